@@ -1,4 +1,4 @@
-"""Every text that the charm and its workload say: the table of statuses, and what code says.
+"""Every text that the charm and its workload say: the table of messages, and what code says.
 
 What one message says is often put together from several; each stands here by itself, with what is
 put into it between « and ».
@@ -54,8 +54,7 @@ class Message:
     where: str
     """The program and its room."""
     kind: str
-    """`status`, `finding` (of diagnose or a preview), `log`, `Event`, `refusal`, or `part`: of one
-    of these."""
+    """`status`, `finding` (of a preview), `log`, `Event`, `refusal`, or `part` of one of these."""
     text: str
     line: str = dataclasses.field(default="", compare=False)
     """Its file and line."""
@@ -74,34 +73,37 @@ def page(root: pathlib.Path) -> str:
         "# Messages\n\n"
         "This page lists every message of the charm and the workload. « and » enclose values.\n"
         "[Events](events.md) and [reasons](reasons.md) have pages of their own.\n\n"
-        "## Statuses\n\n"
-        "`juju status` shows the severest of these and counts the others. `diagnose` shows all.\n"
-        "A message reads `CONDITION; run: COMMAND; DETAILS`. Where the command would not end\n"
-        "within 100 characters, it comes first.\n\n"
-        + tables.table(("severity", "condition", "command", "details", "symptom"), _statuses())
+        "## Statuses and diagnose\n\n"
+        "`juju status` shows the severest of these and counts the others. A message reads\n"
+        "`CONDITION; run: COMMAND; DETAILS`. Where the command would not end within 100\n"
+        "characters, it comes first. `diagnose` shows all problems, with `format=json` also the\n"
+        "name of each message, which stays when its text changes. The status has no *doubt*.\n\n"
+        + tables.table(
+            ("message", "severity", "condition", "command", "details", "symptom"), _rows()
+        )
         + "\n## Other texts\n\n"
-        "A *finding* is a line of the actions `diagnose` and `preview-security`. A *refusal*\n"
+        "A *finding* is a line of the action `preview-security`. A *refusal*\n"
         "rejects an option, relation data or a command line. A *part* belongs to another text.\n\n"
         + "\n".join(sections)
     )
 
 
-def _statuses() -> list[tuple[str, ...]]:
-    rows = [each.value for each in Said]
+def _rows() -> list[tuple[str, ...]]:
     return [
         (
+            f"`{said.name}`",
             row.severity.value,
             _filled(row.condition),
             f"`{_filled(row.command)}`" if row.command else "",
             _filled(row.more),
             f"[{row.symptom}](../how-to/symptoms.md#{row.symptom})" if row.symptom else "",
         )
-        for row in rows
+        for said, row in ((each, each.value) for each in Said)
     ]
 
 
 def _filled(text: str) -> str:
-    return re.sub(r"\{(\w+)\}", r"«\1»", text)
+    return re.sub(r"\{(\w+)\}", r"«\1»", text).replace("{{", "{").replace("}}", "}")
 
 
 def all_of(root: pathlib.Path) -> Iterator[Message]:

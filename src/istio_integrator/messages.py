@@ -1,4 +1,4 @@
-"""Everything that the unit's status can say: one row each, and how a row reads when it is shown.
+"""The messages of the unit's status and of diagnose: one row each, and how a row is shown.
 
 `juju status` cuts messages at 120 characters, so the command of a shown message ends within the
 first 100.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -33,8 +34,10 @@ class Severity(enum.Enum):
     """The charm is changing the model."""
     WAITING = "waiting"
     """The condition ends by itself, or when another team acts."""
+    DOUBT = "doubt"
+    """Something may be wrong, or is not known; only actions show it."""
     NOTE = "active"
-    """A phrase of the active status."""
+    """All is well: a phrase of the active status."""
 
 
 class Row(NamedTuple):
@@ -56,11 +59,13 @@ class Message:
 
     said: Said
     about: Mapping[str, object]
-
-    @property
-    def severity(self) -> Severity:
-        """The severity of the row."""
-        return self.said.value.severity
+    severity: Severity
+    check: str = ""
+    """The check of diagnose that found it, or the option that a preview is about."""
+    symptoms: tuple[str, ...] = ()
+    """The headings of docs/how-to/symptoms.md that describe what users see: their anchors."""
+    otherwise: str = ""
+    """The next command where the row has none."""
 
     @property
     def condition(self) -> str:
@@ -76,6 +81,11 @@ class Message:
     def more(self) -> str:
         """What follows the command."""
         return self.said.value.more.format(**self.about).strip("; ")
+
+    @property
+    def next(self) -> str:
+        """The command that diagnose shows."""
+        return self.command or self.otherwise
 
     @property
     def seen(self) -> str:
@@ -123,434 +133,520 @@ def status(said: Sequence[Message], *, application: str) -> ops.StatusBase:
 
 
 _TRUST = "juju trust {application} --scope=cluster"
+_GRANT = f"{_TRUST}, or kubectl apply -f rbac/roles.yaml"
+LOG = "juju debug-log --replay --include {application}"
+_LIST = "juju run {application}/leader list-uninjected"
+_INJECTORS = "kubectl get mutatingwebhookconfigurations"
+_POLICY = "kubectl -n {namespace} get authorizationpolicy {name} -o yaml"
+
+_blocked = functools.partial(Row, Severity.BLOCKED)
+_waiting = functools.partial(Row, Severity.WAITING)
+_doubt = functools.partial(Row, Severity.DOUBT)
+_note = functools.partial(Row, Severity.NOTE)
 
 
 class Said(enum.Enum):
     """The rows, by the part of the charm that says them; calling one makes its message."""
 
     # Requests to the API server that failed.
-    CONFIG_INVALID = Row(Severity.BLOCKED, "{problem}")
-    PERMISSION_MISSING = Row(
-        Severity.BLOCKED, "missing permission: {right}", _TRUST, symptom="is-forbidden-user"
+    CONFIG_INVALID = _blocked("{problem}")
+    PERMISSION_MISSING = _blocked(
+        "missing permission: {right}", _TRUST, symptom="is-forbidden-user"
     )
-    OBJECT_REFUSED = Row(Severity.BLOCKED, "{author} refuses {reference}", "{command}", "{more}")
-    WEBHOOK_SILENT = Row(
-        Severity.WAITING, "{author} does not answer for {reference}", "{command}", "{more}"
-    )
-    OBJECT_FOREIGN = Row(Severity.BLOCKED, "{reference} exists and {belongs}: rename or delete it")
-    KIND_ABSENT = Row(
-        Severity.WAITING, "the cluster lacks a kind: are Istio's CRDs installed? ({problem})"
-    )
-    API_SILENT = Row(Severity.WAITING, "waiting for the Kubernetes API: {problem}")
+    OBJECT_REFUSED = _blocked("{author} refuses {reference}", "{command}", "{more}")
+    WEBHOOK_SILENT = _waiting("{author} does not answer for {reference}", "{command}", "{more}")
+    OBJECT_FOREIGN = _blocked("{reference} exists and {belongs}: rename or delete it")
+    KIND_ABSENT = _waiting("the cluster lacks a kind: are Istio's CRDs installed? ({problem})")
+    API_SILENT = _waiting("waiting for the Kubernetes API: {problem}")
 
     # The model's namespace as a member of the mesh.
-    CONTROLLER_MODEL = Row(
-        Severity.BLOCKED, "a controller model never joins a mesh: deploy into another model"
-    )
-    MODEL_TAKEN = Row(
-        Severity.BLOCKED,
+    CONTROLLER_MODEL = _blocked("a controller model never joins a mesh: deploy into another model")
+    MODEL_TAKEN = _blocked(
         "namespace {namespace} is managed by {owner}: remove one of the two integrators",
         symptom="two-kubeflows-in-one-cluster",
     )
-    NAMESPACE_OF_OTHER_MESH = Row(
-        Severity.BLOCKED, "namespace {namespace} has {labels}", "{command}", "{more}"
+    NAMESPACE_OF_OTHER_MESH = _blocked("namespace {namespace} has {labels}", "{command}", "{more}")
+    NAMESPACE_IN_AMBIENT = _blocked(
+        "namespace {namespace} is in ambient mode", "{command}", "or set mesh-mode=auto"
     )
-    NAMESPACE_IN_AMBIENT = Row(
-        Severity.BLOCKED,
-        "namespace {namespace} is in ambient mode",
-        "{command}",
-        "or set mesh-mode=auto",
+    INJECTION_DISABLED = _blocked(
+        "namespace {namespace} has {labels}", "{command}", "or set mesh-mode=none"
     )
-    INJECTION_DISABLED = Row(
-        Severity.BLOCKED,
-        "namespace {namespace} has {labels}",
-        "{command}",
-        "or set mesh-mode=none",
-    )
-    EVERY_POD_JOINS = Row(
-        Severity.BLOCKED,
+    EVERY_POD_JOINS = _blocked(
         "namespace {namespace} has {labels}",
         "{command}",
         "or unset included-pods, as every pod joins by this label",
     )
-    NAMESPACE_NOT_IN_AMBIENT = Row(
-        Severity.BLOCKED,
+    NAMESPACE_NOT_IN_AMBIENT = _blocked(
         "namespace {namespace} opts out of ambient",
         "{command}",
         "or set mesh-mode=sidecar; it has {labels}",
     )
-    AMBIENT_LACKS = Row(
-        Severity.BLOCKED,
+    AMBIENT_LACKS = _blocked(
         "namespace {namespace} is to be in ambient mode (mesh-mode={mode}), and {lack}: install "
-        "Istio with profile=ambient, or set mesh-mode=sidecar",
+        "Istio with profile=ambient, or set mesh-mode=sidecar"
     )
-    AMBIENT_UNKNOWN = Row(
-        Severity.BLOCKED,
+    AMBIENT_UNKNOWN = _blocked(
         "missing permission: list daemonsets",
         _TRUST,
         "or apply the roles; mesh-mode={mode} needs to see whether there is a ztunnel",
         symptom="is-forbidden-user",
     )
-    MODEL_IGNORED_BY_ISTIOD = Row(
-        Severity.BLOCKED,
+    MODEL_IGNORED_BY_ISTIOD = _blocked(
         "the discoverySelectors of {istiod} leave this namespace out",
         "kubectl label namespace {namespace} {label}",
     )
-    NOT_IN_MESH_YET = Row(Severity.WAITING, "not in the mesh until {event}")
-    NAMESPACES_TAKEN = Row(Severity.NOTE, "{count} managed by {owners}")
-    SERVICE_IGNORED_BY_ISTIOD = Row(
-        Severity.BLOCKED,
+    NOT_IN_MESH_YET = _waiting("not in the mesh until {event}")
+    NAMESPACES_TAKEN = _note("{count} managed by {owners}")
+    SERVICE_IGNORED_BY_ISTIOD = _blocked(
         "istiod ignores {service}",
         "kubectl label namespace {namespace} {label}",
         "discoverySelectors leave out the authorization service",
     )
-    NAMESPACES_IGNORED_BY_ISTIOD = Row(
-        Severity.NOTE, "istiod ignores {count} served namespaces ({names}): label them {label}"
+    NAMESPACES_IGNORED_BY_ISTIOD = _note(
+        "istiod ignores {count} served namespaces ({names}): label them {label}"
     )
 
     # Admission.
-    ADMISSION_OFF = Row(Severity.NOTE, "admission: not needed")
-    ADMISSION_WORKS = Row(Severity.NOTE, "admission: webhook")
-    ADMISSION_NOT_LEADING = Row(Severity.WAITING, "admission: waiting for the leader")
-    ADMISSION_STARTING = Row(Severity.WAITING, "admission: {problem}")
-    ADMISSION_AUTHOR_SILENT = Row(
-        Severity.WAITING,
-        "admission: {author} does not answer",
-        "juju run {application}/leader diagnose",
-        "{words}",
+    ADMISSION_OFF = _note("admission: not needed")
+    ADMISSION_WORKS = _note("admission: webhook")
+    ADMISSION_NOT_LEADING = _waiting("admission: waiting for the leader")
+    ADMISSION_STARTING = _waiting("admission: {problem}")
+    ADMISSION_AUTHOR_SILENT = _waiting(
+        "admission: {author} does not answer", "juju run {application}/leader diagnose", "{words}"
     )
-    ADMISSION_AUTHOR_REJECTS = Row(
-        Severity.BLOCKED,
-        "admission: {author} rejects pods",
-        "juju run {application}/leader diagnose",
-        "{words}",
+    ADMISSION_AUTHOR_REJECTS = _blocked(
+        "admission: {author} rejects pods", "juju run {application}/leader diagnose", "{words}"
     )
-    ADMISSION_HINDERED = Row(
-        Severity.BLOCKED,
-        "admission: {problem}",
-        "juju run {application}/leader diagnose",
-        "{words}",
+    ADMISSION_HINDERED = _blocked(
+        "admission: {problem}", "juju run {application}/leader diagnose", "{words}"
     )
-    CHANGES_FORBIDDEN = Row(
-        Severity.BLOCKED,
-        "{author} forbids {changes} on pods",
-        "juju run {application}/leader diagnose",
+    CHANGES_FORBIDDEN = _blocked(
+        "{author} forbids {changes} on pods", "juju run {application}/leader diagnose"
     )
 
     # The workload, and what it says about the model's pods.
-    CONTAINER_STARTING = Row(Severity.WAITING, "waiting for the lifecycle container")
-    PEBBLE_SILENT = Row(Severity.WAITING, "waiting for Pebble in lifecycle")
-    SERVICE_NOT_STARTED = Row(Severity.WAITING, "lifecycle does not start: {problem}")
-    SERVICE_NOT_READY = Row(Severity.WAITING, "waiting for lifecycle to watch the cluster")
-    SERVICE_SILENT = Row(Severity.WAITING, "{problem}")
-    IMAGE_TOO_OLD = Row(
-        Severity.BLOCKED,
+    CONTAINER_STARTING = _waiting("waiting for the lifecycle container")
+    PEBBLE_SILENT = _waiting("waiting for Pebble in lifecycle")
+    SERVICE_NOT_STARTED = _waiting("lifecycle does not start: {problem}")
+    SERVICE_NOT_READY = _waiting("waiting for lifecycle to watch the cluster")
+    SERVICE_SILENT = _waiting("{problem}")
+    IMAGE_TOO_OLD = _blocked(
         "lifecycle-image is too old",
         "juju refresh {application} --resource lifecycle-image=IMAGE",
         "the image of the charm's revision ({contracts})",
     )
-    IMAGE_DOES_NOT_FIT = Row(
-        Severity.BLOCKED,
+    IMAGE_DOES_NOT_FIT = _blocked(
         "lifecycle-image does not fit the charm",
         "juju refresh {application}",
         "or add --resource lifecycle-image=IMAGE, the image of the charm's revision ({contracts})",
     )
-    DATA_PLANE = Row(Severity.NOTE, "{data_plane}")
-    PODS_HANG = Row(Severity.BLOCKED, "{problem}", "{command}")
-    PODS_WAIT = Row(Severity.WAITING, "{pods} pods in mesh, {problem}", "{command}", "{more}")
+    DATA_PLANE = _note("{data_plane}")
+    PODS_HANG = _blocked("{problem}", "{command}")
+    PODS_WAIT = _waiting("{pods} pods in mesh, {problem}", "{command}", "{more}")
     PODS_BEING_REPLACED = Row(
         Severity.MAINTENANCE, "{pods} pods in mesh, {count} being replaced", "{command}", "{more}"
     )
-    PODS_WAIT_FOR_ISTIOD = Row(
-        Severity.WAITING, "{pods} pods in mesh, {count} being replaced", "{command}", "{more}"
-    )
-    PODS_TO_RESTART = Row(
-        Severity.BLOCKED, "{pods} pods in mesh", "juju run {application}/leader restart-uninjected"
+    PODS_TO_RESTART = _blocked(
+        "{pods} pods in mesh", "juju run {application}/leader restart-uninjected"
     )
     PODS_TO_BE_REPLACED = Row(
         Severity.MAINTENANCE, "{pods} pods in mesh, {count} waiting to be replaced"
     )
-    PODS_IN_MESH = Row(Severity.NOTE, "{pods} pods in mesh{details}")
+    PODS_IN_MESH = _note("{pods} pods in mesh{details}")
 
     # The Istio that the model joins.
-    INJECTOR_ABSENT = Row(
-        Severity.WAITING, "waiting for istiod: the cluster has no sidecar injector"
-    )
-    ISTIOD_ELSEWHERE = Row(
-        Severity.WAITING, "waiting for an istiod in {namespace}; there is one in {places}"
-    )
-    REVISION_ABSENT = Row(
-        Severity.BLOCKED, "revision {revision} does not exist; there is {revisions}"
-    )
-    SEVERAL_ISTIOS = Row(
-        Severity.BLOCKED,
+    INJECTOR_ABSENT = _waiting("waiting for istiod: the cluster has no sidecar injector")
+    ISTIOD_ELSEWHERE = _waiting("waiting for an istiod in {namespace}; there is one in {places}")
+    REVISION_ABSENT = _blocked("revision {revision} does not exist; there is {revisions}")
+    SEVERAL_ISTIOS = _blocked(
         "several Istios",
         "juju config {application} {option}={example}",
         "or choose another of {injectors}",
     )
-    INJECTORS_CLASH = Row(
-        Severity.BLOCKED,
+    INJECTORS_CLASH = _blocked(
         "several Istios are asked for the same pods",
         "kubectl delete mutatingwebhookconfiguration {surplus}",
         "or delete another of {injectors}",
     )
-    MESH = Row(Severity.NOTE, "{name}")
-    ISTIOD_AWAY = Row(Severity.WAITING, "{name} {problem}", "{command}")
-    NATIVE_SIDECARS_IMPOSSIBLE = Row(Severity.BLOCKED, "job-sidecars=native, but {obstacle}")
-    NO_DEFAULT_REVISION = Row(
-        Severity.BLOCKED,
+    MESH = _note("{name}")
+    ISTIOD_AWAY = _waiting("{name} {problem}", "{command}")
+    NATIVE_SIDECARS_IMPOSSIBLE = _blocked("job-sidecars=native, but {obstacle}")
+    NO_DEFAULT_REVISION = _blocked(
         "no default revision for {count} profile namespaces",
         "istioctl tag set default --revision {revision}{where}",
     )
 
     # The gateway that serves the model.
-    GATEWAY_NEEDS_HOSTS = Row(
-        Severity.BLOCKED,
-        "gateway-service={service} needs hosts",
-        "juju config {application} hosts=NAME",
+    GATEWAY_NEEDS_HOSTS = _blocked(
+        "gateway-service={service} needs hosts", "juju config {application} hosts=NAME"
     )
-    GATEWAY_ABSENT = Row(
-        Severity.BLOCKED, "Service {service} does not exist", "kubectl -n {namespace} get services"
+    GATEWAY_ABSENT = _blocked(
+        "Service {service} does not exist", "kubectl -n {namespace} get services"
     )
-    GATEWAY_WITHOUT_SELECTOR = Row(
-        Severity.BLOCKED, "Service {service} selects no pods; set gateway-service to another"
+    GATEWAY_WITHOUT_SELECTOR = _blocked(
+        "Service {service} selects no pods; set gateway-service to another"
     )
-    GATEWAY_IGNORED_BY_ISTIOD = Row(
-        Severity.BLOCKED,
+    GATEWAY_IGNORED_BY_ISTIOD = _blocked(
         "istiod ignores gateway-service",
         "kubectl label namespace {namespace} {label}",
         "discoverySelectors leave out the namespace of {service}",
     )
-    GATEWAY_SCOPED = Row(
-        Severity.BLOCKED,
+    GATEWAY_SCOPED = _blocked(
         "gateway-service={service}: istiod has {setting}, so this gateway does not see the model",
         "juju config {application} gateway-service=",
     )
-    GATEWAY_SELECTS_ELSEWHERE = Row(
-        Severity.BLOCKED,
-        "gateway-service={service}: its selector also selects pods elsewhere: {workloads}",
+    GATEWAY_SELECTS_ELSEWHERE = _blocked(
+        "gateway-service={service}: its selector also selects pods elsewhere: {workloads}"
     )
-    GATEWAY_SELECTS_SEVERAL = Row(
-        Severity.BLOCKED,
-        "gateway-service={service}: its selector selects several workloads: {workloads}",
+    GATEWAY_SELECTS_SEVERAL = _blocked(
+        "gateway-service={service}: its selector selects several workloads: {workloads}"
     )
-    GATEWAY_IS_NONE = Row(
-        Severity.BLOCKED, "gateway-service={service}: {pod} is not a gateway of Istio"
+    GATEWAY_IS_NONE = _blocked("gateway-service={service}: {pod} is not a gateway of Istio")
+    GATEWAY_OF_OTHER_ISTIOD = _blocked(
+        "gateway-service={service}: its istiod is that of {other}, the model's that of {own}"
     )
-    GATEWAY_OF_OTHER_ISTIOD = Row(
-        Severity.BLOCKED,
-        "gateway-service={service}: its istiod is that of {other}, the model's that of {own}",
+    GATEWAY_WITHOUT_PORT = _blocked("Service {service} has no port for HTTP or HTTPS")
+    GATEWAY_WITHOUT_HTTPS_PORT = _blocked("Service {service} has no port for HTTPS")
+    GATEWAY_WITHOUT_HTTP_PORT = _blocked(
+        "gateway {gateway} has an https port only: integrate certificates or set tls-secret"
     )
-    GATEWAY_WITHOUT_PORT = Row(Severity.BLOCKED, "Service {service} has no port for HTTP or HTTPS")
-    GATEWAY_WITHOUT_HTTPS_PORT = Row(Severity.BLOCKED, "Service {service} has no port for HTTPS")
-    GATEWAY_WITHOUT_HTTP_PORT = Row(
-        Severity.BLOCKED,
-        "gateway {gateway} has an https port only: integrate certificates or set tls-secret",
+    GATEWAY_WITHOUT_PODS = _waiting(
+        "waiting for pods of Service {service}", symptom="connection-refused-at-the-gateway"
     )
-    GATEWAY_WITHOUT_PODS = Row(
-        Severity.WAITING,
-        "waiting for pods of Service {service}",
-        symptom="connection-refused-at-the-gateway",
-    )
-    GATEWAY_NOT_READY = Row(Severity.WAITING, "gateway {gateway} is not ready")
-    GATEWAY_OF_OTHER_OWNER = Row(
-        Severity.BLOCKED,
+    GATEWAY_NOT_READY = _waiting("gateway {gateway} is not ready")
+    GATEWAY_OF_OTHER_OWNER = _blocked(
         "{reference} exists and {belongs}: rename or delete it, or name its gateway in "
-        "gateway-service",
+        "gateway-service"
     )
-    GATEWAY_NAMED_WITH_GATEWAY_API = Row(
-        Severity.BLOCKED,
+    GATEWAY_NAMED_WITH_GATEWAY_API = _blocked(
         "gateway-service={service} is refused with routing=gateway-api",
         "juju config {application} gateway-service=",
     )
-    GATEWAY_API_LACKS = Row(Severity.BLOCKED, "routing=gateway-api: {problem}")
-    GATEWAY_API_FORBIDDEN = Row(
-        Severity.BLOCKED,
+    GATEWAY_API_LACKS = _blocked("routing=gateway-api: {problem}")
+    GATEWAY_API_FORBIDDEN = _blocked(
         "routing=gateway-api lacks a role",
         _TRUST,
         "or apply the role that ends in -httproutes of rbac/roles.yaml",
     )
-    GATEWAY_API_CUTS_OFF = Row(
-        Severity.BLOCKED,
+    GATEWAY_API_CUTS_OFF = _blocked(
         "routing=gateway-api would cut off {count} VirtualServices of other teams on {gateway} "
-        "({names}): their owners have to move to HTTPRoutes, or set routing=virtualservice",
+        "({names}): their owners have to move to HTTPRoutes, or set routing=virtualservice"
     )
-    GATEWAY_NOT_ACCEPTED_YET = Row(Severity.WAITING, "waiting for istiod to take Gateway {name}")
-    GATEWAY_NOT_ACCEPTED = Row(Severity.BLOCKED, "Gateway {name}: istiod says: {words}")
-    GATEWAY_NOT_PROGRAMMED = Row(Severity.WAITING, "Gateway {name}: istiod says: {words}")
-    GATEWAY_ADDRESS = Row(Severity.NOTE, "Gateway {name} at {address}")
-    GATEWAY_METADATA_AWAITED = Row(
-        Severity.BLOCKED, "gateway-metadata: {applications} waits for it; set routing=gateway-api"
+    GATEWAY_NOT_ACCEPTED_YET = _waiting("waiting for istiod to take Gateway {name}")
+    GATEWAY_NOT_ACCEPTED = _blocked("Gateway {name}: istiod says: {words}")
+    GATEWAY_NOT_PROGRAMMED = _waiting("Gateway {name}: istiod says: {words}")
+    GATEWAY_ADDRESS = _note("Gateway {name} at {address}")
+    GATEWAY_METADATA_AWAITED = _blocked(
+        "gateway-metadata: {applications} waits for it; set routing=gateway-api"
     )
-    ANNOTATIONS_REFUSED = Row(
-        Severity.BLOCKED, "gateway-service-annotations: {service}: {problem}"
-    )
-    HOSTS_IN_PLAIN_HTTP = Row(
-        Severity.NOTE,
+    ANNOTATIONS_REFUSED = _blocked("gateway-service-annotations: {service}: {problem}")
+    HOSTS_IN_PLAIN_HTTP = _note(
         "other teams' hosts within {host} are not authenticated in plain HTTP; set "
-        "https-redirect=true",
+        "https-redirect=true"
     )
 
     # Certificates.
-    CERTIFICATES_NEED_HOSTS = Row(
-        Severity.BLOCKED, "certificates needs hosts", "juju config {application} hosts=NAME"
+    CERTIFICATES_NEED_HOSTS = _blocked(
+        "certificates needs hosts", "juju config {application} hosts=NAME"
     )
-    TLS_SECRET_ABSENT = Row(Severity.BLOCKED, "tls-secret: there is no Secret {secret}")
-    CERTIFICATE_REFUSED = Row(Severity.BLOCKED, "certificates: refused: {reason}")
-    CERTIFICATE_AWAITED = Row(Severity.WAITING, "waiting for a certificate")
+    TLS_SECRET_ABSENT = _blocked("tls-secret: there is no Secret {secret}")
+    CERTIFICATE_REFUSED = _blocked("certificates: refused: {reason}")
+    CERTIFICATE_AWAITED = _waiting("waiting for a certificate")
 
     # Routes and their authentication.
-    REQUEST_INVALID = Row(Severity.BLOCKED, "{request}")
-    APPLICATION_SILENT = Row(Severity.WAITING, "waiting for {applications} on {endpoint}")
-    OBJECT_INVALID = Row(Severity.BLOCKED, "the API server refuses {reference}: {words}")
-    SEVERAL_AUTHENTICATORS = Row(
-        Severity.BLOCKED,
-        "ingress is closed: keep one of {applications}",
-        symptom="403-at-the-gateway",
+    REQUEST_INVALID = _blocked("{request}")
+    APPLICATION_SILENT = _waiting("waiting for {applications} on {endpoint}")
+    OBJECT_INVALID = _blocked("the API server refuses {reference}: {words}")
+    SEVERAL_AUTHENTICATORS = _blocked(
+        "ingress is closed: keep one of {applications}", symptom="403-at-the-gateway"
     )
-    TWO_WAYS_TO_AUTHENTICATE = Row(
-        Severity.BLOCKED,
+    TWO_WAYS_TO_AUTHENTICATE = _blocked(
         "ingress is closed: {first} and {second} both authenticate requests",
         "{command}",
         "or remove the other one",
         symptom="403-at-the-gateway",
     )
-    NO_AUTHENTICATOR = Row(
-        Severity.BLOCKED,
+    NO_AUTHENTICATOR = _blocked(
         "ingress is closed: integrate ingress-auth or forward-auth, or set "
         "require-authentication=false",
         symptom="403-at-the-gateway",
     )
-    AUTHENTICATOR_INVALID = Row(
-        Severity.BLOCKED,
-        "ingress is closed: {endpoint} of {application}: {problem}",
-        symptom="403-at-the-gateway",
+    AUTHENTICATOR_INVALID = _blocked(
+        "ingress is closed: {endpoint} of {application}: {problem}", symptom="403-at-the-gateway"
     )
-    AUTHENTICATOR_AWAITED = Row(
-        Severity.WAITING,
-        "ingress is closed: waiting for {what}",
-        symptom="403-at-the-gateway",
+    AUTHENTICATOR_AWAITED = _waiting(
+        "ingress is closed: waiting for {what}", symptom="403-at-the-gateway"
     )
-    ROUTES_NOT_SEEN_YET = Row(
-        Severity.WAITING, "looking whether gateway {gateway} serves the routes"
+    ROUTES_NOT_SEEN_YET = _waiting("looking whether gateway {gateway} serves the routes")
+    GATEWAY_NOT_SEEN = _waiting("gateway {gateway} is not seen: the workload does not answer")
+    ENVOY_NOT_SEEN = _waiting(
+        "Envoy of {gateway} is {why}", "kubectl -n {namespace} get pods", "{detail}"
     )
-    GATEWAY_NOT_SEEN = Row(
-        Severity.WAITING, "gateway {gateway} is not seen: the workload does not answer"
-    )
-    ENVOY_NOT_SEEN = Row(
-        Severity.WAITING,
-        "Envoy of {gateway} is {why}",
-        "kubectl -n {namespace} get pods",
-        "{detail}",
-    )
-    ROUTES_SERVED = Row(Severity.NOTE, "{routes} served by {gateway}{some}")
+    ROUTES_SERVED = _note("{routes} served by {gateway}{some}")
 
     # What the gateway's Envoy lacks; the names are those of `integrator_contract.seen.Cause`.
-    UPDATE_REFUSED = Row(
-        Severity.BLOCKED,
+    UPDATE_REFUSED = _blocked(
         "Envoy refuses port {port} of {gateway}",
         "kubectl -n {namespace} get envoyfilter",
         "{words}; {others}",
         symptom="connection-refused-at-the-gateway",
     )
-    WARMING = Row(
-        Severity.BLOCKED,
+    WARMING = _blocked(
         "port {port} of {gateway} waits for Secret {secrets}",
         "kubectl -n {namespace} get secret {secrets}",
         "a Gateway names it as credentialName; {others}",
     )
-    FILTERS_IGNORED = Row(
-        Severity.BLOCKED,
+    FILTERS_IGNORED = _blocked(
         "istiod sends no EnvoyFilter to {gateway}",
         "kubectl -n {istiod} describe deploy",
         "PILOT_IGNORE_RESOURCES or a managed control plane ignores them; {others}",
         symptom="404-at-the-gateway",
     )
-    FILTERS_MISSING = Row(
-        Severity.BLOCKED,
+    FILTERS_MISSING = _blocked(
         "port {port} of {gateway} lacks this charm's filters",
         "kubectl -n {namespace} get envoyfilter",
         "{others}",
         symptom="404-at-the-gateway",
     )
-    HOST_TAKEN = Row(
-        Severity.BLOCKED,
+    HOST_TAKEN = _blocked(
         "Gateway {by} has {host} on port {port}",
         "kubectl get gateways.networking.istio.io -A",
         "istiod serves the older one; {others}",
     )
-    SERVER_MISSING = Row(
-        Severity.BLOCKED,
+    SERVER_MISSING = _blocked(
         "istiod leaves out {protocol} on port {port}",
         "kubectl get gateways.networking.istio.io -A",
         "an older Gateway at {gateway} has the port with another protocol; {others}",
         symptom="connection-refused-at-the-gateway",
     )
-    ROUTES_MISSING = Row(
-        Severity.BLOCKED,
+    ROUTES_MISSING = _blocked(
         "{gateway} has {routes} routes of {host}",
         "kubectl -n {istiod} logs -l app=istiod",
         "for one VirtualService with an error Envoy refuses all routes: look for ACK ERROR; "
         "{others}",
     )
-    OTHER_DOMAIN = Row(
-        Severity.BLOCKED,
+    OTHER_DOMAIN = _blocked(
         "istiod uses the DNS domain {domain}",
         "kubectl -n {istiod} describe deploy",
         "this charm's routes name Services in another one; {others}",
     )
-    CLUSTER_MISSING = Row(
-        Severity.BLOCKED,
+    CLUSTER_MISSING = _blocked(
         "{gateway} does not see Service {home}/{service}",
         "kubectl -n {home} get service {service} -o yaml",
         "exportTo, defaultServiceExportTo or a Sidecar hides it; {others}",
     )
 
     # Tenants.
-    TENANT_POLICY_OFF = Row(Severity.NOTE, "tenant-policy is off: it needs Kubernetes 1.30")
-    TENANT_POLICY_UNKNOWN = Row(
-        Severity.BLOCKED,
-        "tenant-policy={mode} needs Kubernetes 1.30",
-        "juju config {application} tenant-policy=off",
+    TENANT_POLICY_OFF = _note("tenant-policy is off: it needs Kubernetes 1.30")
+    TENANT_POLICY_UNKNOWN = _blocked(
+        "tenant-policy={mode} needs Kubernetes 1.30", "juju config {application} tenant-policy=off"
     )
-    TENANT_WARNED = Row(Severity.NOTE, "{object} breaks tenant-policy", "{command}")
-    TENANT_REJECTED = Row(Severity.BLOCKED, "{object} breaks tenant-policy", "{command}")
+    TENANT_WARNED = _note("{object} breaks tenant-policy", "{command}")
+    TENANT_REJECTED = _blocked("{object} breaks tenant-policy", "{command}")
 
     # Security in the mesh.
-    WAYPOINT_HIDES_CALLERS = Row(
-        Severity.BLOCKED,
+    WAYPOINT_HIDES_CALLERS = _blocked(
         "waypoint {waypoint} hides the callers",
         "juju config {application} authorization=off",
         "authorization={mode} names callers, and in namespace {namespace} the waypoint calls in "
         "their place",
     )
-    REQUESTS_NEED_WAYPOINT = Row(
-        Severity.NOTE, "requests to {count} of them are ignored (they need a waypoint)"
+    REQUESTS_NEED_WAYPOINT = _note(
+        "requests to {count} of them are ignored (they need a waypoint)"
     )
-    AUTHORIZATION_INVALID = Row(Severity.BLOCKED, "authorization: {problem}")
-    AUTHORIZATION_WAITS = Row(Severity.WAITING, "authorization: {problem}")
-    CALLERS_NAMED = Row(Severity.NOTE, "callers named for {workloads}{rest}")
-    MTLS_CUTS_OFF = Row(
-        Severity.BLOCKED,
-        "mtls=strict {how}",
-        "juju run {application}/leader preview-security mtls=strict",
-        "{more}",
+    AUTHORIZATION_INVALID = _blocked("authorization: {problem}")
+    AUTHORIZATION_WAITS = _waiting("authorization: {problem}")
+    CALLERS_NAMED = _note("callers named for {workloads}{rest}")
+    MTLS_CUTS_OFF = _blocked(
+        "mtls=strict {how}", "juju run {application}/leader preview-security mtls=strict", "{more}"
     )
-    MTLS_EXCEPTION_AWAITED = Row(
-        Severity.WAITING,
-        "{option}: waiting for a Service or workload {name} in the mesh, with a port that is "
-        "known",
+    MTLS_EXCEPTION_AWAITED = _waiting(
+        "{option}: waiting for a Service or workload {name} in the mesh, with a port that is known"
     )
-    MTLS_STRICT = Row(Severity.NOTE, "strict mutual TLS{left}")
-
-    # What a check found.
-    FOUND_BROKEN = Row(Severity.BLOCKED, "{finding}", "{command}")
+    MTLS_STRICT = _note("strict mutual TLS{left}")
 
     # Observability.
-    LOKI_WITHOUT_URL = Row(
-        Severity.BLOCKED, "logging: {units} sends no URL that logs can be pushed to"
+    LOKI_WITHOUT_URL = _blocked("logging: {units} sends no URL that logs can be pushed to")
+
+    # Diagnose: what a check could not find out.
+    CHECK_FORBIDDEN = _doubt("not known: missing permission to {right}", _GRANT)
+    CHECK_FAILED = _doubt("not known: {problem}", LOG)
+    OBJECT_PASSED_OVER = _doubt("{reference} is passed over: {reason}", "{command}")
+    OBJECTS_PASSED_OVER = _doubt(
+        "{count} objects are passed over, of which these are {shown}",
+        "delete or correct the objects above, then run diagnose again",
     )
+
+    # Diagnose: istiod and the model's namespace.
+    ISTIOD_INJECTS = _note("{name} gave a dry-run pod its sidecar")
+    ISTIOD_NOT_TRIED = _doubt("{name} is ready, but no dry-run pod could be tried", LOG)
+    ISTIOD_NAMESPACE_UNKNOWN = _doubt(
+        "{injector} calls {url}, and the namespace of this Istio is not known: its settings, and "
+        "policies for the whole mesh, are ignored",
+        "juju config {application} istiod-namespace=NAMESPACE",
+    )
+    OUTBOUND_POLICY_UNKNOWN = _doubt(
+        "without a mesh configuration it is not known whether sidecars let charms call Juju's "
+        "controller at {ports}; they do not with outboundTrafficPolicy REGISTRY_ONLY",
+        "if so: juju config {application} excluded-outbound-ports='[{{pods: {label}, ports: "
+        "[{ports}]}}]'",
+    )
+    NAMESPACE_AS_WANTED = _note("namespace {namespace} has {labels}{why}")
+    NAMESPACE_NOT_JOINED = _doubt("namespace {namespace} has {labels}: {problem}", _INJECTORS)
+    NAMESPACE_OF_NO_MESH = _blocked(
+        "namespace {namespace} has {labels}, which is not the mesh's", LOG
+    )
+
+    # Diagnose: pods.
+    CNI_READY = _note("Istio's CNI plugin is ready")
+    CNI_NOT_READY = _blocked(
+        "{reference} is not ready on {count} nodes: pods there do not start",
+        "kubectl -n {namespace} get pods -o wide",
+    )
+    INIT_WITHOUT_NETWORK = _doubt(
+        "init containers have no network before their classic proxy runs: {pods}",
+        "juju config {application} excluded-outbound-ports=PORT, or job-sidecars=auto with "
+        "kubelets from 1.33",
+    )
+    NO_SIDECAR = _doubt("no sidecar: {pods}: {reason}", _LIST)
+    WRONG_POD = _doubt("{pods}: {reason}", _LIST)
+    OLD_PROXY = _doubt(
+        "old proxy: {pods}: {reason}", "juju run {application}/leader restart-stale"
+    )
+    PODS_IN_ZTUNNEL = _note("ztunnel has taken in the pods of the model")
+    PODS_NOT_IN_ZTUNNEL = _doubt(
+        "no ztunnel has taken in {pods}",
+        "kubectl get pods --all-namespaces -l k8s-app=istio-cni-node",
+    )
+    HTTP_RULES_NEED_WAYPOINT = _doubt(
+        "HTTP rules (method, path, header) for {workloads} need a waypoint and are ignored",
+        "deploy a waypoint (istioctl waypoint apply), write policies for it, and run: juju config "
+        "{application} authorization=off",
+    )
+    NO_PROXY_OUTLIVES = _note("no proxy outlives its payload")
+    POD_NOT_COMPLETE = _doubt(
+        "{pod} is not complete {age} s after its payload: {reason}", "{command}"
+    )
+    COLLECTOR_WAITS = _blocked(
+        "{pod}: metrics-logger-and-collector waits for every process, so for the proxy, which "
+        "waits for it, {age} s after the training: tell Katib waitAllProcesses: false",
+        "kubectl get configmap --all-namespaces --field-selector metadata.name=katib-config",
+    )
+
+    # Diagnose: admission and certificates.
+    PODS_NOT_PREPARED = _blocked(
+        "new pods are not prepared: {problem}",
+        "kubectl -n {namespace} describe deployments,pods -l {labels}",
+    )
+    PODS_NOT_REJECTED = _note("no policy of another team rejects the model's pods")
+    PODS_REJECTED = _blocked(
+        "new pods of {workload} are rejected: {refusal}",
+        "kubectl -n {namespace} describe {workload}",
+    )
+    PODS_WERE_REJECTED = _doubt(
+        "pods of {workload} were rejected: {refusal}",
+        "kubectl -n {namespace} get events --field-selector reason=FailedCreate",
+    )
+    CHANGE_LEFT_OUT = _blocked(
+        "{author} forbids {change} on pods, so it is left out: {words}",
+        "exempt the namespace {namespace} from it{setting}",
+    )
+    CERTIFICATE_VALID = _note("{owner}: the certificate is valid until {time}")
+    CERTIFICATE_ENDS = _doubt("{owner}: the certificate ends {time}", "{command}")
+    CERTIFICATE_ENDED = _blocked("{owner}: the certificate ended {time}", "{command}")
+    CERTIFICATE_EARLY = _blocked("{owner}: the certificate is valid only from {time}", "{command}")
+    CERTIFICATE_UNREADABLE = _blocked("{owner}: the certificate cannot be read", "{command}")
+    AUTHORITY_DIFFERS = _blocked(
+        "the webhook configuration trusts another authority than the servers' certificate has",
+        "{command}",
+    )
+
+    # Diagnose: the gateway and its routes.
+    GATEWAY_NOT_USED = _note("not in use: nothing is related to ingress")
+    GATEWAY_REACHED = _note("{gateway} is reached at {address}")
+    GATEWAY_WITHOUT_READY_POD = _blocked(
+        "gateway {gateway} has no ready pod", "kubectl -n {namespace} get pods -l {labels}"
+    )
+    GATEWAY_WITHOUT_ADDRESS = _doubt(
+        "Service {namespace}/{service} is a LoadBalancer without an address",
+        "kubectl -n {namespace} describe service {service}",
+    )
+    FILTERS_ABSENT = _note("no other team authenticates requests at the gateway")
+    FILTER_BEFORE = _doubt(
+        "{reference} is applied at the gateway before authentication, and may reject requests",
+        "kubectl -n {namespace} get {kind} {name} -o yaml",
+    )
+    AUTHENTICATED = _note("{service} authenticates requests to port {ports} of the gateway")
+    NOT_AUTHENTICATED = _doubt(
+        "requests are not authenticated: require-authentication=false, and no application is "
+        "related to ingress-auth or forward-auth",
+        "juju integrate {application}:ingress-auth oidc-gatekeeper",
+    )
+    AUTHENTICATOR_WITHOUT_PODS = _blocked(
+        "Service {namespace}/{service} has no pods",
+        "kubectl -n {namespace} get service,endpointslices",
+    )
+    BACKENDS_READY = _note("{count} backends of routes are ready")
+    BACKEND_NOT_READY = _doubt(
+        "VirtualService {route}: {problem}",
+        "kubectl -n {namespace} get service,endpointslices -l "
+        "kubernetes.io/service-name={service}",
+    )
+    GATEWAYS_EXIST = _note("every Gateway that a route names exists")
+    ROUTE_WITHOUT_GATEWAY = _blocked(
+        "Gateway {gateway}, which VirtualService {routes} names, does not exist",
+        "kubectl get gateways.networking.istio.io -A",
+    )
+    HOSTS_SERVED = _note("the model's Gateway serves every route of the model and its profiles")
+    HOSTS_NOT_SERVED = _doubt(
+        "Gateway {gateway} serves no host of VirtualService {routes}: add {hosts} to the option "
+        "hosts, or a wildcard for them",
+        "kubectl -n {namespace} get virtualservice {name} -o yaml",
+    )
+
+    # Diagnose: policies, and calls that proxies reject.
+    CALLS_NOT_DENIED = _note("no policy of another team denies every call")
+    CALLS_DENIED = _doubt("{policy} denies every caller of {count} pods", _POLICY)
+    PROFILES_ADMIT_GATEWAY = _note("the policies of profile namespaces admit the gateway")
+    PROFILES_REJECT_GATEWAY = _blocked(
+        "the policies of {namespaces} admit {principals}, and the gateway is "
+        "{namespace}/{account}: every page there answers 403",
+        "juju config kubeflow-profiles istio-gateway-namespace={namespace} "
+        "istio-gateway-service-account={account}",
+    )
+    HEADER_NOT_TRUSTED = _note(
+        "no policy of a profile namespace trusts the kubeflow-userid header from any caller"
+    )
+    HEADER_TRUSTED = _doubt(
+        "policy {policies} trusts the kubeflow-userid header from any caller", "{command}"
+    )
+    USERS_HAVE_CALLERS = _note("Services that accept kubeflow-userid have named callers")
+    USERS_FROM_ANY_POD = _doubt("{services} accepts kubeflow-userid from any pod", "{command}")
+    WEBHOOKS_REACHED = _note("API servers can call the webhooks in the model")
+    WEBHOOK_NOT_REACHED = _blocked(
+        "{pod} is in the mesh and {obstacle}, so webhook {webhook} cannot be called", "{command}"
+    )
+    EGRESS_OPEN = _note("proxies let calls out of the cluster")
+    EGRESS_REGISTRY_ONLY = _doubt(
+        "proxies are REGISTRY_ONLY: pods reach only hosts of Services and ServiceEntries",
+        "kubectl get serviceentries -A",
+    )
+    CONTROLLER_NOT_REACHED = _blocked(
+        "the proxies of {pods} keep their charms from Juju's controller",
+        "kubectl -n {namespace} delete pod {name}",
+    )
+    TRUSTED = _note("the application is trusted with the whole cluster")
+    RIGHTS_GIVEN = _note("the application has all rights that it needs")
+    RIGHTS_MISSING = _blocked("missing permissions: {rights}", _GRANT)
+
+    # Findings of previews.
+    FOUND_FINE = _note("{finding}")
+    FOUND_DOUBTFUL = _doubt("{finding}", "{command}")
+    FOUND_BROKEN = _blocked("{finding}", "{command}")
 
     def __call__(self, **about: object) -> Message:
         """Make the message."""
-        return Message(self, about)
+        row = self.value
+        symptoms = (row.symptom,) if row.symptom else ()
+        return Message(self, about, row.severity, symptoms=symptoms)

@@ -136,7 +136,7 @@ def test_page_about_debugging_shows_what_is(place, blocks):
     place.run(scripted)
     rows = json.loads(yaml.safe_load(place.shell.printed)["report"])
     assert {frozenset(row) for row in rows} == {
-        frozenset(("check", "level", "seen", "next", "symptoms"))
+        frozenset(("check", "level", "message", "seen", "next", "symptoms"))
     }
     assert [row["seen"] for row in rows if row["level"] == "broken"] == []
 

@@ -139,7 +139,7 @@ def test_route_to_no_gateway_is_not_found(place):
     lost = {"hosts": ["*"], "gateways": ["nowhere"], "http": http}
     with place.broken(world.istios("VirtualService", "lost", MODEL, **lost)):
         place.sees("404", lambda: place.visit("/lost/"))
-        place.leads("404-at-the-gateway", f"there is no Gateway {MODEL}/nowhere")
+        place.leads("404-at-the-gateway", f"Gateway {MODEL}/nowhere, which VirtualService")
 
 
 def selected(place, name):
@@ -289,7 +289,7 @@ def test_application_that_is_trusted_no_more_is_forbidden(place):
     place.juju.trust(APP, remove=True)
     place.touch()
     place.sees("missing permission", place.message)
-    place.leads("is-forbidden-user", "may not")
+    place.leads("is-forbidden-user", "missing permissions: ")
     place.juju.trust(APP)
     place.touch()
 

@@ -10,6 +10,7 @@ from lightkube.resources import networking_v1 as resources
 
 from istio_integrator.diagnosis.checks import routes as checked
 from istio_integrator.kube import cluster
+from istio_integrator.messages import Said
 from tests import echo, gateway_client, waiting
 from tests.functional import istiod_world, model_world
 from tests.functional.ingress_world import DOMAIN, lead, virtual_service
@@ -44,16 +45,17 @@ def diagnosed(found):
     served = found.place.part().target.written_hosts
     routes = found.place.api.list(cluster.VIRTUAL_SERVICE)
     ours = [each for each in routes if each["metadata"]["namespace"].startswith("team-")]
-    return [(each.seen, each.level.value) for each in checked.judge_hosts(ours, OURS, served)]
+    return checked.judge_hosts(ours, OURS, served)
 
 
 def test_model_at_no_host_of_ours_is_served_to_nobody_and_named(shared):
     for host in (IRIS.host, IRIS.predictor_host):
         for headers in ({}, {"Cookie": COOKIE}, {"Authorization": TOKEN}):
             assert shared.status(host, **headers) == 404
-    (said,) = [each for each in diagnosed(shared) if "serves no host of" in each[0]]
-    assert "team-alice/iris" in said[0]
-    assert IRIS.host in said[0]
+    said = diagnosed(shared)
+    assert said.said is Said.HOSTS_NOT_SERVED
+    assert "team-alice/iris" in said.about["routes"]
+    assert IRIS.host in said.about["hosts"]
 
 
 def test_model_on_knatives_own_gateway_is_served_to_everybody(shared):

@@ -1,7 +1,7 @@
-"""Why is it not working? The action `diagnose`, and what the status takes from it.
+"""The action `diagnose`, and the checks that feed the status.
 
-`Facts` are what the checks look at, each module of `checks/` is one subject, and a `Report` is
-what all of them found. What one check may not read, that check says, and the others go on.
+`Facts` are what the checks look at, each module of `checks/` is one subject, and a `Report` shows
+the messages of all. A check that lacks a right says so, and the others go on.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from collections.abc import Iterable
 
 import ops
 
-from istio_integrator import findings
 from istio_integrator.kube import fences
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import LOG, Message, Severity
 from istio_integrator.situation import situation
 
 from . import checks, report
@@ -34,16 +33,11 @@ def answer(event: ops.ActionEvent, facts: Facts, messages: Iterable[Message]) ->
 
 
 def diagnose(facts: Facts, messages: Iterable[Message] = ()) -> Report:
-    """Run every check.
-
-    Args:
-        facts: What the checks look at.
-        messages: Of this unit; what they say and no check does is added.
-    """
+    """Run every check, and add the messages of the unit that no check has."""
     found = [each for check in checks.known().values() for each in check.run(facts)]
     # After all that looks at objects.
     found += report.passed_over(fences.noted())
-    found += report.unsaid(messages, found, application=facts.application)
+    found += report.unsaid(messages, found, look=LOG.format(application=facts.application))
     return Report(found, (f"istioctl analyze -n {facts.model}", "istioctl proxy-status"))
 
 
@@ -62,8 +56,8 @@ class Concerns(situation.Component):
             return said
         for check in checks.known().values():
             for each in check.run(self._facts) if check.feeds_status else ():
-                if each.level is findings.Level.BROKEN:
-                    said.append(Said.FOUND_BROKEN(finding=each.seen, command=each.next))
-                elif each.level is findings.Level.DOUBTFUL:
+                if each.severity is Severity.BLOCKED:
+                    said.append(each)
+                elif each.severity is not Severity.NOTE:
                     logger.info("%s: %s.", check.name, each.seen)
         return said

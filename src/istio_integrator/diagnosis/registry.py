@@ -9,49 +9,54 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from istio_integrator import error_messages, findings
-from istio_integrator.findings import Finding
+from istio_integrator import error_messages
 from istio_integrator.kube import errors
+from istio_integrator.messages import LOG, Message, Said, Severity
 
-from . import report
 from .facts import Facts
 
-Find = Callable[[Facts], Iterable[Finding]]
+Find = Callable[[Facts], Iterable[Message]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """One question of a diagnosis, and what answers it."""
+    """A question of a diagnosis, and the function that answers it."""
 
     name: str
-    """What the lines of its findings begin with."""
+    """The first word of its lines."""
     place: int
     """Its place in a report: a request meets earlier what has a lower one."""
     find: Find
-    """What looks at facts; docs/reference/checks.md has its docstring."""
+    """The function; docs/reference/checks.md has its docstring."""
     feeds_status: bool = False
-    """Whether the leader runs it at every event, so that what is broken blocks the unit."""
+    """Whether the leader runs it at every event, so that a broken result blocks the unit."""
     symptoms: tuple[str, ...] = ()
     """Anchors of docs/how-to/symptoms.md."""
     unfelt: str = ""
     """Why there is none."""
+    look: str = LOG
+    """The command that is shown where a message has none."""
 
-    def run(self, facts: Facts) -> list[Finding]:
-        """Return its findings, up to where the cluster does not answer, and why it does not."""
-        found: list[Finding] = []
+    def run(self, facts: Facts) -> list[Message]:
+        """Return its messages; a cluster that does not answer ends them with the reason."""
+        application = facts.application
+        found: list[Message] = []
         try:
             for each in self.find(facts):
                 found.append(each)  # noqa: PERF402 - what was found before an error counts
         except errors.ForbiddenError as error:
             right = error_messages.missing_right(error) or error.message
-            remedy = report.grant(facts.application)
-            found.append(findings.doubtful(f"not known: missing permission to {right}", remedy))
+            found.append(Said.CHECK_FORBIDDEN(right=right, application=application))
         except errors.CharmError as error:
-            remedy = report.own_log(facts.application)
-            found.append(findings.doubtful(f"not known: {error}", remedy))
-        # What a status says may belong below another heading than what else the check finds.
+            found.append(Said.CHECK_FAILED(problem=error, application=application))
+        look = self.look.format(application=application, model=facts.model)
         return [
-            dataclasses.replace(each, check=self.name, symptoms=each.symptoms or self.symptoms)
+            dataclasses.replace(
+                each,
+                check=self.name,
+                symptoms=each.symptoms or self.symptoms,
+                otherwise="" if each.severity is Severity.NOTE else each.otherwise or look,
+            )
             for each in found
         ]
 

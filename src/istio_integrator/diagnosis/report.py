@@ -1,80 +1,68 @@
-"""What checks find, and how a whole diagnosis reads."""
+"""How a diagnosis or a preview is shown."""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from istio_integrator import findings, texts
-from istio_integrator.findings import Finding, Level
-from istio_integrator.messages import Message, Severity
+from istio_integrator import texts
+from istio_integrator.messages import Message, Said, Severity
 
 _LONGEST = 1000
 """Characters of a line."""
 _MOST = 3
 """Names of a list that a line shows."""
 _MOST_ODD = 10
-"""Objects that can't be read which a report names."""
+"""Unreadable objects that a report names."""
 SYMPTOMS = "docs/how-to/symptoms.md"
 ODD_OBJECTS = "odd objects"
 """The name of lines about objects that the checks passed over."""
 STATUS = "status"
-"""The name of lines about what the unit's status says and no check does."""
+"""The name of lines about messages of the unit's status that no check has."""
 
 
-def grant(application: str) -> str:
-    """Return the command that gives us our rights."""
-    return f"juju trust {application} --scope=cluster, or kubectl apply -f rbac/roles.yaml"
+class Level(enum.Enum):
+    """The mark of a line, the worst first."""
+
+    BROKEN = "✗"
+    DOUBTFUL = "!"
+    FINE = "✓"
+
+    @classmethod
+    def of(cls, message: Message) -> Level:
+        """Return the level of a message."""
+        levels = {Severity.BLOCKED: cls.BROKEN, Severity.NOTE: cls.FINE}
+        return levels.get(message.severity, cls.DOUBTFUL)
 
 
-def own_log(application: str) -> str:
-    """Return the command that shows what our units wrote."""
-    return f"juju debug-log --replay --include {application}"
-
-
-def of_messages(given: Iterable[Message], otherwise: str) -> list[Finding]:
-    """Turn messages into findings.
+def unsaid(given: Iterable[Message], found: Iterable[Message], *, look: str) -> Iterable[Message]:
+    """Return the problems of the unit's status that no check has found.
 
     Args:
-        given: What the unit says.
-        otherwise: The next command for those that name none.
+        given: The messages of the unit.
+        found: Those of the checks.
+        look: The next command for those that name none.
     """
-    found: list[Finding] = []
-    for message in given:
-        if message.severity is Severity.NOTE:
-            found.append(findings.fine(message.text))
-            continue
-        make = findings.broken if message.severity is Severity.BLOCKED else findings.doubtful
-        told = make(message.seen, message.command or otherwise)
-        symptom = message.said.value.symptom
-        found.append(dataclasses.replace(told, symptoms=(symptom,) if symptom else ()))
-    return found
-
-
-def unsaid(
-    given: Iterable[Message], found: Iterable[Finding], *, application: str
-) -> Iterable[Finding]:
-    """Return what the unit's status says and no check has found."""
     said = "\n".join(each.seen for each in found)
-    for each in of_messages(given, own_log(application)):
-        if each.level is not Level.FINE and each.seen not in said:
-            yield dataclasses.replace(each, check=STATUS)
+    for each in given:
+        if each.severity is not Severity.NOTE and each.seen not in said:
+            yield dataclasses.replace(each, check=STATUS, otherwise=look)
 
 
-def passed_over(noted: Mapping[str, str]) -> Iterable[Finding]:
+def passed_over(noted: Mapping[str, str]) -> Iterable[Message]:
     """Name objects that could not be read, with the reason of each."""
+    found: list[Message] = []
     for reference, reason in list(noted.items())[:_MOST_ODD]:
         kind, _, path = reference.rpartition(" ")
         namespace, _, name = path.rpartition("/")
         where = f"-n {namespace} " if namespace else ""
         show = f"kubectl {where}get {kind.lower()} {name} -o yaml"
-        found = findings.doubtful(f"{reference} is passed over: {reason}", show)
-        yield dataclasses.replace(found, check=ODD_OBJECTS)
+        found.append(Said.OBJECT_PASSED_OVER(reference=reference, reason=reason, command=show))
     if len(noted) > _MOST_ODD:
-        text = f"{len(noted)} objects are passed over, of which these are {_MOST_ODD}"
-        found = findings.doubtful(text, "delete or mend those above, then look again")
-        yield dataclasses.replace(found, check=ODD_OBJECTS)
+        found.append(Said.OBJECTS_PASSED_OVER(count=len(noted), shown=_MOST_ODD))
+    return (dataclasses.replace(each, check=ODD_OBJECTS) for each in found)
 
 
 def listed(names: Iterable[str]) -> str:
@@ -88,23 +76,22 @@ def listed(names: Iterable[str]) -> str:
 class Report:
     """A whole diagnosis, the worst first, otherwise in the order of the checks."""
 
-    findings: Sequence[Finding]
+    messages: Sequence[Message]
     further: Sequence[str] = ()
     """Commands that show what no check looks at."""
 
     @property
     def is_broken(self) -> bool:
         """Whether anything does not work."""
-        return any(each.level is Level.BROKEN for each in self.findings)
+        return any(Level.of(each) is Level.BROKEN for each in self.messages)
 
     @property
     def summary(self) -> str:
-        """Count, the worst first."""
-        words = ("broken", "to look at", "as it should be")
-        counts = [sum(each.level is level for each in self.findings) for level in Level]
-        return ", ".join(
-            f"{count} {word}" for count, word in zip(counts, words, strict=True) if count
-        )
+        """The number of lines at each level, the worst first."""
+        words = {Level.BROKEN: "broken", Level.DOUBTFUL: "to look at", Level.FINE: "passed"}
+        levels = [Level.of(each) for each in self.messages]
+        counts = {word: levels.count(level) for level, word in words.items()}
+        return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
 
     def results(self, how: str) -> dict[str, str]:
         """Write it as the results of an action, `text` or `json`."""
@@ -113,15 +100,15 @@ class Report:
 
     def text(self) -> str:
         """Write it for people, with each heading of the page of symptoms once."""
-        width = max((len(each.check) for each in self.findings), default=0)
+        width = max((len(each.check) for each in self.messages), default=0)
         blank = f"  {'':<{width}}  "
         lines: list[str] = []
         pointed: set[str] = set()
-        for each in self._sorted():
-            lines.append(f"{each.level.value} {each.check:<{width}}  {_one_line(each.seen)}")
+        for level, each in self._sorted():
+            lines.append(f"{level.value} {each.check:<{width}}  {_one_line(each.seen)}")
             if each.next:
                 lines.append(f"{blank}→ {_one_line(each.next)}")
-            if each.level is not Level.FINE and not pointed.issuperset(each.symptoms):
+            if level is not Level.FINE and not pointed.issuperset(each.symptoms):
                 lines.append(f"{blank}{SYMPTOMS}#{', #'.join(each.symptoms)}")
                 pointed.update(each.symptoms)
         if self.further:
@@ -131,13 +118,22 @@ class Report:
     def json(self) -> str:
         """Write it for programs, in ASCII so that nothing in it moves a terminal's cursor."""
         rows = [
-            {**dataclasses.asdict(each), "level": each.level.name.lower()}
-            for each in self._sorted()
+            {
+                "level": level.name.lower(),
+                "message": each.said.name,
+                "seen": each.seen,
+                "next": each.next,
+                "check": each.check,
+                "symptoms": each.symptoms,
+            }
+            for level, each in self._sorted()
         ]
         return json.dumps(rows)
 
-    def _sorted(self) -> list[Finding]:
-        return sorted(self.findings, key=lambda each: list(Level).index(each.level))
+    def _sorted(self) -> list[tuple[Level, Message]]:
+        levels = list(Level)
+        rows = [(Level.of(each), each) for each in self.messages]
+        return sorted(rows, key=lambda row: levels.index(row[0]))
 
 
 def _one_line(text: str) -> str:

@@ -14,7 +14,7 @@ from integrator_contract import rejections
 from integrator_contract.seen import Seen
 from istio_integrator.kube import cluster, errors
 from istio_integrator.lifecycle import answers, removal_notice, settings, workload
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Said, Severity
 from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
@@ -158,7 +158,7 @@ class Lifecycle(situation.Component):
         """
         mesh = self._context.mesh
         if message.said is Said.PODS_BEING_REPLACED and mesh is not None and not mesh.alive:
-            return dataclasses.replace(message, said=Said.PODS_WAIT_FOR_ISTIOD)
+            return dataclasses.replace(message, severity=Severity.WAITING)
         return message
 
     def stop_convergence(self) -> None:

@@ -354,8 +354,8 @@ def test_modeloperator_that_is_cut_off_is_named(ctx, fake):
     )
     assert status(ctx, state()) == testing.BlockedStatus(
         "run: kubectl -n kubeflow delete pod modeloperator-x; Pod kubeflow/modeloperator-x is in "
-        "the mesh and PeerAuthentication istio-system/default asks for mutual TLS, so webhook "
-        "juju-model-admission-kubeflow can't be called"
+        "the mesh and PeerAuthentication istio-system/default requires mutual TLS, so webhook "
+        "juju-model-admission-kubeflow cannot be called"
     )
     fake.forbidden.add(("list", "peerauthentications"))
     assert isinstance(status(ctx, state()), testing.ActiveStatus)

@@ -61,7 +61,7 @@ def test_command_ends_within_the_visible_characters_and_no_word_is_lost(seen, le
     assert letters(message.replace(command[0], "")).endswith(letters(seen) + letters(more))
 
 
-@pytest.mark.parametrize("severity", Severity)
+@pytest.mark.parametrize("severity", [each for each in Severity if each is not Severity.DOUBT])
 def test_severity_is_the_status_of_juju(severity):
     row = next(each for each in Said if each.value.severity is severity)
     about = dict.fromkeys(placeholders(row.value), "x")

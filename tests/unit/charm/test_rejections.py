@@ -11,6 +11,7 @@ from integrator_contract.rejections import KEY, Rejections
 from istio_integrator.admission import admission
 from istio_integrator.admission import rejections as admission_rejections
 from istio_integrator.diagnosis.checks import admission as checked
+from istio_integrator.messages import Said
 from tests import shown
 from tests.unit.charm.lifecycle import world
 
@@ -74,24 +75,19 @@ def judged(**found):
 
 def test_diagnosis_names_who_forbids_and_what_to_do():
     hold, outside = judged(changes={"hold": POLICY, "excluded": WEBHOOK})[::-1]
-    assert (
-        hold.seen == f"{POLICY.author} forbids hold on pods, so it is left out: not allowed here"
-    )
-    assert hold.next.endswith("juju config app hold-application=false")
-    assert outside.next == "exempt the namespace kubeflow from it"
+    assert {hold.said, outside.said} == {Said.CHANGE_LEFT_OUT}
+    assert (hold.about["author"], hold.about["change"]) == (POLICY.author, "hold")
+    assert hold.command.endswith("juju config app hold-application=false")
+    assert outside.command == "exempt the namespace kubeflow from it"
 
 
 def test_diagnosis_names_workloads_without_pods_modeloperator_first():
     names_of = ("Deployment/minio", "Deployment/modeloperator", "StatefulSet/a")
-    found = judged(workloads=dict.fromkeys(names_of, WEBHOOK))
-    assert [each.next.rpartition(" ")[2] for each in found] == [
-        "Deployment/modeloperator",
-        "Deployment/minio",
-        "StatefulSet/a",
+    assert judged(workloads=dict.fromkeys(names_of, WEBHOOK)) == [
+        Said.PODS_REJECTED(workload=each, refusal=WEBHOOK, namespace="kubeflow")
+        for each in ("Deployment/modeloperator", "Deployment/minio", "StatefulSet/a")
     ]
-    assert found[0].seen.endswith(f"are rejected: {WEBHOOK}")
 
 
 def test_diagnosis_of_a_model_without_rejections_is_one_line():
-    (found,) = judged()
-    assert found.level.value == "✓"
+    assert judged() == [Said.PODS_NOT_REJECTED()]

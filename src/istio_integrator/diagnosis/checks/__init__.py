@@ -1,7 +1,7 @@
 """The checks of a diagnosis, a module for each subject: what it looks at and how it judges.
 
 In each, a function under `@registry.check(...)` collects facts, and functions named `judge…` turn
-them into findings, reading nothing themselves. A new check is a new module; no list names it.
+them into messages, reading nothing themselves. A new check is a new module; no list names it.
 """
 
 from __future__ import annotations

@@ -8,13 +8,12 @@ from collections.abc import Iterable
 
 from cryptography import x509
 
-from istio_integrator import findings
 from istio_integrator.admission import certificates as material
 from istio_integrator.admission import webhook
 from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster, fences
+from istio_integrator.messages import Message, Said
 
 _LATE = 0.9
 """Of a certificate's life, after which it should have been renewed."""
@@ -28,7 +27,7 @@ _LATE = 0.9
         "x509-certificate-has-expired-or-is-not-yet-valid",
     ),
 )
-def certificates(facts: Facts) -> Iterable[Finding]:
+def certificates(facts: Facts) -> Iterable[Message]:
     """Check the certificates of webhook and gateway, and whether API servers trust them."""
     rotate = f"juju run {facts.application}/leader rotate-certificates"
     name = facts.manifests.secrets[webhook.CERTIFICATES_FOLDER]
@@ -43,11 +42,7 @@ def certificates(facts: Facts) -> Iterable[Finding]:
             for hook in cluster.parts(found or {}, "webhooks")
         }
         if bundles - {material.encoded(held.bundle)}:
-            yield findings.broken(
-                "the webhook configuration trusts another authority than the servers' "
-                "certificate has",
-                rotate,
-            )
+            yield Said.AUTHORITY_DIFFERS(command=rotate)
     # Last: the right to read a Secret in the gateway's namespace may be missing.
     if (target := facts.gateway) is None:
         return
@@ -61,18 +56,21 @@ def certificates(facts: Facts) -> Iterable[Finding]:
                 yield judge(f"gateway ({name})", text, show, now=facts.now())
 
 
-def judge(what: str, pem: str, remedy: str, *, now: datetime.datetime) -> Finding:
+def judge(owner: str, pem: str, command: str, *, now: datetime.datetime) -> Message:
     """Judge a certificate by its age."""
     try:
         loaded = x509.load_pem_x509_certificate(pem.encode())
     except ValueError:
-        return findings.broken(f"{what}: the certificate can't be read", remedy)
+        return Said.CERTIFICATE_UNREADABLE(owner=owner, command=command)
     since, until = loaded.not_valid_before_utc, loaded.not_valid_after_utc
-    if now > until:
-        return findings.broken(f"{what}: the certificate ended {until:%Y-%m-%d %H:%M}", remedy)
     if now < since:
-        text = f"{what}: the certificate is valid only from {since:%Y-%m-%d %H:%M}"
-        return findings.broken(text, remedy)
+        return Said.CERTIFICATE_EARLY(owner=owner, time=_minute(since), command=command)
+    if now > until:
+        return Said.CERTIFICATE_ENDED(owner=owner, time=_minute(until), command=command)
     if now > since + (until - since) * _LATE:
-        return findings.doubtful(f"{what}: the certificate ends {until:%Y-%m-%d %H:%M}", remedy)
-    return findings.fine(f"{what}: the certificate is valid until {until:%Y-%m-%d}")
+        return Said.CERTIFICATE_ENDS(owner=owner, time=_minute(until), command=command)
+    return Said.CERTIFICATE_VALID(owner=owner, time=_minute(until))
+
+
+def _minute(time: datetime.datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M}"

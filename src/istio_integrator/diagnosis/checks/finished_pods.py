@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import itertools
 from collections.abc import Iterable
 
 from integrator_contract import names
 from integrator_contract.answers import Action, ProxyAnswer
-from istio_integrator import findings
 from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster, fences
 from istio_integrator.lifecycle import removal_notice
+from istio_integrator.messages import Message, Said, Severity
 
 _GRACE = 30
 """Seconds after a payload's end by which its proxy should have been stopped."""
@@ -22,9 +22,9 @@ _COLLECTOR = "metrics-logger-and-collector"
 
 
 @registry.check("finished pods", place=70, symptoms=("12-notready",))
-def finished_pods(facts: Facts) -> Iterable[Finding]:
+def finished_pods(facts: Facts) -> Iterable[Message]:
     """Name pods not complete 30 s after their payload, and collectors of Katib that wait."""
-    pods = candidates(facts)
+    pods = removal_notice.candidates(facts.cluster, facts.context.served_namespaces)
     ended: list[cluster.Object] = []
     for pod in pods:
         with fences.around(cluster.reference(pod)):
@@ -41,40 +41,33 @@ def finished_pods(facts: Facts) -> Iterable[Finding]:
     )
 
 
-def candidates(facts: Facts) -> list[cluster.Object]:
-    """List injected pods that run to completion, wherever proxies are stopped."""
-    return removal_notice.candidates(facts.cluster, facts.context.served_namespaces)
-
-
 def judge(
     answers: Iterable[ProxyAnswer], *, now: datetime.datetime, application: str, is_stopping: bool
-) -> Iterable[Finding]:
+) -> Iterable[Message]:
     """Judge the pods that are not complete though their payload has ended."""
-    is_fine = True
+    late: list[Message] = []
     for answer in answers:
         namespace, name = answer.namespace, answer.name
         with fences.around(f"Pod {namespace}/{name}"):
             if not answer.ended or (age := _seconds(answer.ended, now)) < _GRACE:
                 continue
-            is_fine = False
-            seen = (
-                f"{namespace}/{name} is not complete {age} s "
-                f"after its payload: {answer.message} ({answer.decision})"
-            )
+            severity, command = Severity.BLOCKED, f"juju config {application} proxy-shutdown=true"
             if answer.decision is not Action.STOP:
-                yield findings.doubtful(seen, f"kubectl -n {namespace} describe pod {name}")
+                severity, command = Severity.DOUBT, f"kubectl -n {namespace} describe pod {name}"
             elif is_stopping:
                 pod_of = f"pod={name} namespace={namespace}"
-                yield findings.broken(seen, f"juju run {application}/leader stop-proxy {pod_of}")
-            else:
-                yield findings.broken(seen, f"juju config {application} proxy-shutdown=true")
-    if is_fine:
-        yield findings.fine("no proxy outlives its payload")
+                command = f"juju run {application}/leader stop-proxy {pod_of}"
+            reason = f"{answer.message} ({answer.decision})"
+            said = Said.POD_NOT_COMPLETE(
+                pod=f"{namespace}/{name}", age=age, reason=reason, command=command
+            )
+            late.append(dataclasses.replace(said, severity=severity))
+    yield from late or [Said.NO_PROXY_OUTLIVES()]
 
 
 def judge_collectors(
     pods: Iterable[cluster.Object], *, now: datetime.datetime
-) -> Iterable[Finding]:
+) -> Iterable[Message]:
     """Judge the trials whose collector waits for the proxy that waits for it.
 
     The rule is Katib's `waitAllProcesses`: its collector looks at all processes of the pod, which
@@ -85,12 +78,8 @@ def judge_collectors(
             ended = _waits_since(pod)
             if ended and (age := _seconds(ended, now)) >= _GRACE:
                 metadata = pod["metadata"]
-                yield findings.broken(
-                    f"{metadata['namespace']}/{metadata['name']}: {_COLLECTOR} waits for every "
-                    f"process, so for the proxy, which waits for it, {age} s after the training: "
-                    "tell Katib waitAllProcesses: false",
-                    "kubectl get configmap --all-namespaces --field-selector "
-                    "metadata.name=katib-config",
+                yield Said.COLLECTOR_WAITS(
+                    pod=f"{metadata['namespace']}/{metadata['name']}", age=age
                 )
 
 

@@ -9,12 +9,11 @@ from typing import NamedTuple
 
 import yaml
 
-from istio_integrator import findings
 from istio_integrator.config import config
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.findings import Finding
 from istio_integrator.kube import cluster
+from istio_integrator.messages import Message, Said
 
 _ROLES = pathlib.Path(__file__).parents[4] / "rbac" / "roles.yaml"
 OPTIONAL: Mapping[str, Callable[[config.Config], bool]] = {
@@ -74,24 +73,24 @@ _SEEN_FOR_INGRESS = (("apps", "daemonsets"), ("", "services"))
 
 
 @registry.check("rights", place=220, symptoms=("is-forbidden-user",))
-def rights(facts: Facts) -> Iterable[Finding]:
+def rights(facts: Facts) -> Iterable[Message]:
     """Name the rights of `rbac/roles.yaml` that are missing."""
     if _is_given(facts, _EVERYTHING):
-        yield findings.fine("the application is trusted with the whole cluster")
+        yield Said.TRUSTED()
         return
     shipped = roles(_ROLES.read_text(), model=facts.model, application=facts.application)
     optional = tuple(end for end, is_needed in OPTIONAL.items() if not is_needed(facts.config))
     missing: dict[str, list[str]] = {}
     for need in needs(shipped, model=facts.model):
-        is_needed = not need.role.endswith(optional)
-        is_needed &= facts.exposes or not is_for_ingress(need)
+        is_needed = facts.exposes or not is_for_ingress(need)
+        is_needed &= not need.role.endswith(optional)
         if is_needed and not _is_given(facts, need):
             missing.setdefault(need.role, []).append(need.text)
     for lacked in missing.values():
-        text = f"{facts.application} may not {report.listed(lacked)}"
-        yield findings.broken(text, report.grant(facts.application))
+        rights = report.listed(lacked)
+        yield Said.RIGHTS_MISSING(rights=rights, application=facts.application)
     if not missing:
-        yield findings.fine("all rights that the charm needs are given")
+        yield Said.RIGHTS_GIVEN()
 
 
 def _is_given(facts: Facts, need: Need) -> bool:

@@ -5,31 +5,34 @@ KServe and Knative have a host for each model, in the namespaces of their users.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from integrator_contract import names
-from istio_integrator import findings
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.findings import Finding
 from istio_integrator.ingress import gateway, observed
 from istio_integrator.kube import cluster, fences
+from istio_integrator.messages import Message, Said, Severity
 
 _MOST_HOSTS = 32
 """Hosts of one route that are looked at; net-istio writes four for each tag, KServe two."""
 _EVERY_PROXY = "mesh"
 """Not a Gateway: a route that names it is for sidecars."""
 
+Destination = tuple[str, int | None]
+"""A host, and a port of its Service; None: any."""
+
 
 @registry.check("routes", place=120, symptoms=("no-healthy-upstream",))
-def backends(facts: Facts) -> Iterable[Finding]:
+def backends(facts: Facts) -> Iterable[Message]:
     """Check whether each route of the model and its profiles has a backend that is ready."""
     if not (found := of_model(facts)):
         return ()
     services = facts.objects(cluster.SERVICE)
     slices = facts.objects(cluster.ENDPOINT_SLICE)
-    ours = list(filter(facts.manifests.is_ours, found))
-    return judge_backends(found, services, slices, domain=facts.domain, ours=ours)
+    is_ours = facts.manifests.is_ours
+    return judge_backends(found, services, slices, domain=facts.domain, is_ours=is_ours)
 
 
 def of_model(facts: Facts) -> list[cluster.Object]:
@@ -39,10 +42,7 @@ def of_model(facts: Facts) -> list[cluster.Object]:
         route
         for route in facts.objects(cluster.VIRTUAL_SERVICE)
         if route["metadata"]["namespace"] in namespaces
-        or any(
-            str(name).startswith(f"{facts.model}/")
-            for name in cluster.items(cluster.at(route, "spec"), "gateways")
-        )
+        or any(name.startswith(f"{facts.model}/") for name in _gateways_of(route))
     ]
 
 
@@ -52,26 +52,30 @@ def judge_backends(
     slices: Iterable[cluster.Object],
     *,
     domain: str,
-    ours: Collection[cluster.Object],
-) -> Iterable[Finding]:
+    is_ours: Callable[[cluster.Object], bool],
+) -> Iterable[Message]:
     """Judge whether each route leads to an application that is ready; ours are broken if not."""
     known = {observed.reference(obj): obj for obj in services}
     ready = _ready_ports(slices)
     count = 0
     for route in routes:
         with fences.around(cluster.reference(route)):
-            say = findings.broken if route in ours else findings.doubtful
+            severity = Severity.BLOCKED if is_ours(route) else Severity.DOUBT
             for host, port in dict.fromkeys(_destinations(route)):
                 name = service_name(host, route["metadata"]["namespace"], domain)
                 if problem := name and _problem(name, port, known.get(name), ready):
                     namespace, _, service = name.partition("/")
-                    show = f"kubectl -n {namespace} get service,endpointslices -l "
-                    show += f"{names.SERVICE_NAME}={service}"
-                    yield say(f"VirtualService {observed.reference(route)}: {problem}", show)
+                    said = Said.BACKEND_NOT_READY(
+                        route=observed.reference(route),
+                        problem=problem,
+                        namespace=namespace,
+                        service=service,
+                    )
+                    yield dataclasses.replace(said, severity=severity)
                 elif name:
                     count += 1
     if count:
-        yield findings.fine(f"{count} backends of routes are ready")
+        yield Said.BACKENDS_READY(count=count)
 
 
 def _problem(
@@ -80,17 +84,16 @@ def _problem(
     service: cluster.Object | None,
     ready: Mapping[str, Collection[str]],
 ) -> str:
-    if service is None:
-        return f"there is no Service {name}"
     spec = cluster.at(service, "spec")
+    wanted = [each for each in cluster.parts(spec, "ports") if port in (None, each.get("port"))]
+    if service is None:
+        return f"Service {name} does not exist"
     if spec.get("type") == "ExternalName":
         return ""
-    wanted = [each for each in cluster.parts(spec, "ports") if port in (None, each.get("port"))]
     if not wanted:
         return f"Service {name} has no port {port}"
-    if not any(str(each.get("name") or "") in ready.get(name, ()) for each in wanted):
-        return f"Service {name} has no ready endpoint"
-    return ""
+    is_ready = any(str(each.get("name") or "") in ready.get(name, ()) for each in wanted)
+    return "" if is_ready else f"Service {name} has no ready endpoint"
 
 
 def _ready_ports(slices: Iterable[cluster.Object]) -> dict[str, set[str]]:
@@ -99,17 +102,17 @@ def _ready_ports(slices: Iterable[cluster.Object]) -> dict[str, set[str]]:
     for part in slices:
         with fences.around(cluster.reference(part)):
             service = cluster.at(part, "metadata", "labels").get(names.SERVICE_NAME)
-            endpoints = cluster.parts(part, "endpoints")
+            conditions = [
+                cluster.at(one, "conditions") for one in cluster.parts(part, "endpoints")
+            ]
             # Absent is ready (discovery/v1, EndpointConditions).
-            if any(
-                cluster.at(one, "conditions").get("ready") in (True, None) for one in endpoints
-            ):
+            if any(each.get("ready") in (True, None) for each in conditions):
                 ports = {str(port.get("name") or "") for port in cluster.parts(part, "ports")}
                 found.setdefault(f"{part['metadata']['namespace']}/{service}", set()).update(ports)
     return found
 
 
-def _destinations(route: cluster.Object) -> Iterable[tuple[str, int | None]]:
+def _destinations(route: cluster.Object) -> Iterable[Destination]:
     spec = cluster.at(route, "spec")
     for protocol in ("http", "tls", "tcp"):
         for entry in cluster.parts(spec, protocol):
@@ -132,62 +135,59 @@ def service_name(host: str, namespace: str, domain: str) -> str:
 
 
 @registry.check("hosts", place=110, symptoms=("404-at-the-gateway",))
-def hosts(facts: Facts) -> Iterable[Finding]:
+def hosts(facts: Facts) -> Iterable[Message]:
     """Name routes whose Gateway does not exist, or which have no host that the Gateway serves."""
     found = of_model(facts)
     if not found:
         return
     yield from judge_gateways(found, facts.objects(cluster.GATEWAY))
     if facts.gateway is not None:
-        yield from judge_hosts(found, f"{facts.model}/{gateway.NAME}", facts.gateway.written_hosts)
+        yield judge_hosts(found, f"{facts.model}/{gateway.NAME}", facts.gateway.written_hosts)
 
 
 def judge_gateways(
     virtual_services: Iterable[cluster.Object], gateways: Iterable[cluster.Object]
-) -> Iterable[Finding]:
+) -> Iterable[Message]:
     """Judge whether the Gateways exist that routes name."""
     there = {observed.reference(obj) for obj in gateways}
     missing: dict[str, list[str]] = {}
     for route in virtual_services:
         with fences.around(cluster.reference(route)):
-            for name in _gateways_of(route):
-                if name not in there:
-                    missing.setdefault(name, []).append(observed.reference(route))
+            for name in {*_gateways_of(route)} - there:
+                missing.setdefault(name, []).append(observed.reference(route))
     for name, users in sorted(missing.items()):
-        yield findings.broken(
-            f"there is no Gateway {name}, which VirtualService {report.listed(users)} names",
-            "kubectl get gateways.networking.istio.io -A",
-        )
+        yield Said.ROUTE_WITHOUT_GATEWAY(gateway=name, routes=report.listed(users))
     if not missing:
-        yield findings.fine("every Gateway that a route names exists")
+        yield Said.GATEWAYS_EXIST()
 
 
 def judge_hosts(
     virtual_services: Iterable[cluster.Object], own: str, served: Collection[str]
-) -> Iterable[Finding]:
+) -> Message:
     """Judge whether our Gateway serves a host of each route that names it."""
     unserved: list[str] = []
     lacking: list[str] = []
     for route in virtual_services:
         with fences.around(cluster.reference(route)):
             listed = cluster.items(cluster.at(route, "spec"), "hosts")[:_MOST_HOSTS]
-            names = [str(each).lower() for each in listed]
-            is_served = any(_meet(name, host) for name in names for host in served)
-            if names and not is_served and own in _gateways_of(route):
+            hosts = [str(each).lower() for each in listed]
+            is_served = any(_meet(name, host) for name in hosts for host in served)
+            if hosts and not is_served and own in _gateways_of(route):
                 unserved.append(observed.reference(route))
-                # The others are for pods.
+                # Hosts of Services are for pods.
                 inside = (f".{route['metadata']['namespace']}", ".svc")
-                outside = [n for n in names if not n.endswith(inside) and ".svc." not in n]
-                lacking += (outside or names)[:1]
-    if unserved:
-        namespace, _, name = unserved[0].partition("/")
-        yield findings.doubtful(
-            f"Gateway {own} serves no host of VirtualService {report.listed(unserved)}: add "
-            f"{report.listed(lacking)} to the option hosts, or a wildcard for them",
-            f"kubectl -n {namespace} get virtualservice {name} -o yaml",
-        )
-    else:
-        yield findings.fine("the model's Gateway serves every route of the model and its profiles")
+                outside = [n for n in hosts if not n.endswith(inside) and ".svc." not in n]
+                lacking += (outside or hosts)[:1]
+    if not unserved:
+        return Said.HOSTS_SERVED()
+    namespace, _, name = unserved[0].partition("/")
+    return Said.HOSTS_NOT_SERVED(
+        gateway=own,
+        routes=report.listed(unserved),
+        hosts=report.listed(lacking),
+        namespace=namespace,
+        name=name,
+    )
 
 
 def _gateways_of(route: cluster.Object) -> Iterable[str]:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from integrator_contract import names
-from istio_integrator import findings
 from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.findings import Finding
 from istio_integrator.istio import authorization_policy, peer_authentication
-from istio_integrator.kube import cluster, errors, fences
+from istio_integrator.kube import cluster, fences
+from istio_integrator.messages import Message, Said
 from istio_integrator.situation import model
 
 _MODELOPERATOR = {names.MODELOPERATOR_LABELS[0]: names.MODELOPERATOR}
 """The labels of Juju's own webhook, whose next pod our admission keeps outside."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Backend:
+class Backend(NamedTuple):
     """A pod of the mesh that API servers call."""
 
     webhook: str
@@ -30,34 +28,29 @@ class Backend:
 
 
 @registry.check("webhooks", place=170, feeds_status=True, symptoms=("failed-calling-webhook",))
-def webhooks(facts: Facts) -> Iterable[Finding]:
+def webhooks(facts: Facts) -> Iterable[Message]:
     """Check whether policies and mutual TLS keep API servers from webhooks in the model."""
     if facts.mesh is None:
         return
-    configurations, unknown = facts.objects(cluster.MUTATING_WEBHOOK), None
-    try:
-        configurations = [*configurations, *facts.objects(cluster.VALIDATING_WEBHOOK)]
-    except errors.ForbiddenError as error:
-        # Only an optional role gives this right; the others are judged without.
-        unknown = error
-    calls = model.calls(configurations, model=facts.model)
-    found: Sequence[Backend] = ()
-    if calls:
+    found: list[Backend] = []
+    wrong: list[Message] = []
+    # An optional role gives the right to the latter, without which the check ends there.
+    for kind in (cluster.MUTATING_WEBHOOK, cluster.VALIDATING_WEBHOOK):
+        if not (calls := model.calls(facts.objects(kind), model=facts.model)):
+            continue
         services = model.read(facts.objects(cluster.SERVICE, facts.model), model.Service)
-        found = backends(calls, services, facts.pods)
-    # Policies of all namespaces are only asked for where one could be in the way.
-    policies = facts.policies if found else ()
-    peers = facts.objects(cluster.PEER_AUTHENTICATION) if found else ()
-    root = facts.mesh.root_namespace
-    yield from judge(
-        found,
-        policies,
-        peer_authentication.read_all(peers),
-        root=root,
-        application=facts.application,
-    )
-    if unknown is not None:
-        raise unknown
+        if not (called_pods := backends(calls, services, facts.pods)):
+            continue
+        found += called_pods
+        peers = peer_authentication.read_all(facts.objects(cluster.PEER_AUTHENTICATION))
+        root = facts.mesh.root_namespace
+        for each in judge(
+            called_pods, facts.policies, peers, root=root, application=facts.application
+        ):
+            wrong.append(each)
+            yield each
+    if found and not wrong:
+        yield Said.WEBHOOKS_REACHED()
 
 
 def backends(
@@ -81,27 +74,24 @@ def backends(
 
 
 def judge(
-    found: Collection[Backend],
+    found: Iterable[Backend],
     policies: Collection[authorization_policy.AuthorizationPolicy],
     peers: Collection[peer_authentication.PeerAuthentication],
     *,
     root: str,
     application: str,
-) -> Iterable[Finding]:
-    """Judge whether API servers, which are not in the mesh, reach the model's webhooks."""
-    is_fine = True
+) -> Iterable[Message]:
+    """Name the webhooks that API servers, which are not in the mesh, do not reach."""
     for each in found:
-        with fences.around(cluster.reference(each.pod)):
-            by = obstacle(each.pod, policies, peers, root=root, port=each.port)
-            if by:
-                is_fine = False
-                yield findings.broken(
-                    f"{cluster.reference(each.pod)} is in the mesh and {by}, so webhook "
-                    f"{each.webhook} can't be called",
-                    _way_out(each.pod, application),
+        reference = cluster.reference(each.pod)
+        with fences.around(reference):
+            if by := obstacle(each.pod, policies, peers, root=root, port=each.port):
+                yield Said.WEBHOOK_NOT_REACHED(
+                    pod=reference,
+                    obstacle=by,
+                    webhook=each.webhook,
+                    command=_way_out(each.pod, application),
                 )
-    if found and is_fine:
-        yield findings.fine("API servers can call the webhooks in the model")
 
 
 def obstacle(
@@ -126,13 +116,13 @@ def obstacle(
         port=port,
     )
     if decided.is_strict and decided.policy is not None:
-        return f"{decided.policy.reference} asks for mutual TLS"
+        return f"{decided.policy.reference} requires mutual TLS"
     denied = authorization_policy.decide(
         [each for each in policies if each.selects(pod, root)],
         authorization_policy.Caller(),
         authorization_policy.InboundRequest(port=port, seen_by="tcp"),
     )
-    return f"{denied.policy.reference} denies" if denied.policy else ""
+    return f"{denied.policy.reference} denies the call" if denied.policy else ""
 
 
 def _way_out(pod: cluster.Object, application: str) -> str:

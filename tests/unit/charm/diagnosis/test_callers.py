@@ -3,6 +3,7 @@
 import pytest
 
 from istio_integrator.istio import authorization_policy
+from istio_integrator.messages import Severity
 from istio_integrator.policies import callers
 from istio_integrator.situation.model import Pod, read
 from tests.unit.charm.diagnosis.objects import ALIVE
@@ -63,23 +64,23 @@ IN_MESH = (pod("kfp-api", "istio-proxy"), pod("kfp-ui", "istio-proxy"))
 
 def test_all_is_well_where_callers_and_called_have_sidecars():
     (found,) = judged([OURS], *IN_MESH)
-    assert (found.level.value, found.seen) == ("✓", "1 policies hold the callers of 1 pods")
+    assert (found.severity, found.seen) == (Severity.NOTE, "1 policies hold the callers of 1 pods")
 
 
 def test_caller_without_a_sidecar_is_broken_and_named():
     (found,) = judged([OURS], IN_MESH[0], pod("kfp-ui"))
-    assert found.level.value == "✗"
+    assert found.severity is Severity.BLOCKED
     assert "kfp-ui" in found.seen
     assert found.next == "juju run istio-integrator/leader list-uninjected"
 
 
 def test_caller_with_one_pod_in_the_mesh_is_on_its_way():
-    assert judged([OURS], *IN_MESH, pod("kfp-ui"))[0].level.value == "✓"
+    assert judged([OURS], *IN_MESH, pod("kfp-ui"))[0].severity is Severity.NOTE
 
 
 def test_called_pod_without_a_sidecar_is_not_held():
     (found,) = judged([OURS], pod("kfp-api"), IN_MESH[1])
-    assert found.level.value == "!"
+    assert found.severity is Severity.DOUBT
     assert "kfp-api-0" in found.seen
 
 
@@ -95,7 +96,7 @@ def test_called_pod_without_a_sidecar_is_not_held():
 def test_policy_of_others_for_the_same_pods_is_named(spec, words, labels):
     theirs = policy("theirs", labels, {}, ours=False, **spec)
     (found,) = judged([OURS, theirs], *IN_MESH)
-    assert found.level.value == "!"
+    assert found.severity is Severity.DOUBT
     assert "AuthorizationPolicy kubeflow/theirs" in found.seen
     assert words in found.seen
 
@@ -113,13 +114,13 @@ def test_policy_of_others_for_the_same_pods_is_named(spec, words, labels):
     ],
 )
 def test_policy_of_others_that_contradicts_nothing_is_not_named(theirs):
-    assert judged([OURS, theirs], *IN_MESH)[0].level.value == "✓"
+    assert judged([OURS, theirs], *IN_MESH)[0].severity is Severity.NOTE
 
 
 def test_whoever_is_called_by_nobody_is_named():
     closed = policy("closed", {}, component="authorization-closed")
     del closed["spec"]["selector"]
     (found,) = judged([OURS, closed], *IN_MESH, pod("kfp-db", "istio-proxy"))
-    assert found.level.value == "!"
+    assert found.severity is Severity.DOUBT
     assert "kfp-db-0" in found.seen
     assert "kfp-api-0" not in found.seen

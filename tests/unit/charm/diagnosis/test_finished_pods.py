@@ -1,10 +1,12 @@
 """Proxies that outlive their payload."""
 
+import dataclasses
 import datetime
 
 import pytest
 
 from istio_integrator.diagnosis.checks import finished_pods
+from istio_integrator.messages import Said, Severity
 from tests import asked
 
 NOW = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
@@ -31,31 +33,44 @@ def pod(**states):
 RUNNING = {"running": {}}
 
 
+STOP = "juju run app/leader stop-proxy pod=job namespace=a"
+LOOK = "kubectl -n a describe pod job"
+
+
 @pytest.mark.parametrize(
-    ("age", "decision", "is_stopping", "want"),
+    ("age", "decision", "is_stopping", "severity", "command"),
     [
-        pytest.param(29, "stop", True, ["✓"], id="just-now"),
-        pytest.param(31, "stop", True, ["✗"], id="should-be-stopped"),
-        pytest.param(31, "stop", False, ["✗"], id="switched-off"),
-        pytest.param(31, "ignore", True, ["!"], id="told-not-to"),
-        pytest.param(31, "report", True, ["!"], id="can-not"),
+        pytest.param(29, "stop", True, None, "", id="just-now"),
+        pytest.param(31, "stop", True, Severity.BLOCKED, STOP, id="should-be-stopped"),
+        pytest.param(
+            31,
+            "stop",
+            False,
+            Severity.BLOCKED,
+            "juju config app proxy-shutdown=true",
+            id="switched-off",
+        ),
+        pytest.param(31, "ignore", True, Severity.DOUBT, LOOK, id="told-not-to"),
+        pytest.param(31, "report", True, Severity.DOUBT, LOOK, id="can-not"),
     ],
 )
-def test_proxy_after_its_payload_is_judged_by_the_rules(age, decision, is_stopping, want):
+def test_proxy_after_its_payload_is_judged_by_the_rules(
+    age, decision, is_stopping, severity, command
+):
     said = asked.proxy("a", "job", decision, message="all done", ended=stamp(age))
-    found = list(finished_pods.judge([said], now=NOW, application="app", is_stopping=is_stopping))
-    assert [each.level.value for each in found] == want
-    if want != ["✓"]:
-        assert f"{age} s after its payload: all done ({decision})" in found[0].seen
-    assert ("proxy-shutdown=true" in found[0].next) == (want == ["✗"] and not is_stopping)
-    stop = "juju run app/leader stop-proxy pod=job namespace=a"
-    assert (found[0].next == stop) == (want == ["✗"] and is_stopping)
+    (found,) = finished_pods.judge([said], now=NOW, application="app", is_stopping=is_stopping)
+    if severity is None:
+        assert found == Said.NO_PROXY_OUTLIVES()
+    else:
+        reason = f"all done ({decision})"
+        named = Said.POD_NOT_COMPLETE(pod="a/job", age=age, reason=reason, command=command)
+        assert found == dataclasses.replace(named, severity=severity)
 
 
 def test_pod_whose_payload_has_not_ended_is_not_named():
     said = asked.proxy("a", "job")
     (found,) = finished_pods.judge([said], now=NOW, application="app", is_stopping=True)
-    assert found.level.value == "✓"
+    assert found == Said.NO_PROXY_OUTLIVES()
 
 
 COLLECTOR = "metrics_logger_and_collector"
@@ -99,7 +114,4 @@ BOTH = {"istio_proxy": RUNNING, COLLECTOR: RUNNING}
 )
 def test_collector_and_proxy_that_wait_for_each_other_are_named(given, waits):
     found = list(finished_pods.judge_collectors([given], now=NOW))
-    assert [each.level.value for each in found] == (["✗"] if waits else [])
-    if waits:
-        assert "31 s after the training" in found[0].seen
-        assert "katib-config" in found[0].next
+    assert found == ([Said.COLLECTOR_WAITS(pod="a/job", age=31)] if waits else [])

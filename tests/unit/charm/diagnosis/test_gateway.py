@@ -1,27 +1,31 @@
-"""The gateway's address, and what is applied there before authentication."""
+"""The gateway's address, and the authentication there."""
 
 import dataclasses
 
 import pytest
 
+from integrator_contract.seen import Cause, Missing, Seen, Unseen
 from istio_integrator.diagnosis.checks import gateway
+from istio_integrator.messages import Said
 from tests.unit.charm.diagnosis.objects import TARGET, service
 
 
 @pytest.mark.parametrize(
-    ("given", "pods", "level", "words"),
+    ("given", "pods", "want", "address"),
     [
-        pytest.param(service(), 1, "✓", "10.0.0.1 (ClusterIP)", id="inside"),
-        pytest.param(service("LoadBalancer", "1.2.3.4"), 1, "✓", "1.2.3.4", id="outside"),
-        pytest.param(service("LoadBalancer"), 1, "!", "nobody gave it", id="pending"),
-        pytest.param(service(), 0, "✗", "no ready pod", id="down"),
+        pytest.param(service(), 1, Said.GATEWAY_REACHED, "10.0.0.1 (ClusterIP)", id="inside"),
+        pytest.param(
+            service("LoadBalancer", "1.2.3.4"), 1, Said.GATEWAY_REACHED, "1.2.3.4", id="outside"
+        ),
+        pytest.param(service("LoadBalancer"), 1, Said.GATEWAY_WITHOUT_ADDRESS, None, id="pending"),
+        pytest.param(service(), 0, Said.GATEWAY_WITHOUT_READY_POD, None, id="down"),
     ],
 )
-def test_address_of_the_gateway(given, pods, level, words):
+def test_address_of_the_gateway(given, pods, want, address):
     # istiod calls a Gateway of the Gateway API ready once it has an address.
     target = dataclasses.replace(TARGET, ready=False)
     found = gateway.judge_address(given, target, [POD] * pods)
-    assert (found.level.value, words in found.seen) == (level, True)
+    assert (found.said, found.about.get("address")) == (want, address)
 
 
 POD = {"kind": "Pod", "metadata": {"name": "gw-1", "namespace": "istio-ingress"}}
@@ -62,9 +66,66 @@ def test_what_other_teams_apply_before_our_authentication_is_named(obj, is_named
     pod = {**POD, "metadata": {**POD["metadata"], "labels": {"istio": "ingressgateway"}}}
     for pods in ([pod], []):
         found = list(gateway.judge_filters([obj], TARGET, pods, root="istio-system"))
-        assert bool(found) == is_named
-        for each in found:
-            reference = f"{obj['kind']} {obj['metadata']['namespace']}/theirs"
-            assert each.seen.startswith(f"{reference} is applied at the gateway before")
-            where = obj["metadata"]["namespace"]
-            assert each.next == f"kubectl -n {where} get {obj['kind'].lower()} theirs -o yaml"
+        where = obj["metadata"]["namespace"]
+        named = Said.FILTER_BEFORE(
+            reference=f"{obj['kind']} {where}/theirs",
+            namespace=where,
+            kind=obj["kind"].lower(),
+            name="theirs",
+        )
+        assert found == ([named] if is_named else [])
+
+
+SERVICE = "oidc.a.svc.cluster.local:8080"
+RIGHT = "get and create pods/portforward in istio-ingress"
+
+
+UNSEEN = "the gateway's Envoy was not seen: "
+
+
+@pytest.mark.parametrize(
+    ("seen", "want"),
+    [
+        pytest.param(
+            Seen(of="x", unseen=None, guarded=(80, 443)),
+            Said.AUTHENTICATED(service=SERVICE, ports="80, 443"),
+            id="asked",
+        ),
+        pytest.param(
+            Seen(of="x", unseen=Unseen.FORBIDDEN, detail=RIGHT),
+            Said.CHECK_FORBIDDEN(right=RIGHT, application="app"),
+            id="forbidden",
+        ),
+        pytest.param(
+            Seen(of="x", unseen=Unseen.UNREACHABLE, detail="refused"),
+            Said.CHECK_FAILED(problem=f"{UNSEEN}refused", application="app"),
+            id="unreachable",
+        ),
+        pytest.param(
+            Seen(of="x", unseen=Unseen.TOO_LARGE, detail="more than 32 MiB"),
+            Said.CHECK_FAILED(problem=f"{UNSEEN}more than 32 MiB", application="app"),
+            id="too-large",
+        ),
+    ],
+)
+def test_authentication_is_judged_by_what_the_workload_saw(seen, want):
+    assert list(gateway.judge_seen(seen, SERVICE, application="app")) == [want]
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(Seen(of=""), id="no-route-is-written"),
+        pytest.param(
+            Seen(
+                of="x",
+                unseen=None,
+                guarded=(80,),
+                missing=(Missing(cause=Cause.CLUSTER_MISSING, about={}),),
+            ),
+            id="the-status-names-what-is-missing",
+        ),
+    ],
+)
+def test_authentication_is_not_confirmed_where_something_is_missing(seen):
+    assert list(gateway.judge_seen(seen, SERVICE, application="app")) == []

@@ -72,8 +72,8 @@ def test_diagnose_says_what_the_workload_saw_of_the_authentication(world):
     asked.SERVICE.seen = Seen(of="x", unseen=None, guarded=(80,))
     with pytest.raises(testing.ActionFailed):  # The authorization service has no pods here.
         world.run(lambda ctx: ctx.on.action("diagnose", params={"format": "text"}))
-    asks = "the gateway asks oidc.kubeflow.svc.cluster.local:8080 about requests to port 80"
-    assert f"✓ authentication   {asks}" in world.ctx.action_results["report"]
+    said = "oidc.kubeflow.svc.cluster.local:8080 authenticates requests to port 80 of the gateway"
+    assert f"✓ authentication   {said}" in world.ctx.action_results["report"]
 
 
 def test_second_event_writes_nothing(world):

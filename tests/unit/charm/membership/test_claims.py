@@ -1,14 +1,11 @@
 """Which of several integrators serves a namespace."""
 
 import dataclasses
-import types
 
 import pytest
 
 from integrator_contract import namespaces
 from istio_integrator.config import config
-from istio_integrator.diagnosis import facts
-from istio_integrator.diagnosis.checks import finished_pods
 from istio_integrator.istio import installation
 from istio_integrator.kube import errors, fences, manifests
 from istio_integrator.lifecycle import removal_notice
@@ -24,9 +21,6 @@ PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
 LABELLED = {SERVED: "enabled"}
 UNFINISHED = {"restartPolicy": "Never", "containers": [{"name": "istio-proxy"}]}
 MESH = installation.Mesh(namespace="istio-system", revision="default", is_default=True)
-
-
-FOUND = types.SimpleNamespace(mesh=MESH)
 
 
 def scope_of(fake, *, model="kubeflow", leader=True, **options) -> situation.Situation:
@@ -220,14 +214,13 @@ def test_pods_are_told_of_the_removal_where_proxies_were_stopped(
     assert bool(events(fake)) is want
 
 
-def test_diagnose_looks_for_finished_pods_where_proxies_are_stopped(fake):
+def test_finished_pods_are_looked_for_where_proxies_are_stopped(fake):
     fake.namespace("alice", **PROFILE)
     fake.namespace("bob", **PROFILE, **{SERVED: "disabled"})
     for name in ("alice", "bob"):
         metadata = {"name": "job", "namespace": name}
         fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": UNFINISHED})
-    seen = facts.Facts(scope_of(fake), None, None, discovery=FOUND)
-    looked_at = finished_pods.candidates(seen)
+    looked_at = removal_notice.candidates(fake.api(), scope_of(fake).served_namespaces)
 
     assert [pod["metadata"]["namespace"] for pod in looked_at] == ["alice"]
 
