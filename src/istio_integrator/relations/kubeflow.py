@@ -178,7 +178,7 @@ class IngressRequest(_ServiceRequest):
 class NamespacedIngressRequest(IngressRequest):
     """The same with the namespace always given (`ingress` v2)."""
 
-    namespace: DnsLabel  # pyright: ignore
+    namespace: DnsLabel = pydantic.Field()  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 class AuthRequest(_ServiceRequest):
