@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from integrator_contract import refusals
-from istio_integrator.kube import cluster
+from istio_integrator.kube import cluster, fences
 from istio_integrator.messages import Message, Said
 
 _NATIVE_DEFAULT = (1, 33)
@@ -56,10 +56,11 @@ def decide(
 
 
 def _oldest(nodes: Iterable[cluster.Object]) -> tuple[int, int]:
-    """Return the oldest minor version of the nodes' kubelets; of one that tells none, 0.0."""
+    """Return the oldest minor version of the nodes' kubelets; 0.0 where one can't be read."""
     found: list[tuple[int, int]] = []
     for node in nodes:
-        version = str(cluster.at(node, "status", "nodeInfo").get("kubeletVersion"))
-        match = _MINOR.match(version)
-        found.append((int(match[1]), int(match[2])) if match else _UNKNOWN)
+        # A virtual node that has no kubelet has no say.
+        with fences.around(cluster.reference(node)):
+            match = _MINOR.match(str(node["status"]["nodeInfo"]["kubeletVersion"]))
+            found.append((int(match[1]), int(match[2])) if match else _UNKNOWN)
     return min(found, default=_UNKNOWN)

@@ -19,7 +19,7 @@ def ctx(fake, monkeypatch) -> testing.Context[charm.IstioIntegrator]:
 def parts_of(ctx, **options) -> order.Parts:
     with ctx(ctx.on.update_status(), state(**options)) as manager:
         subject = manager.charm
-        return order.Parts(subject, subject._context_without_mesh(), subject._related)
+        return order.Parts(subject, subject._situation_without_mesh(), subject._related)
 
 
 def test_step_that_the_cluster_refuses_keeps_no_later_one_from_being_taken(ctx, fake, monkeypatch):
