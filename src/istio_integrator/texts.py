@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import pydantic
@@ -11,6 +12,15 @@ LONGEST_PROBLEM = 400
 """Characters of all that is wrong with a message."""
 _MOST_PROBLEMS = 3
 """Of one message that are told; the others come when these are mended."""
+_MOST_NAMES = 4
+"""Names in one message to people; a status is one line."""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Name things for people, not more than they read."""
+    found = sorted(set(names))
+    more = f" and {len(found) - _MOST_NAMES} more" if len(found) > _MOST_NAMES else ""
+    return ", ".join(found[:_MOST_NAMES]) + more
 
 
 def plain(text: str, longest: int = 0) -> str:

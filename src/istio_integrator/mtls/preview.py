@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from istio_integrator import findings
+from istio_integrator import findings, texts
 from istio_integrator.findings import Finding
-from istio_integrator.ingress import observed
 from istio_integrator.mtls.exceptions import OPTION
 from istio_integrator.mtls.plan import Plan
 
@@ -34,7 +33,7 @@ def judge(plan: Plan) -> Iterable[Finding]:
         if need.selector:
             callers.setdefault(f"{need.workload}:{need.port}", []).append(need.caller)
     for port, found in callers.items():
-        yield findings.fine(f"{port} stays open to plain text for {observed.listed(found)}")
+        yield findings.fine(f"{port} stays open to plain text for {texts.listed(found)}")
     opening: dict[str, list[str]] = {}
     for member in scene.members:
         decided = plan.decide(dict(member.labels))
@@ -42,7 +41,7 @@ def judge(plan: Plan) -> Iterable[Finding]:
             opening.setdefault(decided.policy.reference, []).append(member.workload)
     for reference, workloads in sorted(opening.items()):
         yield findings.fine(
-            f"{reference}, which this charm did not make, keeps {observed.listed(workloads)} open "
+            f"{reference}, which this charm did not make, keeps {texts.listed(workloads)} open "
             "to plain text"
         )
 

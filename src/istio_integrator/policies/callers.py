@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from integrator_contract import names
-from istio_integrator import findings
+from istio_integrator import findings, texts
 from istio_integrator.findings import Finding
-from istio_integrator.ingress import observed
 from istio_integrator.istio import installation
 from istio_integrator.istio.authorization_policy import AuthorizationPolicy, principal
 from istio_integrator.situation.model import Pod
@@ -73,7 +72,7 @@ def _unknown_callers(
             running[account] = pod.is_in_mesh or running.get(account, False)
     if lost := [account for account, is_known in running.items() if not is_known]:
         yield findings.broken(
-            f"{observed.listed(lost)} may call by a relation and can't, having no sidecar",
+            f"{texts.listed(lost)} may call by a relation and can't, having no sidecar",
             f"juju run {application}/leader list-uninjected",
         )
 
@@ -88,7 +87,7 @@ def _unheld(shut: Iterable[Pod], application: str) -> Iterable[Finding]:
     ]
     if outside:
         yield findings.doubtful(
-            f"nothing holds the callers of {observed.listed(outside)}: no sidecar",
+            f"nothing holds the callers of {texts.listed(outside)}: no sidecar",
             f"juju run {application}/leader list-uninjected",
         )
 
@@ -102,7 +101,7 @@ def _contradictions(
         is_empty = each.action == "ALLOW" and not each.rules
         if hit and what and not is_empty:
             yield findings.doubtful(
-                f"{each.reference} is about {observed.listed(hit)}, too, and {what}",
+                f"{each.reference} is about {texts.listed(hit)}, too, and {what}",
                 f"kubectl -n {each.namespace} get authorizationpolicy {each.name} -o yaml",
             )
 
@@ -116,6 +115,6 @@ def _called_by_nobody(
     ]
     if lonely:
         yield findings.doubtful(
-            f"this charm's policies let nobody call {observed.listed(lonely)}",
+            f"this charm's policies let nobody call {texts.listed(lonely)}",
             "if one is to be called: write an AuthorizationPolicy that names its callers",
         )

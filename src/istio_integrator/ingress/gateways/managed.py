@@ -108,7 +108,7 @@ class ManagedGateway:
         if not others:
             return None
         return Said.GATEWAY_API_CUTS_OFF(
-            count=len(others), gateway=gateway.NAME, names=observed.listed(others)
+            count=len(others), gateway=gateway.NAME, names=texts.listed(others)
         )
 
     def target(self) -> gateway.Target:
@@ -208,7 +208,7 @@ class ManagedGateway:
                 "if the Gateway API was installed after it, or set routing=virtualservice"
             )
         if len(self._classes) > 1 and USUAL_CLASS not in self._classes:
-            shown = observed.listed(self._classes)
+            shown = texts.listed(self._classes)
             yield f"of several GatewayClasses of istiod ({shown}) none is called {USUAL_CLASS}"
         if (count := len(self._scope.config.hosts)) > MOST_HOSTS:
             yield f"hosts has {count} names, and a Gateway has listeners for {MOST_HOSTS}"

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Sequence
 
 from integrator_contract import booleans, pods
+from istio_integrator import texts
 from istio_integrator.ingress import gateways, observed
 from istio_integrator.ingress.gateway import Target
 from istio_integrator.istio import meshconfig, proxies
@@ -122,10 +123,10 @@ def _obstacle_in_pods(asked: Asked, present: Sequence[cluster.Object]) -> Messag
     reference = asked.reference
     workloads = {f"{pod['metadata']['namespace']}/{workload(pod)}" for pod in present}
     if elsewhere := [one for one in workloads if not one.startswith(f"{asked.namespace}/")]:
-        listed = observed.listed(elsewhere)
+        listed = texts.listed(elsewhere)
         return Said.GATEWAY_SELECTS_ELSEWHERE(service=reference, workloads=listed)
     if len(workloads) > 1:
-        listed = observed.listed(workloads)
+        listed = texts.listed(workloads)
         return Said.GATEWAY_SELECTS_SEVERAL(service=reference, workloads=listed)
     for pod in present:
         if not proxies.is_router(pod):
