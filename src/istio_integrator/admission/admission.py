@@ -128,7 +128,8 @@ class Admission(situation.Component):
                 is_served = scope.served.kind_of(name, labels) is not None
                 # The pods of the model are prepared even where it is not served otherwise.
                 counts = gives_sidecars if name == scope.model else is_served
-                if counts and injectors.gives_sidecars(labels):
+                is_going = "deletionTimestamp" in namespace["metadata"]
+                if counts and not is_going and injectors.gives_sidecars(labels):
                     return True
         return False
 

@@ -339,6 +339,15 @@ def test_webhook_runs_while_a_profile_gets_sidecars(fake, labels, needs):
     assert bool(kinds_of_ours(fake)) is needs
 
 
+def test_profile_that_is_being_deleted_needs_no_webhook(fake):
+    metadata = fake.namespace("alice")["metadata"]
+    metadata["labels"]["app.kubernetes.io/part-of"] = "kubeflow-profile"
+    metadata["labels"]["istio-injection"] = "enabled"
+    metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+
+    assert said(reconciled(fake, mesh_mode="none")) == [NOT_NEEDED]
+
+
 def test_webhook_goes_when_it_is_needed_no_more(fake):
     reconciled(fake)
     assert kinds_of_ours(fake)
