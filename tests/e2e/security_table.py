@@ -65,7 +65,7 @@ api-server  hook           200  200     200    200    200      200      200
 api-server  modeloperator  200  200     200    200    200      200      200
 """
 
-NOBODY_KNOWS = ("whoever is outside of the mesh", "it is not known who calls in plain text")
+NOBODY_KNOWS = ("whoever is outside of the mesh", "calls in plain text from outside of the model are not known")
 OTHERS = ("pods of other namespaces",)
 PREVIEWED = {
     **dict.fromkeys(("gateway", *USERS), OTHERS),

@@ -14,6 +14,7 @@ from tests.e2e import caller, ingress_world
 from tests.e2e.security_objects import (
     CHARMS,
     HOOKED,
+    HTTP,
     IDENTITY,
     MODEL,
     NAME,
@@ -40,9 +41,9 @@ class World(ingress_world.Place):
 
     def declare(self, name):
         """Have a Service of Juju's say that it speaks HTTP."""
-        added = [{"op": "add", "path": "/spec/ports/0/appProtocol", "value": "http"}]
-        patch = ("patch", "service", "-n", MODEL, name, "--type=json")
-        self.kubectl(*patch, "-p", json.dumps(added))
+        port = {**HTTP, "port": PORTS[name]}
+        patch = json.dumps({"spec": {"ports": [port]}})
+        self.kubectl("patch", "service", "-n", MODEL, name, "-p", patch)
 
     def find_pods(self):
         """Look up where pods are, for callers that know no Service."""

@@ -201,7 +201,7 @@ def test_page_about_users_does_what_it_says(place):
     (seen,), (related, gateway), (asked, switched, of_off), (forged, held), (back,) = (
         page.sections.values()
     )
-    assert "! users apart kfp-api accepts kubeflow-userid from any pod" in page.run(seen)
+    assert "! users apart kubeflow-userid is accepted from any pod by kfp-api" in page.run(seen)
     page.run(related)
     assert istio.GATEWAY in page.run(gateway)
     assert "could call kfp-api" in page.run(asked)
