@@ -24,6 +24,9 @@ from tests.unit.charm import istio_objects
 
 Key = tuple[str, str, str, str]
 PREFIX = "istio-integrator.charmhub.io/"
+TIMEOUT = 0
+UNREACHABLE = -1
+"""In place of a code: no answer in time, and none any more until `unreachable` is set back."""
 
 
 class StatusError(Exception):
@@ -49,6 +52,8 @@ class FakeCluster(api_objects.Objects):
         self.refused: set[str] = set()
         self.spelled: dict[str, str] = {}
         self.timeouts: set[tuple[str, str]] = set()
+        self.failing: dict[int, int] = {}
+        """Codes of the requests that fail, by their place in `requests`, each once."""
         self.unreachable = False
         self.interference: list[Any] = []
         self.webhook_is_ready = True
@@ -209,6 +214,7 @@ class FakeCluster(api_objects.Objects):
         plural = key[1]
         self.asked.add((verb, plural))
         self.requests.append(" ".join(filter(None, (verb, *key[1:]))))
+        self._fail(self.failing.pop(len(self.requests) - 1, None))
         if (verb, plural) in self.timeouts:
             raise httpx2.ReadTimeout("The read operation timed out")
         if plural == "selfsubjectaccessreviews":
@@ -223,6 +229,15 @@ class FakeCluster(api_objects.Objects):
         for broken in ((verb, plural), (verb, plural, key[3])):
             if broken in self.broken:
                 raise StatusError(self.broken[broken], "the server says no")
+
+    def _fail(self, code: int | None) -> None:
+        if code == UNREACHABLE:
+            self.unreachable = True
+            raise httpx2.ConnectError("connection refused")
+        if code == TIMEOUT:
+            raise httpx2.ReadTimeout("The read operation timed out")
+        if code:
+            raise StatusError(code, "the server says no")
 
     def _list(self, key: Key, selector: str) -> dict[str, Any]:
         items = [

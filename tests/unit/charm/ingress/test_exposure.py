@@ -1,7 +1,6 @@
 """The whole charm with ingress relations, on a small API server."""
 
 import base64
-import itertools
 import json
 
 import pytest
@@ -14,17 +13,12 @@ from tests.unit.charm import charm_world
 from tests.unit.charm.ingress_world import (
     HOST,
     LABELS,
-    World,
     auth,
-    authority,
-    connect,
     is_closed,
     neighbour,
     route,
     sdi,
 )
-
-TIMEOUT = 0
 
 
 def test_unrelated_ingress_says_and_changes_nothing(world):
@@ -341,55 +335,6 @@ def test_role_for_a_gateway_of_our_own_is_only_needed_with_one(world):
     world.fake.forbidden |= {("list", "rolebindings"), ("list", "roles")}
     world.related = [route(), auth()]
     assert "1 route served by istio-ingress/istio-ingressgateway" in world.status().message
-
-
-def reached(monkeypatch):
-    """Set up another cluster with a model that wants to be reached, over HTTPS too."""
-    fake = charm_world.model()
-    connect(fake, monkeypatch)
-    world = World(fake, route(), auth(), authority())
-    world.config = {
-        "hosts": "kubeflow.example.com",
-        "gateway_service": "istio-ingress/istio-ingressgateway",
-        "gateway_service_annotations": "{a.b/c: d}",
-    }
-    return world
-
-
-@pytest.fixture
-def of_the_ingress(monkeypatch):
-    """What is asked of the API server only for the sake of the ingress, by verb and resource."""
-    world = reached(monkeypatch)
-    world.run()
-    alone = reached(monkeypatch)
-    alone.related = []
-    alone.run()
-    alone_requests = {*alone.fake.requests}
-    return sorted({tuple(each.split()[:2]) for each in {*world.fake.requests} - alone_requests})
-
-
-CODES = [403, 404, 409, 429, 500, TIMEOUT]
-EACH = [pytest.param([code], id=f"{code}", marks=pytest.mark.long) for code in CODES]
-
-
-@pytest.mark.parametrize("codes", [pytest.param(CODES, id="in turn"), *EACH])
-def test_whatever_request_for_the_ingress_fails_is_a_status_and_is_repaired(
-    monkeypatch, of_the_ingress, codes
-):
-    assert {resource for _, resource in of_the_ingress} >= {"envoyfilters", "secrets", "services"}
-    for (verb, resource), code in zip(of_the_ingress, itertools.cycle(codes), strict=False):
-        world = reached(monkeypatch)
-        if code == TIMEOUT:
-            world.fake.timeouts.add((verb, resource))
-        else:
-            world.fake.broken[verb, resource] = code
-        said = world.hook().unit_status
-        assert said.name in {"active", "blocked", "waiting"}, (verb, resource, said)
-        world.fake.timeouts.clear()
-        world.fake.broken.clear()
-        world.run(lambda ctx: ctx.on.update_status())
-        assert len(world.routes()) == 1, (verb, resource)
-        assert world.guard(), (verb, resource)
 
 
 def test_gateways_are_observed_while_somebody_is_related(world):
