@@ -622,7 +622,9 @@ class Said(enum.Enum):
         "policy {policies} trusts the kubeflow-userid header from any caller", "{command}"
     )
     USERS_HAVE_CALLERS = _note("Services that accept kubeflow-userid have named callers")
-    USERS_FROM_ANY_POD = _doubt("kubeflow-userid is accepted from any pod by {services}", "{command}")
+    USERS_FROM_ANY_POD = _doubt(
+        "kubeflow-userid is accepted from any pod by {services}", "{command}"
+    )
     WEBHOOKS_REACHED = _note("API servers can call the webhooks in the model")
     WEBHOOK_NOT_REACHED = _blocked(
         "{pod} is in the mesh and {obstacle}, so webhook {webhook} cannot be called", "{command}"

@@ -65,7 +65,10 @@ api-server  hook           200  200     200    200    200      200      200
 api-server  modeloperator  200  200     200    200    200      200      200
 """
 
-NOBODY_KNOWS = ("whoever is outside of the mesh", "calls in plain text from outside of the model are not known")
+NOBODY_KNOWS = (
+    "whoever is outside of the mesh",
+    "calls in plain text from outside of the model are not known",
+)
 OTHERS = ("pods of other namespaces",)
 PREVIEWED = {
     **dict.fromkeys(("gateway", *USERS), OTHERS),
