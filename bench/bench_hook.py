@@ -9,6 +9,8 @@ for a before and after of one and the same minute, the charm of another checkout
 install, relation-created of each, leader-elected, config-changed, start, then relation-joined and
 relation-changed of each; and what it costs to remove all these relations and add them again.
 
+`--large 250` first has a user create so many pods of 1.1 MB; a hook is to take 200 MB at most.
+
 `--profile FOLDER` writes there where the time of one more hook of each kind goes, which
 `docs/pictures.py` draws.
 """
@@ -263,6 +265,15 @@ def summed(title: str, costs: list[Cost]) -> str:
     return f"  {title:28}{cpu:6.1f} s CPU {wall:7.1f} s {asked:6} requests"
 
 
+def large(name: str) -> dict[str, Any]:
+    """A pod of 1.1 MB, which no node takes."""
+    environment = [{"name": "TEXT", "value": "x" * 1_100_000}]
+    container = {"name": "main", "image": "none.invalid/none", "env": environment}
+    metadata = {"name": name, "namespace": "large"}
+    spec = {"containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
 def main() -> None:
     """Print what hooks cost."""
     import bench_ingress  # noqa: PLC0415 - nothing of this is for a hook
@@ -278,6 +289,7 @@ def main() -> None:
     parser.add_argument("--routes", type=int, default=20, help="applications that want one")
     parser.add_argument("--rounds", type=int, default=5, help="hooks of each kind, in turns")
     parser.add_argument("--bundle", type=int, default=0, help="applications integrated at once")
+    parser.add_argument("--large", type=int, default=0, help="pods of 1.1 MB of a user")
     parser.add_argument(
         "--beside", type=pathlib.Path, metavar="CHECKOUT", help="whose charm runs in turns, too"
     )
@@ -290,6 +302,13 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="bench-hook-") as folder,
     ):
         api = cluster.Cluster(client)
+        user = ingress_world.namespace("large")
+        user["metadata"]["labels"] = {"app.kubernetes.io/part-of": "kubeflow-profile"}
+        api.create(user)
+        account = {"metadata": {"name": "default", "namespace": "large"}}
+        api.create({"apiVersion": "v1", "kind": "ServiceAccount", **account})
+        for number in range(given.large):
+            api.create(large(f"large-{number}"))
 
         def made(name: str, checkout: pathlib.Path | None, title: str) -> Unit:
             model = f"bench-{name}-{title}".replace(" ", "-")
