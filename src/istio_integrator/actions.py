@@ -54,7 +54,7 @@ def _preview(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
     authorization, mutual_tls = parts.authorization, parts.mutual_tls
     found = [
         *preview.lines("authorization", authorization.preview(options)),
-        *preview.lines("mtls", mutual_tls.preview(options, lambda: authorization.routed)),
+        *preview.lines("mtls", mutual_tls.preview(options, lambda: parts.ingress.exposure.routed)),
         *report.passed_over(fences.noted()),
     ]
     return report.Report(found).results(parameters.get("format", "text"))

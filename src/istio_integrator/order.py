@@ -46,7 +46,9 @@ class Parts:
         self.admission = admission.Admission(context, self.lifecycle.image)
         self.ingress = ingress.Ingress(context, related, look=self.lifecycle.seen)
         self.tenant_policy = tenant_policy.TenantPolicy(context, lambda: self.ingress.target)
-        self.authorization = policies.Authorization(context, related, seen, self.ingress)
+        self.authorization = policies.Authorization(
+            context, related, seen, lambda: self.ingress.exposure
+        )
         self.unserved = claims.UnservedNamespaces(context, self._authorization_service)
         self.mutual_tls = mtls.MutualTls(context, seen, self._uninjected)
         self.concerns = diagnosis.Concerns(facts)

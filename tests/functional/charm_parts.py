@@ -83,7 +83,7 @@ def policies(api, model, *stated, mode="closed", related=None):
         related.newer = [("service-mesh", bag)]
     scope = context(api, model, authorization=mode)
     ingress = Ingress(scope, related)
-    return Authorization(scope, related, snapshot.Snapshot(api), ingress)
+    return Authorization(scope, related, snapshot.Snapshot(api), lambda: ingress.exposure)
 
 
 def strict(api, model, **options):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import sleep
 
 from integrator_contract.seen import Expectation, Seen, Server
@@ -21,6 +21,7 @@ from istio_integrator.ingress.gateways import managed, named, own
 from istio_integrator.ingress.guard import authentication, envoyfilter
 from istio_integrator.ingress.routes import plan, render, requested
 from istio_integrator.istio import injectors
+from istio_integrator.istio.authorization_policy import principal
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import endpoints, ingress_route, kubeflow
@@ -129,6 +130,33 @@ class Ingress(situation.Component):
         )
         return decider.decide(
             kubeflow.ingress_auth(self._related), kubeflow.forward_auth(self._related)
+        )
+
+    @functools.cached_property
+    def exposure(self) -> situation.Exposure:
+        """Who calls what in the model; nothing while no application wants to be reached."""
+        if not self._scope.exposes:
+            return situation.Exposure()
+        ending = f".{self._scope.model}.svc.{self._scope.cluster_domain}"
+
+        def of_model(hosts: Iterable[tuple[str, int]]) -> frozenset[tuple[str, int]]:
+            found = ((host, port) for host, port in hosts if host.endswith(ending))
+            return frozenset((host.removesuffix(ending), port) for host, port in found)
+
+        service = self.decision.service
+        found = situation.Exposure(
+            routed=of_model(route.backend for route in self.plan.routes),
+            guards=of_model([(service.host, service.port)] if service else []),
+        )
+        target = self.target
+        if not isinstance(target, gateway.Target):
+            # A gateway that is still to come leads to the same Services.
+            return found
+        account = target.account
+        return dataclasses.replace(
+            found,
+            gateways=(principal(target.namespace, account),) if account else (),
+            gateway_pods=(frozenset(target.selector.items()),) if target.is_own else (),
         )
 
     @functools.cached_property

@@ -6,15 +6,12 @@ import dataclasses
 import hashlib
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from integrator_contract import names
 from istio_integrator import error_messages, findings, texts
 from istio_integrator.config import config
 from istio_integrator.findings import Finding
-from istio_integrator.ingress import gateway
-from istio_integrator.ingress.ingress import Ingress
-from istio_integrator.istio.authorization_policy import principal
 from istio_integrator.kube import cluster, errors, owners, snapshot
 from istio_integrator.messages import Message, Said
 from istio_integrator.policies import decide, preview
@@ -38,12 +35,12 @@ class Authorization(situation.Component):
         context: situation.Situation,
         related: endpoints.Relations,
         seen: snapshot.Snapshot,
-        ingress: Ingress,
+        exposure: Callable[[], situation.Exposure],
     ) -> None:
         self._context = context
         self._related = related
         self._seen = seen
-        self._ingress = ingress
+        self._exposure = exposure
 
     def reconcile(self) -> list[Message]:
         """Make the policies be as relations and the option say.
@@ -114,39 +111,20 @@ class Authorization(situation.Component):
         """
         context, name = self._context, self._context.model
         stated = context.cluster.list(cluster.AUTHORIZATION_POLICY, name)
-        found = decide.Asked(
+        exposure = self._exposure()
+        return decide.Asked(
             mode=options.authorization,
             model=model.Model.of(self._seen, name),
+            gateways=exposure.gateways,
+            gateway_pods=exposure.gateway_pods,
+            routed=exposure.routed,
+            guards=exposure.guards,
             consumers=service_mesh.received(self._related, model=name),
             controllers=[each.application for each in self._related.bags(kubeflow.GATEWAY_INFO)],
             calls=model.calls(self._calling(), model=name),
             others=[each for each in stated if not context.manifests.is_ours(each)],
             standing=[each for each in stated if context.manifests.is_ours(each)],
             is_ambient=context.data_plane == "ambient",
-        )
-        if not context.exposes:
-            return found
-        target, service = self._ingress.target, self._ingress.decision.service
-        if isinstance(target, gateway.Target):
-            is_known = bool(target.account)
-            found = dataclasses.replace(
-                found,
-                gateways=(principal(target.namespace, target.account),) if is_known else (),
-                gateway_pods=(frozenset(target.selector.items()),) if target.is_own else (),
-            )
-        asking = [(service.host, service.port)] if service else []
-        # A gateway that is still to come leads to the same Services.
-        return dataclasses.replace(found, routed=self.routed, guards=self._of_model(asking))
-
-    @property
-    def routed(self) -> frozenset[tuple[str, int]]:
-        """The Services of the model, each with its port, that routes of the gateway lead to."""
-        return self._of_model(route.backend for route in self._ingress.plan.routes)
-
-    def _of_model(self, hosts: Iterable[tuple[str, int]]) -> frozenset[tuple[str, int]]:
-        ending = f".{self._context.model}.svc.{self._context.cluster_domain}"
-        return frozenset(
-            (host.removesuffix(ending), port) for host, port in hosts if host.endswith(ending)
         )
 
     def _calling(self) -> Iterator[cluster.Object]:

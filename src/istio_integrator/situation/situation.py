@@ -18,6 +18,7 @@ from istio_integrator.istio import discovery, installation, meshconfig
 from istio_integrator.kube import cluster, fences, manifests, snapshot
 from istio_integrator.messages import Message
 from istio_integrator.relations import endpoints, kubeflow
+from istio_integrator.situation.model import Labels
 
 if TYPE_CHECKING:
     from charmlibs.interfaces import tls_certificates
@@ -44,6 +45,20 @@ class Component(Protocol):
         Calling it again changes nothing.
         """
         ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Exposure:
+    """Who calls the model's Services from the gateway; Services are given with a port."""
+
+    gateways: tuple[str, ...] = ()
+    """Principals of the gateway; none while no pod shows its ServiceAccount."""
+    gateway_pods: tuple[Labels, ...] = ()
+    """Labels of gateways of ours in the model, also of one that is still to come."""
+    routed: frozenset[tuple[str, int]] = frozenset()
+    """What routes lead to."""
+    guards: frozenset[tuple[str, int]] = frozenset()
+    """The authorization service, where the model has it."""
 
 
 def cluster_domain(resolver: str) -> str:

@@ -21,7 +21,7 @@ from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 from istio_integrator.mtls import mtls
 from istio_integrator.policies import callers as callers_judged
-from istio_integrator.policies import decide, policies
+from istio_integrator.policies import decide
 from istio_integrator.situation import model
 
 _USER_HEADER = "request.headers["
@@ -84,8 +84,7 @@ def security(facts: Facts) -> Iterable[Message]:
     if facts.mesh is None:
         return ()
     part = mtls.MutualTls(facts.context, facts.seen, lambda: 0)
-    authorization = policies.Authorization(facts.context, facts.related, facts.seen, facts.ingress)
-    return preview.lines("mtls", part.preview(facts.config, lambda: authorization.routed))
+    return preview.lines("mtls", part.preview(facts.config, lambda: facts.ingress.exposure.routed))
 
 
 @registry.check("profiles", place=180, feeds_status=True, symptoms=("rbac-access-denied",))
