@@ -12,7 +12,6 @@ from integrator_contract.seen import Expectation, Seen, Server
 from istio_integrator.ingress import (
     certificate,
     gateway,
-    observed,
     record,
     seen,
     service_annotations,
@@ -112,7 +111,7 @@ class Ingress(situation.Component):
             elif opened is None:
                 return why
         if found is None and scope.config.gateway_service:
-            found = named.look(scope, self._services)
+            found = named.find(scope)
         found = found or self._own_gateway.target()
         if why and isinstance(found, gateway.Target):
             return dataclasses.replace(found, messages=(why, *found.messages))
@@ -126,7 +125,7 @@ class Ingress(situation.Component):
             application=self._scope.application,
             model=self._scope.model,
             domain=self._scope.cluster_domain,
-            services={observed.reference(each) for each in self._services},
+            find=functools.partial(self._scope.cluster.get, cluster.SERVICE),
         )
         return decider.decide(
             kubeflow.ingress_auth(self._related), kubeflow.forward_auth(self._related)
@@ -176,10 +175,6 @@ class Ingress(situation.Component):
     @functools.cached_property
     def _newer(self) -> list[ingress_route.Received]:
         return ingress_route.received(self._related)
-
-    @property
-    def _services(self) -> list[cluster.Object]:
-        return self._scope.cluster.list(cluster.SERVICE)
 
     @property
     def _only_https(self) -> bool:

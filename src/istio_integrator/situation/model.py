@@ -49,6 +49,11 @@ class _Read(msgspec.Struct, frozen=True, rename="camel"):
     pass
 
 
+class _Owner(_Read, frozen=True):
+    name: str = ""
+    controller: bool = False
+
+
 class Metadata(_Read, frozen=True):
     """What every object has."""
 
@@ -56,6 +61,8 @@ class Metadata(_Read, frozen=True):
     namespace: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
+    owner_references: list[_Owner] = []
+    deletion_timestamp: str = ""
 
 
 class ServicePort(_Read, frozen=True):
@@ -182,12 +189,18 @@ class Probe:
     method: str = "GET"
 
 
+class _Variable(_Read, frozen=True):
+    name: str
+    value: str = ""
+
+
 class Container(_Read, frozen=True):
     """A container of a pod."""
 
     name: str
     image: str = ""
     args: list[str] = []
+    env: list[_Variable] = []
     restart_policy: str = ""
     ports: list[ContainerPort] = []
     liveness_probe: _Handler = _Handler()
@@ -224,10 +237,16 @@ class PodSpec(_Read, frozen=True):
     host_network: bool = False
 
 
+class _Condition(_Read, frozen=True):
+    type: str
+    status: str
+
+
 class PodStatus(_Read, frozen=True):
     """How a pod is."""
 
     phase: str = ""
+    conditions: list[_Condition] = []
 
 
 class Pod(_Read, frozen=True):
@@ -271,6 +290,17 @@ class Pod(_Read, frozen=True):
         return "gateway" in templates or any(
             each.name == names.PROXY and "router" in each.args for each in self.spec.containers
         )
+
+    @property
+    def controller(self) -> str:
+        """The name of its workload: of a ReplicaSet its Deployment, of no controller its own."""
+        metadata, template = self.metadata, self.metadata.labels.get("pod-template-hash")
+        owners = (each.name for each in metadata.owner_references if each.controller)
+        return next((each.removesuffix(f"-{template}") for each in owners), metadata.name)
+
+    @property
+    def is_ready(self) -> bool:  # noqa: D102
+        return _Condition("Ready", "True") in self.status.conditions
 
     @property
     def has_ended(self) -> bool:  # noqa: D102

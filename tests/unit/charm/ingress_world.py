@@ -82,21 +82,31 @@ def install_gateway(fake, namespace="istio-ingress"):
     )
 
 
-def pod_of(fake, namespace, **changes):
-    """Have the pod of a gateway run, as the injector completed it."""
-    proxy = {"name": "istio-proxy", "args": ["proxy", "router"]}
+def pod_of(
+    fake,
+    namespace="istio-ingress",
+    *,
+    of="istio-ingressgateway-5",
+    name="gateway-0",
+    args=("proxy", "router"),
+    env=(),
+    is_ending=False,
+    **changes,
+):
+    """Have the pod of a gateway run, as the injector completed it; `of` is its ReplicaSet."""
+    proxy = {"name": "istio-proxy", "args": [*args], "env": [*env]}
+    proxy["ports"] = [{"name": "http", "containerPort": 8080}]
+    labels = {**LABELS, "pod-template-hash": of.rpartition("-")[2]}
+    metadata = {"name": name, "namespace": namespace, "labels": labels}
+    if of:
+        metadata["ownerReferences"] = [{"kind": "ReplicaSet", "name": of, "controller": True}]
+    if is_ending:
+        metadata["deletionTimestamp"] = "2026-11-25T14:39:26Z"
     fake.add(
         {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {
-                "name": "gateway-0",
-                "namespace": namespace,
-                "labels": {**LABELS, "pod-template-hash": "5"},
-                "ownerReferences": [
-                    {"kind": "ReplicaSet", "name": "istio-ingressgateway-5", "controller": True}
-                ],
-            },
+            "metadata": metadata,
             "spec": {"serviceAccountName": "gateway", "containers": [proxy]},
             "status": {"conditions": [{"type": "Ready", "status": "True"}]},
             **changes,

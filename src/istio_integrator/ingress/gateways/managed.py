@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from integrator_contract import booleans, names
 from istio_integrator import texts
-from istio_integrator.ingress import gateway, gateways, observed
-from istio_integrator.istio import meshconfig
+from istio_integrator.ingress import gateway, observed
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import kubeflow
@@ -191,16 +190,16 @@ class ManagedGateway:
         if not self._names_rules():
             lacks = "its routes' rules have no names"
             yield f"the cluster's Gateway API is too old, {lacks}; {_INSTALL}"
-        istiod = gateways.find_istiod(self._scope)
-        if istiod is None:
+        mesh = self._scope.mesh
+        if mesh is None or mesh.environment is None:
             yield (
                 "istiod's Deployment can't be read, so it is not known whether requests would be "
                 "authenticated; set routing=virtualservice"
             )
             return
-        where, environment = observed.reference(istiod), meshconfig.environment(istiod)
+        where = f"{mesh.namespace}/{mesh.service}"
         for name, what in _NEEDED.items():
-            if not booleans.parse(environment.get(name), default=True):
+            if not booleans.parse(mesh.environment.get(name), default=True):
                 yield f"istiod {where} has {what} switched off; unset {name} there"
         if not self._classes:
             yield (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from integrator_contract import charm_facts
@@ -124,8 +124,8 @@ class Decider:
     """Where an application's Service is, if it doesn't say so."""
     domain: str
     """The cluster's, which ends the names of Services."""
-    services: Collection[str]
-    """Those that there are, each `namespace/name`."""
+    find: Callable[[str, str], object | None]
+    """Finds a Service by its name and namespace."""
 
     def decide(
         self,
@@ -165,7 +165,7 @@ class Decider:
             return Decision(problem=invalid)
         if not isinstance(found, Service):
             missing = f"{said.application} on {endpoint}"
-        elif found.reference not in self.services:
+        elif self.find(*found.host.split(".")[:2]) is None:
             missing = f"Service {found.reference} of {said.application}"
         else:
             return Decision(service=found)

@@ -22,7 +22,10 @@ TERMS = {"application": "istio-integrator", "model": "kubeflow", "domain": "clus
 
 
 def decide(*received, strict=True, services=("kubeflow/oidc", "sso/oidc"), forwarded=(), **terms):
-    decider = authentication.Decider(**{**TERMS, "strict": strict, "services": services, **terms})
+    def find(name, namespace):
+        return f"{namespace}/{name}" if f"{namespace}/{name}" in services else None
+
+    decider = authentication.Decider(**{**TERMS, "strict": strict, "find": find, **terms})
     return decider.decide(received, forwarded)
 
 

@@ -1,190 +1,236 @@
-"""Whether the pods of the Service that the operator names can be the model's gateway."""
+"""A gateway that the options name: which pods can be it, and what changes on it."""
 
 import pytest
 
-from istio_integrator.ingress import gateway
-from istio_integrator.ingress.gateways import named
-from istio_integrator.messages import Message, Said
+from tests.unit.cases import cases
+from tests.unit.charm import istio_objects
+from tests.unit.charm.ingress_world import (
+    LABELS,
+    OWN,
+    auth,
+    install_gateway,
+    pod_of,
+    route,
+    secret,
+)
 
-LABELS = {"app": "gw", "istio": "gw"}
+GATEWAY = "istio-ingressgateway"
+SERVICE = f"istio-ingress/{GATEWAY}"
 HTTP = {"name": "http2", "port": 80, "targetPort": 8080}
 HTTPS = {"name": "https", "port": 443, "targetPort": 8443}
 STATUS = {"name": "status-port", "port": 15021, "targetPort": 15021}
+RESERVED = (15000, 15001, 15004, 15006, 15008, 15009, 15020, 15021, 15053, 15090)
 
 
-def asked(**changes):
-    values = {"reference": "edge/gw", "model": "kubeflow", "application": "us"}
-    values |= {"hosts": ("kf.example.com",)}
-    return named.Asked(**{**values, "istiod_namespace": "istio-system", **changes})
+@pytest.fixture
+def served(world):
+    """A model that a named gateway serves."""
+    world.related = [route(), auth()]
+    return world
 
 
-def service(*ports, selector=None):
-    spec = {"selector": LABELS if selector is None else selector, "ports": list(ports)}
-    return {"metadata": {"namespace": "edge", "name": "gw"}, "spec": spec}
+def serve(world, *ports, selector=LABELS):
+    """Change the Service of the gateway."""
+    spec = world.fake.find("Service", GATEWAY, "istio-ingress")["spec"]
+    spec.update(selector=selector, ports=[*ports])
 
 
-def pod(name="gw-1-x", namespace="edge", of="gw-1", *, args=("proxy", "router"), **changes):
-    """A pod of the Deployment `gw`, as the injector completed it."""
-    proxy = {
-        "name": "istio-proxy",
-        "args": [*args],
-        "ports": [{"name": "http", "containerPort": 8080}],
-        "env": [{"name": "CA_ADDR", "value": "istiod-1-31.istio-system.svc:15012"}],
-    }
-    owners = [{"kind": "ReplicaSet", "name": of, "controller": True}] if of else []
-    labels = {**LABELS, "pod-template-hash": of.rpartition("-")[2]}
-    return {
-        "metadata": {
-            "namespace": namespace,
-            "name": name,
-            "labels": labels,
-            "ownerReferences": owners,
-        },
-        "spec": {"serviceAccountName": "gw-account", "containers": [proxy]},
-        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
-        **changes,
-    }
+def of_istiod(world, namespace):
+    """Have the gateway's proxy be told where its istiod is."""
+    address = {"name": "CA_ADDR", "value": f"istiod.{namespace}.svc.cluster.local:15012"}
+    pod_of(world.fake, env=[address])
 
 
-WEB = service(STATUS, HTTP, HTTPS)
+def scope_gateways(world):
+    (container,) = world.fake.find("Deployment", "istiod", "istio-system")["spec"]["template"][
+        "spec"
+    ]["containers"]
+    container["env"] = [{"name": "PILOT_SCOPE_GATEWAY_TO_NAMESPACE", "value": "1"}]
 
 
-def decided(*pods, service=WEB, **changes):
-    return named.decide(asked(**changes), service, list(pods))
-
-
-def test_pods_of_one_workload_are_the_gateway_and_the_services_own_selector_selects_them():
-    assert decided(pod(), pod("gw-2-y", of="gw-2")) == gateway.Target(
-        namespace="edge",
-        selector=LABELS,
-        service="gw",
-        http_port=80,
-        https_port=443,
-        hosts=("kf.example.com",),
-        ready=True,
-        workload="gw",
-        account="gw-account",
-    )
-
-
-def of_istiod(namespace):
-    found = pod()
-    address = f"istiod.{namespace}.svc.cluster.local:15012"
-    found["spec"]["containers"][0]["env"] = [{"name": "CA_ADDR", "value": address}]
-    return found
-
-
-@pytest.mark.parametrize(
-    ("pods", "changes", "words"),
-    [
-        pytest.param(
-            [pod()], {"hosts": ()}, "needs hosts; run: juju config us hosts=NAME", id="no hosts"
-        ),
-        pytest.param(
-            [], {"service": None}, "edge/gw does not exist; run: kubectl -n edge", id="no Service"
-        ),
-        pytest.param(
-            [pod()], {"service": service(HTTP, selector={})}, "selects no pods", id="no selector"
-        ),
-        pytest.param(
-            [pod(), pod("other-1-x", of="other-1")],
-            {},
-            "several workloads: edge/gw, edge/other",
-            id="two workloads of one namespace",
-        ),
-        pytest.param(
-            [pod(), pod("lone", of="")],
-            {},
-            "several workloads: edge/gw, edge/lone",
-            id="a bare pod",
-        ),
-        pytest.param(
-            [pod(), pod(namespace="team-a")],
-            {},
-            "also selects pods elsewhere: team-a/gw",
-            id="elsewhere",
-        ),
-        pytest.param(
-            [pod(namespace="team-a")],
-            {},
-            "also selects pods elsewhere: team-a/gw",
-            id="only elsewhere",
-        ),
-        pytest.param(
-            [pod(args=("proxy", "sidecar"))], {}, "is not a gateway of Istio", id="sidecar"
-        ),
-        pytest.param(
-            [of_istiod("other")],
-            {},
-            "its istiod is that of other, the model's that of istio-system",
-            id="another istiod",
-        ),
-        pytest.param(
-            [pod()], {"is_scoped": True}, "PILOT_SCOPE_GATEWAY_TO_NAMESPACE", id="scoped istiod"
-        ),
-        pytest.param([pod()], {"service": service(STATUS)}, "no port for HTTP", id="no port"),
-    ],
+@cases(
+    ("change", "words"),
+    no_hosts=(
+        lambda world: world.config.update(hosts=""),
+        "run: juju config istio-integrator hosts=NAME",
+    ),
+    no_service=(
+        lambda world: world.fake.delete("Service", GATEWAY, "istio-ingress"),
+        f"Service {SERVICE} does not exist",
+    ),
+    no_selector=(lambda world: serve(world, HTTP, selector={}), "selects no pods"),
+    two_workloads=(
+        lambda world: pod_of(world.fake, name="other-1-x", of="other-5"),
+        f"several workloads: {SERVICE}, istio-ingress/other",
+    ),
+    bare_pod=(
+        lambda world: pod_of(world.fake, name="lone", of=""),
+        f"several workloads: {SERVICE}, istio-ingress/lone",
+    ),
+    also_elsewhere=(
+        lambda world: pod_of(world.fake, "team-a"),
+        f"also selects pods elsewhere: team-a/{GATEWAY}",
+    ),
+    sidecar=(
+        lambda world: pod_of(world.fake, args=("proxy", "sidecar")),
+        "is not a gateway of Istio",
+    ),
+    another_istiod=(
+        lambda world: of_istiod(world, "other"),
+        "its istiod is that of other, the model's that of istio-system",
+    ),
+    scoped_istiod=(scope_gateways, "PILOT_SCOPE_GATEWAY_TO_NAMESPACE"),
+    no_port=(lambda world: serve(world, STATUS), "no port for HTTP"),
+    reserved_port=(
+        lambda world: serve(world, {**HTTP, "targetPort": 15021}),
+        "no port for HTTP",
+    ),
 )
-def test_what_can_not_be_the_gateway_is_refused_by_name(pods, changes, words):
-    answer = decided(*pods, **changes)
-    assert isinstance(answer, Message)
-    assert words in answer.text
+def test_what_can_not_be_the_gateway_is_refused_and_nothing_is_served(served, change, words):
+    change(served)
+    status = served.hook().unit_status
+    assert status.name == "blocked"
+    assert words in status.message
+    assert (served.routes(), served.gateway()) == ([], None)
 
 
-ENDING = pod()
-ENDING["metadata"]["deletionTimestamp"] = "2026-11-25T14:39:26Z"
-
-
-@pytest.mark.parametrize(
-    "pods",
-    [[], [pod(status={"phase": "Failed"})], [ENDING]],
-    ids=["none", "failed", "ending"],
+@cases(
+    "change",
+    two_pods=lambda world: pod_of(world.fake, name="y", of=f"{GATEWAY}-6"),
+    own_istiod=lambda world: of_istiod(world, "istio-system"),
 )
-def test_pods_that_are_not_there_are_waited_for_with_the_ports_that_are_known(pods):
-    ports = {"name": "https", "port": 443, "targetPort": "named"}
-    found = decided(*pods, service=service(STATUS, HTTP, ports))
-    assert isinstance(found, gateway.Target)
-    assert found.messages == (Said.GATEWAY_WITHOUT_PODS(service="edge/gw"),)
-    assert (found.http_port, found.https_port, found.ready) == (80, 443, False)
-    assert decided(pod(), *pods).messages == ()
+def test_pods_of_one_workload_are_the_gateway(served, change):
+    change(served)
+    status = served.status()
+    assert status.name == "active"
+    assert f"1 route served by {SERVICE}" in status.message
+    assert served.gateway()["spec"]["selector"] == LABELS
 
 
-def test_gateway_without_a_ready_pod_is_not_ready():
-    answer = decided(pod(status={"phase": "Running"}))
-    assert isinstance(answer, gateway.Target)
-    assert not answer.ready
+def test_istiod_that_is_not_known_is_not_compared(served):
+    of_istiod(served, "other")
+    served.fake.delete("MutatingWebhookConfiguration", "istio-sidecar-injector")
+    istio_objects.install_remote(served.fake)
+    served.hook()
+    assert served.gateway() is not None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("ports", "want"),
-    [
-        pytest.param((STATUS, HTTP, HTTPS), (80, 443), id="usual"),
-        pytest.param(
-            ({"name": "http-web", "port": 8000, "targetPort": 8080},), (8000, None), id="http"
+    usual=((STATUS, HTTP, HTTPS), [80, 443]),
+    http=(({**HTTP, "name": "http-web", "port": 8000},), [8000]),
+    https=(({"name": "https-x", "port": 8443},), [8443]),
+    named_target=(({"port": 80, "targetPort": "http"},), [80]),
+    no_such_name=(({"port": 80, "targetPort": "none"}, HTTPS), [443]),
+    http3=(({"name": "http3", "port": 8080}, HTTPS), [443]),
+    udp=(({**HTTPS, "protocol": "UDP"}, HTTP), [80]),
+    reserved=(
+        (
+            *({"name": f"http-{one}", "port": one - 1000, "targetPort": one} for one in RESERVED),
+            HTTPS,
         ),
-        pytest.param(({"name": "https-x", "port": 8443},), (None, 8443), id="https"),
-        pytest.param(({"port": 80, "targetPort": "http"},), (80, None), id="named target"),
-        pytest.param(({"port": 80, "targetPort": "none"}, HTTPS), (None, 443), id="no such name"),
-        pytest.param(({"name": "http3", "port": 8080}, HTTPS), (None, 443), id="HTTP/3"),
-        pytest.param(
-            ({"name": "https", "port": 443, "protocol": "UDP"}, HTTP), (80, None), id="UDP"
-        ),
-    ],
+        [443],
+    ),
 )
-def test_entries_are_ports_of_the_service_that_lead_to_the_pods(ports, want):
-    answer = decided(pod(), service=service(*ports))
-    assert isinstance(answer, gateway.Target)
-    assert (answer.http_port, answer.https_port) == want
+def test_entries_are_ports_of_the_service_that_lead_to_the_pods(served, ports, want):
+    secret(served.fake, "tls", "istio-ingress")
+    served.config = {"tls_secret": "tls"}
+    serve(served, *ports)
+    served.hook()
+    assert [each["port"]["number"] for each in served.gateway()["spec"]["servers"]] == want
 
 
-@pytest.mark.parametrize("port", sorted(named.RESERVED_PORTS))
-def test_ports_of_the_proxy_itself_are_no_entry(port):
-    reserved = {"name": "http", "port": 80, "targetPort": port}
-    answer = decided(pod(), service=service(reserved, HTTPS))
-    assert isinstance(answer, gateway.Target)
-    assert (answer.http_port, answer.https_port) == (None, 443)
-    assert isinstance(decided(pod(), service=service(reserved)), Message)
+@cases(
+    "change",
+    none=None,
+    failed={"status": {"phase": "Failed"}},
+    ending={"is_ending": True},
+)
+def test_pods_that_are_away_are_waited_for_and_what_is_served_stays(served, change):
+    served.run()
+    serve(served, HTTP, {**HTTPS, "targetPort": "named"})
+    served.fake.delete("Pod", "gateway-0", "istio-ingress")
+    if change:
+        pod_of(served.fake, **change)
+    status = served.status()
+    assert status.name == "waiting"
+    assert f"waiting for pods of Service {SERVICE}" in status.message
+    assert len(served.routes()) == 1
+    pod_of(served.fake, name="next")
+    assert served.status().name == "active"
 
 
-def test_istiod_that_is_not_known_is_not_compared():
-    assert isinstance(decided(of_istiod("other"), istiod_namespace=""), gateway.Target)
+def test_gateway_without_a_ready_pod_is_not_ready(served):
+    pod_of(served.fake, status={"phase": "Running"})
+    assert f"gateway {SERVICE} is not ready" in served.status().message
+
+
+def order_of(world):
+    names = {"envoyfilters": "guard", "gateways": "gateway", "virtualservices": "routes"}
+    found = [write.split() for write in world.fake.writes]
+    return [f"{verb} {names[kind]}" for verb, kind, _ in found if kind in names]
+
+
+def test_other_hosts_are_guarded_before_the_gateway_serves_them(served):
+    served.config = {"hosts": "kf.example.com"}
+    served.run()
+    served.fake.writes.clear()
+    served.config = {"hosts": "ai.example.com"}
+    served.run()
+    assert order_of(served) == ["patch guard", "patch routes", "patch gateway", "patch gateway"]
+
+
+def test_added_host_opens_once_envoy_shows_the_filters_that_guard_it(served):
+    """Another team's route for `*` on our Gateway would serve it unauthenticated until then."""
+
+    def hosts():
+        (server,) = served.gateway()["spec"]["servers"]
+        return server["hosts"]
+
+    served.config = {"hosts": "kf.example.com"}
+    served.run()
+    served.config = {"hosts": "kf.example.com,ai.example.com"}
+    served.hook()
+    assert hosts() == ["kf.example.com"]
+    served.run()
+    assert hosts() == ["kf.example.com", "ai.example.com"]
+
+
+def test_other_gateway_is_guarded_before_the_routes_move_there(served):
+    served.run()
+    served.fake.writes.clear()
+    served.config = OWN
+    served.run()
+    assert order_of(served) == [
+        "delete routes",
+        "delete gateway",
+        "patch guard",
+        "delete guard",
+        "patch routes",
+        "patch gateway",
+        "patch gateway",
+    ]
+    assert served.guard() is None
+    name = "istio-integrator.kubeflow.istio-integrator"
+    assert served.fake.find("EnvoyFilter", name, "kubeflow")
+
+
+def test_pods_elsewhere_with_the_gateways_labels_end_the_service_until_they_are_gone(served):
+    served.run()
+    install_gateway(served.fake, "elsewhere")
+    status = served.status()
+    assert status.name == "blocked"
+    assert "elsewhere/istio-ingressgateway" in status.message
+    assert (served.routes(), served.gateway()) == ([], None)
+    assert served.guard() is not None
+    served.fake.delete("Pod", "gateway-0", "elsewhere")
+    assert served.status().name == "active"
+    assert len(served.routes()) == 1
+
+
+def test_named_gateway_is_refused_with_the_gateway_api(served):
+    served.config = {"routing": "gateway-api"}
+    status = served.status()
+    assert status.name == "blocked"
+    assert "is refused with routing=gateway-api" in status.message
+    assert (served.routes(), served.gateway()) == ([], None)

@@ -6,7 +6,6 @@ import json
 import pytest
 from ops import testing
 
-from istio_integrator.ingress.gateways import named
 from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.security import members
 from tests.unit.charm.security.callers import policy
@@ -50,12 +49,3 @@ def test_idle_hook_lists_no_kind_twice_for_security(world, options, most):
     more = idle(world, **options) - idle(world, authorization="off", mtls="inherit")
     assert not [asked for asked, count in more.items() if count > 1]
     assert more.total() <= most, more
-
-
-def test_gateway_is_looked_for_once(world, monkeypatch):
-    looks = []
-    look = named.look
-    monkeypatch.setattr(named, "look", lambda *given: looks.append(1) or look(*given))
-    world.config = OF_BOTH
-    world.hook()
-    assert len(looks) == 1
