@@ -102,7 +102,7 @@ def is_for_ingress(need: Need) -> bool:
     """Tell whether a right is used only where an application is related to ingress."""
     if not need.role.endswith(("-mesh", "-model")):
         return need.role.endswith(("-own-gateway", "-tenants"))
-    is_seen = need.role.endswith("-mesh") and need.verb in ("list", "watch")
+    is_seen = need.role.endswith("-mesh") and need.verb in ("get", "list", "watch")
     return (
         (need.group == "networking.istio.io" and need.resource != "sidecars")
         or (need.group == "security.istio.io" and bool(need.name))

@@ -96,8 +96,8 @@ def _obstacle_in_pods(scope: situation.Situation, present: Sequence[Pod]) -> Mes
     for pod in present:
         proxies = [each for each in pod.spec.containers if each.name == names.PROXY]
         if not any("router" in each.args for each in proxies):
-            shown = f"Pod {namespace}/{pod.metadata.name}"
-            return Said.GATEWAY_IS_NONE(service=reference, pod=shown)
+            name = f"{namespace}/{pod.metadata.name}"
+            return Said.GATEWAY_IS_NONE(service=reference, pod=name)
         addresses = [each.value for each in proxies[0].env if each.name == _AUTHORITY]
         _, other, svc, *_ = [*"".join(addresses).partition(":")[0].split("."), "", "", ""]
         if own and svc == "svc" and other != own:
