@@ -86,7 +86,7 @@ def scope_gateways(world):
         "no port for HTTP",
     ),
 )
-def test_what_can_not_be_the_gateway_is_refused_and_nothing_is_served(served, change, words):
+def test_what_can_not_be_the_gateway_is_refused_by_name(served, change, words):
     change(served)
     status = served.hook().unit_status
     assert status.name == "blocked"
