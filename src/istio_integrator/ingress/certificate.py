@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import ops
-import pydantic
 
 from integrator_contract import bounded
 from istio_integrator import texts
@@ -25,26 +24,6 @@ _RENEW_AT = 2 / 3
 """The part of a certificate's life after which Juju asks for another one."""
 _LONGEST_COMMON_NAME = 64
 _LONGEST_REASON = 300
-
-
-class _Issued(pydantic.BaseModel):
-    certificate_signing_request: str
-    certificate: str
-    ca: str
-    chain: list[str] | None = None
-
-
-class _Refused(pydantic.BaseModel):
-    csr: str
-    error: dict[str, Any]
-
-
-class _Provided(pydantic.BaseModel):
-    """The data bag of a provider, as far as the library reads it."""
-
-    certificates: list[_Issued] = []
-    request_errors: list[_Refused] = []
-    capabilities: Any = None
 
 
 def requirer(charm: ops.CharmBase) -> tls_certificates.TLSCertificatesRequiresV4 | None:
@@ -78,29 +57,30 @@ def requirer(charm: ops.CharmBase) -> tls_certificates.TLSCertificatesRequiresV4
 
 
 def problem(bag: endpoints.Bag) -> str:
-    """Tell what is wrong with the data of a provider; empty where the library can read it."""
+    """Tell what is wrong with the data of a provider; empty where the library can read it.
+
+    The library ignores data that is no list of certificates, and raises on some certificates.
+    """
     from charmlibs.interfaces import tls_certificates  # noqa: PLC0415
 
     try:
-        read = {
-            key: bounded.read_json(bag.content[key], longest=bounded.LONGEST_OBJECT)
-            for key in _Provided.model_fields.keys() & bag.content.keys()
-        }
-        for issued in _Provided.model_validate(read).certificates:
-            request = issued.certificate_signing_request
+        issued, refused, _ = (
+            bounded.read_json(bag.content.get(key, "[]"), longest=bounded.LONGEST_OBJECT)
+            for key in ("certificates", "request_errors", "capabilities")
+        )
+        requests = [each["certificate_signing_request"] for each in issued]
+        for request in [*requests, *(each["csr"] for each in refused)]:
             tls_certificates.CertificateSigningRequest.from_string(request)
-            for text in (issued.certificate, issued.ca, *(issued.chain or ())):
+        for each in issued:
+            for text in (each["certificate"], each["ca"], *(each.get("chain") or ())):
                 tls_certificates.Certificate.from_string(text)
-    except pydantic.ValidationError as error:
-        said = texts.problems(error)
     except bounded.DocumentError as error:
         said = f"sends a document that {error}"
-    except (tls_certificates.TLSCertificatesError, ValueError) as error:
-        said = str(error)
+    except Exception:  # The library's parsers raise errors of several libraries.
+        said = "sends certificates that can't be read"
     else:
         return ""
-    shown = texts.plain(said, texts.LONGEST_PROBLEM)
-    return f"{endpoints.CERTIFICATES}:{bag.relation} {bag.application}: {shown}"
+    return f"{endpoints.CERTIFICATES}:{bag.relation} {bag.application}: {said}"
 
 
 def _request(hosts: tuple[str, ...]) -> tls_certificates.CertificateRequestAttributes:
