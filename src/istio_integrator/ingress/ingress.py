@@ -120,16 +120,7 @@ class Ingress(situation.Component):
     @functools.cached_property
     def decision(self) -> authentication.Decision:
         """What authenticates requests."""
-        decider = authentication.Decider(
-            strict=self._scope.config.require_authentication,
-            application=self._scope.application,
-            model=self._scope.model,
-            domain=self._scope.cluster_domain,
-            find=functools.partial(self._scope.cluster.get, cluster.SERVICE),
-        )
-        return decider.decide(
-            kubeflow.ingress_auth(self._related), kubeflow.forward_auth(self._related)
-        )
+        return authentication.decide(self._scope, self._related)
 
     @functools.cached_property
     def exposure(self) -> situation.Exposure:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from integrator_contract import charm_facts
+from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
-from istio_integrator.relations import kubeflow
+from istio_integrator.relations import endpoints, kubeflow
 from istio_integrator.situation import situation
 
 IDENTITIES = ("kubeflow-userid", "kubeflow-groups")
@@ -108,94 +108,72 @@ class Decision:
         return "asks" if self.service else "none"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Decider:
-    """Decides by which service requests are authenticated.
+def decide(scope: situation.Situation, related: endpoints.Relations) -> Decision:
+    """Decide by which service requests are authenticated.
 
     A name that no Service has is anybody's: istiod gives it to whoever writes a ServiceEntry of
     it, and that one would decide about every request.
     """
+    by_name = kubeflow.ingress_auth(related)
+    by_address = kubeflow.forward_auth(related)
+    if by_name and by_address:
+        first, second = kubeflow.names(by_name), kubeflow.names(by_address)
+        command = f"juju remove-relation {scope.application}:{kubeflow.FORWARD_AUTH} {second}"
+        problem = Said.TWO_WAYS_TO_AUTHENTICATE(
+            first=f"{first} on {kubeflow.INGRESS_AUTH}",
+            second=f"{second} on {kubeflow.FORWARD_AUTH}",
+            command=command,
+        )
+        return Decision(problem=problem)
+    received = [*by_name, *by_address]
+    if not received:
+        is_closed = scope.config.require_authentication
+        return Decision(problem=Said.NO_AUTHENTICATOR() if is_closed else None)
+    if len(received) > 1:
+        applications = kubeflow.names(received)
+        return Decision(problem=Said.SEVERAL_AUTHENTICATORS(applications=applications))
+    (one,) = received
+    endpoint = kubeflow.INGRESS_AUTH if by_name else kubeflow.FORWARD_AUTH
+    found = one.message and _find_service(scope, one.message)
+    if problem := one.problem or (found if isinstance(found, str) else ""):
+        invalid = Said.AUTHENTICATOR_INVALID(
+            endpoint=endpoint, application=one.application, problem=problem
+        )
+        return Decision(problem=invalid)
+    if not isinstance(found, Service):
+        missing = f"{one.application} on {endpoint}"
+    elif scope.cluster.get(cluster.SERVICE, *found.host.split(".")[:2]) is None:
+        missing = f"Service {found.reference} of {one.application}"
+    else:
+        return Decision(service=found)
+    return Decision(problem=Said.AUTHENTICATOR_AWAITED(what=missing))
 
-    strict: bool
-    """Whether every request is rejected without an authorization service."""
-    application: str
-    """Ours."""
-    model: str
-    """Where an application's Service is, if it doesn't say so."""
-    domain: str
-    """The cluster's, which ends the names of Services."""
-    find: Callable[[str, str], object | None]
-    """Finds a Service by its name and namespace."""
 
-    def decide(
-        self,
-        ingress_auth: Sequence[kubeflow.Received[kubeflow.AuthRequest]],
-        forwarded: Sequence[kubeflow.Received[kubeflow.ForwardAuth]],
-    ) -> Decision:
-        """Decide by what the applications said that are related to either endpoint."""
-        if ingress_auth and forwarded:
-            first, second = kubeflow.names(ingress_auth), kubeflow.names(forwarded)
-            command = f"juju remove-relation {self.application}:{kubeflow.FORWARD_AUTH} {second}"
-            problem = Said.TWO_WAYS_TO_AUTHENTICATE(
-                first=f"{first} on {kubeflow.INGRESS_AUTH}",
-                second=f"{second} on {kubeflow.FORWARD_AUTH}",
-                command=command,
-            )
-            return Decision(problem=problem)
-        if len(ingress_auth) > 1 or len(forwarded) > 1:
-            applications = kubeflow.names([*ingress_auth, *forwarded])
-            return Decision(problem=Said.SEVERAL_AUTHENTICATORS(applications=applications))
-        for one in ingress_auth:
-            return self._by_one(
-                one, kubeflow.INGRESS_AUTH, one.message and self._by_name(one.message)
-            )
-        for one in forwarded:
-            found = one.message and self._by_address(one.message)
-            return self._by_one(one, kubeflow.FORWARD_AUTH, found)
-        return Decision(problem=Said.NO_AUTHENTICATOR() if self.strict else None)
-
-    def _by_one(
-        self, said: kubeflow.Received[Any], endpoint: str, found: Service | str | None
-    ) -> Decision:
-        """Decide by the one application that is related, whose Service is found or a problem."""
-        if problem := said.problem or (found if isinstance(found, str) else ""):
-            invalid = Said.AUTHENTICATOR_INVALID(
-                endpoint=endpoint, application=said.application, problem=problem
-            )
-            return Decision(problem=invalid)
-        if not isinstance(found, Service):
-            missing = f"{said.application} on {endpoint}"
-        elif self.find(*found.host.split(".")[:2]) is None:
-            missing = f"Service {found.reference} of {said.application}"
-        else:
-            return Decision(service=found)
-        return Decision(problem=Said.AUTHENTICATOR_AWAITED(what=missing))
-
-    def _by_name(self, said: kubeflow.AuthRequest) -> Service:
+def _find_service(
+    scope: situation.Situation, said: kubeflow.AuthRequest | kubeflow.ForwardAuth
+) -> Service | str:
+    """Find the Service that an application names, or say why it names none."""
+    domain = scope.cluster_domain
+    if isinstance(said, kubeflow.AuthRequest):
         return Service(
-            host=f"{said.service}.{said.namespace or self.model}.svc.{self.domain}",
+            host=f"{said.service}.{said.namespace or scope.model}.svc.{domain}",
             port=said.port,
             request_headers=said.allowed_request_headers,
             response_headers=said.allowed_response_headers,
         )
-
-    def _by_address(self, said: kubeflow.ForwardAuth) -> Service | str:
-        """Find the Service that an address means, or say why it means none.
-
-        Charms write `cluster.local` whatever the cluster's domain is.
-        """
-        address = said.decisions_address
-        found = _OF_A_SERVICE.fullmatch(address.host)
-        if found is None or found["domain"] not in (None, self.domain, situation.CLUSTER_DOMAIN):
-            return (
-                f"{kubeflow.ADDRESS} has the host {address.host}, which is no Service of this "
-                f"cluster such as oauth2-proxy.kubeflow.svc.{self.domain}"
-            )
-        return Service(
-            host=f"{found['name']}.{found['namespace']}.svc.{self.domain}",
-            port=address.port,
-            path=address.path,
-            request_headers=_SHOWN,
-            describing=_DESCRIBING,
-            response_headers=tuple(dict.fromkeys((*said.headers, *IDENTITIES))),
+    address = said.decisions_address
+    found = _OF_A_SERVICE.fullmatch(address.host)
+    # Charms write `cluster.local` whatever the cluster's domain is.
+    if found is None or found["domain"] not in (None, domain, situation.CLUSTER_DOMAIN):
+        return (
+            f"{kubeflow.ADDRESS} has the host {address.host}, which is no Service of this "
+            f"cluster such as oauth2-proxy.kubeflow.svc.{domain}"
         )
+    return Service(
+        host=f"{found['name']}.{found['namespace']}.svc.{domain}",
+        port=address.port,
+        path=address.path,
+        request_headers=_SHOWN,
+        describing=_DESCRIBING,
+        response_headers=tuple(dict.fromkeys((*said.headers, *IDENTITIES))),
+    )

@@ -14,10 +14,8 @@ from tests.unit.charm.ingress_world import (
     HOST,
     LABELS,
     auth,
-    is_closed,
     neighbour,
     route,
-    sdi,
 )
 
 
@@ -90,48 +88,6 @@ def test_guard_and_routes_are_there_before_the_gateway_and_its_hosts(world):
     assert kinds == ["envoyfilters", "virtualservices", "gateways", "gateways"]
 
 
-@pytest.mark.parametrize(
-    "others", [[], [sdi("ingress-auth", "oidc-gatekeeper")], [auth(port="no")]]
-)
-def test_gateway_is_closed_without_an_authorization_service(world, others):
-    world.related = [route(), *others]
-    status = world.status()
-    assert not isinstance(status, testing.ActiveStatus)
-    assert "ingress is closed" in status.message
-    assert is_closed(world.guard())
-
-
-def test_closed_gateway_is_said_also_without_routes_of_our_own(world):
-    world.related = [testing.Relation("gateway-info", remote_app_name="tensorboard-controller")]
-    status = world.status()
-    assert isinstance(status, testing.BlockedStatus)
-    assert "ingress is closed" in status.message
-    world.config = {"require_authentication": False}
-    assert isinstance(world.status(), testing.ActiveStatus)
-    assert world.gateway() is not None
-
-
-def test_gateway_is_closed_when_ingress_auth_is_broken(world):
-    complete = auth()
-    world.related = [route(), complete]
-    world.run()
-    assert len(world.routes()) == 1
-    gone = world.related[1]
-    world.run(lambda ctx: ctx.on.relation_broken(gone))
-    assert is_closed(world.guard())
-
-
-def test_operator_may_leave_the_ingress_open(world):
-    world.config = {"require_authentication": False}
-    world.related = [route()]
-    assert isinstance(world.status(), testing.ActiveStatus)
-    assert len(world.routes()) == 1
-    assert not is_closed(world.guard())
-    world.related.append(sdi("ingress-auth", "oidc-gatekeeper"))
-    world.run()
-    assert is_closed(world.guard())
-
-
 def test_another_route_writes_the_routes_and_the_record_only(world):
     world.related = [route("a"), route("b"), auth()]
     world.run()
@@ -189,31 +145,6 @@ def test_policy_of_an_earlier_revision_goes_with_the_refresh(world):
     world.run(lambda ctx: ctx.on.upgrade_charm())
     assert policies(world) == ["theirs"]
     assert world.guard() is not None
-
-
-def test_scoped_istiod_blocks(world):
-    world.fake.add(
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": "istiod", "namespace": "istio-system"},
-            "spec": {
-                "template": {
-                    "spec": {
-                        "containers": [
-                            {
-                                "env": [
-                                    {"name": "PILOT_SCOPE_GATEWAY_TO_NAMESPACE", "value": "true"}
-                                ]
-                            }
-                        ]
-                    }
-                }
-            },
-        }
-    )
-    world.related = [route(), auth()]
-    assert "PILOT_SCOPE_GATEWAY_TO_NAMESPACE" in world.status().message
 
 
 def test_foreign_gateway_of_the_name_is_left_alone(world):

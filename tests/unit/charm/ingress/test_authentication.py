@@ -1,0 +1,202 @@
+"""Which authorization service authenticates requests, or why every request is rejected."""
+
+import json
+
+import pytest
+from ops import testing
+
+from istio_integrator.situation import situation
+from tests.unit.cases import cases
+from tests.unit.charm.ingress_world import AUTH, auth, is_closed, route, sdi
+
+ADDRESS = "http://oidc.kubeflow.svc.cluster.local:4180/decisions"
+
+
+def forwarding(application="oauth2-proxy", address=ADDRESS, **changes):
+    bag = {"decisions_address": address, "app_names": "[]", "headers": '["X-User"]', **changes}
+    return testing.Relation("forward-auth", remote_app_name=application, remote_app_data=bag)
+
+
+def silent():
+    return testing.Relation("forward-auth", remote_app_name="oauth2-proxy")
+
+
+def asked(world):
+    """The filter that asks the authorization service."""
+    patches = [each["patch"]["value"] for each in world.guard()["spec"]["configPatches"]]
+    (found,) = [each for each in patches if each.get("name", "").endswith(".authorize")]
+    return found["typed_config"]
+
+
+def headers(listed):
+    return [each["exact"] for each in listed["patterns"]]
+
+
+NO_SERVICES = (
+    "sso.example.com",
+    "oidc",
+    "oidc.sso",
+    "oidc-0.oidc.sso.svc.cluster.local",
+    "oidc.sso.svc.other.example",
+    "oidc.sso.svc.cluster.local.example.com",
+    "oi_dc.sso.svc",
+    "10.0.0.1",
+    "[::1]",
+    "localhost",
+    "a" * 64 + ".sso.svc",
+)
+
+
+@cases(
+    ("related", "words"),
+    incomplete=(
+        [sdi("ingress-auth", "oidc-gatekeeper")],
+        "waiting for oidc-gatekeeper on ingress",
+    ),
+    malformed=([auth(port="no")], "ingress-auth of oidc-gatekeeper: port"),
+    several=([auth(), sdi("ingress-auth", "other", **AUTH)], "keep one of oidc-gatekeeper, other"),
+    no_service=([auth(service="gone")], "waiting for Service kubeflow/gone of oidc-gatekeeper"),
+    service_elsewhere=(
+        [auth(namespace="team")],
+        "waiting for Service team/oidc of oidc-gatekeeper",
+    ),
+    nothing_on_forward_auth=([silent()], "waiting for oauth2-proxy on forward-auth"),
+    https=([forwarding(address=ADDRESS.replace("http", "https"))], "does not begin with http://"),
+    forwarded_to_no_service=(
+        [forwarding(address=ADDRESS.replace("oidc", "gone"))],
+        "waiting for Service kubeflow/gone of oauth2-proxy",
+    ),
+    hostile=([forwarding(headers="[" * 2000)], "forward-auth of oauth2-proxy: headers"),
+    several_on_forward_auth=(
+        [forwarding(), forwarding("other")],
+        "keep one of oauth2-proxy, other",
+    ),
+    both=(
+        [auth(), forwarding()],
+        "oidc-gatekeeper on ingress-auth and oauth2-proxy on forward-auth",
+    ),
+    both_silent=(
+        [sdi("ingress-auth", "oidc-gatekeeper"), silent()],
+        "both authenticate requests",
+    ),
+    **{
+        host: ([forwarding(address=f"http://{host}:80")], f"the host {host.strip('[]')}, which is")
+        for host in NO_SERVICES
+    },
+)
+def test_gateway_is_closed_until_one_service_authenticates(world, related, words):
+    """Also where the operator allows requests without authentication."""
+    world.config = {"require_authentication": False}
+    world.related = [route(), *related]
+    status = world.hook().unit_status
+    assert status.name in ("blocked", "waiting")
+    assert "ingress is closed: " in status.message
+    assert words in status.message
+    assert status.message.isprintable()
+    assert is_closed(world.guard())
+
+
+def test_without_a_relation_the_option_decides(world):
+    world.related = [route()]
+    status = world.status()
+    assert "ingress is closed: integrate ingress-auth" in status.message
+    assert is_closed(world.guard())
+    world.config = {"require_authentication": False}
+    assert world.status().name == "active"
+    assert not is_closed(world.guard())
+
+
+@cases(
+    ("related", "uri", "path"),
+    ingress_auth=(auth(), "http://oidc.kubeflow.svc.cluster.local:8080", ""),
+    in_another_namespace=(auth(namespace="sso"), "http://oidc.sso.svc.cluster.local:8080", ""),
+    forward_auth=(forwarding(), "http://oidc.kubeflow.svc.cluster.local:4180", "/decisions"),
+    slash=(
+        forwarding(address="http://oidc.sso.svc.cluster.local.:4180/decisions/"),
+        "http://oidc.sso.svc.cluster.local:4180",
+        "/decisions",
+    ),
+    no_domain=(
+        forwarding(address="http://oidc.sso.svc:4180"),
+        "http://oidc.sso.svc.cluster.local:4180",
+        "",
+    ),
+)
+def test_service_is_asked_at_the_address_that_its_application_names(world, related, uri, path):
+    metadata = {"name": "oidc", "namespace": "sso"}
+    world.fake.add({"apiVersion": "v1", "kind": "Service", "metadata": metadata})
+    world.related = [route(), related]
+    status = world.status()
+    assert status.name == "active", status
+    service = asked(world)["http_service"]
+    assert service["server_uri"]["uri"] == uri
+    assert service.get("path_prefix", "") == path
+
+
+def test_name_of_the_default_domain_means_a_service_of_any_cluster(world, monkeypatch, tmp_path):
+    resolver = tmp_path / "resolv.conf"
+    resolver.write_text("search kubeflow.svc.corp.example svc.corp.example corp.example\n")
+    monkeypatch.setattr(situation, "_RESOLVER", resolver)
+    world.related = [route(), forwarding()]
+    world.hook()
+    uri = asked(world)["http_service"]["server_uri"]["uri"]
+    assert uri == "http://oidc.kubeflow.svc.corp.example:4180"
+
+
+def test_service_gets_and_sets_the_headers_that_its_application_names(world):
+    world.related = [route(), auth()]
+    world.hook()
+    assert headers(asked(world)["allowed_headers"]) == ["cookie"]
+    told = asked(world)["http_service"]["authorization_response"]["allowed_upstream_headers"]
+    assert headers(told) == ["kubeflow-userid"]
+    world.related = [route(), forwarding()]
+    world.hook()
+    assert {"authorization", "cookie", "x-auth-token"} < {
+        *headers(asked(world)["allowed_headers"])
+    }
+    told = asked(world)["http_service"]["authorization_response"]["allowed_upstream_headers"]
+    assert headers(told) == ["x-user", "kubeflow-userid", "kubeflow-groups"]
+
+
+def test_two_ways_to_ask_close_and_both_are_named_with_what_to_remove(world, caplog):
+    world.related = [route(), forwarding()]
+    world.run()
+    assert len(world.routes()) == 1
+    world.related.append(auth())
+    world.run()
+    assert is_closed(world.guard())
+    assert "run: juju remove-relation istio-integrator:forward-auth oauth2-proxy" in caplog.text
+    world.related.pop()
+    world.run()
+    assert not is_closed(world.guard())
+    gone = world.related[1]
+    world.run(lambda ctx: ctx.on.relation_broken(gone))
+    assert is_closed(world.guard())
+
+
+def test_application_on_forward_auth_is_told_whose_routes_there_are(world):
+    world.related = [route(), route("dex-auth", prefix="/dex"), forwarding()]
+    world.run()
+    told = world.related[2].local_app_data["ingress_app_names"]
+    assert json.loads(told) == ["dex-auth", "kfp-ui"]
+    world.fake.writes.clear()
+    world.run()
+    assert world.fake.writes == []
+
+
+def test_closed_gateway_is_said_before_what_else_is_waited_for_or_refused(world):
+    unwritten = testing.Relation("istio-ingress-route", remote_app_name="dashboard")
+    world.related = [route(), unwritten, silent()]
+    assert world.status() == testing.WaitingStatus(
+        "ingress is closed: waiting for oauth2-proxy on forward-auth; +1 more"
+    )
+    world.related = [route(prefix="no path"), forwarding(), auth()]
+    assert "ingress is closed: oidc-gatekeeper on ingress-auth" in world.status().message
+
+
+@pytest.mark.parametrize("endpoint", ["forward-auth", "gateway-info"])
+def test_gateway_is_closed_for_other_teams_routes_too(world, endpoint):
+    world.related = [testing.Relation(endpoint, remote_app_name="other")]
+    assert "ingress is closed" in world.status().message
+    assert world.gateway() is not None
+    assert is_closed(world.guard())
