@@ -12,6 +12,7 @@ from charmlibs.interfaces import tls_certificates
 from ops import testing
 
 import charm
+from integrator_contract import names
 from istio_integrator.admission import admission
 from istio_integrator.ingress import ingress
 from istio_integrator.kube import cluster as charm_cluster
@@ -112,6 +113,37 @@ def pod_of(
             **changes,
         }
     )
+
+
+def gateway_api_world(fake, monkeypatch):
+    """Return a model with a route that the Gateway API is to serve, with one controller."""
+    connect(fake, monkeypatch)
+    fake.add(
+        {
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "GatewayClass",
+            "metadata": {"name": "istio"},
+            "spec": {"controllerName": names.GATEWAY_CONTROLLER},
+        }
+    )
+    controller = testing.Relation("gateway-metadata", remote_app_name="jupyter-controller")
+    found = World(fake, route(), auth(), controller, routing="gateway-api")
+    found.base = {}
+    return found
+
+
+def program(fake, accepted="True", programmed="True", age=0):
+    """Have istiod say whether the Gateway is served; with an age, of an earlier generation."""
+    obj = fake.find("Gateway", "kubeflow-gateway", "kubeflow")
+    generation = obj["metadata"].setdefault("generation", 2)
+    said = {"observedGeneration": generation - age, "message": "address pending"}
+    obj["status"] = {
+        "conditions": [
+            {**said, "type": "Accepted", "status": accepted},
+            {**said, "type": "Programmed", "status": programmed},
+        ],
+        "addresses": [{"type": "IPAddress", "value": "203.0.113.7"}],
+    }
 
 
 def secret(fake, name, namespace, **labels):

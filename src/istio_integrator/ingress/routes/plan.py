@@ -94,11 +94,10 @@ class Route:
         return [Entry((exact,), self.rewrite), Entry((below,), inner)]
 
     @property
-    def claims(self) -> frozenset[tuple[Kind, str]]:
-        """What only one application can have; a prefix has its own path with and without `/`."""
-        is_both = self.is_parted and self.kind is Kind.PREFIX
-        paths = (self.path, f"{self.path}/") if is_both else (self.path,)
-        return frozenset((self.kind, path) for path in paths)
+    def claim(self) -> tuple[bool, str]:
+        """What only one application can have; slashes at the end of a prefix do not count."""
+        is_exact = self.kind is Kind.EXACT
+        return is_exact, self.path if is_exact else self.path.rstrip("/")
 
     @property
     def precedence(self) -> tuple[object, ...]:
@@ -142,19 +141,18 @@ def plan(requested: Iterable[Requested]) -> Plan:
     """
     served: list[Route] = []
     problems: list[str] = []
-    taken: dict[tuple[Kind, str], str] = {}
+    taken: dict[tuple[bool, str], str] = {}
     size = 0
     for one in sorted(requested, key=lambda one: (not one.is_older, one.relation)):
         found: list[Route] = []
         said = list(one.problems)
-        own: dict[tuple[Kind, str], str] = {}
+        own: dict[tuple[bool, str], str] = {}
         for route in one.routes:
-            owner = next((taken[claim] for claim in route.claims if claim in taken), None)
-            if owner is not None:
+            if owner := taken.get(route.claim):
                 named = f"route {route.title}:" if route.title else "prefix"
                 said.append(f"{one.source}: {named} {route.path} belongs to {owner}")
-            elif not route.claims & own.keys():
-                own |= dict.fromkeys(route.claims, route.application)
+            elif route.claim not in own:
+                own[route.claim] = route.application
                 found.append(route)
         if len(said) > _MOST_PROBLEMS:
             more = len(said) - _MOST_PROBLEMS + 1

@@ -8,10 +8,7 @@ Istio ignores GRPCRoutes at a hostname that has HTTPRoutes (istio issue 57172).
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -29,10 +26,6 @@ VIRTUAL_SERVICE = "routes"
 HTTP_ROUTES = "http-routes"
 GRPC = "grpc"
 """Folders of templates."""
-
-_PATH = re.compile(r"(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+")
-_NEVER = re.compile(r"//|/\.{1,2}(/|$)|%2[fF]")
-"""What no path of an HTTPRoute has: the API server would refuse the object (HTTPPathMatch)."""
 
 
 def apply(
@@ -55,19 +48,16 @@ def apply(
             found, target, values, model=scope.model, application=scope.application
         )
 
-    if target.is_managed:
-        planned, unfit = fit(planned)
-        problems += unfit
-    groups: dict[str, list[Route]] = {}
+    groups: dict[tuple[str, int], list[Route]] = {}
     for route in planned:
         # An HTTPRoute has one route, and the VirtualService all of them.
-        key = f"{route.place} of {route.source}" if target.is_managed else route.source
+        key = route.source, route.place if target.is_managed else 0
         groups.setdefault(key, []).append(route)
     folder = HTTP_ROUTES if target.is_managed else VIRTUAL_SERVICE
     refused = scope.manifests.apply_fitting(folder, groups, of_routes)
     served = [route for key, group in groups.items() if key not in refused for route in group]
     found = [Said.REQUEST_INVALID(request=each) for each in problems]
-    for source, error in {groups[key][0].source: refused[key] for key in refused}.items():
+    for source, error in {source: error for (source, _), error in refused.items()}.items():
         found.append(error_messages.of_object(error, f"routes of {source} in {scope.model}"))
     hidden = [record.hide_in(each) for each in found]
     for problem in hidden:
@@ -119,30 +109,6 @@ def http_routes(found: Iterable[Route], values: Values, *, application: str) -> 
     }
 
 
-def fit(found: Iterable[Route]) -> tuple[list[Route], list[str]]:
-    """Pick the routes that HTTPRoutes can have, and say why the others are none.
-
-    Of two that match the same, as the Gateway API means it, the older relation has it.
-    """
-    served: dict[str, Route] = {}
-    problems: list[str] = []
-    for route in sorted(found, key=lambda one: (one.relation, one.place)):
-        claim = json.dumps(_path_match(route))
-        if not (is_path(route.path) and is_path(route.rewrite or "/")):
-            problems.append(f"{route.source}: no HTTPRoute can have the path {route.path}")
-        elif claim in served:
-            owner = served[claim].source
-            problems.append(f"{route.source}: prefix {route.path} is that of {owner}")
-        else:
-            served[claim] = route
-    return sorted(served.values(), key=lambda route: route.precedence), problems
-
-
-def is_path(path: str) -> bool:
-    """Tell whether the API server takes a path of an HTTPRoute."""
-    return bool(_PATH.fullmatch(path)) and path.startswith("/") and not _NEVER.search(path)
-
-
 def _parts(prefix: str) -> str:
     return prefix.rstrip("/") or "/"
 
@@ -176,9 +142,20 @@ def _apply_grpc(
     try:
         rules = scope.cluster.list(cluster.DESTINATION_RULE, scope.model) if wanted else []
         others = [rule for rule in rules if not scope.manifests.is_ours(rule)]
-        backends = grpc_backends(wanted, others, application=scope.application)
-        context = {"backends": backends, "export_to": target.namespace}
-        scope.manifests.apply(GRPC, context)
+        taken = [str(cluster.at(rule, "spec").get("host", "")) for rule in others]
+        ports: dict[str, set[int]] = {}
+        for host, port in (route.backend for route in wanted):
+            if not any(_is_for(rule, host) for rule in taken):
+                ports.setdefault(host, set()).add(port)
+        backends = [
+            {
+                "name": owners.object_name(scope.application, f"{GRPC}-{host.partition('.')[0]}"),
+                "host": host,
+                "ports": sorted(numbers),
+            }
+            for host, numbers in sorted(ports.items())
+        ]
+        scope.manifests.apply(GRPC, {"backends": backends, "export_to": target.namespace})
     except errors.ConflictError:
         raise
     except (errors.ApiError, errors.ForeignError) as error:
@@ -186,27 +163,6 @@ def _apply_grpc(
         logger.debug("DestinationRules: %s", error)
         return [f"gRPC of {_sources(wanted)}: {error}"] if wanted else []
     return []
-
-
-def grpc_backends(
-    wanted: Iterable[Route], others: Iterable[cluster.Object], *, application: str
-) -> list[dict[str, Any]]:
-    """Name the Services that get a DestinationRule: those that no other team has one for."""
-    taken = [str(cluster.at(rule, "spec").get("host", "")) for rule in others]
-    ports: dict[str, set[int]] = {}
-    for route in wanted:
-        ports.setdefault(route.backend.host, set()).add(route.backend.port)
-    return [
-        {
-            "name": owners.object_name(
-                application, f"{GRPC}-{hashlib.sha256(host.encode()).hexdigest()[:10]}"
-            ),
-            "host": host,
-            "ports": sorted(numbers),
-        }
-        for host, numbers in sorted(ports.items())
-        if not any(_is_for(rule, host) for rule in taken)
-    ]
 
 
 def _is_for(rule: str, host: str) -> bool:

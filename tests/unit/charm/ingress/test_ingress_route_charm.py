@@ -17,17 +17,6 @@ REFUSAL = 'admission webhook "validation.istio.io" denied the request: no such p
 SERVICE = "istio-ingressgateway"
 
 
-def asks(application, *http, endpoint=wishes.ASKED, **more):
-    """The relation of an application, which may not have written yet."""
-    said = {"config": json.dumps(wishes.config(*http, **more))} if http or more else {}
-    return testing.Relation(
-        endpoint,
-        interface="istio_ingress_route",
-        remote_app_name=application,
-        remote_app_data=said,
-    )
-
-
 def path(value, **more):
     return wishes.route(wishes.match(value, **more))
 
@@ -37,7 +26,7 @@ def told(world, place=0):
 
 
 def test_every_application_is_answered_at_once_and_again_when_it_changes(world):
-    world.related = [asks("kfp-ui"), asks("dex-auth", endpoint=wishes.OPEN)]
+    world.related = [wishes.asks("kfp-ui"), wishes.asks("dex-auth", endpoint=wishes.OPEN)]
     # Closed, and nothing was asked for; HTTPS is not there.
     world.config = {"hosts": "*.example.org"}
     world.run()
@@ -59,19 +48,19 @@ def test_every_application_is_answered_at_once_and_again_when_it_changes(world):
 
 def test_host_is_told_while_no_gateway_is_there(world):
     world.config = {"hosts": "kf.example.com", "gateway_service": "istio-ingress/none"}
-    world.related = [asks("kfp-ui")]
+    world.related = [wishes.asks("kfp-ui")]
     world.run()
     assert told(world) == {"external_host": "kf.example.com", "tls_enabled": "False"}
 
 
 def test_routes_of_both_generations_are_one_object_and_each_trouble_its_own(world, caplog):
-    broken = asks("broken")
+    broken = wishes.asks("broken")
     broken = dataclasses.replace(broken, remote_app_data={"config": '{"model": ' + "[" * 9999})
     world.related = [
         route("kfp-ui"),
-        asks("jupyter-ui", path("/jupyter/")),
-        asks("stranger", path("/x"), model="elsewhere"),
-        asks("silent"),
+        wishes.asks("jupyter-ui", path("/jupyter/")),
+        wishes.asks("stranger", path("/x"), model="elsewhere"),
+        wishes.asks("silent"),
         broken,
         auth(),
     ]
@@ -107,7 +96,7 @@ def test_relation_whose_routes_are_not_taken_is_named_and_goes_alone(world, monk
         monkeypatch.setattr(
             charm_cluster.Cluster, verb, refusing(getattr(charm_cluster.Cluster, verb))
         )
-    world.related = [route("good"), asks("bad", path("/poison")), auth()]
+    world.related = [route("good"), wishes.asks("bad", path("/poison")), auth()]
     status = world.status()
     assert isinstance(status, testing.BlockedStatus)
     where = f"istio-ingress-route:{world.related[1].id} bad"
@@ -154,7 +143,7 @@ def test_gateway_speaks_http2_with_grpc_where_nobody_else_says_how(world):
         "spec": {"host": "other"},
     }
     world.fake.add(made)
-    world.related = [asks("envoy", grpc=[calls, theirs]), auth()]
+    world.related = [wishes.asks("envoy", grpc=[calls, theirs]), auth()]
     world.run()
     (host,) = rules(world)
     assert host == "store.kubeflow.svc.cluster.local"
@@ -176,7 +165,7 @@ def test_gateway_speaks_http2_with_grpc_where_nobody_else_says_how(world):
 
 
 def test_related_only_by_the_newer_interface_is_exposed(world):
-    world.related = [asks("kfp-ui", path("/pipeline"))]
+    world.related = [wishes.asks("kfp-ui", path("/pipeline"))]
     status = world.status()
     # No authorization service is there, so nothing is served, but the Gateway is there.
     assert "ingress is closed" in status.message

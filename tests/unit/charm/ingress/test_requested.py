@@ -206,6 +206,12 @@ def test_oldest_relation_keeps_what_two_ask_for():
     assert found.problems == ("istio-ingress-route:5 app-5: route web: /a belongs to app-3",)
 
 
+def test_slashes_at_the_end_make_no_other_prefix():
+    found = wishes.plan(older=[older(1, "/kfp/"), older(2, "/kfp"), older(3, "/kfpx")])
+    assert [route.path for route in found.routes] == ["/kfpx", "/kfp/"]
+    assert found.problems == ("ingress:2 app-2: prefix /kfp belongs to app-1",)
+
+
 def test_application_of_both_generations_is_served_by_the_older():
     newer = wishes.received(
         1, wishes.route(match("/new")), application="dex", endpoint=wishes.OPEN

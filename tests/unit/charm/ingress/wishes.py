@@ -1,5 +1,9 @@
 """What an application writes by `istio_ingress_route`, piece by piece."""
 
+import json
+
+from ops import testing
+
 from istio_integrator.ingress.routes import plan as planning
 from istio_integrator.ingress.routes import requested
 from istio_integrator.relations import ingress_route
@@ -29,6 +33,17 @@ def route(*matches, name="web", service="app", port=80, **more):
 def config(*http, grpc=(), model="kubeflow"):
     """All that an application asks for."""
     return {"model": model, "http_routes": list(http), "grpc_routes": list(grpc)}
+
+
+def asks(application, *http, endpoint=ASKED, **more):
+    """The relation of an application, which may not have written yet."""
+    said = {"config": json.dumps(config(*http, **more))} if http or more else {}
+    return testing.Relation(
+        endpoint,
+        interface="istio_ingress_route",
+        remote_app_name=application,
+        remote_app_data=said,
+    )
 
 
 def received(relation, *http, application=None, endpoint=ASKED, **more):

@@ -5,9 +5,8 @@ import pytest
 from charmlibs.interfaces import gateway_metadata as library
 from ops import testing
 
-from integrator_contract import names
-from istio_integrator.ingress import gateway
-from tests.unit.charm import fake_cluster, ingress_world
+from tests.unit.charm import fake_cluster
+from tests.unit.charm.ingress_world import gateway_api_world, program
 
 META = {
     "name": "jupyter-controller",
@@ -35,49 +34,15 @@ def heard(bag):
 
 
 @pytest.fixture
-def world(monkeypatch):
+def world(fake, monkeypatch):
     """A model with a route, one controller, and a cluster that has the Gateway API."""
-    fake = fake_cluster.FakeCluster()
-    fake.namespace("kubeflow")
-    ingress_world.connect(fake, monkeypatch)
-    added = fake.add(
-        {
-            "apiVersion": "gateway.networking.k8s.io/v1",
-            "kind": "GatewayClass",
-            "metadata": {"name": "istio"},
-            "spec": {"controllerName": names.GATEWAY_CONTROLLER},
-        }
-    )
-    found = ingress_world.World(
-        fake,
-        ingress_world.route(),
-        ingress_world.auth(),
-        testing.Relation("gateway-metadata", remote_app_name="jupyter-controller"),
-        routing="gateway-api",
-    )
-    found.base = {}
-    (found.gateway_class,) = (key for key, obj in fake.objects.items() if obj is added)
-    return found
+    return gateway_api_world(fake, monkeypatch)
 
 
 def told(state):
     """Our data bag of the relation."""
     (relation,) = (one for one in state.relations if one.endpoint == "gateway-metadata")
     return relation.local_app_data
-
-
-def program(fake, status="True"):
-    """Have istiod say that the Gateway is served."""
-    obj = fake.find("Gateway", gateway.NAME, "kubeflow")
-    generation = obj["metadata"].get("generation", 0)
-    said = {"status": status, "observedGeneration": generation, "message": "address pending"}
-    obj["status"] = {
-        "conditions": [
-            {**said, "type": "Accepted", "status": "True"},
-            {**said, "type": "Programmed"},
-        ],
-        "addresses": [{"type": "IPAddress", "value": "203.0.113.7"}],
-    }
 
 
 def test_controller_hears_of_the_gateway_when_istiod_serves_it(world):
@@ -101,7 +66,7 @@ def test_gateway_is_for_the_istiod_of_the_revision_that_is_asked_for(world, revi
     fake_cluster.install_istio(world.fake, revision="canary")
     world.config["revision"] = revision
     world.run()
-    made = world.fake.find("Gateway", gateway.NAME, "kubeflow")["metadata"].get("labels", {})
+    made = world.fake.find("Gateway", "kubeflow-gateway", "kubeflow")["metadata"].get("labels", {})
     assert {key: made[key] for key in made if key == "istio.io/rev"} == labels
 
 
@@ -109,7 +74,7 @@ def test_what_was_told_stays_while_pods_restart_and_goes_with_the_mode(world):
     world.run()
     program(world.fake)
     world.run()
-    program(world.fake, "False")
+    program(world.fake, programmed="False")
     state = world.run()
     assert "address pending" in state.unit_status.message
     assert heard(told(state)) is not None
@@ -147,7 +112,8 @@ def drop_names_of_rules(world):
 
 
 def offer_classes(world, *names):
-    one = world.fake.objects.pop(world.gateway_class)
+    one = world.fake.find("GatewayClass", "istio")
+    world.fake.delete("GatewayClass", "istio")
     for name in names:
         world.fake.add({**one, "metadata": {"name": name}})
 
