@@ -9,7 +9,7 @@ authentication.
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import pydantic
 
@@ -37,8 +37,6 @@ GrpcName = Annotated[
 Replacement = Annotated[
     kubeflow.Text, pydantic.AfterValidator(lambda value: kubeflow.path(value or "/"))
 ]
-Unserved = Any
-"""A field of the interface that no route is served with; it is only looked for."""
 _Few = pydantic.Field(max_length=16)
 _Many = pydantic.Field(max_length=MOST_ROUTES)
 
@@ -49,8 +47,8 @@ class _Complete(kubeflow.Wire):
     model_config = pydantic.ConfigDict(extra="allow")
 
     @property
-    def unknown(self) -> list[str]:
-        """The fields with a value that this version does not know, as newer libraries have."""
+    def unserved(self) -> list[str]:
+        """The fields with a value that no route is served with, also of newer libraries."""
         return [name for name, value in (self.model_extra or {}).items() if value]
 
 
@@ -90,8 +88,6 @@ class HTTPRouteMatch(_Complete):
     """A match of a route, whose conditions a request meets all."""
 
     path: HTTPPathMatch | None = None
-    method: Unserved = None
-    headers: Unserved = None
 
 
 class GRPCMethodMatch(kubeflow.Wire):
@@ -105,7 +101,6 @@ class GRPCRouteMatch(_Complete):
     """The same for gRPC."""
 
     method: GRPCMethodMatch | None = None
-    headers: Unserved = None
 
 
 class PathModifier(kubeflow.Wire):
@@ -120,7 +115,6 @@ class PathModifier(kubeflow.Wire):
 class URLRewriteSpec(_Complete):
     """The changes of a request on its way to the backend."""
 
-    hostname: Unserved = None
     path: PathModifier | None = None
 
 
@@ -135,7 +129,6 @@ class _Route(_Complete):
     """For people; no object is named after it."""
     listener: Listener
     backends: Annotated[tuple[BackendRef, ...], _Few]
-    hostnames: Unserved = None
     filters: Annotated[tuple[HTTPRouteFilter, ...], _Few] | None = None
 
 

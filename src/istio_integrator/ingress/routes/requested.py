@@ -159,25 +159,20 @@ def _path(
 
 
 def _unserved(asked: _HTTP_OR_GRPC) -> str:
-    """Name what a route asks for that no route is served with; empty for nothing."""
     filters = asked.filters or ()
     rewrites = [each.url_rewrite for each in filters if each.url_rewrite]
     matches = asked.matches or ()
-    of_http = [each for each in matches if isinstance(each, ingress_route.HTTPRouteMatch)]
-    paths = [each.path for each in of_http if each.path]
-    unknown = [name for each in (asked, *matches, *rewrites) for name in each.unknown]
+    paths = [each.path for each in matches if isinstance(each, ingress_route.HTTPRouteMatch)]
+    unserved = [name for each in (asked, *matches, *rewrites) for name in each.unserved]
+    types = [each.type for each in paths if each and not each.is_served]
     named = {
-        **{texts.plain(name, _LONGEST_TITLE): True for name in unknown[:1]},
+        **{texts.plain(name, _LONGEST_TITLE): True for name in unserved},
         f"port {asked.listener.port}": asked.listener.port not in _PORTS,
-        "hostnames": asked.hostnames,
         "no Service": not asked.backends,
         "several Services": len(asked.backends) > 1,
         "several filters": len(filters) > 1,
         "a filter that is no URLRewrite": len(rewrites) < len(filters),
         "a rewrite of gRPC": isinstance(asked, ingress_route.GRPCRoute) and rewrites,
-        "a rewrite of the host name": any(each.hostname for each in rewrites),
-        "HTTP methods": any(each.method for each in of_http),
-        "headers": any(each.headers for each in matches),
-        **{f"a path of type {texts.plain(each.type, 40)}": not each.is_served for each in paths},
+        **{f"a path of type {texts.plain(each, _LONGEST_TITLE)}": True for each in types},
     }
     return next((name for name, is_asked in named.items() if is_asked), "")

@@ -125,9 +125,9 @@ def test_grpc_methods_are_paths():
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (wishes.route(match("/a", method="GET")), "asks for HTTP methods"),
-        (wishes.route(match("/a", headers={"x-a": "1"})), "asks for headers"),
-        (wishes.route(match("/a"), hostnames=["other.com"]), "asks for hostnames"),
+        (wishes.route(match("/a", method="GET")), "asks for method;"),
+        (wishes.route(match("/a", headers={"x-a": "1"})), "asks for headers;"),
+        (wishes.route(match("/a"), hostnames=["other.com"]), "asks for hostnames;"),
         (wishes.route(match("/a"), backends=[]), "asks for no Service"),
         (
             wishes.route(match("/a"), backends=[{"service": name, "port": 80} for name in "ab"]),
@@ -151,7 +151,7 @@ def test_grpc_methods_are_paths():
         ),
         (
             wishes.route(match("/a"), filters=[rewrite(hostname="b.c")]),
-            "asks for a rewrite of the host name",
+            "asks for hostname;",
         ),
         (
             wishes.route(match("/a"), filters=[{"requestRedirect": {"scheme": "https"}}]),
