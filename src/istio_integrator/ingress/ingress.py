@@ -51,7 +51,6 @@ class Ingress(situation.Component):
         self.certificate = certificate.GatewayCertificate(scope, related, self._record)
         self._own_gateway = own.OwnGateway(scope)
         self._managed = managed.ManagedGateway(scope)
-        self._annotations = service_annotations.ServiceAnnotations(scope)
         self._messages: list[Message] = []
         self.is_up: bool | None = None
         """Whether the Gateway of the model is there and a pod of the gateway is ready; None where
@@ -89,7 +88,7 @@ class Ingress(situation.Component):
         self._close()
         self._scope.manifests.remove(envoyfilter.FOLDER)
         self.certificate.remove()
-        self._annotations.remove()
+        service_annotations.remove(self._scope, self._record)
         self._own_gateway.remove()
         self._record.remove()
 
@@ -208,7 +207,7 @@ class Ingress(situation.Component):
         )
         if not target.is_deployed_here:
             self._own_gateway.remove()
-        if problem := self._annotations.reconcile(target):
+        if problem := service_annotations.apply(self._scope, target, self._record):
             self._messages.append(problem)
         if not target.ready:
             self._messages.append(Said.GATEWAY_NOT_READY(gateway=target.reference))

@@ -1,7 +1,7 @@
 """What the ingress keeps between hooks, in the Secret `APP-record`.
 
-These are the values that routes and filters share, the access that was granted with them, and the
-namespace of the gateway's certificate.
+These are the values that routes and filters share, the access that was granted with them, the
+namespace of the gateway's certificate, and the Service that was annotated.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ class Values(pydantic.BaseModel, frozen=True):
 class _Kept(pydantic.BaseModel, frozen=True):
     values: Values = pydantic.Field(default_factory=Values)
     access: tuple[str, ...] = ()
+    annotated: str = ""
 
 
 class Record:
@@ -88,16 +89,21 @@ class Record:
         A gateway may still use former configuration: routes that Envoy could not replace, a
         listener that warms, an older connection. With new values none of it matches the rest.
         """
-        try:
-            text = base64.b64decode(cluster.at(self._secret, "data").get(_KEY, ""))
-            kept = _Kept.model_validate_json(text)
-        except ValueError:
-            kept = _Kept()
+        kept = self._kept
         granted = sorted({hashlib.sha256(each.encode()).hexdigest()[:12] for each in access})
         values = kept.values if set(kept.access) <= set(granted) else Values()
-        said = _Kept(values=values, access=tuple(granted)).model_dump_json()
-        self._write({_KEY: base64.b64encode(said.encode()).decode()}, self.certificate_in)
+        self._write(kept.model_copy(update={"values": values, "access": tuple(granted)}))
         return values
+
+    @property
+    def annotated(self) -> str:
+        """The Service with annotations of this application, `namespace/name`; or empty."""
+        return self._kept.annotated
+
+    @annotated.setter
+    def annotated(self, reference: str) -> None:
+        if reference != self.annotated:
+            self._write(self._kept.model_copy(update={"annotated": reference}))
 
     @property
     def certificate_in(self) -> str:
@@ -108,7 +114,7 @@ class Record:
     @certificate_in.setter
     def certificate_in(self, namespace: str) -> None:
         if namespace != self.certificate_in:
-            self._write(dict(cluster.at(self._secret, "data")), namespace)
+            self._write(self._kept, namespace)
 
     def remove(self) -> None:  # noqa: D102
         self._manifests.remove(FOLDER)
@@ -117,7 +123,19 @@ class Record:
     def _secret(self) -> cluster.Object | None:
         return self._manifests.own(cluster.SECRET, self._name)
 
-    def _write(self, data: dict[str, str], certificate_in: str) -> None:
-        annotations = {names.CERTIFICATE_IN: certificate_in} if certificate_in else {}
-        context = {"name": self._name, "annotations": annotations, "data": data}
+    @property
+    def _kept(self) -> _Kept:
+        try:
+            text = base64.b64decode(cluster.at(self._secret, "data").get(_KEY, ""))
+            return _Kept.model_validate_json(text)
+        except ValueError:
+            return _Kept()
+
+    def _write(self, kept: _Kept, certificate_in: str | None = None) -> None:
+        namespace = self.certificate_in if certificate_in is None else certificate_in
+        context = {
+            "name": self._name,
+            "annotations": {names.CERTIFICATE_IN: namespace} if namespace else {},
+            "data": {_KEY: base64.b64encode(kept.model_dump_json().encode()).decode()},
+        }
         (self._secret,) = self._manifests.apply(FOLDER, context)

@@ -1,26 +1,23 @@
 """Annotations on the gateway's Service, which is somebody else's: set, recorded and restored.
 
-A ConfigMap in the model remembers which Service has some of ours. What a Service says about itself
-counts on that one alone, for anybody may write it on a Service of their own.
+The record of the ingress names the Service. What a Service says about itself counts on that one
+alone, for anybody may write it on a Service of their own.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
-import re
 from collections.abc import Callable, Mapping
 
 from integrator_contract import names
 from istio_integrator.ingress import gateway
+from istio_integrator.ingress.record import Record
 from istio_integrator.kube import cluster, owners, records
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
-
-FOLDER = "gateway-service"
-_REFERENCE = re.compile(r"[a-z0-9][-a-z0-9.]*/[a-z0-9][-a-z0-9.]*")
 
 
 def decide(
@@ -62,59 +59,44 @@ def decide(
     return patch
 
 
-class ServiceAnnotations:
-    """Keeps the operator's annotations on the Service that the operator named."""
+def apply(scope: situation.Situation, target: gateway.Target, kept: Record) -> Message | None:
+    """Set the operator's annotations on the gateway's Service, and restore the Service before.
 
-    def __init__(self, scope: situation.Situation) -> None:
-        self._scope = scope
-        self._name = owners.object_name(scope.application, FOLDER)
+    Returns:
+        What forbids it; None: nothing.
+    """
+    wanted = scope.config.gateway_service_annotations
+    reference = f"{target.namespace}/{target.service}" if wanted else ""
+    if kept.annotated != reference:
+        remove(scope, kept)
+    kept.annotated = reference
+    return _change(scope, reference, wanted)
 
-    def reconcile(self, target: gateway.Target) -> Message | None:
-        """Set them, and restore Services that are not the gateway's any more.
 
-        Returns:
-            What forbids it; None: nothing.
-        """
-        wanted = self._scope.config.gateway_service_annotations
-        kept = f"{target.namespace}/{target.service}" if wanted else ""
-        self._restore(kept)
-        found = self._find(kept) if wanted else None
-        if found is None:
-            return None
-        self._scope.manifests.apply(FOLDER, {"name": self._name, "service": kept})
-        return self._apply(found, wanted)
+def remove(scope: situation.Situation, kept: Record) -> None:
+    """Restore the Service that was annotated."""
+    _change(scope, kept.annotated, {})
 
-    def remove(self) -> None:
-        """Restore whatever was set."""
-        self._restore("")
 
-    def _restore(self, kept: str) -> None:
-        memory = self._scope.manifests.own(cluster.CONFIG_MAP, self._name)
-        known = _REFERENCE.findall(str(cluster.at(memory, "data").get("services", "")))
-        for each in known:
-            if each != kept and (found := self._find(each)):
-                self._apply(found, {})
-        if memory is not None and known != [kept]:
-            self._scope.manifests.remove(FOLDER)
-
-    def _find(self, reference: str) -> cluster.Object | None:
-        namespace, _, name = reference.partition("/")
-        return self._scope.cluster.get(cluster.SERVICE, name, namespace)
-
-    def _apply(self, service: cluster.Object, wanted: Mapping[str, str]) -> Message | None:
-        metadata, owner = service["metadata"], self._scope.manifests.owner
-        live = cluster.at(metadata, "annotations")
-        patch = decide(live, wanted, owner, functools.partial(owners.is_gone, self._scope.cluster))
-        reference = cluster.reference(service)
-        if isinstance(patch, str):
-            return Said.ANNOTATIONS_REFUSED(service=reference, problem=patch)
-        if not patch:
-            return None
+def _change(
+    scope: situation.Situation, reference: str, wanted: Mapping[str, str]
+) -> Message | None:
+    namespace, _, name = reference.partition("/")
+    service = scope.cluster.get(cluster.SERVICE, name, namespace) if name else None
+    if service is None:
+        return None
+    metadata, owner = service["metadata"], scope.manifests.owner
+    live = cluster.at(metadata, "annotations")
+    patch = decide(live, wanted, owner, functools.partial(owners.is_gone, scope.cluster))
+    shown = cluster.reference(service)
+    if isinstance(patch, str):
+        return Said.ANNOTATIONS_REFUSED(service=shown, problem=patch)
+    if patch:
         change = {
             "resourceVersion": metadata["resourceVersion"],
             "annotations": patch,
             "labels": {names.ANNOTATED_BY: owner if wanted else None},
         }
-        self._scope.cluster.merge_patch(service, {"metadata": change})
-        logger.info("%s: annotations %s.", reference, sorted(patch))
-        return None
+        scope.cluster.merge_patch(service, {"metadata": change})
+        logger.info("%s: annotations %s.", shown, sorted(patch))
+    return None

@@ -40,6 +40,9 @@ WRONG = [
     pytest.param(
         {"gateway-service-annotations": "{a.b/c d: e}"}, "is not an annotation", id="annotation"
     ),
+    pytest.param({"gateway-service-annotations": "[a]"}, "gateway-service-annot", id="a list"),
+    pytest.param({"tls-secret": "a/b"}, "tls-secret='a/b'", id="Secret elsewhere"),
+    pytest.param({"hosts": "a.example, *"}, "'*' is not a host name", id="any host"),
     pytest.param({"mtls": "on"}, "mtls='on': must be 'inherit' or 'strict'", id="mtls"),
     *(
         pytest.param({"mtls-exceptions": text}, words, id=f"exceptions: {text}")

@@ -106,7 +106,6 @@ def is_for_ingress(need: Need) -> bool:
     return (
         (need.group == "networking.istio.io" and need.resource != "sidecars")
         or (need.group == "security.istio.io" and bool(need.name))
-        or need.name.endswith("-gateway-service")
         or (is_seen and (need.group, need.resource) in _SEEN_FOR_INGRESS)
     )
 

@@ -231,37 +231,6 @@ def test_istiod_is_told(world):
     assert yaml.safe_load(bag["_supported_versions"]) == ["v1"]
 
 
-def test_annotations_of_the_gateways_service_are_set_and_restored(world):
-    world.config = {
-        "gateway_service": "istio-ingress/istio-ingressgateway",
-        "gateway_service_annotations": "{example.com/name: kf}",
-    }
-    world.related = [route(), auth()]
-    assert isinstance(world.status(), testing.ActiveStatus)
-    service = world.fake.find("Service", "istio-ingressgateway", "istio-ingress")
-    assert service["metadata"]["annotations"]["example.com/name"] == "kf"
-    world.fake.writes.clear()
-    world.run()
-    assert world.fake.writes == []
-    del world.config["gateway_service_annotations"]
-    world.run()
-    service = world.fake.find("Service", "istio-ingressgateway", "istio-ingress")
-    assert service["metadata"].get("annotations", {}) == {}
-    assert service["metadata"].get("labels", {}) == {}
-
-
-def test_annotations_of_the_gateways_service_go_with_the_charm(world):
-    world.config = {
-        "gateway_service": "istio-ingress/istio-ingressgateway",
-        "gateway_service_annotations": "{example.com/name: kf}",
-    }
-    world.related = [route(), auth()]
-    world.run()
-    world.remove()
-    service = world.fake.find("Service", "istio-ingressgateway", "istio-ingress")
-    assert service["metadata"].get("annotations", {}) == {}
-
-
 def test_role_for_a_gateway_of_our_own_is_only_needed_with_one(world):
     world.fake.forbidden |= {("list", "rolebindings"), ("list", "roles")}
     world.related = [route(), auth()]

@@ -1,84 +1,110 @@
+"""Annotations on the Service of a gateway that the options name: set, recorded and restored."""
+
+import json
+
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from integrator_contract import names
-from istio_integrator.config import config
-from istio_integrator.ingress import service_annotations
-from istio_integrator.kube import errors
+from tests.unit.charm.ingress_world import OURS, OWN, auth, route
 
-OWNER = "kubeflow.istio-integrator"
-KEYS = st.sampled_from(["a.b/c", "d", "e"])
-ANNOTATIONS = st.dictionaries(KEYS, st.sampled_from(["1", "2"]))
+OTHER = json.dumps({"owner": "other.integrator", "set": {"d": "1"}, "before": {"d": "0"}})
 
 
-def applied(live, wanted, owner=OWNER):
-    patch = service_annotations.decide(live, wanted, owner)
-    assert not isinstance(patch, str)
-    merged = {**live, **patch}
-    return {key: value for key, value in merged.items() if value is not None}
+@pytest.fixture
+def annotated(world):
+    """A model whose gateway's Service had an annotation before."""
+    world.related = [route(), auth()]
+    service(world)["metadata"]["annotations"] = {"d": "0"}
+    world.config["gateway_service_annotations"] = "{d: '1', e.f/g: h}"
+    return world
 
 
-@given(ANNOTATIONS, st.lists(ANNOTATIONS, max_size=3))
-def test_what_was_there_is_there_again_afterwards(before, wishes):
-    live = before
-    for wanted in wishes:
-        live = applied(live, wanted)
-        assert wanted.items() <= live.items()
-        assert service_annotations.decide(live, wanted, OWNER) == {}
-    assert applied(live, {}) == before
+def service(world):
+    return world.fake.find("Service", "istio-ingressgateway", "istio-ingress")
 
 
-def test_what_somebody_changed_since_is_theirs():
-    live = applied({"d": "0"}, {"d": "1", "e": "1"})
-    assert applied({**live, "d": "theirs"}, {}) == {"d": "theirs"}
+def live(world):
+    """The annotations without the record, and what the label says."""
+    metadata = service(world)["metadata"]
+    found = {
+        key: value for key, value in metadata["annotations"].items() if key != names.ANNOTATIONS
+    }
+    return found, metadata.get("labels", {}).get(names.ANNOTATED_BY)
 
 
-def test_service_in_the_care_of_another_integrator_is_left_alone():
-    live = applied({}, {"d": "1"}, owner="other.integrator")
-    problem = service_annotations.decide(live, {"d": "2"}, OWNER)
-    assert problem == "its annotations are managed by other.integrator"
-    assert service_annotations.decide(live, {}, OWNER) == {}
+SET = {"d": "1", "e.f/g": "h"}, f"kubeflow.{OURS}"
 
 
-def test_record_of_an_integrator_that_is_no_more_is_inherited():
-    live = applied({"d": "0"}, {"d": "1"}, owner="other.integrator")
-    patch = service_annotations.decide(live, {"d": "1"}, OWNER, lambda owner: owner[0] == "o")
-    assert set(patch) == {names.ANNOTATIONS}
-    assert applied({**live, **patch}, {}) == {"d": "0"}
+def test_annotations_are_set_changed_and_restored(annotated):
+    assert annotated.status().name == "active"
+    assert live(annotated) == SET
+    annotated.fake.writes.clear()
+    annotated.run()
+    assert annotated.fake.writes == []
+    annotated.config["gateway_service_annotations"] = "{d: '2', x: y}"
+    annotated.run()
+    assert live(annotated)[0] == {"d": "2", "x": "y"}
+    del annotated.config["gateway_service_annotations"]
+    annotated.run()
+    assert live(annotated) == ({"d": "0"}, None)
+    assert names.ANNOTATIONS not in service(annotated)["metadata"]["annotations"]
 
 
-def test_record_that_can_not_be_read_counts_as_none():
-    live = {names.ANNOTATIONS: "nonsense"}
-    assert applied(live, {"d": "1"})["d"] == "1"
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_annotations_go_with_the_ingress(annotated, is_removed):
+    annotated.run()
+    if is_removed:
+        annotated.remove()
+    else:
+        annotated.related.clear()
+        annotated.run()
+    assert live(annotated) == ({"d": "0"}, None)
 
 
-def load(**options):
-    return config.Config.load({key.replace("_", "-"): value for key, value in options.items()})
+def test_annotations_go_where_another_gateway_is_named_and_follow_it(annotated):
+    annotated.run()
+    annotated.config |= OWN
+    annotated.run()
+    assert live(annotated) == ({"d": "0"}, None)
+    own = annotated.fake.find("Service", f"{OURS}-gateway", "kubeflow")["metadata"]
+    assert own["annotations"].items() >= SET[0].items()
 
 
-def test_annotations_are_a_mapping():
-    found = load(gateway_service_annotations="{x.y/z: 'true', w: v}")
-    assert found.gateway_service_annotations == {"x.y/z": "true", "w": "v"}
+def test_what_another_client_changed_since_stays(annotated):
+    annotated.run()
+    service(annotated)["metadata"]["annotations"]["d"] = "theirs"
+    del annotated.config["gateway_service_annotations"]
+    annotated.run()
+    assert live(annotated) == ({"d": "theirs"}, None)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"gateway_service": "a/b", "gateway_service_annotations": "{a: 1}"},
-        {"gateway_service": "a/b", "gateway_service_annotations": "{a b: c}"},
-        {"gateway_service": "a/b", "gateway_service_annotations": "[a]"},
-        {"gateway_service": "a/b", "gateway_service_annotations": "{"},
-        {"gateway_service": "b"},
-        {"gateway_service": "A/b"},
-        {"hosts": "localhost"},
-        {"hosts": "https://kf.example.com"},
-        {"hosts": "kf.example.com, *"},
-        {"tls_secret": "a/b"},
-    ],
-)
-def test_option_that_does_not_follow_its_grammar_is_named(options):
-    with pytest.raises(errors.ConfigError) as raised:
-        load(**options)
-    (problem,) = raised.value.problems
-    assert problem.startswith(list(options)[-1].replace("_", "-"))
+def test_service_that_another_integrator_annotated_is_left_alone(annotated):
+    annotated.fake.namespace("other")
+    annotated.fake.application("integrator", "other")
+    service(annotated)["metadata"]["annotations"] |= {"d": "1", names.ANNOTATIONS: OTHER}
+    status = annotated.status()
+    assert status.name == "blocked"
+    assert "its annotations are managed by other.integrator" in status.message
+    assert live(annotated) == ({"d": "1"}, None)
+    # Once that application is gone, what it recorded is restored in its place.
+    annotated.fake.delete("StatefulSet", "integrator", "other")
+    annotated.run()
+    assert live(annotated) == SET
+    del annotated.config["gateway_service_annotations"]
+    annotated.run()
+    assert live(annotated) == ({"d": "0"}, None)
+
+
+def test_record_that_can_not_be_read_counts_as_none(annotated):
+    service(annotated)["metadata"]["annotations"][names.ANNOTATIONS] = "nonsense"
+    annotated.run()
+    assert live(annotated) == SET
+
+
+def test_record_on_a_service_that_we_never_annotated_is_not_followed(annotated):
+    """Anybody may write it on a Service of their own."""
+    forged = {"owner": f"kubeflow.{OURS}", "set": {"d": "0"}, "before": {"d": None}}
+    service(annotated)["metadata"]["annotations"][names.ANNOTATIONS] = json.dumps(forged)
+    del annotated.config["gateway_service_annotations"]
+    annotated.run()
+    assert live(annotated)[0] == {"d": "0"}
