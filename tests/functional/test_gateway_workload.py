@@ -94,7 +94,7 @@ def run(api, model):
         return own.OwnGateway(scope)
 
     yield part
-    part().remove()
+    part()._scope.manifests.remove(own.FOLDER)
 
 
 def find(api, model, kind):

@@ -101,16 +101,14 @@ class GatewayCertificate:
         self._scope = scope
         self._related = related
         self._record = kept
+        self._is_related = related.is_related(endpoints.CERTIFICATES)
+        self.is_wanted = bool(scope.config.tls_secret) or self._is_related
+        """Whether the model is to be served by HTTPS."""
         self.messages: list[Message] = []
         """What is missing for HTTPS, once `credential` was called."""
         self._name = scope.manifests.secrets[SECRET_FOLDER]
         self.shown = ""
         """What the gateway shows, in PEM; empty where it is not known."""
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether the model is to be served by HTTPS."""
-        return bool(self._scope.config.tls_secret) or self._is_related
 
     def credential(self, target: gateway.Target, *, shown: str) -> str:
         """Name the Secret for the gateway to use instead of the shown one; empty: none."""
@@ -144,12 +142,7 @@ class GatewayCertificate:
         self._scope.manifests.remove(SECRET_FOLDER)
         self._record.certificate_in = ""
 
-    @property
-    def _is_related(self) -> bool:
-        return self._related.is_related(endpoints.CERTIFICATES)
-
     def _issued(self, target: gateway.Target) -> dict[str, str]:
-        """Return the data of the certificate's Secret; empty until it has been issued."""
         if self._record.certificate_in not in ("", target.namespace):
             self._scope.manifests.remove(SECRET_FOLDER)
         problems = filter(None, map(problem, self._related.bags(endpoints.CERTIFICATES)))

@@ -73,7 +73,11 @@ class Ingress(situation.Component):
             service, port = found.pilot
             kubeflow.publish_pilot(self._related, service=service, port=port)
         if not self._related.is_related(*kubeflow.EXPOSING):
-            self._withdraw()
+            try:
+                self.remove()
+            except errors.ForbiddenError:
+                # Nothing was ever made without the right to see it.
+                logger.debug("The ingress can't be listed, so none of it was made here.")
         elif found is not None:
             logger.debug("Authentication: %s.", self.decision.word)
             self.is_up = False
@@ -89,7 +93,7 @@ class Ingress(situation.Component):
         self._scope.manifests.remove(envoyfilter.FOLDER)
         self.certificate.remove()
         service_annotations.remove(self._scope, self._record)
-        self._own_gateway.remove()
+        self._scope.manifests.remove(own.FOLDER)
         self._record.remove()
 
     @functools.cached_property
@@ -168,11 +172,9 @@ class Ingress(situation.Component):
 
     @property
     def _only_https(self) -> bool:
-        """Whether nothing but redirects is served without TLS."""
         return self._scope.config.https_redirect and self.certificate.is_wanted
 
     def _expose(self, target: gateway.Target | Message) -> cluster.Object | None:
-        """Have the gateway serve the model; return our Gateway, None where there is none."""
         if not isinstance(target, gateway.Target):
             self._messages.append(target)
             self._close()
@@ -206,7 +208,7 @@ class Ingress(situation.Component):
             istiod=self._scope.mesh.namespace if self._scope.mesh else injectors.USUAL_NAMESPACE,
         )
         if not target.is_deployed_here:
-            self._own_gateway.remove()
+            self._scope.manifests.remove(own.FOLDER)
         if problem := service_annotations.apply(self._scope, target, self._record):
             self._messages.append(problem)
         if not target.ready:
@@ -231,7 +233,6 @@ class Ingress(situation.Component):
                 self._messages.append(said)
 
     def _apply_filters(self, target: gateway.Target) -> tuple[record.Values, list[str]]:
-        """Apply the EnvoyFilter; return the values that routes need, and its filters."""
         scope, routes = self._scope, self.plan.routes
         values = self._record.values_for(envoyfilter.access(self.decision, target, routes))
         variables = envoyfilter.variables(
@@ -253,7 +254,6 @@ class Ingress(situation.Component):
         values: record.Values,
         filters: Sequence[str],
     ) -> Expectation:
-        """Describe what the gateway's Envoys should have."""
         latest = envoyfilter.latest(filters)
         clusters = {f"outbound|{one.backend.port}||{one.backend.host}" for one in served}
         if service := self.decision.service:
@@ -295,20 +295,12 @@ class Ingress(situation.Component):
         (opened,) = self._scope.manifests.apply(gateway.FOLDER, context)
         return opened
 
-    def _withdraw(self) -> None:
-        """Remove everything when no application is related any more."""
-        try:
-            self.remove()
-        except errors.ForbiddenError:
-            # Nothing was ever made without the right to see it.
-            logger.debug("The ingress can't be listed, so none of it was made here.")
-
     def _close(self) -> None:
         """Remove routes and Gateway, and wait until the gateway's Envoy has no server of ours."""
         opened = self._find_gateway()
         render.remove(self._scope)
-        self._scope.manifests.remove(gateway.FOLDER)
-        self._managed.remove()
+        for folder in (gateway.FOLDER, managed.FOLDER):
+            self._scope.manifests.remove(folder)
         for _ in range(GONE_WITHIN if opened else 0):
             if seen.is_gone(self._look()):
                 break
@@ -319,7 +311,6 @@ class Ingress(situation.Component):
         return opened or self._managed.find()
 
     def _announce(self, target: gateway.Target | Message, opened: cluster.Object | None) -> None:
-        """Tell related applications which Gateway there is, and how the model is reached."""
         related = self._related
         found = target if isinstance(target, gateway.Target) else None
         self.is_up = bool(opened and found and found.ready)
@@ -364,7 +355,6 @@ class Ingress(situation.Component):
 
 
 def _is_at(opened: cluster.Object, target: gateway.Target) -> bool:
-    """Tell whether our Gateway is that of a gateway workload."""
     is_managed = opened.get("apiVersion") == cluster.KUBERNETES_GATEWAY.api_version
     selector = cluster.at(opened, "spec").get("selector")
     return is_managed == target.is_managed and (is_managed or selector == dict(target.selector))

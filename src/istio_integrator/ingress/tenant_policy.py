@@ -78,7 +78,6 @@ class TenantPolicy(situation.Component):
         }
 
     def _rejected(self) -> Iterator[cluster.Object]:
-        """List what people wrote in the namespaces before, and what the policy rejects now."""
         served = {*self._scope.served_namespaces} - {self._scope.model}
         every = (obj for kind in _KINDS if served for obj in self._scope.cluster.each(kind))
         written = (obj for obj in every if _is_written_in(obj, served))

@@ -145,10 +145,6 @@ class ManagedGateway:
         }
         return self._scope.manifests.apply(FOLDER, {**context, **more})[-1]
 
-    def remove(self) -> None:
-        """Remove the Gateway."""
-        self._scope.manifests.remove(FOLDER)
-
     def metadata(self) -> kubeflow.GatewayMetadata | None:
         """Say what controllers hear of it, once istiod serves it."""
         target = self.target()
@@ -174,7 +170,6 @@ class ManagedGateway:
 
     @functools.cached_property
     def _classes(self) -> list[str]:
-        """GatewayClasses of istiod."""
         return [
             each["metadata"]["name"]
             for each in self._scope.cluster.list(cluster.GATEWAY_CLASS)
@@ -182,7 +177,6 @@ class ManagedGateway:
         ]
 
     def _lacking(self) -> Iterator[str]:
-        """Say what keeps the model from being served by it, the first cause first."""
         kinds = (cluster.KUBERNETES_GATEWAY, cluster.HTTP_ROUTE)
         serves = self._scope.cluster.serves
         if missing := [kind.name for kind in kinds if not serves(kind, self._scope.model)]:

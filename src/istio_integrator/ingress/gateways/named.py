@@ -112,7 +112,6 @@ def _usual_or_named(ports: dict[int, str], usual: int, protocols: Collection[str
 
 
 def _ports(service: Service, running: Sequence[Pod]) -> dict[int, str]:
-    """Map the ports of a Service that a Gateway can name to their names."""
     listening = [
         [(port.name, port.container_port) for each in pod.spec.containers for port in each.ports]
         for pod in running

@@ -58,7 +58,3 @@ class OwnGateway:
         except errors.ForeignError as error:
             return Said.GATEWAY_OF_OTHER_OWNER(reference=error.reference, belongs=error.belongs)
         return None
-
-    def remove(self) -> None:
-        """Remove it."""
-        self._scope.manifests.remove(FOLDER)

@@ -152,7 +152,6 @@ def decide(scope: situation.Situation, related: endpoints.Relations) -> Decision
 def _find_service(
     scope: situation.Situation, said: kubeflow.AuthRequest | kubeflow.ForwardAuth
 ) -> Service | str:
-    """Find the Service that an application names, or say why it names none."""
     domain = scope.cluster_domain
     if isinstance(said, kubeflow.AuthRequest):
         return Service(

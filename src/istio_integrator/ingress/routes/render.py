@@ -130,7 +130,6 @@ def _filters(route: Route) -> list[dict[str, Any]]:
 
 
 def _sources(routes: Iterable[Route]) -> str:
-    """Name the relations of routes, the oldest first."""
     found = {(route.relation, route.source) for route in routes}
     return ", ".join(source for _, source in sorted(found))
 

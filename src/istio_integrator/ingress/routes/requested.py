@@ -91,7 +91,6 @@ class Reader:
         return self._outside(one.application, one.message.model)
 
     def _outside(self, application: str, namespace: str | None) -> str:
-        """Say that an application asks for a Service outside of the model."""
         if kubeflow.is_of_another_model(application):
             # Its namespace may have the name of this model, in another cluster.
             return f"is of another model; only Services of {self.model} get routes"
@@ -145,7 +144,6 @@ def _title(asked: _HTTP_OR_GRPC) -> str:
 def _path(
     match: ingress_route.HTTPRouteMatch | ingress_route.GRPCRouteMatch,
 ) -> tuple[Kind, str]:
-    """Return what a match says about the path, which gRPC makes of a method."""
     if isinstance(match, ingress_route.GRPCRouteMatch):
         called = match.method
         if called and called.method:
