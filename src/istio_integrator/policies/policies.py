@@ -12,6 +12,7 @@ from integrator_contract import names
 from istio_integrator import error_messages, findings, texts
 from istio_integrator.config import config
 from istio_integrator.findings import Finding
+from istio_integrator.istio import peer_authentication
 from istio_integrator.kube import cluster, errors, owners, snapshot
 from istio_integrator.messages import Message, Said
 from istio_integrator.policies import decide, preview
@@ -85,11 +86,11 @@ class Authorization(situation.Component):
         elif reason := obstacle(context):
             yield findings.broken(reason.seen, reason.command)
         else:
-            found = [
-                each
-                for place in sorted({context.model, context.mesh.root_namespace})
-                for each in context.cluster.list(cluster.AUTHORIZATION_POLICY, place)
-            ]
+            places = sorted({context.model, context.mesh.root_namespace})
+            found, peers = (
+                [each for place in places for each in context.cluster.list(kind, place)]
+                for kind in (cluster.AUTHORIZATION_POLICY, cluster.PEER_AUTHENTICATION)
+            )
             asked = self.asked(options)
             yield from preview.preview(
                 preview.Scene(
@@ -97,6 +98,7 @@ class Authorization(situation.Component):
                     decision=decide.decide(asked),
                     ours=[each for each in found if context.manifests.is_ours(each)],
                     others=[each for each in found if not context.manifests.is_ours(each)],
+                    peers=peer_authentication.read_all(peers),
                     mesh=context.mesh,
                     owner=context.manifests.owner,
                     application=context.application,

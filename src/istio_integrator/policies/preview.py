@@ -14,7 +14,7 @@ from typing import Literal
 from integrator_contract import names
 from istio_integrator import findings
 from istio_integrator.findings import Finding
-from istio_integrator.istio import authorization_policy, installation
+from istio_integrator.istio import authorization_policy, installation, peer_authentication
 from istio_integrator.istio.authorization_policy import (
     Answer,
     AuthorizationPolicy,
@@ -23,6 +23,7 @@ from istio_integrator.istio.authorization_policy import (
     InboundRequest,
     principal,
 )
+from istio_integrator.istio.peer_authentication import PeerAuthentication
 from istio_integrator.kube import cluster
 from istio_integrator.policies import callers, decide
 from istio_integrator.situation.model import Call, Labels, Pod
@@ -42,6 +43,7 @@ class Scene:
     """Policies of ours that stand now."""
     others: Sequence[cluster.Object]
     """Those of the model and of the mesh that are not ours."""
+    peers: Collection[PeerAuthentication] = ()
     mesh: installation.Mesh
     owner: str
     application: str
@@ -111,6 +113,8 @@ class _Loss:
     target: str
     callers: tuple[str, ...]
     kind: Kind
+    disabling: str = ""
+    """The PeerAuthentication by which no caller shows a certificate."""
 
 
 def _lost(
@@ -132,8 +136,20 @@ def _lost(
             lost: dict[Kind, list[str]] = {"whole": [], "conditional": [], "by Host": []}
             was, will_be = _answers(held, Caller(), request)
             is_closed = was is Answer.YES and will_be is not Answer.YES
+            peers = peer_authentication.decide(
+                scene.peers,
+                pod.metadata.labels,
+                namespace=scene.asked.model.name,
+                root_namespace=root,
+                port=port,
+            )
+            # ztunnel ignores this mode.
+            disabling = ""
+            if peers.policy and peers.mode == "DISABLE" and not is_ambient:
+                disabling = peers.policy.reference
             for each in others:
-                was, will_be = _answers(held, each.seen, request)
+                seen = Caller(address=each.seen.address) if disabling else each.seen
+                was, will_be = _answers(held, seen, request)
                 if was and not will_be:
                     lost["whole"].append(each.name)
                 elif was > will_be:
@@ -142,7 +158,7 @@ def _lost(
                     lost["by Host"].append(each.name)
             for kind, found in lost.items():
                 if found:
-                    yield _Loss(pod.shown, tuple(found), kind), port
+                    yield _Loss(pod.shown, tuple(found), kind, disabling), port
 
 
 def _answers(
@@ -165,6 +181,12 @@ def _line(scene: Scene, loss: _Loss, ports: Iterable[int]) -> Finding:
             "keep authorization=off",
         )
     seen = f"{whom} could no longer call {what}"
+    if loss.kind == "whole" and loss.disabling:
+        return findings.doubtful(
+            f"{seen}: {loss.disabling} disables mutual TLS there, and rules that name callers "
+            "never match",
+            f"take DISABLE out of {loss.disabling}, or keep authorization=off",
+        )
     if loss.kind == "conditional":
         seen = (
             f"{whom} could call {what} only where a condition of its policies holds, about an "

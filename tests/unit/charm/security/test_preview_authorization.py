@@ -119,6 +119,18 @@ def test_whoever_would_be_let_in_under_a_condition_alone_is_named(ctx, fake):
     assert not [each for each in seen if "kfp-ui" in each]
 
 
+def test_callers_of_a_port_without_mutual_tls_are_lost_though_a_relation_names_them(ctx, fake):
+    chosen = {"app.kubernetes.io/name": "kfp-api"}
+    fake.add(members.peers("plain", selector=chosen, ports={8888: "DISABLE"}))
+    line = about(lines(ctx, "related"), "could no longer call kfp-api:8888")
+    assert line["seen"] == (
+        "kfp-ui, minio, pods of other namespaces and whoever is outside of the mesh could no "
+        "longer call kfp-api:8888: PeerAuthentication kubeflow/plain disables mutual TLS there, "
+        "and rules that name callers never match"
+    )
+    assert line["next"].startswith("take DISABLE out of PeerAuthentication kubeflow/plain")
+
+
 def forwarded(ctx):
     found = lines(ctx, "related", ingress_world.route())
     return [each for each in found if "with the Host of a browser" in each["seen"]]
