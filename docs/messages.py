@@ -29,7 +29,6 @@ _ELSEWHERE = frozenset({"messages.py", "reasons.py", "schema.py"})
 """Whose texts are a table or a page of their own, or are read by programs alone."""
 _KINDS = (
     (re.compile(r"^(self\.)?_?(log|logger)\."), "log"),
-    (re.compile(r"^findings\.|^(findings\.)?Finding$"), "finding"),
     (re.compile(r"\.record$"), "Event"),
 )
 """What a text is, by whom it is handed to."""
@@ -54,7 +53,7 @@ class Message:
     where: str
     """The program and its room."""
     kind: str
-    """`status`, `finding` (of a preview), `log`, `Event`, `refusal`, or `part` of one of these."""
+    """`status`, `log`, `Event`, `refusal`, or `part` of one of these."""
     text: str
     line: str = dataclasses.field(default="", compare=False)
     """Its file and line."""
@@ -82,9 +81,8 @@ def page(root: pathlib.Path) -> str:
             ("message", "severity", "condition", "command", "details", "symptom"), _rows()
         )
         + "\n## Other texts\n\n"
-        "A *finding* is a line of the action `preview-security`. A *refusal*\n"
-        "rejects an option, relation data or a command line. A *part* belongs to another text.\n\n"
-        + "\n".join(sections)
+        "A *refusal* rejects an option, relation data or a command line. A *part* belongs to\n"
+        "another text.\n\n" + "\n".join(sections)
     )
 
 

@@ -8,13 +8,16 @@ from typing import Any
 import yaml
 
 from integrator_contract.answers import ACKNOWLEDGED, Listing, PodAnswer
-from istio_integrator import order, preview, texts
-from istio_integrator.diagnosis import report
+from istio_integrator import order, texts
+from istio_integrator.config import config
+from istio_integrator.diagnosis import registry, report
 from istio_integrator.ingress import record
 from istio_integrator.kube import cluster, errors, fences
 
 Parameters = Mapping[str, Any]
 Answer = Callable[[order.Parts, Parameters], dict[str, str]]
+_PREVIEWED = ("authorization", "mtls", "mtls-exceptions")
+"""The options that `preview-security` takes."""
 
 
 def _list(parts: order.Parts, _: Parameters) -> dict[str, str]:
@@ -50,14 +53,26 @@ def _stop(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
 
 
 def _preview(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
-    options = preview.asked_options(parts.context.config, parameters)
-    authorization, mutual_tls = parts.authorization, parts.mutual_tls
-    found = [
-        *preview.lines("authorization", authorization.preview(options)),
-        *preview.lines("mtls", mutual_tls.preview(options, lambda: parts.ingress.exposure.routed)),
-        *report.passed_over(fences.noted()),
+    options = _chosen(parts.context.config, parameters)
+    previews = {
+        "authorization": parts.authorization.preview(options),
+        "mtls": parts.mutual_tls.preview(options, lambda: parts.ingress.exposure.routed),
+    }
+    checks = [
+        registry.Check(option, place, lambda _, found=found: found, look="juju status --relations")
+        for place, (option, found) in enumerate(previews.items())
     ]
+    found = [each for check in checks for each in check.run(parts.facts)]
+    found += report.passed_over(fences.noted())
     return report.Report(found).results(parameters.get("format", "text"))
+
+
+def _chosen(own: config.Config, parameters: Parameters) -> config.Config:
+    """Return the application's options with those of the action in their place."""
+    given = {name: parameters[name] for name in _PREVIEWED if name in parameters}
+    asked = config.Config.load(given)
+    fields = [name.replace("-", "_") for name in given]
+    return own.model_copy(update={field: getattr(asked, field) for field in fields})
 
 
 def _show(parts: order.Parts, _: Parameters) -> dict[str, str]:

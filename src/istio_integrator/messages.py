@@ -137,6 +137,10 @@ _GRANT = f"{_TRUST}, or kubectl apply -f rbac/roles.yaml"
 LOG = "juju debug-log --replay --include {application}"
 _LIST = "juju run {application}/leader list-uninjected"
 _INJECTORS = "kubectl get mutatingwebhookconfigurations"
+_ADMIT = (
+    "if one calls: {relate}write an AuthorizationPolicy that admits it, or keep authorization=off"
+)
+_EXCEPT = "add {port} to juju config {application} mtls-exceptions"
 _POLICY = "kubectl -n {namespace} get authorizationpolicy {name} -o yaml"
 
 _blocked = functools.partial(Row, Severity.BLOCKED)
@@ -462,7 +466,9 @@ class Said(enum.Enum):
         "mtls=strict {how}", "juju run {application}/leader preview-security mtls=strict", "{more}"
     )
     MTLS_EXCEPTION_AWAITED = _waiting(
-        "{option}: waiting for a Service or workload {name} in the mesh, with a port that is known"
+        "{option}: waiting for a Service or workload {name} in the mesh, with a port that is "
+        "known",
+        more="write a port, or correct the name",
     )
     MTLS_STRICT = _note("strict mutual TLS{left}")
 
@@ -642,10 +648,72 @@ class Said(enum.Enum):
     RIGHTS_GIVEN = _note("the application has all rights that it needs")
     RIGHTS_MISSING = _blocked("missing permissions: {rights}", _GRANT)
 
-    # Findings of previews.
-    FOUND_FINE = _note("{finding}")
-    FOUND_DOUBTFUL = _doubt("{finding}", "{command}")
-    FOUND_BROKEN = _blocked("{finding}", "{command}")
+    # Previews of authorization, and its check.
+    OPTION_WRITES_NOTHING = _note("{option}: this application writes no {kind}")
+    PREVIEW_WITHOUT_ISTIO = _doubt("there is no Istio to join", "juju status")
+    CALLERS_HELD = _note("{policies} policies restrict the callers of {pods} pods")
+    CALLER_WITHOUT_SIDECAR = _blocked(
+        "{callers} may call by a relation and can't, having no sidecar", _LIST
+    )
+    CALLED_WITHOUT_SIDECAR = _doubt("{pods} has no sidecar to restrict its callers", _LIST)
+    POLICY_INTERFERES = _doubt("{policy} is about {pods}, too, and {effect}", _POLICY)
+    CALLED_BY_NONE = _doubt(
+        "the policies of this charm admit no caller of {pods}",
+        "if one is to be called: write an AuthorizationPolicy that names its callers",
+    )
+    PORT_OPEN_TO_ALL = _note("{service}:{ports} is open to every caller, for {caller}")
+    CALLERS_LOST = _doubt("{callers} could no longer call {target}", _ADMIT)
+    CALLERS_LIMITED = _doubt(
+        "{callers} could call {target} only where a condition of its policies holds, about an "
+        "address, a header, a path or a method",
+        _ADMIT,
+    )
+    CALLERS_UNKNOWN = _doubt(
+        "{callers} could no longer call {target}: {policy} disables mutual TLS there, and rules "
+        "that name callers never match",
+        "take DISABLE out of {policy}, or keep authorization=off",
+    )
+    CALLS_BY_HOST = _doubt(
+        "{callers} could no longer call {target} with the Host of a browser: a sidecar that does "
+        "not know the Host sends no certificate",
+        "if one does: {remedy}",
+    )
+
+    # Previews of mtls, and its check.
+    POLICY_OLDER = _blocked(
+        "{policy}, which this charm did not make, is older and decides about {about}",
+        "kubectl -n {namespace} delete peerauthentication {name}",
+    )
+    SIDECARS_AWAITED = _blocked(
+        "{count} pods that should have a sidecar have none, and could call no other", _LIST
+    )
+    PODS_WITHOUT_LABELS = _blocked(
+        "{caller} calls {workload}:{port}, whose pods have no labels by which an exception could "
+        "select them",
+        "give the pods of {workload} a label",
+    )
+    SERVICE_PASSES_GATEWAY = _blocked(
+        "Service {service} ({kind}) leads to {port} past the gateway, and callers that come by it "
+        "have no certificate",
+        f"make it a ClusterIP, or {_EXCEPT}",
+    )
+    CLIENTS_WITHOUT_CERTIFICATE = _blocked(
+        "{rule} has clients call {port} without the mesh's certificates",
+        f"take its tls mode out, or {_EXCEPT}",
+    )
+    CALLER_OUTSIDE_MESH = _doubt(
+        "{workload} has no sidecar: members of the mesh would not answer it",
+        f"let it join, or {_EXCEPT}",
+    )
+    PORT_EXCEPTED = _note("{port} stays open to plain text for {callers}")
+    POLICY_KEEPS_OPEN = _note(
+        "{policy}, which this charm did not make, keeps {workloads} open to plain text"
+    )
+    PLAIN_TEXT_UNKNOWN = _doubt(
+        "calls in plain text from outside of the model are not known, such as of a Prometheus",
+        'query istio_requests_total{{reporter="destination",connection_security_policy="none"}} '
+        f"and {_EXCEPT}",
+    )
 
     def __call__(self, **about: object) -> Message:
         """Make the message."""

@@ -37,6 +37,7 @@ class Parts:
         seen = snapshot.Snapshot.of(context.cluster)
         facts = diagnosis.Facts(context, related, container, discovery=discovered, seen=seen)
         self.context = context
+        self.facts = facts
         self.discovered = discovered
         self.related = related
         self.seen = seen

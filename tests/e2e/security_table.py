@@ -66,7 +66,7 @@ api-server  modeloperator  200  200     200    200    200      200      200
 """
 
 NOBODY_KNOWS = (
-    "whoever is outside of the mesh",
+    "callers outside of the mesh",
     "calls in plain text from outside of the model are not known",
 )
 OTHERS = ("pods of other namespaces",)

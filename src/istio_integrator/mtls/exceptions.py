@@ -12,6 +12,8 @@ import functools
 from collections.abc import Collection, Iterable, Sequence
 
 from istio_integrator.config import plain_ports
+from istio_integrator.istio.peer_authentication import PeerAuthentication
+from istio_integrator.messages import Message, Said
 from istio_integrator.mtls.members import Member, PlainClients
 from istio_integrator.situation.model import Call, Labels, Service
 
@@ -32,20 +34,11 @@ class Need:
     """What chooses its pods."""
 
 
-@dataclasses.dataclass(frozen=True, order=True)
-class Victim:
-    """A caller that is cut off, as far as objects say it."""
-
-    seen: str
-    remedy: str
-
-
 @dataclasses.dataclass(frozen=True)
 class Opened:
     """The ports of a workload that are open to plain text."""
 
     workload: str
-    """Its name; empty where only the policy is known."""
     selector: Labels
     ports: frozenset[int]
 
@@ -63,7 +56,7 @@ class Scene:
     pilot/pkg/model/push_context.go, destinationRule): they decide nothing about the model."""
     named: Sequence[plain_ports.Named] = ()
     """The option `mtls-exceptions`."""
-    standing: Sequence[Opened] = ()
+    standing: Sequence[PeerAuthentication] = ()
     """The exceptions that are there."""
     application: str = ""
     """Whose option it is."""
@@ -126,32 +119,26 @@ class Scene:
         return [named for named in self.named if not self._of_option(named)]
 
     @property
-    def victims(self) -> list[Victim]:
+    def victims(self) -> list[Message]:
         """Who is known to be cut off and has nothing that keeps the port open."""
-        found = {
-            Victim(
-                f"{need.caller} calls {need.workload}:{need.port}, whose pods have no labels "
-                "by which an exception could choose them",
-                f"give the pods of {need.workload} a label",
+        unlabelled = (
+            Said.PODS_WITHOUT_LABELS(caller=each.caller, workload=each.workload, port=each.port)
+            for each in self.needs
+            if not each.selector
+        )
+        passing = (
+            Said.SERVICE_PASSES_GATEWAY(
+                service=each.name, kind=each.kind, port=port, application=self.application
             )
-            for need in self.needs
-            if not need.selector
-        }
-        for service in self.services:
-            for name in self._closed(service) if service.leads_in else ():
-                found.add(
-                    Victim(
-                        f"Service {service.name} ({service.kind}) leads to {name} past the "
-                        "gateway, and whoever comes by it has no certificate",
-                        f"make it a ClusterIP, or {self.how_to_except(name)}",
-                    )
-                )
-        return sorted(found.union(self._by_rules(self.plain_clients)))
+            for each in self.services
+            for port in (self._closed(each) if each.leads_in else ())
+        )
+        return _unique([*unlabelled, *passing, *self._by_rules(self.plain_clients)])
 
     @property
-    def tenants(self) -> list[Victim]:
+    def tenants(self) -> list[Message]:
         """Which tenants cut off themselves, which keeps nobody else from being strict."""
-        return sorted(set(self._by_rules(self.plain_tenants[:MOST_RULES])))
+        return _unique(self._by_rules(self.plain_tenants[:MOST_RULES]))
 
     @property
     def by_host(self) -> list[tuple[str, str]]:
@@ -164,10 +151,6 @@ class Scene:
             for name in self._closed(service, port.port)
         ]
 
-    def how_to_except(self, what: str) -> str:
-        """Return what to do for a port to stay open."""
-        return f"add {what} to juju config {self.application} {OPTION}"
-
     def _kept(self) -> set[Need]:
         """List what stays open of workloads that are there and have no pod just now.
 
@@ -178,15 +161,15 @@ class Scene:
             _need(member, port, "its next pod")
             for each in self.standing
             for member in self.members
-            if member.selector == each.selector
-            for port in each.ports & member.foreseen
+            if member.selector == frozenset(each.selector.items())
+            for port in member.foreseen & each.ports.keys()
         }
 
     @functools.cached_property
     def _open(self) -> Collection[tuple[Labels, int]]:
         return {(need.selector, need.port) for need in self.needs if need.selector}
 
-    def _by_rules(self, rules: Iterable[PlainClients]) -> Iterable[Victim]:
+    def _by_rules(self, rules: Iterable[PlainClients]) -> Iterable[Message]:
         closed: dict[tuple[str, int], list[str]] = {}
         for rule in rules:
             key = rule.service, rule.port
@@ -194,9 +177,8 @@ class Scene:
                 called = [each for each in self.services if rule.service in (each.name, "*")]
                 closed[key] = [name for each in called for name in self._closed(each, rule.port)]
             for name in closed[key]:
-                yield Victim(
-                    f"{rule.reference} has clients call {name} without the mesh's certificates",
-                    f"take its tls mode out, or {self.how_to_except(name)}",
+                yield Said.CLIENTS_WITHOUT_CERTIFICATE(
+                    rule=rule.reference, port=name, application=self.application
                 )
 
     def _closed(self, service: Service, only: int = 0) -> list[str]:
@@ -248,3 +230,7 @@ class Scene:
 
 def _need(member: Member, port: int, caller: str) -> Need:
     return Need(member.workload, port, caller, member.selector)
+
+
+def _unique(found: Iterable[Message]) -> list[Message]:
+    return [each for _, each in sorted({each.text: each for each in found}.items())]

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
+import hashlib
 from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
-from istio_integrator import findings
 from istio_integrator.config import config
-from istio_integrator.findings import Finding
 from istio_integrator.istio import installation, peer_authentication
-from istio_integrator.kube import cluster, errors, snapshot
-from istio_integrator.messages import Message
+from istio_integrator.kube import cluster, manifests, owners, snapshot
+from istio_integrator.messages import Message, Said
 from istio_integrator.mtls import exceptions, members, preview
 from istio_integrator.mtls.plan import Plan
 from istio_integrator.situation import model, situation
 
-logger = logging.getLogger(__name__)
-
 FOLDER = "mutual-tls"
+_YOUNGEST = "9999"
+"""When a policy is made that is not there yet."""
+_LONGEST_WORKLOAD = 24
+"""Characters of a workload in the name of its exception."""
 
 
 class MutualTls(situation.Component):
@@ -42,25 +43,24 @@ class MutualTls(situation.Component):
         if not self._context.leader:
             return []
         if self._context.config.mtls != "strict":
-            try:
-                self._take_away()
-            except errors.ForbiddenError as error:
-                # The right to see them goes with that to make them, which others don't need.
-                logger.debug("PeerAuthentications can't be listed: %s", error)
+            self.remove()
         elif self._context.mesh is not None:
             plan = self.plan(self._context.mesh, self._context.config)
             if plan.is_switched_on:
-                self._context.manifests.apply(FOLDER, _wanted(plan))
+                variables = _variables(plan.scene.opened, self._context.application)
+                self._context.manifests.apply(FOLDER, variables)
             return [*plan.messages()]
         return []
 
     def remove(self) -> None:
         """Take ours away, that of the whole model before what is excepted from it."""
-        self._take_away()
+        found = self._context.manifests.owned_in(FOLDER)
+        for obj in sorted(found, key=lambda each: "selector" in cluster.at(each, "spec")):
+            self._context.cluster.delete(obj)
 
     def preview(
         self, options: config.Config, routed: Callable[[], Collection[tuple[str, int]]]
-    ) -> Iterable[Finding]:
+    ) -> Iterable[Message]:
         """Say who is cut off by mutual TLS, and what stays open; nothing is written.
 
         Args:
@@ -69,9 +69,9 @@ class MutualTls(situation.Component):
         """
         mesh = self._context.mesh
         if options.mtls != "strict":
-            yield findings.fine("mtls=inherit: this application writes no PeerAuthentication")
+            yield Said.OPTION_WRITES_NOTHING(option="mtls=inherit", kind="PeerAuthentication")
         elif mesh is None:
-            yield findings.doubtful("there is no Istio to join", "juju status")
+            yield Said.PREVIEW_WITHOUT_ISTIO()
         else:
             plan = self.plan(mesh, options)
             yield from preview.judge(plan)
@@ -79,7 +79,9 @@ class MutualTls(situation.Component):
             if not plan.is_on:
                 if self._context.data_plane != "ambient":
                     yield from preview.forwarded(plan, {name for name, _ in routed()})
-                yield preview.unknown(plan)
+                yield Said.PLAIN_TEXT_UNKNOWN(
+                    port="what is called", application=self._context.application
+                )
 
     def plan(self, mesh: installation.Mesh, options: config.Config) -> Plan:
         """Look at everything that is decided by; nothing is written.
@@ -105,23 +107,33 @@ class MutualTls(situation.Component):
             domain=context.cluster_domain,
         )
         tenants = self._tenants() if clients else ()
+        scene = exceptions.Scene(
+            members=members.members_of(found),
+            services=found.services,
+            calls=model.calls(calling, model=name),
+            plain_clients=[each for each in clients if each.namespace not in tenants],
+            plain_tenants=[each for each in clients if each.namespace in tenants],
+            named=options.mtls_exceptions,
+            standing=[each for each in ours if each.selector],
+            application=context.application,
+        )
+        ages = {each.name: each.created for each in ours}
+        would_be = peer_authentication.read_all(
+            context.manifests.prepared(FOLDER, obj)
+            for obj in manifests.render(FOLDER, _variables(scene.opened, context.application))
+        )
+        others = [each for each in policies if each not in ours]
         plan = Plan(
-            scene=exceptions.Scene(
-                members=members.members_of(found),
-                services=found.services,
-                calls=model.calls(calling, model=name),
-                plain_clients=[each for each in clients if each.namespace not in tenants],
-                plain_tenants=[each for each in clients if each.namespace in tenants],
-                named=options.mtls_exceptions,
-                standing=[
-                    exceptions.Opened("", frozenset(each.selector.items()), frozenset(each.ports))
-                    for each in ours
-                    if each.selector and each.ports
-                ],
-                application=context.application,
-            ),
-            ours=ours,
-            others=[each for each in policies if each not in ours],
+            scene=scene,
+            is_on=any(not each.selector for each in ours),
+            others=others,
+            would_be=[
+                *others,
+                *(
+                    dataclasses.replace(each, created=ages.get(each.name, _YOUNGEST))
+                    for each in would_be
+                ),
+            ],
             model=name,
             root_namespace=mesh.root_namespace,
             outsiders=sorted(
@@ -143,20 +155,26 @@ class MutualTls(situation.Component):
             if served.is_tenants(each["name"], cluster.at(each, "labels"))
         )
 
-    def _take_away(self) -> None:
-        found = self._context.manifests.owned_in(FOLDER)
-        for obj in sorted(found, key=lambda each: "selector" in cluster.at(each, "spec")):
-            self._context.cluster.delete(obj)
 
+def _variables(opened: Iterable[exceptions.Opened], application: str) -> dict[str, Any]:
+    """Return the variables of the templates.
 
-def _wanted(plan: Plan) -> cluster.Object:
-    """Return the variables of the templates in mutual-tls."""
-    exceptions = [
-        {
-            "name": plan.exception_name(each),
-            "selector": dict(sorted(each.selector)),
-            "ports": sorted(each.ports),
-        }
-        for each in plan.scene.opened
-    ]
-    return {"name": plan.strict_name, "exceptions": exceptions}
+    Two workloads may have one name, never one selector.
+    """
+
+    def name(each: exceptions.Opened) -> str:
+        digest = hashlib.sha256(repr(sorted(each.selector)).encode()).hexdigest()[:8]
+        workload = each.workload.replace(".", "-")[:_LONGEST_WORKLOAD].rstrip("-")
+        return owners.object_name(application, f"plain-{workload}-{digest}")
+
+    return {
+        "name": owners.object_name(application, "strict"),
+        "exceptions": [
+            {
+                "name": name(each),
+                "selector": dict(sorted(each.selector)),
+                "ports": sorted(each.ports),
+            }
+            for each in opened
+        ],
+    }

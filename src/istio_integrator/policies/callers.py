@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from integrator_contract import names
-from istio_integrator import findings, texts
-from istio_integrator.findings import Finding
+from istio_integrator import texts
 from istio_integrator.istio import installation
 from istio_integrator.istio.authorization_policy import AuthorizationPolicy, principal
+from istio_integrator.messages import Message, Said
 from istio_integrator.situation.model import Pod
 
 FOLDER = "authorization"
 """The component of policies that name callers."""
 CLOSED = "authorization-closed"
 """The component of the one that closes the rest."""
-_WHAT = {
-    "ALLOW": "lets callers in beside them",
+_EFFECTS = {
+    "ALLOW": "admits callers beside them",
     "DENY": "denies some of their callers",
     "CUSTOM": "has another service decide about them",
 }
@@ -29,7 +29,7 @@ def judge(
     owner: str,
     application: str,
     mesh: installation.Mesh,
-) -> Iterable[Finding]:
+) -> Iterable[Message]:
     """Judge whether callers are held to what relations say."""
     ours: list[AuthorizationPolicy] = []
     others: list[AuthorizationPolicy] = []
@@ -41,15 +41,36 @@ def judge(
     root = mesh.root_namespace
     shut = [pod for pod in pods if any(selects(each, pod, root) for each in ours)]
     held = [pod for pod in shut if pod.is_in_mesh]
-    doubts = [
-        *_unknown_callers(ours, pods, application, mesh.trust_domains[0]),
-        *_unheld(shut, application),
-        *_contradictions(others, held, root),
-        *_called_by_nobody(ours, held, root),
-    ]
-    yield from doubts
-    if not doubts:
-        yield findings.fine(f"{len(ours)} policies hold the callers of {len(shut)} pods")
+    admitting = [each for each in ours if each.rules]
+    doubts: list[Message] = []
+    if lost := _without_certificate(ours, pods, mesh.trust_domains[0]):
+        doubts.append(
+            Said.CALLER_WITHOUT_SIDECAR(callers=texts.listed(lost), application=application)
+        )
+    if outside := [
+        pod.metadata.name
+        for pod in shut
+        if not pod.is_in_mesh
+        and names.NAME in pod.metadata.labels
+        and not pod.metadata.name.startswith((application, names.MODELOPERATOR))
+    ]:
+        doubts.append(
+            Said.CALLED_WITHOUT_SIDECAR(pods=texts.listed(outside), application=application)
+        )
+    for each in others:
+        hit = [pod.metadata.name for pod in held if selects(each, pod, root)]
+        effect = _EFFECTS.get(each.action)
+        if hit and effect and (each.rules or each.action != "ALLOW"):
+            place = {"namespace": each.namespace, "name": each.name}
+            about = {"policy": each.reference, "pods": texts.listed(hit), "effect": effect}
+            doubts.append(Said.POLICY_INTERFERES(**about, **place))
+    if lonely := [
+        pod.metadata.name
+        for pod in held
+        if not any(selects(each, pod, root) for each in admitting)
+    ]:
+        doubts.append(Said.CALLED_BY_NONE(pods=texts.listed(lonely)))
+    yield from doubts or [Said.CALLERS_HELD(policies=len(ours), pods=len(shut))]
 
 
 def selects(policy: AuthorizationPolicy, pod: Pod, root_namespace: str) -> bool:
@@ -59,10 +80,10 @@ def selects(policy: AuthorizationPolicy, pod: Pod, root_namespace: str) -> bool:
     )
 
 
-def _unknown_callers(
-    ours: Sequence[AuthorizationPolicy], pods: Iterable[Pod], application: str, trust_domain: str
-) -> Iterable[Finding]:
-    """Find callers that are named and have no certificate to show, since they have no proxy."""
+def _without_certificate(
+    ours: Sequence[AuthorizationPolicy], pods: Iterable[Pod], trust_domain: str
+) -> list[str]:
+    """List the callers that rules name and whose pods have no proxy."""
     named = {each for policy in ours for rule in policy.rules for each in rule.principals}
     running: dict[str, bool] = {}
     for pod in pods:
@@ -70,51 +91,4 @@ def _unknown_callers(
         is_named = principal(pod.metadata.namespace, account, trust_domain) in named
         if is_named and pod.status.phase != "Succeeded":
             running[account] = pod.is_in_mesh or running.get(account, False)
-    if lost := [account for account, is_known in running.items() if not is_known]:
-        yield findings.broken(
-            f"{texts.listed(lost)} may call by a relation and can't, having no sidecar",
-            f"juju run {application}/leader list-uninjected",
-        )
-
-
-def _unheld(shut: Iterable[Pod], application: str) -> Iterable[Finding]:
-    outside = [
-        pod.metadata.name
-        for pod in shut
-        if not pod.is_in_mesh
-        and names.NAME in pod.metadata.labels
-        and not pod.metadata.name.startswith((application, names.MODELOPERATOR))
-    ]
-    if outside:
-        yield findings.doubtful(
-            f"nothing holds the callers of {texts.listed(outside)}: no sidecar",
-            f"juju run {application}/leader list-uninjected",
-        )
-
-
-def _contradictions(
-    others: Iterable[AuthorizationPolicy], held: Sequence[Pod], root: str
-) -> Iterable[Finding]:
-    for each in others:
-        what = _WHAT.get(each.action)
-        hit = [pod.metadata.name for pod in held if selects(each, pod, root)]
-        is_empty = each.action == "ALLOW" and not each.rules
-        if hit and what and not is_empty:
-            yield findings.doubtful(
-                f"{each.reference} is about {texts.listed(hit)}, too, and {what}",
-                f"kubectl -n {each.namespace} get authorizationpolicy {each.name} -o yaml",
-            )
-
-
-def _called_by_nobody(
-    ours: Sequence[AuthorizationPolicy], held: Iterable[Pod], root: str
-) -> Iterable[Finding]:
-    letting = [each for each in ours if each.rules]
-    lonely = [
-        pod.metadata.name for pod in held if not any(selects(each, pod, root) for each in letting)
-    ]
-    if lonely:
-        yield findings.doubtful(
-            f"this charm's policies let nobody call {texts.listed(lonely)}",
-            "if one is to be called: write an AuthorizationPolicy that names its callers",
-        )
+    return [account for account, is_known in running.items() if not is_known]

@@ -7,13 +7,13 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from integrator_contract import names
-from istio_integrator import error_messages, findings, texts
+from istio_integrator import error_messages, texts
 from istio_integrator.config import config
-from istio_integrator.findings import Finding
 from istio_integrator.istio import peer_authentication
-from istio_integrator.kube import cluster, errors, owners, snapshot
+from istio_integrator.kube import cluster, errors, manifests, owners, snapshot
 from istio_integrator.messages import Message, Said
 from istio_integrator.policies import decide, preview
 from istio_integrator.policies.callers import CLOSED, FOLDER
@@ -57,9 +57,9 @@ class Authorization(situation.Component):
             return []
         self._answer()
         if context.config.authorization == "off":
-            self._give_back()
+            self.remove()
         elif reason := obstacle(context):
-            self._give_back()
+            self.remove()
             return [reason]
         elif context.mesh is not None:
             decision = decide.decide(self.asked(context.config))
@@ -67,10 +67,11 @@ class Authorization(situation.Component):
         return []
 
     def remove(self) -> None:
-        """Give everything back."""
-        self._give_back()
+        """Delete the policies, first the one that denies the other callers."""
+        for folder in (CLOSED, FOLDER):
+            self._context.manifests.remove(folder)
 
-    def preview(self, options: config.Config) -> Iterable[Finding]:
+    def preview(self, options: config.Config) -> Iterable[Message]:
         """Say who could no longer call whom; nothing is written.
 
         Args:
@@ -78,13 +79,13 @@ class Authorization(situation.Component):
         """
         context = dataclasses.replace(self._context, config=options)
         if options.authorization == "off":
-            yield findings.fine(
-                "authorization=off: this application writes no AuthorizationPolicy"
+            yield Said.OPTION_WRITES_NOTHING(
+                option="authorization=off", kind="AuthorizationPolicy"
             )
         elif context.mesh is None:
-            yield findings.doubtful("there is no Istio to join", "juju status")
+            yield Said.PREVIEW_WITHOUT_ISTIO()
         elif reason := obstacle(context):
-            yield findings.broken(reason.seen, reason.command)
+            yield reason
         else:
             places = sorted({context.model, context.mesh.root_namespace})
             found, peers = (
@@ -92,10 +93,17 @@ class Authorization(situation.Component):
                 for kind in (cluster.AUTHORIZATION_POLICY, cluster.PEER_AUTHENTICATION)
             )
             asked = self.asked(options)
+            decision = decide.decide(asked)
+            variables = _variables(decision.policies, context.application)
             yield from preview.preview(
                 preview.Scene(
                     asked=asked,
-                    decision=decide.decide(asked),
+                    decision=decision,
+                    would_be=[
+                        context.manifests.prepared(folder, obj)
+                        for folder in (FOLDER, CLOSED)[: 1 + decision.is_closed]
+                        for obj in manifests.render(folder, variables)
+                    ],
                     ours=[each for each in found if context.manifests.is_ours(each)],
                     others=[each for each in found if not context.manifests.is_ours(each)],
                     peers=peer_authentication.read_all(peers),
@@ -146,18 +154,6 @@ class Authorization(situation.Component):
         if labels is not None:
             service_mesh.answer(self._related, labels=labels)
 
-    def _give_back(self) -> None:
-        try:
-            present = self._context.manifests.owned_of(cluster.AUTHORIZATION_POLICY)
-        except errors.ForbiddenError as error:
-            # The role is only needed with authorization; without it none was made.
-            logger.debug("AuthorizationPolicies can't be listed, so none was made here: %s", error)
-            return
-        components = {each["metadata"]["labels"].get(names.COMPONENT) for each in present}
-        for folder in (CLOSED, FOLDER):
-            if folder in components:
-                self._context.manifests.remove(folder)
-
     def _write(self, decision: decide.Decision) -> list[Message]:
         context = self._context
         if not decision.is_closed:
@@ -167,20 +163,10 @@ class Authorization(situation.Component):
         refused = context.manifests.apply_fitting(
             FOLDER,
             wanted,
-            lambda fit: {
-                "policies": [
-                    {
-                        "name": _name(each, context.application),
-                        "labels": dict(sorted(each.selector)),
-                        "rules": each.rules,
-                    }
-                    for each in fit
-                ]
-            },
+            lambda fit: _variables(fit, context.application),
         )
         if decision.is_closed:
-            name = owners.object_name(context.application, "closed")
-            context.manifests.apply(CLOSED, {"name": name})
+            context.manifests.apply(CLOSED, _variables((), context.application))
         problems = [
             *(_message(Said.AUTHORIZATION_INVALID, each) for each in decision.problems),
             *(
@@ -189,6 +175,21 @@ class Authorization(situation.Component):
             ),
         ]
         return _report(decision, problems, len(wanted) - len(refused))
+
+
+def _variables(policies: Iterable[decide.Policy], application: str) -> dict[str, Any]:
+    """Return the variables of both folders of templates."""
+    return {
+        "name": owners.object_name(application, "closed"),
+        "policies": [
+            {
+                "name": _name(each, application),
+                "labels": dict(sorted(each.selector)),
+                "rules": each.rules,
+            }
+            for each in policies
+        ],
+    }
 
 
 def _name(policy: decide.Policy, application: str) -> str:

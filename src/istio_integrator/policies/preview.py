@@ -9,11 +9,9 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Literal
+from typing import NamedTuple
 
 from integrator_contract import names
-from istio_integrator import findings
-from istio_integrator.findings import Finding
 from istio_integrator.istio import authorization_policy, installation, peer_authentication
 from istio_integrator.istio.authorization_policy import (
     Answer,
@@ -25,11 +23,12 @@ from istio_integrator.istio.authorization_policy import (
 )
 from istio_integrator.istio.peer_authentication import PeerAuthentication
 from istio_integrator.kube import cluster
+from istio_integrator.messages import Message, Said
 from istio_integrator.policies import callers, decide
 from istio_integrator.situation.model import Call, Labels, Pod
 
 ELSEWHERE = "pods of other namespaces"
-OUTSIDE = "whoever is outside of the mesh"
+OUTSIDE = "callers outside of the mesh"
 """Scrapers, node ports and API servers' proxies among them; pods of the model are named."""
 
 
@@ -39,6 +38,8 @@ class Scene:
 
     asked: decide.Asked
     decision: decide.Decision
+    would_be: Sequence[cluster.Object]
+    """Our policies as they would be written."""
     ours: Sequence[cluster.Object]
     """Policies of ours that stand now."""
     others: Sequence[cluster.Object]
@@ -60,16 +61,22 @@ class KnownCaller:
     """Whether the gateway leads to it, so that it gets requests with the Host of a browser."""
 
 
-def preview(scene: Scene) -> Iterable[Finding]:
+class _Loss(NamedTuple):
+    target: str
+    said: Said
+    disabling: str
+    """The PeerAuthentication by which no caller shows a certificate."""
+    callers: tuple[str, ...]
+
+
+def preview(scene: Scene) -> Iterable[Message]:
     """Say who could no longer call whom, and what of relations would hold nobody."""
     ours, would_be, others = (
         authorization_policy.read_all(each, scene.mesh.trust_domains)
-        for each in (scene.ours, _would_be(scene), scene.others)
+        for each in (scene.ours, scene.would_be, scene.others)
     )
-    for seen in scene.decision.problems:
-        yield findings.doubtful(f"refused: {seen}", "mend what that application says")
-    for seen in scene.decision.waiting:
-        yield findings.doubtful(seen, "juju status --relations")
+    yield from (Said.AUTHORIZATION_INVALID(problem=each) for each in scene.decision.problems)
+    yield from (Said.AUTHORIZATION_WAITS(problem=each) for each in scene.decision.waiting)
     yield from callers.judge(
         [*would_be, *others],
         scene.asked.model.pods,
@@ -78,17 +85,15 @@ def preview(scene: Scene) -> Iterable[Finding]:
         mesh=scene.mesh,
     )
     for call, ports in _opened(scene):
-        yield findings.fine(
-            f"{call.service}:{','.join(map(str, ports))} is open to whoever calls, "
-            f"for {call.caller}"
-        )
-    losses: dict[_Loss, set[int]] = {}
+        shown = ",".join(map(str, ports))
+        yield Said.PORT_OPEN_TO_ALL(service=call.service, ports=shown, caller=call.caller)
+    losses: dict[_Loss, list[int]] = {}
     # What the kubelet alone asks for lets nobody else in.
     before, after = ([*map(_without_probes, each), *others] for each in (ours, would_be))
     for loss, port in _lost(scene, before, after):
-        losses.setdefault(loss, set()).add(port)
+        losses.setdefault(loss, []).append(port)
     for loss, ports in losses.items():
-        yield _line(scene, loss, sorted(ports))
+        yield _message(scene, loss, sorted(set(ports)))
 
 
 def _opened(scene: Scene) -> Iterator[tuple[Call, list[int]]]:
@@ -101,20 +106,6 @@ def _opened(scene: Scene) -> Iterator[tuple[Call, list[int]]]:
             ports, _ = model.pod_ports(found, [call.port])
             if ports:
                 yield call, ports
-
-
-Kind = Literal["whole", "conditional", "by Host"]
-"""What is denied of calls. By Host are those that a sidecar sends without a certificate, since it
-does not know their Host."""
-
-
-@dataclasses.dataclass(frozen=True)
-class _Loss:
-    target: str
-    callers: tuple[str, ...]
-    kind: Kind
-    disabling: str = ""
-    """The PeerAuthentication by which no caller shows a certificate."""
 
 
 def _lost(
@@ -133,9 +124,6 @@ def _lost(
         others = [each for each in known if each.name != pod.shown or count[pod.shown] > 1]
         for port, is_http in sorted(ports.items()):
             request = InboundRequest(port=port, seen_by="ztunnel" if is_ambient else "http")
-            lost: dict[Kind, list[str]] = {"whole": [], "conditional": [], "by Host": []}
-            was, will_be = _answers(held, Caller(), request)
-            is_closed = was is Answer.YES and will_be is not Answer.YES
             peers = peer_authentication.decide(
                 scene.peers,
                 pod.metadata.labels,
@@ -143,22 +131,28 @@ def _lost(
                 root_namespace=root,
                 port=port,
             )
-            # ztunnel ignores this mode.
             disabling = ""
+            # ztunnel ignores this mode.
             if peers.policy and peers.mode == "DISABLE" and not is_ambient:
                 disabling = peers.policy.reference
+            lost: dict[Said, list[str]] = {}
+            was, will_be = _answers(held, Caller(), request)
+            is_closed = was is Answer.YES and will_be is not Answer.YES
             for each in others:
                 seen = Caller(address=each.seen.address) if disabling else each.seen
                 was, will_be = _answers(held, seen, request)
                 if was and not will_be:
-                    lost["whole"].append(each.name)
+                    said = Said.CALLERS_UNKNOWN if disabling else Said.CALLERS_LOST
                 elif was > will_be:
-                    lost["conditional"].append(each.name)
+                    said = Said.CALLERS_LIMITED
                 elif each.is_routed and is_http and is_closed and not is_ambient:
-                    lost["by Host"].append(each.name)
-            for kind, found in lost.items():
-                if found:
-                    yield _Loss(pod.shown, tuple(found), kind, disabling), port
+                    # A sidecar sends a call without a certificate where it does not know the Host.
+                    said = Said.CALLS_BY_HOST
+                else:
+                    continue
+                lost.setdefault(said, []).append(each.name)
+            for said, found in lost.items():
+                yield _Loss(pod.shown, said, disabling, tuple(found)), port
 
 
 def _answers(
@@ -167,40 +161,22 @@ def _answers(
     return [authorization_policy.decide(each, caller, request).answer for each in held]
 
 
-def _line(scene: Scene, loss: _Loss, ports: Iterable[int]) -> Finding:
+def _message(scene: Scene, loss: _Loss, ports: Iterable[int]) -> Message:
     places = (ELSEWHERE, OUTSIDE)
     inside = sorted(each for each in loss.callers if each not in places)
     *first, last = (*inside, *(each for each in places if each in loss.callers))
-    whom = f"{', '.join(first)} and {last}" if first else last
-    what = f"{loss.target}:{','.join(map(str, ports))}"
-    if loss.kind == "by Host":
-        return findings.doubtful(
-            f"{whom} could no longer call {what} with the Host of a browser: a sidecar that does "
-            "not know the Host sends no certificate",
-            "if one does: write an AuthorizationPolicy that admits every caller to the port, or "
-            "keep authorization=off",
-        )
-    seen = f"{whom} could no longer call {what}"
-    if loss.kind == "whole" and loss.disabling:
-        return findings.doubtful(
-            f"{seen}: {loss.disabling} disables mutual TLS there, and rules that name callers "
-            "never match",
-            f"take DISABLE out of {loss.disabling}, or keep authorization=off",
-        )
-    if loss.kind == "conditional":
-        seen = (
-            f"{whom} could call {what} only where a condition of its policies holds, about an "
-            "address, a header, a path or a method"
-        )
     relate = ""
     if loss.target in {each.application for each in scene.asked.consumers}:
         relate = f"relate the caller to {loss.target}, or "
     elif loss.target in _applications(scene):
         integrate = f"juju integrate {loss.target}:service-mesh {scene.application}:service-mesh"
         relate = f"{integrate}, if its charm has that endpoint, or "
-    return findings.doubtful(
-        seen,
-        f"if one calls: {relate}write an AuthorizationPolicy that lets it in, or keep "
+    return loss.said(
+        callers=f"{', '.join(first)} and {last}" if first else last,
+        target=f"{loss.target}:{','.join(map(str, ports))}",
+        policy=loss.disabling,
+        relate=relate,
+        remedy="write an AuthorizationPolicy that admits every caller to the port, or keep "
         "authorization=off",
     )
 
@@ -216,25 +192,6 @@ def _applications(scene: Scene) -> set[str]:
         if any(each.name == names.CHARM for each in pod.spec.containers)
     }
     return found.difference(scene.asked.controllers)
-
-
-def _would_be(scene: Scene) -> Iterator[cluster.Object]:
-    """Write our policies as they would be, as far as anybody judges them."""
-    specs = [
-        ({"selector": {"matchLabels": dict(each.selector)}, "rules": list(each.rules)}, False)
-        for each in scene.decision.policies
-    ]
-    for spec, is_rest in [*specs, *([({}, True)] if scene.decision.is_closed else [])]:
-        component = callers.CLOSED if is_rest else callers.FOLDER
-        yield {
-            "kind": cluster.AUTHORIZATION_POLICY.name,
-            "metadata": {
-                "name": scene.application,
-                "namespace": scene.asked.model.name,
-                "labels": {names.OWNER: scene.owner, names.COMPONENT: component},
-            },
-            "spec": spec,
-        }
 
 
 def _callers(scene: Scene) -> Collection[KnownCaller]:

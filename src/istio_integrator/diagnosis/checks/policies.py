@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from integrator_contract import names
-from istio_integrator import preview
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.ingress import observed
@@ -84,7 +83,7 @@ def security(facts: Facts) -> Iterable[Message]:
     if facts.mesh is None:
         return ()
     part = mtls.MutualTls(facts.context, facts.seen, lambda: 0)
-    return preview.lines("mtls", part.preview(facts.config, lambda: facts.ingress.exposure.routed))
+    return part.preview(facts.config, lambda: facts.ingress.exposure.routed)
 
 
 @registry.check("profiles", place=180, feeds_status=True, symptoms=("rbac-access-denied",))

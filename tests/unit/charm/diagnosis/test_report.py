@@ -11,8 +11,9 @@ from istio_integrator.messages import Said, Severity
 
 
 def message(severity, seen, command="", check="", symptoms=()):
-    said = Said.FOUND_BROKEN(finding=seen, command=command)
-    return dataclasses.replace(said, severity=severity, check=check, symptoms=symptoms)
+    said = Said.CONFIG_INVALID(problem=seen)
+    described = {"severity": severity, "check": check, "symptoms": symptoms}
+    return dataclasses.replace(said, otherwise=command, **described)
 
 
 MESSAGES = st.builds(
@@ -84,4 +85,4 @@ def test_report_points_once_to_each_symptom_of_a_problem():
     ]
     rows = json.loads(whole.json())
     assert [row["symptoms"] for row in rows] == [["x", "y"], ["x"], ["z"]]
-    assert rows[0]["message"] == "FOUND_BROKEN"
+    assert rows[0]["message"] == "CONFIG_INVALID"

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from istio_integrator.config.plain_ports import Named
-from istio_integrator.mtls.exceptions import Opened, Scene
+from istio_integrator.istio.peer_authentication import PeerAuthentication
+from istio_integrator.mtls.exceptions import Scene
 from istio_integrator.mtls.members import Member, PlainClients
 from istio_integrator.situation.model import Call
 from tests.unit.charm.security import callers
@@ -155,7 +156,8 @@ def test_pods_that_no_label_chooses_are_a_loss_and_no_policy_for_everybody():
 
 
 def test_exception_stays_while_a_workload_is_between_two_pods():
-    standing = [Opened("", marks(app="minio"), frozenset({8080, 9000}))]
+    ports = dict.fromkeys((8080, 9000), "PERMISSIVE")
+    standing = [PeerAuthentication("kubeflow", "x", selector={"app": "minio"}, ports=ports)]
     to_come = member(foreseen=frozenset({8080, 1}))
     assert open_ports(Scene([to_come], standing=standing)) == {"minio": [8080]}
     assert open_ports(Scene([member()], standing=standing)) == {}

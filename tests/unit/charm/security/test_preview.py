@@ -117,7 +117,7 @@ def test_value_that_is_none_fails_the_action(ctx, world):
 
 def test_right_that_is_missing_is_a_line_and_no_failure(ctx, world):
     world.forbidden.add(("list", "customresourcedefinitions"))
-    assert "! mtls not known: 403: customresourcedefinitions is forbidden" in asked(
+    assert "! mtls not known: missing permission to list customresourcedefinitions" in asked(
         ctx, mtls="strict"
     )
 

@@ -4,21 +4,19 @@ import dataclasses
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from ops import testing
 
-from istio_integrator.policies import decide, preview
-from istio_integrator.situation.model import Pod, read
+from istio_integrator.messages import Said
+from tests.unit.cases import cases
 from tests.unit.charm import ambient_objects, fake_cluster, ingress_world
 from tests.unit.charm.charm_world import state
-from tests.unit.charm.diagnosis.objects import ALIVE
-from tests.unit.charm.security import callers, members
-from tests.unit.charm.security.callers import policy, sa
+from tests.unit.charm.security import members
+from tests.unit.charm.security.callers import NAME, policy, sa
 from tests.unit.charm.security.test_policies_charm import add_application, mesh
-from tests.unit.charm.security.test_policies_properties import JSON
 
-RELATE = "juju integrate minio:service-mesh istio-integrator:service-mesh"
+RELATIONS = (mesh("kfp-api", policy("kfp-ui", "kfp-api")),)
+REST = "pods of other namespaces and callers outside of the mesh"
+WRITE = "write an AuthorizationPolicy that admits it, or keep authorization=off"
 
 
 @pytest.fixture
@@ -34,154 +32,34 @@ def fake(monkeypatch):
     return found
 
 
-RELATIONS = (mesh("kfp-api", policy("kfp-ui", "kfp-api")),)
+def chosen(*more, relations=RELATIONS, **config):
+    return dataclasses.replace(state(**config), relations={*relations, *more})
 
 
-def chosen(*more, **config):
-    return dataclasses.replace(state(**config), relations={*RELATIONS, *more})
-
-
-def asked(ctx, mode, *more, own="off", **params):
-    options = chosen(*more, authorization=own)
-    params = {"authorization": mode, **params}
-    ctx.run(ctx.on.action("preview-security", params=params), options)
-    return ctx.action_results["report"]
-
-
-def lines(ctx, mode, *more, **options):
-    found = json.loads(asked(ctx, mode, *more, format="json", **options))
+def lines(ctx, mode, *more, **given):
+    params = {"authorization": mode, "format": "json"}
+    ctx.run(ctx.on.action("preview-security", params=params), chosen(*more, **given))
+    found = json.loads(ctx.action_results["report"])
     return [each for each in found if each["check"] == "authorization"]
 
 
-def about(found, words):
-    (line,) = (each for each in found if words in each["seen"])
-    return line
+def seen(found, said):
+    return sorted(each["seen"] for each in found if each["message"] == said.name)
 
 
-def without_sidecar(fake, name):
-    pod = fake.find("Pod", f"{name}-0", "kubeflow")
-    pod["spec"]["containers"] = [{"name": "charm"}]
+def nothing(_):
+    pass
 
 
-def test_applications_that_no_relation_names_are_said_by_whom_they_could_not_call(ctx, fake):
-    found = lines(ctx, "related")
-    line = about(found, "could no longer call kfp-api")
-    assert line["level"] == "doubtful"
-    assert line["seen"] == (
-        "minio, pods of other namespaces and whoever is outside of the mesh could no longer call "
-        "kfp-api:8888"
-    )
-    assert "relate the caller to kfp-api" in line["next"]
-    assert not [each for each in found if "could no longer call minio" in each["seen"]]
+def without_sidecar(name):
+    def change(fake):
+        fake.find("Pod", f"{name}-0", "kubeflow")["spec"]["containers"] = [{"name": "charm"}]
 
-
-def test_closed_model_names_whom_nobody_could_call_and_its_relation(ctx, fake):
-    line = about(lines(ctx, "closed"), "could no longer call minio")
-    assert line["seen"].startswith("kfp-api, kfp-ui, pods of other namespaces and whoever is")
-    assert RELATE in line["next"]
-    assert "authorization=off" in line["next"]
-    assert about(lines(ctx, "closed"), "let nobody call")["seen"].count("minio-0") == 1
-
-
-def test_caller_that_is_named_and_has_no_sidecar_is_lost(ctx, fake):
-    without_sidecar(fake, "kfp-ui")
-    line = about(lines(ctx, "related"), "kfp-ui may call by a relation and can't")
-    assert line["level"] == "broken"
-    assert line["next"] == "juju run istio-integrator/leader list-uninjected"
-
-
-def test_caller_that_no_policy_can_name_is_said_to_have_no_sidecar(ctx, fake):
-    without_sidecar(fake, "minio")
-    line = about(lines(ctx, "related"), "could no longer call kfp-api")
-    assert line["seen"].startswith("minio (without a sidecar), pods of other")
-
-
-def test_every_caller_is_named_however_many_there_are(ctx, fake):
-    names = [f"caller-{number}" for number in range(8)]
-    for number, name in enumerate(names):
-        add_application(fake, name, 7000 + number)
-    seen = about(lines(ctx, "related"), "could no longer call kfp-api")["seen"]
-    assert [name for name in names if name not in seen] == []
-
-
-def test_whoever_would_be_let_in_under_a_condition_alone_is_named(ctx, fake):
-    when = [{"key": "request.headers[kubeflow-userid]", "notValues": ["*"]}]
-    targets = [{"group": "", "kind": "Service", "name": "kfp-api"}]
-    spec = {"targetRefs": targets, "rules": [{"when": when}]}
-    fake.add({**theirs(), "spec": spec})
-    seen = [each["seen"] for each in lines(ctx, "related")]
-    assert (
-        "minio, pods of other namespaces and whoever is outside of the mesh could call "
-        "kfp-api:8888 only where a condition of its policies holds, about an address, a header, "
-        "a path or a method"
-    ) in seen
-    assert not [each for each in seen if "could no longer call kfp-api" in each]
-    assert not [each for each in seen if "kfp-ui" in each]
-
-
-def test_callers_of_a_port_without_mutual_tls_are_lost_though_a_relation_names_them(ctx, fake):
-    chosen = {"app.kubernetes.io/name": "kfp-api"}
-    fake.add(members.peers("plain", selector=chosen, ports={8888: "DISABLE"}))
-    line = about(lines(ctx, "related"), "could no longer call kfp-api:8888")
-    assert line["seen"] == (
-        "kfp-ui, minio, pods of other namespaces and whoever is outside of the mesh could no "
-        "longer call kfp-api:8888: PeerAuthentication kubeflow/plain disables mutual TLS there, "
-        "and rules that name callers never match"
-    )
-    assert line["next"].startswith("take DISABLE out of PeerAuthentication kubeflow/plain")
-
-
-def forwarded(ctx):
-    found = lines(ctx, "related", ingress_world.route())
-    return [each for each in found if "with the Host of a browser" in each["seen"]]
-
-
-def test_caller_that_may_forward_the_host_of_a_browser_is_named(ctx, fake):
-    (line,) = forwarded(ctx)
-    assert line["seen"].startswith(
-        "kfp-ui could no longer call kfp-api:8888 with the Host of a browser"
-    )
-    assert "AuthorizationPolicy that admits every caller to the port" in line["next"]
-    fake.add(theirs({"to": [{"operation": {"ports": ["8888"]}}]}))
-    assert forwarded(ctx) == []
-
-
-def test_host_does_not_matter_at_a_port_without_a_declared_protocol(ctx, fake):
-    fake.find("Service", "kfp-api", "kubeflow")["spec"]["ports"][0]["name"] = "api"
-    assert forwarded(ctx) == []
-
-
-def test_relation_is_a_remedy_for_units_that_write_no_virtual_services(ctx, fake):
-    api = fake.find("Pod", "kfp-ui-0", "kubeflow")
-    made = {**api["metadata"], "name": "store-749c84965d-r29rl", "labels": {"app": "store"}}
-    fake.add({**api, "metadata": made, "spec": {"containers": [{"name": "istio-proxy"}]}})
-    metadata = {"name": "store", "namespace": "kubeflow"}
-    spec = {"selector": {"app": "store"}, "ports": [{"port": 9000}]}
-    fake.add({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
-    info = testing.Relation("gateway-info", remote_app_name="kfp-ui")
-    found = lines(ctx, "closed", info)
-    assert RELATE + ", if its charm has that endpoint" in about(found, "call minio:")["next"]
-    for target in ("store-749c84965d-r29rl", "kfp-ui"):
-        remedy = about(found, f"call {target}:")["next"]
-        assert remedy.startswith("if one calls: write an AuthorizationPolicy that lets it in")
-
-
-def test_pod_without_a_sidecar_loses_no_caller(ctx, fake):
-    without_sidecar(fake, "kfp-api")
-    found = lines(ctx, "related")
-    assert not [each for each in found if "could no longer call" in each["seen"]]
-    assert "kfp-api-0" in about(found, "nothing holds the callers")["seen"]
-
-
-def test_contradicting_policy_of_others_is_named(ctx, fake):
-    fake.add(theirs({}, action="DENY"))
-    line = about(lines(ctx, "related"), "AuthorizationPolicy kubeflow/theirs")
-    assert "denies some of their callers" in line["seen"]
-    assert line["next"].startswith("kubectl -n kubeflow get authorizationpolicy theirs")
+    return change
 
 
 def theirs(*rules, **spec):
-    chosen = {"matchLabels": {"app.kubernetes.io/name": "kfp-api"}}
+    chosen = {"matchLabels": {NAME: "kfp-api"}}
     return {
         "apiVersion": "security.istio.io/v1",
         "kind": "AuthorizationPolicy",
@@ -190,102 +68,181 @@ def theirs(*rules, **spec):
     }
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        pytest.param({"principals": [sa("minio")]}, id="by name"),
-        pytest.param({"principals": ["*/sa/minio"]}, id="by the end of a name"),
-        pytest.param({"namespaces": ["kubeflow"]}, id="by namespace"),
-        pytest.param({"namespaces": ["kube*"]}, id="by the start of a namespace"),
-        pytest.param({"serviceAccounts": ["minio"]}, id="by account"),
-    ],
-)
-def test_whoever_is_let_in_by_policies_of_others_alone_loses_nothing(ctx, fake, source):
-    fake.add(theirs({"from": [{"source": source}]}))
-    found = lines(ctx, "related")
-    assert not [each for each in found if "could no longer call kfp-api" in each["seen"]]
+def add(obj):
+    return lambda fake: fake.add(obj)
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        pytest.param({"serviceAccounts": ["other"]}, id="by account"),
-        pytest.param({"notPrincipals": ["*/sa/minio"]}, id="but for its name"),
-    ],
-)
-def test_caller_that_policies_of_others_do_not_let_in_loses_its_relation(source):
-    standing = {"from": [{"source": {"principals": [sa("minio")]}}]}
-    pods = [members.pod("kfp-api"), members.pod("minio")]
-    for each in pods:
-        each["spec"]["serviceAccountName"] = each["metadata"]["name"].removesuffix("-0")
-    target = callers.service("kfp-api", 8888)
-    asked = decide.Asked(mode="related", model=callers.model(target, *read(pods, Pod)))
-    scene = preview.Scene(
-        asked=asked,
-        decision=decide.Decision(policies=(decide.Policy(selector=target.selector),)),
-        ours=[theirs(standing)],
-        others=[theirs({"from": [{"source": source}]})],
-        mesh=ALIVE,
-        owner="o",
-        application="app",
-    )
-    seen = [each.seen for each in preview.preview(scene)]
-    assert any(each.startswith("minio") and "could no longer call" in each for each in seen), seen
+def admit(**source):
+    """Have another team's policy admit callers of kfp-api."""
+    return add(theirs({"from": [{"source": source}]}))
 
 
-def test_nobody_loses_what_is_held_already(ctx, fake):
-    ctx.run(ctx.on.config_changed(), chosen(authorization="related"))
-    found = lines(ctx, "related", own="related")
-    assert not [each for each in found if "could no longer" in each["seen"]]
-    assert "minio" in about(lines(ctx, "closed", own="related"), "call minio")["seen"]
+def to_a_service(fake):
+    """Have a policy for waypoints admit callers that name no user."""
+    when = [{"key": "request.headers[kubeflow-userid]", "notValues": ["*"]}]
+    targets = [{"group": "", "kind": "Service", "name": "kfp-api"}]
+    fake.add({**theirs(), "spec": {"targetRefs": targets, "rules": [{"when": when}]}})
 
 
-def test_off_says_that_nothing_is_written_and_text_has_the_same_lines(ctx, fake):
-    assert "authorization=off: this application writes no AuthorizationPolicy" in asked(ctx, "off")
-    said = asked(ctx, "related")
-    assert "! authorization  minio, pods of other namespaces and whoever is outside" in said
-    assert "→ if one calls: relate the caller to kfp-api" in said
+def second_unit(fake):
+    pod = fake.find("Pod", "minio-0", "kubeflow")
+    fake.add({**pod, "metadata": {**pod["metadata"], "name": "minio-1"}})
 
 
-def test_preview_of_authorization_writes_nothing(ctx, fake):
-    ctx.run(ctx.on.config_changed(), chosen())
-    fake.writes.clear()
-    asked(ctx, "closed")
-    assert not [each for each in fake.writes if "authorizationpolicies" in each]
+def many(fake):
+    for number in range(8):
+        add_application(fake, f"caller-{number}", 7000 + number)
 
 
-def test_model_behind_a_waypoint_is_told_that_callers_are_not_known(ctx, fake):
+def behind_a_waypoint(fake):
     ambient_objects.install_ambient(fake)
     labels = {"istio.io/dataplane-mode": "ambient", "istio.io/use-waypoint": "theirs"}
     fake.find("Namespace", "kubeflow")["metadata"]["labels"] = labels
-    line = about(lines(ctx, "related"), "calls in their place")
-    assert line["level"] == "broken"
-    assert line["next"] == "juju config istio-integrator authorization=off"
 
 
-def test_second_unit_counts_as_a_caller_of_the_first(ctx, fake):
-    pod = fake.find("Pod", "minio-0", "kubeflow")
-    assert "minio," not in about(lines(ctx, "closed"), "call minio")["seen"]
-    fake.add({**pod, "metadata": {**pod["metadata"], "name": "minio-1"}})
-    seen = about(lines(ctx, "closed"), "call minio")["seen"]
-    assert seen.startswith("kfp-api, kfp-ui, minio, pods of other namespaces and whoever")
+def disable(**fields):
+    return add(members.peers("plain", **fields))
 
 
-@given(st.lists(JSON, max_size=3), st.lists(JSON, max_size=3))
-def test_policies_of_others_may_be_anything(rules, sources):
-    pods = read([members.pod("a"), members.pod("b")], Pod)
-    model = callers.model(callers.service("a", 80), *pods)
-    stated = {"from": [{"source": each} for each in sources], "to": sources}
-    for said in (rules, [stated], {"a": rules}):
-        other = {**theirs(), "spec": {"rules": said}}
-        asked = decide.Asked(mode="closed", model=model)
-        scene = preview.Scene(
-            asked=asked,
-            decision=decide.decide(asked),
-            ours=[],
-            others=[other],
-            mesh=ALIVE,
-            owner="o",
-            application="app",
-        )
-        assert all(each.seen for each in preview.preview(scene))
+API = {NAME: "kfp-api"}
+LOST = f"{REST} could no longer call kfp-api:8888"
+UNKNOWN = (
+    f"kfp-ui, minio, {LOST}: PeerAuthentication kubeflow/plain disables mutual TLS there, and "
+    "rules that name callers never match"
+)
+
+
+@cases(
+    ("change", "said", "want"),
+    nobody_names_them=(nothing, Said.CALLERS_LOST, f"minio, {LOST}"),
+    no_policy_can_name_them=(
+        without_sidecar("minio"),
+        Said.CALLERS_LOST,
+        f"minio (without a sidecar), {LOST}",
+    ),
+    however_many_they_are=(
+        many,
+        Said.CALLERS_LOST,
+        f"{', '.join(f'caller-{each}' for each in range(8))}, minio, {LOST}",
+    ),
+    called_pod_has_no_sidecar=(
+        without_sidecar("kfp-api"),
+        Said.CALLED_WITHOUT_SIDECAR,
+        "kfp-api-0 has no sidecar to restrict its callers",
+    ),
+    stated_caller_has_no_sidecar=(
+        without_sidecar("kfp-ui"),
+        Said.CALLER_WITHOUT_SIDECAR,
+        "kfp-ui may call by a relation and can't, having no sidecar",
+    ),
+    a_condition_would_hold=(
+        to_a_service,
+        Said.CALLERS_LIMITED,
+        f"minio, {REST} could call kfp-api:8888 only where a condition of its policies holds",
+    ),
+    nobody_is_lost_by_a_condition=(to_a_service, Said.CALLERS_LOST, ""),
+    others_name_it=(admit(principals=[sa("minio")]), Said.CALLERS_LOST, ""),
+    others_name_its_end=(admit(principals=["*/sa/minio"]), Said.CALLERS_LOST, ""),
+    others_name_its_namespace=(admit(namespaces=["kube*"]), Said.CALLERS_LOST, ""),
+    others_name_its_account=(admit(serviceAccounts=["minio"]), Said.CALLERS_LOST, ""),
+    others_deny=(
+        add(theirs({}, action="DENY")),
+        Said.POLICY_INTERFERES,
+        "AuthorizationPolicy kubeflow/theirs is about kfp-api-0, too, and denies some of their",
+    ),
+    port_without_mutual_tls=(
+        disable(selector=API, ports={8888: "DISABLE"}),
+        Said.CALLERS_UNKNOWN,
+        UNKNOWN,
+    ),
+    model_without_mutual_tls=(disable(mode="DISABLE"), Said.CALLERS_UNKNOWN, UNKNOWN),
+    another_port_without_mutual_tls=(
+        disable(selector=API, ports={1: "DISABLE"}),
+        Said.CALLERS_LOST,
+        f"minio, {LOST}",
+    ),
+    a_waypoint_calls=(
+        behind_a_waypoint,
+        Said.WAYPOINT_HIDES_CALLERS,
+        "waypoint theirs hides the callers; authorization=related names callers",
+    ),
+)
+def test_callers_that_would_be_denied_are_named(ctx, fake, change, said, want):
+    change(fake)
+    found = seen(lines(ctx, "related"), said)
+    assert [each[: len(want)] for each in found] == [want] * bool(want)
+
+
+@cases(("change", "also"), one_unit=(nothing, ""), two_units=(second_unit, "minio, "))
+def test_closed_model_is_called_by_stated_callers_alone(ctx, fake, change, also):
+    change(fake)
+    assert seen(lines(ctx, "closed"), Said.CALLERS_LOST) == [
+        f"kfp-api, kfp-ui, {also}{REST} could no longer call minio:9000",
+        f"kfp-api, minio, {REST} could no longer call kfp-ui:3000",
+        f"minio, {LOST}",
+    ]
+
+
+def test_off_writes_nothing(ctx, fake):
+    (line,) = lines(ctx, "off")
+    assert line["message"] == Said.OPTION_WRITES_NOTHING.name
+
+
+def test_caller_that_others_do_not_admit_loses_its_relation(ctx, fake):
+    named = (mesh("kfp-api", policy("minio", "kfp-api")),)
+    ctx.run(ctx.on.config_changed(), chosen(relations=named, authorization="related"))
+    admit(serviceAccounts=["other"])(fake)
+    found = lines(ctx, "related", leader=False)
+    assert seen(found, Said.CALLERS_LOST) == ["minio could no longer call kfp-api:8888"]
+
+
+def test_nothing_is_written_and_nobody_loses_what_is_restricted_already(ctx, fake):
+    ctx.run(ctx.on.config_changed(), chosen(authorization="related"))
+    fake.writes.clear()
+    found = lines(ctx, "related", authorization="related")
+    assert seen(found, Said.CALLERS_LOST) == []
+    closed = lines(ctx, "closed", authorization="related")
+    assert seen(closed, Said.CALLERS_LOST)[0].endswith("could no longer call minio:9000")
+    assert not [each for each in fake.writes if "authorizationpolicies" in each]
+
+
+@cases(
+    ("change", "want"),
+    declared_port=(
+        nothing,
+        ["kfp-ui could no longer call kfp-api:8888 with the Host of a browser"],
+    ),
+    port_that_is_open_to_all=(add(theirs({"to": [{"operation": {"ports": ["8888"]}}]})), []),
+    port_without_a_declared_protocol=(
+        lambda fake: fake.find("Service", "kfp-api", "kubeflow")["spec"]["ports"][0].update(
+            name="api"
+        ),
+        [],
+    ),
+)
+def test_caller_that_may_forward_the_host_of_a_browser_is_named(ctx, fake, change, want):
+    change(fake)
+    found = seen(lines(ctx, "related", ingress_world.route()), Said.CALLS_BY_HOST)
+    assert [each.rpartition(": ")[0] for each in found] == want
+
+
+def test_remedy_is_a_relation_for_units_that_write_no_virtual_services(ctx, fake):
+    pod = fake.find("Pod", "kfp-ui-0", "kubeflow")
+    made = {**pod["metadata"], "name": "store-749c84965d-r29rl", "labels": {"app": "store"}}
+    fake.add({**pod, "metadata": made, "spec": {"containers": [{"name": "istio-proxy"}]}})
+    metadata = {"name": "store", "namespace": "kubeflow"}
+    spec = {"selector": {"app": "store"}, "ports": [{"port": 9000}]}
+    fake.add({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
+    found = lines(ctx, "closed", testing.Relation("gateway-info", remote_app_name="kfp-ui"))
+    remedies = {
+        each["seen"].rpartition(" call ")[2].partition(":")[0]: each["next"]
+        for each in found
+        if each["message"] == Said.CALLERS_LOST.name
+    }
+    integrate = "juju integrate minio:service-mesh istio-integrator:service-mesh"
+    assert remedies == {
+        "kfp-api": f"if one calls: relate the caller to kfp-api, or {WRITE}",
+        "minio": f"if one calls: {integrate}, if its charm has that endpoint, or {WRITE}",
+        "kfp-ui": f"if one calls: {WRITE}",
+        "store-749c84965d-r29rl": f"if one calls: {WRITE}",
+    }
