@@ -10,7 +10,6 @@ from istio_integrator import diagnosis, observability
 from istio_integrator.admission import admission
 from istio_integrator.ingress import ingress, tenant_policy
 from istio_integrator.istio import discovery
-from istio_integrator.kube import snapshot
 from istio_integrator.lifecycle import service, workload
 from istio_integrator.membership import claims, model_namespace
 from istio_integrator.messages import Message
@@ -34,13 +33,11 @@ class Parts:
         discovered: discovery.Discovery | None = None,
     ) -> None:
         container = charm.unit.get_container(workload.CONTAINER)
-        seen = snapshot.Snapshot.of(context.cluster)
-        facts = diagnosis.Facts(context, related, container, discovery=discovered, seen=seen)
+        facts = diagnosis.Facts(context, related, container, discovery=discovered)
         self.context = context
         self.facts = facts
         self.discovered = discovered
         self.related = related
-        self.seen = seen
         self.claims = claims.Claims(context)
         self.membership = model_namespace.Membership(context, lambda: self.admission.works)
         self.lifecycle = service.Lifecycle(context, container, lambda: self.membership.joined)
@@ -48,10 +45,10 @@ class Parts:
         self.ingress = ingress.Ingress(context, related, look=self.lifecycle.seen)
         self.tenant_policy = tenant_policy.TenantPolicy(context, lambda: self.ingress.target)
         self.authorization = policies.Authorization(
-            context, related, seen, lambda: self.ingress.exposure
+            context, related, lambda: self.ingress.exposure
         )
         self.unserved = claims.UnservedNamespaces(context, self._authorization_service)
-        self.mutual_tls = mtls.MutualTls(context, seen, self._uninjected)
+        self.mutual_tls = mtls.MutualTls(context, self._uninjected)
         self.concerns = diagnosis.Concerns(facts)
         self.observability = observability.Observability(charm, context, related)
 

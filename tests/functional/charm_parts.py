@@ -8,7 +8,7 @@ import yaml
 from istio_integrator.config import config
 from istio_integrator.ingress.ingress import Ingress
 from istio_integrator.istio import installation
-from istio_integrator.kube import manifests, snapshot
+from istio_integrator.kube import manifests
 from istio_integrator.mtls import mtls
 from istio_integrator.policies.policies import Authorization
 from istio_integrator.relations import endpoints, kubeflow
@@ -83,13 +83,13 @@ def policies(api, model, *stated, mode="closed", related=None):
         related.newer = [("service-mesh", bag)]
     scope = context(api, model, authorization=mode)
     ingress = Ingress(scope, related)
-    return Authorization(scope, related, snapshot.Snapshot(api), lambda: ingress.exposure)
+    return Authorization(scope, related, lambda: ingress.exposure)
 
 
 def strict(api, model, **options):
     """The part that asks callers for certificates, unless the options say otherwise."""
     scope = context(api, model, **{"mtls": "strict", **options})
-    return mtls.MutualTls(scope, snapshot.Snapshot(api), lambda: 0)
+    return mtls.MutualTls(scope, lambda: 0)
 
 
 def listed(api, kind, model):

@@ -13,7 +13,7 @@ from istio_integrator.admission import admission
 from istio_integrator.ingress import gateway, ingress
 from istio_integrator.ingress.guard.authentication import Decision
 from istio_integrator.istio import authorization_policy, discovery, installation
-from istio_integrator.kube import cluster, snapshot
+from istio_integrator.kube import cluster
 from istio_integrator.lifecycle import workload
 from istio_integrator.membership import decision, model_namespace
 from istio_integrator.messages import Message
@@ -34,14 +34,12 @@ class Facts:
         container: ops.Container,
         *,
         discovery: discovery.Discovery | None = None,
-        seen: snapshot.Snapshot | None = None,
     ) -> None:
         self._context = context
         self.related = related
         self._container = container
         self._discovery = discovery
         self.cluster = context.cluster
-        self.seen = seen or snapshot.Snapshot.of(context.cluster)
         self.config = context.config
         self.manifests = context.manifests
         self.model = context.model
@@ -57,7 +55,7 @@ class Facts:
 
     def objects(self, kind: cluster.Kind, namespace: str = "") -> list[cluster.Object]:
         """List a kind, in one namespace or everywhere."""
-        return self.seen.objects(kind, namespace)
+        return self.cluster.list(kind, namespace or None)
 
     @functools.cached_property
     def discovery(self) -> discovery.Discovery:

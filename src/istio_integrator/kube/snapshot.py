@@ -26,15 +26,6 @@ class Snapshot(cluster.Cluster):
         self._lists: dict[tuple[cluster.Kind, str, _Labels], list[cluster.Object]] = {}
         self._objects: dict[tuple[cluster.Kind, str, str], cluster.Object] = {}
 
-    @classmethod
-    def of(cls, api: cluster.Cluster) -> Snapshot:
-        """Return what was read in this hook, or begin to remember."""
-        return api if isinstance(api, Snapshot) else cls(api)
-
-    def objects(self, kind: cluster.Kind, namespace: str = "") -> list[cluster.Object]:
-        """List a kind, in one namespace or everywhere."""
-        return self.list(kind, namespace or None)
-
     def get(
         self, kind: cluster.Kind, name: str, namespace: str | None = None
     ) -> cluster.Object | None:

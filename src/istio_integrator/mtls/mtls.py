@@ -9,7 +9,7 @@ from typing import Any
 
 from istio_integrator.config import config
 from istio_integrator.istio import installation, peer_authentication
-from istio_integrator.kube import cluster, manifests, owners, snapshot
+from istio_integrator.kube import cluster, manifests, owners
 from istio_integrator.messages import Message, Said
 from istio_integrator.mtls import exceptions, members, preview
 from istio_integrator.mtls.plan import Plan
@@ -27,11 +27,8 @@ class MutualTls(situation.Component):
 
     name = "security"
 
-    def __init__(
-        self, context: situation.Situation, seen: snapshot.Snapshot, uninjected: Callable[[], int]
-    ) -> None:
+    def __init__(self, context: situation.Situation, uninjected: Callable[[], int]) -> None:
         self._context = context
-        self._seen = seen
         self._uninjected = uninjected
 
     def reconcile(self) -> list[Message]:
@@ -91,8 +88,8 @@ class MutualTls(situation.Component):
             options: Those that are asked about, which need not be the application's own.
         """
         context, name = self._context, self._context.model
-        found = model.Model.of(self._seen, name)
-        calling = [obj for kind in model.CALLING for obj in self._seen.objects(kind)]
+        found = model.Model.of(context.cluster, name)
+        calling = [obj for kind in model.CALLING for obj in context.cluster.list(kind)]
         policies = peer_authentication.read_all(
             obj
             for place in dict.fromkeys((name, mesh.root_namespace))
@@ -148,7 +145,7 @@ class MutualTls(situation.Component):
 
     def _tenants(self) -> frozenset[str]:
         served = self._context.served
-        spaces = (each["metadata"] for each in self._seen.objects(cluster.NAMESPACE))
+        spaces = (each["metadata"] for each in self._context.cluster.list(cluster.NAMESPACE))
         return frozenset(
             each["name"]
             for each in spaces

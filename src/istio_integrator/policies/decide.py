@@ -15,9 +15,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Literal
 
 from integrator_contract import names
+from istio_integrator import texts
 from istio_integrator.istio.attachment import Attachment
 from istio_integrator.istio.authorization_policy import principal
 from istio_integrator.kube import cluster, fences
+from istio_integrator.messages import Message, Said
 from istio_integrator.policies import layer4
 from istio_integrator.policies.layer4 import Rule
 from istio_integrator.relations import kubeflow, service_mesh
@@ -94,9 +96,8 @@ class Decision:
     policies: tuple[Policy, ...] = ()
     is_closed: bool = False
     """Whether whatever else is in the model is called by nobody."""
-    problems: tuple[str, ...] = ()
-    """What of relations is refused."""
-    waiting: tuple[str, ...] = ()
+    said: tuple[Message, ...] = ()
+    """What of relations is refused, or waited for."""
     beyond: tuple[str, ...] = ()
     """Workloads of which more was said than the model's data plane can hold."""
 
@@ -123,8 +124,7 @@ def decide(asked: Asked) -> Decision:
     return Decision(
         policies=tuple(policies),
         is_closed=asked.mode == "closed",
-        problems=tuple(dict.fromkeys(book.problems)),
-        waiting=tuple(dict.fromkeys(book.waiting)),
+        said=tuple({each.text: each for each in book.said}.values()),
         beyond=tuple(beyond),
     )
 
@@ -136,10 +136,10 @@ class _Book:
         self._asked = asked
         self._model = asked.model
         self._rules: dict[Labels, list[Rule]] = {}
-        self.problems = [
-            f"{one.reference}: {each}" for one in asked.consumers for each in one.problems
-        ]
-        self.waiting: list[str] = []
+        self.said: list[Message] = []
+        for one in asked.consumers:
+            for each in one.problems:
+                self._say(Said.AUTHORIZATION_INVALID, one, each)
 
     def entries(self) -> Iterator[tuple[Labels, tuple[Rule, ...]]]:
         """List the rules of each, the more exact selector first.
@@ -158,7 +158,7 @@ class _Book:
             for policy in one.policies:
                 who = principal(policy.source_namespace, policy.source_app_name)
                 if kubeflow.is_of_another_model(policy.source_app_name):
-                    self.waiting.append(f"{one.reference}: {_UNKNOWN}")
+                    self._say(Said.AUTHORIZATION_WAITS, one, _UNKNOWN)
                 if policy.target_type == "unit":
                     self._state_unit(one, policy, who, units)
                 else:
@@ -213,6 +213,10 @@ class _Book:
         for found, rules in self._said_to_waypoints():
             self._extend(found.selector, *rules)
 
+    def _say(self, said: Said, one: service_mesh.Received, problem: str) -> None:
+        text = texts.plain(f"{one.reference}: {problem}", texts.LONGEST_PROBLEM)
+        self.said.append(said(problem=text))
+
     def _cover(self, key: Labels, *rules: Rule) -> None:
         """Have a workload be called by those only who are named, and those whom rules take.
 
@@ -245,12 +249,12 @@ class _Book:
         if policy.target_app_name:
             labels = {names.NAME: policy.target_app_name}
         if one.application not in (labels.get(names.NAME), labels.get(names.CREATED_BY)):
-            self.problems.append(f"{one.reference}: {_NOT_ITS_OWN}")
+            self._say(Said.AUTHORIZATION_INVALID, one, _NOT_ITS_OWN)
             return
         key = frozenset(labels.items())
         units.add(key)
         if len(units) > MOST_WORKLOADS:
-            self.problems.append(f"{one.reference}: {_TOO_MANY}")
+            self._say(Said.AUTHORIZATION_INVALID, one, _TOO_MANY)
             return
         # An endpoint without ports, or none at all, is no restriction.
         listed = [endpoint.ports or () for endpoint in policy.endpoints]
@@ -263,17 +267,18 @@ class _Book:
         name = policy.target_service or policy.target_app_name or ""
         found = self._model.service(name)
         if policy.target_app_name not in (None, one.application):
-            self.problems.append(f"{one.reference}: {_NOT_ITS_OWN}: {policy.target_app_name}")
+            problem = f"{_NOT_ITS_OWN}: {policy.target_app_name}"
+            self._say(Said.AUTHORIZATION_INVALID, one, problem)
         elif found is None:
-            self.waiting.append(f"{one.reference}: waiting for Service {name}")
+            self._say(Said.AUTHORIZATION_WAITS, one, f"waiting for Service {name}")
         elif not self._model.is_of(found, one.application):
-            self.problems.append(f"{one.reference}: {_NOT_ITS_OWN}: Service {name}")
+            self._say(Said.AUTHORIZATION_INVALID, one, f"{_NOT_ITS_OWN}: Service {name}")
         else:
             operations: list[Rule] = []
             for endpoint in policy.endpoints or (service_mesh.Endpoint(),):
                 ports, unknown = self._model.pod_ports(found, endpoint.ports or ())
                 if unknown:
-                    self.waiting.append(f"{one.reference}: {unknown}")
+                    self._say(Said.AUTHORIZATION_WAITS, one, unknown)
                 if ports:
                     named = ("hosts", "methods", "paths")
                     more = {key: list(value) for key in named if (value := getattr(endpoint, key))}

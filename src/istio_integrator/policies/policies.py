@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from integrator_contract import names
-from istio_integrator import error_messages, texts
+from istio_integrator import error_messages
 from istio_integrator.config import config
 from istio_integrator.istio import peer_authentication
-from istio_integrator.kube import cluster, errors, manifests, owners, snapshot
+from istio_integrator.kube import cluster, manifests, owners
 from istio_integrator.messages import Message, Said
 from istio_integrator.policies import decide, preview
 from istio_integrator.policies.callers import CLOSED, FOLDER
 from istio_integrator.relations import endpoints, kubeflow, service_mesh
 from istio_integrator.situation import model, situation
-
-logger = logging.getLogger(__name__)
-
-_MOST_TOLD = 5
-"""Problems that the status tells; the others come when these are mended."""
 
 
 class Authorization(situation.Component):
@@ -35,12 +29,10 @@ class Authorization(situation.Component):
         self,
         context: situation.Situation,
         related: endpoints.Relations,
-        seen: snapshot.Snapshot,
         exposure: Callable[[], situation.Exposure],
     ) -> None:
         self._context = context
         self._related = related
-        self._seen = seen
         self._exposure = exposure
 
     def reconcile(self) -> list[Message]:
@@ -58,12 +50,11 @@ class Authorization(situation.Component):
         self._answer()
         if context.config.authorization == "off":
             self.remove()
-        elif reason := obstacle(context):
+        elif reason := _obstacle(context):
             self.remove()
             return [reason]
         elif context.mesh is not None:
-            decision = decide.decide(self.asked(context.config))
-            return [*_of_requests(decision.beyond), *self._write(decision)]
+            return self._write(decide.decide(self.asked(context.config)))
         return []
 
     def remove(self) -> None:
@@ -84,7 +75,7 @@ class Authorization(situation.Component):
             )
         elif context.mesh is None:
             yield Said.PREVIEW_WITHOUT_ISTIO()
-        elif reason := obstacle(context):
+        elif reason := _obstacle(context):
             yield reason
         else:
             places = sorted({context.model, context.mesh.root_namespace})
@@ -121,29 +112,24 @@ class Authorization(situation.Component):
         """
         context, name = self._context, self._context.model
         stated = context.cluster.list(cluster.AUTHORIZATION_POLICY, name)
+        calling = (
+            each for kind in model.CALLING for each in context.cluster.list_if_allowed(kind)
+        )
         exposure = self._exposure()
         return decide.Asked(
             mode=options.authorization,
-            model=model.Model.of(self._seen, name),
+            model=model.Model.of(context.cluster, name),
             gateways=exposure.gateways,
             gateway_pods=exposure.gateway_pods,
             routed=exposure.routed,
             guards=exposure.guards,
             consumers=service_mesh.received(self._related, model=name),
             controllers=[each.application for each in self._related.bags(kubeflow.GATEWAY_INFO)],
-            calls=model.calls(self._calling(), model=name),
+            calls=model.calls(calling, model=name),
             others=[each for each in stated if not context.manifests.is_ours(each)],
             standing=[each for each in stated if context.manifests.is_ours(each)],
             is_ambient=context.data_plane == "ambient",
         )
-
-    def _calling(self) -> Iterator[cluster.Object]:
-        """List what has API servers call Services, as far as it may be looked at."""
-        for kind in model.CALLING:
-            try:
-                yield from self._seen.objects(kind)
-            except errors.ForbiddenError as error:
-                logger.info("Policies do not let %s be called: %s", kind.plural, error)
 
     def _answer(self) -> None:
         """Tell applications which labels join: none where their namespace is a member anyway."""
@@ -167,14 +153,19 @@ class Authorization(situation.Component):
         )
         if decision.is_closed:
             context.manifests.apply(CLOSED, _variables((), context.application))
-        problems = [
-            *(_message(Said.AUTHORIZATION_INVALID, each) for each in decision.problems),
+        count = len(wanted) - len(refused)
+        workloads = f"{count} workload{'' if count == 1 else 's'}"
+        rest = ", all others closed" if decision.is_closed else ""
+        beyond = [Said.REQUESTS_NEED_WAYPOINT(count=len(decision.beyond))]
+        return [
+            *decision.said,
             *(
                 error_messages.of_object(error, f"AuthorizationPolicy {name} in {context.model}")
                 for name, error in refused.items()
             ),
+            Said.CALLERS_NAMED(workloads=workloads, rest=rest),
+            *(beyond if decision.beyond else ()),
         ]
-        return _report(decision, problems, len(wanted) - len(refused))
 
 
 def _variables(policies: Iterable[decide.Policy], application: str) -> dict[str, Any]:
@@ -201,31 +192,8 @@ def _name(policy: decide.Policy, application: str) -> str:
     return owners.object_name(application, f"{plain or 'workload'}-{digest}")
 
 
-def _of_requests(workloads: Sequence[str]) -> list[Message]:
-    """Say whose callers are named by what ztunnel does not look at."""
-    for each in workloads:
-        logger.info("Callers of %s: what is said of their requests needs a waypoint.", each)
-    return [Said.REQUESTS_NEED_WAYPOINT(count=len(workloads))] if workloads else []
-
-
-def _report(decision: decide.Decision, problems: list[Message], count: int) -> list[Message]:
-    for problem in problems:
-        logger.warning("%s.", problem.text)
-    workloads = f"{count} workload{'' if count == 1 else 's'}"
-    rest = ", all others closed" if decision.is_closed else ""
-    return [
-        *problems[:_MOST_TOLD],
-        *(_message(Said.AUTHORIZATION_WAITS, text) for text in decision.waiting[:_MOST_TOLD]),
-        Said.CALLERS_NAMED(workloads=workloads, rest=rest),
-    ]
-
-
-def _message(said: Said, problem: str) -> Message:
-    return said(problem=texts.plain(problem, texts.LONGEST_PROBLEM))
-
-
-def obstacle(context: situation.Situation) -> Message | None:
-    """Say why policies could not name the callers of the model; None: nothing is known."""
+def _obstacle(context: situation.Situation) -> Message | None:
+    """Say why policies could not name the callers of the model."""
     if context.data_plane != "ambient":
         return None
     namespace = context.cluster.get(cluster.NAMESPACE, context.model)

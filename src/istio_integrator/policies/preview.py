@@ -75,8 +75,7 @@ def preview(scene: Scene) -> Iterable[Message]:
         authorization_policy.read_all(each, scene.mesh.trust_domains)
         for each in (scene.ours, scene.would_be, scene.others)
     )
-    yield from (Said.AUTHORIZATION_INVALID(problem=each) for each in scene.decision.problems)
-    yield from (Said.AUTHORIZATION_WAITS(problem=each) for each in scene.decision.waiting)
+    yield from scene.decision.said
     yield from callers.judge(
         [*would_be, *others],
         scene.asked.model.pods,

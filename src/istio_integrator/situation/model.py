@@ -14,7 +14,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from integrator_contract import names, pods
-from istio_integrator.kube import cluster, fences, snapshot
+from istio_integrator.kube import cluster, fences
 
 CALLING = (
     cluster.MUTATING_WEBHOOK,
@@ -373,15 +373,13 @@ class Model:
     """What makes pods, of which there may be none for a moment."""
 
     @classmethod
-    def of(cls, seen: snapshot.Snapshot, name: str) -> Model:
+    def of(cls, api: cluster.Cluster, name: str) -> Model:
         """Read the model of this name."""
         return cls(
             name=name,
-            services=read(seen.objects(cluster.SERVICE, name), Service),
-            pods=read(seen.objects(cluster.POD, name), Pod),
-            workloads=read(
-                (obj for kind in _WORKLOADS for obj in seen.objects(kind, name)), Workload
-            ),
+            services=read(api.list(cluster.SERVICE, name), Service),
+            pods=read(api.list(cluster.POD, name), Pod),
+            workloads=read((obj for kind in _WORKLOADS for obj in api.list(kind, name)), Workload),
         )
 
     @functools.cached_property

@@ -82,7 +82,7 @@ def security(facts: Facts) -> Iterable[Message]:
     """Name who can't reach whom by the option `mtls`."""
     if facts.mesh is None:
         return ()
-    part = mtls.MutualTls(facts.context, facts.seen, lambda: 0)
+    part = mtls.MutualTls(facts.context, lambda: 0)
     return part.preview(facts.config, lambda: facts.ingress.exposure.routed)
 
 

@@ -113,7 +113,7 @@ def ambient(facts: Facts) -> Iterable[Message]:
     beyond: Sequence[str] = ()
     if facts.config.authorization != "off":
         authorization = policies.Authorization(
-            context, facts.related, facts.seen, lambda: facts.ingress.exposure
+            context, facts.related, lambda: facts.ingress.exposure
         )
         beyond = decide.decide(authorization.asked(facts.config)).beyond
     return judge_ambient(facts.pods, beyond, application=facts.application)

@@ -145,10 +145,6 @@ def test_everything_is_read_anew_when_somebody_wrote_in_between(fake, seen):
     assert fake.requests == ["list services"]
 
 
-def test_snapshot_of_a_snapshot_is_the_same(seen):
-    assert snapshot.Snapshot.of(seen) is seen
-
-
 def test_model_namespace_is_known_from_the_list_that_every_hook_needs(fake, seen):
     assert seen.get(cluster.NAMESPACE, "kubeflow")
     assert seen.get(cluster.NAMESPACE, "default")

@@ -129,8 +129,12 @@ def said(application, *stated, relation=3):
     return service_mesh.read(bag, model=MODEL)
 
 
-def decide(*things, mode="related", consumers=(), **more):
+def asked(*things, mode="related", **more):
+    """A small model: its Services, its pods, and what applications say."""
+    consumers = [each for each in things if isinstance(each, service_mesh.Received)]
+    return decisions.Asked(mode=mode, model=model(*things), consumers=consumers, **more)
+
+
+def decide(*things, **more):
     """Decide for a small model."""
-    return decisions.decide(
-        decisions.Asked(mode=mode, model=model(*things), consumers=consumers, **more)
-    )
+    return decisions.decide(asked(*things, **more))

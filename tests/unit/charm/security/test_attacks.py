@@ -11,71 +11,18 @@ from ops import testing
 from istio_integrator.mtls import exceptions
 from istio_integrator.mtls.exceptions import Scene
 from istio_integrator.mtls.members import Member, PlainClients, members_of
-from istio_integrator.policies.decide import MOST_WORKLOADS
 from istio_integrator.situation.model import Model, Pod
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state, status
 from tests.unit.charm.security import members
 from tests.unit.charm.security.callers import (
-    NAME,
-    Call,
-    admits,
     decide,
     http,
     pod,
     policy,
-    sa,
     said,
     service,
 )
-
-MINIO = (service("minio", 9000), pod("minio", labels={"pod-index": "0"}.items()))
-EVIL = pod("evil", labels={"pod-index": "0"}.items())
-
-
-@pytest.mark.parametrize(
-    "selector",
-    [
-        pytest.param({NAME: "minio"}, id="by its name"),
-        pytest.param({"pod-index": "0"}, id="by a label of every first pod"),
-    ],
-)
-def test_service_of_an_application_that_leads_to_anothers_pods_is_not_its_own(selector):
-    lure = service("evil", (80, 9000), selector=selector, application="evil")
-    stated = said("evil", policy("friend", "evil", {"ports": [80]}))
-    decision = decide(*MINIO, lure, EVIL, consumers=[stated])
-    assert decision.policies == ()
-    assert "not its own: Service evil" in decision.problems[0]
-    closed = decide(*MINIO, lure, EVIL, mode="closed", consumers=[stated])
-    assert not admits(closed, MINIO[1].metadata.labels, Call(sa("friend"), 9000))
-
-
-def test_service_that_leads_to_pods_which_the_application_made_is_its_own():
-    made = pod("viewer", labels={"app.juju.is/created-by": "kfp-viewer"}.items())
-    own = service("viewer", 80, of="viewer", application="kfp-viewer")
-    stated = said("kfp-viewer", policy("kfp-ui", None, {"ports": [80]}, target_service="viewer"))
-    decision = decide(own, made, consumers=[stated])
-    assert admits(decision, made.metadata.labels, Call(sa("kfp-ui"), 80))
-
-
-def units(count):
-    for number in range(count):
-        labels = {NAME: "evil", "number": str(number)}
-        yield policy("b", None, target_type="unit", target_selector_labels=labels)
-
-
-def test_application_that_speaks_of_many_workloads_is_refused_and_no_other():
-    most = MOST_WORKLOADS
-    honest = said("minio", policy("kfp-api", "minio"), relation=2)
-    few = decide(*MINIO, consumers=[honest, said("evil", *units(most))])
-    assert len(few.policies) == most + 1
-    assert few.problems == ()
-    many = decide(*MINIO, consumers=[said("evil", *units(512)), honest])
-    assert len(many.policies) == most + 1
-    assert many.problems == (
-        "service-mesh:3 evil: speaks of more than 16 workloads by labels: the rest is refused",
-    )
-    assert admits(many, MINIO[1].metadata.labels, Call(sa("kfp-api"), 9000))
 
 
 class Counted(dict):
@@ -105,7 +52,7 @@ def test_each_pod_of_a_large_model_is_looked_at_a_few_times_however_many_probes_
     ]
     services = [service(name, 80) for name in names]
     Counted.asked = 0
-    decision = decide(*services, *counted, mode="closed", consumers=consumers)
+    decision = decide(*services, *counted, *consumers, mode="closed")
     assert len(decision.policies) == count
     assert Counted.asked < 10 * count
 

@@ -1,13 +1,19 @@
-"""Who may call which workload: what applications say, and the gateway's own way."""
+"""Who may call which workload, by what applications say, by routes and by the cluster itself."""
 
 import pytest
 
+from integrator_contract import names
+from istio_integrator.messages import Said
+from istio_integrator.policies.decide import MOST_WORKLOADS, decide
+from istio_integrator.situation.model import Call as ServerCall
+from tests.unit.cases import cases
 from tests.unit.charm.security.callers import (
     GATEWAY,
     NAME,
     Call,
     admits,
-    decide,
+    asked,
+    http,
     pod,
     policy,
     sa,
@@ -17,189 +23,363 @@ from tests.unit.charm.security.callers import (
 
 API = {NAME: "kfp-api"}
 UI = {NAME: "kfp-ui"}
+WEB = service("kfp-ui", (3000, 13000))
 KFP_API = service("kfp-api", (8888, 18888), (8887, "grpc"), (65535, 65535))
-PIPELINES = service("ml-pipeline", (8888, 18888), of="kfp-api", application="kfp-api")
 API_POD = pod("kfp-api", grpc=18887)
+PIPELINES = service("ml-pipeline", (8888, 18888), of="kfp-api", application="kfp-api")
+HOOK = (service("hook", (443, 4443)), pod("hook"))
+CALLED = {"calls": [ServerCall("MutatingWebhookConfiguration a", "hook", 443)]}
+PROBED = pod("kfp-ui", http(3000, "/health"))
+GRPC = Call("", 3000, "POST", "/grpc.health.v1.Health/Check")
+OPERATOR = {names.MODELOPERATOR_LABELS[0]: names.MODELOPERATOR}
+ROUTER = pod("y", labels={"istio": "own", "pod-template-hash": "1"}.items(), is_router=True)
+COMING = frozenset({("istio", "to-come")})
+MADE = pod("viewer", labels={"app.juju.is/created-by": "kfp-viewer"}.items())
+MINIO = (service("minio", 9000), pod("minio", labels={"pod-index": "0"}.items()))
+ANY = Call("", 8080)
+USER = "kubeflow-userid"
+EDITOR = sa("default-editor", "alice")
+CLAIM = ((USER, "bob"),)
+UNCLAIMED = {"when": [{"key": f"request.headers[{USER}]", "notValues": ["*"]}]}
 
 
-def test_stated_caller_is_admitted_at_the_pods_port_and_nobody_else():
-    said_api = said("kfp-api", policy("kfp-ui", "kfp-api", {"ports": [8888]}))
-    decision = decide(KFP_API, API_POD, consumers=[said_api])
-    assert admits(decision, API, Call(sa("kfp-ui"), 18888))
-    assert not admits(decision, API, Call(sa("kfp-ui"), 8888))
-    assert not admits(decision, API, Call(sa("kfp-ui"), 18887))
-    assert not admits(decision, API, Call(sa("kfp-ui", "alice"), 18888))
-    assert not admits(decision, API, Call("", 18888))
+def api(*endpoints, **more):
+    """What kfp-api says: kfp-ui may call it."""
+    return said("kfp-api", policy("kfp-ui", "kfp-api", *endpoints, **more))
 
 
-def test_named_port_is_the_number_that_the_pod_gives_it():
-    said_api = said("kfp-api", policy("kfp-ui", "kfp-api", {"ports": [8887]}))
-    decision = decide(KFP_API, API_POD, consumers=[said_api])
-    assert admits(decision, API, Call(sa("kfp-ui"), 18887))
+def ui(port=18888, **more):
+    """A call by kfp-ui."""
+    return Call(sa("kfp-ui"), port, **more)
 
 
-def test_named_port_that_no_pod_has_is_waited_for_and_opens_nothing():
-    said_api = said("kfp-api", policy("kfp-ui", "kfp-api", {"ports": [8887]}))
-    decision = decide(KFP_API, consumers=[said_api])
-    assert decision.waiting == (
-        "service-mesh:3 kfp-api: waiting for port 8887 of Service kfp-api",
-    )
-    assert not admits(decision, API, Call(sa("kfp-ui"), 18887))
-    assert not admits(decision, API, Call(sa("kfp-ui"), 8887))
+def by_target(*rules, target="ml-pipeline", **spec):
+    """A policy that an application writes for waypoints."""
+    reference = {"group": "", "kind": "Service", "name": target}
+    return {
+        "apiVersion": "security.istio.io/v1",
+        "kind": "AuthorizationPolicy",
+        "metadata": {"name": "theirs", "namespace": "kubeflow"},
+        "spec": {"targetRefs": [reference], "rules": list(rules), **spec},
+    }
 
 
-def test_policy_without_endpoints_is_for_the_ports_of_the_service():
-    decision = decide(KFP_API, API_POD, consumers=[said("kfp-api", policy("kfp-ui", "kfp-api"))])
-    assert admits(decision, API, Call(sa("kfp-ui"), 18888))
-    assert admits(decision, API, Call(sa("kfp-ui"), 18887))
-    assert not admits(decision, API, Call(sa("kfp-ui"), 38812))
-
-
-def test_methods_paths_and_hosts_hold():
-    stated = {"ports": [8888], "methods": ["GET"], "paths": ["/apis/*"], "hosts": ["ml-pipeline"]}
-    decision = decide(
-        KFP_API, API_POD, consumers=[said("kfp-api", policy("kfp-ui", "kfp-api", stated))]
-    )
-    fitting = {"method": "GET", "path": "/apis/v1", "host": "ml-pipeline"}
-    assert admits(decision, API, Call(sa("kfp-ui"), 18888, **fitting))
-    for change in ({"method": "POST"}, {"path": "/x"}, {"host": "other"}):
-        assert not admits(decision, API, Call(sa("kfp-ui"), 18888, **{**fitting, **change}))
-
-
-def test_unit_policy_is_for_the_pods_own_port():
-    unit = policy("prometheus", "kfp-api", {"ports": [9090]}, target_type="unit")
-    decision = decide(KFP_API, API_POD, consumers=[said("kfp-api", unit)])
-    assert admits(decision, API, Call(sa("prometheus"), 9090))
-    assert not admits(decision, API, Call(sa("prometheus"), 18888))
-
-
-def test_rules_for_one_workload_are_one_policy():
-    consumers = [
-        said(
-            "kfp-api",
-            policy("kfp-ui", "kfp-api", {"ports": [8888]}),
-            policy("kfp-persistence", "kfp-api", {"ports": [8888]}),
-            policy("kfp-schedwf", None, {"ports": [8888]}, target_service="ml-pipeline"),
-            policy("prometheus", "kfp-api", {"ports": [9090]}, target_type="unit"),
-        )
-    ]
-    decision = decide(KFP_API, PIPELINES, API_POD, consumers=consumers)
-    (only,) = decision.policies
-    assert dict(only.selector) == {NAME: "kfp-api"}
-    assert len(only.rules) == 2
-    assert not decision.problems
-
-
-@pytest.mark.parametrize(
-    "stated",
-    [
-        pytest.param(policy("evil", "minio"), id="by name"),
-        pytest.param(policy("evil", None, target_service="minio"), id="by Service"),
-        pytest.param(policy("evil", "minio", target_type="unit"), id="units by name"),
-        pytest.param(
-            policy("evil", None, target_type="unit", target_selector_labels={NAME: "minio"}),
-            id="units by labels",
-        ),
-        pytest.param(policy("evil", None, target_type="unit"), id="every unit"),
-    ],
+LIMITED = api(
+    {"ports": [8888], "methods": ["GET"], "paths": ["/apis/*"], "hosts": ["ml-pipeline"]}
 )
-def test_policy_for_what_is_another_applications_is_refused_by_name(stated):
-    minio = service("minio", 9000)
-    decision = decide(minio, pod("minio"), consumers=[said("evil", stated)])
-    assert not decision.policies
-    assert decision.problems[0].startswith("service-mesh:3 evil: has a policy for what is not its")
+FITTING = {"method": "GET", "path": "/apis/v1", "host": "ml-pipeline"}
+LED = {"gateways": (GATEWAY,), "routed": [("kfp-ui", 3000)]}
+STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
 
 
-def test_route_admits_the_gateway_at_its_port_and_closes_the_rest():
-    decision = decide(
-        service("kfp-ui", (3000, 13000)), gateways=(GATEWAY,), routed=[("kfp-ui", 3000)]
+@cases(
+    ("given", "labels", "admitted", "denied"),
+    port_of_the_service_is_the_pods=(
+        asked(KFP_API, API_POD, api({"ports": [8888]})),
+        API,
+        [ui()],
+        [ui(8888), ui(18887), Call(sa("kfp-ui", "alice"), 18888), Call("", 18888)],
+    ),
+    named_port=(asked(KFP_API, API_POD, api({"ports": [8887]})), API, [ui(18887)], [ui()]),
+    named_port_of_no_pod=(
+        asked(KFP_API, api({"ports": [8887]})),
+        API,
+        [],
+        [ui(18887), ui(8887)],
+    ),
+    no_endpoints=(asked(KFP_API, API_POD, api()), API, [ui(), ui(18887)], [ui(38812)]),
+    methods_paths_and_hosts=(
+        asked(KFP_API, API_POD, LIMITED),
+        API,
+        [ui(**FITTING)],
+        [
+            ui(**{**FITTING, "method": "POST"}),
+            ui(**{**FITTING, "path": "/x"}),
+            ui(**{**FITTING, "host": "other"}),
+        ],
+    ),
+    port_of_units=(
+        asked(KFP_API, API_POD, api({"ports": [9090]}, target_type="unit")),
+        API,
+        [ui(9090)],
+        [ui()],
+    ),
+    pods_that_the_application_made=(
+        asked(
+            service("viewer", 80, application="kfp-viewer"),
+            MADE,
+            said("kfp-viewer", policy("kfp-ui", None, {"ports": [80]}, target_service="viewer")),
+        ),
+        MADE.metadata.labels,
+        [ui(80)],
+        [Call("", 80)],
+    ),
+    route=(
+        asked(WEB, **LED),
+        UI,
+        [Call(GATEWAY, 13000)],
+        [Call(GATEWAY, 3000), Call(EDITOR, 13000)],
+    ),
+    route_and_relation=(
+        asked(WEB, said("kfp-ui", policy("dashboard", "kfp-ui")), **LED),
+        UI,
+        [Call(GATEWAY, 13000), Call(sa("dashboard"), 13000)],
+        [Call("", 13000)],
+    ),
+    gateway_that_is_not_known=(
+        asked(WEB, routed=LED["routed"]),
+        UI,
+        [],
+        [Call(GATEWAY, 13000), Call("", 13000)],
+    ),
+    authorization_service=(
+        asked(
+            service("oidc", 8080, 9000),
+            gateways=(GATEWAY,),
+            guards=[("oidc", 8080)],
+            routed=[("oidc", 9000)],
+        ),
+        {NAME: "oidc"},
+        [Call(GATEWAY, 8080), Call(GATEWAY, 9000)],
+        [Call("", 8080)],
+    ),
+    nobody_states_it_in_a_related_model=(
+        asked(*MINIO),
+        {NAME: "minio"},
+        [Call(sa("kfp-api"), 9000), Call("", 1)],
+        [],
+    ),
+    nobody_states_it_in_a_closed_model=(
+        asked(*MINIO, mode="closed"),
+        {NAME: "minio"},
+        [],
+        [Call(sa("kfp-api"), 9000), Call("", 1)],
+    ),
+    webhook_in_a_related_model=(
+        asked(*HOOK, said("hook", policy("kfp-ui", "hook")), **CALLED),
+        {NAME: "hook"},
+        [Call("", 4443)],
+        [ANY],
+    ),
+    webhook_in_a_closed_model=(
+        asked(*HOOK, mode="closed", **CALLED),
+        {NAME: "hook"},
+        [Call("", 4443)],
+        [ANY, ui(80)],
+    ),
+    modeloperator=(
+        asked(pod("x", labels=OPERATOR.items()), mode="closed"),
+        {NAME: "x", **OPERATOR},
+        [ANY],
+        [],
+    ),
+    gateway_of_the_model=(
+        asked(ROUTER, mode="closed"),
+        {NAME: "y", "istio": "own", "pod-template-hash": "2"},
+        [ANY],
+        [],
+    ),
+    gateway_to_come=(
+        asked(mode="closed", gateway_pods=(COMING,)),
+        dict(COMING),
+        [ANY],
+        [],
+    ),
+    other_pods_beside_a_gateway=(
+        asked(ROUTER, mode="closed", gateway_pods=(COMING,)),
+        {NAME: "z"},
+        [],
+        [ANY],
+    ),
+    probe_in_a_related_model=(
+        asked(WEB, PROBED, said("kfp-ui", policy("dashboard", "kfp-ui"))),
+        UI,
+        [Call("", 3000, path="/health")],
+        [Call("", 3000), Call("", 3000, "POST", "/health")],
+    ),
+    probe_in_a_closed_model=(
+        asked(PROBED, mode="closed"),
+        UI,
+        [Call("", 3000, path="/health")],
+        [Call(sa("a"), 3000)],
+    ),
+    probe_by_grpc=(
+        asked(pod("kfp-ui", {"grpc": {"port": 3000}}), mode="closed"),
+        UI,
+        [GRPC],
+        [Call("", 3000, "POST")],
+    ),
+    policy_for_waypoints=(
+        asked(PIPELINES, STATED, others=[by_target(UNCLAIMED)]),
+        API,
+        [Call(EDITOR, 18888), ui(headers=CLAIM)],
+        [Call(EDITOR, 18888, headers=CLAIM), Call(EDITOR, 8887)],
+    ),
+)
+def test_calls_are_admitted_as_stated(given, labels, admitted, denied):
+    decision = decide(given)
+    assert [each for each in (*admitted, *denied) if admits(decision, labels, each)] == admitted
+
+
+@pytest.mark.parametrize("named", ["mlmd", "metadata-grpc-service"])
+@pytest.mark.parametrize("mode", ["related", "closed"])
+@pytest.mark.parametrize("routed", [False, True])
+def test_metadata_is_for_everybody_whatever_user_they_name(mode, routed, named):
+    shared = service(named, (8080, "grpc-api"), of="mlmd")
+    led = [(named, 8080)] if routed else []
+    stored = pod("mlmd", **{"grpc-api": 18080})
+    decision = decide(asked(shared, stored, mode=mode, routed=led, gateways=(GATEWAY,)))
+    # envoy forwards the header and the Host of a browser, so its sidecar shows no certificate.
+    for principal in (EDITOR, sa("envoy"), ""):
+        for headers in ((), CLAIM):
+            assert admits(decision, {NAME: "mlmd"}, Call(principal, 18080, headers=headers))
+    other = admits(decision, {NAME: "mlmd"}, Call(sa("envoy"), 9))
+    assert other == (mode == "related" and not routed)
+
+
+@cases(
+    "given",
+    off=asked(KFP_API, API_POD, said("kfp-api", 5), mode="off"),
+    authorization_service=asked(
+        service("oidc", 8080), gateways=(GATEWAY,), guards=[("oidc", 8080)]
+    ),
+    webhook=asked(*HOOK, **CALLED),
+    probe=asked(PROBED),
+    policy_for_waypoints=asked(PIPELINES, others=[by_target(UNCLAIMED)]),
+)
+def test_what_no_relation_is_about_closes_nothing(given):
+    decision = decide(given)
+    assert (decision.policies, decision.is_closed, decision.said) == ((), False, ())
+
+
+@cases(
+    "theirs",
+    another_service=by_target(UNCLAIMED, target="unknown"),
+    denies=by_target(UNCLAIMED, action="DENY"),
+    without_rules=by_target(),
+    no_such_port=by_target({**UNCLAIMED, "to": [{"operation": {"ports": ["9999"]}}]}),
+    every_port_but_it=by_target({"to": [{"operation": {"notPorts": ["8888"]}}]}),
+    no_rules=by_target(5),
+    no_port=by_target({"to": [{"operation": {"ports": ["http"]}}]}),
+    no_policy={**by_target(UNCLAIMED), "spec": 5},
+)
+def test_policy_that_lets_nobody_in_at_the_service_adds_nothing(theirs):
+    assert decide(asked(PIPELINES, STATED, others=[theirs])) == decide(asked(PIPELINES, STATED))
+
+
+VIEWER = {"target_type": "unit", "target_selector_labels": {NAME: "kfp-api", "role": "viewer"}}
+
+
+def test_rules_for_one_workload_are_one_policy_and_the_more_exact_workload_comes_first():
+    stated = said(
+        "kfp-api",
+        policy("kfp-ui", "kfp-api", {"ports": [8888]}),
+        policy("kfp-persistence", "kfp-api", {"ports": [8888]}),
+        policy("kfp-schedwf", None, {"ports": [8888]}, target_service="ml-pipeline"),
+        policy("prometheus", None, {"ports": [9090]}, **VIEWER),
     )
-    assert admits(decision, UI, Call(GATEWAY, 13000))
-    assert not admits(decision, UI, Call(GATEWAY, 3000))
-    assert not admits(decision, UI, Call(sa("alice", "alice"), 13000))
+    exact, wide = decide(asked(KFP_API, PIPELINES, API_POD, stated)).policies
+    assert dict(wide.selector) == API
+    (rule,) = wide.rules
+    (source,) = rule["from"]
+    assert source["source"]["principals"] == [
+        sa(each) for each in ("kfp-persistence", "kfp-schedwf", "kfp-ui")
+    ]
+    assert rule in exact.rules
+    assert len(exact.rules) == 2
 
 
-def test_routed_workload_admits_gateway_and_stated_callers():
-    decision = decide(
-        service("kfp-ui", 3000),
-        gateways=(GATEWAY,),
-        routed=[("kfp-ui", 3000)],
-        consumers=[said("kfp-ui", policy("dashboard", "kfp-ui"))],
+def problems(decision):
+    return [(each.said, each.about["problem"]) for each in decision.said]
+
+
+NOT_ITS_OWN = "service-mesh:3 evil: has a policy for what is not its own"
+
+
+@cases(
+    ("given", "problem"),
+    by_name=(policy("friend", "minio"), ": minio"),
+    by_service=(policy("friend", None, target_service="minio"), ": Service minio"),
+    units_by_name=(policy("friend", "minio", target_type="unit"), ""),
+    units_by_labels=(
+        policy("friend", None, target_type="unit", target_selector_labels={NAME: "minio"}),
+        "",
+    ),
+    every_unit=(policy("friend", None, target_type="unit"), ""),
+    service_of_its_own_that_leads_to_anothers_pods=(policy("friend", "evil"), ": Service evil"),
+    service_by_a_label_of_every_first_pod=(
+        policy("friend", None, target_service="lure"),
+        ": Service lure",
+    ),
+)
+def test_policy_for_what_is_another_applications_is_refused_by_name(given, problem):
+    lures = (
+        service("evil", (80, 9000), of="minio", application="evil"),
+        service("lure", (80, 9000), selector={"pod-index": "0"}, application="evil"),
     )
-    assert admits(decision, UI, Call(GATEWAY, 3000))
-    assert admits(decision, UI, Call(sa("dashboard"), 3000))
+    evil = pod("evil", labels={"pod-index": "0"}.items())
+    model = (*MINIO, *lures, evil, said("evil", given))
+    decision = decide(asked(*model))
+    assert decision.policies == ()
+    assert problems(decision) == [(Said.AUTHORIZATION_INVALID, NOT_ITS_OWN + problem)]
+    closed = decide(asked(*model, mode="closed"))
+    assert not admits(closed, MINIO[1].metadata.labels, Call(sa("friend"), 9000))
 
 
-def test_authorization_service_admits_the_gateway_that_asks_it():
-    oidc = service("oidc-gatekeeper", 8080, 9000)
-    asked = {"gateways": (GATEWAY,), "guards": [("oidc-gatekeeper", 8080)]}
-    decision = decide(oidc, routed=[("oidc-gatekeeper", 9000)], **asked)
-    assert admits(decision, {NAME: "oidc-gatekeeper"}, Call(GATEWAY, 8080))
-    assert not decide(oidc, **asked).policies
-
-
-def test_off_writes_nothing_and_says_nothing():
-    decision = decide(KFP_API, API_POD, mode="off", consumers=[said("kfp-api", 5)])
-    assert (decision.policies, decision.is_closed, decision.problems) == ((), False, ())
-
-
-def test_what_nobody_states_is_open_with_related_and_shut_with_closed():
-    for mode, is_open in (("related", True), ("closed", False)):
-        decision = decide(service("minio", 9000), pod("minio"), mode=mode)
-        assert admits(decision, {NAME: "minio"}, Call(sa("kfp-api"), 9000)) is is_open
-
-
-REFUSED = {
-    "unread": 5,
-    "of another namespace": {**policy("kfp-ui", "kfp-api"), "target_namespace": "alice"},
-    "of another application": policy("kfp-ui", "minio"),
-    "of units with paths": policy("kfp-ui", "kfp-api", {"paths": ["/x"]}, target_type="unit"),
-}
-
-
-@pytest.mark.parametrize("refused", REFUSED.values(), ids=REFUSED)
+@cases(
+    "refused",
+    unread=5,
+    of_another_namespace={**policy("kfp-ui", "kfp-api"), "target_namespace": "alice"},
+    of_another_application=policy("kfp-ui", "minio"),
+    of_units_with_paths=policy("kfp-ui", "kfp-api", {"paths": ["/x"]}, target_type="unit"),
+)
 def test_refusing_all_that_an_application_says_shuts_nobody_out_of_it(refused):
-    decision = decide(KFP_API, API_POD, consumers=[said("kfp-api", refused)])
+    decision = decide(asked(KFP_API, API_POD, said("kfp-api", refused)))
     assert not decision.policies
-    assert decision.problems[0].startswith("service-mesh:3 kfp-api")
-    assert decide(KFP_API, API_POD, mode="closed", consumers=[said("kfp-api", refused)]).is_closed
-
-
-@pytest.mark.parametrize("refused", REFUSED.values(), ids=REFUSED)
-def test_what_is_refused_leaves_what_is_not(refused):
-    stated = policy("kfp-ui", "kfp-api", {"ports": [8888]})
-    decision = decide(KFP_API, API_POD, consumers=[said("kfp-api", refused, stated)])
-    assert admits(decision, API, Call(sa("kfp-ui"), 18888))
+    assert problems(decision)[0][1].startswith("service-mesh:3 kfp-api: ")
+    honest = policy("kfp-ui", "kfp-api", {"ports": [8888]})
+    decision = decide(asked(KFP_API, API_POD, said("kfp-api", refused, honest)))
+    assert admits(decision, API, ui())
     assert not admits(decision, API, Call(sa("dashboard"), 18888))
 
 
-def test_caller_of_another_model_that_says_not_who_it_is_is_named():
-    remote = "remote-0123456789abcdef0123456789abcdef"
-    decision = decide(KFP_API, API_POD, consumers=[said("kfp-api", policy(remote, "kfp-api"))])
-    assert "provide-cmr-mesh" in decision.waiting[0]
+REMOTE = "remote-0123456789abcdef0123456789abcdef"
 
 
-def test_service_that_is_not_there_is_waited_for():
-    decision = decide(consumers=[said("kfp-api", policy("kfp-ui", "kfp-api"))])
-    assert decision.waiting == ("service-mesh:3 kfp-api: waiting for Service kfp-api",)
-
-
-def test_placeholder_port_of_juju_is_no_port():
-    only = service("kfp-api")
-    decision = decide(only, consumers=[said("kfp-api", policy("kfp-ui", "kfp-api"))])
-    assert "waiting for port any of Service kfp-api" in decision.waiting[0]
-
-
-def test_more_exact_workload_has_the_rules_of_the_wider_one_and_comes_first():
-    viewer = {"target_type": "unit", "target_selector_labels": {NAME: "kfp-api", "role": "viewer"}}
-    consumers = [
-        said(
-            "kfp-api",
-            policy("kfp-ui", "kfp-api", {"ports": [8888]}),
-            policy("prometheus", None, {"ports": [9090]}, **viewer),
-        )
+@cases(
+    ("given", "waits"),
+    named_port_of_no_pod=(
+        asked(KFP_API, api({"ports": [8887]})),
+        "waiting for port 8887 of Service kfp-api",
+    ),
+    no_service=(asked(api()), "waiting for Service kfp-api"),
+    placeholder_port_of_juju=(
+        asked(service("kfp-api"), api()),
+        "waiting for port any of Service kfp-api",
+    ),
+    caller_of_another_model=(
+        asked(KFP_API, API_POD, said("kfp-api", policy(REMOTE, "kfp-api"))),
+        "waiting for the name of a caller of another model: relate it to provide-cmr-mesh, too",
+    ),
+)
+def test_what_is_not_there_yet_is_waited_for(given, waits):
+    assert problems(decide(given)) == [
+        (Said.AUTHORIZATION_WAITS, f"service-mesh:3 kfp-api: {waits}")
     ]
-    first, second = decide(KFP_API, API_POD, consumers=consumers).policies
-    assert len(first.selector) == 2
-    assert len(first.rules) == 2
-    assert len(second.rules) == 1
+
+
+def units(count):
+    for number in range(count):
+        labels = {NAME: "evil", "number": str(number)}
+        yield policy("b", None, target_type="unit", target_selector_labels=labels)
+
+
+def test_application_that_speaks_of_many_workloads_is_refused_and_no_other():
+    honest = said("minio", policy("kfp-api", "minio"), relation=2)
+    few = decide(asked(*MINIO, honest, said("evil", *units(MOST_WORKLOADS))))
+    assert (len(few.policies), few.said) == (MOST_WORKLOADS + 1, ())
+    many = decide(asked(*MINIO, said("evil", *units(512)), honest))
+    assert len(many.policies) == MOST_WORKLOADS + 1
+    problem = "speaks of more than 16 workloads by labels: the rest is refused"
+    assert problems(many) == [(Said.AUTHORIZATION_INVALID, f"service-mesh:3 evil: {problem}")]
+    assert admits(many, MINIO[1].metadata.labels, Call(sa("kfp-api"), 9000))

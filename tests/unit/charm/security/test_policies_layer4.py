@@ -2,62 +2,64 @@
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from istio_integrator.policies import layer4
+from istio_integrator.policies.decide import decide
+from tests.unit.cases import cases
+from tests.unit.charm.security.callers import asked, http, pod, policy, said, service
+from tests.unit.charm.security.test_policies import by_target
 
 FROM = [{"source": {"principals": ["cluster.local/ns/a/sa/b"]}}]
-AT = [{"operation": {"ports": ["80"]}}]
-GET = [{"operation": {"ports": ["80"], "methods": ["GET"], "paths": ["/a"]}}]
+AT = [{"operation": {"ports": ["8888"]}}]
+GET = [{"operation": {"ports": ["8888"], "methods": ["GET"], "paths": ["/a"]}}]
 NAMELESS = [{"key": "request.headers[kubeflow-userid]", "notValues": ["*"]}]
 WHERE = [{"key": "source.namespace", "values": ["a"]}]
+TOKENS = [{"source": {"requestPrincipals": ["*"]}}]
+STATED = {"from": [{"source": {"principals": ["cluster.local/ns/kubeflow/sa/ui"]}}], "to": AT}
 
 
 def reduced(*rules):
-    kept, says_more = layer4.reduced(rules)
-    return list(kept), says_more
+    """Decide in ambient mode about a workload with these rules beside the stated one."""
+    given = asked(
+        service("store", 8888),
+        pod("store", http(9, "/health")),
+        said("store", policy("ui", "store")),
+        others=[by_target(*rules, target="store")],
+        is_ambient=True,
+    )
+    decision = decide(given)
+    (found,) = decision.policies
+    return [each for each in found.rules if each != STATED], bool(decision.beyond)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rule", "kept", "says_more"),
-    [
-        pytest.param({"from": FROM, "to": AT}, {"from": FROM, "to": AT}, False, id="layer-4"),
-        pytest.param({}, {}, False, id="everybody"),
-        pytest.param({"from": FROM, "to": GET}, {"from": FROM, "to": AT}, True, id="path"),
-        pytest.param({"to": AT, "when": NAMELESS}, {"to": AT}, True, id="header"),
-        pytest.param({"to": AT, "when": WHERE}, {"to": AT, "when": WHERE}, False, id="where"),
-        pytest.param(
-            {"from": [*FROM, {"source": {"requestPrincipals": ["*"]}}], "to": AT},
-            {"to": AT},
-            True,
-            id="tokens",
-        ),
-        pytest.param(
-            {"from": FROM, "to": [*AT, {"operation": {"paths": ["/b"]}}]},
-            {"from": FROM},
-            True,
-            id="any-port",
-        ),
-    ],
+    nothing_more=({"to": [{"operation": {"ports": ["1"]}}]}, [], False),
+    layer_4=({"to": AT, "when": WHERE}, [{"to": AT, "when": WHERE}], False),
+    everybody=({}, [{"to": AT}], False),
+    path=(
+        {"from": FROM, "to": GET, "when": WHERE},
+        [{"from": FROM, "to": AT, "when": WHERE}],
+        True,
+    ),
+    header=({"to": AT, "when": NAMELESS}, [{"to": AT}], True),
+    tokens=({"from": [*FROM, *TOKENS], "to": AT}, [{"to": AT}], True),
+    the_kubelets_probe=({"to": GET}, [], False),
 )
 def test_what_ztunnel_can_hold_of_a_rule_is_kept(rule, kept, says_more):
-    assert reduced(rule) == ([kept], says_more)
-
-
-def test_probes_come_past_ztunnel_and_open_nothing():
-    assert reduced({"from": FROM, "to": AT}, {"to": GET}) == ([{"from": FROM, "to": AT}], False)
+    assert reduced(rule) == (kept, says_more)
 
 
 def test_a_policy_of_probes_alone_shuts_nobody_out():
-    assert reduced({"to": GET}) == ([], False)
+    probed = pod("store", http(9, "/health"))
+    assert decide(asked(probed, mode="closed", is_ambient=True)).policies == ()
 
 
 SOURCES = st.sampled_from(
     [{"principals": ["p"]}, {"namespaces": ["n"]}, {"requestPrincipals": ["*"]}]
 )
-OPERATIONS = st.sampled_from([{"ports": ["80"]}, {"ports": ["80"], "methods": ["GET"]}])
+OPERATIONS = st.sampled_from([{"ports": ["8888"]}, {"ports": ["8888"], "methods": ["GET"]}])
 RULES = st.fixed_dictionaries(
     {},
     optional={
@@ -76,4 +78,4 @@ def test_nothing_that_ztunnel_takes_for_nobody_is_written(rules):
     text = json.dumps(kept)
     for word in ("request", "methods", "paths"):
         assert word not in text
-    assert reduced(*kept) == (kept, False)
+    assert not reduced(*kept)[1]

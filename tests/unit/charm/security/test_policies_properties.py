@@ -85,7 +85,7 @@ def test_caller_is_admitted_exactly_where_somebody_named_it(by_app, routed, mode
         for number, (app, policies) in enumerate(by_app.items())
     ]
     decision = callers.decide(
-        *SERVICES, *PODS, mode=mode, consumers=consumers, routed=routed, gateways=(GATEWAY,)
+        *SERVICES, *PODS, *consumers, mode=mode, routed=routed, gateways=(GATEWAY,)
     )
     own = [one for one in by_app.get(target, ()) if one["target_app_name"] == target]
     is_routed = any(app == target for app, _ in routed)
@@ -114,7 +114,7 @@ def test_one_applications_words_change_no_other_workloads_policy(good, bad, rout
     asked = {"mode": mode, "routed": routed, "gateways": (GATEWAY,)}
 
     def of_others(consumers):
-        decision = callers.decide(*SERVICES, *PODS, consumers=consumers, **asked)
+        decision = callers.decide(*SERVICES, *PODS, *consumers, **asked)
         return [one for one in decision.policies if dict(one.selector)[NAME] != "b"]
 
     assert of_others([ours, theirs]) == of_others([ours])
@@ -129,7 +129,7 @@ def test_nobody_is_shut_out_of_a_workload_that_nobody_may_call(said, routed):
     decision = callers.decide(
         *SERVICES,
         *PODS,
-        consumers=[service_mesh.read(bag, model=MODEL) for bag in bags],
+        *(service_mesh.read(bag, model=MODEL) for bag in bags),
         routed=routed,
         gateways=(GATEWAY,),
     )
@@ -142,9 +142,10 @@ REMOTE = "remote-0123456789abcdef0123456789abcdef"
 @given(hostile | stated.map(json.dumps), modes)
 def test_application_of_another_model_selects_nothing_whatever_it_says(said, mode):
     one = service_mesh.read(endpoints.Bag(4, REMOTE, {"policies": said}), model=MODEL)
-    decision = callers.decide(*SERVICES, *PODS, mode=mode, consumers=[one])
+    decision = callers.decide(*SERVICES, *PODS, one, mode=mode)
     assert decision.policies == ()
-    assert decision.problems == ((f"{one.reference}: {one.problems[0]}",) if said else ())
+    problems = [each.about["problem"] for each in decision.said]
+    assert problems == ([f"{one.reference}: {one.problems[0]}"] if said else [])
 
 
 @given(hostile | stated.map(json.dumps), st.sampled_from(["d", "minio", "mlmd-of-theirs"]))
@@ -152,7 +153,7 @@ def test_application_that_is_consumed_under_a_name_of_its_own_selects_no_pod_of_
     said, alias
 ):
     one = service_mesh.read(endpoints.Bag(4, alias, {"policies": said}), model=MODEL)
-    decision = callers.decide(*SERVICES, *PODS, consumers=[one])
+    decision = callers.decide(*SERVICES, *PODS, one)
     for each in decision.policies:
         assert not any(each.selector <= pod.labels for pod in PODS)
 
@@ -161,7 +162,7 @@ def test_application_that_is_consumed_under_a_name_of_its_own_selects_no_pod_of_
 def test_decision_is_the_same_whatever_the_order(policies_of_a, routed, mode):
     def decided(consumer, order):
         return callers.decide(
-            *order(SERVICES), *order(PODS), mode=mode, consumers=[consumer], routed=routed
+            *order(SERVICES), *order(PODS), consumer, mode=mode, routed=routed
         ).policies
 
     forward = decided(callers.said("a", *policies_of_a), list)
@@ -170,6 +171,6 @@ def test_decision_is_the_same_whatever_the_order(policies_of_a, routed, mode):
 
 @given(stated, routes)
 def test_off_is_nothing(policies_of_a, routed):
-    consumers = [callers.said("a", *policies_of_a)]
-    decided = callers.decide(*SERVICES, mode="off", consumers=consumers, routed=routed)
+    stated = callers.said("a", *policies_of_a)
+    decided = callers.decide(*SERVICES, stated, mode="off", routed=routed)
     assert decided == decide.Decision()
