@@ -24,6 +24,7 @@ from istio_integrator.policies import layer4
 from istio_integrator.policies.layer4 import Rule
 from istio_integrator.relations import kubeflow, service_mesh
 from istio_integrator.situation.model import Call, Labels, Model, Pod, Probe, Service
+from istio_integrator.situation.situation import Exposure
 
 Mode = Literal["off", "related", "closed"]
 
@@ -52,16 +53,9 @@ class Asked:
     mode: Mode
     model: Model
     consumers: Sequence[service_mesh.Received] = ()
-    gateways: tuple[str, ...] = ()
-    """Principals of the gateway."""
-    gateway_pods: tuple[Labels, ...] = ()
-    """Labels of gateways of ours in the model, also of one that is still to come."""
+    exposure: Exposure
     controllers: Collection[str] = ()
     """Applications that write VirtualServices for our Gateway."""
-    routed: Collection[tuple[str, int]] = ()
-    """Services of the model that the gateway leads to, each with its port."""
-    guards: Collection[tuple[str, int]] = ()
-    """Services of the model that the gateway asks about requests."""
     calls: Collection[Call] = ()
     """By API servers, who have no certificate of the mesh."""
     others: Sequence[cluster.Object] = ()
@@ -175,15 +169,15 @@ class _Book:
 
     def lead(self) -> None:
         """Let the gateway call what it leads to, and nobody else who is not named."""
-        for name, _ in self._asked.routed:
+        for name, _ in self._asked.exposure.routed:
             if found := self._model.service(name):
                 self._cover(found.selector)
-        for found, ports in self._reached(self._asked.routed):
+        for found, ports in self._reached(self._asked.exposure.routed):
             self._cover(found.selector, *self._of_gateways(ports))
 
     def keep_open(self) -> None:
         """Have rules of its own what serves callers from outside of the mesh by its nature."""
-        for key in self._asked.gateway_pods:
+        for key in self._asked.exposure.gateway_pods:
             self._cover(key, {})
         for pod in self._model.pods_to_come:
             if pod.is_router or names.is_modeloperator(pod.metadata.labels):
@@ -200,7 +194,7 @@ class _Book:
         called = {(each.service, each.port) for each in self._asked.opened}
         for found, ports in self._reached(called):
             self._extend(found.selector, _rule([_at(ports)]))
-        for found, ports in self._reached(self._asked.guards):
+        for found, ports in self._reached(self._asked.exposure.guards):
             self._extend(found.selector, *self._of_gateways(ports))
         for found in self._model.services if self._asked.is_ambient else ():
             if found.waypoint:
@@ -235,7 +229,7 @@ class _Book:
             self._rules[each] += rules
 
     def _of_gateways(self, ports: Iterable[int]) -> list[Rule]:
-        who = list(self._asked.gateways)
+        who = list(self._asked.exposure.gateways)
         return [_rule([_at(ports)], principals=who)] if who else []
 
     def _state_unit(

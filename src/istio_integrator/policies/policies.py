@@ -92,7 +92,7 @@ class Authorization(situation.Component):
                     decision=decision,
                     would_be=[
                         context.manifests.prepared(folder, obj)
-                        for folder in (FOLDER, CLOSED)[: 1 + decision.is_closed]
+                        for folder in ((FOLDER, CLOSED) if decision.is_closed else (FOLDER,))
                         for obj in manifests.render(folder, variables)
                     ],
                     ours=[each for each in found if context.manifests.is_ours(each)],
@@ -115,14 +115,10 @@ class Authorization(situation.Component):
         calling = (
             each for kind in model.CALLING for each in context.cluster.list_if_allowed(kind)
         )
-        exposure = self._exposure()
         return decide.Asked(
             mode=options.authorization,
             model=model.Model.of(context.cluster, name),
-            gateways=exposure.gateways,
-            gateway_pods=exposure.gateway_pods,
-            routed=exposure.routed,
-            guards=exposure.guards,
+            exposure=self._exposure(),
             consumers=service_mesh.received(self._related, model=name),
             controllers=[each.application for each in self._related.bags(kubeflow.GATEWAY_INFO)],
             calls=model.calls(calling, model=name),

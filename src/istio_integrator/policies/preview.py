@@ -196,7 +196,9 @@ def _applications(scene: Scene) -> set[str]:
 def _callers(scene: Scene) -> Collection[KnownCaller]:
     """List who may call today, each once."""
     model, domain = scene.asked.model, scene.mesh.trust_domains[0]
-    routed = [each.selector for name, _ in scene.asked.routed if (each := model.service(name))]
+    routed = [
+        each.selector for name, _ in scene.asked.exposure.routed if (each := model.service(name))
+    ]
     found: dict[KnownCaller, None] = {}
     for pod in model.callers(scene.application):
         if not pod.is_router:

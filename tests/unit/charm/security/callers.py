@@ -9,7 +9,9 @@ from istio_integrator.istio import authorization_policy
 from istio_integrator.policies import decide as decisions
 from istio_integrator.relations import endpoints, service_mesh
 from istio_integrator.situation.model import Model, Pod, Service
+from istio_integrator.situation.situation import Exposure
 
+EXPOSURE = ("gateways", "gateway_pods", "routed", "guards")
 NAME = "app.kubernetes.io/name"
 MODEL = "kubeflow"
 GATEWAY = "cluster.local/ns/istio-ingress/sa/istio-ingressgateway"
@@ -132,7 +134,10 @@ def said(application, *stated, relation=3):
 def asked(*things, mode="related", **more):
     """A small model: its Services, its pods, and what applications say."""
     consumers = [each for each in things if isinstance(each, service_mesh.Received)]
-    return decisions.Asked(mode=mode, model=model(*things), consumers=consumers, **more)
+    exposing = {each: more.pop(each) for each in EXPOSURE if each in more}
+    exposure = Exposure(**exposing)
+    given = {"model": model(*things), "consumers": consumers, "exposure": exposure}
+    return decisions.Asked(mode=mode, **given, **more)
 
 
 def decide(*things, **more):
