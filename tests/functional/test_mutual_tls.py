@@ -32,11 +32,9 @@ def api(served, namespace):
     served.create(placed(members.service("minio", 9000), namespace))
     hook = members.webhook(f"katib-{namespace}", "katib", namespace=namespace)
     hook["webhooks"][0] |= {
-        "name": "a.b.c",
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
         "failurePolicy": "Ignore",
-        "namespaceSelector": {"matchLabels": {"nobody": "has-this"}},
     }
     served.create(hook)
     yield served

@@ -54,7 +54,14 @@ def webhook(name, service, port=443, namespace=MODEL, kind="ValidatingWebhookCon
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": kind,
         "metadata": {"name": name},
-        "webhooks": [{"name": "a.b.c", "clientConfig": {"service": called}}],
+        "webhooks": [
+            {
+                "name": "a.b.c",
+                "clientConfig": {"service": called},
+                "namespaceSelector": {"matchLabels": {"nobody": "has-this"}},
+                "objectSelector": {},
+            }
+        ],
     }
 
 
@@ -88,6 +95,12 @@ def destination_rule(host, mode="DISABLE", namespace=MODEL, port=0):
     }
 
 
+def profile(name):
+    """The namespace of a user."""
+    labels = {"app.kubernetes.io/part-of": "kubeflow-profile"}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
 def peers(name, *, mode="", namespace=MODEL, selector=None, ports=None, **metadata):
     spec = {}
     if mode:
@@ -110,7 +123,6 @@ def probed(port, **more):
     return {"name": "web", "readinessProbe": {"httpGet": {"port": port, **more}}, "ports": ports}
 
 
-def member(fake, name, *containers, **fields):
-    """Have a workload with its pod in the mesh."""
-    fake.add(stateful_set(name, *containers))
-    fake.add(pod(name, *containers, **fields))
+def member(name, *containers, **fields):
+    """A workload with its pod in the mesh."""
+    return [stateful_set(name, *containers), pod(name, *containers, **fields)]

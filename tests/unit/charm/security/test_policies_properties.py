@@ -3,6 +3,7 @@
 import fnmatch
 import json
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -174,3 +175,36 @@ def test_off_is_nothing(policies_of_a, routed):
     stated = callers.said("a", *policies_of_a)
     decided = callers.decide(*SERVICES, stated, mode="off", routed=routed)
     assert decided == decide.Decision()
+
+
+class Counted(dict):
+    """Labels that count how often they are compared."""
+
+    asked = 0
+
+    def get(self, key, default=None):
+        Counted.asked += 1
+        return super().get(key, default)
+
+
+def test_each_pod_of_a_large_model_is_looked_at_a_few_times_however_many_probes_there_are():
+    count = 100
+    probes = [callers.http(8080, f"/health/{number}") for number in range(3)]
+    names = [f"app-{number}" for number in range(count)]
+    pods = [callers.pod(name, *probes) for name in names]
+    counted = [
+        msgspec.structs.replace(
+            each,
+            metadata=msgspec.structs.replace(each.metadata, labels=Counted(each.metadata.labels)),
+        )
+        for each in pods
+    ]
+    consumers = [
+        callers.said(name, callers.policy("a", name), relation=number)
+        for number, name in enumerate(names)
+    ]
+    services = [callers.service(name, 80) for name in names]
+    Counted.asked = 0
+    decision = callers.decide(*services, *counted, *consumers, mode="closed")
+    assert len(decision.policies) == count
+    assert Counted.asked < 10 * count

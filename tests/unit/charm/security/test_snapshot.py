@@ -20,8 +20,8 @@ def world(monkeypatch):
     fake.namespace("kubeflow")
     ingress_world.connect(fake, monkeypatch)
     for name, port in (("kfp-ui", 3000), ("kfp-api", 8888)):
-        members.member(fake, name)
-        fake.add(members.service(name, port))
+        for each in (*members.member(name), members.service(name, port)):
+            fake.add(each)
     stated = {"policies": json.dumps([policy("kfp-ui", "kfp-api")])}
     mesh = testing.Relation("service-mesh", remote_app_name="kfp-api", remote_app_data=stated)
     return ingress_world.World(fake, ingress_world.route(), ingress_world.auth(), mesh)
