@@ -46,8 +46,14 @@ class Kind(NamedTuple):
         return self.api_version.rpartition("/")[0], self.plural
 
 
+KINDS: dict[tuple[str, str], Kind] = {}
+"""Every kind that the charm knows, by its API version and name."""
+
+
 def _kinds(api_version: str, namespaced: bool, *names: str) -> list[Kind]:
-    return [Kind(api_version, name, _plural(name), namespaced) for name in names]
+    found = [Kind(api_version, name, _plural(name), namespaced) for name in names]
+    KINDS.update({(api_version, each.name): each for each in found})
+    return found
 
 
 def _plural(name: str) -> str:
@@ -57,79 +63,57 @@ def _plural(name: str) -> str:
     return f"{lower}es" if lower.endswith("s") else f"{lower}s"
 
 
-_ADMISSION = "admissionregistration.k8s.io/v1"
-_RBAC = "rbac.authorization.k8s.io/v1"
-_GATEWAY_API = "gateway.networking.k8s.io/v1"
-_NETWORKING = "networking.istio.io/v1"
-_SECURITY = "security.istio.io/v1"
-_CEL = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
-
-KINDS: dict[tuple[str, str], Kind] = {
-    (kind.api_version, kind.name): kind
-    for kind in (
-        *_kinds("v1", False, "Namespace", "Node"),
-        *_kinds("v1", True, "ConfigMap", "Pod", "Secret", "Service", "ServiceAccount", "Event"),
-        *_kinds("apps/v1", True, "Deployment", "DaemonSet", "StatefulSet"),
-        *_kinds("policy/v1", True, "PodDisruptionBudget"),
-        *_kinds("networking.k8s.io/v1", True, "NetworkPolicy"),
-        # Earlier revisions made one.
-        *_kinds("coordination.k8s.io/v1", True, "Lease"),
-        *_kinds("discovery.k8s.io/v1", True, "EndpointSlice"),
-        *_kinds(_ADMISSION, False, "MutatingWebhookConfiguration"),
-        *_kinds(_ADMISSION, False, "ValidatingWebhookConfiguration", *_CEL),
-        *_kinds(_ADMISSION, False, "ValidatingAdmissionPolicy"),
-        *_kinds(_ADMISSION, False, "ValidatingAdmissionPolicyBinding"),
-        *_kinds("admissionregistration.k8s.io/v1beta1", False, *_CEL),
-        *_kinds("apiextensions.k8s.io/v1", False, "CustomResourceDefinition"),
-        *_kinds("apiregistration.k8s.io/v1", False, "APIService"),
-        *_kinds(_RBAC, True, "Role", "RoleBinding"),
-        *_kinds(_RBAC, False, "ClusterRole", "ClusterRoleBinding"),
-        *_kinds(_NETWORKING, True, "Gateway", "VirtualService", "DestinationRule", "Sidecar"),
-        *_kinds("networking.istio.io/v1alpha3", True, "EnvoyFilter"),
-        *_kinds(_GATEWAY_API, False, "GatewayClass"),
-        *_kinds(_GATEWAY_API, True, "Gateway", "HTTPRoute", "GRPCRoute"),
-        *_kinds(_SECURITY, True, "AuthorizationPolicy", "PeerAuthentication"),
-        *_kinds(_SECURITY, True, "RequestAuthentication"),
-        *_kinds("extensions.istio.io/v1alpha1", True, "WasmPlugin"),
-        *_kinds("authorization.k8s.io/v1", False, "SelfSubjectAccessReview"),
-    )
-}
-
-
 def kind(api_version: str, name: str) -> Kind:
     """Look up a kind that the charm knows."""
     return KINDS[api_version, name]
 
 
-NAMESPACE = kind("v1", "Namespace")
-NODE = kind("v1", "Node")
-CONFIG_MAP = kind("v1", "ConfigMap")
-POD = kind("v1", "Pod")
-SECRET = kind("v1", "Secret")
-SERVICE = kind("v1", "Service")
-DEPLOYMENT = kind("apps/v1", "Deployment")
-DAEMON_SET = kind("apps/v1", "DaemonSet")
-STATEFUL_SET = kind("apps/v1", "StatefulSet")
-GATEWAY = kind(_NETWORKING, "Gateway")
-ENVOY_FILTER = kind("networking.istio.io/v1alpha3", "EnvoyFilter")
-KUBERNETES_GATEWAY = kind(_GATEWAY_API, "Gateway")
-"""Of the Gateway API; `GATEWAY` is Istio's own."""
-GATEWAY_CLASS = kind(_GATEWAY_API, "GatewayClass")
-HTTP_ROUTE = kind(_GATEWAY_API, "HTTPRoute")
-GRPC_ROUTE = kind(_GATEWAY_API, "GRPCRoute")
-ENDPOINT_SLICE = kind("discovery.k8s.io/v1", "EndpointSlice")
-MUTATING_WEBHOOK = kind(_ADMISSION, "MutatingWebhookConfiguration")
-VALIDATING_WEBHOOK = kind(_ADMISSION, "ValidatingWebhookConfiguration")
-VALIDATING_POLICY = kind(_ADMISSION, "ValidatingAdmissionPolicy")
-CUSTOM_RESOURCE_DEFINITION = kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-API_SERVICE = kind("apiregistration.k8s.io/v1", "APIService")
-VIRTUAL_SERVICE = kind(_NETWORKING, "VirtualService")
-DESTINATION_RULE = kind(_NETWORKING, "DestinationRule")
-SIDECAR = kind(_NETWORKING, "Sidecar")
-AUTHORIZATION_POLICY = kind(_SECURITY, "AuthorizationPolicy")
-PEER_AUTHENTICATION = kind(_SECURITY, "PeerAuthentication")
-REQUEST_AUTHENTICATION = kind(_SECURITY, "RequestAuthentication")
-WASM_PLUGIN = kind("extensions.istio.io/v1alpha1", "WasmPlugin")
+_ADMISSION = "admissionregistration.k8s.io/v1"
+_CEL = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
+_GATEWAY_API = "gateway.networking.k8s.io/v1"
+_SECURITY = "security.istio.io/v1"
+
+NAMESPACE, NODE = _kinds("v1", False, "Namespace", "Node")
+CONFIG_MAP, POD, SECRET, SERVICE = _kinds("v1", True, "ConfigMap", "Pod", "Secret", "Service")
+_, EVENT = _kinds("v1", True, "ServiceAccount", "Event")
+DEPLOYMENT, DAEMON_SET, STATEFUL_SET = _kinds(
+    "apps/v1", True, "Deployment", "DaemonSet", "StatefulSet"
+)
+_kinds("policy/v1", True, "PodDisruptionBudget")
+_kinds("networking.k8s.io/v1", True, "NetworkPolicy")
+# Earlier revisions made one.
+_kinds("coordination.k8s.io/v1", True, "Lease")
+(ENDPOINT_SLICE,) = _kinds("discovery.k8s.io/v1", True, "EndpointSlice")
+MUTATING_WEBHOOK, VALIDATING_WEBHOOK = _kinds(
+    _ADMISSION, False, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
+)
+_kinds(_ADMISSION, False, *_CEL)
+VALIDATING_POLICY, _ = _kinds(
+    _ADMISSION, False, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
+)
+_kinds("admissionregistration.k8s.io/v1beta1", False, *_CEL)
+(CUSTOM_RESOURCE_DEFINITION,) = _kinds(
+    "apiextensions.k8s.io/v1", False, "CustomResourceDefinition"
+)
+(API_SERVICE,) = _kinds("apiregistration.k8s.io/v1", False, "APIService")
+_kinds("rbac.authorization.k8s.io/v1", True, "Role", "RoleBinding")
+CLUSTER_ROLE, _ = _kinds(
+    "rbac.authorization.k8s.io/v1", False, "ClusterRole", "ClusterRoleBinding"
+)
+GATEWAY, VIRTUAL_SERVICE, DESTINATION_RULE, SIDECAR = _kinds(
+    "networking.istio.io/v1", True, "Gateway", "VirtualService", "DestinationRule", "Sidecar"
+)
+(ENVOY_FILTER,) = _kinds("networking.istio.io/v1alpha3", True, "EnvoyFilter")
+(GATEWAY_CLASS,) = _kinds(_GATEWAY_API, False, "GatewayClass")
+KUBERNETES_GATEWAY, HTTP_ROUTE, GRPC_ROUTE = _kinds(
+    _GATEWAY_API, True, "Gateway", "HTTPRoute", "GRPCRoute"
+)
+"""`KUBERNETES_GATEWAY` is of the Gateway API, `GATEWAY` is Istio's own."""
+AUTHORIZATION_POLICY, PEER_AUTHENTICATION, REQUEST_AUTHENTICATION = _kinds(
+    _SECURITY, True, "AuthorizationPolicy", "PeerAuthentication", "RequestAuthentication"
+)
+(WASM_PLUGIN,) = _kinds("extensions.istio.io/v1alpha1", True, "WasmPlugin")
+_kinds("authorization.k8s.io/v1", False, "SelfSubjectAccessReview")
 
 
 @functools.cache
