@@ -48,7 +48,7 @@ def _webhook() -> Iterator[None]:
     with (
         mock.patch.object(service.Lifecycle, "image", return_value="workload:1"),
         mock.patch.object(webhook, "_ready", return_value=True),
-        mock.patch.object(admission.Admission, "_trial", return_value=admission.Trial()),
+        mock.patch.object(admission.Admission, "_trial", return_value=None),
     ):
         yield
 

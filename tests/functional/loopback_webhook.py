@@ -114,13 +114,13 @@ def by_url(objects, server):
 def configure(world, name, server, bundle):
     """Apply the charm's configuration, pointing to the process."""
     owner = manifests.Manifests(world.api, model=world.model(name), application=table.APPLICATION)
-    context = webhook.ConfigurationContext(
-        name=webhook.configuration_name(owner.owner),
-        service="unused",
-        model=world.model(name),
-        ca_bundle=certificates.encoded(bundle),
-        served=world.served_with(name),
-    )
+    context = {
+        "name": webhook.configuration_name(owner.owner),
+        "service": "unused",
+        "model": world.model(name),
+        "ca_bundle": certificates.encoded(bundle),
+        "served": world.served_with(name),
+    }
     rendered = manifests.render(webhook.CONFIGURATION_FOLDER, context)
     for obj in by_url(rendered, server):
         world.api.apply(owner.prepared(webhook.CONFIGURATION_FOLDER, obj))

@@ -11,7 +11,7 @@ from integrator_contract import names, pods
 from integrator_contract.rejections import Rejections
 from istio_integrator.admission import rejections, settings, webhook
 from istio_integrator.istio import injectors, probe
-from istio_integrator.kube import cluster, errors, fences, owners
+from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation import situation
 
@@ -19,23 +19,6 @@ PROBE_DELAYS = (0.1, 0.2, 0.4, 0.8, 1.0, 1.0)
 """Seconds between two probes after a change, which API servers take a moment to notice."""
 PROBE_SECONDS = 5.0
 """After which no further probe is sent; each may itself take the webhook's 3 s."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Trial:
-    """Whether the webhook changed a dry-run pod."""
-
-    problem: str = ""
-    """Why it did not; empty where it did."""
-    author: str = ""
-    """Whose webhook, policy or quota refused the pod."""
-    is_author_away: bool = False
-    """Whether the author's webhook did not answer, instead of answering no."""
-
-    @property
-    def works(self) -> bool:
-        """Whether the pod came back changed."""
-        return not self.problem
 
 
 class Admission(situation.Component):
@@ -86,13 +69,13 @@ class Admission(situation.Component):
         """
         if not self._scope.leader:
             raise errors.CharmError("only the leader replaces certificates: use its unit")
-        if not self._webhook.is_asked:
+        if self._webhook.configuration is None:
             return {"result": "no webhook is in use, so there are no certificates"}
-        state = self._webhook.reconcile(rotate=True)
+        state = self._run(rotate=True)
         if state.waiting:
             raise errors.CharmError(f"nothing is replaced: {state.waiting}")
-        trial = self._try(patiently=True)
-        answers = "answers" if trial.works else f"does not answer: {trial.problem}"
+        problem = _words(self._try(patiently=True))
+        answers = f"does not answer: {problem}" if problem else "answers"
         return {
             "result": f"certificates are replaced, the webhook {answers}",
             "note": "servers show the new one within a minute; both are trusted for a day",
@@ -108,9 +91,7 @@ class Admission(situation.Component):
         Raises:
             ForbiddenError: The charm may not create pods.
         """
-        trial = self._trial(self._settings.revision)
-        obstacle = () if trial.works or trial.author else webhook.obstacle(self._scope)
-        return ": ".join(filter(None, (trial.author, trial.problem, *obstacle)))
+        return _words(self._explained(self._trial(self._settings.revision)))
 
     @property
     def is_needed(self) -> bool:
@@ -122,16 +103,19 @@ class Admission(situation.Component):
         if gives_sidecars and scope.mesh is not None and options.membership == "namespace":
             return True
         for namespace in scope.cluster.list(cluster.NAMESPACE):
-            with fences.around(cluster.reference(namespace)):
-                name = namespace["metadata"]["name"]
-                labels = cluster.at(namespace, "metadata", "labels")
-                is_served = scope.served.kind_of(name, labels) is not None
-                # The pods of the model are prepared even where it is not served otherwise.
-                counts = gives_sidecars if name == scope.model else is_served
-                is_going = "deletionTimestamp" in namespace["metadata"]
-                if counts and not is_going and injectors.gives_sidecars(labels):
-                    return True
+            name = namespace["metadata"]["name"]
+            labels = cluster.at(namespace, "metadata", "labels")
+            is_served = scope.served.kind_of(name, labels) is not None
+            # The pods of the model are prepared even where it is not served otherwise.
+            counts = gives_sidecars if name == scope.model else is_served
+            is_going = "deletionTimestamp" in namespace["metadata"]
+            if counts and not is_going and injectors.gives_sidecars(labels):
+                return True
         return False
+
+    @functools.cached_property
+    def _webhook(self) -> webhook.Webhook:
+        return webhook.Webhook(self._scope)
 
     @functools.cached_property
     def _rejected(self) -> Rejections:
@@ -139,11 +123,10 @@ class Admission(situation.Component):
 
     @functools.cached_property
     def _seen(self) -> settings.Seen:
-        scope, before = self._scope, None
-        if scope.mesh is None or not scope.mesh.probed:
-            name = owners.object_name(scope.application, "admission")
-            before = settings.Seen.read(scope.cluster.get(cluster.CONFIG_MAP, name, scope.model))
-        return settings.Seen.of(scope, before)
+        mesh, before = self._scope.mesh, None
+        if mesh is None or not mesh.probed:
+            before = settings.Seen.read(self._webhook.settings)
+        return settings.Seen.of(self._scope, before)
 
     @functools.cached_property
     def _settings(self) -> pods.Settings:
@@ -157,79 +140,80 @@ class Admission(situation.Component):
             left_out=self._rejected.changes,
         )
 
-    @functools.cached_property
-    def _webhook(self) -> webhook.Webhook:
-        served = dataclasses.replace(
-            self._scope.served, mesh_namespace=self._seen.istiod_namespace
-        )
-        if not self._settings.changes_lifecycle:
-            served = dataclasses.replace(served, kinds=frozenset())
-        return webhook.Webhook(
-            self._scope,
-            self._image,
+    def _run(self, *, rotate: bool = False) -> webhook.State:
+        served = self._scope.served
+        kinds = served.kinds if self._settings.changes_lifecycle else frozenset()
+        state = self._webhook.reconcile(
+            self._image(),
             self._settings,
-            served,
+            dataclasses.replace(served, mesh_namespace=self._seen.istiod_namespace, kinds=kinds),
             annotations={names.SEEN: self._seen.text()},
+            rotate=rotate,
         )
+        self.certificate = state.certificate
+        return state
 
     def _serve(self) -> Message:
-        state = self._webhook.reconcile()
-        self.certificate = state.certificate
-        trial = Trial(state.waiting)
-        if not state.waiting:
-            trial = self._try(patiently=state.changed)
-        self.works = trial.works
-        if trial.works:
-            return Said.ADMISSION_WORKS()
-        application, author, words = self._scope.application, trial.author, trial.problem
-        if author:
-            said = (
-                Said.ADMISSION_AUTHOR_SILENT
-                if trial.is_author_away
-                else Said.ADMISSION_AUTHOR_REJECTS
-            )
-            return said(application=application, author=author, words=words)
-        problem, words = webhook.obstacle(self._scope)
-        if problem:
-            return Said.ADMISSION_HINDERED(application=application, problem=problem, words=words)
-        return Said.ADMISSION_STARTING(problem=trial.problem[:200])
+        state = self._run()
+        if state.waiting:
+            problem = Said.ADMISSION_STARTING(problem=state.waiting)
+        else:
+            problem = self._try(patiently=state.changed)
+        self.works = problem is None
+        return self._explained(problem) or Said.ADMISSION_WORKS()
 
     def _observe(self) -> Message:
         """Tell whether the webhook works, whatever its settings: the leader may renew them.
 
         Nothing would tell this unit when it has.
         """
-        self.works = self._trial().works
+        self.works = self._trial() is None
         return Said.ADMISSION_WORKS() if self.works else Said.ADMISSION_NOT_LEADING()
 
-    def _try(self, *, patiently: bool) -> Trial:
+    def _explained(self, problem: Message | None) -> Message | None:
+        if problem is not None and problem.said is Said.ADMISSION_STARTING:
+            return self._webhook.obstacle() or problem
+        return problem
+
+    def _try(self, *, patiently: bool) -> Message | None:
         end = self._clock() + PROBE_SECONDS
-        trial = self._trial(self._settings.revision)
+        problem = self._trial(self._settings.revision)
         for delay in PROBE_DELAYS if patiently else ():
-            if trial.works or trial.author or self._clock() + delay > end:
+            is_starting = problem is not None and problem.said is Said.ADMISSION_STARTING
+            if not is_starting or self._clock() + delay > end:
                 break
             self._sleep(delay)
-            trial = self._trial(self._settings.revision)
-        return trial
+            problem = self._trial(self._settings.revision)
+        return problem
 
-    def _trial(self, revision: str = "") -> Trial:
-        like = self._scope.cluster.get(cluster.POD, self._scope.pod, self._scope.model)
-        pod = probe.pod(self._scope.model, {names.PROBE: "true"}, like=like)
+    def _trial(self, revision: str = "") -> Message | None:
+        """Return why a dry-run pod does not come back changed; None where it does."""
+        scope = self._scope
+        like = scope.cluster.get(cluster.POD, scope.pod, scope.model)
+        pod = probe.pod(scope.model, {names.PROBE: "true"}, like=like)
         try:
-            created = self._scope.cluster.create(pod, dry_run=True)
+            created = scope.cluster.create(pod, dry_run=True)
         except errors.ForbiddenError:
             raise
         except errors.RefusedError as error:
-            # Only a pod that the webhook did not keep outside of the mesh is sent to istiod.
-            if error.refusal.is_istio:
-                return Trial(str(error.refusal))
             refusal = error.refusal
-            return Trial(refusal.words, refusal.author, is_author_away=refusal.is_unreachable)
+            # Only a pod that the webhook did not keep outside of the mesh is sent to istiod.
+            if refusal.is_istio:
+                return Said.ADMISSION_STARTING(problem=str(refusal)[:200])
+            is_away = refusal.is_unreachable
+            said = Said.ADMISSION_AUTHOR_SILENT if is_away else Said.ADMISSION_AUTHOR_REJECTS
+            return said(application=scope.application, author=refusal.author, words=refusal.words)
         except errors.ApiError as error:
-            return Trial(error.message)
+            return Said.ADMISSION_STARTING(problem=error.message[:200])
         found = cluster.at(created, "metadata", "annotations").get(names.SETTINGS)
         if found is None:
-            return Trial("the webhook does not change a dry-run pod yet")
-        if revision and found != revision:
-            return Trial("the webhook changes a dry-run pod by older settings")
-        return Trial()
+            problem = "the webhook does not change a dry-run pod yet"
+        elif revision and found != revision:
+            problem = "the webhook changes a dry-run pod by older settings"
+        else:
+            return None
+        return Said.ADMISSION_STARTING(problem=problem)
+
+
+def _words(problem: Message | None) -> str:
+    return problem.seen.removeprefix("admission: ") if problem else ""

@@ -36,13 +36,13 @@ def configured(kinds=("profiles", "labelled")):
     """What API servers are told of the webhook."""
     (found,) = manifests.render(
         "admission-webhook-configuration",
-        webhook.ConfigurationContext(
-            name="0-x",
-            service="app-admission",
-            model="m",
-            ca_bundle="Yg==",
-            served=selected(kinds),
-        ),
+        {
+            "name": "0-x",
+            "service": "app-admission",
+            "model": "m",
+            "ca_bundle": "Yg==",
+            "served": selected(kinds),
+        },
     )
     return found
 
@@ -100,16 +100,16 @@ def workload():
     """The webhook's objects by their kind."""
     found = manifests.render(
         "admission-webhook",
-        webhook.WorkloadContext(
-            name="app-admission",
-            secret="app-admission-tls",
-            image="x.invalid/rock:1",
-            image_pull_secrets=[{"name": "pull"}],
-            pod_labels={"a": "b"},
-            settings="{}",
-            annotations={"seen": "text"},
-            log_level="info",
-        ),
+        {
+            "name": "app-admission",
+            "secret": "app-admission-tls",
+            "image": "x.invalid/rock:1",
+            "image_pull_secrets": [{"name": "pull"}],
+            "pod_labels": {"a": "b"},
+            "settings": "{}",
+            "annotations": {"seen": "text"},
+            "log_level": "info",
+        },
     )
     return {each["kind"]: each for each in found}
 
