@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 
+import msgspec
+
 from integrator_contract import names, pods
 from istio_integrator.istio import ambient, injectors
 from istio_integrator.kube import records
@@ -99,7 +101,7 @@ def decide(place: Place, wanted: Wanted) -> Decision:
             for key, value in kept.before.items()
             if key in kept.values or after.get(key) != value
         }
-        kept = dataclasses.replace(kept, before=before)
+        kept = msgspec.structs.replace(kept, before=before)
     plane = wanted.data_plane if is_led else "sidecar"
     return dataclasses.replace(decided, record=kept, data_plane=plane)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import msgspec
 
 from integrator_contract import names, pods
 from istio_integrator.istio import ambient, meshconfig
@@ -169,7 +170,7 @@ class Membership(situation.Component):
         """Read the record; that of an application which is no more has become ours."""
         record, own = _written(namespace), self._context.manifests.owner
         if record and record.owner != own and owners.is_gone(self._context.cluster, record.owner):
-            return dataclasses.replace(record, owner=own)
+            return msgspec.structs.replace(record, owner=own)
         return record
 
     def _patch(
@@ -208,7 +209,7 @@ def _with_ambient(
     if record is None or before is None or names.DATAPLANE_MODE not in before.before:
         return record
     said = {names.DATAPLANE_MODE: before.before[names.DATAPLANE_MODE]}
-    return dataclasses.replace(record, before={**record.before, **said})
+    return msgspec.structs.replace(record, before={**record.before, **said})
 
 
 def _written(namespace: cluster.Object) -> records.Record | None:
