@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import json
@@ -22,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 K = TypeVar("K")
 T = TypeVar("T")
+Context = Mapping[str, Any]
+"""The variables of templates."""
 TEMPLATES = pathlib.Path(__file__).parents[3] / "templates"
 
 _LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -80,20 +81,12 @@ def kinds(folder: str) -> list[cluster.Kind]:
     return list(found)
 
 
-def render(folder: str, context: Any) -> list[cluster.Object]:
-    """Render every template of a folder.
-
-    Args:
-        folder: Below `templates/`.
-        context: The templates' variables: a mapping, or a dataclass with a field for each.
-    """
-    values: Any = context
-    if dataclasses.is_dataclass(context):
-        values = {each.name: getattr(context, each.name) for each in dataclasses.fields(context)}
+def render(folder: str, context: Context) -> list[cluster.Object]:
+    """Render every template of a folder below `templates/`."""
     objects: list[cluster.Object] = []
     for path in _sources(folder):
         template = environment(TEMPLATES).get_template(f"{folder}/{path.name}")
-        objects += [obj for obj in yaml.load_all(template.render(values), Loader=_LOADER) if obj]
+        objects += [obj for obj in yaml.load_all(template.render(context), Loader=_LOADER) if obj]
     return objects
 
 
@@ -131,45 +124,33 @@ class Manifests:
             each.get("uid") in self._anchors for each in cluster.parts(metadata, "ownerReferences")
         )
 
-    def apply(self, folder: str, context: Any) -> list[cluster.Object]:
-        """Make the cluster hold exactly what a folder renders to.
+    def apply(self, folder: str, context: Context) -> list[cluster.Object]:
+        """Make the cluster hold exactly what a folder renders to, and return the live objects.
 
         Every object is checked before the first is written: where one is foreign, nothing
         changes. An object that is already as wanted is not written.
-
-        Args:
-            folder: Below `templates/`.
-            context: The variables of its templates.
-
-        Returns:
-            The live objects, in the order of the templates.
 
         Raises:
             ForeignError: An object of that name exists and is not ours.
             KindAbsentError: The API server does not serve a kind of it.
         """
         wanted = [self.prepared(folder, obj) for obj in render(folder, context)]
-        owned = [obj for kind in reversed(kinds(folder)) for obj in self._owned(kind, folder)]
         # A list for each kind tells of all that is there already, however many there are.
-        listed = {_identity(obj): obj for obj in owned}
-        live = [listed.get(_identity(obj)) or self._live(obj) for obj in wanted]
+        owned = {
+            _identity(obj): obj
+            for kind in reversed(kinds(folder))
+            for obj in self._owned(kind, folder)
+        }
+        live = [owned.pop(_identity(obj), None) or self._live(obj) for obj in wanted]
         applied = [
             found if found is not None and is_current(found, obj) else self._cluster.apply(obj)
             for found, obj in zip(live, wanted, strict=True)
         ]
-        self._delete(owned, keep=wanted)
+        self._delete(owned.values())
         return applied
 
-    def tried(self, folder: str, context: Any) -> cluster.Object:
-        """Ask what would become of the one object of a folder, without making anything.
-
-        Args:
-            folder: Below `templates/`.
-            context: As for `apply`.
-
-        Raises:
-            ApiError: The API server refuses it.
-        """
+    def tried(self, folder: str, context: Context) -> cluster.Object:
+        """Ask what would become of the one object of a folder, without making anything."""
         (obj,) = render(folder, context)
         obj["metadata"]["name"] = owners.object_name(self._application, f"{folder}-tried")
         return self._cluster.create(self.prepared(folder, obj), dry_run=True)
@@ -178,17 +159,11 @@ class Manifests:
         self,
         folder: str,
         parts: Mapping[K, Sequence[T]],
-        context: Callable[[Sequence[T]], Any],
+        context: Callable[[Sequence[T]], Context],
     ) -> dict[K, errors.ApiError]:
-        """Apply a folder without the parts that the API server refuses.
+        """Apply a folder without the parts that the API server refuses, and return these.
 
-        Args:
-            folder: Below `templates/`.
-            parts: What it is rendered from; each part alone renders to one object.
-            context: Makes the templates' variables of parts.
-
-        Returns:
-            Why parts were refused.
+        Each part alone renders to one object.
 
         Raises:
             ApiError: It is refused, and no part alone is, or every part.
@@ -213,9 +188,10 @@ class Manifests:
         return refused
 
     def own(self, kind: cluster.Kind, name: str) -> cluster.Object | None:
-        """Read an object of ours in the model; None also for one that is somebody else's."""
+        """Read an object of ours in the model; None also for one of another owner."""
         if kind == cluster.SECRET:
-            return self._own_secret(name, self._model)
+            found = self._cluster.get(kind, name, self._model)
+            return found if self.is_ours(found) else None
         return next((each for each in self._owned(kind) if each["metadata"]["name"] == name), None)
 
     def remove(self, folder: str) -> None:
@@ -227,10 +203,7 @@ class Manifests:
         return [obj for folder in _folders() for obj in self.owned_in(folder)]
 
     def owned_of(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
-        """List what the application owns of a kind; none where the right to list it is missing.
-
-        Some kinds are made only with roles that may be left out.
-        """
+        """List what the application owns of a kind; none where the right to list it is missing."""
         try:
             return self._owned(kind, folder)
         except errors.ForbiddenError as error:
@@ -246,9 +219,8 @@ class Manifests:
         made = {folder: {kind.spelled for kind in kinds(folder)} for folder in _folders()}
         for kind in reversed(cluster.KINDS.values()):
             for obj in self.owned_of(kind):
-                component = obj["metadata"]["labels"].get(names.COMPONENT, "")
-                spelled = made.get(component, set())
-                known = component == WORKLOAD_COMPONENT or kind.spelled in spelled
+                component = _component(obj)
+                known = component == WORKLOAD_COMPONENT or kind.spelled in made.get(component, ())
                 if not known and not _goes_by_itself(obj):
                     logger.info("%s is of an older revision.", cluster.reference(obj))
                     self._cluster.delete(obj)
@@ -265,7 +237,7 @@ class Manifests:
         if cluster.KINDS[obj["apiVersion"], obj["kind"]].namespaced:
             metadata.setdefault("namespace", self._model)
         if metadata.get("namespace") != self._model or not self._goes_with_the_model:
-            metadata["ownerReferences"] = [self.owner_reference]
+            metadata["ownerReferences"] = [owners.reference(self._anchor)]
         canonical = json.dumps({**obj, "metadata": metadata}, sort_keys=True)
         digest = hashlib.sha256(canonical.encode()).hexdigest()[:16]
         metadata["annotations"] = {**metadata.get("annotations", {}), names.APPLIED_HASH: digest}
@@ -273,22 +245,16 @@ class Manifests:
 
     def tie(self, kind: cluster.Kind, name: str) -> None:
         """Let an object in the model that the workload writes go with the application, too."""
-        if self._goes_with_the_model:
-            return
-        obj, owner = self._cluster.get(kind, name, self._model), self.owner_reference
-        owners_now = cluster.parts(cluster.at(obj, "metadata"), "ownerReferences")
-        if obj is not None and owner not in owners_now:
-            self._cluster.merge_patch(obj, {"metadata": {"ownerReferences": [owner]}})
+        obj = None if self._goes_with_the_model else self._cluster.get(kind, name, self._model)
+        if obj is not None:
+            wanted = [owners.reference(self._anchor)]
+            if obj["metadata"].get("ownerReferences") != wanted:
+                self._cluster.merge_patch(obj, {"metadata": {"ownerReferences": wanted}})
 
     @property
     def _goes_with_the_model(self) -> bool:
         """Whether nothing is known that ends earlier: what is in the model needs no owner then."""
         return self._anchor["kind"] == cluster.NAMESPACE.name
-
-    @property
-    def owner_reference(self) -> cluster.Object:
-        """What bears it goes when the application goes, or at the latest when the model does."""
-        return owners.reference(self._anchor)
 
     @functools.cached_property
     def _anchors(self) -> frozenset[str]:
@@ -309,12 +275,9 @@ class Manifests:
                 raise errors.ForeignError(cluster.reference(found), owner)
         return found
 
-    def _delete(
-        self, owned: Iterable[cluster.Object], keep: Iterable[cluster.Object] = ()
-    ) -> None:
-        kept = {_identity(obj) for obj in keep}
+    def _delete(self, owned: Iterable[cluster.Object]) -> None:
         for obj in owned:
-            if _identity(obj) not in kept and "deletionTimestamp" not in obj["metadata"]:
+            if "deletionTimestamp" not in obj["metadata"]:
                 self._cluster.delete(obj)
 
     def owned_in(self, folder: str) -> list[cluster.Object]:
@@ -332,23 +295,16 @@ class Manifests:
 
     def _owned_secrets(self, folder: str) -> list[cluster.Object]:
         """Read them by name: who may list Secrets sees everybody's."""
-        found = [
-            self._own_secret(name, self._place_of_secret(component))
-            for component, name in self.secrets.items()
-            if folder in ("", component)
-        ]
+        found = (self._own_secret(each) for each in self.secrets if folder in ("", each))
         return [each for each in found if each is not None]
 
-    def _place_of_secret(self, folder: str) -> str:
-        """Return the namespace of a Secret: the gateway's certificate is where its pods are."""
-        if folder != "gateway-tls":
-            return self._model
-        record = self._own_secret(self.secrets["record"], self._model)
-        annotations = cluster.at(record, "metadata", "annotations")
-        return str(annotations.get(names.CERTIFICATE_IN) or self._model)
-
-    def _own_secret(self, name: str, namespace: str) -> cluster.Object | None:
-        found = self._cluster.get(cluster.SECRET, name, namespace)
+    def _own_secret(self, folder: str) -> cluster.Object | None:
+        place = self._model
+        if folder == "gateway-tls":
+            # The gateway's certificate is where its pods are.
+            annotations = cluster.at(self._own_secret("record"), "metadata", "annotations")
+            place = annotations.get(names.CERTIFICATE_IN) or place
+        found = self._cluster.get(cluster.SECRET, self.secrets[folder], place)
         return found if self.is_ours(found) else None
 
 

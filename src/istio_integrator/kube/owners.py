@@ -15,17 +15,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Collection
 
 from integrator_contract import names
 from istio_integrator.kube import cluster, errors
 
 logger = logging.getLogger(__name__)
 
-
 _MAX_NAME = 63
 """Characters of a DNS label."""
-_CLUSTER_ROLE = cluster.kind("rbac.authorization.k8s.io/v1", "ClusterRole")
 
 
 def object_name(application: str, suffix: str) -> str:
@@ -37,26 +34,21 @@ def object_name(application: str, suffix: str) -> str:
     return f"{application[: _MAX_NAME - len(suffix) - 10].rstrip('-')}-{digest}-{suffix}"
 
 
-def models(owner: str, namespaces: Collection[str]) -> list[str]:
-    """List the models that an owner may be of, for its label may be cut and names have dots."""
-    return [name for name in namespaces if owner.startswith(_beginning(f"{name}."))]
-
-
-def _beginning(prefix: str) -> str:
-    """Cut a prefix as the label cuts what is too long for one."""
-    longest = names.KEPT_OF_LONG_OWNERS
-    return prefix if len(prefix) < longest else prefix[:longest].rstrip("-.")
-
-
 def is_gone(api: cluster.Cluster, owner: str) -> bool:
     """Tell whether an application is no more: Juju runs each as a StatefulSet of its name.
 
     One that we may not look for may still be there.
     """
-    namespaces = [each["metadata"]["name"] for each in api.list(cluster.NAMESPACE)]
-    for model in models(owner, namespaces):
+    for namespace in api.list(cluster.NAMESPACE):
+        model = namespace["metadata"]["name"]
+        beginning = f"{model}."
+        if len(beginning) >= names.KEPT_OF_LONG_OWNERS:
+            # The label cuts what is too long for one.
+            beginning = beginning[: names.KEPT_OF_LONG_OWNERS].rstrip("-.")
+        if not owner.startswith(beginning):
+            continue
         try:
-            found = api.list(cluster.STATEFUL_SET, namespace=model)
+            found = api.list(cluster.STATEFUL_SET, model)
         except errors.ForbiddenError as error:
             logger.debug("Whether %s is still there is not known: %s", owner, error)
             return False
@@ -82,9 +74,19 @@ def anchor(api: cluster.Cluster, *, model: str, application: str) -> cluster.Obj
     Raises:
         ApiError: The model's namespace does not exist.
     """
-    *roles, namespace = anchors(api, model=model, application=application)
+    found = anchors(api, model=model, application=application)
+    role, namespace = found[0], found[-1]
+    wanted = reference(namespace)
+    present = cluster.parts(role["metadata"], "ownerReferences")
+    if role is namespace or any(each.get("uid") == wanted["uid"] for each in present):
+        return role
+    # The role itself has to go with the model.
+    change = {
+        "resourceVersion": role["metadata"]["resourceVersion"],
+        "ownerReferences": [*present, wanted],
+    }
     try:
-        return _bound(api, roles.pop(), namespace) if roles else namespace
+        return api.merge_patch(role, {"metadata": change})
     except errors.ForbiddenError as error:
         logger.debug("The application's ClusterRole can't be bound to the model: %s", error)
         return namespace
@@ -100,22 +102,7 @@ def anchors(api: cluster.Cluster, *, model: str, application: str) -> list[clust
     if namespace is None:
         raise errors.ApiError(404, f"namespace {model} does not exist")
     # Without the right to it, a forced removal leaves what the model's end takes away.
-    role = api.get_if_allowed(_CLUSTER_ROLE, f"{model}-{application}")
+    role = api.get_if_allowed(cluster.CLUSTER_ROLE, f"{model}-{application}")
     marks = cluster.at(role, "metadata", "labels")
     of_juju = (marks.get(names.MANAGED_BY), marks.get(names.NAME)) == ("juju", application)
     return [role, namespace] if role is not None and of_juju else [namespace]
-
-
-def _bound(
-    api: cluster.Cluster, role: cluster.Object, namespace: cluster.Object
-) -> cluster.Object:
-    """See that the role goes with the model."""
-    wanted = reference(namespace)
-    present = cluster.parts(role["metadata"], "ownerReferences")
-    if any(each.get("uid") == wanted["uid"] for each in present):
-        return role
-    change = {
-        "resourceVersion": role["metadata"]["resourceVersion"],
-        "ownerReferences": [*present, wanted],
-    }
-    return api.merge_patch(role, {"metadata": change})

@@ -1,5 +1,3 @@
-import dataclasses
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,11 +27,8 @@ rules: []
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class Values:
-    text: str = "hello"
-    extra: str = ""
-    binding: str = "one"
+def values(extra="", binding="one"):
+    return {"text": "hello", "extra": extra, "binding": binding}
 
 
 @pytest.fixture
@@ -47,7 +42,7 @@ def own(fake, tmp_path, monkeypatch) -> manifests.Manifests:
 
 
 def test_apply_creates_what_is_rendered_with_the_marks_of_its_owner(fake, own):
-    own.apply("thing", Values())
+    own.apply("thing", values())
     settings = fake.find("ConfigMap", "settings", "kubeflow")
     assert settings["data"] == {"text": "hello"}
     assert settings["metadata"]["labels"] == {
@@ -59,7 +54,7 @@ def test_apply_creates_what_is_rendered_with_the_marks_of_its_owner(fake, own):
 
 
 def test_apply_lets_a_cluster_scoped_object_go_with_the_model(fake, own):
-    own.apply("thing", Values())
+    own.apply("thing", values())
     (owner,) = fake.find("ClusterRole", "one")["metadata"]["ownerReferences"]
     uid = fake.find("Namespace", "kubeflow")["metadata"]["uid"]
     assert owner["kind"] == "Namespace"
@@ -68,7 +63,7 @@ def test_apply_lets_a_cluster_scoped_object_go_with_the_model(fake, own):
 
 def test_apply_lets_everything_go_with_the_application_and_that_with_the_model(fake, own):
     fake.application()
-    own.apply("thing", Values())
+    own.apply("thing", values())
     role = fake.find("ClusterRole", "kubeflow-istio-integrator")["metadata"]
     for kind, name, namespace in (
         ("ConfigMap", "settings", "kubeflow"),
@@ -82,37 +77,37 @@ def test_apply_lets_everything_go_with_the_application_and_that_with_the_model(f
 
 
 def test_apply_of_the_same_writes_nothing(fake, own):
-    own.apply("thing", Values())
+    own.apply("thing", values())
     fake.writes.clear()
-    own.apply("thing", Values())
+    own.apply("thing", values())
     assert fake.writes == []
 
 
 def test_apply_leaves_what_others_added_to_our_object(fake, own):
-    own.apply("thing", Values())
+    own.apply("thing", values())
     live = fake.find("ConfigMap", "settings", "kubeflow")
     live["metadata"]["labels"]["app.juju.is/created-by"] = "istio-integrator"
     fake.writes.clear()
-    own.apply("thing", Values())
+    own.apply("thing", values())
     assert fake.writes == []
 
 
 def test_apply_repairs_what_somebody_changed(fake, own):
-    own.apply("thing", Values())
+    own.apply("thing", values())
     fake.find("ConfigMap", "settings", "kubeflow")["data"]["text"] = "drifted"
-    own.apply("thing", Values())
+    own.apply("thing", values())
     assert fake.find("ConfigMap", "settings", "kubeflow")["data"] == {"text": "hello"}
 
 
 def test_apply_takes_away_a_field_that_is_not_wanted_any_more(fake, own):
-    own.apply("thing", Values(extra="x"))
-    own.apply("thing", Values())
+    own.apply("thing", values(extra="x"))
+    own.apply("thing", values())
     assert fake.find("ConfigMap", "settings", "kubeflow")["data"] == {"text": "hello"}
 
 
 def test_apply_prunes_an_object_that_is_not_rendered_any_more(fake, own):
-    own.apply("thing", Values(binding="one"))
-    own.apply("thing", Values(binding="two"))
+    own.apply("thing", values(binding="one"))
+    own.apply("thing", values(binding="two"))
     assert fake.find("ClusterRole", "one") is None
     assert fake.find("ClusterRole", "two")
 
@@ -130,14 +125,14 @@ def test_apply_refuses_a_foreign_object_and_changes_nothing(fake, own, labels, w
     fake.add(role_one(labels))
     fake.writes.clear()
     with pytest.raises(errors.ForeignError, match=f"ClusterRole one exists and {words}"):
-        own.apply("thing", Values())
+        own.apply("thing", values())
     assert fake.writes == []
 
 
 def test_apply_takes_over_what_an_application_left_that_is_no_more(fake, own):
     fake.namespace("other")
     fake.add(role_one({names.OWNER: "other.app"}))
-    own.apply("thing", Values())
+    own.apply("thing", values())
     labels = fake.find("ClusterRole", "one")["metadata"]["labels"]
     assert labels[names.OWNER] == "kubeflow.istio-integrator"
 
@@ -168,9 +163,9 @@ def test_what_the_workload_keeps_goes_with_the_application_too(fake, own):
 
 def test_remove_takes_everything_ours_and_nothing_else(fake, own):
     other = manifests.Manifests(fake.api(), model="kubeflow", application="other")
-    other.apply("thing", Values(binding="two"))
+    other.apply("thing", values(binding="two"))
     fake.delete("ConfigMap", "settings", "kubeflow")
-    own.apply("thing", Values())
+    own.apply("thing", values())
     own.remove("thing")
     own.remove("thing")
     assert fake.find("ConfigMap", "settings", "kubeflow") is None
@@ -179,7 +174,7 @@ def test_remove_takes_everything_ours_and_nothing_else(fake, own):
 
 
 def test_remove_where_the_kind_is_not_served_is_done(fake, own):
-    own.apply("thing", Values())
+    own.apply("thing", values())
     fake.absent.add("rbac.authorization.k8s.io/v1")
     own.remove("thing")
     assert fake.find("ConfigMap", "settings", "kubeflow") is None
@@ -188,11 +183,11 @@ def test_remove_where_the_kind_is_not_served_is_done(fake, own):
 def test_apply_where_the_kind_is_not_served_says_so(fake, own):
     fake.absent.add("rbac.authorization.k8s.io/v1")
     with pytest.raises(errors.KindAbsentError):
-        own.apply("thing", Values())
+        own.apply("thing", values())
 
 
 def test_prune_without_cluster_wide_rights_looks_in_the_model(fake, own, monkeypatch):
-    own.apply("thing", Values(binding=""))
+    own.apply("thing", values(binding=""))
     api = fake.api()
     listed = api.list
 
@@ -293,5 +288,5 @@ def test_refusal_that_no_part_is_the_reason_of_is_raised(fake, own, code):
     if code == 503:
         fake.broken[("create", "configmaps")] = code
     with pytest.raises(errors.ApiError, match="the server says no"):
-        own.apply_fitting("thing", {"a": [""], "b": [""]}, lambda _: Values(binding=""))
+        own.apply_fitting("thing", {"a": [""], "b": [""]}, lambda _: values(binding=""))
     assert not [write for write in fake.writes if "configmaps" in write]

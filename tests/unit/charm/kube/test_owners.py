@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 from integrator_contract import names
 from istio_integrator.kube import owners
 
-NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
 OWNER = "kubeflow.istio-integrator"
 
 
@@ -16,24 +15,24 @@ def test_label_fits_and_differs(model, application):
     assert label == f"{model}.{application}" or label != names.owner(model, "x")
 
 
-@given(NAMES, NAMES, st.lists(NAMES))
-def test_model_of_an_owner_is_among_those_it_may_be_of(model, application, others):
-    assert model in owners.models(names.owner(model, application), [*others, model])
-
-
-def test_model_of_another_name_is_not():
-    assert owners.models(OWNER, ["kube", "kubeflow-2", "flow"]) == []
-
-
 @pytest.mark.parametrize("application", ["istio-integrator", "i" * 60])
-def test_owner_is_there_while_juju_runs_it(fake, application):
-    owner = names.owner("kubeflow", application)
+@pytest.mark.parametrize("model", ["kubeflow", "m" * 60, "m" * 51 + "-a"])
+def test_owner_is_there_while_juju_runs_it(fake, model, application):
+    owner = names.owner(model, application)
+    fake.namespace(model)
     assert owners.is_gone(fake.api(), owner)
-    fake.application(application)
+    fake.application(application, model)
     assert not owners.is_gone(fake.api(), owner)
-    fake.delete("StatefulSet", application, "kubeflow")
-    fake.application("another")
+    fake.delete("StatefulSet", application, model)
+    fake.application("another", model)
     assert owners.is_gone(fake.api(), owner)
+
+
+def test_models_that_an_owner_can_not_be_of_are_not_looked_into(fake):
+    for name in ("kube", "kubeflow-2", "flow"):
+        fake.namespace(name)
+    owners.is_gone(fake.api(), OWNER)
+    assert fake.requests == ["list namespaces", "list statefulsets kubeflow"]
 
 
 def test_owner_that_may_not_be_looked_for_may_be_there(fake):
