@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, cast
 
 import pydantic
@@ -42,13 +42,7 @@ def _selector(value: str) -> str:
 
 
 def _items(value: Any) -> Any:
-    if isinstance(value, str):
-        return service.words(value)
-    return value
-
-
-def _parsed(parse: Callable[[str], Any]) -> Callable[[Any], Any]:
-    return lambda value: parse(value) if isinstance(value, str) else value
+    return service.words(value) if isinstance(value, str) else value
 
 
 def _container_names(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -90,18 +84,9 @@ NamespaceKinds = Annotated[
     pydantic.BeforeValidator(_items),
 ]
 
-LabelRules = Annotated[
-    tuple[pods.Entries, ...], pydantic.BeforeValidator(_parsed(pod_rules.parse_labels))
-]
-AnnotationRules = Annotated[
-    tuple[pods.Entries, ...], pydantic.BeforeValidator(_parsed(pod_rules.parse_annotations))
-]
-PortRules = Annotated[
-    tuple[pods.Ports, ...], pydantic.BeforeValidator(_parsed(pod_rules.parse_ports))
-]
-RegistryRules = Annotated[
-    tuple[pods.Registries, ...], pydantic.BeforeValidator(_parsed(pod_rules.parse_registries))
-]
+EntryRules = Annotated[tuple[pods.Entries, ...], pod_rules.reader(pods.Entries)]
+PortRules = Annotated[tuple[pods.Ports, ...], pod_rules.reader(pods.Ports)]
+RegistryRules = Annotated[tuple[pods.Registries, ...], pod_rules.reader(pods.Registries)]
 
 
 def _cpu(text: str) -> str:
@@ -140,9 +125,7 @@ def _annotations(value: Any) -> Any:
 
 
 Annotations = Annotated[Mapping[str, str], pydantic.BeforeValidator(_annotations)]
-PlainPorts = Annotated[
-    tuple[plain_ports.Named, ...], pydantic.BeforeValidator(_parsed(plain_ports.parse))
-]
+PlainPorts = Annotated[tuple[plain_ports.Named, ...], pydantic.BeforeValidator(plain_ports.parse)]
 ServiceName = Annotated[str, pydantic.AfterValidator(_namespaced_name)]
 Cpu = Annotated[str, pydantic.AfterValidator(_cpu)]
 Memory = Annotated[str, pydantic.AfterValidator(_memory)]
@@ -184,8 +167,8 @@ class Config(pydantic.BaseModel):
     restart_pods: Literal["auto", "manual"] = "auto"
     restart_max_unavailable: Budget = service.Options.restart_max_unavailable
     """Workloads that may have a pod being replaced at the same time."""
-    pod_labels: LabelRules = ()
-    pod_annotations: AnnotationRules = ()
+    pod_labels: EntryRules = ()
+    pod_annotations: EntryRules = ()
     excluded_outbound_ports: PortRules = ()
     image_registries: RegistryRules = ()
     gateway_service: ServiceName = ""

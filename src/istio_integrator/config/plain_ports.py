@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import Any
 
 from integrator_contract import pods, service
 
@@ -26,24 +27,24 @@ class Named:
         return f"{self.name}:{self.port}" if self.port else self.name
 
 
-def parse(text: str) -> tuple[Named, ...]:
-    """Read the option.
-
-    Raises:
-        ValueError: With what is wrong.
-    """
-    found = dict.fromkeys(map(_entry, service.words(text)))
+def parse(text: Any) -> Any:
+    """Read the option; a ValueError says what is wrong with it."""
+    if not isinstance(text, str):
+        return text
+    found = tuple(dict.fromkeys(map(_entry, service.words(text))))
     if len(found) > MOST:
         raise ValueError(f"at most {MOST} entries")
-    return tuple(found)
+    return found
 
 
 def _entry(text: str) -> Named:
     name, colon, port = text.partition(":")
     if not _NAME.fullmatch(name) or (colon and not port):
         raise ValueError(f"'{text}' is no Service or workload with a port: {_GRAMMAR}")
-    if port.isdecimal() and not pods.is_port(int(port)):
-        raise ValueError(f"'{text}': ports are 1 to 65535")
-    if port and not port.isdecimal() and not _PORT_NAME.fullmatch(port):
+    if port.isdecimal():
+        if not pods.is_port(int(port)):
+            raise ValueError(f"'{text}': ports are 1 to 65535")
+        return Named(name, str(int(port)))
+    if port and not _PORT_NAME.fullmatch(port):
         raise ValueError(f"'{text}': '{port}' is neither a port's number nor its name: {_GRAMMAR}")
-    return Named(name, str(int(port)) if port.isdecimal() else port)
+    return Named(name, port)

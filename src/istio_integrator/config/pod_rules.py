@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, TypeVar
+from typing import Any
 
 import pydantic
 
@@ -12,40 +12,41 @@ from integrator_contract import bounded, names, pods, selectors
 
 _PLACE = (names.INJECT, names.REVISION)
 """Labels that decide about a pod's place in the mesh."""
-_Rule = TypeVar("_Rule", bound=pods.Rule)
 _STRICT = pydantic.ConfigDict(strict=True, extra="forbid", defer_build=True)
-_ENTRIES = pydantic.TypeAdapter(tuple[pods.Entries, ...], config=_STRICT)
-_PORTS = pydantic.TypeAdapter(tuple[pods.Ports, ...], config=_STRICT)
-_REGISTRIES = pydantic.TypeAdapter(tuple[pods.Registries, ...], config=_STRICT)
 
 
-def parse_labels(text: str) -> tuple[pods.Entries, ...]:
-    """Read the option `pod-labels`; a ValueError says what is wrong."""
-    rules = _entries(text)
-    pods.check_labels(rules)
-    return rules
+def reader(kind: type[pods.Rule]) -> pydantic.BeforeValidator:
+    """Return what reads an option with rules of a kind, in YAML.
+
+    Labels and annotations may be a mapping alone, and ports numbers alone: for every pod.
+    """
+    adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(tuple[kind, ...], config=_STRICT)
+
+    def read(text: Any) -> Any:
+        if not isinstance(text, str):
+            return text
+        try:
+            # Of JSON, strict validation takes lists for tuples and mappings for dataclasses.
+            return adapter.validate_json(json.dumps(_rules(kind, text), default=str))
+        except bounded.DocumentError as error:
+            raise ValueError(f"this {error}") from error
+        except pydantic.ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            message = first["msg"].removeprefix("Value error, ")
+            raise ValueError(f"{place}: {message}" if place else message) from error
+
+    return pydantic.BeforeValidator(read)
 
 
-def parse_annotations(text: str) -> tuple[pods.Entries, ...]:
-    """Read the option `pod-annotations`; a ValueError says what is wrong."""
-    rules = _entries(text)
-    pods.check_annotations(rules)
-    return rules
-
-
-def parse_ports(text: str) -> tuple[pods.Ports, ...]:
-    """Read the option `excluded-outbound-ports`; a ValueError says what is wrong."""
-    if re.fullmatch(r"[0-9,\s]*", text):
-        numbers = [int(port) for port in re.findall(r"[0-9]+", text)]
-        return _rules(_PORTS, [{"ports": numbers}] if numbers else None)
-    return _rules(_PORTS, _yaml(text))
-
-
-def parse_registries(text: str) -> tuple[pods.Registries, ...]:
-    """Read the option `image-registries`; a ValueError says what is wrong."""
-    rules = _rules(_REGISTRIES, _yaml(text))
-    pods.check_registries(rules)
-    return rules
+def _rules(kind: type[pods.Rule], text: str) -> Any:
+    if kind is pods.Ports and re.fullmatch(r"[0-9,\s]*", text):
+        ports = [int(port) for port in re.findall(r"[0-9]+", text)]
+        return [{"ports": ports}] if ports else []
+    value = bounded.read_yaml(text, longest=bounded.LONGEST_OBJECT)
+    if kind is pods.Entries and isinstance(value, dict) and value:
+        return [{"add": value}]
+    return [] if value in (None, {}) else value
 
 
 def check_selectors(rules: pods.PodRules, *others: str) -> None:
@@ -55,41 +56,11 @@ def check_selectors(rules: pods.PodRules, *others: str) -> None:
         ValueError: Naming the label.
     """
     added = {key for rule in rules.pod_labels for key in rule.add}
-    for rule in rules.rules:
-        for requirement in rule.selector:
-            if requirement.key in _PLACE:
-                raise ValueError(
-                    f"the selector '{rule.pods}' looks at {requirement.key}, which is set here"
-                )
-    for selector in (*(rule.pods for rule in rules.rules), *others):
+    own = [rule.pods for rule in rules.rules]
+    for selector in (*own, *others):
         for requirement in selectors.parse(selector):
+            looks = f"the selector '{selector}' looks at {requirement.key}, which"
+            if requirement.key in _PLACE and selector in own:
+                raise ValueError(f"{looks} is set here")
             if requirement.key in added:
-                raise ValueError(
-                    f"pod-labels: the selector '{selector}' looks at {requirement.key}, which"
-                    " pod-labels adds"
-                )
-
-
-def _entries(text: str) -> tuple[pods.Entries, ...]:
-    value = _yaml(text)
-    return _rules(_ENTRIES, [{"add": value}] if value and isinstance(value, dict) else value)
-
-
-def _yaml(text: str) -> Any:
-    try:
-        return bounded.read_yaml(text, longest=bounded.LONGEST_OBJECT)
-    except bounded.DocumentError as error:
-        raise ValueError(f"this {error}") from error
-
-
-def _rules(adapter: pydantic.TypeAdapter[tuple[_Rule, ...]], value: Any) -> tuple[_Rule, ...]:
-    if value is None or value == {}:
-        return ()
-    try:
-        # Of JSON, strict validation takes lists for tuples and mappings for dataclasses.
-        return adapter.validate_json(json.dumps(value, default=str))
-    except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        message = first["msg"].removeprefix("Value error, ")
-        raise ValueError(f"{place}: {message}" if place else message) from error
+                raise ValueError(f"pod-labels: {looks} pod-labels adds")
