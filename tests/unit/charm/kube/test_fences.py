@@ -13,23 +13,22 @@ def forgotten():
 
 
 @pytest.mark.parametrize("error", [KeyError("a"), TypeError("b"), RecursionError("c")])
-def test_trouble_about_an_object_is_noted_and_work_goes_on(error):
-    with fences.around("Pod a/b"):
-        raise error
-    assert fences.noted() == {"Pod a/b": f"{type(error).__name__}: {error}"}
+def test_trouble_about_an_object_is_noted_once_and_work_goes_on(error, caplog):
+    for _ in "ab":
+        with fences.around("Pod a/b"):
+            raise error
+    fences.note("Pod a/b", "other")
+    reason = f"{type(error).__name__}: {error}"
+    assert fences.noted() == {"Pod a/b": reason}
+    assert [each.getMessage() for each in caplog.records] == [f"Pod a/b is passed over: {reason}."]
+    fences.forget()
+    assert fences.noted() == {}
 
 
 def test_what_is_no_trouble_about_an_object_is_raised():
     with pytest.raises(OSError, match="disk"), fences.around("Pod a/b"):
         raise OSError("disk")
     assert fences.noted() == {}
-
-
-def test_first_reason_is_kept_and_said_once(caplog):
-    fences.note("Pod a/b", "one")
-    fences.note("Pod a/b", "other")
-    assert fences.noted() == {"Pod a/b": "one"}
-    assert [each.getMessage() for each in caplog.records] == ["Pod a/b is passed over: one."]
 
 
 def test_log_names_some_objects_and_says_that_there_are_more(caplog):
@@ -41,9 +40,3 @@ def test_log_names_some_objects_and_says_that_there_are_more(caplog):
     assert each == [f"{name} is passed over: why." for name in named[: fences.MOST_LOGGED]]
     assert last.startswith("More objects are passed over")
     assert [*fences.noted()] == named[:-1]
-
-
-def test_another_hook_begins_anew():
-    fences.note("Pod a/b", "why")
-    fences.forget()
-    assert fences.noted() == {}

@@ -41,49 +41,35 @@ def own(fake, tmp_path, monkeypatch) -> manifests.Manifests:
     manifests.environment.cache_clear()
 
 
-def test_apply_creates_what_is_rendered_with_the_marks_of_its_owner(fake, own):
+def owners_of(obj):
+    return [(each["kind"], each["uid"]) for each in obj["metadata"].get("ownerReferences", ())]
+
+
+@pytest.mark.parametrize("is_deployed", [False, True])
+def test_applied_objects_bear_the_marks_of_their_owner_and_go_with_it(fake, own, is_deployed):
+    if is_deployed:
+        fake.application()
     own.apply("thing", values())
-    settings = fake.find("ConfigMap", "settings", "kubeflow")
+    settings, one = fake.find("ConfigMap", "settings", "kubeflow"), fake.find("ClusterRole", "one")
     assert settings["data"] == {"text": "hello"}
     assert settings["metadata"]["labels"] == {
         "app.kubernetes.io/managed-by": "istio-integrator",
         "istio-integrator.charmhub.io/owner": "kubeflow.istio-integrator",
         "istio-integrator.charmhub.io/component": "thing",
     }
-    assert "ownerReferences" not in settings["metadata"]
+    model = [("Namespace", fake.find("Namespace", "kubeflow")["metadata"]["uid"])]
+    if not is_deployed:
+        # The model takes with it what is in its namespace.
+        assert (owners_of(settings), owners_of(one)) == ([], model)
+    else:
+        role = fake.find("ClusterRole", "kubeflow-istio-integrator")
+        application = [("ClusterRole", role["metadata"]["uid"])]
+        assert owners_of(settings) == owners_of(one) == application
+        assert owners_of(role) == model
+    assert not one["metadata"]["ownerReferences"][0]["blockOwnerDeletion"]
 
 
-def test_apply_lets_a_cluster_scoped_object_go_with_the_model(fake, own):
-    own.apply("thing", values())
-    (owner,) = fake.find("ClusterRole", "one")["metadata"]["ownerReferences"]
-    uid = fake.find("Namespace", "kubeflow")["metadata"]["uid"]
-    assert owner["kind"] == "Namespace"
-    assert (owner["uid"], owner["blockOwnerDeletion"]) == (uid, False)
-
-
-def test_apply_lets_everything_go_with_the_application_and_that_with_the_model(fake, own):
-    fake.application()
-    own.apply("thing", values())
-    role = fake.find("ClusterRole", "kubeflow-istio-integrator")["metadata"]
-    for kind, name, namespace in (
-        ("ConfigMap", "settings", "kubeflow"),
-        ("ClusterRole", "one", ""),
-    ):
-        (owner,) = fake.find(kind, name, namespace)["metadata"]["ownerReferences"]
-        assert (owner["kind"], owner["uid"]) == ("ClusterRole", role["uid"])
-    (owner,) = role["ownerReferences"]
-    uid = fake.find("Namespace", "kubeflow")["metadata"]["uid"]
-    assert (owner["kind"], owner["uid"]) == ("Namespace", uid)
-
-
-def test_apply_of_the_same_writes_nothing(fake, own):
-    own.apply("thing", values())
-    fake.writes.clear()
-    own.apply("thing", values())
-    assert fake.writes == []
-
-
-def test_apply_leaves_what_others_added_to_our_object(fake, own):
+def test_apply_of_the_same_writes_nothing_and_leaves_what_others_added(fake, own):
     own.apply("thing", values())
     live = fake.find("ConfigMap", "settings", "kubeflow")
     live["metadata"]["labels"]["app.juju.is/created-by"] = "istio-integrator"
@@ -92,24 +78,14 @@ def test_apply_leaves_what_others_added_to_our_object(fake, own):
     assert fake.writes == []
 
 
-def test_apply_repairs_what_somebody_changed(fake, own):
-    own.apply("thing", values())
+@pytest.mark.parametrize("before", [{"binding": "two"}, {"extra": "x"}])
+def test_apply_repairs_what_changed_and_takes_away_what_is_wanted_no_more(fake, own, before):
+    own.apply("thing", values(**before))
     fake.find("ConfigMap", "settings", "kubeflow")["data"]["text"] = "drifted"
     own.apply("thing", values())
     assert fake.find("ConfigMap", "settings", "kubeflow")["data"] == {"text": "hello"}
-
-
-def test_apply_takes_away_a_field_that_is_not_wanted_any_more(fake, own):
-    own.apply("thing", values(extra="x"))
-    own.apply("thing", values())
-    assert fake.find("ConfigMap", "settings", "kubeflow")["data"] == {"text": "hello"}
-
-
-def test_apply_prunes_an_object_that_is_not_rendered_any_more(fake, own):
-    own.apply("thing", values(binding="one"))
-    own.apply("thing", values(binding="two"))
-    assert fake.find("ClusterRole", "one") is None
-    assert fake.find("ClusterRole", "two")
+    assert fake.find("ClusterRole", "two") is None
+    assert fake.find("ClusterRole", "one")
 
 
 @pytest.mark.parametrize(
@@ -173,32 +149,22 @@ def test_remove_takes_everything_ours_and_nothing_else(fake, own):
     assert fake.find("ClusterRole", "two")
 
 
-def test_remove_where_the_kind_is_not_served_is_done(fake, own):
+def test_kind_that_is_not_served_is_said_when_applied_and_nothing_to_remove(fake, own):
     own.apply("thing", values())
     fake.absent.add("rbac.authorization.k8s.io/v1")
+    with pytest.raises(errors.KindAbsentError):
+        own.apply("thing", values())
     own.remove("thing")
     assert fake.find("ConfigMap", "settings", "kubeflow") is None
 
 
-def test_apply_where_the_kind_is_not_served_says_so(fake, own):
-    fake.absent.add("rbac.authorization.k8s.io/v1")
-    with pytest.raises(errors.KindAbsentError):
-        own.apply("thing", values())
-
-
-def test_prune_without_cluster_wide_rights_looks_in_the_model(fake, own, monkeypatch):
+def test_removal_without_cluster_wide_rights_looks_in_the_model(fake, own):
     own.apply("thing", values(binding=""))
-    api = fake.api()
-    listed = api.list
-
-    def only_in_a_namespace(kind, namespace=None, labels=None):
-        if kind.namespaced and namespace is None:
-            raise errors.ForbiddenError(403, "cannot list resource")
-        return listed(kind, namespace, labels)
-
-    monkeypatch.setattr(api, "list", only_in_a_namespace)
-    manifests.Manifests(api, model="kubeflow", application="istio-integrator").remove("thing")
+    fake.forbidden |= {("list", "clusterroles"), ("list", "configmaps", "")}
+    again = manifests.Manifests(fake.api(), model="kubeflow", application="istio-integrator")
+    again.remove("thing")
     assert fake.find("ConfigMap", "settings", "kubeflow") is None
+    assert [*again.unseen] == ["clusterroles"]
 
 
 @given(st.text())
@@ -218,13 +184,6 @@ JSON = st.recursive(
     ),
     max_leaves=8,
 )
-
-
-@given(JSON)
-def test_object_is_current_with_itself(value):
-    assert manifests.is_current(value, value)
-
-
 OBJECTS = st.dictionaries(st.text(max_size=2), JSON, max_size=3)
 
 
@@ -237,13 +196,6 @@ def test_every_template_names_its_kinds_where_prune_looks():
     for folder in sorted(manifests.TEMPLATES.iterdir()):
         sources = "".join(path.read_text() for path in folder.glob("*.yaml.j2"))
         assert sources.count("\nkind: ") == len(manifests._KIND_LINES.findall(sources)), folder
-
-
-def test_kind_that_is_not_served_is_nothing_to_read(fake):
-    fake.absent.add("networking.istio.io/v1")
-    gateway = cluster.kind("networking.istio.io/v1", "Gateway")
-    assert fake.api().list(gateway) == []
-    assert fake.api().get(gateway, "a", "b") is None
 
 
 @pytest.fixture

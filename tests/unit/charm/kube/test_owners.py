@@ -46,22 +46,17 @@ def anchored(fake) -> tuple[str, str]:
     return anchor["kind"], anchor["metadata"]["name"]
 
 
-def test_everything_goes_with_the_application(fake):
-    fake.application()
-    assert anchored(fake) == ("ClusterRole", "kubeflow-istio-integrator")
-    fake.writes.clear()
-    assert anchored(fake) == ("ClusterRole", "kubeflow-istio-integrator")
-    assert fake.writes == []
-
-
-def test_an_owner_that_the_role_has_already_is_kept(fake):
+def test_role_of_the_application_is_bound_to_the_model_beside_the_owners_that_it_has(fake):
     fake.application()
     other = {"apiVersion": "v1", "kind": "Node", "name": "node", "uid": "of-the-node"}
     role = fake.find("ClusterRole", "kubeflow-istio-integrator")
     role["metadata"]["ownerReferences"] = [other]
-    anchored(fake)
+    assert anchored(fake) == ("ClusterRole", "kubeflow-istio-integrator")
     role = fake.find("ClusterRole", "kubeflow-istio-integrator")
     assert [each["kind"] for each in role["metadata"]["ownerReferences"]] == ["Node", "Namespace"]
+    fake.writes.clear()
+    assert anchored(fake) == ("ClusterRole", "kubeflow-istio-integrator")
+    assert fake.writes == []
 
 
 @pytest.mark.parametrize("verb", ["get", "patch"])

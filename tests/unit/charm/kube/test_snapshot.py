@@ -3,11 +3,19 @@
 import pytest
 
 from istio_integrator.kube import cluster, errors, snapshot
-from tests.unit.charm.security import members
+from tests.unit.cases import cases
+
+POLICY = "MutatingAdmissionPolicy"
+PROBE = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"generateName": "probe-", "namespace": "kubeflow"},
+    "spec": {"containers": []},
+}
 
 
-def config_map(name="settings", **labels):
-    metadata = {"name": name, "namespace": "kubeflow", "labels": labels}
+def config_map(name="settings", namespace="kubeflow", **labels):
+    metadata = {"name": name, "namespace": namespace, "labels": labels}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"key": "a"}}
 
 
@@ -20,122 +28,79 @@ def seen(fake):
     return snapshot.Snapshot(fake.api())
 
 
-def test_object_is_read_once(fake, seen):
-    fake.add(config_map())
-    assert [seen.get(cluster.CONFIG_MAP, "settings", "kubeflow")["data"] for _ in "ab"]
-    assert fake.requests == ["get configmaps kubeflow settings"]
-
-
-def test_object_that_was_listed_is_not_read(fake, seen):
-    fake.add(config_map())
-    seen.list(cluster.CONFIG_MAP)
-    assert seen.get(cluster.CONFIG_MAP, "settings", "kubeflow")["data"] == {"key": "a"}
-    assert fake.requests == ["list configmaps"]
-
-
-def test_object_that_is_absent_is_looked_for_each_time(fake, seen):
-    seen.list(cluster.CONFIG_MAP)
+def test_object_is_read_once_and_an_absent_one_each_time(fake, seen):
     assert seen.get(cluster.CONFIG_MAP, "settings", "kubeflow") is None
     fake.add(config_map())
-    assert seen.get(cluster.CONFIG_MAP, "settings", "kubeflow") is not None
+    assert [seen.get(cluster.CONFIG_MAP, "settings", "kubeflow")["data"] for _ in "ab"]
+    assert fake.requests == ["get configmaps kubeflow settings"] * 2
 
 
-def test_part_of_a_list_is_taken_from_it(fake, seen):
+def test_objects_and_parts_of_a_list_are_taken_from_it(fake, seen):
     for number, place in enumerate(("kubeflow", "kubeflow", "default")):
-        obj = config_map(f"cm-{number}", app=f"app-{number}")
-        obj["metadata"]["namespace"] = place
-        fake.add(obj)
+        fake.add(config_map(f"cm-{number}", place, app=f"app-{number}"))
     assert len(seen.list(cluster.CONFIG_MAP)) == 3
     assert names_of(seen.list(cluster.CONFIG_MAP, "kubeflow")) == ["cm-0", "cm-1"]
     assert names_of(seen.list(cluster.CONFIG_MAP, "kubeflow", {"app": "app-1"})) == ["cm-1"]
     assert names_of(seen.list(cluster.CONFIG_MAP, None, {"app": None})) == ["cm-0", "cm-1", "cm-2"]
+    assert seen.get(cluster.CONFIG_MAP, "cm-2", "default")["data"] == {"key": "a"}
     assert fake.requests == ["list configmaps"]
 
 
-def test_one_namespace_comes_from_the_list_of_all(fake):
-    fake.namespace("kubeflow")
-    seen = snapshot.Snapshot(fake.api())
-    assert seen.get(cluster.NAMESPACE, "kubeflow") is not None
-    assert "kubeflow" in names_of(seen.list(cluster.NAMESPACE))
-    assert fake.requests == ["list namespaces"]
+@pytest.mark.parametrize("may_list", [True, False])
+def test_namespaces_are_known_from_the_list_that_every_hook_needs_or_by_name(fake, seen, may_list):
+    if not may_list:
+        fake.forbidden.add(("list", "namespaces", ""))
+    for name in ("kubeflow", "default", "kubeflow"):
+        assert seen.get(cluster.NAMESPACE, name)
+    one_by_one = ["get namespaces kubeflow", "list namespaces", "get namespaces default"]
+    assert fake.requests == ["list namespaces", *([] if may_list else one_by_one)]
 
 
-def test_namespace_is_read_by_its_name_where_none_may_be_listed(fake):
-    fake.namespace("kubeflow")
-    fake.forbidden.add(("list", "namespaces", ""))
-    seen = snapshot.Snapshot(fake.api())
-    assert seen.get(cluster.NAMESPACE, "kubeflow") is not None
-    assert fake.requests == ["list namespaces", "get namespaces kubeflow"]
-
-
-@pytest.mark.parametrize(
+@cases(
     "write",
-    [
-        pytest.param(lambda api: api.apply(config_map()), id="apply"),
-        pytest.param(lambda api: api.merge_patch(config_map(), {"data": {}}), id="patch"),
-        pytest.param(lambda api: api.delete(config_map()), id="delete"),
-        pytest.param(lambda api: api.create(config_map("another")), id="create"),
-    ],
+    apply=lambda api: api.apply(config_map()),
+    patch=lambda api: api.merge_patch(config_map(), {"data": {}}),
+    delete=lambda api: api.delete(config_map()),
+    create=lambda api: api.create(config_map("another")),
 )
-def test_written_kind_is_read_anew(fake, seen, write):
+def test_written_kind_is_read_anew_and_no_other_even_if_the_answer_is_lost(fake, seen, write):
+    def read():
+        fake.requests.clear()
+        for kind in (cluster.CONFIG_MAP, cluster.SERVICE):
+            seen.list(kind, "kubeflow")
+        seen.get(cluster.CONFIG_MAP, "settings", "kubeflow")
+        return [each for each in fake.requests if each.startswith("list")]
+
     fake.add(config_map())
-    fake.add(members.service("kfp-ui", 3000))
-    for kind in (cluster.CONFIG_MAP, cluster.SERVICE):
-        seen.list(kind, "kubeflow")
-    seen.get(cluster.CONFIG_MAP, "settings", "kubeflow")
+    assert read() == ["list configmaps kubeflow", "list services kubeflow"]
+    assert read() == []
     write(seen)
-    fake.requests.clear()
-    for kind in (cluster.CONFIG_MAP, cluster.SERVICE):
-        seen.list(kind, "kubeflow")
-    assert fake.requests == ["list configmaps kubeflow"]
-
-
-def test_object_is_read_anew_after_its_kind_was_written(fake, seen):
-    fake.add(config_map())
-    seen.get(cluster.CONFIG_MAP, "settings", "kubeflow")
-    seen.apply(config_map("another"))
-    fake.requests.clear()
-    seen.get(cluster.CONFIG_MAP, "settings", "kubeflow")
-    assert fake.requests == ["get configmaps kubeflow settings"]
-
-
-def test_kind_is_read_anew_after_a_write_whose_answer_is_lost(fake, seen):
-    fake.add(config_map())
-    seen.list(cluster.CONFIG_MAP)
+    assert read() == ["list configmaps kubeflow"]
     fake.timeouts.add(("patch", "configmaps"))
     with pytest.raises(errors.UnreachableError):
-        seen.apply(config_map())
-    fake.requests.clear()
-    seen.list(cluster.CONFIG_MAP)
-    assert fake.requests == ["list configmaps"]
+        seen.apply(config_map("lost"))
+    assert read() == ["list configmaps kubeflow"]
 
 
 def test_other_versions_of_a_written_kind_are_read_anew(fake, seen):
-    kinds = [
-        cluster.kind(f"admissionregistration.k8s.io/{version}", "MutatingAdmissionPolicy")
-        for version in ("v1", "v1beta1")
-    ]
-    for kind in kinds:
-        seen.list(kind)
-    metadata = {"name": "policy"}
-    seen.apply({"apiVersion": kinds[0].api_version, "kind": kinds[0].name, "metadata": metadata})
-    fake.requests.clear()
-    for kind in kinds:
-        seen.list(kind)
-    assert len(fake.requests) == 2
+    versions = [f"admissionregistration.k8s.io/{each}" for each in ("v1", "v1beta1")]
+    for _ in "ab":
+        fake.requests.clear()
+        for version in versions:
+            seen.list(cluster.kind(version, POLICY))
+        assert len(fake.requests) == 2
+        seen.apply({"apiVersion": versions[0], "kind": POLICY, "metadata": {"name": "policy"}})
 
 
 def test_trial_changes_nothing_that_is_known(fake, seen):
     seen.list(cluster.POD, "kubeflow")
-    metadata = {"generateName": "probe-", "namespace": "kubeflow"}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": []}}
-    seen.create(pod, dry_run=True)
+    seen.create(PROBE, dry_run=True)
     fake.requests.clear()
     seen.list(cluster.POD, "kubeflow")
     assert fake.requests == []
 
 
-def test_everything_is_read_anew_when_somebody_wrote_in_between(fake, seen):
+def test_everything_is_read_anew_when_another_client_wrote_in_between(fake, seen):
     fake.add(config_map())
     seen.list(cluster.SERVICE)
     with pytest.raises(errors.ConflictError):
@@ -143,21 +108,3 @@ def test_everything_is_read_anew_when_somebody_wrote_in_between(fake, seen):
     fake.requests.clear()
     seen.list(cluster.SERVICE)
     assert fake.requests == ["list services"]
-
-
-def test_model_namespace_is_known_from_the_list_that_every_hook_needs(fake, seen):
-    assert seen.get(cluster.NAMESPACE, "kubeflow")
-    assert seen.get(cluster.NAMESPACE, "default")
-    assert fake.requests == ["list namespaces"]
-
-
-def test_namespace_is_read_by_name_where_they_may_not_be_listed(fake, seen):
-    fake.forbidden.add(("list", "namespaces"))
-    assert seen.get(cluster.NAMESPACE, "kubeflow")
-    assert fake.requests[-1] == "get namespaces kubeflow"
-
-
-def test_namespace_is_not_looked_for_again_where_they_may_not_be_listed(fake, seen):
-    fake.forbidden.add(("list", "namespaces"))
-    assert [seen.get(cluster.NAMESPACE, "kubeflow") for _ in "ab"]
-    assert fake.requests == ["list namespaces", "get namespaces kubeflow"]
