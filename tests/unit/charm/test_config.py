@@ -1,12 +1,19 @@
+"""Options: what each may be, how it is read, and the one line about what it may not be."""
+
+import json
 import pathlib
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from lightkube.utils import quantity
+from sidecar_lifecycle.shell import admission_settings
 
+from integrator_contract import pods
 from istio_integrator.config import config
 from istio_integrator.kube import errors
+from tests.unit.cases import cases
 
 LONGEST_HOST = ("a" * 62 + ".") * 4 + "m"
 """253 characters, the most that DNS allows."""
@@ -64,8 +71,55 @@ WRONG = [
         "gateway-service-type='loadbalancer': must be 'LoadBalancer', 'NodePort' or 'ClusterIP'",
         id="type",
     ),
-    pytest.param({"gateway-cpu": "1.5m"}, "gateway-cpu='1.5m': write it such as 500m", id="cpu"),
-    pytest.param({"gateway-memory": "128"}, "gateway-memory='128': write it", id="memory"),
+    *(
+        pytest.param({"gateway-cpu": text}, "such as 500m or 2, from 1m to 64", id=f"cpu: {text}")
+        for text in ("", "m", "-1", "0", "0m", "0.5", "1e2", "1.5m", "64001m", "65")
+    ),
+    *(
+        pytest.param({"gateway-memory": text}, "such as 512Mi or 1Gi", id=f"memory: {text}")
+        # Kubernetes takes the first two for bytes, and for thousandths of one.
+        for text in ("128", "128m", "", "Mi", "1.5Gi", "-1Gi", "128mi", "128M", "31Mi", "65Gi")
+    ),
+    *(
+        pytest.param({option: text}, words, id=f"{option}: {text[:30]}")
+        for option, text, words in (
+            ("pod-labels", "{app.kubernetes.io/name: x}", "pod-labels: 'app.kubernetes.io/name'"),
+            ("pod-labels", "{a: true}", "0.add.a: Input should be a valid string"),
+            ("pod-labels", "text", "Input should be a valid array"),
+            ("pod-labels", "false", "Input should be a valid array"),
+            ("pod-labels", "[{pods: a}]", "0.add: Field required"),
+            ("pod-labels", "[{pods: a, add: {}, to: x}]", "0.to: Unexpected keyword"),
+            ("pod-labels", "{", "pod-labels='{': this is no YAML"),
+            ("pod-annotations", "{istio-integrator.charmhub.io/applied: x}", "is reserved"),
+            ("pod-annotations", r'{a: "\ud83d"}', "has half a character"),
+            ("pod-annotations", "{a: " + "x" * 70_000 + "}", "is longer than"),
+            ("excluded-outbound-ports", "0", "0 is not a port"),
+            ("excluded-outbound-ports", "[{ports: [true]}]", "0.ports.0: Input should be a valid"),
+            ("excluded-outbound-ports", "[{ports: 80}]", "0.ports: Input should be a valid array"),
+            (
+                "excluded-outbound-ports",
+                "[{pods: '!sidecar.istio.io/inject', ports: [80]}]",
+                "looks at sidecar.istio.io/inject, which is set here",
+            ),
+            ("image-registries", "[{pods: a, prefixes: {a.io: b}}]", "'b' is not a registry"),
+            (
+                "image-registries",
+                "[{pods: a, prefixes: {a.io: b.io}}, {pods: b, prefixes: {b.io: c.io}}]",
+                "image-registries: 'b.io' would itself be moved by 'b.io'",
+            ),
+        )
+    ),
+    *(
+        pytest.param(
+            {"pod-labels": "{team: ml}", option: text},
+            "the selector 'team=ml' looks at team, which pod-labels adds",
+            id=f"{option} looks at an added label",
+        )
+        for option, text in (
+            ("excluded-pods", "team=ml"),
+            ("pod-annotations", "[{pods: team=ml, add: {a: b}}]"),
+        )
+    ),
 ]
 
 
@@ -91,14 +145,69 @@ def test_config_defaults_are_those_of_config_yaml_and_no_option_is_missing_in_ei
     assert set(shipped) == {name.replace("_", "-") for name in config.Config.model_fields}
 
 
-def test_config_hosts_may_be_as_long_as_dns_allows_and_are_written_small():
+def test_hosts_may_be_as_long_as_dns_allows():
     assert len(LONGEST_HOST) == 253
-    assert config.Config.load({"hosts": LONGEST_HOST.upper()}).hosts == (LONGEST_HOST,)
 
 
-def test_config_lists_are_split_and_trimmed():
-    loaded = config.Config.load({"wait-for-containers": " main, wait ,"})
-    assert loaded.wait_for_containers == ("main", "wait")
+EVERY = {"team": "ml", "example.com/cost": "7"}
+
+
+@cases(
+    ("option", "text", "wanted"),
+    hosts_are_written_small=("hosts", LONGEST_HOST.upper(), (LONGEST_HOST,)),
+    lists_are_split=("wait_for_containers", " main, wait ,", ("main", "wait")),
+    cpu=("gateway_cpu", "100m", "100m"),
+    cpu_with_zeros=("gateway_cpu", "0100m", "100m"),
+    cpu_that_is_whole=("gateway_cpu", "1000m", "1"),
+    cpu_that_is_not=("gateway_cpu", "1500m", "1500m"),
+    cpu_most=("gateway_cpu", " 64 ", "64"),
+    memory_least=("gateway_memory", "32Mi", "32Mi"),
+    memory_that_is_whole=("gateway_memory", "1024Mi", "1Gi"),
+    memory_that_is_not=("gateway_memory", "1536Mi", "1536Mi"),
+    memory_most=("gateway_memory", " 64Gi ", "64Gi"),
+    mapping_is_for_every_pod=(
+        "pod_labels",
+        "{team: ml, example.com/cost: '7'}",
+        (pods.Entries(add=EVERY),),
+    ),
+    rules_have_a_selector_each=(
+        "pod_annotations",
+        "- {pods: app=web, add: {a: b}}\n- add: {c: d}\n",
+        (pods.Entries(pods="app=web", add={"a": "b"}), pods.Entries(add={"c": "d"})),
+    ),
+    ports=("excluded_outbound_ports", "5432,6379", (pods.Ports(ports=(5432, 6379)),)),
+    ports_in_lines=("excluded_outbound_ports", " 53 63\n", (pods.Ports(ports=(53, 63)),)),
+    ports_as_rules=("excluded_outbound_ports", "[{ports: [53]}]", (pods.Ports(ports=(53,)),)),
+    no_ports=("excluded_outbound_ports", " ,", ()),
+    no_labels=("pod_labels", "{}", ()),
+)
+def test_option_is_read(option, text, wanted):
+    assert getattr(config.Config.load({option.replace("_", "-"): text}), option) == wanted
+
+
+@given(st.text(alphabet="0123456789.+-eEmkKMGTi ²٣", max_size=12))
+def test_any_amount_stays_the_same_or_is_refused(text):
+    for option in ("gateway-cpu", "gateway-memory"):
+        try:
+            spelled = getattr(config.Config.load({option: text}), option.replace("-", "_"))
+        except errors.ConfigError:
+            continue
+        assert quantity.parse_quantity(spelled) == quantity.parse_quantity(text.strip())
+        again = config.Config.load({option: spelled})
+        assert getattr(again, option.replace("-", "_")) == spelled
+
+
+def test_every_rule_is_understood_by_the_workload():
+    rules = {
+        "pod-labels": "[{pods: 'a in (b, c)', add: {team: ml}}]",
+        "pod-annotations": "{sidecar.istio.io/proxyCPU: 10m}",
+        "excluded-outbound-ports": "5432",
+        "image-registries": "[{pods: '!x', prefixes: {docker.io: localhost/x}}]",
+    }
+    loaded = config.Config.load(rules).pod_rules
+    wanted = pods.Settings(application="a", model="m", **vars(loaded))
+
+    assert admission_settings.load(json.dumps(wanted.document())) == wanted
 
 
 @given(st.dictionaries(st.sampled_from(sorted(config.Config.model_fields)), st.text()))
