@@ -1,20 +1,18 @@
-"""Objects of others of any structure: hooks pass, and what honest objects say still counts."""
+"""Objects of tenants of any structure: hooks pass, and what honest objects say still counts."""
 
 import contextlib
-import copy
 import json
 
 import httpx2
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from ops import testing
 
 from integrator_contract import names
-from istio_integrator.config import config
 from istio_integrator.kube import cluster as charm_cluster
-from istio_integrator.kube import manifests
-from istio_integrator.lifecycle import removal_notice
-from istio_integrator.situation import situation
-from tests import asked
+from tests.unit.cases import cases
+from tests.unit.charm import charm_world
 from tests.unit.charm.ingress_world import World, auth, connect, route
 
 OWNER = "kubeflow.istio-integrator"
@@ -26,30 +24,114 @@ RECORDS = (
     f'{{"owner": "{OWNER}", "set": {{}}, "before": {{"a": {"9" * 5000}}}}}',
     f'{{"owner": "{OWNER}", "set": {{"a": "1"}}, "before": {{"a": "2"}}}}',
 )
+CUSTOM = (
+    ("networking.istio.io/v1", "Gateway"),
+    ("networking.istio.io/v1", "VirtualService"),
+    ("networking.istio.io/v1", "Sidecar"),
+    ("networking.istio.io/v1alpha3", "EnvoyFilter"),
+    ("security.istio.io/v1", "AuthorizationPolicy"),
+    ("security.istio.io/v1", "PeerAuthentication"),
+)
+"""What tenants may write, and schemas describe in part."""
+TYPED = (("v1", "Service"), ("v1", "ConfigMap"), ("v1", "Pod"), ("apps/v1", "StatefulSet"))
+"""What the API server itself knows; labels and annotations are free."""
+
+WORDS = (
+    ["spec", "status", "selector", "matchLabels", "labels", "workloadSelector", "servers", "port",
+     "number", "name", "hosts", "http", "route", "destination", "host", "gateways", "rules",
+     "from", "source", "principals", "to", "operation", "ports", "when", "key", "values", "action",
+     "configPatches", "patch", "value", "mtls", "mode", "portLevelMtls", "outboundTrafficPolicy",
+     "egress", "webhooks", "clientConfig", "service", "namespace", "namespaceSelector",
+     "matchExpressions", "operator", "containers", "initContainers", "env", "args", "conditions",
+     "containerStatuses", "state", "terminated", "finishedAt", "running", "endpoints", "targetRef",
+     "targetPort", "kind", "provider", "nodeInfo", "loadBalancer", "ingress", "tls"]
+)  # fmt: skip
+ODD = (
+    ["", "a", "tenant/web", "DENY", "ALLOW", "CUSTOM", "STRICT", "REGISTRY_ONLY", "*", "mesh",
+     "istio-proxy", "kubeflow/kubeflow-gateway", "request.headers[x]", "2026-13-99T99:99Z",
+     "In", "9" * 5000, "1.2.3", "x" * 3000, "\x1b[2J", "kfp-ui.kubeflow.svc.cluster.local"]
+)  # fmt: skip
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-1, 10**18),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(ODD),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=5)
+    ),
+    max_leaves=15,
+)
+TEXTS = st.one_of(
+    VALUES.map(json.dumps),
+    st.integers(1, 3000).map(lambda count: "[" * count),
+    st.sampled_from(RECORDS),
+)
+MARKS = st.dictionaries(
+    st.sampled_from(
+        [
+            names.OWNER,
+            names.COMPONENT,
+            names.ANNOTATED_BY,
+            "app",
+            "kubernetes.io/service-name",
+        ]
+    ),
+    st.sampled_from([OWNER, "routes", "authentication", "gateway-tls", "admission-webhook", "x"]),
+)
+NOTES = st.dictionaries(
+    st.sampled_from(
+        [names.ANNOTATIONS, "istio-integrator.charmhub.io/membership",
+         "istio-integrator.charmhub.io/seen", "sidecar.istio.io/status",
+         "inject.istio.io/templates", "istio.io/dry-run"]
+    ),
+    TEXTS,
+    max_size=2,
+)  # fmt: skip
+
+
+@st.composite
+def objects(draw, kinds=CUSTOM + TYPED):
+    """Draw what a tenant has made; `@deep@` stands for a thousand lists within each other."""
+    api_version, kind = draw(st.sampled_from(kinds))
+    found = {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"labels": draw(MARKS), "annotations": draw(NOTES)},
+    }
+    if (api_version, kind) in CUSTOM:
+        found["spec"] = draw(st.just({"x": ["@deep@"]}) | VALUES)
+        found["status"] = draw(VALUES)
+    return found
+
+
+def honest(fake, monkeypatch):
+    """A model with routes and closed policies, in a cluster with a tenant."""
+    connect(fake, monkeypatch)
+    fake.application()
+    fake.namespace("tenant")
+    return World(fake, route(), auth(), authorization="closed")
 
 
 @pytest.fixture
 def world(fake, monkeypatch):
-    connect(fake, monkeypatch)
-    fake.application()
-    fake.namespace("tenant")
-    world = World(fake)
-    world.related = [route(), auth()]
-    return world
+    return honest(fake, monkeypatch)
 
 
-def theirs(fake, kind, name="theirs", api_version="v1", **more):
-    """Have a tenant make an object."""
-    metadata = {"name": name, "namespace": "tenant", **more.pop("metadata", {})}
-    return fake.add({"apiVersion": api_version, "kind": kind, "metadata": metadata, **more})
+def decisions(fake):
+    """What the charm has decided, as far as it shows in the cluster."""
+    return {
+        key: {part: obj.get(part) for part in ("spec", "data", "webhooks")}
+        for key, obj in fake.objects.items()
+        if obj["metadata"].get("labels", {}).get(names.OWNER) == OWNER and key[2] != "tenant"
+    }
 
 
-def of_tenants(fake):
-    """Copy every object in the tenant's namespace."""
-    return copy.deepcopy({key: obj for key, obj in fake.objects.items() if key[2] == "tenant"})
-
-
-def said_by_diagnose(world):
+def diagnosed(world):
+    """Return the report of the action, which passes or fails."""
     state = testing.State(
         leader=True,
         containers={testing.Container("lifecycle", can_connect=False)},
@@ -61,15 +143,33 @@ def said_by_diagnose(world):
     return world.ctx.action_results["report"]
 
 
-@pytest.mark.parametrize("event", ["config_changed", "update_status", "remove"])
-def test_service_of_a_tenant_with_a_record_of_ours_is_not_touched(world, event):
-    for number, record in enumerate(RECORDS):
-        annotations = {names.ANNOTATIONS: record, "a": "1"}
-        metadata = {"labels": {names.ANNOTATED_BY: OWNER}, "annotations": annotations}
-        theirs(world.fake, "Service", f"theirs-{number}", metadata=metadata)
-    before = of_tenants(world.fake)
-    world.run(lambda ctx: getattr(ctx.on, event)(), units=0 if event == "remove" else 1)
-    assert of_tenants(world.fake) == before
+def hooks_pass_among(world, hostile, *, events):
+    """Run hooks beside a tenant's objects, which change no decision and are not changed."""
+    before = world.status()
+    decided = decisions(world.fake)
+    world.fake.spelled['"@deep@"'] = DEEP
+    for number, obj in enumerate(hostile):
+        metadata = {**obj["metadata"], "name": f"theirs-{number}", "namespace": "tenant"}
+        world.fake.add({**obj, "metadata": metadata})
+    theirs = {key: obj for key, obj in world.fake.objects.items() if key[2] == "tenant"}
+    kept = json.dumps(list(theirs.values()))
+    # With the shipped roles, deleting one would be refused.
+    world.fake.forbidden |= {("delete", k.plural, "tenant") for k in charm_cluster.KINDS.values()}
+    for event in events:
+        said = world.run(lambda ctx, event=event: getattr(ctx.on, event)()).unit_status
+        assert said == before
+        assert decisions(world.fake) == decided
+    report = diagnosed(world)
+    assert "istiod" in report
+    world.remove()
+    assert decisions(world.fake) == {}
+    assert json.dumps([world.fake.objects[key] for key in theirs]) == kept
+    return report
+
+
+def theirs(api_version, kind, labels, annotations=None, **more):
+    metadata = {"labels": labels, "annotations": annotations or {}}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **more}
 
 
 OURS = [
@@ -88,21 +188,67 @@ OURS = [
     ("v1", "ConfigMap", "of-an-older-revision"),
     ("networking.istio.io/v1alpha3", "EnvoyFilter", "of-an-older-revision"),
 ]
+EVERY_HOOK = ("config_changed", "update_status", "upgrade_charm")
 
 
-@pytest.mark.parametrize("event", ["config_changed", "upgrade_charm", "remove"])
-def test_object_of_a_tenant_with_our_labels_is_not_ours(world, event):
-    for api_version, kind, component in OURS:
-        marks = {names.OWNER: OWNER, names.COMPONENT: component}
-        theirs(world.fake, kind, component, api_version, metadata={"labels": marks})
-    before = of_tenants(world.fake)
-    # With the shipped roles, deleting one would be refused.
-    for found in charm_cluster.KINDS.values():
-        world.fake.forbidden.add(("delete", found.plural, "tenant"))
-    world.run(lambda ctx: getattr(ctx.on, event)(), units=0 if event == "remove" else 1)
-    assert of_tenants(world.fake) == before
-    if event != "remove":
-        assert isinstance(world.status(), testing.ActiveStatus)
+def deep_filter(**labels):
+    spec = {"configPatches": [{"applyTo": "CLUSTER", "patch": {"value": {"x": "@deep@"}}}]}
+    marks = {**labels, names.COMPONENT: "authentication"}
+    return [theirs("networking.istio.io/v1alpha3", "EnvoyFilter", marks, spec=spec)]
+
+
+PASSED_OVER = "EnvoyFilter tenant/theirs-0 is passed over: it nests more than"
+
+
+@cases(
+    ("hostile", "named"),
+    records_of_ours=(
+        [
+            theirs(
+                "v1", "Service", {names.ANNOTATED_BY: OWNER}, {names.ANNOTATIONS: text, "a": "1"}
+            )
+            for text in RECORDS
+        ],
+        "",
+    ),
+    our_labels=(
+        [
+            theirs(api_version, kind, {names.OWNER: OWNER, names.COMPONENT: component})
+            for api_version, kind, component in OURS
+        ],
+        "",
+    ),
+    # One without our label is not read at all.
+    thousand_lists=(deep_filter(), ""),
+    thousand_lists_with_our_label=(deep_filter(**{names.OWNER: OWNER}), PASSED_OVER),
+)
+def test_hooks_decide_the_same_among_objects_of_a_tenant(world, hostile, named):
+    report = hooks_pass_among(world, hostile, events=EVERY_HOOK)
+    assert named in report
+    assert (PASSED_OVER in report) is bool(named)
+    assert ("kubectl -n tenant get envoyfilter theirs-0 -o yaml" in report) is bool(named)
+
+
+SLOW = (HealthCheck.too_slow, HealthCheck.large_base_example, HealthCheck.data_too_large)
+
+
+def hooks_pass_among_any(hostile, *events):
+    with pytest.MonkeyPatch.context() as patch:
+        hooks_pass_among(honest(charm_world.model(), patch), hostile, events=events)
+
+
+@settings(deadline=None, max_examples=5, suppress_health_check=SLOW)
+@given(st.lists(objects(), min_size=1, max_size=12))
+def test_hooks_decide_the_same_among_any_objects_of_a_tenant(hostile):
+    hooks_pass_among_any(hostile, "update_status")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@settings(deadline=None, max_examples=300, suppress_health_check=SLOW)
+@given(st.lists(objects(), min_size=30, max_size=60))
+def test_hooks_decide_the_same_among_ten_thousand_objects_of_a_tenant(hostile):
+    hooks_pass_among_any(hostile, "config_changed", "upgrade_charm")
 
 
 def test_guard_that_stayed_in_another_namespace_is_still_taken_away(world):
@@ -116,29 +262,6 @@ def test_guard_that_stayed_in_another_namespace_is_still_taken_away(world):
     name = moved["metadata"]["name"]
     assert world.fake.find("EnvoyFilter", name, "old-gateway") is None
     assert world.guard() is not None
-
-
-@pytest.mark.parametrize("labels", [{}, {names.OWNER: OWNER}], ids=["plain", "labelled"])
-def test_filter_with_a_thousand_nested_lists_costs_itself_alone(world, labels):
-    marks = {**labels, names.COMPONENT: "authentication"}
-    spec = {"configPatches": [{"applyTo": "CLUSTER", "patch": {"value": {"x": "@deep@"}}}]}
-    theirs(
-        world.fake,
-        "EnvoyFilter",
-        api_version="networking.istio.io/v1alpha3",
-        metadata={"labels": marks},
-        spec=spec,
-    )
-    world.fake.spelled['"@deep@"'] = DEEP
-    assert isinstance(world.status(), testing.ActiveStatus)
-    assert len(world.routes()) == 1
-    report = said_by_diagnose(world)
-    # One without our label is not read at all.
-    passed_over = "EnvoyFilter tenant/theirs is passed over: it nests more than"
-    assert (passed_over in report) is bool(labels)
-    assert ("kubectl -n tenant get envoyfilter theirs -o yaml" in report) is bool(labels)
-    world.remove()
-    assert world.guard() is None
 
 
 @pytest.mark.parametrize(
@@ -166,33 +289,19 @@ def test_answer_that_is_garbage_becomes_a_status(world, garbage):
     assert out.unit_status.message.isprintable()
 
 
-def test_node_that_says_nothing_of_its_kubelet_is_passed_over(world):
-    world.fake.add({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "virtual"}})
-    assert isinstance(world.status(), testing.ActiveStatus)
-    assert "Node virtual is passed over" in said_by_diagnose(world)
-
-
-def test_names_with_control_characters_are_written_escaped(world, caplog):
-    world.fake.add(
-        {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": "a\x1b[2J\nINFO all is well"},
-        }
-    )
-    assert world.status().message.isprintable()
-    report = said_by_diagnose(world)
-    assert "Node a\\x1b[2J INFO all is well is passed over" in report
-    assert all(record.getMessage().isprintable() for record in caplog.records)
-
-
-def test_tenant_fills_no_log_with_what_is_passed_over(world, caplog):
-    for n in range(200):
-        world.fake.add({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{n}"}})
+def test_nodes_that_say_nothing_of_their_kubelets_are_passed_over_and_fill_no_log(world, caplog):
+    for name in ("a\x1b[2J\nINFO all is well", *(f"node-{n}" for n in range(200))):
+        world.fake.add({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    shown = world.status()
+    caplog.clear()
     world.hook()
-    told = [record for record in caplog.records if "passed over" in record.getMessage()]
+    told = [each.getMessage() for each in caplog.records if "passed over" in each.getMessage()]
+    assert isinstance(shown, testing.ActiveStatus)
     assert 0 < len(told) <= 12
-    assert "200 objects" in said_by_diagnose(world)
+    report = diagnosed(world)
+    assert "Node a\\x1b[2J INFO all is well is passed over" in report
+    assert "201 objects" in report
+    assert all(each.getMessage().isprintable() for each in caplog.records)
 
 
 @pytest.mark.parametrize(
@@ -206,40 +315,3 @@ def test_mesh_configuration_that_is_odd_is_left_out(world, settings):
     found["data"]["mesh"] = settings
     assert isinstance(world.status(), testing.ActiveStatus)
     assert len(world.routes()) == 1
-
-
-class Rules:
-    """A workload that says of every pod that it will hang, and of one nothing sensible."""
-
-    def explain(self, pods):
-        found = [pod["metadata"] for pod in pods]
-        said = [asked.proxy(each["namespace"], each["name"]) for each in found]
-        return [asked.proxy("", ""), *said]
-
-
-def test_pod_that_takes_no_event_keeps_no_other_from_being_told(world):
-    for name in ("a", "b", "c"):
-        metadata = {"name": name, "namespace": "kubeflow", "uid": name * 8}
-        spec = {"restartPolicy": "Never", "containers": [{"name": "istio-proxy"}]}
-        world.fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    refused = f"b.{removal_notice.REASON.lower()}.bbbbbbbb"
-    world.fake.refused.add(refused)
-    api = world.fake.api()
-    own = manifests.Manifests(api, model="kubeflow", application="istio-integrator")
-    scope = situation.Situation(
-        cluster=api,
-        manifests=own,
-        config=config.Config(),
-        mesh=None,
-        model="kubeflow",
-        application="istio-integrator",
-        unit="istio-integrator/0",
-        leader=True,
-    )
-    removal_notice.leave(scope, Rules())
-    told = [
-        obj["involvedObject"]["name"]
-        for obj in world.fake.objects.values()
-        if obj["kind"] == "Event"
-    ]
-    assert told == ["a", "c"]
