@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from integrator_contract import names
 from integrator_contract.answers import Action
-from istio_integrator.kube import cluster, errors, fences
+from istio_integrator.kube import cluster, errors
 from istio_integrator.lifecycle import workload
 from istio_integrator.situation import situation
 
@@ -51,13 +51,8 @@ def candidates(api: cluster.Cluster, namespaces: Iterable[str]) -> list[cluster.
     tells: `istioctl kube-inject` sets no label on a CronJob's pods, and a container may have a
     `restartPolicy` of its own.
     """
-    pods: list[cluster.Object] = []
-    for namespace in namespaces:
-        for pod in api.list(cluster.POD, namespace=namespace):
-            with fences.around(cluster.reference(pod)):
-                if _has_ending_proxy(pod):
-                    pods.append(pod)
-    return pods
+    pods = (pod for namespace in namespaces for pod in api.list(cluster.POD, namespace))
+    return [pod for pod in pods if _has_ending_proxy(pod)]
 
 
 def _has_ending_proxy(pod: cluster.Object) -> bool:
