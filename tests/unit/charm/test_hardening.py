@@ -6,22 +6,13 @@ import re
 import pytest
 from ops import testing
 
-from tests.unit.charm import fake_cluster, ingress_world, istio_objects
+from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.ingress_world import OURS, World, auth, install_gateway, route, secret
 
 
 @pytest.fixture(autouse=True)
 def connected(fake, monkeypatch):
     ingress_world.connect_without_gateway(fake, monkeypatch)
-
-
-@pytest.fixture
-def webhook(fake):
-    """The webhook, asked by the API server."""
-    world = World(fake)
-    world.run()
-    world.get_ready("istio-integrator-admission")
-    return world
 
 
 @pytest.fixture
@@ -32,42 +23,6 @@ def exposed(fake):
     world = World(fake, route(), auth(), tls_secret="kubeflow-tls")
     world.run()
     return world
-
-
-def test_pods_of_the_webhook_have_no_token_and_no_more_rights_than_they_need(webhook):
-    (deployment,) = webhook.all("Deployment")
-    pod = deployment["spec"]["template"]["spec"]
-
-    assert pod["automountServiceAccountToken"] is False
-    assert "serviceAccountName" not in pod
-    assert not [each for each in pod["volumes"] if "projected" in each]
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    for container in pod["containers"]:
-        assert container["securityContext"] == {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        }
-
-
-def test_the_webhook_is_not_asked_about_its_own_pods(webhook):
-    (deployment,) = webhook.all("Deployment")
-    marks = deployment["spec"]["template"]["metadata"]["labels"]
-    (configuration,) = webhook.all("MutatingWebhookConfiguration")
-
-    assert configuration["webhooks"]
-    for hook in configuration["webhooks"]:
-        assert not istio_objects.selects(hook["objectSelector"], marks)
-        assert istio_objects.selects(hook["objectSelector"], {"app": "any"})
-
-
-def test_probes_of_the_mesh_do_not_reach_the_webhook(webhook):
-    (configuration,) = webhook.all("MutatingWebhookConfiguration")
-    asked = {"istio-integrator.charmhub.io/mesh-probe": "true"}
-
-    for hook in configuration["webhooks"]:
-        assert not istio_objects.selects(hook["objectSelector"], asked)
 
 
 def test_the_gateway_refuses_old_versions_of_tls(exposed):

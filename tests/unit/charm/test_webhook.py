@@ -1,10 +1,14 @@
-"""The model joins after the webhook works, and settings reach its servers by a mounted file."""
+"""The webhook's objects: who is asked about which pods, and what its servers may and mount.
+
+The model joins after the webhook works, and settings reach its servers by a mounted file.
+"""
 
 import pytest
 
-from integrator_contract import names
+from integrator_contract import names, selectors
 from istio_integrator.admission import webhook
-from tests.unit.charm import ingress_world
+from istio_integrator.kube import owners
+from tests.unit.charm import ingress_world, istio_objects
 from tests.unit.charm.charm_world import told
 
 NAME = "istio-integrator-admission"
@@ -24,6 +28,107 @@ def world(fresh):
     return fresh
 
 
+def spec(world, kind):
+    (found,) = [each for each in world.all(kind) if each["metadata"]["name"] == NAME]
+    return found["spec"]
+
+
+@pytest.mark.parametrize("application", ["a", "zz", "0", "istio-sidecar", "x" * 63])
+@pytest.mark.parametrize("model", ["istio-system", "zz", "a", "m" * 63])
+def test_configuration_sorts_before_every_injector_and_names_are_dns_labels(model, application):
+    name = webhook.configuration_name(names.owner(model, application))
+    assert name < min("istio-revision-tag-default", "istio-sidecar-injector")
+    assert len(name) < 250
+    made = [owners.object_name(application, each) for each in ("admission", "admission-tls")]
+    assert made[0] != made[1]
+    assert all(len(each) <= 63 and selectors.is_value(each) for each in made)
+
+
+def test_webhook_is_asked_at_creation_only_before_and_after_injectors_and_fails_open(world):
+    (found,) = world.all("MutatingWebhookConfiguration")
+    (secret,) = [each for each in world.all("Secret") if "ca.crt" in each["data"]]
+    (port,) = spec(world, "Service")["ports"]
+    kinds = [hook["name"].split(".")[0] for hook in found["webhooks"]]
+    assert kinds == ["model", "profiles", "profiles-ours", "labelled", "labelled-ours"]
+    for kind, hook in zip(kinds, found["webhooks"], strict=True):
+        service = {"name": NAME, "namespace": "kubeflow", "port": port["port"]}
+        client = hook["clientConfig"]
+        assert client["service"] == {**service, "path": f"/mutate/{kind}"}
+        assert client["caBundle"] == secret["data"]["ca.crt"]
+        everything = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+        assert hook["rules"] == [{**everything, "operations": ["CREATE"], "scope": "Namespaced"}]
+        assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Ignore", 3)
+        # A server changes nothing but the pod that it is shown, also at a dry run.
+        assert (hook["sideEffects"], hook["admissionReviewVersions"]) == ("None", ["v1"])
+        assert hook["reinvocationPolicy"] == "IfNeeded"
+        # It is asked a second time only where it was asked before the injection, too.
+        assert "matchConditions" not in hook
+
+
+@pytest.mark.parametrize(
+    ("labels", "is_asked"),
+    [
+        pytest.param({"app": "any"}, True, id="any"),
+        pytest.param({names.MESH_PROBE: "true"}, False, id="probe-of-the-mesh"),
+        pytest.param(webhook.pod_labels("kubeflow.x"), False, id="server"),
+    ],
+)
+def test_webhook_is_not_asked_about_servers_and_probes_of_the_mesh(world, labels, is_asked):
+    (found,) = world.all("MutatingWebhookConfiguration")
+    asked = [istio_objects.selects(hook["objectSelector"], labels) for hook in found["webhooks"]]
+    assert asked == [is_asked] * len(asked)
+
+
+def test_servers_go_on_through_drains_and_updates(world):
+    budget, deployment = spec(world, "PodDisruptionBudget"), spec(world, "Deployment")
+    pod = deployment["template"]["spec"]
+    ours = {"matchLabels": webhook.pod_labels("kubeflow.istio-integrator")}
+    assert budget["selector"] == deployment["selector"] == ours
+    assert deployment["template"]["metadata"]["labels"].items() >= ours["matchLabels"].items()
+    # A server that never gets ready may not hold up a drain.
+    assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
+    assert (deployment["replicas"], deployment["revisionHistoryLimit"]) == (2, 1)
+    assert deployment["strategy"]["type"] == "RollingUpdate"
+    assert deployment["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+    assert pod["topologySpreadConstraints"] == [
+        {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": ours,
+        }
+    ]
+
+
+def test_servers_are_reached_at_their_own_ports_and_no_others(world):
+    pod = template(world)
+    ours = pod["metadata"]["labels"].items()
+    ports = {each["name"] for each in pod["spec"]["containers"][0]["ports"]}
+    service, closed = spec(world, "Service"), spec(world, "NetworkPolicy")
+    (port,) = service["ports"]
+    assert service["selector"].items() <= ours
+    assert (port["targetPort"], port["port"]) == ("https", 443)
+    assert closed["podSelector"]["matchLabels"].items() <= ours
+    assert [{each["port"] for each in rule["ports"]} for rule in closed["ingress"]] == [ports]
+    assert {*closed["policyTypes"]} == {"Ingress", "Egress"}
+    assert "egress" not in closed
+
+
+def test_servers_have_no_token_and_no_more_rights_than_they_need(world):
+    pod = template(world)["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert "serviceAccountName" not in pod
+    assert not [each for each in pod["volumes"] if "projected" in each]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in pod["containers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+
 @pytest.fixture
 def server(fake):
     """A pod of the webhook."""
@@ -33,8 +138,7 @@ def server(fake):
 
 
 def template(world):
-    (deployment,) = world.all("Deployment")
-    return deployment["spec"]["template"]
+    return spec(world, "Deployment")["template"]
 
 
 def refreshed(fake):
