@@ -11,7 +11,7 @@ from istio_integrator.admission import admission
 from istio_integrator.istio import installation
 from istio_integrator.kube import errors
 from tests import shown
-from tests.unit.charm import fake_cluster
+from tests.unit.cases import cases
 from tests.unit.charm.lifecycle import world
 
 NAME = "app-admission"
@@ -60,16 +60,9 @@ def reconciled(fake, **more):
     return part
 
 
-def refuse(fake, message, code=403):
+def refuse(fake, message):
     """Have admission control of another team refuse every pod."""
-    check = fake._check
-
-    def checked(verb, key):
-        check(verb, key)
-        if (verb, key[1]) == ("create", "pods"):
-            raise fake_cluster.StatusError(code, message)
-
-    fake._check = checked
+    fake.validators.append(lambda obj: (403, message) if obj["kind"] == "Pod" else None)
 
 
 @pytest.fixture
@@ -82,8 +75,7 @@ def stuck(fake):
 
 @pytest.mark.parametrize("answers", [True, False])
 def test_webhook_is_asked_once_its_pods_are_ready(stuck, answers):
-    hooks = [each for _, kind, _, each in stuck.objects if kind == "mutatingwebhookconfigurations"]
-    assert hooks == []
+    assert "MutatingWebhookConfiguration" not in kinds_of_ours(stuck)
     stuck.webhook_is_ready, stuck.webhook_answers = True, answers
     stuck.find("Deployment", NAME, "kubeflow")["status"] = {"readyReplicas": 1}
 
@@ -148,28 +140,20 @@ def test_older_settings_are_not_taken_for_the_current_ones(fake):
     assert not part.works
 
 
-def pods_wait(reason, message=""):
-    def wait(fake):
+def has_pod(**status):
+    """A server whose pod has a status."""
+
+    def add(fake):
         labels = {names.COMPONENT: "admission-webhook", names.OWNER: "kubeflow.app"}
         metadata = {"name": "server", "namespace": "kubeflow", "labels": labels}
-        waiting = {"waiting": {"reason": reason, "message": message}}
-        status = {"containerStatuses": [{"name": "admission", "state": waiting}]}
         fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status})
 
-    return wait
+    return add
 
 
-def pods_are_not_scheduled(fake):
-    labels = {names.COMPONENT: "admission-webhook", names.OWNER: "kubeflow.app"}
-    metadata = {"name": "server", "namespace": "kubeflow", "labels": labels}
-    condition = {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": "Unschedulable",
-        "message": "0/1 nodes are available: 1 Insufficient cpu.",
-    }
-    status = {"conditions": [condition]}
-    fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status})
+def pod_waits(reason, message=""):
+    waiting = {"waiting": {"reason": reason, "message": message}}
+    return has_pod(containerStatuses=[{"name": "admission", "state": waiting}])
 
 
 def pods_are_refused(message):
@@ -187,50 +171,40 @@ SECURITY = (
     "unrestricted capabilities"
 )
 DENIED = 'admission webhook "validate.kyverno.svc-fail" denied the request: no registry of ours'
-OBSTACLES = [
-    pytest.param(
-        pods_wait("ImagePullBackOff", "Back-off pulling image"),
+CPU = "0/1 nodes are available: 1 Insufficient cpu."
+UNSCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+
+
+@cases(
+    ("trouble", "what", "words"),
+    image=(
+        pod_waits("ImagePullBackOff", "Back-off pulling image"),
         "webhook pods: ImagePullBackOff",
         "Back-off pulling image",
-        id="image",
     ),
-    pytest.param(
-        pods_wait("CrashLoopBackOff"), "webhook pods: CrashLoopBackOff", "", id="crashing"
-    ),
-    pytest.param(
-        pods_are_not_scheduled,
+    crashing=(pod_waits("CrashLoopBackOff"), "webhook pods: CrashLoopBackOff", ""),
+    unschedulable=(
+        has_pod(conditions=[{**UNSCHEDULED, "message": CPU}]),
         "webhook pods: Unschedulable",
-        "1 Insufficient cpu.",
-        id="unschedulable",
+        CPU,
     ),
-    pytest.param(
-        pods_are_refused(QUOTA),
-        "ResourceQuota small rejects pods",
-        "requested: pods=1",
-        id="quota",
-    ),
-    pytest.param(
+    quota=(pods_are_refused(QUOTA), "ResourceQuota small rejects pods", "requested: pods=1"),
+    pod_security=(
         pods_are_refused(SECURITY),
         "Pod Security restricted:latest rejects pods",
         "unrestricted capabilities",
-        id="pod-security",
     ),
-    pytest.param(
+    webhook=(
         pods_are_refused(DENIED),
         'webhook "validate.kyverno.svc-fail" rejects pods',
         "no registry of ours",
-        id="webhook",
     ),
-    pytest.param(
+    anything=(
         pods_are_refused("no image was found"),
         "FailedCreate rejects pods",
         "no image was found",
-        id="anything",
     ),
-]
-
-
-@pytest.mark.parametrize(("trouble", "what", "words"), OBSTACLES)
+)
 @pytest.mark.parametrize("is_asked", [False, True], ids=["from-the-start", "later"])
 def test_what_keeps_the_webhooks_pods_from_being_ready_is_named(
     fake, trouble, what, words, is_asked
@@ -254,7 +228,7 @@ def test_what_keeps_the_webhooks_pods_from_being_ready_is_named(
 
 @pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing"])
 def test_pods_that_start_as_usual_are_waited_for(stuck, reason):
-    pods_wait(reason)(stuck)
+    pod_waits(reason)(stuck)
 
     assert said(reconciled(stuck)) == [STARTING]
 
@@ -284,34 +258,32 @@ def test_refused_dry_run_pod_is_told_by_its_author_and_not_tried_again(fake, mes
     assert not part.works
 
 
-@pytest.mark.parametrize(
-    ("options", "labels", "needs"),
-    [
-        pytest.param({}, {}, True, id="the-model-is-to-join"),
-        pytest.param({"mesh_mode": "none"}, {}, False, id="nothing"),
-        pytest.param(
-            {"mesh_mode": "none"}, {"istio-injection": "enabled"}, True, id="joined-already"
-        ),
-        pytest.param({"included_pods": "a=b"}, {}, True, id="included-pods"),
-        pytest.param({"mesh_mode": "none", "excluded_pods": "a=b"}, {}, True, id="excluded"),
-        pytest.param({"mesh_mode": "none", "pod_labels": "{a: b}"}, {}, True, id="labels"),
-        pytest.param(
-            {"mesh_mode": "none", "pod_annotations": "{a: b}"}, {}, True, id="annotations"
-        ),
-        pytest.param({"mesh_mode": "none", "excluded_outbound_ports": "80"}, {}, True, id="ports"),
-        pytest.param(
-            {
-                "mesh_mode": "none",
-                "image_registries": "[{pods: a, prefixes: {docker.io: b.io}}]",
-            },
-            {},
-            True,
-            id="registries",
-        ),
-    ],
+JOINED = {"istio-injection": "enabled"}
+PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile", **JOINED}
+REGISTRIES = "[{pods: a, prefixes: {docker.io: b.io}}]"
+
+
+@cases(
+    ("options", "model", "profile", "needs"),
+    the_model_is_to_join=({"mesh_mode": "auto"}, {}, None, True),
+    nothing=({}, {}, None, False),
+    joined_already=({}, JOINED, None, True),
+    included_pods=({"mesh_mode": "auto", "included_pods": "a=b"}, {}, None, True),
+    excluded_pods=({"excluded_pods": "a=b"}, {}, None, True),
+    labels=({"pod_labels": "{a: b}"}, {}, None, True),
+    annotations=({"pod_annotations": "{a: b}"}, {}, None, True),
+    ports=({"excluded_outbound_ports": "80"}, {}, None, True),
+    registries=({"image_registries": REGISTRIES}, {}, None, True),
+    profile_gets_sidecars=({}, {}, PROFILE, True),
+    profile_of_a_revision=({}, {}, {**PROFILE, "istio.io/rev": "x"}, True),
+    profile_outside=({}, {}, {**PROFILE, "istio-injection": "disabled"}, False),
+    profile_of_another=({}, {}, {**PROFILE, names.SERVED_BY: "other.app"}, False),
 )
-def test_webhook_runs_while_pods_get_something(fake, options, labels, needs):
-    fake.labels("kubeflow").update(labels)
+def test_webhook_runs_while_pods_get_something(fake, options, model, profile, needs):
+    options = {"mesh_mode": "none", **options}
+    fake.labels("kubeflow").update(model)
+    if profile is not None:
+        fake.namespace("alice")["metadata"]["labels"].update(profile)
 
     part = reconciled(fake, **options)
 
@@ -319,38 +291,12 @@ def test_webhook_runs_while_pods_get_something(fake, options, labels, needs):
     assert bool(kinds_of_ours(fake)) is needs
 
 
-@pytest.mark.parametrize(
-    ("labels", "needs"),
-    [
-        pytest.param({"istio-injection": "enabled"}, True, id="sidecars"),
-        pytest.param({"istio.io/rev": "x"}, True, id="revision"),
-        pytest.param({"istio-injection": "disabled"}, False, id="outside"),
-        pytest.param(
-            {"istio-injection": "enabled", names.SERVED_BY: "other.app"}, False, id="another's"
-        ),
-    ],
-)
-def test_webhook_runs_while_a_profile_gets_sidecars(fake, labels, needs):
-    metadata = {"app.kubernetes.io/part-of": "kubeflow-profile", **labels}
-    fake.namespace("alice")["metadata"]["labels"].update(metadata)
-
-    reconciled(fake, mesh_mode="none")
-
-    assert bool(kinds_of_ours(fake)) is needs
-
-
-def test_profile_that_is_being_deleted_needs_no_webhook(fake):
-    metadata = fake.namespace("alice")["metadata"]
-    metadata["labels"]["app.kubernetes.io/part-of"] = "kubeflow-profile"
-    metadata["labels"]["istio-injection"] = "enabled"
-    metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-
-    assert said(reconciled(fake, mesh_mode="none")) == [NOT_NEEDED]
-
-
 def test_webhook_goes_when_it_is_needed_no_more(fake):
-    reconciled(fake)
+    alice = fake.namespace("alice")["metadata"]
+    alice["labels"].update(PROFILE)
+    reconciled(fake, mesh_mode="none")
     assert kinds_of_ours(fake)
+    alice["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 
     assert said(reconciled(fake, mesh_mode="none")) == [NOT_NEEDED]
 
