@@ -10,6 +10,7 @@ from ops import testing
 import charm
 from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.charm_world import joins, state, status, told, workload
+from tests.unit.charm.security import members
 
 
 def test_status_is_active_when_all_is_true(ctx, fake):
@@ -38,22 +39,18 @@ def test_event_that_asks_for_nothing_leaves_the_status_as_it_is(ctx, fake, event
     assert status(ctx, given, getattr(ctx.on, event)(*arguments)) == said
 
 
-EVENTS = [
-    "upgrade_charm",
-    "config_changed",
-    "start",
-    "leader_elected",
-    "update_status",
-]
-
-
-@pytest.mark.parametrize("event", EVENTS)
-def test_every_event_brings_about_the_same(ctx, fake, event):
+@pytest.mark.parametrize(
+    "event", ["upgrade_charm", "config_changed", "start", "leader_elected", "update_status"]
+)
+def test_every_event_brings_about_the_same_and_the_next_one_writes_nothing(ctx, fake, event):
     fake_cluster.install_istio(fake)
     out = ctx.run(getattr(ctx.on, event)(), state())
     assert isinstance(out.unit_status, testing.ActiveStatus)
     assert joins(ctx, out) == (True, "istio-system", "default")
     assert fake.labels("kubeflow")["istio-injection"] == "enabled"
+    fake.writes.clear()
+    ctx.run(ctx.on.update_status(), state())
+    assert fake.writes == []
 
 
 def test_istiod_that_went_away_is_named_before_what_it_keeps_from_being_replaced(ctx, fake):
@@ -74,11 +71,19 @@ def test_workload_of_a_model_outside_the_mesh_knows_where_istiod_is(ctx, fake):
     assert joins(ctx, out)[:2] == (False, "istio-system")
 
 
+CHECKS = {
+    "live": {"override": "replace", "threshold": 3, "http": {"url": "http://localhost:8080/livez"}}
+}
+
+
 def test_pebble_events_bring_about_the_same(ctx, fake):
     notice = testing.Notice("istio-integrator.charmhub.io/mesh")
     check = testing.CheckInfo("live", failures=3, status=ops.pebble.CheckStatus.UP)
     container = dataclasses.replace(
-        workload(), notices=[notice], check_infos={check}, layers={"x": _checks()}
+        workload(),
+        notices=[notice],
+        check_infos={check},
+        layers={"x": ops.pebble.Layer({"checks": CHECKS})},
     )
     for event in (
         ctx.on.pebble_ready(container),
@@ -120,42 +125,17 @@ def test_notices_before_relation_hooks_and_hooks_that_run_twice_do_no_harm(fake,
     assert out.unit_status == shown
 
 
-def _checks() -> ops.pebble.Layer:
-    return ops.pebble.Layer(
-        {
-            "services": {},
-            "checks": {
-                "live": {
-                    "override": "replace",
-                    "threshold": 3,
-                    "http": {"url": "http://localhost:8080/livez"},
-                }
-            },
-        }
-    )
-
-
-def test_second_run_of_the_same_writes_nothing(ctx, fake):
-    fake_cluster.install_istio(fake)
-    ctx.run(ctx.on.start(), state())
-    fake.writes.clear()
-    ctx.run(ctx.on.update_status(), state())
-    assert fake.writes == []
-
-
-def test_without_istiod_it_waits_and_the_namespace_is_unlabelled(ctx, fake):
+@pytest.mark.parametrize("is_installed", [False, True])
+def test_without_a_living_istiod_it_waits_and_the_namespace_is_unlabelled(ctx, fake, is_installed):
+    words = "waiting for istiod: the cluster has no sidecar injector"
+    if is_installed:
+        fake_cluster.install_istio(fake, alive=False)
+        words = "does not inject"
     out = ctx.run(ctx.on.start(), state())
-    assert out.unit_status == testing.WaitingStatus(
-        "waiting for istiod: the cluster has no sidecar injector"
-    )
+    assert isinstance(out.unit_status, testing.WaitingStatus)
+    assert words in out.unit_status.message
     assert "istio-injection" not in fake.labels("kubeflow")
     assert told(ctx, out).restart_pods == "off"
-
-
-def test_with_a_dead_istiod_it_waits_and_the_namespace_is_unlabelled(ctx, fake):
-    fake_cluster.install_istio(fake, alive=False)
-    assert isinstance(status(ctx, state()), testing.WaitingStatus)
-    assert "istio-injection" not in fake.labels("kubeflow")
 
 
 def test_when_istiod_goes_the_model_stays_and_the_status_says_so(ctx, fake):
@@ -245,39 +225,38 @@ def test_related_istio_says_which_of_several_it_is(ctx, fake):
     assert "istiod-namespace=" in told
 
 
-def test_second_integrator_in_a_model_does_nothing_and_says_so(ctx, fake):
-    fake_cluster.install_istio(fake)
+def take(fake):
+    """Have another integrator of the model serve it."""
     fake.application("first")
     first = {"owner": "kubeflow.first", "set": {}, "before": {}}
     model = fake.find("Namespace", "kubeflow")["metadata"]
     model["annotations"] = {"istio-integrator.charmhub.io/membership": json.dumps(first)}
+
+
+def test_second_integrator_in_a_model_does_nothing_and_says_so(ctx, fake):
+    fake_cluster.install_istio(fake)
+    take(fake)
     out = ctx.run(ctx.on.start(), state())
     assert out.unit_status == testing.BlockedStatus(
         "namespace kubeflow is managed by kubeflow.first: remove one of the two integrators"
     )
     assert not out.get_container("lifecycle").plan.services
     assert fake.writes == []
-    fake.delete("StatefulSet", "first", "kubeflow")
-    assert isinstance(status(ctx, state()), testing.ActiveStatus)
 
 
-def test_integrator_that_served_before_another_withdraws(ctx, fake):
+def test_integrator_that_served_before_another_withdraws_until_that_is_gone(ctx, fake):
     fake_cluster.install_istio(fake)
-    served = ctx.run(ctx.on.start(), state())
-    assert any(map(fake_cluster.is_webhooks, fake.objects.values()))
-    fake.application("first")
-    first = {"owner": "kubeflow.first", "set": {}, "before": {}}
-    model = fake.find("Namespace", "kubeflow")["metadata"]
-    model["annotations"] = {"istio-integrator.charmhub.io/membership": json.dumps(first)}
-    out = ctx.run(ctx.on.update_status(), served)
-    assert "kubeflow.first" in out.unit_status.message
-    services = out.get_container("lifecycle").service_statuses
-    assert set(services.values()) == {ops.pebble.ServiceStatus.INACTIVE}
-    assert not any(map(fake_cluster.is_webhooks, fake.objects.values()))
-    fake.delete("StatefulSet", "first", "kubeflow")
-    again = ctx.run(ctx.on.update_status(), out)
-    services = again.get_container("lifecycle").service_statuses
-    assert set(services.values()) == {ops.pebble.ServiceStatus.ACTIVE}
+    out = ctx.run(ctx.on.start(), state())
+    for is_taken in (True, False):
+        if is_taken:
+            take(fake)
+        else:
+            fake.delete("StatefulSet", "first", "kubeflow")
+        out = ctx.run(ctx.on.update_status(), out)
+        assert ("kubeflow.first" in out.unit_status.message) is is_taken
+        (running,) = out.get_container("lifecycle").service_statuses.values()
+        assert (running is ops.pebble.ServiceStatus.ACTIVE) is not is_taken
+        assert any(map(fake_cluster.is_webhooks, fake.objects.values())) is not is_taken
 
 
 def test_controller_model_is_left_alone(ctx, fake):
@@ -302,58 +281,14 @@ def test_charms_are_let_out_to_the_controller_that_juju_names(ctx, fake, monkeyp
 
 def test_modeloperator_that_is_cut_off_is_named(ctx, fake):
     fake_cluster.install_istio(fake)
-    fake.add(
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": "modeloperator-x",
-                "namespace": "kubeflow",
-                "labels": {"operator.juju.is/name": "modeloperator"},
-            },
-            "spec": {"containers": [{"name": "istio-proxy"}]},
-        }
-    )
-    fake.add(
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": "modeloperator", "namespace": "kubeflow"},
-            "spec": {
-                "selector": {"operator.juju.is/name": "modeloperator"},
-                "ports": [{"port": 17071}],
-            },
-        }
-    )
-    service = {"name": "modeloperator", "namespace": "kubeflow", "port": 17071}
-    fake.add(
-        {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "MutatingWebhookConfiguration",
-            "metadata": {"name": "juju-model-admission-kubeflow"},
-            "webhooks": [
-                {
-                    "name": "admission.juju.is",
-                    "clientConfig": {"service": service},
-                    "namespaceSelector": {
-                        "matchExpressions": [{"key": "none", "operator": "Exists"}]
-                    },
-                    "objectSelector": {},
-                }
-            ],
-        }
-    )
+    marks = {"operator.juju.is/name": "modeloperator"}
+    fake.add(members.pod("modeloperator", labels=marks))
+    fake.add(members.service("modeloperator", 17071, selector=marks))
+    fake.add(members.webhook("juju-model-admission-kubeflow", "modeloperator", 17071))
     assert isinstance(status(ctx, state()), testing.ActiveStatus)
-    fake.add(
-        {
-            "apiVersion": "security.istio.io/v1",
-            "kind": "PeerAuthentication",
-            "metadata": {"name": "default", "namespace": "istio-system"},
-            "spec": {"mtls": {"mode": "STRICT"}},
-        }
-    )
+    fake.add(members.peers("default", mode="STRICT", namespace="istio-system"))
     assert status(ctx, state()) == testing.BlockedStatus(
-        "run: kubectl -n kubeflow delete pod modeloperator-x; Pod kubeflow/modeloperator-x is in "
+        "run: kubectl -n kubeflow delete pod modeloperator-0; Pod kubeflow/modeloperator-0 is in "
         "the mesh and PeerAuthentication istio-system/default requires mutual TLS, so webhook "
         "juju-model-admission-kubeflow cannot be called"
     )
