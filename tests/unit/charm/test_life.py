@@ -8,8 +8,6 @@ from ops import testing
 
 import charm
 from istio_integrator import error_messages
-from istio_integrator.admission import admission
-from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors
 from istio_integrator.messages import Said
 from tests.unit.charm import charm_world, fake_cluster, needed_rights
@@ -20,42 +18,34 @@ FOLLOWS_ISTIO = ("security.istio.io/v1", "networking.istio.io/v1", "networking.i
 
 
 @pytest.fixture(autouse=True)
-def connected(fake, monkeypatch):
-    monkeypatch.setattr(admission, "PROBE_DELAYS", ())
-    monkeypatch.setattr(charm_cluster, "connect", fake.api)
-    prepare(fake)
+def deployed(fake):
+    fake.application()
 
 
 @pytest.fixture
-def ctx() -> testing.Context[charm.IstioIntegrator]:
+def ctx(fake, monkeypatch) -> testing.Context[charm.IstioIntegrator]:
+    charm_world.connect(fake, monkeypatch)
+    fake_cluster.install_istio(fake)
     return testing.Context(charm.IstioIntegrator)
 
 
-def prepare(fake):
-    """Have our own pod."""
-    fake.application()
-    named = {"metadata": {"name": "istio-integrator-0", "namespace": "kubeflow"}}
-    spec = {"containers": [{"name": "lifecycle", "image": "workload:1"}]}
-    fake.add({"apiVersion": "v1", "kind": "Pod", **named, "spec": spec})
-
-
-def fresh():
-    """Set up a cluster to which nothing has happened yet."""
+def fresh(monkeypatch):
+    """Connect to a cluster to which nothing has happened yet."""
     fake = charm_world.model()
+    charm_world.connect(fake, monkeypatch)
     fake_cluster.install_istio(fake)
-    prepare(fake)
+    fake.application()
     return fake
 
 
-def run(ctx, fake, monkeypatch, event="config_changed", **options) -> ops.StatusBase:
-    monkeypatch.setattr(charm_cluster, "connect", fake.api)
+def run(ctx, event="config_changed", **options) -> ops.StatusBase:
     return ctx.run(getattr(ctx.on, event)(), state(**options)).unit_status
 
 
 def requests(ctx, monkeypatch) -> list[tuple[str, str]]:
     """List what the charm asks of a cluster in which nothing fails, by verb and resource."""
-    fake = fresh()
-    run(ctx, fake, monkeypatch)
+    fake = fresh(monkeypatch)
+    run(ctx)
     return sorted(fake.asked)
 
 
@@ -86,38 +76,32 @@ def test_whatever_request_fails_is_a_status_and_is_repaired(ctx, monkeypatch, co
     asked = requests(ctx, monkeypatch)[::every]
     assert len(asked) > 1
     for (verb, resource), code in zip(asked, itertools.cycle(codes), strict=False):
-        fake = fresh()
+        fake = fresh(monkeypatch)
         if code == TIMEOUT:
             fake.timeouts.add((verb, resource))
         else:
             fake.broken[verb, resource] = code
-        said = run(ctx, fake, monkeypatch)
+        said = run(ctx)
         fine = {"active"} if may_be_active(verb, resource, code) else set()
         assert said.name in {"blocked", "waiting"} | fine, (verb, resource, said)
         fake.timeouts.clear()
         fake.broken.clear()
-        said = run(ctx, fake, monkeypatch, "update_status")
+        said = run(ctx, "update_status")
         assert said.name == "active", (verb, resource, said)
 
 
-def remove(ctx, fake, monkeypatch):
-    monkeypatch.setattr(charm_cluster, "connect", fake.api)
-    ctx.run(ctx.on.remove(), state(units=0))
-
-
-def test_units_that_leave_at_once_do_not_fail_each_other(ctx, fake, monkeypatch):
-    fake_cluster.install_istio(fake)
-    run(ctx, fake, monkeypatch)
+def test_units_that_leave_at_once_do_not_fail_each_other(ctx, fake):
+    run(ctx)
     fake.interference.append(lambda: fake.add(fake.find("Namespace", "kubeflow")))
-    remove(ctx, fake, monkeypatch)
+    ctx.run(ctx.on.remove(), state(units=0))
     assert "istio-injection" not in fake.labels("kubeflow")
 
 
 def test_whatever_right_is_missing_is_named(ctx, monkeypatch):
     for verb, resource in requests(ctx, monkeypatch):
-        fake = fresh()
+        fake = fresh(monkeypatch)
         fake.forbidden.add((verb, resource))
-        said = run(ctx, fake, monkeypatch)
+        said = run(ctx)
         others = (
             needed_rights.of_ingress_alone()
             | needed_rights.POLICIES_OF_OTHERS
@@ -130,12 +114,11 @@ def test_whatever_right_is_missing_is_named(ctx, monkeypatch):
             assert f"missing permission: {verb} {resource}" in said.message
 
 
-def test_istios_own_kinds_may_be_absent_and_appear(ctx, fake, monkeypatch):
-    fake_cluster.install_istio(fake)
+def test_istios_own_kinds_may_be_absent_and_appear(ctx, fake):
     fake.absent.update(FOLLOWS_ISTIO)
-    assert isinstance(run(ctx, fake, monkeypatch), testing.ActiveStatus)
+    assert isinstance(run(ctx), testing.ActiveStatus)
     fake.absent.clear()
-    assert isinstance(run(ctx, fake, monkeypatch, "update_status"), testing.ActiveStatus)
+    assert isinstance(run(ctx, "update_status"), testing.ActiveStatus)
     fake.absent.update(FOLLOWS_ISTIO)
     ctx.run(ctx.on.remove(), state(units=0))
     assert "istio-injection" not in fake.labels("kubeflow")
@@ -152,10 +135,9 @@ def test_kind_that_a_route_needs_and_the_cluster_lacks_is_named(fake):
     assert "/apis/networking.istio.io/v1/namespaces/kubeflow/gateways" in said.text
 
 
-def test_kinds_that_an_api_server_lacks_are_no_traceback(ctx, fake, monkeypatch):
-    fake_cluster.install_istio(fake)
+def test_kinds_that_an_api_server_lacks_are_no_traceback(ctx, fake):
     fake.absent.add("admissionregistration.k8s.io/v1beta1")
-    assert isinstance(run(ctx, fake, monkeypatch, "upgrade_charm"), testing.ActiveStatus)
+    assert isinstance(run(ctx, "upgrade_charm"), testing.ActiveStatus)
 
 
 POLICY = ("MutatingAdmissionPolicy", "istio-integrator.kubeflow.istio-integrator")
@@ -163,8 +145,7 @@ BINDING = ("MutatingAdmissionPolicyBinding", f"{POLICY[1]}.model")
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
-def test_refresh_removes_the_policy_of_an_earlier_version(ctx, fake, monkeypatch, version):
-    fake_cluster.install_istio(fake)
+def test_refresh_removes_the_policy_of_an_earlier_version(ctx, fake, version):
     api_version = f"admissionregistration.k8s.io/{version}"
     marks = leftover("x", **{"istio-integrator.charmhub.io/component": "admission-policy"})
     labels = marks["metadata"]["labels"]
@@ -181,7 +162,7 @@ def test_refresh_removes_the_policy_of_an_earlier_version(ctx, fake, monkeypatch
                 }
             )
 
-    assert isinstance(run(ctx, fake, monkeypatch, "upgrade_charm"), testing.ActiveStatus)
+    assert isinstance(run(ctx, "upgrade_charm"), testing.ActiveStatus)
 
     assert fake.find(*POLICY) is fake.find(*BINDING) is None
     assert fake.find(POLICY[0], "theirs")
@@ -205,60 +186,50 @@ def leftover(name, **labels):
     }
 
 
-def test_refresh_prunes_what_an_older_revision_left(ctx, fake, monkeypatch):
-    fake_cluster.install_istio(fake)
-    retired = {"istio-integrator.charmhub.io/component": "retired-component"}
-    other = {"istio-integrator.charmhub.io/owner": "kubeflow.other", **retired}
-    kept = {"istio-integrator.charmhub.io/component": "convergence"}
-    lease = leftover("lease", **{"istio-integrator.charmhub.io/component": "lifecycle"})
-    fake.add({**lease, "apiVersion": "coordination.k8s.io/v1", "kind": "Lease"})
-    fake.add(leftover("retired", **retired))
-    fake.add(leftover("of-another", **other))
-    fake.add(leftover("memory", **kept))
-    assert isinstance(run(ctx, fake, monkeypatch), testing.ActiveStatus)
-    assert fake.find("ConfigMap", "retired", "kubeflow")
-    run(ctx, fake, monkeypatch, "upgrade_charm", leader=False)
-    assert fake.find("ConfigMap", "retired", "kubeflow")
-    assert isinstance(run(ctx, fake, monkeypatch, "upgrade_charm"), testing.ActiveStatus)
-    assert fake.find("ConfigMap", "retired", "kubeflow") is None
-    assert fake.find("Lease", "lease", "kubeflow") is None
-    assert fake.find("ConfigMap", "of-another", "kubeflow")
-    assert fake.find("ConfigMap", "memory", "kubeflow")
-
-
 @pytest.mark.parametrize("event", ["upgrade_charm", "leader_elected"])
-def test_refresh_prunes_kinds_that_a_component_has_no_more(ctx, fake, monkeypatch, event):
-    fake_cluster.install_istio(fake)
-    marks = {"istio-integrator.charmhub.io/component": "tenant-policy"}
-    fake.add(leftover("replaced", **marks))
-    made = leftover("made", **marks)
+def test_refresh_prunes_what_an_older_revision_left(ctx, fake, event):
+    component = "istio-integrator.charmhub.io/component"
+    lease = leftover("lease", **{component: "lifecycle"})
+    fake.add({**lease, "apiVersion": "coordination.k8s.io/v1", "kind": "Lease"})
+    fake.add(leftover("retired", **{component: "retired-component"}))
+    # A kind that the component has no more, once of ours and once of a controller.
+    fake.add(leftover("replaced", **{component: "tenant-policy"}))
+    made = leftover("made", **{component: "tenant-policy"})
     made["metadata"]["ownerReferences"] = [{"kind": "Service", "uid": "x", "controller": True}]
     fake.add(made)
-    assert isinstance(run(ctx, fake, monkeypatch, event), testing.ActiveStatus)
-    assert fake.find("ConfigMap", "replaced", "kubeflow") is None
-    assert fake.find("ConfigMap", "made", "kubeflow")
+    other = {"istio-integrator.charmhub.io/owner": "kubeflow.other"}
+    fake.add(leftover("of-another", **{component: "retired-component"}, **other))
+    fake.add(leftover("memory", **{component: "convergence"}))
+    own = ("lease", "retired", "replaced", "made", "of-another", "memory")
+
+    def left():
+        found = {obj["metadata"]["name"] for obj in fake.objects.values()}
+        return {each for each in own if each in found}
+
+    assert isinstance(run(ctx), testing.ActiveStatus)
+    run(ctx, event, leader=False)
+    assert left() == {*own}
+    assert isinstance(run(ctx, event), testing.ActiveStatus)
+    assert left() == {"made", "of-another", "memory"}
 
 
-def test_refresh_without_every_right_is_active(ctx, fake, monkeypatch):
-    fake_cluster.install_istio(fake)
+def test_refresh_without_every_right_is_active(ctx, fake):
     fake.forbidden.add(("list", "rolebindings"))
-    assert isinstance(run(ctx, fake, monkeypatch, "upgrade_charm"), testing.ActiveStatus)
+    assert isinstance(run(ctx, "upgrade_charm"), testing.ActiveStatus)
 
 
-def test_refresh_with_an_api_server_in_trouble_says_so(ctx, fake, monkeypatch):
-    fake_cluster.install_istio(fake)
+def test_refresh_with_an_api_server_in_trouble_says_so(ctx, fake):
     fake.add(leftover("retired", **{"istio-integrator.charmhub.io/component": "retired"}))
     fake.broken["delete", "configmaps"] = 500
-    assert isinstance(run(ctx, fake, monkeypatch, "upgrade_charm"), testing.WaitingStatus)
+    assert isinstance(run(ctx, "upgrade_charm"), testing.WaitingStatus)
 
 
-def test_refresh_adopts_what_an_older_revision_made(ctx, fake, monkeypatch):
-    fake_cluster.install_istio(fake)
-    run(ctx, fake, monkeypatch)
+def test_refresh_adopts_what_an_older_revision_made(ctx, fake):
+    run(ctx)
     service = ("Service", "istio-integrator-admission", "kubeflow")
     found = fake.find(*service)
     wanted = found["spec"]
     found["spec"] = {**wanted, "publishNotReadyAddresses": True, "ports": []}
     found["metadata"]["annotations"]["istio-integrator.charmhub.io/applied-hash"] = "old"
-    assert isinstance(run(ctx, fake, monkeypatch, "upgrade_charm"), testing.ActiveStatus)
+    assert isinstance(run(ctx, "upgrade_charm"), testing.ActiveStatus)
     assert fake.find(*service)["spec"]["ports"] == wanted["ports"]
