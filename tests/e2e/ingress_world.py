@@ -2,18 +2,15 @@
 
 import contextlib
 import dataclasses
-import datetime
 import json
 import pathlib
 import subprocess
+import tempfile
 
 import yaml
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
-from testbed import istio
+from testbed import certificates, istio
 from testbed.juju import bootstrap, client
 from tests import echo, gateway_client, waiting
 from tests.e2e import caller
@@ -361,34 +358,15 @@ def notebook(model):
 
 def tls_secret(namespace, name):
     """A Secret with a new certificate for our host."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOST)])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder(
-            issuer_name=subject,
-            subject_name=subject,
-            public_key=key.public_key(),
-            serial_number=x509.random_serial_number(),
-            not_valid_before=now - datetime.timedelta(hours=1),
-            not_valid_after=now + datetime.timedelta(days=1),
-        )
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(HOST)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        pair = certificates.Authority(pathlib.Path(folder)).server("gateway", [HOST], [])
+        certificate, key = pair.certificate.read_text(), pair.key.read_text()
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
         "type": "kubernetes.io/tls",
         "metadata": {"name": name, "namespace": namespace},
-        "stringData": {
-            "tls.crt": certificate.public_bytes(serialization.Encoding.PEM).decode(),
-            "tls.key": private.decode(),
-        },
+        "stringData": {"tls.crt": certificate, "tls.key": key},
     }
-    return yaml.safe_dump(secret), certificate.serial_number
+    number = x509.load_pem_x509_certificate(certificate.encode()).serial_number
+    return yaml.safe_dump(secret), number

@@ -1,16 +1,9 @@
 """How-to pages about gateways and who is asked, block by block, each to its outcome."""
 
-import datetime
-import json
-
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from testbed import istio
-from tests import echo, waiting
+from tests import echo, signing, waiting
 from tests.e2e import ingress_world as world
 from tests.e2e import pages_world
 from tests.gateway_client import HOST
@@ -152,30 +145,10 @@ def sign(place):
             if "certificate_signing_requests" in bag
         ]
 
-    (entry,) = json.loads(waiting.eventually(asked, 60)[0])
-    text = entry["certificate_signing_request"]
-    request, key = x509.load_pem_x509_csr(text.encode()), ec.generate_private_key(ec.SECP256R1())
-    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, AUTHORITY)])
-    now = datetime.datetime.now(datetime.UTC)
-    names = request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    certificate = (
-        x509.CertificateBuilder(
-            issuer_name=issuer,
-            subject_name=request.subject,
-            public_key=request.public_key(),
-            serial_number=x509.random_serial_number(),
-            not_valid_before=now - datetime.timedelta(hours=1),
-            not_valid_after=now + datetime.timedelta(days=1),
-        )
-        .add_extension(names, critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = certificate.public_bytes(serialization.Encoding.PEM).decode()
-    answer = {"certificate_signing_request": text, "certificate": pem, "ca": pem, "chain": [pem]}
-    bag = {"certificates": json.dumps([answer])}
+    bag, number = signing.answer(waiting.eventually(asked, 60)[0])
     script = {"role": "provides", "interface": "tls-certificates", "application": bag, "unit": {}}
     place.juju.fake_app(AUTHORITY, {"certificates": script})
-    return certificate.serial_number
+    return number
 
 
 def test_page_about_todays_charms_serves_the_newer_generation(place, blocks):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import datetime
 import json
 import threading
 import uuid
@@ -19,7 +18,6 @@ import lightkube
 import msgspec
 import pytest
 import yaml
-from charmlibs.interfaces import tls_certificates
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.resources import core_v1
 from ops import testing
@@ -31,7 +29,7 @@ import charm
 from integrator_contract import service as contract
 from istio_integrator.kube import cluster
 from istio_integrator.lifecycle import settings as lifecycle_settings
-from tests import asked, workload_access
+from tests import asked, signing, workload_access
 from tests.functional import gateway_looks
 
 APPLICATION = "istio-integrator"
@@ -400,21 +398,7 @@ class Charm:
     def sign(self):
         """Let the related authority answer the request for a certificate."""
         (ours,) = (each for each in self.related if each.endpoint == "certificates")
-        (asking,) = json.loads(ours.local_app_data["certificate_signing_requests"])
-        request = asking["certificate_signing_request"]
-        key, life = tls_certificates.PrivateKey.generate(), datetime.timedelta(days=90)
-        name = tls_certificates.CertificateRequestAttributes(common_name="authority")
-        ca = tls_certificates.Certificate.generate_self_signed_ca(name, key, life)
-        signed = tls_certificates.CertificateSigningRequest.from_string(request).sign(
-            ca, key, life
-        )
-        entry = {
-            "certificate": str(signed),
-            "certificate_signing_request": request,
-            "ca": str(ca),
-            "chain": [str(signed), str(ca)],
-        }
-        bag = {"certificates": json.dumps([entry])}
+        bag, _ = signing.answer(ours.local_app_data["certificate_signing_requests"])
         answered = dataclasses.replace(ours, remote_app_data=bag)
         self.related = [answered if each is ours else each for each in self.related]
 

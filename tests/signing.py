@@ -1,0 +1,29 @@
+"""An authority that answers on the relation `certificates`."""
+
+import datetime
+import json
+
+from charmlibs.interfaces import tls_certificates
+from cryptography import x509
+
+
+def answer(requests):
+    """Sign the one request of a bag.
+
+    Returns:
+        What the authority says, and the number of the certificate.
+    """
+    (asking,) = json.loads(requests)
+    request = asking["certificate_signing_request"]
+    key, life = tls_certificates.PrivateKey.generate(), datetime.timedelta(days=90)
+    name = tls_certificates.CertificateRequestAttributes(common_name="authority")
+    ca = tls_certificates.Certificate.generate_self_signed_ca(name, key, life)
+    signed = tls_certificates.CertificateSigningRequest.from_string(request).sign(ca, key, life)
+    entry = {
+        "certificate": str(signed),
+        "certificate_signing_request": request,
+        "ca": str(ca),
+        "chain": [str(signed), str(ca)],
+    }
+    number = x509.load_pem_x509_certificate(str(signed).encode()).serial_number
+    return {"certificates": json.dumps([entry])}, number
