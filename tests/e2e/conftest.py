@@ -49,9 +49,11 @@ class Untrusting(juju.Juju):
     """Juju for those who deploy without `--trust`: each application has the shipped roles."""
 
     async def add_model(self, config=None):
-        """Add the model, with the roles of the application that is mostly deployed."""
+        """Add the model, with the roles and the policy of the application that most tests deploy."""
         await super().add_model(config)
         await self._kubectl("apply", juju.APPLICATION)
+        policy = rights.admission_policy(self.model)
+        await asyncio.to_thread(self._testbed.apply, policy)
 
     async def deploy(self, charm, application, *, trust=True):
         """Deploy a charm; what would be trusted gets its roles."""
