@@ -10,7 +10,7 @@ import json
 import yaml
 
 from testbed import istio, mesh
-from testbed.kit import juju, observer, timeline, workloads
+from testbed.kit import juju, observer, workloads
 
 MEMBER = "member"
 BARE = "bare"
@@ -41,13 +41,8 @@ async def set_up(node, api):
 
 async def label(api, namespace, injection):
     """Set or remove the label by which Istio's default revision injects."""
-    resource = await api.resource("Namespace", "")
-    await api.request(
-        "PATCH",
-        resource.path("", namespace),
-        body={"metadata": {"labels": {"istio-injection": injection}}},
-        content_type="application/merge-patch+json",
-    )
+    labels = {"metadata": {"labels": {"istio-injection": injection}}}
+    await api.patch("Namespace", namespace, "", labels)
 
 
 async def webhook(api, model):
@@ -87,15 +82,8 @@ async def set_mesh(testbed, api, wanted):
         config["outboundTrafficPolicy"] = {"mode": "REGISTRY_ONLY"}
     if wanted.dns:
         config["defaultConfig"].setdefault("proxyMetadata", {})["ISTIO_META_DNS_CAPTURE"] = "true"
-    body = {"data": {"mesh": yaml.safe_dump(config)}}
-    resource = await api.resource("ConfigMap")
-    await api.request(
-        "PATCH",
-        resource.path(istio.SYSTEM, "istio"),
-        body=body,
-        content_type="application/merge-patch+json",
-    )
-
+    data = {"data": {"mesh": yaml.safe_dump(config)}}
+    await api.patch("ConfigMap", "istio", istio.SYSTEM, data)
     for model in (MEMBER, BARE):
         if wanted.sidecars:
             await api.apply(_sidecar(model))
@@ -146,37 +134,3 @@ async def look_again(node):
     """Have the integrator see a mesh configuration that nobody told it about."""
     # Every action begins by bringing everything up to date.
     await node.juju(MEMBER).do("run", f"{juju.APPLICATION}/0", "list-uninjected")
-
-
-async def replaced(api, namespace, name="", labels=""):
-    """Delete a pod at once, and wait until another one is in its place."""
-    found = [one for one in await api.list("Pod", namespace, labels) if _is(one, name)]
-    before = {one["metadata"]["uid"] for one in found}
-    for one in found:
-        await api.delete("Pod", one["metadata"]["name"], namespace, grace=1)
-
-    async def new():
-        pods = [one for one in await api.list("Pod", namespace, labels) if _is(one, name)]
-        return next((one for one in pods if one["metadata"]["uid"] not in before), None)
-
-    return await observer.eventually(new, 60, f"a new pod {name or labels} in {namespace}")
-
-
-def _is(pod, name):
-    return not name or pod["metadata"]["name"] == name
-
-
-async def reschedule_modeloperator(api, model):
-    """Delete modeloperator's pod and wait until the next one is ready."""
-    pod = await replaced(api, model, labels=MODELOPERATOR)
-    return await until_ready(api, model, pod["metadata"]["name"])
-
-
-async def until_ready(api, namespace, name, within=120):
-    """Wait until a pod is ready, and return it."""
-
-    async def ready():
-        pod = await api.find("Pod", name, namespace)
-        return pod if pod and timeline.is_ready(pod) else None
-
-    return await observer.eventually(ready, within, f"{namespace}/{name} ready")
