@@ -21,7 +21,7 @@ from testbed import kubernetes, limits
 from testbed.juju import bootstrap
 from testbed.kit import bundle, clusters, diagnostics, juju, objects, observer, stage
 from tests import rights
-from tests.e2e import pages
+from tests.e2e import life_world, pages
 
 MODEL = "kubeflow"
 TWO = ("today", "tomorrow")
@@ -49,7 +49,7 @@ class Untrusting(juju.Juju):
     """Juju for those who deploy without `--trust`: each application has the shipped roles."""
 
     async def add_model(self, config=None):
-        """Add the model, with the roles and the policy of the application that most tests deploy."""
+        """Add the model, with roles and the policy of the application that is mostly deployed."""
         await super().add_model(config)
         await self._kubectl("apply", juju.APPLICATION)
         policy = rights.admission_policy(self.model)
@@ -159,6 +159,13 @@ async def cni_api(cni_node):
     """The apiserver of the node with the CNI plugin."""
     async with kubernetes.Api.from_kubeconfig(cni_node.testbed.kubeconfig) as client:
         yield client
+
+
+@pytest.fixture
+async def world(node, api, request):
+    """A model of the test's own, gone afterwards."""
+    async with life_world.model(node, api, request.node.name) as made:
+        yield made
 
 
 @pytest.fixture

@@ -3,19 +3,12 @@
 import pytest
 
 from testbed.kit import juju, observer, workloads
-from tests.e2e import life_world
+from testbed.kit.timeline import PROXY, is_ready
+from tests.e2e import pods
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900), pytest.mark.cluster("today")]
 
-PROXY = "istio-proxy"
 MISSING_IMAGE = "localhost/nowhere/proxyv2:9.9"
-
-
-@pytest.fixture
-async def world(node, api, request):
-    """A model of the test's own, gone afterwards."""
-    async with life_world.model(node, api, request.node.name) as made:
-        yield made
 
 
 def sleeping(world, name, *, annotations=None, inits=()):
@@ -29,31 +22,13 @@ def sleeping(world, name, *, annotations=None, inits=()):
     return workloads.deployment(name, world.model, template)
 
 
-async def pods_of(world, name):
-    """The live pods of a Deployment that this module made."""
-    found = await world.api.list("Pod", world.model, labels=f"app={name}")
-    return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
-
-
-def is_ready(pod):
-    """Whether the kubelet says that the pod is Ready."""
-    conditions = pod.get("status", {}).get("conditions", ())
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-
-
-def containers(pod):
-    """The names of a pod's containers, those of init containers first."""
-    spec = pod["spec"]
-    return [each["name"] for each in (*spec.get("initContainers", ()), *spec["containers"])]
-
-
 async def until_ready(world, name, *, in_mesh, within=240):
     """Wait until a Deployment's only pod is Ready, with or without a sidecar; return it."""
 
     async def ready():
-        pods = await pods_of(world, name)
-        fits = [pod for pod in pods if is_ready(pod) and (PROXY in containers(pod)) is in_mesh]
-        return fits[0] if len(pods) == 1 and fits else None
+        found = await pods.live(world.api, world.model, f"app={name}")
+        fits = [pod for pod in found if is_ready(pod) and pods.has_proxy(pod) is in_mesh]
+        return fits[0] if len(found) == 1 and fits else None
 
     return await observer.eventually(ready, within, f"{name} Ready, in the mesh: {in_mesh}")
 
@@ -80,7 +55,7 @@ async def test_pod_that_cannot_start_with_a_classic_proxy_is_left_running(world)
     await world.deploy()
     await until_ready(world, "stays", in_mesh=True)
     await world.juju.until(lambda status: "orders" in status.message, 240, "names orders")
-    (after,) = await pods_of(world, "orders")
+    (after,) = await pods.live(world.api, world.model, "app=orders")
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert is_ready(after)
 
@@ -112,8 +87,8 @@ async def test_only_one_application_is_lost_where_no_replacement_starts(world):
     status = await world.juju.wait_for("blocked", 400)
     lost = []
     for name, uid in before.items():
-        pods = await pods_of(world, name)
-        if [pod["metadata"]["uid"] for pod in pods if is_ready(pod)] != [uid]:
+        found = await pods.live(world.api, world.model, f"app={name}")
+        if [pod["metadata"]["uid"] for pod in found if is_ready(pod)] != [uid]:
             lost.append(name)
     assert len(lost) == 1
     assert lost[0] in status.message

@@ -16,13 +16,6 @@ OURS = "istio-integrator.charmhub.io"
 SERVED_BY = f"{OURS}/served-by"
 
 
-@pytest.fixture
-async def world(node, api, request):
-    """A model of the test's own, gone afterwards."""
-    async with life_world.model(node, api, request.node.name) as made:
-        yield made
-
-
 @pytest.mark.cluster("today")
 async def test_units_come_and_go(world):
     await world.deploy()
