@@ -29,6 +29,48 @@ def namespace(name: str, labels: Labels | None = None) -> kubernetes.Object:
     }
 
 
+def manifest(
+    version: str, kind: str, name: str, namespace: str, /, **spec: object
+) -> kubernetes.Object:
+    """An object with this spec."""
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def istio(kind: str, name: str, namespace: str, /, **spec: object) -> kubernetes.Object:
+    """One of Istio's objects."""
+    is_security = kind in ("AuthorizationPolicy", "PeerAuthentication")
+    version = f"{'security' if is_security else 'networking'}.istio.io/v1"
+    return manifest(version, kind, name, namespace, **spec)
+
+
+def service(
+    name: str, namespace: str, port: int, *, selector: Labels | None = None, **fields: object
+) -> kubernetes.Object:
+    """A Service with one port for HTTP, of the Deployment of its name unless it selects others."""
+    ports = [{"name": "http", "port": port, **fields}]
+    selected = dict(selector or {"app": name})
+    return manifest("v1", "Service", name, namespace, selector=selected, ports=ports)
+
+
+def tls_secret(name: str, namespace: str, certificate: str, key: str) -> kubernetes.Object:
+    """A Secret with a certificate and its key."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/tls",
+        "metadata": {"name": name, "namespace": namespace},
+        "stringData": {"tls.crt": certificate, "tls.key": key},
+    }
+
+
+def budget(name: str, namespace: str, **limit: int) -> kubernetes.Object:
+    """A PodDisruptionBudget for the pods of a Deployment."""
+    selector = {"matchLabels": {"app": name}}
+    kind = "PodDisruptionBudget"
+    return manifest("policy/v1", kind, name, namespace, selector=selector, **limit)
+
+
 def payload(script: str, *args: object) -> list[str]:
     """The command line of one of the application image's scripts."""
     return ["python3", f"/opt/payload/{script}", *map(str, args)]
@@ -76,49 +118,38 @@ def job(
     name: str, namespace: str, body: kubernetes.Object, *, retries: int = 0
 ) -> kubernetes.Object:
     """A Job from a template."""
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"backoffLimit": retries, "template": body},
-    }
+    return manifest("batch/v1", "Job", name, namespace, backoffLimit=retries, template=body)
 
 
 def deployment(name: str, namespace: str, body: kubernetes.Object) -> kubernetes.Object:
     """A Deployment of one replica from a template whose labels name the app."""
     labels = {"app": name}
     metadata = {**body["metadata"], "labels": {**body["metadata"]["labels"], **labels}}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": namespace, "labels": labels},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": labels},
-            "template": {**body, "metadata": metadata},
-        },
-    }
+    made = manifest(
+        "apps/v1",
+        "Deployment",
+        name,
+        namespace,
+        replicas=1,
+        selector={"matchLabels": labels},
+        template={**body, "metadata": metadata},
+    )
+    made["metadata"]["labels"] = labels
+    return made
+
+
+def server(image: str, command: Sequence[str], path: str = "/") -> kubernetes.Object:
+    """A template with a container that listens at port 8080, and is ready when it answers."""
+    probe = {"httpGet": {"path": path, "port": 8080}, "periodSeconds": 1}
+    port = {"containerPort": 8080, "name": "http"}
+    return template([container("server", image, command, ports=[port], readinessProbe=probe)])
 
 
 def digits(namespace: str, image: str) -> list[kubernetes.Object]:
     """The server that training jobs download their data from."""
-    server = container(
-        "server",
-        image,
-        payload("digits.py", "--port", 8080),
-        ports=[{"containerPort": 8080, "name": "http"}],
-        readinessProbe={"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 1},
-    )
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "digits", "namespace": namespace},
-        "spec": {
-            "selector": {"app": "digits"},
-            "ports": [{"name": "http", "port": 80, "targetPort": 8080}],
-        },
-    }
-    return [deployment("digits", namespace, template([server])), service]
+    body = server(image, payload("digits.py", "--port", 8080), "/healthz")
+    served = service("digits", namespace, 80, targetPort=8080)
+    return [deployment("digits", namespace, body), served]
 
 
 def tfjob(
@@ -142,18 +173,17 @@ def tfjob(
     # The operator sets the pods' restart policy from the replicas' one.
     del body["spec"]["restartPolicy"]
     replica = {"restartPolicy": "OnFailure", "template": body}
-    return {
-        "apiVersion": "kubeflow.org/v1",
-        "kind": "TFJob",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "runPolicy": {"cleanPodPolicy": "None"},
-            "tfReplicaSpecs": {
-                "Chief": {**replica, "replicas": 1},
-                "Worker": {**replica, "replicas": workers},
-            },
+    return manifest(
+        "kubeflow.org/v1",
+        "TFJob",
+        name,
+        namespace,
+        runPolicy={"cleanPodPolicy": "None"},
+        tfReplicaSpecs={
+            "Chief": {**replica, "replicas": 1},
+            "Worker": {**replica, "replicas": workers},
         },
-    }
+    )
 
 
 def first_request(

@@ -86,7 +86,9 @@ async def set_mesh(testbed, api, wanted):
     await api.patch("ConfigMap", "istio", istio.SYSTEM, data)
     for model in (MEMBER, BARE):
         if wanted.sidecars:
-            await api.apply(_sidecar(model))
+            policy = {"mode": "REGISTRY_ONLY"}
+            fields = {"egress": [{"hosts": ["*/*"]}], "outboundTrafficPolicy": policy}
+            await api.apply(workloads.istio("Sidecar", "default", model, **fields))
         else:
             await api.delete("Sidecar", "default", model)
 
@@ -94,18 +96,6 @@ async def set_mesh(testbed, api, wanted):
         return await shown(api) == dataclasses.replace(wanted, registry_only=False, sidecars=False)
 
     await observer.eventually(is_so, 60, f"{wanted} at work")
-
-
-def _sidecar(model):
-    return {
-        "apiVersion": "networking.istio.io/v1",
-        "kind": "Sidecar",
-        "metadata": {"name": "default", "namespace": model},
-        "spec": {
-            "egress": [{"hosts": ["*/*"]}],
-            "outboundTrafficPolicy": {"mode": "REGISTRY_ONLY"},
-        },
-    }
 
 
 async def tried(api, namespace):

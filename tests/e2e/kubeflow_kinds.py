@@ -103,16 +103,11 @@ def owned(item: Object, by: Object) -> Object:
     return {**item, "metadata": {**item["metadata"], "ownerReferences": [owner(by)]}}
 
 
-def _object(version: str, kind: str, name: str, namespace: str, spec: Object) -> Object:
-    metadata = {"name": name, "namespace": namespace}
-    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
-
-
 def trial(job: Object) -> list[Object]:
     """An Experiment, its one Trial, and the job that the Trial runs."""
-    metadata = job["metadata"]
-    experiment = _object(KATIB, "Experiment", metadata["name"], metadata["namespace"], {})
-    made = _object(KATIB, "Trial", metadata["name"], metadata["namespace"], {"runSpec": job})
+    place = job["metadata"]["name"], job["metadata"]["namespace"]
+    experiment = workloads.manifest(KATIB, "Experiment", *place)
+    made = workloads.manifest(KATIB, "Trial", *place, runSpec=job)
     return [experiment, owned(made, experiment), owned(job, made)]
 
 
@@ -164,8 +159,8 @@ def workflow(
     name: str, namespace: str, entrypoint: str, templates: Sequence[Object]
 ) -> list[Object]:
     """A Workflow of Argo's, whose pods are labelled with its case by `shutdown_world.labelled`."""
-    spec = {"entrypoint": entrypoint, "templates": list(templates), "podMetadata": {}}
-    return [_object(ARGO, "Workflow", name, namespace, spec)]
+    spec: Object = {"entrypoint": entrypoint, "templates": list(templates), "podMetadata": {}}
+    return [workloads.manifest(ARGO, "Workflow", name, namespace, **spec)]
 
 
 def step(template: Object, name: str) -> Object:
@@ -239,7 +234,8 @@ def executor_rights(namespace: str) -> list[Object]:
 
 def job_set(name: str, namespace: str, *sets: Object, **spec: Any) -> list[Object]:
     """A JobSet of these replicated Jobs."""
-    return [_object(JOBSET, "JobSet", name, namespace, {"replicatedJobs": list(sets), **spec})]
+    spec["replicatedJobs"] = list(sets)
+    return [workloads.manifest(JOBSET, "JobSet", name, namespace, **spec)]
 
 
 def replicated(
@@ -263,10 +259,10 @@ def train_job(
         trainer: what the TrainJob says about its nodes.
         spec: what else it says.
     """
-    policy = {"mlPolicy": {"numNodes": 1}, "template": {"spec": runtime}}
+    policy: Object = {"mlPolicy": {"numNodes": 1}, "template": {"spec": runtime}}
     reference = {"apiGroup": TRAINER.partition("/")[0], "kind": "TrainingRuntime", "name": name}
     wanted = {"runtimeRef": reference, "trainer": trainer, **spec}
     return [
-        _object(TRAINER, "TrainingRuntime", name, namespace, policy),
-        _object(TRAINER, "TrainJob", name, namespace, wanted),
+        workloads.manifest(TRAINER, "TrainingRuntime", name, namespace, **policy),
+        workloads.manifest(TRAINER, "TrainJob", name, namespace, **wanted),
     ]

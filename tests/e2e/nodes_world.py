@@ -5,16 +5,15 @@ import contextlib
 import dataclasses
 import time
 
+from integrator_contract import names
 from testbed import components, istio
-from testbed.kit import istiod, juju, observer, stage, workloads
+from testbed.kit import istiod, juju, observer, stage, timeline, workloads
 from tests.e2e import chaos_world, conftest, race_ledger, shutdown_world
 
 MODEL = conftest.MODEL
 JOBS = 60
 LATE = {"a": 2, "b": 2, "c": 2, "d": 1, "e": 1, "f": 1}
-"""Workloads that come while nothing is injected, and their replicas."""
-GUARDED = ("a", "b", "c")
-"""Those with a PodDisruptionBudget: one of the two stays."""
+"""Workloads that come while nothing is injected, and their replicas; a budget keeps one of two."""
 FIRST = components.node_name(0)
 HOST = "kubernetes.io/hostname"
 ON_FIRST = {"nodeSelector": {HOST: FIRST}}
@@ -70,28 +69,13 @@ def tries(image):
     return shutdown_world.World(MODEL, "", image, {})
 
 
-class Watcher(observer.Observer):
-    """Keeps the books of the late workloads, and where each pod was."""
-
-    def __init__(self, names):
-        super().__init__()
-        self.ledger = race_ledger.Ledger({f"Deployment/{n}": r for n, r in names.items()})
-        self.nodes: dict[str, str] = {}
-
-    async def add(self, event, item):
-        if item["kind"] == "Pod" and item["metadata"]["namespace"] == MODEL:
-            self.nodes[item["metadata"]["uid"]] = item["spec"].get("nodeName", "")
-            self.ledger.add(event, item, time.time())
-        await super().add(event, item)
-
-
 @dataclasses.dataclass
 class World:
     """One case."""
 
     on: stage.Stage
     node: conftest.Node
-    watcher: Watcher
+    watcher: race_ledger.Watcher
     late: dict[str, int]
 
     @property
@@ -116,24 +100,11 @@ class World:
             await self.on.istiod.install()
 
     def _late(self, name, replicas):
-        server = workloads.container(
-            "main",
-            self.on.image,
-            workloads.payload("server.py", "--port", 8080),
-            ports=[{"containerPort": 8080, "name": "http"}],
-            readinessProbe={"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1},
-        )
-        made = workloads.deployment(name, MODEL, workloads.template([server]))
+        server = workloads.server(self.on.image, workloads.payload("server.py", "--port", 8080))
+        made = workloads.deployment(name, MODEL, server)
         made["spec"]["replicas"] = replicas
-        if replicas == 1:
-            return [made]
-        budget = {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {"name": name, "namespace": MODEL},
-            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": name}}},
-        }
-        return [made, budget]
+        budget = workloads.budget(name, MODEL, minAvailable=1)
+        return [made, budget] if replicas > 1 else [made]
 
     async def start_jobs(self, prefix):
         """Start Jobs that end over two minutes, and ask their peer just before; their names.
@@ -155,8 +126,7 @@ class World:
     def touched(self, names, node):
         """Those Jobs of these that had a pod on a node, and were not Complete before its loss."""
         lines = self.watcher.timeline.select(MODEL)
-        where = self.watcher.nodes
-        pods = [line for line in lines if where[line.uid] == node and line.phase != "Succeeded"]
+        pods = [line for line in lines if _on(line.pod) == node and line.phase != "Succeeded"]
         return {_job(line) for line in pods} & {*names}
 
     async def node_of_the_first(self):
@@ -197,9 +167,7 @@ class World:
 
     async def servers(self):
         """The pods of the webhook."""
-        pods = await self.api.list("Pod", MODEL)
-        name = f"{juju.APPLICATION}-admission-"
-        return [pod for pod in pods if pod["metadata"]["name"].startswith(name)]
+        return await self.api.list("Pod", MODEL, f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}")
 
     async def serve_on(self, node):
         """Have one of the webhook's two servers on a node, and the other elsewhere."""
@@ -216,7 +184,7 @@ class World:
             await self.api.delete("Pod", moved, MODEL)
 
             async def are_apart():
-                found = [pod for pod in await self.servers() if _pod_is_ready(pod)]
+                found = [pod for pod in await self.servers() if timeline.is_ready(pod)]
                 return len(found) == 2 and [_on(pod) for pod in found].count(node.name) == 1
 
             await observer.eventually(are_apart, 90, f"a server on {node.name}")
@@ -248,7 +216,8 @@ class World:
         """Convergence took each pod without a sidecar once, and else only the node's went."""
         for taken in self.watcher.ledger.taken:
             if taken.pod.workload.partition("/")[2] in self.late:
-                assert not taken.pod.injected or self.watcher.nodes[taken.pod.uid] == node, taken
+                was = self.watcher.timeline.pods[taken.pod.uid].pod
+                assert not taken.pod.injected or _on(was) == node, taken
 
     async def clear(self):
         for name, replicas in self.late.items():
@@ -285,11 +254,6 @@ def _is_ready(node):
 
 def _on(pod):
     return pod["spec"].get("nodeName", "")
-
-
-def _pod_is_ready(pod):
-    kinds = [(each["type"], each["status"]) for each in pod["status"].get("conditions") or ()]
-    return ("Ready", "True") in kinds and "deletionTimestamp" not in pod["metadata"]
 
 
 def _job(line):

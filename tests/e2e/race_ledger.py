@@ -6,8 +6,12 @@ The watch of one kind is in the order in which things happened, so what overlaps
 import dataclasses
 import datetime
 import re
+import time
 from collections.abc import Mapping
 from typing import Any
+
+from testbed import kubernetes
+from testbed.kit import observer
 
 STATUS = "sidecar.istio.io/status"
 
@@ -42,8 +46,9 @@ class Taken:
 def parse(item: Mapping[str, Any]) -> Pod:
     meta = item["metadata"]
     conditions = item.get("status", {}).get("conditions") or ()
+    ready = ("Ready", "True")
     since = next(
-        (c["lastTransitionTime"] for c in conditions if (c["type"], c["status"]) == READY), None
+        (c["lastTransitionTime"] for c in conditions if (c["type"], c["status"]) == ready), None
     )
     return Pod(
         name=meta["name"],
@@ -53,9 +58,6 @@ def parse(item: Mapping[str, Any]) -> Pod:
         ready_since=datetime.datetime.fromisoformat(since).timestamp() if since else None,
         going="deletionTimestamp" in meta,
     )
-
-
-READY = ("Ready", "True")
 
 
 def _workload(meta: Mapping[str, Any]) -> str:
@@ -114,3 +116,17 @@ class Ledger:
         if self.replicas[workload] > 1 and workload in self._whole and not ready:
             self.emptied.add(workload)
         self.most_at_once = max(self.most_at_once, len(self._open))
+
+
+class Watcher(observer.Observer):
+    """Keeps the books of one model beside what it sees of all."""
+
+    def __init__(self, model: str, replicas: Mapping[str, int]):
+        super().__init__()
+        self.model = model
+        self.ledger = Ledger(replicas)
+
+    async def add(self, event: str, item: kubernetes.Object) -> None:
+        if item["kind"] == "Pod" and item["metadata"]["namespace"] == self.model:
+            self.ledger.add(event, item, time.time())
+        await super().add(event, item)

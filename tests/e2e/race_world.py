@@ -53,28 +53,13 @@ ALL = (
 WORKLOADS = {each.workload: each for each in ALL}
 
 
-class Watcher(observer.Observer):
-    """Keeps the books of one model beside what it sees of all."""
-
-    def __init__(self, model: str):
-        super().__init__()
-        self.model = model
-        replicas = {each.workload: each.replicas for each in ALL}
-        self.ledger = race_ledger.Ledger(replicas)
-
-    async def add(self, event, item):
-        if item["kind"] == "Pod" and item["metadata"]["namespace"] == self.model:
-            self.ledger.add(event, item, time.time())
-        await super().add(event, item)
-
-
 @dataclasses.dataclass
 class World:
     """The model, and the hands of whoever deploys the bundle."""
 
     node: object
     api: kubernetes.Api
-    watcher: Watcher
+    watcher: race_ledger.Watcher
     juju: juju.Juju
     istiod: istiod.Istiod
     options: dict[str, dict[str, str]]
@@ -142,15 +127,8 @@ class World:
 
     async def _objects(self, application: Application) -> list[kubernetes.Object]:
         kind, name = application.workload.split("/")
-        server = workloads.container(
-            "main",
-            self.node.charms.payload_image,
-            workloads.payload("server.py", "--port", 8080),
-            ports=[{"containerPort": 8080, "name": "http"}],
-            readinessProbe={"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1},
-        )
-        labels = {"app": name}
-        template = workloads.template([server], labels=labels)
+        command = workloads.payload("server.py", "--port", 8080)
+        template = workloads.server(self.node.charms.payload_image, command)
         if kind == "Pod":
             return [workloads.pod(name, self.model, template)]
         made = workloads.deployment(name, self.model, template)
@@ -173,7 +151,8 @@ class World:
             made["metadata"]["annotations"] = DISABLED
         if name == "analysis":
             made["metadata"]["ownerReferences"] = [await self._notebook(name)]
-        return [made, budget(self.model, 0)] if name == BUDGET else [made]
+        budget = workloads.budget(name, self.model, maxUnavailable=0)
+        return [made, budget] if name == BUDGET else [made]
 
     async def _notebook(self, name):
         body = {"apiVersion": "kubeflow.org/v1", "kind": "Notebook"}
@@ -230,7 +209,7 @@ class World:
         await observer.eventually(is_gone, 60, "istiod's pod gone")
 
     async def lift_budget(self) -> None:
-        await self.api.apply(budget(self.model, 1))
+        await self.api.apply(workloads.budget(BUDGET, self.model, maxUnavailable=1))
 
     async def release_busy(self) -> None:
         """Once the busy charm's pod was replaced, its hook is quick."""
@@ -241,15 +220,6 @@ class World:
             f"{BUSY} replaced",
         )
         await self.juju.do("config", BUSY, {"setup-seconds": "1"})
-
-
-def budget(model, unavailable):
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": BUDGET, "namespace": model},
-        "spec": {"maxUnavailable": unavailable, "selector": {"matchLabels": {"app": BUDGET}}},
-    }
 
 
 _MARK = re.compile(r"^unit-\S+ \S+ INFO unit\.(\S+)\.juju-log (begin|end) (\w+)$", re.MULTILINE)
@@ -270,7 +240,7 @@ def hooks(log: str) -> dict[tuple[str, str], str]:
 @contextlib.asynccontextmanager
 async def model(node, api, name: str, *, notices: bool, options: dict[str, dict[str, str]]):
     """A model of its own, gone afterwards, with istiod as it was; a failure is written down."""
-    watcher = Watcher(name)
+    watcher = race_ledger.Watcher(name, {each.workload: each.replicas for each in ALL})
     world = World(node, api, watcher, node.juju(name), istiod.Istiod(api), options)
     config = {
         # One way of hearing of changes at a time, so that each is seen to be enough.

@@ -81,27 +81,12 @@ def job(world: World, name: str, template: Object, **spec: Any) -> list[Object]:
 
 def peer(world: World) -> list[Object]:
     """The counting server, in the mesh."""
-    server = workloads.container(
-        "server",
-        world.image,
-        workloads.payload("tries.py", "serve", 8080),
-        ports=[{"containerPort": 8080, "name": "http"}],
-        readinessProbe={"httpGet": {"path": "/again", "port": 8080}, "periodSeconds": 1},
-    )
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": PEER, "namespace": world.model},
-        "spec": {
-            "selector": {"app": PEER},
-            "ports": [
-                {"name": "http", "port": 80, "targetPort": 8080},
-                {"name": "http-metrics", "port": DB_MANAGER, "targetPort": 8080},
-            ],
-        },
-    }
-    template = workloads.template([server], annotations=CPU)
-    return [workloads.deployment(PEER, world.model, template), service]
+    server = workloads.server(world.image, workloads.payload("tries.py", "serve", 8080), "/again")
+    server["metadata"]["annotations"] = CPU
+    service = workloads.service(PEER, world.model, 80, targetPort=8080)
+    more = {"name": "http-metrics", "port": DB_MANAGER, "targetPort": 8080}
+    service["spec"]["ports"].append(more)
+    return [workloads.deployment(PEER, world.model, server), service]
 
 
 async def counted(api: kubernetes.Api, namespace: str) -> dict[str, int]:

@@ -12,7 +12,7 @@ import pytest
 from integrator_contract import names
 from istio_integrator.istio import proxies
 from testbed import istio, kubernetes, mesh
-from testbed.kit import juju, observer
+from testbed.kit import juju, observer, workloads
 from tests.e2e import juju_world, pods
 from tests.e2e.juju_world import BARE, MEMBER, MODELOPERATOR, WEB
 
@@ -22,27 +22,9 @@ MODEL = BARE
 CREATED_BY = "app.juju.is/created-by"
 
 
-def peers(name, mode, namespace=istio.SYSTEM, **spec):
-    """Write a PeerAuthentication."""
-    return _policy("PeerAuthentication", name, namespace, {"mtls": {"mode": mode}, **spec})
-
-
-def access(name, namespace=BARE, **spec):
-    """Write an AuthorizationPolicy; without anything else it allows nothing."""
-    return _policy("AuthorizationPolicy", name, namespace, spec)
-
-
-def _policy(kind, name, namespace, spec):
-    return {
-        "apiVersion": "security.istio.io/v1",
-        "kind": kind,
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": spec,
-    }
-
-
-STRICT = peers("default", "STRICT")
-CLOSED = access("nothing", istio.SYSTEM)
+STRICT = workloads.istio("PeerAuthentication", "default", istio.SYSTEM, mtls={"mode": "STRICT"})
+CLOSED = workloads.istio("AuthorizationPolicy", "nothing", istio.SYSTEM)
+CLOSED_MODEL = workloads.istio("AuthorizationPolicy", "nothing", MEMBER)
 
 
 async def removed(api, *policies):
@@ -113,7 +95,7 @@ async def until_open(api, model, want):
     [
         pytest.param(STRICT, id="strict"),
         pytest.param(CLOSED, id="closed-mesh"),
-        pytest.param(access("nothing", MEMBER), id="closed-model"),
+        pytest.param(CLOSED_MODEL, id="closed-model"),
     ],
 )
 async def test_webhook_is_called_behind_any_policy_and_after_a_reschedule(models, cni_api, policy):

@@ -12,7 +12,7 @@ import pytest
 
 from testbed import kubernetes
 from testbed.kit import clusters
-from tests.e2e import conftest, nodes_world
+from tests.e2e import conftest, nodes_world, race_ledger
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(2400)]
 
@@ -37,7 +37,8 @@ async def world(request, nodes_node, deployed):
     """One case, whose workloads are gone afterwards."""
     case = request.node.callspec.params["case"] if hasattr(request.node, "callspec") else "still"
     late = {f"{case}-{name}": replicas for name, replicas in nodes_world.LATE.items()}
-    watcher = nodes_world.Watcher(late)
+    replicas = {f"Deployment/{name}": count for name, count in late.items()}
+    watcher = race_ledger.Watcher(nodes_world.MODEL, replicas)
     async with (
         kubernetes.Api.from_kubeconfig(nodes_node.testbed.kubeconfig) as api,
         watcher.following(api),
