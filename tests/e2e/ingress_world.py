@@ -1,7 +1,6 @@
 """Applications to reach, one to ask, and somebody else's host on the same gateway."""
 
 import contextlib
-import dataclasses
 import json
 import pathlib
 import subprocess
@@ -11,9 +10,10 @@ import yaml
 from cryptography import x509
 
 from testbed import certificates, istio
-from testbed.juju import bootstrap, client
+from testbed.juju import bootstrap
+from testbed.kit import workloads
 from tests import echo, gateway_client, waiting
-from tests.e2e import caller
+from tests.e2e import pages
 from tests.gateway_client import HOST, TENANT
 
 APP = "istio-integrator"
@@ -21,7 +21,6 @@ SHARED = f"{istio.INGRESS}/{istio.GATEWAY}"
 NAMED = {"gateway-service": SHARED, "hosts": HOST}
 """The options of a model that the gateway of the node serves, which others use, too."""
 AUTH = "oidc-gatekeeper"
-CALLER = pathlib.Path(caller.__file__).read_text()
 
 # What Charmed Kubeflow's charms send: prefix and rewrite, by their Services' names.
 CONSUMERS = {
@@ -71,61 +70,41 @@ def servers(namespace, services, image):
     arguments = ["-c", pathlib.Path(echo.__file__).read_text(), *map(str, ports)]
     if AUTH_PORT in services.values():
         arguments.append(f"--authorization={AUTH_PORT}")
-    container = {
-        "name": "servers",
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["python3", *arguments],
-        "readinessProbe": {"tcpSocket": {"port": ports[0]}, "periodSeconds": 1},
-        "resources": {"requests": {"cpu": "5m", "memory": "20Mi"}},
-    }
-    labels = {"app": "servers"}
-    spec = {"terminationGracePeriodSeconds": 1, "containers": [container]}
-    deployment = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "servers", "namespace": namespace},
-        "spec": {
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
-    }
-    found = [
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": {"selector": labels, "ports": [{"name": "http", "port": port}]},
-        }
-        for name, port in services.items()
+    probe = {"tcpSocket": {"port": ports[0]}, "periodSeconds": 1}
+    command = ["python3", *arguments]
+    container = workloads.container("servers", image, command, readinessProbe=probe)
+    selector = {"app": "servers"}
+    return [
+        workloads.deployment("servers", namespace, workloads.template([container])),
+        *(
+            workloads.service(name, namespace, port, selector=selector)
+            for name, port in services.items()
+        ),
     ]
-    return yaml.safe_dump_all([deployment, *found])
 
 
-TENANT = f"""
-apiVersion: v1
-kind: Namespace
-metadata: {{name: shop}}
----
-apiVersion: networking.istio.io/v1
-kind: Gateway
-metadata: {{name: web, namespace: shop}}
-spec:
-  selector: {{istio: ingressgateway}}
-  servers:
-  - port: {{number: 80, name: http, protocol: HTTP}}
-    hosts: [{TENANT}]
----
-apiVersion: networking.istio.io/v1
-kind: VirtualService
-metadata: {{name: web, namespace: shop}}
-spec:
-  gateways: [shop/web]
-  hosts: [{TENANT}]
-  http:
-  - route:
-    - destination: {{host: web.shop.svc.cluster.local, port: {{number: {FIRST_PORT}}}}}
-"""
+def lead(prefix, host, port):
+    """An entry of a VirtualService that leads paths below a prefix to a Service."""
+    destination = {"host": f"{host}.svc.cluster.local", "port": {"number": port}}
+    return {"match": [{"uri": {"prefix": prefix}}], "route": [{"destination": destination}]}
+
+
+def tenant(namespace, *http):
+    """Somebody else on the gateway of the node, whose host leads elsewhere."""
+    port = {"number": 80, "name": "http", "protocol": "HTTP"}
+    server = {"port": port, "hosts": [TENANT]}
+    selector, more = {"istio": "ingressgateway"}, {"gateways": ["web"], "hosts": [TENANT]}
+    return [
+        workloads.namespace(namespace),
+        workloads.istio("Gateway", "web", namespace, selector=selector, servers=[server]),
+        workloads.istio("VirtualService", "web", namespace, **more, http=list(http)),
+    ]
+
+
+def shop(image):
+    """A tenant with an application of its own."""
+    web = {"web": FIRST_PORT}
+    return [*tenant("shop", lead("/", "web.shop", FIRST_PORT)), *servers("shop", web, image)]
 
 
 def address_of(testbed, namespace=istio.INGRESS, service=istio.GATEWAY):
@@ -137,54 +116,111 @@ def address_of(testbed, namespace=istio.INGRESS, service=istio.GATEWAY):
 @contextlib.contextmanager
 def shared(node, model):
     """Have a model beside a tenant whose host answers on the gateway; both go at the end."""
-    testbed = node.testbed
-    juju = bootstrap.juju(testbed, model)
-    testbed.apply(TENANT)
-    testbed.apply(servers("shop", {"web": FIRST_PORT}, node.charms.payload_image))
-    place = Place(node, juju, address_of(testbed))
-    tenant = place.browser()
-    assert waiting.eventually(lambda: tenant.get(host=gateway_client.TENANT).status == 200, 60)
-    juju.add_model()
-    yield place
-    place.close()
-    juju.destroy_model(force=True)
-    testbed.kubectl("delete", "namespace", "shop", "--timeout=120s")
+    place = Place(node, model)
+    place.apply(*shop(place.image))
+    place.address = address_of(node.testbed)
+    visitor = place.browser()
+    assert waiting.eventually(lambda: visitor.get(host=TENANT).status == 200, 60)
+    with place:
+        yield place
+    place.kubectl("delete", "namespace", "shop", "--timeout=120s")
 
 
-@dataclasses.dataclass
 class Place:
-    """A model with the charm on a node whose gateway is shared."""
+    """A model on a node whose gateway is shared, in which pages' commands are run as they stand.
 
-    node: object
-    juju: client.Juju
-    address: str
-    browsers: list = dataclasses.field(default_factory=list)
-    watch: "Watch | None" = None
+    Args:
+        node: Where.
+        model: Its name; the model is there while the block runs.
+        changes: What else pages call otherwise.
+        settings: Of the model.
+    """
 
-    def deploy(self, integrator, **options):
+    watch = None
+
+    def __init__(self, node, model, changes=None, settings=None):
+        self.node = node
+        self.juju = bootstrap.juju(node.testbed, model)
+        self.image = node.charms.payload_image
+        self.address = ""
+        self.shell = pages.Shell(node, model, changes or {})
+        self._settings = settings
+        self._browsers = []
+
+    def __enter__(self):
+        self.juju.add_model(self._settings)
+        self.address = address_of(self.node.testbed)
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+        self.juju.destroy_model(force=True)
+
+    def run(self, block, folder=pages.ROOT):
+        """Run a block, of which no command fails, and let Juju come to rest; what it printed."""
+        said = self.shell.run(f"set -eo pipefail\n{block}", folder)
+        assert self.shell.code == 0, block
+        self.settle()
+        return said
+
+    def settle(self):
+        """Wait until no hook runs, and see that none has failed."""
+
+        def is_idle():
+            units = self.juju.status()["applications"].get(APP, {}).get("units", {}).values()
+            return all(unit["juju-status"]["current"] == "idle" for unit in units)
+
+        assert waiting.eventually(lambda: is_idle() and is_idle(), 400), self.juju.status()
+        assert "hook failed" not in json.dumps(self.juju.status())
+
+    def apply(self, *objects):
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+        self.node.testbed.apply(text)
+
+    def read(self, kind, name, namespace=None):
+        """An object, None where there is none."""
+        query = ("get", kind, name, "-n", namespace or self.juju.model, "--ignore-not-found")
+        text = self.kubectl(*query, "-o", "json")
+        return json.loads(text) if text else None
+
+    def list(self, kind, namespace, labels=""):
+        """Objects of a namespace."""
+        query = ("get", kind, "-n", namespace, "-l", labels, "-o", "json")
+        return json.loads(self.kubectl(*query))["items"]
+
+    def rolled_out(self, *names):
+        """Wait until Deployments and others of the model are as they should be."""
+        for each in names:
+            where = ("-n", self.juju.model, "--timeout=120s")
+            self.kubectl("rollout", "status", each, *where)
+
+    def deploy(self, integrator, *, trust=True, **options):
         """Deploy the charm for our host; options have underscores."""
         given = {key.replace("_", "-"): value for key, value in options.items()}
         config = {**integrator.config, **NAMED, **given}
         resources = integrator.resources
-        self.juju.deploy(integrator.path, APP, config=config, resources=resources, trust=True)
+        self.juju.deploy(integrator.path, APP, config=config, resources=resources, trust=trust)
         self.juju.wait_for(APP)
 
     def serve(self, consumers):
         """Have the applications answer."""
         services = {consumer: port_of(consumer) for consumer in consumers}
-        model = self.juju.model
-        self.node.testbed.apply(servers(model, services, self.node.charms.payload_image))
-        self.kubectl("rollout", "status", "-n", model, "deployment/servers", "--timeout=120s")
+        self.apply(*servers(self.juju.model, services, self.image))
+        self.rolled_out("deployment/servers")
 
-    def relate(self, consumers):
-        """Bring the ingress up in the order of a bundle: applications, then who is asked."""
-        namespace = {"namespace": self.juju.model}
+    def ask(self, consumers):
+        """Have applications that ask for their routes, one of which says who may come."""
         for consumer in consumers:
-            changes = namespace if consumer == "kubeflow-dashboard" else {}
-            script = {"ingress": ingress_script(consumer, **changes)}
+            script = {"ingress": ingress_script(consumer)}
+            if consumer == "kubeflow-dashboard":
+                script["ingress"] = ingress_script(consumer, namespace=self.juju.model)
             if consumer == AUTH:
                 script["ingress-auth"] = auth_script()
             self.juju.fake_app(consumer, script)
+
+    def relate(self, consumers):
+        """Bring the ingress up in the order of a bundle: applications, then who is asked."""
+        self.ask(consumers)
         for consumer in consumers:
             self.juju.integrate(f"{APP}:ingress", f"{consumer}:ingress")
         self.says("ingress is closed: integrate ingress-auth")
@@ -193,8 +229,18 @@ class Place:
         self.says(f"{len(consumers)} routes ", 240)
         assert waiting.eventually(self.is_open)
 
+    def integrate(self, consumers, gateway=SHARED):
+        """Have applications reached at their routes through a gateway, after who is asked."""
+        self.ask(consumers)
+        self.juju.integrate(f"{APP}:ingress-auth", f"{AUTH}:ingress-auth")
+        for consumer in consumers:
+            self.juju.integrate(f"{APP}:ingress", f"{consumer}:ingress")
+        self.says(f"{len(consumers)} routes served by {gateway}", 300)
+        self.address = address_of(self.node.testbed, *gateway.split("/"))
+        assert waiting.eventually(self.is_open, 120)
+
     def close(self):
-        for browser in self.browsers:
+        for browser in self._browsers:
             browser.close()
 
     def kubectl(self, *argv, text=None):
@@ -208,17 +254,6 @@ class Place:
     def says(self, words, timeout=180):
         assert waiting.eventually(lambda: words in self.message(), timeout), self.message()
 
-    def integrate(self, consumers):
-        """Have applications ask for their routes, one of which says who may come."""
-        for consumer in consumers:
-            script = {"ingress": ingress_script(consumer)}
-            if consumer == AUTH:
-                script["ingress-auth"] = auth_script()
-            self.juju.fake_app(consumer, script)
-        self.juju.integrate(f"{APP}:ingress-auth", f"{AUTH}:ingress-auth")
-        for consumer in consumers:
-            self.juju.integrate(f"{APP}:ingress", f"{consumer}:ingress")
-
     def touch(self):
         """Have an event, as update-status is one every five minutes."""
         level = self.juju.config(APP)["log-level"]
@@ -226,8 +261,8 @@ class Place:
 
     def browser(self, **how):
         """A new connection, closed with the place."""
-        self.browsers.append(gateway_client.Client(self.address, **how))
-        return self.browsers[-1]
+        self._browsers.append(gateway_client.Client(self.address, **how))
+        return self._browsers[-1]
 
     def hammer(self, *, tls=False, **request):
         return gateway_client.Hammer(gateway_client.Client(self.address, tls=tls), **request)
@@ -237,7 +272,7 @@ class Place:
         """Ask from inside of a pod all the time; the dictionary has what came of it afterwards."""
         where = ("exec", "-i", "-n", self.juju.model, pod, "-c", container, "--")
         process = subprocess.Popen(
-            ["kubectl", *where, "python3", "-c", CALLER, url, str(rate)],
+            ["kubectl", *where, "python3", "-c", pages.CALLER, url, str(rate)],
             env=self.node.testbed.environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -266,7 +301,7 @@ class Watch:
         spoofed = {"kubeflow_userid": "admin@example.com"}
         pipeline = {"path": "/pipeline/apis", "pause": 0.05, **spoofed}
         self.tenants = [
-            place.hammer(pause=0.1, host=gateway_client.TENANT, fresh=fresh)
+            place.hammer(pause=0.1, host=TENANT, fresh=fresh)
             for fresh in (False, True)
             if has_tenants
         ]
@@ -337,36 +372,15 @@ def auth_script():
 
 def notebook(model):
     """A route as notebooks have them: in a profile's namespace, bound to a model's Gateway."""
-    port = {"number": FIRST_PORT}
-    destination = {"host": "web.shop.svc.cluster.local", "port": port}
-    return {
-        "apiVersion": "networking.istio.io/v1",
-        "kind": "VirtualService",
-        "metadata": {"name": "notebook", "namespace": "shop"},
-        "spec": {
-            "gateways": [f"{model}/kubeflow-gateway"],
-            "hosts": ["*"],
-            "http": [
-                {
-                    "match": [{"uri": {"prefix": "/notebook/"}}],
-                    "route": [{"destination": destination}],
-                }
-            ],
-        },
-    }
+    gateways, http = [f"{model}/kubeflow-gateway"], [lead("/notebook/", "web.shop", FIRST_PORT)]
+    fields = {"gateways": gateways, "hosts": ["*"], "http": http}
+    return workloads.istio("VirtualService", "notebook", "shop", **fields)
 
 
 def tls_secret(namespace, name):
-    """A Secret with a new certificate for our host."""
+    """A Secret with a new certificate for our host, and the certificate's number."""
     with tempfile.TemporaryDirectory() as folder:
         pair = certificates.Authority(pathlib.Path(folder)).server("gateway", [HOST], [])
         certificate, key = pair.certificate.read_text(), pair.key.read_text()
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "kubernetes.io/tls",
-        "metadata": {"name": name, "namespace": namespace},
-        "stringData": {"tls.crt": certificate, "tls.key": key},
-    }
     number = x509.load_pem_x509_certificate(certificate.encode()).serial_number
-    return yaml.safe_dump(secret), number
+    return workloads.tls_secret(name, namespace, certificate, key), number

@@ -10,11 +10,10 @@ import subprocess
 import sys
 
 from testbed import programs
-from tests.e2e import ingress_world
+from tests.e2e import caller
 
 ROOT = pathlib.Path(__file__).parents[2]
-SECTION = re.compile(r"^## (.*)$", re.MULTILINE)
-BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CALLER = pathlib.Path(caller.__file__).read_text()
 _READER = runpy.run_path(str(ROOT / "docs/commands.py"))
 DESCRIBED = list(_READER["blocks"](ROOT))
 words = _READER["words"]
@@ -79,7 +78,7 @@ class Shell:
                 "PYTHONPATH": str(ROOT),
                 "TESTBED": self._testbed.name,
                 "MODEL": self._model,
-                "CALLER": ingress_world.CALLER,
+                "CALLER": CALLER,
                 "CHARTS": str(programs.directory("istio") / "share" / "manifests"),
             },
             capture_output=True,
@@ -90,25 +89,6 @@ class Shell:
         assert "ERROR" not in done.stderr, done.stderr
         self.code, self.printed = done.returncode, done.stdout
         return " ".join(done.stdout.split())
-
-
-class Page(Shell):
-    """A page by its sections, whose commands are run in a model of another name.
-
-    Args:
-        place: Where.
-        name: Of the page's file.
-        changes: What else is called otherwise there.
-    """
-
-    def __init__(self, place, name, changes):
-        super().__init__(place.node, place.juju.model, changes)
-        _, *parts = SECTION.split((ROOT / f"docs/how-to/{name}.md").read_text())
-        self.sections = {
-            title: found
-            for title, text in zip(parts[::2], parts[1::2], strict=True)
-            if (found := BLOCK.findall(text))
-        }
 
 
 def told(test):

@@ -1,15 +1,15 @@
 """A model in which the commands of how-to pages are typed, and what they name there."""
 
+import contextlib
 import json
 import time
 
 import yaml
 
-from testbed.juju import bootstrap
 from testbed.kit import workloads
-from tests import waiting
 from tests.e2e import ingress_world as world
 from tests.e2e import pages
+from tests.e2e.pods import has_proxy
 
 APP = world.APP
 METADATA = yaml.safe_load((pages.ROOT / "metadata.yaml").read_text())
@@ -54,65 +54,15 @@ for port in map(int, sys.argv[2:]):
 
 def deployment(name, namespace, image, command, **container):
     """A Deployment of one pod."""
-    labels = {"app": name}
-    found = {
-        "name": name,
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
-        "command": command,
-        "resources": {"requests": {"cpu": "5m", "memory": "20Mi"}},
-        **container,
-    }
-    spec = {"terminationGracePeriodSeconds": 1, "containers": [found]}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
-    }
+    made = workloads.container(name, image, command, **container)
+    return workloads.deployment(name, namespace, workloads.template([made]))
 
 
 class Place(world.Place):
-    """A model with the charm, in which blocks of pages are run as they stand."""
+    """A model with the charm, and what pages name in it."""
 
     shown = took = 0.0
     """Seconds from the installation to the status that says what was found, and to its end."""
-
-    def __init__(self, node, model, **changes):
-        juju, address = bootstrap.juju(node.testbed, model), world.address_of(node.testbed)
-        super().__init__(node, juju, address)
-        self.shell = pages.Shell(node, model, changes)
-        self.image = node.charms.payload_image
-
-    def run(self, block, folder=pages.ROOT):
-        """Run a block, of which no command fails, and let Juju come to rest; what it printed."""
-        said = self.shell.run(f"set -eo pipefail\n{block}", folder)
-        assert self.shell.code == 0, block
-        self.settle()
-        return said
-
-    def settle(self):
-        """Wait until no hook runs, and see that none has failed."""
-
-        def is_idle():
-            units = self.juju.status()["applications"].get(APP, {}).get("units", {}).values()
-            return all(unit["juju-status"]["current"] == "idle" for unit in units)
-
-        assert waiting.eventually(lambda: is_idle() and is_idle(), 400), self.juju.status()
-        assert "hook failed" not in json.dumps(self.juju.status())
-
-    def apply(self, *objects):
-        for each in objects:
-            self.kubectl("apply", "-f", "-", text=json.dumps(each))
-
-    def read(self, kind, name, namespace=None):
-        """An object, None where there is none."""
-        query = ("get", kind, name, "-n", namespace or self.juju.model, "--ignore-not-found")
-        text = self.kubectl(*query, "-o", "json")
-        return json.loads(text) if text else None
 
     def labels(self, namespace):
         """Those of a namespace, without what Juju says there of who wrote last."""
@@ -128,9 +78,8 @@ class Place(world.Place):
     def proxies(self, **labels):
         """Of each pod that stays, whether it has a sidecar."""
         wanted = ",".join(f"{key}={value}" for key, value in labels.items())
-        query = ("get", "pods", "-n", self.juju.model, "-l", wanted, "-o", "json")
-        pods = json.loads(self.kubectl(*query))["items"]
-        return [has_proxy(pod) for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+        found = self.list("pods", self.juju.model, wanted)
+        return [has_proxy(pod) for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
     def state(self, container, pod, namespace=None):
         """How a container of a pod is: `running`, `terminated` or `waiting`."""
@@ -169,12 +118,6 @@ class Place(world.Place):
             self.juju.config(APP, reset=changed)
         self.juju.wait(lambda found: set(found["applications"]) == {APP}, 400)
         self.settle()
-
-
-def has_proxy(pod):
-    """Whether a pod has a sidecar, of whichever kind."""
-    containers = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]
-    return any(each["name"] == "istio-proxy" for each in containers)
 
 
 def related(blocks, model):
@@ -226,13 +169,7 @@ def applications(model, image):
     owned["spec"]["serviceName"] = "kfp-api"
     for each in (called, caller, owned):
         each["spec"]["template"]["metadata"]["labels"][NAMED] = each["metadata"]["name"]
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "ml-pipeline", "namespace": model},
-        "spec": {"selector": {"app": "ml-pipeline"}, "ports": [{"name": "http", "port": 8888}]},
-    }
-    return [called, caller, owned, service]
+    return [called, caller, owned, workloads.service("ml-pipeline", model, 8888)]
 
 
 def worker(name, namespace, image, *beside, seconds=1):
@@ -249,18 +186,17 @@ def worker(name, namespace, image, *beside, seconds=1):
 """README.md's command."""
 
 
+@contextlib.contextmanager
 def installed(node, model):
     """A model with applications, in which README.md's command was typed, and how long it took."""
-    place = Place(node, model)
-    place.juju.add_model()
-    place.apply(*applications(model, place.image))
-    for each in ("deployment/ml-pipeline", "deployment/kfp-ui", "statefulset/kfp-api"):
-        place.kubectl("rollout", "status", "-n", model, each, "--timeout=120s")
-    begin = time.monotonic()
-    place.shell.run(DEPLOY)
-    place.says("istio-system/istiod", 240)
-    place.shown = time.monotonic() - begin
-    place.says("3/3 pods in mesh", 240)
-    place.took = time.monotonic() - begin
-    place.juju.wait_for(APP)
-    return place
+    with Place(node, model) as place:
+        place.apply(*applications(model, place.image))
+        place.rolled_out("deployment/ml-pipeline", "deployment/kfp-ui", "statefulset/kfp-api")
+        begin = time.monotonic()
+        place.shell.run(DEPLOY)
+        place.says("istio-system/istiod", 240)
+        place.shown = time.monotonic() - begin
+        place.says("3/3 pods in mesh", 240)
+        place.took = time.monotonic() - begin
+        place.juju.wait_for(APP)
+        yield place

@@ -4,7 +4,7 @@ import base64
 
 from testbed import certificates
 from testbed.kit import workloads
-from tests import gateway_client
+from tests.e2e import ingress_world
 
 MODEL = "secured"
 NAME = "app.kubernetes.io/name"
@@ -43,16 +43,6 @@ server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on
 server.serve_forever()
 """
 """A webhook that lets everything pass; where it isn't reached, nothing passes."""
-UNCLAIMED = f"""
-apiVersion: security.istio.io/v1
-kind: AuthorizationPolicy
-metadata: {{name: kfp-api-unclaimed, namespace: {MODEL}}}
-spec:
-  targetRefs: [{{group: "", kind: Service, name: kfp-api}}]
-  rules:
-  - when: [{{key: "request.headers[{IDENTITY}]", notValues: ["*"]}}]
-"""
-"""What kfp-api's charm writes beside its relations."""
 
 
 def everything(image, folder):
@@ -65,7 +55,6 @@ def everything(image, folder):
     return [
         *(workloads.namespace(user, profile) for user in USERS),
         *(_account(user) for user in USERS),
-        workloads.namespace(SHOP),
         workloads.namespace(SCRAPERS),
         workloads.namespace(HOOKED, {"hooked": "yes"}),
         *(_deployment("notebook", user, sleep, account=EDITOR) for user in USERS),
@@ -73,7 +62,14 @@ def everything(image, folder):
         _deployment("outsider", MODEL, sleep, labels=workloads.NO_SIDECAR),
         *_probed(image),
         *_hook(image, pair, bundle),
-        *_tenant(),
+        *ingress_world.tenant(
+            SHOP,
+            *(
+                ingress_world.lead(f"/{name}", f"{name}.{MODEL}", port)
+                for name, port in PORTS.items()
+            ),
+        ),
+        _unclaimed(),
     ]
 
 
@@ -92,16 +88,12 @@ def _deployment(name, namespace, container, *, labels=None, annotations=None, ac
     return workloads.deployment(name, namespace, body)
 
 
-def _service(name, port, target, namespace=MODEL, **more):
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "selector": {"app": name},
-            "ports": [{**more, "port": port, "targetPort": target}],
-        },
-    }
+def _unclaimed():
+    """What kfp-api's charm writes beside its relations."""
+    target = {"group": "", "kind": "Service", "name": "kfp-api"}
+    rule = {"when": [{"key": f"request.headers[{IDENTITY}]", "notValues": ["*"]}]}
+    spec = {"targetRefs": [target], "rules": [rule]}
+    return workloads.istio("AuthorizationPolicy", "kfp-api-unclaimed", MODEL, **spec)
 
 
 def _probed(image):
@@ -114,21 +106,15 @@ def _probed(image):
     kept = {"sidecar.istio.io/rewriteAppHTTPProbers": "false"}
     return [
         _deployment("probed", MODEL, server, annotations=kept),
-        _service("probed", port, port, **HTTP),
+        workloads.service("probed", MODEL, port, **HTTP),
     ]
 
 
 def _hook(image, pair, bundle):
     """A webhook in the model for ConfigMaps of a namespace."""
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "hook", "namespace": MODEL},
-        "stringData": {
-            "tls.crt": pair.certificate.read_text(),
-            "tls.key": pair.key.read_text(),
-        },
-    }
+    secret = workloads.tls_secret(
+        "hook", MODEL, pair.certificate.read_text(), pair.key.read_text()
+    )
     server = workloads.container("main", image, ["python3", "-c", HOOK])
     server["volumeMounts"] = [{"name": "tls", "mountPath": "/tls"}]
     deployment = _deployment("hook", MODEL, server)
@@ -156,69 +142,26 @@ def _hook(image, pair, bundle):
         "metadata": {"name": HOOKED},
         "webhooks": [webhook],
     }
-    return [secret, deployment, _service("hook", 443, HOOK_PORT), configuration]
-
-
-def _tenant():
-    """Somebody else on the shared gateway, who leads to each of the model's applications."""
-    gateway = {
-        "apiVersion": "networking.istio.io/v1",
-        "kind": "Gateway",
-        "metadata": {"name": "web", "namespace": SHOP},
-        "spec": {
-            "selector": {"istio": "ingressgateway"},
-            "servers": [
-                {
-                    "port": {"number": 80, "name": "http", "protocol": "HTTP"},
-                    "hosts": [gateway_client.TENANT],
-                }
-            ],
-        },
-    }
-
-    def route(name, port):
-        host = f"{name}.{MODEL}.svc.cluster.local"
-        return {
-            "match": [{"uri": {"prefix": f"/{name}"}}],
-            "route": [{"destination": {"host": host, "port": {"number": port}}}],
-        }
-
-    service = {
-        "apiVersion": "networking.istio.io/v1",
-        "kind": "VirtualService",
-        "metadata": {"name": "web", "namespace": SHOP},
-        "spec": {
-            "gateways": ["web"],
-            "hosts": [gateway_client.TENANT],
-            "http": [route(*each) for each in PORTS.items()],
-        },
-    }
-    return [gateway, service]
+    # Without a name, so that istiod and Envoy find the protocol out.
+    ports = [{"port": 443, "targetPort": HOOK_PORT}]
+    service = workloads.manifest(
+        "v1", "Service", "hook", MODEL, selector={"app": "hook"}, ports=ports
+    )
+    return [secret, deployment, service, configuration]
 
 
 def node_ports():
     """Services that lead past the gateway."""
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": f"{name}-node", "namespace": MODEL},
-            "spec": {
-                "type": "NodePort",
-                "selector": {NAME: name},
-                "ports": [{**HTTP, "port": PORTS[name]}],
-            },
-        }
-        for name in NODE_PORTS
-    ]
+    found = []
+    for name in NODE_PORTS:
+        selector = {NAME: name}
+        made = workloads.service(f"{name}-node", MODEL, PORTS[name], selector=selector, **HTTP)
+        made["spec"]["type"] = "NodePort"
+        found.append(made)
+    return found
 
 
 def pipelines():
     """The name by which profiles know the pipelines' API."""
-    port = {**HTTP, "port": PORTS["kfp-api"]}
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "ml-pipeline", "namespace": MODEL},
-        "spec": {"selector": {NAME: "kfp-api"}, "ports": [port]},
-    }
+    selector = {NAME: "kfp-api"}
+    return workloads.service("ml-pipeline", MODEL, PORTS["kfp-api"], selector=selector, **HTTP)

@@ -1,16 +1,13 @@
 """Everybody who may call the applications of a model, and what they are answered."""
 
-import dataclasses
 import json
 import sys
 from collections.abc import Callable
 from concurrent import futures
 
-import yaml
-
 from testbed.juju import client
 from tests import gateway_client, waiting
-from tests.e2e import caller, ingress_world
+from tests.e2e import caller, ingress_world, pages
 from tests.e2e.security_objects import (
     CHARMS,
     HOOKED,
@@ -29,15 +26,19 @@ Requests = list[tuple[str, list[list[str]]]]
 Ask = Callable[[Requests], list[int]]
 
 
-@dataclasses.dataclass
 class World(ingress_world.Place):
     """The model on a node, and its callers."""
 
-    pods: dict = dataclasses.field(default_factory=dict)
-    """The address of the pod of each application."""
-
-    def apply(self, *listed):
-        self.node.testbed.apply(yaml.safe_dump_all(listed))
+    def __init__(self, node):
+        # What stands here for the applications that pages name.
+        changes = {
+            "minio:9000, mlmd": "store:8001, db",
+            "--image=curlimages/curl": f"--image={node.charms.payload_image}",
+            "exec notebook-0 ": "exec deploy/notebook ",
+        }
+        super().__init__(node, MODEL, changes)
+        self.pods = {}
+        """The pod of each application."""
 
     def declare(self, name):
         """Have a Service of Juju's say that it speaks HTTP."""
@@ -47,8 +48,7 @@ class World(ingress_world.Place):
 
     def find_pods(self):
         """Look up where pods are, for callers that know no Service."""
-        found = json.loads(self.kubectl("get", "pods", "-n", MODEL, "-o", "json"))["items"]
-        for pod in found:
+        for pod in self.list("pods", MODEL):
             labels = pod["metadata"]["labels"]
             name = labels.get(NAME) or labels.get("app")
             if name in PORTS and pod["status"].get("podIP"):
@@ -58,12 +58,12 @@ class World(ingress_world.Place):
         """Ask from inside of a pod, whose container comes after a blank."""
         pod, _, container = where.partition(" ")
         argv = ("exec", "-n", namespace, pod, "-c", container or "main", "--")
-        told = self.kubectl(*argv, "python3", "-c", ingress_world.CALLER, json.dumps(requests))
+        told = self.kubectl(*argv, "python3", "-c", pages.CALLER, json.dumps(requests))
         return json.loads(told)
 
     def from_node(self, requests):
         """Ask as the kubelet and Juju's controller do, with the node's address."""
-        argv = [sys.executable, "-c", ingress_world.CALLER, json.dumps(requests)]
+        argv = [sys.executable, "-c", pages.CALLER, json.dumps(requests)]
         return json.loads(self.node.testbed.exec(argv, capture_output=True, check=True).stdout)
 
     def by_service(self, target, headers):
@@ -80,8 +80,7 @@ class World(ingress_world.Place):
         return f"http://{self.address}/{name}", [["host", gateway_client.TENANT], *headers]
 
     def by_node_port(self, target, headers):
-        query = ("get", "service", "-n", MODEL, f"{target}-node", "-o", "json")
-        port = json.loads(self.kubectl(*query))["spec"]["ports"][0]["nodePort"]
+        port = self.read("service", f"{target}-node")["spec"]["ports"][0]["nodePort"]
         return f"http://{self.node.testbed.plan.node}:{port}/x", headers
 
     def locally(self, requests):
@@ -95,8 +94,7 @@ class World(ingress_world.Place):
             done = testbed.kubectl(*create, "-n", HOOKED, check=False)
             return 200 if done.returncode == 0 else 0
         if target == "modeloperator":
-            account = ("get", "serviceaccount", "-n", MODEL, "store", "-o", "json")
-            uid = json.loads(self.kubectl(*account))["metadata"]["uid"]
+            uid = self.read("serviceaccount", "store")["metadata"]["uid"]
             who = f"--as=system:serviceaccount:{MODEL}:store", f"--as-uid={uid}"
             made = json.loads(self.kubectl(*create, "-n", MODEL, *who))
             labels = made["metadata"].get("labels", {})
@@ -158,7 +156,6 @@ class World(ingress_world.Place):
 
     def readiness(self):
         """Since when each pod of the model is ready, and how often its containers began anew."""
-        found = json.loads(self.kubectl("get", "pods", "-n", MODEL, "-o", "json"))["items"]
         return {
             pod["metadata"]["name"]: (
                 [
@@ -168,7 +165,7 @@ class World(ingress_world.Place):
                 ],
                 [each["restartCount"] for each in pod["status"]["containerStatuses"]],
             )
-            for pod in found
+            for pod in self.list("pods", MODEL)
         }
 
     @property

@@ -128,33 +128,20 @@ def paragraphs(report):
     return found
 
 
+@contextlib.contextmanager
 def made(node, model):
     """A model that is reached from outside by people who are logged in, and all is well."""
-    place = Place(node, model)
-    place.juju.add_model()
-    place.deploy(node.charms.integrator)
-    place.serve(["kubeflow-dashboard", world.AUTH, "kfp-ui"])
-    place.apply(pages_world.deployment(CALLER, model, place.image, pages_world.FOR_EVER))
-    place.kubectl("rollout", "status", "-n", model, f"deployment/{CALLER}", "--timeout=90s")
-    # Nobody gives LoadBalancers an address here.
-    status = '{"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.10"}]}}}'
-    where = ("-n", istio.INGRESS, istio.GATEWAY, "--subresource=status", "-p", status)
-    place.kubectl("patch", "service", *where)
-    place.integrate((world.AUTH, "kfp-ui"))
-    place.says("2 routes served by", 240)
-    assert waiting.eventually(place.is_open, 90)
-    return place
-
-
-def istios(kind, name, namespace, **spec):
-    """One of Istio's objects."""
-    group = "security" if kind == "AuthorizationPolicy" else "networking"
-    return {
-        "apiVersion": f"{group}.istio.io/v1",
-        "kind": kind,
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": spec,
-    }
+    with Place(node, model) as place:
+        place.deploy(node.charms.integrator)
+        place.serve(["kubeflow-dashboard", world.AUTH, "kfp-ui"])
+        place.apply(pages_world.deployment(CALLER, model, place.image, pages_world.FOR_EVER))
+        place.rolled_out(f"deployment/{CALLER}")
+        # Nobody gives LoadBalancers an address here.
+        status = '{"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.10"}]}}}'
+        where = ("-n", istio.INGRESS, istio.GATEWAY, "--subresource=status", "-p", status)
+        place.kubectl("patch", "service", *where)
+        place.integrate((world.AUTH, "kfp-ui"))
+        yield place
 
 
 def refusing(name, namespace, app):
@@ -181,14 +168,8 @@ def login(namespace, image):
     """Who is asked sends everybody to a provider, whose `.well-known` is not there."""
     issuer = f"http://dex.{namespace}.svc.cluster.local:5556/dex"
     argv = ["python3", "-c", pages_world.SERVER, issuer, str(world.AUTH_PORT), "5556"]
-    labels = {"app": "login"}
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "dex", "namespace": namespace},
-        "spec": {"selector": labels, "ports": [{"name": "http", "port": 5556}]},
-    }
-    return pages_world.deployment("login", namespace, image, argv), service
+    dex = workloads.service("dex", namespace, 5556, selector={"app": "login"})
+    return pages_world.deployment("login", namespace, image, argv), dex
 
 
 def held(name, namespace, image):

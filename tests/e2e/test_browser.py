@@ -4,7 +4,6 @@ What a person sees of each step is kept in build/e2e/browser. The provider is at
 the applications, as those of companies are.
 """
 
-import json
 import pathlib
 import re
 import shutil
@@ -65,8 +64,7 @@ def model(node, charms, provider):
     endpoints = dict.fromkeys(applications, "ingress") | {"dashboard": "istio-ingress-route"}
     with world.shared(node, MODEL) as found:
         secret, _ = world.tls_secret(istio.INGRESS, "people-tls")
-        found.kubectl("apply", "-f", "-", text=secret)
-        found.kubectl("apply", "-f", "-", text=json.dumps(world.notebook(MODEL)))
+        found.apply(secret, world.notebook(MODEL))
         # What comes before it would be replaced for its sidecar's sake.
         found.deploy(node.charms.integrator)
         found.juju.config(APP, {"tls-secret": "people-tls", "https-redirect": True})

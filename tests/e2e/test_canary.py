@@ -10,13 +10,11 @@ import json
 import re
 
 import pytest
-import yaml
 
 from testbed import istio, mesh
-from testbed.juju import bootstrap
-from testbed.kit import clusters
-from tests import echo, gateway_client, waiting
-from tests.e2e import conftest, pages
+from testbed.kit import clusters, workloads
+from tests import echo, waiting
+from tests.e2e import conftest, pages, pages_world
 from tests.e2e import ingress_world as world
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
@@ -29,7 +27,9 @@ REVISIONS = ("1-30", "1-31")
 TAG = "prod-stable"
 REPLICAS = 2
 OLD = "with an old proxy: restart-stale"
-INSTALLING = "Install the new revision beside the old one"
+FOLLOWED, INSTALLED, MOVED, RENEWED, LEFT, REMOVED = pages.told(
+    "test_upgrade_by_the_page_fails_no_request_and_lets_nobody_in"
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +41,23 @@ def node(root):
         yield found
 
 
-@dataclasses.dataclass
 class World(world.Place):
     """A model behind a gateway, and the two revisions that it moves between."""
 
-    old: str = ""
-    new: str = ""
-    is_own: bool = False
-    """Whether the gateway is the model's own."""
+    def __init__(self, node, model, folder, *, is_own):
+        self.old, self.new = REVISIONS[:: -1 if is_own else 1]
+        self.is_own = is_own
+        """Whether the gateway is the model's own."""
+        super().__init__(node, model)
+        self.shell = self.typing(folder, old=self.old, new=self.new)
+
+    def typing(self, folder, *, old="", new):
+        """A shell for the page, with the revisions that it is about, and classic sidecars."""
+        installation = mesh.installation(revision=new, classic_sidecars=True)
+        overlay = folder / f"{new}.yaml"
+        overlay.write_text(json.dumps(istio.overlay(installation)))
+        changes = {**dict(zip(REVISIONS, (old, new), strict=True)), "istio.yaml": str(overlay)}
+        return pages.Shell(self.node, self.juju.model, changes)
 
     @property
     def gateway(self):
@@ -59,9 +68,8 @@ class World(world.Place):
 
     def revisions(self, namespace, labels):
         """The revisions of the proxies of pods that stay, each with how many there are."""
-        query = ("get", "pods", "-n", namespace, "-l", labels, "-o", "json")
         found = {}
-        for pod in json.loads(self.kubectl(*query))["items"]:
+        for pod in self.list("pods", namespace, labels):
             if "deletionTimestamp" not in pod["metadata"]:
                 status = pod["metadata"]["annotations"].get("sidecar.istio.io/status", "{}")
                 revision = json.loads(status).get("revision", "")
@@ -72,9 +80,8 @@ class World(world.Place):
         """The istiods that the gateway's proxies ask."""
         namespace, service = self.gateway
         labels = f"istio={service if self.is_own else 'ingressgateway'}"
-        query = ("get", "pods", "-n", namespace, "-l", labels, "-o", "json")
-        pods = json.loads(self.kubectl(*query))["items"]
-        return set(re.findall(r"(istiod[\w-]*)\.istio-system\.svc:15012", json.dumps(pods)))
+        found = json.dumps(self.list("pods", namespace, labels))
+        return set(re.findall(r"(istiod[\w-]*)\.istio-system\.svc:15012", found))
 
     def has_only_the_new_one(self):
         """Whether the new istiod is the only one."""
@@ -83,83 +90,45 @@ class World(world.Place):
 
     def caller(self, name):
         """Have a pod that asks others, which nobody replaces; return how it is named."""
-        body = yaml.safe_dump(_caller(name, self.juju.model, self.node.charms.payload_image))
-        self.node.testbed.apply(body)
-        where = ("-n", self.juju.model, f"deployment/{name}", "--timeout=120s")
-        self.kubectl("rollout", "status", *where)
+        stays = {"istio-integrator.charmhub.io/restart-pods": "disabled"}
+        main = workloads.container("main", self.image, pages_world.FOR_EVER)
+        body = workloads.template([main], annotations=stays)
+        self.apply(workloads.deployment(name, self.juju.model, body))
+        self.rolled_out(f"deployment/{name}")
         return f"deployment/{name}"
-
-
-def _caller(name, namespace, image):
-    (deployment, *_) = yaml.safe_load_all(world.servers(namespace, {"x": 1}, image))
-    labels = {"app": name}
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    container |= {"name": "main", "command": ["python3", "-c", "import time; time.sleep(1e9)"]}
-    del container["readinessProbe"]
-    deployment["metadata"]["name"] = name
-    deployment["spec"]["selector"]["matchLabels"] = labels
-    deployment["spec"]["template"]["metadata"] = {
-        "labels": labels,
-        "annotations": {"istio-integrator.charmhub.io/restart-pods": "disabled"},
-    }
-    return deployment
 
 
 def servers(namespace, image):
     """Applications with two replicas that go on serving after they were told to end."""
     services = {name: world.port_of(name) for name in (*CONSUMERS, LATE)}
-    items = list(yaml.safe_load_all(world.servers(namespace, services, image)))
-    items[0]["spec"]["replicas"] = REPLICAS
-    items[0]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 10
-    return yaml.safe_dump_all(items)
+    deployment, *others = world.servers(namespace, services, image)
+    deployment["spec"]["replicas"] = REPLICAS
+    deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 10
+    return [deployment, *others]
 
 
 @pytest.fixture(params=["shared", "own"])
 def place(node, request, tmp_path):
     """A model with routes behind a gateway, on the revision that is there."""
     is_own = request.param == "own"
-    old, new = REVISIONS[:: -1 if is_own else 1]
-    testbed, charm = node.testbed, node.charms.integrator
-    juju = bootstrap.juju(testbed, f"canary-{request.param}")
-    found = World(node, juju, "", old=old, new=new, is_own=is_own)
+    found = World(node, f"canary-{request.param}", tmp_path, is_own=is_own)
     # The testbed's own way leaves out the labels by which istioctl uninstalls.
-    before = page_of(found, tmp_path, new=old)
-    before.run(before.sections[INSTALLING][0])
-    testbed.apply(world.TENANT)
-    testbed.apply(world.servers("shop", {"web": world.FIRST_PORT}, node.charms.payload_image))
-    juju.add_model()
-    options = {"hosts": gateway_client.HOST} if is_own else world.NAMED
-    config = {**charm.config, **options}
-    juju.deploy(charm.path, APP, config=config, resources=charm.resources, trust=True)
-    juju.wait_for(APP)
-    testbed.apply(servers(juju.model, node.charms.payload_image))
-    found.integrate(CONSUMERS)
-    namespace, service = found.gateway
-    found.says(f"{len(CONSUMERS)} routes served by {namespace}/{service}", 300)
-    found.address = world.address_of(testbed, namespace, service)
-    assert waiting.eventually(found.is_open, 120)
-    yield found
-    found.close()
-    juju.destroy_model(force=True)
-    testbed.kubectl("delete", "namespace", "shop", "--timeout=120s")
+    found.typing(tmp_path, new=found.old).run(INSTALLED)
+    found.apply(*world.shop(found.image))
+    with found:
+        gateway = "" if is_own else world.SHARED
+        found.deploy(node.charms.integrator, gateway_service=gateway)
+        found.apply(*servers(found.juju.model, found.image))
+        found.integrate(CONSUMERS, "/".join(found.gateway))
+        yield found
+    found.kubectl("delete", "namespace", "shop", "--timeout=120s")
     tagged = ("mutatingwebhookconfigurations,services", "-n", istio.SYSTEM)
-    testbed.kubectl("delete", *tagged, "-l", f"istio.io/tag={TAG}")
+    found.kubectl("delete", *tagged, "-l", f"istio.io/tag={TAG}")
 
 
-def page_of(place, folder, *, old="", new):
-    """The page, with the revisions that it is about, of an Istio with classic sidecars."""
-    installation = mesh.installation(revision=new, classic_sidecars=True)
-    overlay = folder / f"{new}.yaml"
-    overlay.write_text(json.dumps(istio.overlay(installation)))
-    changes = {**dict(zip(REVISIONS, (old, new), strict=True)), "istio.yaml": str(overlay)}
-    return pages.Page(place, "upgrade-istio-by-revision", changes)
-
-
-def test_upgrade_by_the_page_fails_no_request_and_lets_nobody_in(
-    place, tmp_path, figures, request
-):
-    page = page_of(place, tmp_path, old=place.old, new=place.new)
-    (followed,), (installed,), (moved,), (renewed, left), (removed,) = page.sections.values()
+def test_upgrade_by_the_page_fails_no_request_and_lets_nobody_in(place, figures, request):
+    """docs/how-to/upgrade-istio-by-revision.md."""
+    page = place.shell
     visitor = {"path": "/pipeline/x", "Cookie": echo.COOKIE, "pause": 0.1}
     inside = f"http://kfp-ui.{place.juju.model}.svc:{world.port_of('kfp-ui')}/x"
     with contextlib.ExitStack() as stack:
@@ -168,25 +137,25 @@ def test_upgrade_by_the_page_fails_no_request_and_lets_nobody_in(
             stack.enter_context(place.hammer(fresh=fresh, **visitor)) for fresh in (False, True)
         ]
         with place.asking(place.caller("before"), "main", inside, 20) as before:
-            page.run(followed)
+            page.run(FOLLOWED)
             place.says(f"istiod-{place.old} {TAG}")
-            page.run(installed)
+            page.run(INSTALLED)
             watch.go_on()
-            page.run(moved)
+            page.run(MOVED)
             place.says(f"istiod-{place.new} {TAG}")
             place.says(OLD)
             after = stack.enter_context(place.asking(place.caller("after"), "main", inside, 20))
-            page.run(renewed)
+            page.run(RENEWED)
             # The caller of before is nobody's to replace.
             place.says(f", 1 {OLD}", 400)
             watch.go_on()
             assert place.revisions(place.juju.model, "app=servers") == {place.new: REPLICAS}
             assert place.asks() == {f"istiod-{place.new}"}
-            assert "before-" in page.run(left)
+            assert "before-" in page.run(LEFT)
         place.kubectl("delete", "deployment", "-n", place.juju.model, "before")
         assert waiting.eventually(lambda: OLD not in place.message(), 120), place.message()
-        assert "NAME" not in page.run(left).replace("NAME", "", 1)
-        page.run(removed)
+        assert "NAME" not in page.run(LEFT).replace("NAME", "", 1)
+        page.run(REMOVED)
         assert waiting.eventually(place.has_only_the_new_one, 60)
         goes_on(place, watch)
     answers = {
@@ -207,7 +176,7 @@ def goes_on(place, watch):
     """See that pods and routes that come when the old revision has gone are served and guarded."""
     model = place.juju.model
     place.kubectl("scale", "deployment", "-n", model, "servers", f"--replicas={REPLICAS + 1}")
-    place.kubectl("rollout", "status", "-n", model, "deployment/servers", "--timeout=120s")
+    place.rolled_out("deployment/servers")
     assert place.revisions(model, "app=servers") == {place.new: REPLICAS + 1}
     place.juju.fake_app(LATE, {"ingress": world.ingress_script(LATE)})
     place.juju.integrate(f"{APP}:ingress", f"{LATE}:ingress")

@@ -7,10 +7,9 @@ import asyncio
 
 import pytest
 
-from testbed import istio, mesh
-from testbed.juju import bootstrap
+from testbed import mesh
 from testbed.kit import observer, stage, training, workloads
-from tests import echo, profiles, waiting
+from tests import echo, profiles
 from tests.e2e import ingress_world as world
 from tests.e2e import juju_world
 
@@ -25,19 +24,12 @@ FIRST = "first"
 @pytest.fixture(scope="module")
 def place(node):
     """A model with data to train on, and routes behind the shared gateway."""
-    testbed = node.testbed
-    juju = bootstrap.juju(testbed, MODEL)
-    found = world.Place(node, juju, world.address_of(testbed))
-    juju.add_model()
-    found.deploy(node.charms.integrator)
-    found.serve(CONSUMERS)
-    found.integrate(CONSUMERS)
-    found.says(f"{len(CONSUMERS)} routes served by {istio.INGRESS}/{istio.GATEWAY}", 300)
-    assert waiting.eventually(found.is_open, 120)
-    yield found
-    found.close()
-    juju.destroy_model(force=True)
-    mesh.install(testbed, mesh.installation(classic_sidecars=not node.kind.native))
+    with world.Place(node, MODEL) as found:
+        found.deploy(node.charms.integrator)
+        found.serve(CONSUMERS)
+        found.integrate(CONSUMERS)
+        yield found
+    mesh.install(node.testbed, mesh.installation(classic_sidecars=not node.kind.native))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import yaml
 from cryptography import x509
 
 from testbed import istio
-from testbed.juju import bootstrap, pack
+from testbed.juju import pack
 from tests import echo, gateway_client, rights, waiting
 from tests.e2e import ingress_world as world
 
@@ -54,36 +54,18 @@ def neighbour(tmp_path_factory):
 @pytest.fixture(scope="module")
 def place(node, neighbour):
     """The charm without trust beside Kubeflow's applications, with a gateway of its own."""
-    testbed = node.testbed
-    juju = bootstrap.juju(testbed, MODEL)
     # So that nothing but what wakes the charm can be what it noticed a change by.
-    juju.add_model({"update-status-hook-interval": "1h"})
-    testbed.kubectl("apply", "-f", "-", text=roles())
-    charm = node.charms.integrator
-    options = {**charm.config, "hosts": gateway_client.HOST}
-    juju.deploy(charm.path, APP, config=options, resources=charm.resources)
-    juju.deploy(neighbour, NEIGHBOUR)
-    services = {consumer: world.port_of(consumer) for consumer in world.CONSUMERS}
-    testbed.apply(world.servers(MODEL, services, node.charms.payload_image))
-    juju.wait_for(APP)
-    juju.wait_for(NEIGHBOUR)
-    found = world.Place(node, juju, "")
-    found.integrate(world.CONSUMERS)
-    yield found
-    found.close()
-    juju.destroy_model(force=True)
-    testbed.kubectl("delete", "-f", "-", text=roles(), check=False)
-
-
-@pytest.fixture(scope="module")
-def opened(place):
-    """The model, reached through a gateway of its own."""
-    place.says(f"{ROUTES} routes served by {MODEL}/{OWN}", 300)
-    # Nobody has an event for it but the one that the workload's notice of the pods is.
-    place.says("active:")
-    place.address = world.address_of(place.node.testbed, MODEL, OWN)
-    assert eventually(place.is_open)
-    return place
+    with world.Place(node, MODEL, settings={"update-status-hook-interval": "1h"}) as found:
+        node.testbed.kubectl("apply", "-f", "-", text=roles())
+        found.deploy(node.charms.integrator, trust=False, gateway_service="")
+        found.juju.deploy(neighbour, NEIGHBOUR)
+        found.juju.wait_for(NEIGHBOUR)
+        found.serve(world.CONSUMERS)
+        # Nobody has an event for it but the one that the workload's notice of the pods is.
+        found.integrate(world.CONSUMERS, f"{MODEL}/{OWN}")
+        found.says("active:")
+        yield found
+    node.testbed.kubectl("delete", "-f", "-", text=roles(), check=False)
 
 
 def shown(place):
@@ -93,12 +75,12 @@ def shown(place):
 
 
 @pytest.fixture(scope="module")
-def secured(opened):
+def secured(place):
     """HTTPS beside HTTP, by the relation."""
-    opened.juju.integrate(f"{APP}:certificates", f"{NEIGHBOUR}:certificates")
+    place.juju.integrate(f"{APP}:certificates", f"{NEIGHBOUR}:certificates")
     # By chance or by the next pod: each of the two has to have heard of it.
-    assert eventually(lambda: all(shown(opened) for _ in range(12))), opened.message()
-    return opened
+    assert eventually(lambda: all(shown(place) for _ in range(12))), place.message()
+    return place
 
 
 def steady(place):

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from testbed import mesh
+from testbed.kit import workloads
 from tests import echo, gateway_client, waiting
 from tests.e2e import ingress_world as world
 from tests.e2e import pages_world
@@ -37,39 +38,26 @@ class Name(gateway_client.Client):
 def written_before():
     """What istio-pilot writes for an application."""
     server = {"port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": ["*"]}
-    port = {"number": world.port_of(KATIB)}
-    destination = {"host": f"{KATIB}.{MODEL}.svc.cluster.local", "port": port}
-    route = {"match": [{"uri": {"prefix": "/katib/"}}], "route": [{"destination": destination}]}
     gateway = {"selector": {"istio": "ingressgateway"}, "servers": [server]}
-    routes = {"gateways": [f"{MODEL}/kubeflow-gateway"], "hosts": ["*"], "http": [route]}
-    for kind, name, spec in (
-        ("Gateway", "kubeflow-gateway", gateway),
-        ("VirtualService", KATIB, routes),
-    ):
-        yield {
-            "apiVersion": "networking.istio.io/v1",
-            "kind": kind,
-            "metadata": {"name": name, "namespace": MODEL},
-            "spec": spec,
-        }
+    http = [world.lead("/katib/", f"{KATIB}.{MODEL}", world.port_of(KATIB))]
+    routes = {"gateways": [f"{MODEL}/kubeflow-gateway"], "hosts": ["*"], "http": http}
+    return (
+        workloads.istio("Gateway", "kubeflow-gateway", MODEL, **gateway),
+        workloads.istio("VirtualService", KATIB, MODEL, **routes),
+    )
 
 
 @pytest.fixture(scope="module")
 def place(node):
     """A model whose applications are served as istio-pilot and istio-gateway serve them."""
-    found = pages_world.Place(node, MODEL, **{TYPED: DONE})
-    found.juju.add_model()
-    try:
+    with pages_world.Place(node, MODEL, {TYPED: DONE}) as found:
         found.serve(world.CONSUMERS)
         for name in FORMER:
             script = {"role": "provides", "interface": "ingress", "application": {}, "unit": {}}
             found.juju.fake_app(name, {"ingress": script})
         found.apply(*written_before())
         yield found
-    finally:
-        found.close()
-        found.juju.destroy_model(force=True)
-        mesh.install(node.testbed, mesh.installation(classic_sidecars=not node.kind.native))
+    mesh.install(node.testbed, mesh.installation(classic_sidecars=not node.kind.native))
 
 
 @contextlib.contextmanager

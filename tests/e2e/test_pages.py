@@ -24,9 +24,8 @@ NAMESPACES = ("alice", "bob", "batch")
 @pytest.fixture(scope="module")
 def installed(node):
     """A model in which README.md's command was typed."""
-    found = pages_world.installed(node, MODEL)
-    yield found
-    found.juju.destroy_model(force=True)
+    with pages_world.installed(node, MODEL) as found:
+        yield found
 
 
 @pytest.fixture
@@ -182,10 +181,8 @@ def test_page_about_mirrors_points_images_there(place, blocks):
 def test_page_about_roles_grants_what_is_enough(node, blocks, tmp_path):
     """docs/how-to/without-trust.md."""
     model = "untrusted-page"
-    place = pages_world.Place(node, model, kubeflow=model, **{" alice bob": ""})
-    place.juju.add_model()
     deployed, granted, bound, held = blocks
-    try:
+    with pages_world.Place(node, model, {"kubeflow": model, " alice bob": ""}) as place:
         place.shell.run(deployed)
         place.juju.wait_for(APP, "blocked", 120)
         assert "missing permission: " in place.message()
@@ -206,26 +203,22 @@ def test_page_about_roles_grants_what_is_enough(node, blocks, tmp_path):
         place.juju.wait_for(APP, timeout=120)
         place.juju.remove_application(APP)
         place.juju.wait_gone(APP)
-    finally:
-        place.juju.destroy_model(force=True)
-        for file in tmp_path.glob("*.yaml"):
-            text = file.read_text().replace("MODEL", model).replace("APPLICATION", APP)
-            node.testbed.kubectl("delete", "-f", "-", text=text, check=False)
+    for file in tmp_path.glob("*.yaml"):
+        text = file.read_text().replace("MODEL", model).replace("APPLICATION", APP)
+        node.testbed.kubectl("delete", "-f", "-", text=text, check=False)
 
 
 def test_page_about_cleaning_up_leaves_sidecars_until_the_restart(node, blocks):
     """docs/how-to/clean-up.md."""
     model = "cleaned"
-    place = pages_world.Place(node, model, NAMESPACE=model, POD="running")
     removed, restarted, stopped, again = blocks
-    place.juju.add_model()
-    untouched = place.labels(model)
-    try:
+    with pages_world.Place(node, model, {"NAMESPACE": model, "POD": "running"}) as place:
+        untouched = place.labels(model)
         place.shell.run(pages_world.DEPLOY)
         place.juju.wait_for(APP, timeout=200)
         app = pages_world.deployment("app", model, place.image, pages_world.FOR_EVER)
         place.apply(app, pages_world.worker("running", model, place.image, seconds=20))
-        place.kubectl("rollout", "status", "-n", model, "deployment/app", "--timeout=90s")
+        place.rolled_out("deployment/app")
         place.kubectl("wait", "-n", model, "pod/running", "--for=condition=Ready")
         place.shell.run(removed)
         place.juju.wait_gone(APP)
@@ -249,5 +242,3 @@ def test_page_about_cleaning_up_leaves_sidecars_until_the_restart(node, blocks):
         place.shell.run(remove)
         place.juju.wait_gone(APP)
         assert place.labels(model) == untouched
-    finally:
-        place.juju.destroy_model(force=True)

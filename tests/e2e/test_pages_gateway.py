@@ -23,13 +23,11 @@ HOSTNAME = "external-dns.alpha.kubernetes.io/hostname"
 @pytest.fixture(scope="module")
 def deployed(node):
     """A model with applications and the charm."""
-    found = pages_world.Place(node, MODEL)
-    found.juju.add_model()
-    found.serve([*world.CONSUMERS])
-    found.shell.run(pages_world.DEPLOY)
-    found.says("1/1 pods in mesh", 240)
-    yield found
-    found.juju.destroy_model(force=True)
+    with pages_world.Place(node, MODEL) as found:
+        found.serve([*world.CONSUMERS])
+        found.shell.run(pages_world.DEPLOY)
+        found.says("1/1 pods in mesh", 240)
+        yield found
 
 
 @pytest.fixture
@@ -121,7 +119,7 @@ def test_page_about_gateways_leads_to_each(place, blocks):
     place.settle()
 
     secret, serial = world.tls_secret(istio.INGRESS, "kubeflow-tls")
-    place.kubectl("apply", "-f", "-", text=secret)
+    place.apply(secret)
     place.run(given)
     assert waiting.eventually(lambda: shown(place) == serial, 90)
     assert asks(place, "/jupyter/x", tls=True) is True

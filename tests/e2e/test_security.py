@@ -11,9 +11,8 @@ import shutil
 import pytest
 
 from testbed import istio
-from testbed.juju import bootstrap, pack
+from testbed.juju import pack
 from tests import echo, waiting
-from tests.e2e import ingress_world, pages
 from tests.e2e import security_objects as objects
 from tests.e2e import security_table as table
 from tests.e2e import security_world as world
@@ -38,37 +37,29 @@ def charm(tmp_path_factory):
 @pytest.fixture(scope="module")
 def place(node, charm, tmp_path_factory):
     """The model with its applications, related, all of them in the mesh."""
-    juju = bootstrap.juju(node.testbed, MODEL)
-    found = world.World(node, juju, ingress_world.address_of(node.testbed))
-    juju.add_model()
-    # What comes before it would be replaced for its sidecar's sake.
-    found.deploy(node.charms.integrator, require_authentication="false")
-    image = node.charms.payload_image
-    for name in objects.CHARMS:
-        options = {"arguments": str(objects.PORTS[name]), "prefix": "/x/"}
-        resources = {"server-image": image}
-        juju.deploy(charm, name, config=options, resources=resources, trust=True)
-    found.apply(*objects.everything(image, tmp_path_factory.mktemp("hook")))
-    found.apply(*objects.node_ports(), objects.pipelines())
-    found.kubectl("apply", "-f", "-", text=objects.UNCLAIMED)
-    for name in objects.CHARMS:
-        juju.wait_for(name)
-        found.declare(name)
-    for name in ("store", "kfp-api"):
-        juju.integrate(f"{APP}:service-mesh", f"{name}:service-mesh")
-        juju.integrate(f"{name}:callers", "kfp-ui:calls")
-    route = "istio-ingress-route-unauthenticated"
-    juju.integrate(f"{APP}:{route}", f"kfp-ui:{route}")
-    for namespace in (MODEL, *objects.USERS, objects.SCRAPERS):
-        found.kubectl(
-            "wait", "-n", namespace, "deployment", "--all", "--for=condition=Available",
-            "--timeout=180s",
-        )  # fmt: skip
-    found.says("1 route", 600)
-    found.find_pods()
-    yield found
-    found.close()
-    juju.destroy_model(force=True)
+    with world.World(node) as found:
+        # What comes before it would be replaced for its sidecar's sake.
+        found.deploy(node.charms.integrator, require_authentication="false")
+        for name in objects.CHARMS:
+            options = {"arguments": str(objects.PORTS[name]), "prefix": "/x/"}
+            resources = {"server-image": found.image}
+            found.juju.deploy(charm, name, config=options, resources=resources, trust=True)
+        found.apply(*objects.everything(found.image, tmp_path_factory.mktemp("hook")))
+        found.apply(*objects.node_ports(), objects.pipelines())
+        for name in objects.CHARMS:
+            found.juju.wait_for(name)
+            found.declare(name)
+        for name in ("store", "kfp-api"):
+            found.juju.integrate(f"{APP}:service-mesh", f"{name}:service-mesh")
+            found.juju.integrate(f"{name}:callers", "kfp-ui:calls")
+        route = "istio-ingress-route-unauthenticated"
+        found.juju.integrate(f"{APP}:{route}", f"kfp-ui:{route}")
+        available = ("--for=condition=Available", "--timeout=180s")
+        for namespace in (MODEL, *objects.USERS, objects.SCRAPERS):
+            found.kubectl("wait", "-n", namespace, "deployment", "--all", *available)
+        found.says("1 route", 600)
+        found.find_pods()
+        yield found
     found.kubectl("delete", "validatingwebhookconfiguration", objects.HOOKED)
     for namespace in (*objects.USERS, objects.SHOP, objects.SCRAPERS, objects.HOOKED):
         found.kubectl("delete", "namespace", namespace, "--wait=false")
@@ -166,20 +157,11 @@ def test_switching_under_load_fails_no_member_and_everything_else_goes_on(place,
     assert place.readiness() == before
 
 
-def page_of(place, name):
-    """A page, with what stands here for the applications that it names."""
-    changes = {
-        "minio:9000, mlmd": "store:8001, db",
-        "--image=curlimages/curl": f"--image={place.node.charms.payload_image}",
-        "exec notebook-0 ": "exec deploy/notebook ",
-    }
-    return pages.Page(place, name, changes)
-
-
-def test_page_about_strict_mutual_tls_does_what_it_says(place):
+def test_page_about_strict_mutual_tls_does_what_it_says(place, blocks):
+    """docs/how-to/strict-mutual-tls.md."""
     switch(place, "off")
-    page = page_of(place, "strict-mutual-tls")
-    (asked,), (named,), (switched, outside), (back,) = page.sections.values()
+    page = place.shell
+    asked, named, switched, outside, back = blocks
     assert "✗ mtls Service store-node (NodePort)" in page.run(asked)
     assert "✗" not in page.run(named)
     page.run(switched)
@@ -191,16 +173,15 @@ def test_page_about_strict_mutual_tls_does_what_it_says(place):
     assert waiting.eventually(lambda: written(place, "peerauthentication", 0), 120)
 
 
-def test_page_about_users_does_what_it_says(place):
+def test_page_about_users_does_what_it_says(place, blocks):
+    """docs/how-to/keep-users-apart.md."""
     switch(place, "off")
     for name in UNRELATED:
         place.juju.fake_app(name, {"service-mesh": {"role": "requires"}})
     place.juju.remove_relation(f"{APP}:service-mesh", "kfp-api:service-mesh")
     assert waiting.eventually(lambda: not place.is_related("kfp-api", "service-mesh"), 180)
-    page = page_of(place, "keep-users-apart")
-    (seen,), (related, gateway), (asked, switched, of_off), (forged, held), (back,) = (
-        page.sections.values()
-    )
+    page = place.shell
+    seen, related, gateway, asked, switched, of_off, forged, held, back = blocks
     assert "! users apart kubeflow-userid is accepted from any pod by kfp-api" in page.run(seen)
     page.run(related)
     assert istio.GATEWAY in page.run(gateway)

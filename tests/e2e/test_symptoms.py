@@ -13,7 +13,7 @@ from istio_integrator.admission import certificates, webhook
 from testbed import istio
 from testbed.kit import workloads
 from tests import gateway_client, waiting
-from tests.e2e import pages_world
+from tests.e2e import ingress_world, pages_world
 from tests.e2e import symptoms_world as world
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900), pytest.mark.cluster("tomorrow")]
@@ -25,10 +25,8 @@ MESH = "istio-system"
 
 @pytest.fixture(scope="module")
 def made(node):
-    found = world.made(node, MODEL)
-    yield found
-    found.close()
-    found.juju.destroy_model(force=True)
+    with world.made(node, MODEL) as found:
+        yield found
 
 
 @pytest.fixture
@@ -80,7 +78,7 @@ def test_istiod_that_is_away_fails_the_calls_of_its_webhook(place):
     place.leads("failed-calling-webhook", "does not inject")
     place.kubectl("scale", "-n", MESH, "deployment/istiod", "--replicas=1")
     place.kubectl("rollout", "status", "-n", MESH, "deployment/istiod", "--timeout=90s")
-    place.kubectl("rollout", "status", "-n", MODEL, f"deployment/{world.CALLER}", "--timeout=120s")
+    place.rolled_out(f"deployment/{world.CALLER}")
 
 
 def test_policy_of_another_team_denies_the_request(place):
@@ -104,7 +102,7 @@ def url(place):
 
 
 def test_policy_of_others_denies_access(place):
-    with place.broken(world.istios("AuthorizationPolicy", "nobody", MODEL)):
+    with place.broken(workloads.istio("AuthorizationPolicy", "nobody", MODEL)):
         ask = lambda: place.inside(world.ASK, url(place))  # noqa: E731
         place.sees("RBAC: access denied", ask)
         place.leads("rbac-access-denied", "denies every caller")
@@ -112,15 +110,15 @@ def test_policy_of_others_denies_access(place):
 
 def test_rule_that_speaks_tls_to_plain_text_breaks_connections(place):
     tls = {"host": "kfp-ui", "trafficPolicy": {"tls": {"mode": "SIMPLE"}}}
-    rule = world.istios("DestinationRule", "tls", MODEL, **tls)
+    rule = workloads.istio("DestinationRule", "tls", MODEL, **tls)
     with place.broken(rule):
         place.sees("upstream connect error", lambda: place.inside(world.ASK, url(place)))
 
 
 def test_application_that_is_away_is_no_healthy_upstream(place):
-    port = world.world.port_of("kubeflow-dashboard")
+    port = ingress_world.port_of("kubeflow-dashboard")
     place.kubectl("create", "service", "clusterip", "-n", MODEL, "away", f"--tcp={port}")
-    script = world.world.ingress_script("kubeflow-dashboard", service="away")
+    script = ingress_world.ingress_script("kubeflow-dashboard", service="away")
     place.juju.fake_app("kubeflow-dashboard", {"ingress": script})
     place.juju.integrate(f"{APP}:ingress", "kubeflow-dashboard:ingress")
     place.says("3 routes served by")
@@ -132,11 +130,9 @@ def test_application_that_is_away_is_no_healthy_upstream(place):
 
 
 def test_route_to_no_gateway_is_not_found(place):
-    route = {"destination": {"host": "kfp-ui", "port": {"number": world.PORT}}}
-    match = {"uri": {"prefix": "/lost/"}}
-    http = [{"match": [match], "route": [route]}]
+    http = [ingress_world.lead("/lost/", f"kfp-ui.{MODEL}", world.PORT)]
     lost = {"hosts": ["*"], "gateways": ["nowhere"], "http": http}
-    with place.broken(world.istios("VirtualService", "lost", MODEL, **lost)):
+    with place.broken(workloads.istio("VirtualService", "lost", MODEL, **lost)):
         place.sees("404", lambda: place.visit("/lost/"))
         place.leads("404-at-the-gateway", f"Gateway {MODEL}/nowhere, which VirtualService")
 
@@ -187,19 +183,14 @@ def test_gateway_without_pods_refuses_connections(place):
 
 def test_provider_that_is_away_has_people_go_round(place):
     with place.broken(*world.login(MODEL, place.image)):
-        place.kubectl("rollout", "status", "-n", MODEL, "deployment/login", "--timeout=90s")
+        place.rolled_out("deployment/login")
         selected(place, "login")
         place.sees("302", place.visit)
         selected(place, "servers")
 
 
 def test_webhook_without_pods_leaves_the_first_request_without_network(place):
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "full", "namespace": MODEL},
-        "spec": {"hard": {"pods": "0"}},
-    }
+    quota = workloads.manifest("v1", "ResourceQuota", "full", MODEL, hard={"pods": "0"})
     profile = {"app.kubernetes.io/part-of": "kubeflow-profile", "istio-injection": "enabled"}
     place.apply(workloads.namespace("alice", profile))
     labels = ("-l", f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}")
@@ -216,14 +207,8 @@ def test_webhook_without_pods_leaves_the_first_request_without_network(place):
 
 def test_server_that_speaks_first_at_a_port_of_http_is_not_heard(place):
     greeter = pages_world.deployment("db", MODEL, place.image, ["python3", "-c", world.GREET])
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "db", "namespace": MODEL},
-        "spec": {"selector": {"app": "db"}, "ports": [{"name": "http", "port": 5432}]},
-    }
-    with place.broken(greeter, service):
-        place.kubectl("rollout", "status", "-n", MODEL, "deployment/db", "--timeout=60s")
+    with place.broken(greeter, workloads.service("db", MODEL, 5432)):
+        place.rolled_out("deployment/db")
         ask = lambda: place.inside(world.WAIT_FOR_GREETING, f"db.{MODEL}.svc", 5432)  # noqa: E731
         place.sees("Error", ask)
 
@@ -260,14 +245,7 @@ def test_authority_that_somebody_else_writes_is_not_trusted(place):
 def test_certificate_that_ended_is_shown_no_more(place):
     long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=400)
     old = certificates.decide(None, [gateway_client.HOST], long_ago)
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "kubernetes.io/tls",
-        "metadata": {"name": "old", "namespace": istio.INGRESS},
-        "stringData": {"tls.crt": old.leaf, "tls.key": old.leaf_key},
-    }
-    with place.broken(secret):
+    with place.broken(workloads.tls_secret("old", istio.INGRESS, old.leaf, old.leaf_key)):
         place.juju.config(APP, {"tls-secret": "old"})
 
         def ended():
@@ -309,16 +287,14 @@ def test_second_integrator_in_the_model_names_the_first(place):
 
 
 def test_init_container_before_its_proxy_has_no_network(cni_node):
-    place = world.Place(cni_node, "early")
-    place.juju.add_model()
-    place.shell.run(pages_world.DEPLOY)
-    place.juju.wait_for(APP, timeout=200)
-    with place.broken(world.early("fetching", "early", place.image)):
-        query = ("get", "pods", "-n", "early", "-l", "app=fetching", "--no-headers")
-        place.sees("Init:Error", lambda: " ".join(place.kubectl(*query).split()))
-        line = "init containers have no network before their classic proxy runs"
-        place.leads("an-init-container-without-network", line)
-    place.juju.destroy_model(force=True)
+    with world.Place(cni_node, "early") as place:
+        place.shell.run(pages_world.DEPLOY)
+        place.juju.wait_for(APP, timeout=200)
+        with place.broken(world.early("fetching", "early", place.image)):
+            query = ("get", "pods", "-n", "early", "-l", "app=fetching", "--no-headers")
+            place.sees("Init:Error", lambda: " ".join(place.kubectl(*query).split()))
+            line = "init containers have no network before their classic proxy runs"
+            place.leads("an-init-container-without-network", line)
 
 
 def test_pod_that_does_not_go_is_named(place):
@@ -329,8 +305,7 @@ def test_pod_that_does_not_go_is_named(place):
     try:
         # A finalizer keeps its pod, and the record of that is made older by 900 s.
         with place.broken(world.held("held", MODEL, place.image)):
-            rollout = ("rollout", "status", "-n", MODEL, "statefulset/held", "--timeout=60s")
-            place.kubectl(*rollout)
+            place.rolled_out("statefulset/held")
             place.juju.config(APP, reset=("mesh-mode",))
             query = ("get", "pods", *labels, "--no-headers")
             place.sees("Terminating", lambda: " ".join(place.kubectl(*query).split()), 180)
