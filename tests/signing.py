@@ -6,8 +6,10 @@ import json
 from charmlibs.interfaces import tls_certificates
 from cryptography import x509
 
+LIFE = datetime.timedelta(days=90)
 
-def answer(requests):
+
+def answer(requests, life=LIFE):
     """Sign the one request of a bag.
 
     Returns:
@@ -15,9 +17,9 @@ def answer(requests):
     """
     (asking,) = json.loads(requests)
     request = asking["certificate_signing_request"]
-    key, life = tls_certificates.PrivateKey.generate(), datetime.timedelta(days=90)
+    key = tls_certificates.PrivateKey.generate()
     name = tls_certificates.CertificateRequestAttributes(common_name="authority")
-    ca = tls_certificates.Certificate.generate_self_signed_ca(name, key, life)
+    ca = tls_certificates.Certificate.generate_self_signed_ca(name, key, LIFE)
     signed = tls_certificates.CertificateSigningRequest.from_string(request).sign(ca, key, life)
     entry = {
         "certificate": str(signed),

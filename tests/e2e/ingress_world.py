@@ -12,7 +12,7 @@ from cryptography import x509
 from testbed import certificates, istio
 from testbed.juju import bootstrap
 from testbed.kit import workloads
-from tests import echo, gateway_client, waiting
+from tests import echo, gateway_client, signing, waiting
 from tests.e2e import pages
 from tests.gateway_client import HOST, TENANT
 
@@ -53,6 +53,8 @@ PATHS = [
     ("/tensorboards", "tensorboards-web-app", "/"),
     ("/mlflow/static/x.js", "mlflow", "/static/x.js"),
 ]
+AUTHORITY = "self-signed-certificates"
+SIGNS = {"role": "provides", "interface": "tls-certificates"}
 FIRST_PORT = 9000
 AUTH_PORT = 8080
 
@@ -253,6 +255,39 @@ class Place:
 
     def says(self, words, timeout=180):
         assert waiting.eventually(lambda: words in self.message(), timeout), self.message()
+
+    def requested(self):
+        """What the charm asks an authority for; empty while there is nothing."""
+        unit = self.juju.show_unit(f"{APP}/0")
+        bags = [each for each in unit["relation-info"] if each["endpoint"] == "certificates"]
+        found = [
+            bag["certificate_signing_requests"]
+            for each in bags
+            for bag in (each["local-unit"]["data"], each["local-application-data"])
+            if "certificate_signing_requests" in bag
+        ]
+        return found[0] if found else ""
+
+    def sign(self, life=signing.LIFE):
+        """Answer the request for a certificate as an authority does; the number of it."""
+        bag, number = signing.answer(waiting.eventually(self.requested, 60), life)
+        self.juju.fake_app(AUTHORITY, {"certificates": {**SIGNS, "application": bag, "unit": {}}})
+        return number
+
+    def shown(self):
+        """The certificate that a new visitor is shown; None while there is none."""
+        with contextlib.suppress(OSError):
+            return gateway_client.Client(self.address, tls=True).certificate()
+        return None
+
+    def shows(self, number, timeout=120):
+        """Wait until new visitors are shown the certificate with this number."""
+
+        def is_shown():
+            found = self.shown()
+            return found and found.serial_number == number
+
+        return waiting.eventually(is_shown, timeout)
 
     def touch(self):
         """Have an event, as update-status is one every five minutes."""

@@ -1,10 +1,7 @@
 """A gateway workload of the model's own, then somebody else's, with exactly the shipped roles."""
 
-import contextlib
 import datetime
 import functools
-import pathlib
-import shutil
 import time
 from concurrent import futures
 
@@ -13,14 +10,11 @@ import yaml
 from cryptography import x509
 
 from testbed import istio
-from testbed.juju import pack
 from tests import echo, gateway_client, rights, waiting
 from tests.e2e import ingress_world as world
 
-ROOT = pathlib.Path(__file__).parents[2]
 MODEL = "edge"
 APP = world.APP
-NEIGHBOUR = "neighbour"
 OWN = f"{APP}-gateway"
 SHARED = world.SHARED
 ROUTES = len(world.CONSUMERS)
@@ -44,22 +38,12 @@ def roles():
 
 
 @pytest.fixture(scope="module")
-def neighbour(tmp_path_factory):
-    """A charm with the libraries of the registry, packed."""
-    source = tmp_path_factory.mktemp("charms") / NEIGHBOUR
-    shutil.copytree(pathlib.Path(__file__).parent / "charms" / NEIGHBOUR, source)
-    return pack.pack(source, ROOT / "build" / "charms")
-
-
-@pytest.fixture(scope="module")
-def place(node, neighbour):
+def place(node):
     """The charm without trust beside Kubeflow's applications, with a gateway of its own."""
     # So that nothing but what wakes the charm can be what it noticed a change by.
     with world.Place(node, MODEL, settings={"update-status-hook-interval": "1h"}) as found:
         node.testbed.kubectl("apply", "-f", "-", text=roles())
         found.deploy(node.charms.integrator, trust=False, gateway_service="")
-        found.juju.deploy(neighbour, NEIGHBOUR)
-        found.juju.wait_for(NEIGHBOUR)
         found.serve(world.CONSUMERS)
         # Nobody has an event for it but the one that the workload's notice of the pods is.
         found.integrate(world.CONSUMERS, f"{MODEL}/{OWN}")
@@ -68,18 +52,14 @@ def place(node, neighbour):
     node.testbed.kubectl("delete", "-f", "-", text=roles(), check=False)
 
 
-def shown(place):
-    """The certificate that a new visitor is shown; None while there is none."""
-    with contextlib.suppress(OSError):
-        return gateway_client.Client(place.address, tls=True).certificate()
-
-
 @pytest.fixture(scope="module")
 def secured(place):
     """HTTPS beside HTTP, by the relation."""
-    place.juju.integrate(f"{APP}:certificates", f"{NEIGHBOUR}:certificates")
+    place.juju.fake_app(world.AUTHORITY, {"certificates": world.SIGNS})
+    place.juju.integrate(f"{APP}:certificates", f"{world.AUTHORITY}:certificates")
+    place.sign()
     # By chance or by the next pod: each of the two has to have heard of it.
-    assert eventually(lambda: all(shown(place) for _ in range(12))), place.message()
+    assert eventually(lambda: all(place.shown() for _ in range(12))), place.message()
     return place
 
 
@@ -108,33 +88,29 @@ def slow_request(place):
 
 
 def test_certificate_of_a_related_charm_is_rotated_without_a_dropped_connection(secured):
-    first = shown(secured)
+    first = secured.shown()
     names = first.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == [gateway_client.HOST]
-    assert "neighbour" in first.issuer.rfc4514_string()
+    assert "authority" in first.issuer.rfc4514_string()
     assert secured.is_open()
     visitor, one, many = steady(secured)
     with futures.ThreadPoolExecutor() as pool, one, many:
         slow = pool.submit(slow_request, secured)
-        secured.juju.run(f"{NEIGHBOUR}/0", "rotate")
-        assert eventually(lambda: shown(secured) not in (None, first))
-        second = shown(secured)
-        # Short-lived from now on: ours asks for another one when two thirds of it are over.
-        secured.juju.config(NEIGHBOUR, {"validity": 45})
-        secured.juju.run(f"{NEIGHBOUR}/0", "rotate")
-        assert eventually(lambda: shown(secured) not in (None, second))
-        third = shown(secured)
-        secured.juju.config(NEIGHBOUR, {"validity": 86400})
-        due = third.not_valid_before_utc + datetime.timedelta(seconds=32)
+        assert secured.shows(secured.sign())
+        # Ours asks for another one when two thirds of its life are over.
+        asked = secured.requested()
+        assert secured.shows(secured.sign(datetime.timedelta(seconds=45)))
+        due = secured.shown().not_valid_before_utc + datetime.timedelta(seconds=32)
         time.sleep(max(0, (due - datetime.datetime.now(datetime.UTC)).total_seconds()))
         secured.touch()
-        assert eventually(lambda: shown(secured) not in (None, third))
+        assert eventually(lambda: secured.requested() not in ("", asked))
+        assert secured.shows(secured.sign())
         status, took, opened = slow.result()
     assert (status, opened) == (200, 1)
     assert took > SLOW
     assert (set(one.answers), set(many.answers)) == ({200}, {200})
     assert visitor.opened == 1
-    assert shown(secured).public_key() == first.public_key()
+    assert secured.shown().public_key() == first.public_key()
 
 
 def test_other_gateway_takes_over_and_ours_leaves_no_trace(secured):
@@ -142,7 +118,7 @@ def test_other_gateway_takes_over_and_ours_leaves_no_trace(secured):
     secured.says(f"{ROUTES} routes served by {SHARED}", 240)
     secured.address = world.address_of(secured.node.testbed)
     assert eventually(secured.is_open)
-    assert eventually(lambda: shown(secured))
+    assert eventually(secured.shown)
     label = ("-l", f"{OURS}/component=gateway-workload", "-o", "name")
     assert secured.kubectl("get", KINDS, "-n", MODEL, *label) == ""
     homes = (

@@ -3,7 +3,7 @@
 import pytest
 
 from testbed import istio
-from tests import echo, signing, waiting
+from tests import echo, waiting
 from tests.e2e import ingress_world as world
 from tests.e2e import pages_world
 from tests.gateway_client import HOST
@@ -14,7 +14,6 @@ APP = pages_world.APP
 MODEL = "pages-gateway"
 SHARED = world.SHARED
 OWN = f"{APP}-gateway"
-AUTHORITY = "self-signed-certificates"
 SLOW = 400
 """Seconds for the hooks of twenty relations."""
 HOSTNAME = "external-dns.alpha.kubernetes.io/hostname"
@@ -112,41 +111,16 @@ def test_page_about_gateways_leads_to_each(place, blocks):
     assert service["metadata"]["annotations"][HOSTNAME] == HOST
 
     place.run(signed)
-    serial = sign(place)
-    assert waiting.eventually(lambda: shown(place) == serial, 90)
+    assert place.shows(place.sign())
     assert asks(place, "/jupyter/x", tls=True) is True
-    place.juju.remove_relation(f"{APP}:certificates", f"{AUTHORITY}:certificates")
+    place.juju.remove_relation(f"{APP}:certificates", f"{world.AUTHORITY}:certificates")
     place.settle()
 
     secret, serial = world.tls_secret(istio.INGRESS, "kubeflow-tls")
     place.apply(secret)
     place.run(given)
-    assert waiting.eventually(lambda: shown(place) == serial, 90)
+    assert place.shows(serial)
     assert asks(place, "/jupyter/x", tls=True) is True
-
-
-def shown(place):
-    """The number of the certificate that the gateway shows."""
-    return place.browser(tls=True).certificate().serial_number
-
-
-def sign(place):
-    """Answer the request for a certificate as an authority does; the number of it."""
-
-    def asked():
-        unit = place.juju.show_unit(f"{APP}/0")
-        bags = [each for each in unit["relation-info"] if each["endpoint"] == "certificates"]
-        return [
-            bag["certificate_signing_requests"]
-            for each in bags
-            for bag in (each["local-unit"]["data"], each["local-application-data"])
-            if "certificate_signing_requests" in bag
-        ]
-
-    bag, number = signing.answer(waiting.eventually(asked, 60)[0])
-    script = {"role": "provides", "interface": "tls-certificates", "application": bag, "unit": {}}
-    place.juju.fake_app(AUTHORITY, {"certificates": script})
-    return number
 
 
 def test_page_about_todays_charms_serves_the_newer_generation(place, blocks):
