@@ -191,11 +191,12 @@ def first_request(
     namespace: str,
     image: str,
     *,
+    url: str = "http://digits/healthz",
     labels: Labels | None = None,
     annotations: Labels | None = None,
 ) -> kubernetes.Object:
     """A Job whose first instruction is an HTTP request; it is not tried again."""
-    main = container("main", image, payload("first_request.py", "http://digits/healthz"))
+    main = container("main", image, payload("first_request.py", url))
     body = template([main], restart_policy="Never", labels=labels, annotations=annotations)
     return job(name, namespace, body)
 

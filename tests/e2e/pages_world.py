@@ -23,34 +23,6 @@ NAMED = "app.kubernetes.io/name"
 CREATED_BY = "app.juju.is/created-by"
 FOR_EVER = ["python3", "-c", "import threading; threading.Event().wait()"]
 
-# Who is not logged in is sent to a provider that is away, as oidc-authservice does it.
-SERVER = """
-import http.server, sys, threading
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        port, issuer = self.server.server_port, sys.argv[1]
-        status, headers = 200, {}
-        if port == 8080:
-            status, headers = 302, {"Location": f"{issuer}/auth?client_id=x"}
-        if port == 5556:
-            status = 404
-        text = b"{}"
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, *_):
-        pass
-
-for port in map(int, sys.argv[2:]):
-    server = http.server.ThreadingHTTPServer(("0.0.0.0", port), Handler)
-    threading.Thread(target=server.serve_forever).start()
-"""
-
 
 def deployment(name, namespace, image, command, **container):
     """A Deployment of one pod."""
@@ -161,7 +133,7 @@ def _said(name, endpoint, model):
 def applications(model, image):
     """Those that pages name: one that is called, a StatefulSet, and one who calls."""
     ready = {"tcpSocket": {"port": 8888}, "periodSeconds": 1}
-    argv = ["python3", "-c", SERVER, "http://x", "8888"]
+    argv = workloads.payload("server.py", "--port", 8888)
     called = deployment("ml-pipeline", model, image, argv, readinessProbe=ready)
     caller = deployment("kfp-ui", model, image, FOR_EVER)
     owned = deployment("kfp-api", model, image, FOR_EVER)

@@ -45,11 +45,6 @@ class Greeter(socketserver.BaseRequestHandler):
 
 socketserver.ThreadingTCPServer(("0.0.0.0", 5432), Greeter).serve_forever()
 """
-FIRST_REQUEST = """
-import sys, urllib.request
-
-urllib.request.urlopen(sys.argv[1], timeout=3)
-"""
 
 
 class Place(pages_world.Place):
@@ -164,14 +159,6 @@ def refusing(name, namespace, app):
     )
 
 
-def login(namespace, image):
-    """Who is asked sends everybody to a provider, whose `.well-known` is not there."""
-    issuer = f"http://dex.{namespace}.svc.cluster.local:5556/dex"
-    argv = ["python3", "-c", pages_world.SERVER, issuer, str(world.AUTH_PORT), "5556"]
-    dex = workloads.service("dex", namespace, 5556, selector={"app": "login"})
-    return pages_world.deployment("login", namespace, image, argv), dex
-
-
 def held(name, namespace, image):
     """A StatefulSet whose pods have somebody's finalizer, and so do not go."""
     found = pages_world.deployment(name, namespace, image, pages_world.FOR_EVER)
@@ -188,17 +175,6 @@ def early(name, namespace, image):
     argv = ["python3", "-c", CONNECT]
     template["spec"]["initContainers"] = [workloads.container("fetch", image, argv)]
     return found
-
-
-def first_request(name, namespace, image, url):
-    """A pod of the classic kind, behind a slow proxy, that asks in its first instruction."""
-    main = workloads.container("main", image, ["python3", "-c", FIRST_REQUEST, url])
-    body = workloads.template(
-        [main],
-        restart_policy="Never",
-        annotations={**workloads.CLASSIC, **workloads.SLOW_PROXY},
-    )
-    return workloads.pod(name, namespace, body)
 
 
 def freed(place, labels):

@@ -12,7 +12,7 @@ from integrator_contract import names
 from istio_integrator.admission import certificates, webhook
 from testbed import istio
 from testbed.kit import workloads
-from tests import gateway_client, waiting
+from tests import echo, gateway_client, waiting
 from tests.e2e import ingress_world, pages_world
 from tests.e2e import symptoms_world as world
 
@@ -182,11 +182,10 @@ def test_gateway_without_pods_refuses_connections(place):
 
 
 def test_provider_that_is_away_has_people_go_round(place):
-    with place.broken(*world.login(MODEL, place.image)):
-        place.rolled_out("deployment/login")
-        selected(place, "login")
-        place.sees("302", place.visit)
-        selected(place, "servers")
+    stranger = place.browser()
+    assert stranger.get("/pipeline/x").headers["location"] == echo.LOGIN
+    # The page of the login is not there, so no session is created.
+    assert stranger.get(echo.LOGIN).status == 404
 
 
 def test_webhook_without_pods_leaves_the_first_request_without_network(place):
@@ -196,7 +195,10 @@ def test_webhook_without_pods_leaves_the_first_request_without_network(place):
     labels = ("-l", f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}")
     with place.broken(quota):
         place.kubectl("delete", "pods", "-n", MODEL, *labels, "--now")
-        place.apply(world.first_request("notebook", "alice", place.image, url(place)))
+        annotations = {**workloads.CLASSIC, **workloads.SLOW_PROXY}
+        asking = {"url": url(place), "annotations": annotations}
+        job = workloads.first_request("notebook", "alice", place.image, **asking)
+        place.apply(workloads.pod("notebook", "alice", job["spec"]["template"]))
         failed = lambda: place.state("main", "notebook", "alice") == "terminated"  # noqa: E731
         assert waiting.eventually(failed, 90)
         seen = place.kubectl("logs", "-n", "alice", "notebook", "-c", "main").splitlines()[-1]
