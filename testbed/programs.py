@@ -140,6 +140,10 @@ PRODUCTS: Mapping[str, Product] = {
     "jujuc": Product(packages={"jujuc": "."}),
     # Judges the project's workflows.
     "actionlint": Product(packages={"actionlint": "github.com/rhysd/actionlint/cmd/actionlint"}),
+    # Authenticates people, for tests in which somebody signs in.
+    "oauth2-proxy": Product(
+        packages={"oauth2-proxy": "github.com/oauth2-proxy/oauth2-proxy/v7"},
+    ),
     # Judges pods by the kubelet's own code, for a test of ours.
     "oracle": Product(packages={"oracle": "."}),
     # Judges proxy configurations by istiod's own code, likewise.
@@ -147,7 +151,8 @@ PRODUCTS: Mapping[str, Product] = {
 }
 
 ON_DEMAND = (
-    "argo-workflows", "gateway-api", "jobset", "kubernetes-1.34", "kubernetes-1.35", "trainer",
+    "argo-workflows", "gateway-api", "jobset", "kubernetes-1.34", "kubernetes-1.35",
+    "oauth2-proxy", "trainer",
 )  # fmt: skip
 """For a few tests, some after minutes of compiling: built when one asks, not with all others."""
 DEFAULT = tuple(product for product in PRODUCTS if product not in ON_DEMAND)

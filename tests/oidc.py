@@ -1,87 +1,142 @@
-"""A small OpenID provider and the authorization service that uses it, for a real login.
+"""A real oauth2-proxy, which authenticates people, and a small OpenID provider for it.
 
 The provider follows the authorization code flow of OpenID Connect Core as far as one client needs
-it; the service behaves as oidc-authservice does behind an ingress. The standard library is enough:
-end-to-end tests run this file inside of pods.
+it.
 """
 
-import argparse
 import base64
-import hashlib
-import hmac
-import http.cookies
 import http.server
 import json
-import re
 import secrets
 import time
 import typing
 import urllib.parse
-import urllib.request
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+from testbed import programs
 
 USER = "user@example.com"
 PASSWORD = "a good one"
-CLIENT = "authservice"
-CLIENT_SECRET = "known to both"
-SESSION = "authservice_session"
-STATE = "authservice_state"
-PROVIDER_PREFIX = "/dex"
-SERVICE_PREFIX = "/authservice"
+CLIENT = "kubeflow"
+CLIENT_SECRET = "known-to-both"
+SESSION = "_oauth2_proxy"
 IDENTITY = "kubeflow-userid"
+LOGIN = "/dex/auth"
+PREFIX = "/oauth2"
 _FORM = """<form method="post" action="/dex/login"><input type="hidden" name="request" value="{}">
 <input name="user"><input name="password" type="password"></form>"""
+_KEY = rsa.generate_private_key(65537, 2048)
+
+
+def command(folder, port, **provider):
+    """Write the configuration of an oauth2-proxy, and return the command line that starts it.
+
+    It answers 200 and names the user where somebody is authenticated, whatever is asked for.
+
+    Args:
+        folder: For the file.
+        port: It listens there at every address.
+        provider: What it knows of the provider, as in its own configuration.
+    """
+    known = {"id": "provider", "provider": "oidc", "clientID": CLIENT, **provider}
+    user = {"name": IDENTITY, "values": [{"claimSource": {"claim": "email"}}]}
+    config = {
+        "server": {"bindAddress": f"0.0.0.0:{port}"},
+        "upstreamConfig": {"upstreams": [{"id": "all", "path": "/", "static": True}]},
+        "injectResponseHeaders": [user],
+        "providers": [{**known, "clientSecret": CLIENT_SECRET}],
+    }
+    file = folder / "oauth2-proxy.json"
+    file.write_text(json.dumps(config))
+    program = programs.ensure(["oauth2-proxy"])["oauth2-proxy"] / "bin" / "oauth2-proxy"
+    return [
+        *(str(program), f"--alpha-config={file}", f"--cookie-secret={secrets.token_hex(16)}"),
+        *("--reverse-proxy", "--skip-provider-button", "--email-domain=*"),
+        # Otherwise a provider behind the same gateway is a loop.
+        "--skip-auth-route=^/dex/",
+    ]
+
+
+def of_provider(address, **more):
+    """What an oauth2-proxy must know of the provider below, which the browser finds beside it."""
+    oidc = {"issuerURL": f"{address}/dex", "jwksURL": f"{address}/dex/keys", "skipDiscovery": True}
+    claims = {"emailClaim": "email", "userIDClaim": "email", "audienceClaims": ["aud"]}
+    return {
+        "loginURL": LOGIN,
+        "redeemURL": f"{address}/dex/token",
+        "oidcConfig": {**oidc, **claims, **more},
+    }
 
 
 def _encoded(value):
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
 
 
-def _signature(signed):
-    return _encoded(hmac.digest(CLIENT_SECRET.encode(), signed.encode(), hashlib.sha256))
-
-
-def id_token(claims):
-    """Write a JSON Web Token, signed with the client's secret (HS256)."""
-    parts = ({"alg": "HS256", "typ": "JWT"}, claims)
+def _id_token(claims):
+    """Write a JSON Web Token (RS256)."""
+    parts = ({"alg": "RS256", "kid": "1"}, claims)
     signed = ".".join(_encoded(json.dumps(part).encode()) for part in parts)
-    return f"{signed}.{_signature(signed)}"
+    signature = _KEY.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
+    return f"{signed}.{_encoded(signature)}"
 
 
-def claims_of(token, issuer=""):
-    """Read a token; ValueError when it is not the provider's or not good any more.
+class Provider(http.server.BaseHTTPRequestHandler):
+    """Shows a form, and gives a code for a password and a token for a code, each once."""
 
-    The signature is by the client's secret. With an issuer that is found by discovery, it is left
-    to the connection that the token came by (OpenID Connect Core 3.1.3.7, point 6).
-    """
-    signed, _, signature = token.rpartition(".")
-    if not issuer and not hmac.compare_digest(signature, _signature(signed)):
-        raise ValueError("signature")
-    text = signed.partition(".")[2]
-    claims = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-    audience = [claims["aud"]] if isinstance(claims["aud"], str) else claims["aud"]
-    if CLIENT not in audience or claims["exp"] < time.time():
-        raise ValueError("audience or time")
-    if claims.get("iss", "") != issuer:
-        raise ValueError("issuer")
-    return claims
-
-
-class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    requests: typing.ClassVar[dict] = {}
+    codes: typing.ClassVar[dict] = {}
 
     def do_GET(self):
         length = int(self.headers.get("Content-Length", 0))
         address = urllib.parse.urlsplit(self.path)
-        text = self.rfile.read(length).decode() or address.query
-        form = dict(urllib.parse.parse_qsl(text))
+        form = dict(urllib.parse.parse_qsl(self.rfile.read(length).decode() or address.query))
         try:
-            self.serve(address.path, form)
-        except (KeyError, ValueError, OSError) as error:
-            self.answer(400, f"{error!r}")
+            self._serve(address.path.removeprefix("/dex"), form)
+        except (KeyError, ValueError) as error:
+            self._answer(400, f"{error!r}")
 
     do_POST = do_GET  # noqa: N815 (the name is http.server's)
 
-    def answer(self, status, text="", **headers):
+    def _serve(self, path, form):
+        if path == "/auth":
+            if (form["client_id"], form["response_type"]) != (CLIENT, "code"):
+                raise ValueError(form)
+            number = secrets.token_urlsafe()
+            self.requests[number] = form
+            self._answer(200, _FORM.format(number), Content_Type="text/html")
+        elif path == "/login":
+            asked = self.requests[form["request"]]
+            if (form["user"], form["password"]) != (USER, PASSWORD):
+                self._answer(401, "wrong user or password")
+                return
+            del self.requests[form["request"]]
+            code = secrets.token_urlsafe()
+            self.codes[code] = asked.get("nonce", "")
+            query = urllib.parse.urlencode({"code": code, "state": asked["state"]})
+            self._answer(303, Location=f"{asked['redirect_uri']}?{query}")
+        elif path == "/token":
+            known = base64.b64encode(f"{CLIENT}:{CLIENT_SECRET}".encode()).decode()
+            if self.headers["Authorization"] != f"Basic {known}":
+                self._answer(401)
+                return
+            issuer, now = f"http://{self.headers['Host']}/dex", int(time.time())
+            claims = {"iss": issuer, "aud": CLIENT, "sub": USER, "email": USER}
+            times = {"iat": now, "exp": now + 300, "nonce": self.codes.pop(form["code"])}
+            token = {"access_token": "-", "token_type": "Bearer"}
+            token["id_token"] = _id_token({**claims, **times, "email_verified": True})
+            self._answer(200, json.dumps(token), Content_Type="application/json")
+        elif path == "/keys":
+            number = _KEY.public_key().public_numbers().n
+            key = {"kty": "RSA", "alg": "RS256", "use": "sig", "kid": "1", "e": "AQAB"}
+            key["n"] = _encoded(number.to_bytes(256))
+            self._answer(200, json.dumps({"keys": [key]}), Content_Type="application/json")
+        else:
+            self._answer(404)
+
+    def _answer(self, status, text="", **headers):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
@@ -89,174 +144,5 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text.encode())
 
-    def cookie(self, name):
-        found = http.cookies.SimpleCookie(self.headers.get("Cookie", ""))
-        return found[name].value if name in found else ""
-
     def log_message(self, *_):
         """Say nothing."""
-
-
-class Provider(_Handler):
-    """Shows a form, and gives a code for a password and a token for a code, each once."""
-
-    requests: typing.ClassVar[dict] = {}
-    codes: typing.ClassVar[dict] = {}
-
-    def serve(self, path, form):
-        """Answer one of the three addresses of the flow."""
-        if path == f"{PROVIDER_PREFIX}/auth" and form["client_id"] == CLIENT:
-            if form["response_type"] != "code" or not form["redirect_uri"].startswith("/"):
-                raise ValueError(form)
-            number = secrets.token_urlsafe()
-            self.requests[number] = form
-            self.answer(200, _FORM.format(number), Content_Type="text/html")
-        elif path == f"{PROVIDER_PREFIX}/login":
-            asked = self.requests[form["request"]]
-            if (form["user"], form["password"]) != (USER, PASSWORD):
-                self.answer(401, "wrong user or password")
-                return
-            del self.requests[form["request"]]
-            code = secrets.token_urlsafe()
-            self.codes[code] = asked["nonce"]
-            query = urllib.parse.urlencode({"code": code, "state": asked["state"]})
-            self.answer(303, Location=f"{asked['redirect_uri']}?{query}")
-        elif path == f"{PROVIDER_PREFIX}/token" and form["client_secret"] == CLIENT_SECRET:
-            now = int(time.time())
-            claims = {"aud": CLIENT, "email": USER, "nonce": self.codes.pop(form["code"])}
-            token = id_token({**claims, "iat": now, "exp": now + 300})
-            self.answer(200, json.dumps({"id_token": token}), Content_Type="application/json")
-        else:
-            self.answer(404)
-
-
-class Service(_Handler):
-    """Asked about each request; starts, ends and remembers logins."""
-
-    provider = ""
-    """Where the service finds the provider above, which the browser finds beside it."""
-    issuer = ""
-    """Another provider, anywhere."""
-    origin = ""
-    """What the browser calls the gateway: for another provider."""
-    states: typing.ClassVar[dict] = {}
-    sessions: typing.ClassVar[dict] = {}
-
-    def serve(self, path, form):
-        """Answer an own address, which comes without its prefix, or decide about another's."""
-        if path == "/callback":
-            self._log_in(form)
-        elif path == "/logout":
-            self.sessions.pop(self.cookie(SESSION), None)
-            self.answer(303, Location="/", Set_Cookie=f"{SESSION}=; Path=/; Max-Age=0")
-        elif path.startswith((f"{PROVIDER_PREFIX}/", f"{SERVICE_PREFIX}/")):
-            self.answer(200)
-        elif user := self.sessions.get(self.cookie(SESSION)):
-            self.answer(200, **{IDENTITY: user})
-        else:
-            self._ask_to_log_in()
-
-    def _addresses(self):
-        """Where the browser is sent, and where codes are changed for tokens."""
-        if not self.issuer:
-            return f"{PROVIDER_PREFIX}/auth", f"{self.provider}{PROVIDER_PREFIX}/token"
-        described = f"{self.issuer}/.well-known/openid-configuration"
-        with urllib.request.urlopen(described, timeout=10) as answer:
-            found = json.load(answer)
-        return found["authorization_endpoint"], found["token_endpoint"]
-
-    @property
-    def _callback(self):
-        return f"{self.origin}{SERVICE_PREFIX}/callback"
-
-    def _ask_to_log_in(self):
-        state, nonce = secrets.token_urlsafe(), secrets.token_urlsafe()
-        self.states[state] = (nonce, self.path)
-        query = {
-            "client_id": CLIENT,
-            "response_type": "code",
-            "scope": "openid email",
-            "redirect_uri": self._callback,
-            "state": state,
-            "nonce": nonce,
-        }
-        self.answer(
-            302,
-            Location=f"{self._addresses()[0]}?{urllib.parse.urlencode(query)}",
-            Set_Cookie=f"{STATE}={state}; Path=/; HttpOnly",
-        )
-
-    def _log_in(self, form):
-        if form["state"] != self.cookie(STATE):
-            raise ValueError("not the browser that was sent to log in")
-        nonce, wanted = self.states.pop(form["state"])
-        query = {
-            "grant_type": "authorization_code",
-            "code": form["code"],
-            "redirect_uri": self._callback,
-            "client_id": CLIENT,
-            "client_secret": CLIENT_SECRET,
-        }
-        body = urllib.parse.urlencode(query).encode()
-        with urllib.request.urlopen(self._addresses()[1], body, timeout=10) as answer:
-            claims = claims_of(json.load(answer)["id_token"], self.issuer)
-        if claims["nonce"] != nonce:
-            raise ValueError("nonce")
-        session = secrets.token_urlsafe()
-        self.sessions[session] = claims["email"]
-        self.answer(303, Location=wanted, Set_Cookie=f"{SESSION}={session}; Path=/; HttpOnly")
-
-
-def log_in_and_out(client, echo):
-    """Do what a person does with a browser, and what a thief would like to do.
-
-    Args:
-        client: Makes a browser: an HTTP client with cookies that goes where it is sent.
-        echo: A path of an application that says by which headers it was asked.
-    """
-    claim = {"Kubeflow-UserID": "admin@example.com"}
-    with client() as browser:
-        form = browser.get(f"{echo}?of=mine")
-        assert [answer.status_code for answer in form.history] == [302]
-        assert form.url.path == "/dex/auth"
-        (number,) = re.findall(r'value="([^"]+)"', form.text)
-        entered = {"request": number, "user": USER}
-        wrong = browser.post("/dex/login", data={**entered, "password": "guess"})
-        assert (wrong.status_code, SESSION in browser.cookies) == (401, False)
-        page = browser.post("/dex/login", data={**entered, "password": PASSWORD})
-        assert [answer.status_code for answer in page.history] == [303, 303]
-        # What was wanted at first.
-        assert (page.status_code, page.url.path, page.url.query) == (200, echo, b"of=mine")
-        assert page.json()["headers"][IDENTITY] == USER
-        callback = page.history[-1].url.raw_path.decode()
-        page = browser.get(echo, headers=claim)
-        assert page.json()["headers"][IDENTITY] == USER
-        session = {"Cookie": f"{SESSION}={browser.cookies[SESSION]}"}
-        with client() as other:
-            assert other.get(echo, headers=session).url.path == echo
-            # A code is for the browser that was sent for it, and good once.
-            assert other.get(callback).status_code == 400
-        assert browser.get(callback).status_code == 400
-        gone = browser.get(f"{SERVICE_PREFIX}/logout")
-        assert gone.url.path == "/dex/auth"
-        assert SESSION not in browser.cookies
-    with client() as thief:
-        assert thief.get(echo, headers=session).url.path == "/dex/auth"
-
-
-def main():
-    """Serve as one of the two until killed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("port", type=int)
-    parser.add_argument("--provider", help="where the service finds the provider of this file")
-    parser.add_argument("--issuer", default="", help="or another provider")
-    parser.add_argument("--origin", default="", help="what the browser calls the gateway then")
-    arguments = parser.parse_args()
-    Service.provider, Service.issuer = arguments.provider, arguments.issuer
-    Service.origin = arguments.origin
-    handler = Service if arguments.provider or arguments.issuer else Provider
-    http.server.ThreadingHTTPServer(("0.0.0.0", arguments.port), handler).serve_forever()
-
-
-if __name__ == "__main__":
-    main()

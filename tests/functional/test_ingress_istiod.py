@@ -3,6 +3,8 @@
 import contextlib
 import itertools
 import json
+import re
+import subprocess
 import threading
 import urllib.request
 from concurrent import futures
@@ -10,10 +12,10 @@ from concurrent import futures
 import httpx2
 import pytest
 
-from istio_integrator.relations import kubeflow
+from testbed import loopback
 from tests import echo, forged_requests, gateway_client, oidc, waiting
 from tests.functional import ingress_world
-from tests.functional.ingress_world import AUTH, COMPLETE, WEB, lead, request, server
+from tests.functional.ingress_world import COMPLETE, WEB, lead, request, server
 
 COOKIE = echo.COOKIE
 TLS = gateway_client.HOST
@@ -22,13 +24,12 @@ HTTPS = {"hosts": gateway_client.HOST, "tls_secret": ingress_world.SECRET}
 
 @pytest.fixture(scope="module")
 def place(client, kubeconfig, tmp_path_factory):
-    with contextlib.ExitStack() as stack:
-        dex = stack.enter_context(echo.serving(oidc.Provider))
-        authservice = stack.enter_context(echo.serving(oidc.Service))
-        oidc.Service.provider = f"http://127.0.0.1:{dex.server_port}"
-        more = {"dex": dex.server_port, "authservice": authservice.server_port}
-        folder = tmp_path_factory.mktemp("istiod")
-        yield stack.enter_context(ingress_world.serving(client, kubeconfig, folder, more))
+    folder = tmp_path_factory.mktemp("istiod")
+    with echo.serving(oidc.Provider) as dex:
+        more = {"dex": dex.server_port, "oauth2-proxy": loopback.free_port()}
+        with ingress_world.serving(client, kubeconfig, folder, more) as found:
+            found.ports = more
+            yield found
 
 
 @pytest.fixture
@@ -61,30 +62,62 @@ def test_name_that_a_client_claims_reaches_nobody_where_the_service_names_no_use
         assert "admin" not in json.dumps([served, asking.asked]), claim
 
 
-def test_visitor_logs_in_is_known_to_the_page_and_logs_out(place):
-    routes, place.options = place.requests, {"hosts": gateway_client.HOST}
-    place.auths = [
-        kubeflow.Received(9, "authservice", AUTH.model_copy(update={"service": "authservice"}))
-    ]
-    place.requests = [
-        *routes,
-        request(4, "dex", "/dex", "/dex"),
-        request(5, "authservice", "/authservice", "/"),
-    ]
-    place.reconcile()
-    stranger = place.visitor()
-    assert waiting.eventually(lambda: "/dex/auth?" in str(stranger.get("/").headers))
-    assert waiting.eventually(lambda: stranger.get("/dex/none").status == 404)
-    stranger.close()
-
-    def client():
-        base, headers = f"http://127.0.0.1:{place.port}", {"Host": gateway_client.HOST}
-        return httpx2.Client(base_url=base, headers=headers, follow_redirects=True)
-
+@pytest.fixture
+def signing_in(place, tmp_path):
+    """Browsers of the place with an oauth2-proxy on `forward-auth`, which go where they are sent."""
+    port, dex = place.ports["oauth2-proxy"], f"http://127.0.0.1:{place.ports['dex']}"
+    command = oidc.command(tmp_path, port, **oidc.of_provider(dex))
+    address = f"http://oauth2-proxy.{ingress_world.MODEL}.svc.cluster.local"
+    place.options = {"hosts": gateway_client.HOST}
+    place.auths, place.forwards = [], [{"decisions_address": address, "app_names": "[]"}]
+    routes = place.requests
+    place.requests = [*routes, request(4, "dex", "/dex", "/dex")]
+    log = (tmp_path / "log").open("w+")
+    process = subprocess.Popen([*command, "--cookie-secure=false"], stdout=log, stderr=log)
     try:
-        oidc.log_in_and_out(client, "/kfp/runs")
+        assert waiting.eventually(lambda: httpx2.get(f"http://127.0.0.1:{port}/ping"))
+        place.reconcile()
+        stranger = place.visitor()
+        assert waiting.eventually(lambda: oidc.LOGIN in str(stranger.get("/").headers))
+        stranger.close()
+        proxy = f"http://127.0.0.1:{place.port}"
+        base = f"http://{gateway_client.HOST}"
+        yield lambda: httpx2.Client(base_url=base, proxy=proxy, follow_redirects=True)
     finally:
-        place.requests = routes
+        process.kill()
+        process.wait()
+        log.seek(0)
+        print(log.read())
+        log.close()
+        place.requests, place.forwards = routes, []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_visitor_logs_in_is_known_to_the_page_and_logs_out(signing_in):
+    page = "/kfp/runs"
+    with signing_in() as browser:
+        form = browser.get(f"{page}?of=mine")
+        assert [answer.status_code for answer in form.history] == [302]
+        assert form.url.path == oidc.LOGIN
+        (number,) = re.findall(r'value="([^"]+)"', form.text)
+        entered = {"request": number, "user": oidc.USER}
+        wrong = browser.post("/dex/login", data={**entered, "password": "guess"})
+        assert (wrong.status_code, oidc.SESSION in browser.cookies) == (401, False)
+        found = browser.post("/dex/login", data={**entered, "password": oidc.PASSWORD})
+        assert [answer.status_code for answer in found.history] == [303, 302]
+        # What was wanted at first.
+        assert (found.status_code, found.url.path, found.url.query) == (200, page, b"of=mine")
+        assert found.json()["headers"][oidc.IDENTITY] == oidc.USER
+        callback = found.history[-1].url.raw_path.decode()
+        claimed = browser.get(page, headers={"Kubeflow-UserID": "admin@example.com"})
+        assert claimed.json()["headers"][oidc.IDENTITY] == oidc.USER
+        with signing_in() as other:
+            # A code is for the browser that was sent for it, and good once.
+            assert other.get(callback).status_code == 403
+        assert browser.get(callback).status_code == 403
+        assert browser.get(f"{oidc.PREFIX}/sign_out").url.path == oidc.LOGIN
+        assert oidc.SESSION not in browser.cookies
 
 
 def warming(number):
