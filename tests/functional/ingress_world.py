@@ -210,6 +210,24 @@ class Place(charm_parts.Related):
             admins=[self.admin],
         )
 
+    def analyzed(self, folder):
+        """What `istioctl analyze` says about what the charm wrote, beside what that names."""
+        labelled = namespace(self.model)
+        labelled["metadata"]["labels"] = {"istio-injection": "enabled"}
+        proxy = {"name": "istio-proxy", "image": "proxy"}
+        metadata = {"name": "gateway-0", "namespace": world.GATEWAY_NAMESPACE}
+        pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [proxy]}}
+        objects = [
+            labelled,
+            {**pod, "metadata": {**metadata, "labels": world.LABELS}},
+            *self.api.list(charm_cluster.SERVICE, self.model),
+            *self.api.list(charm_cluster.SERVICE, world.GATEWAY_NAMESPACE),
+            *(each for each in self.part()._scope.manifests.owned() if each["kind"] != "Secret"),
+            self.api.get(charm_cluster.SECRET, SECRET, world.GATEWAY_NAMESPACE),
+        ]
+        done = world.istioctl(folder, objects, "analyze", "--use-kube=false", "-A")
+        return done.stdout + done.stderr
+
     def visitor(self, *, tls=""):
         """Somebody who asks; with `tls` by HTTPS, at that name."""
         if tls:

@@ -59,6 +59,14 @@ def _is_served(client, kind):
     return True
 
 
+def istioctl(folder, objects, *words):
+    """Have Istio's own tool judge a file of objects."""
+    file = folder / "objects.yaml"
+    file.write_text(yaml.safe_dump_all(objects))
+    argv = [programs.binary("istioctl"), *words, file]
+    return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+
 def own_address():
     """An address of this machine that is not loopback, which no EndpointSlice may have."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

@@ -199,9 +199,21 @@ def test_no_order_of_writes_answers_a_stranger(place):
         assert stranger.answers[302] > 0
 
 
-def test_closed_guard_lets_nobody_pass(place):
+def assert_valid(place, folder):
+    """See that Istio's own tool finds no fault with its objects."""
+    if place.renderer == "virtualservice":
+        said = place.analyzed(folder)
+        assert "No validation issues found" in said, said
+
+
+def test_istioctl_analyze_has_nothing_to_say(place, tmp_path):
+    assert_valid(place, tmp_path)
+
+
+def test_closed_guard_lets_nobody_pass(place, tmp_path):
     place.auths = []
     assert any("ingress is closed" in said for said in place.reconcile())
+    assert_valid(place, tmp_path)
     for path, tls in itertools.product([*ASKED, *FREE], ("", HOST)):
         place.eventually(403, path, tls=tls, **COOKIE)
         for headers in requests(place):

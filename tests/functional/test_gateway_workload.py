@@ -167,3 +167,12 @@ def test_second_event_writes_nothing_however_amounts_are_written(api, model, run
     writes = Writes(api, monkeypatch)
     part.apply()
     assert writes.names == []
+
+
+@pytest.mark.parametrize("model", ["restricted"], indirect=True)
+def test_istioctl_analyze_has_nothing_to_say(api, model, run, tmp_path):
+    run().apply()
+    own = manifests.Manifests(api, model=model, application=charm_parts.APP)
+    objects = [api.get(cluster.NAMESPACE, model), *pods_of(api, model, 2), *own.owned()]
+    done = istiod_world.istioctl(tmp_path, objects, "analyze", "--use-kube=false", "-A")
+    assert "No validation issues found" in done.stdout + done.stderr, done.stdout + done.stderr

@@ -1,15 +1,11 @@
 """Strict mutual TLS on a real API server, with the shipped roles, and istioctl's judgement."""
 
-import subprocess
-
 import lightkube
 import pytest
-import yaml
 
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors
 from istio_integrator.situation import model
-from testbed import programs
 from tests import waiting
 from tests.functional import charm_parts, istiod_world
 from tests.unit.charm.security import members
@@ -96,15 +92,11 @@ def test_istioctl_has_nothing_to_say_about_ours(api, namespace, tmp_path):
     charm_parts.strict(api, namespace, mtls_exceptions="minio:9000, katib").reconcile()
     objects = api.list(charm_cluster.PEER_AUTHENTICATION, namespace)
     assert len(objects) == 3
-    path = tmp_path / "objects.yaml"
-    path.write_text(yaml.safe_dump_all(objects))
-    argv = [programs.binary("istioctl"), "validate", "-f", path]
-    run = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout + run.stderr
+    done = istiod_world.istioctl(tmp_path, objects, "validate", "-f")
+    assert done.returncode == 0, done.stdout + done.stderr
     # What it would say of a policy that istiod does not take.
     objects[0]["spec"] = {"portLevelMtls": {"1": {"mode": "PERMISSIVE"}}}
-    path.write_text(yaml.safe_dump_all(objects))
-    assert subprocess.run(argv, capture_output=True, check=False).returncode != 0
+    assert istiod_world.istioctl(tmp_path, objects, "validate", "-f").returncode != 0
 
 
 def test_conversion_is_read_as_the_api_server_lists_it_and_no_schema(api, namespace):

@@ -1,12 +1,8 @@
 """What we write about callers, on a real API server with Istio's own definitions."""
 
-import subprocess
-
 import pytest
-import yaml
 
 from istio_integrator.kube import cluster
-from testbed import programs
 from tests.functional import charm_parts, istiod_world
 from tests.unit.charm.security.callers import NAME, policy
 
@@ -83,12 +79,5 @@ def test_istios_own_validation_has_nothing_against_any_form_of_rule(api, model, 
         for each in written(api, model).values()
     ]
     assert len(kept) == 3
-    path = tmp_path / "policies.yaml"
-    path.write_text(yaml.safe_dump_all(kept))
-    done = subprocess.run(
-        [programs.binary("istioctl"), "validate", "-f", path],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = istiod_world.istioctl(tmp_path, kept, "validate", "-f")
     assert done.returncode == 0, done.stdout + done.stderr
