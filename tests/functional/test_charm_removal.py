@@ -5,6 +5,7 @@ import os
 import pathlib
 import runpy
 import subprocess
+import uuid
 from typing import Any
 
 import lightkube
@@ -100,6 +101,22 @@ def test_charm_that_is_removed_leaves_the_cluster_as_it_was(api, namespace):
     charm_runs.run("start", namespace)
     assert everything(api) != before
     charm_runs.run("remove", namespace, units=0)
+    is_restored = waiting.eventually(lambda: everything(api) == before, COLLECTED)
+    assert is_restored, everything(api) ^ before
+
+
+def test_deleted_model_takes_everything_of_ours_along(api):
+    """What has no namespace is owned by Juju's ClusterRole, and that one by the namespace."""
+    model = f"doomed-{uuid.uuid4().hex[:6]}"
+    assert waiting.eventually(lambda: _settled(api)), "other tests' namespaces do not go away"
+    before = everything(api)
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": model}}
+    api.create(namespace)
+    charm_runs.deploy(api, model)
+    charm_runs.run("start", model, **{"pod-labels": "{team: data}"})
+    own = manifests.Manifests(api, model=model, application="istio-integrator")
+    assert "MutatingWebhookConfiguration" in {each["kind"] for each in own.owned()}
+    api.delete(namespace)
     is_restored = waiting.eventually(lambda: everything(api) == before, COLLECTED)
     assert is_restored, everything(api) ^ before
 
