@@ -58,8 +58,8 @@ def _cells(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 _MEANINGS: Mapping[tuple[str, Any], str] = {
-    ("native_by_default", True): "native sidecars for all",
-    ("native_by_default", False): "classic sidecars",
+    ("native_proxy", True): "native sidecars for all",
+    ("native_proxy", False): "classic sidecars",
     ("cni", True): "the CNI plugin",
     ("captures_outbound", False): "proxies see no outgoing calls",
     ("registry_only", True): "nothing unknown is let out",

@@ -87,7 +87,7 @@ def test_compatibility_profile_is_joined_with_its_native_decision(world, namespa
         found = charm_runs.discover(world.api, namespace).mesh
         asks = probe.ask(world.api, namespace, {}, like=None, annotations=probe.NATIVE)
     # Without nodes every node is new enough for istiod.
-    assert (found.alive, found.native_by_default, asks.native) == (True, native, True)
+    assert (found.alive, found.native_proxy, asks.native_proxy) == (True, native, True)
 
 
 PROXY_DEFAULTS = "meshConfig.defaultConfig"

@@ -66,5 +66,5 @@ def test_model_joins_and_leaves_with_no_right_in_the_namespace_of_istiod(
     assert (found.hold_by_default, found.status_port) == (True, 15099)
     assert found.excluded_outbound_ports == (3306, 5432)
     # And these are not known: the usual is taken for them.
-    assert (found.has_settings, found.has_values) == (False, False)
+    assert not found.has_settings
     assert (found.root_namespace, found.registry_only) == ("istio-system", False)

@@ -44,9 +44,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
                 inject_label=next(iter((scope.pod_labels or mesh.pod_labels).items())),
                 istiod_namespace=mesh.installed_in,
                 controller_ports=_cut_off(scope, mesh) if is_known else seen.controller_ports,
-                mesh_ports=mesh.excluded_outbound_ports
-                if is_known or mesh.has_values
-                else seen.mesh_ports,
+                mesh_ports=mesh.excluded_outbound_ports if is_known else seen.mesh_ports,
                 held=mesh.hold_by_default if is_known or mesh.has_settings else seen.held,
             )
         if scope.config.job_sidecars == "classic":

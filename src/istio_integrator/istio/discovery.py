@@ -6,44 +6,26 @@ import dataclasses
 import functools
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
-
-import httpx2
 
 from integrator_contract import names
 from istio_integrator import error_messages
 from istio_integrator.config import config
-from istio_integrator.istio import injectors, installation, meshconfig, native_sidecars, probe
-from istio_integrator.kube import cluster, errors
+from istio_integrator.istio import injectors, installation, meshconfig, probe
+from istio_integrator.kube import cluster, errors, fences
 from istio_integrator.messages import Message, Said
 
 logger = logging.getLogger(__name__)
 
-_PROFILES = {
-    names.PART_OF: names.PROFILE,
-    names.INJECTION: "enabled",
-}
+_PROFILES = {names.PART_OF: names.PROFILE, names.INJECTION: "enabled"}
 """Kubeflow labels the namespaces of its users so, whatever revisions there are."""
-
-
-def istiod_version(namespace: str, service: str) -> str:
-    """Ask istiod itself for its version; empty when it can't be asked."""
-    if not namespace:
-        return ""
-    try:
-        answer = httpx2.get(f"http://{service}.{namespace}.svc:15014/version", timeout=2)
-    except httpx2.HTTPError as error:
-        logger.debug("istiod's version is not known: %s", error)
-        return ""
-    match = re.match(r"v?(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)", answer.text)
-    return match[1] if answer.is_success and match else ""
-
-
-def _revised(name: str, injector: injectors.Injector) -> str:
-    """Name a ConfigMap of an installation as its revision has it."""
-    revision = injector.istiod_revision
-    return name if revision == "default" else f"{name}-{revision}"
+_NATIVE_DEFAULT = (1, 33)
+"""Kubelets from here on run native sidecars without a known fault (stable in 1.33)."""
+_NATIVE_POSSIBLE = (1, 29)
+"""Kubelets from here on have native sidecars switched on."""
+_UNKNOWN = (0, 0)
+_MINOR = re.compile(r"v?(\d{1,4})\.(\d{1,4})")
 
 
 class Discovery:
@@ -62,7 +44,6 @@ class Discovery:
         application: str,
         pod: str = "",
         hint: str = "",
-        ask_version: Callable[[str, str], str] = istiod_version,
     ) -> None:
         self._cluster = api
         self._config = options
@@ -70,7 +51,6 @@ class Discovery:
         self._application = application
         self._pod = pod
         self._hint = hint
-        self._ask_version = ask_version
         self._tried_in = model
         self._said: list[Message] = []
         self.mesh: installation.Mesh | None = None
@@ -88,15 +68,15 @@ class Discovery:
         if not isinstance(chosen, injectors.Injector):
             self._said = [chosen]
             return
-        self.mesh = mesh = self._examine(chosen, present)
+        self.mesh = mesh = self._probe(self._examine(chosen, present))
         self._said = [Said.MESH(name=mesh.name), *self._of_injector(mesh)]
         if not any(one.is_default for one in present):
             self._said += self._of_profiles(mesh)
-        if self._config.hold_application and not mesh.hold_honoured:
+        if self._config.hold_application and names.PROXY_CONFIG in mesh.overwritten:
             logger.warning(
                 "%s does not honour the hold of applications; its injectedAnnotations replace %s",
                 mesh.name,
-                ", ".join(mesh.overwritten) or "nothing",
+                ", ".join(mesh.overwritten),
             )
 
     def messages(self) -> Sequence[Message]:
@@ -134,53 +114,40 @@ class Discovery:
     def _examine(
         self, injector: injectors.Injector, present: Iterable[injectors.Injector]
     ) -> installation.Mesh:
-        own = self._config_map(injector, _revised(meshconfig.MESH, injector))
+        """Read what the objects of the installation say."""
+
+        def read(kind: cluster.Kind, name: str, namespace: str) -> cluster.Object | None:
+            return self._cluster.get_if_allowed(kind, name, namespace) if namespace else None
+
+        home, revision = injector.installed_in, injector.istiod_revision
         # Istio's charts name the Deployment like its Service.
-        istiod = self._own(cluster.DEPLOYMENT, injector.service, injector.namespace)
+        istiod = read(cluster.DEPLOYMENT, injector.service, injector.namespace)
         environment = meshconfig.environment(istiod)
         shared = environment.get(meshconfig.SHARED)
+        suffix = "" if revision == "default" else f"-{revision}"
         settings = meshconfig.IstiodSettings.read(
-            own,
-            self._config_map(injector, shared) if shared else None,
+            read(cluster.CONFIG_MAP, meshconfig.MESH + suffix, home),
+            read(cluster.CONFIG_MAP, shared, home) if shared else None,
             environment=environment if istiod else None,
-            installed_in=injector.installed_in,
+            installed_in=home,
         )
-        is_registry_only = meshconfig.is_registry_only(
-            self._sidecars(settings.root_namespace),
-            model=self._model,
-            default=settings.registry_only,
-        )
+        sidecars = [
+            each
+            for namespace in sorted({self._model, settings.root_namespace} - {""})
+            for each in self._cluster.list_if_allowed(cluster.SIDECAR, namespace)
+        ]
         found: dict[str, Any] = {
             **vars(injector),
             **vars(settings),
             "is_default": injector.is_default and self._config.revision in ("", "default"),
-            "registry_only": is_registry_only,
+            "registry_only": meshconfig.is_registry_only(
+                sidecars, model=self._model, default=settings.registry_only
+            ),
         }
-        mesh = installation.Mesh(**found, injectors=tuple(present))
-        mesh = self._probe(mesh)
-        if mesh.probed:
-            return mesh
-        values = self._config_map(injector, _revised(meshconfig.INJECTOR, injector))
-        ports = meshconfig.excluded_ports(values)
-        return dataclasses.replace(
-            mesh, has_values=values is not None, excluded_outbound_ports=ports
-        )
-
-    def _sidecars(self, root_namespace: str) -> list[cluster.Object]:
-        return [
-            each
-            for namespace in sorted({self._model, root_namespace} - {""})
-            for each in self._cluster.list_if_allowed(cluster.SIDECAR, namespace)
-        ]
-
-    def _config_map(self, injector: injectors.Injector, name: str) -> cluster.Object | None:
-        return self._own(cluster.CONFIG_MAP, name, injector.installed_in)
-
-    def _own(self, kind: cluster.Kind, name: str, namespace: str) -> cluster.Object | None:
-        """Read an object of the installation; None where it is not there or may not be read."""
-        return self._cluster.get_if_allowed(kind, name, namespace) if namespace else None
+        return installation.Mesh(**found, injectors=tuple(present))
 
     def _probe(self, mesh: installation.Mesh) -> installation.Mesh:
+        """Add what a dry-run pod shows."""
         namespace, labels = self._place(mesh)
         self._tried_in = namespace
         like = self._cluster.get(cluster.POD, self._pod, self._model) if self._pod else None
@@ -201,44 +168,61 @@ class Discovery:
         # An istiod that is away for a moment says nothing about what it will inject: what new
         # pods ask for stays as it is.
         native = default
-        if default.injected:
+        if default.probed:
             native = ask(annotations={**probe.NATIVE, **probe.HOLD})
             if native.refusal is not None:
                 native = ask(annotations=probe.NATIVE)
-        decision, obstacle = native_sidecars.decide(
-            self._config.job_sidecars,
-            shown=native.native or not default.injected,
-            by_default=default.native,
-            nodes=lambda: self._cluster.list(cluster.NODE),
-            refused=native.refusal,
-        )
-        mesh = dataclasses.replace(mesh, native_sidecars=decision)
+        decision, obstacle = self._decide_native(default, native)
+        problem = default.problem
         if default.refusal is not None:
-            problem = f"is not tested: {default.problem}"
-            return dataclasses.replace(mesh, problem=problem, refusal=default.refusal)
-        if not default.injected:
+            problem = f"is not tested: {problem}"
+        elif not default.probed:
             refused = "" if labels else ", new pods are refused"
-            problem = f"does not inject{refused}: {default.problem}"
-            return dataclasses.replace(mesh, problem=problem)
-        if not mesh.has_settings:
-            mesh = dataclasses.replace(
-                mesh, hold_by_default=default.holds, status_port=default.status_port
-            )
+            problem = f"does not inject{refused}: {problem}"
+        shown = dataclasses.replace(default, problem=problem, overwritten=native.overwritten)
+        if mesh.has_settings:
+            of_mesh = {"hold_by_default": mesh.hold_by_default, "status_port": mesh.status_port}
+            shown = dataclasses.replace(shown, **of_mesh)
         return dataclasses.replace(
             mesh,
-            alive=True,
-            probed=True,
-            native_by_default=default.native,
-            native_obstacle=obstacle,
-            overwritten=native.overwritten,
-            cni=default.cni,
-            captures_outbound=default.captures_outbound,
-            captures_names=default.captures_names,
-            discovery_address=default.discovery_address,
-            excluded_outbound_ports=default.excluded_outbound_ports,
-            proxy_revision=default.revision,
-            version=default.version or self._ask_version(mesh.namespace, mesh.service),
+            **vars(shown),
+            alive=default.probed,
+            native_sidecars=decision,
+            native_obstacle=obstacle if default.probed else None,
         )
+
+    def _decide_native(
+        self, default: probe.ProbedProxy, native: probe.ProbedProxy
+    ) -> tuple[bool, Message | None]:
+        """Decide whether pods that run to completion get native sidecars.
+
+        Args:
+            default: What a pod that asks for nothing gets.
+            native: What a pod that asks for a native sidecar gets.
+
+        Returns:
+            The decision, and what keeps the option `job-sidecars` from being followed.
+        """
+        mode = self._config.job_sidecars
+        is_shown = native.native_proxy or not default.probed
+        if mode == "classic" or (mode == "auto" and not is_shown):
+            return False, None
+        if mode == "auto" and default.native_proxy:
+            return True, None
+        oldest = _oldest_kubelet(self._cluster.list(cluster.NODE)) if is_shown else _UNKNOWN
+        if mode == "auto":
+            return oldest >= _NATIVE_DEFAULT, None
+        if not is_shown:
+            obstacle = "istiod injects classic sidecars"
+            if native.refusal is not None:
+                obstacle = f"{native.refusal.author} refuses pods that ask for one"
+        elif oldest == _UNKNOWN:
+            obstacle = "not every node tells its kubelet's version"
+        elif oldest < _NATIVE_POSSIBLE:
+            obstacle = f"a node's kubelet {'.'.join(map(str, oldest))} has none"
+        else:
+            return True, None
+        return False, Said.NATIVE_SIDECARS_IMPOSSIBLE(obstacle=obstacle)
 
     def _place(self, mesh: installation.Mesh) -> tuple[str, dict[str, str]]:
         """Choose the namespace of the probe, and the labels that it needs there."""
@@ -261,3 +245,14 @@ class Discovery:
         )
         endpoints = [one for part in slices for one in cluster.parts(part, "endpoints")]
         return any(cluster.at(one, "conditions").get("ready") is True for one in endpoints)
+
+
+def _oldest_kubelet(nodes: Iterable[cluster.Object]) -> tuple[int, int]:
+    """Return the oldest minor version of the nodes' kubelets; 0.0 where one can't be read."""
+    found: list[tuple[int, int]] = []
+    for node in nodes:
+        # A virtual node that has no kubelet has no say.
+        with fences.around(cluster.reference(node)):
+            match = _MINOR.match(str(node["status"]["nodeInfo"]["kubeletVersion"]))
+            found.append((int(match[1]), int(match[2])) if match else _UNKNOWN)
+    return min(found, default=_UNKNOWN)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from integrator_contract import bounded, names, pods
@@ -16,12 +15,9 @@ logger = logging.getLogger(__name__)
 
 MESH = "istio"
 """The ConfigMap with the mesh configuration, which a revision has under its own name."""
-INJECTOR = "istio-sidecar-injector"
-"""The ConfigMap with the template of sidecars and the values that fill it."""
 SHARED = "SHARED_MESH_CONFIG"
 """In istiod's environment: a ConfigMap whose mesh configuration it puts below its own one, as the
 add-on of AKS has it (istio pilot/pkg/bootstrap/mesh.go)."""
-_PORT = re.compile(r"[0-9]{1,5}")
 _REGISTRY_ONLY = "REGISTRY_ONLY"
 
 
@@ -77,15 +73,15 @@ class IstiodSettings:
             environment: Of istiod.
             installed_in: The root namespace where the mesh configuration names none.
         """
-        below = _mapping(shared, "mesh", bounded.read_yaml)
-        found = _over(_mapping(own, "mesh", bounded.read_yaml), below)
+        found = _over(_mapping(own), _mapping(shared))
         defaults, root = cluster.at(found, "defaultConfig"), found.get("rootNamespace")
+        port = defaults.get("statusPort")
         trust_domain = str(found.get("trustDomain") or authorization_policy.OWN_TRUST_DOMAIN)
         return cls(
             has_settings=own is not None,
             environment=environment,
             hold_by_default=defaults.get("holdApplicationUntilProxyStarts") is True,
-            status_port=port(defaults.get("statusPort"), names.DEFAULT_STATUS_PORT),
+            status_port=port if pods.is_port(port) else names.DEFAULT_STATUS_PORT,
             root_namespace=root if isinstance(root, str) and root else installed_in,
             trust_domains=(trust_domain, *map(str, cluster.items(found, "trustDomainAliases"))),
             discovery_selectors=tuple(cluster.parts(found, "discoverySelectors")),
@@ -103,23 +99,16 @@ def _over(first: dict[str, Any], below: dict[str, Any]) -> dict[str, Any]:
     return {**below, **first, **both}
 
 
-def _mapping(
-    config_map: cluster.Object | None, key: str, read: Callable[..., Any]
-) -> cluster.Object:
-    """Read a mapping in a ConfigMap's data; empty where there is none that can be read."""
-    text = str(cluster.at(config_map, "data").get(key) or "{}")
+def _mapping(config_map: cluster.Object | None) -> cluster.Object:
+    """Read the mesh configuration in a ConfigMap; empty where there is none that can be read."""
+    text = str(cluster.at(config_map, "data").get("mesh") or "{}")
     try:
-        value = read(text, longest=bounded.LONGEST_OBJECT)
+        value = bounded.read_yaml(text, longest=bounded.LONGEST_OBJECT)
     except bounded.DocumentError as error:
         reference = cluster.reference(config_map or {})
-        logger.warning("%s is ignored: its %s %s.", reference, key, error)
+        logger.warning("%s is ignored: its mesh %s.", reference, error)
         return {}
-    return cluster.at({key: value}, key)
-
-
-def port(value: Any, default: int) -> int:
-    """Read a port; the default where it is none."""
-    return value if pods.is_port(value) else default
+    return cluster.at({"mesh": value}, "mesh")
 
 
 def unserved(selectors: Iterable[cluster.Object], labels: Mapping[str, str]) -> str:
@@ -170,15 +159,3 @@ def is_registry_only(sidecars: Iterable[cluster.Object], *, model: str, default:
 
 def _mode(settings: cluster.Object) -> str:
     return str(cluster.at(settings, "outboundTrafficPolicy").get("mode") or "")
-
-
-def excluded_ports(config_map: cluster.Object | None) -> tuple[int, ...]:
-    """Read `global.proxy.excludeOutboundPorts` of the injector's values."""
-    values = _mapping(config_map, "values", bounded.read_json)
-    return ports(cluster.at(values, "global", "proxy").get("excludeOutboundPorts"))
-
-
-def ports(text: Any) -> tuple[int, ...]:
-    """Read ports with commas between them; what is none is left out."""
-    numbers = (int(part) for part in str(text or "").split(",") if _PORT.fullmatch(part.strip()))
-    return tuple(filter(pods.is_port, numbers))

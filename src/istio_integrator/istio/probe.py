@@ -8,18 +8,18 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from integrator_contract import booleans, bounded, names, refusals
-from istio_integrator.istio import meshconfig
+from integrator_contract import booleans, bounded, names, pods, refusals
 from istio_integrator.kube import cluster, errors
 
 _CNI_CHECK = "istio-validation"
 """The init container that checks what Istio's CNI plugin did; without the plugin there is none."""
-
+_REDIRECTS = "istio-init"
+_OUTBOUND_PORTS = "-o"
+"""The argument of istio-init for ports that are left alone."""
 _DNS_CAPTURE = "ISTIO_META_DNS_CAPTURE"
 """In the proxy's environment; istio-init and the CNI plugin go by it as well."""
 _EVERYWHERE = "0.0.0.0/0"
 """What Canonical's charms of Istio have every pod leave alone, by `injectedAnnotations`."""
-
 _PROXY_CONFIG = "PROXY_CONFIG"
 """In the proxy's environment, what the mesh configuration's `defaultConfig` and the pod say, as
 far as it is not Istio's default (istio/pkg/kube/inject, cleanProxyConfig)."""
@@ -34,45 +34,42 @@ HOLD: Mapping[str, str] = {names.PROXY_CONFIG: json.dumps({_HOLD: True})}
 """Annotations that ask for a proxy which holds the application."""
 _UNKNOWN_IMAGE = "never-created.invalid/probe"
 """Of a pod that is written before the unit's own pod could be read."""
-_REDIRECTS = "istio-init"
-_OUTBOUND_PORTS = "-o"
-"""The argument of istio-init for ports that are left alone."""
-
 _VERSION_TAG = re.compile(r":(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)")
+_PORT = re.compile(r"[0-9]{1,5}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Answer:
-    """What became of a dry-run pod."""
+class ProbedProxy:
+    """The proxy that new pods get, as a dry-run pod showed it."""
 
-    injected: bool
-    native: bool = False
-    """The proxy is an init container that keeps running."""
-    held: bool = False
-    """The proxy comes first and keeps the application waiting."""
-    revision: str = ""
+    probed: bool = False
+    """Whether the dry-run pod came back with a sidecar; without, what follows is assumed."""
+    problem: str = ""
+    """Why there is no sidecar, with the API server's words."""
+    refusal: refusals.Refusal | None = None
+    """Who else than Istio refused the pod: whether it injects is not known then."""
+    native_proxy: bool = False
+    """Whether it is an init container that keeps running."""
+    proxy_revision: str = ""
+    """The revision that new pods get, which a tag may move."""
     version: str = ""
     """As the tag of the proxy's image tells it."""
     cni: bool = False
-    """Traffic is redirected from the pod's first moment, by Istio's CNI plugin."""
+    """Whether Istio's CNI plugin redirects the traffic of pods, from their first moment."""
     captures_outbound: bool = True
-    """Whether its calls go through the proxy."""
+    """Whether calls of pods go through their proxies, which `injectedAnnotations` may end."""
     captures_names: bool = False
-    """Whether its look-ups of names do."""
+    """Whether look-ups of names go through them too."""
     overwritten: tuple[str, ...] = ()
-    """Annotations that came back with another value than the pod asked for."""
-    holds: bool = False
-    """Whether the mesh asks to hold the application, and not the pod or whoever prepared it, as
-    our own admission does."""
+    """Annotations of pods that istiod's own `injectedAnnotations` replace."""
+    hold_by_default: bool = False
+    """Whether the mesh asks to hold applications, and not the pod or our own admission."""
     status_port: int = names.DEFAULT_STATUS_PORT
+    """Unless a pod says otherwise; 0 is switched off."""
     discovery_address: str = ""
     """Where the proxy looks for istiod."""
     excluded_outbound_ports: tuple[int, ...] = ()
-    """That the proxy leaves alone."""
-    problem: str = ""
-    """Why there is no sidecar."""
-    refusal: refusals.Refusal | None = None
-    """Who else than Istio refused the pod, which says nothing about the injector."""
+    """That every proxy leaves alone, unless its pod names ports of its own: then only those."""
 
 
 def pod(
@@ -142,7 +139,7 @@ def ask(
     *,
     like: cluster.Object | None,
     annotations: Mapping[str, str] | None = None,
-) -> Answer:
+) -> ProbedProxy:
     """Create a pod by dry run, which this charm's admission leaves as it is.
 
     Raises:
@@ -156,13 +153,13 @@ def ask(
         raise
     except errors.RefusedError as error:
         if error.refusal.is_istio:
-            return Answer(injected=False, problem=_said_by_istio(error.refusal))
-        return Answer(injected=False, problem=str(error.refusal), refusal=error.refusal)
+            return ProbedProxy(problem=_said_by_istio(error.refusal))
+        return ProbedProxy(problem=str(error.refusal), refusal=error.refusal)
     except errors.ApiError as error:
-        return Answer(injected=False, problem=error.message)
+        return ProbedProxy(problem=error.message)
     except errors.UnreachableError as error:
         # An injector that takes connections and never answers takes the API server's time too.
-        return Answer(injected=False, problem=str(error))
+        return ProbedProxy(problem=str(error))
     before = asked["metadata"]["annotations"]
     after = cluster.at(created, "metadata", "annotations")
     overwritten = tuple(sorted(key for key in before if after.get(key) != before[key]))
@@ -179,36 +176,33 @@ def _said_by_istio(refusal: refusals.Refusal) -> str:
     return f"{name}: {words.rpartition(': ')[2]}"
 
 
-def read(created: cluster.Object) -> Answer:
+def read(created: cluster.Object) -> ProbedProxy:
     """Tell what the injector made of a pod."""
     spec = cluster.at(created, "spec")
     inits, containers = cluster.parts(spec, "initContainers"), cluster.parts(spec, "containers")
     native = [each for each in inits if each.get("restartPolicy") == "Always"]
-    for proxy in (*native, *containers):
-        if proxy.get("name") == names.PROXY:
-            break
-    else:
-        return Answer(injected=False, problem="the injector was not asked for the pod")
-    is_native = proxy in native
+    proxies = [each for each in (*native, *containers) if each.get("name") == names.PROXY]
+    if not proxies:
+        return ProbedProxy(problem="the injector was not asked for the pod")
+    proxy = proxies[0]
     annotations = cluster.at(created, "metadata", "annotations")
     environment = {each.get("name"): each.get("value") for each in cluster.parts(proxy, "env")}
     config = _mapping(environment.get(_PROXY_CONFIG))
     excluded_ranges = annotations.get(names.EXCLUDED_OUTBOUND_RANGES, "").split(",")
     version = _VERSION_TAG.search(str(proxy.get("image", "")))
-    return Answer(
-        injected=True,
-        native=is_native,
-        held=is_native
-        or (proxy is containers[0] and "postStart" in cluster.at(proxy, "lifecycle")),
-        revision=str(_mapping(annotations.get(names.SIDECAR_STATUS)).get("revision") or ""),
+    status_port, own_config = config.get("statusPort"), annotations.get(names.PROXY_CONFIG, "")
+    return ProbedProxy(
+        probed=True,
+        native_proxy=proxy in native,
+        proxy_revision=str(_mapping(annotations.get(names.SIDECAR_STATUS)).get("revision") or ""),
         version=version[1] if version else "",
         cni=any(each.get("name") == _CNI_CHECK for each in inits),
         captures_outbound=_EVERYWHERE not in excluded_ranges,
         captures_names=booleans.parse(environment.get(_DNS_CAPTURE), default=False),
-        holds=config.get(_HOLD) is True and _HOLD not in annotations.get(names.PROXY_CONFIG, ""),
-        status_port=meshconfig.port(config.get("statusPort"), names.DEFAULT_STATUS_PORT),
+        hold_by_default=config.get(_HOLD) is True and _HOLD not in own_config,
+        status_port=status_port if pods.is_port(status_port) else names.DEFAULT_STATUS_PORT,
         discovery_address=str(config.get("discoveryAddress") or _DISCOVERY_ADDRESS),
-        excluded_outbound_ports=meshconfig.ports(_left_alone(inits, annotations)),
+        excluded_outbound_ports=_left_alone(inits, annotations),
     )
 
 
@@ -221,13 +215,16 @@ def _mapping(text: Any) -> dict[str, Any]:
     return cluster.at({"value": value}, "value")
 
 
-def _left_alone(inits: list[Any], annotations: dict[str, Any]) -> str:
-    """Find the outbound ports, with commas between them, that a pod's redirection leaves out.
+def _left_alone(inits: list[Any], annotations: dict[str, Any]) -> tuple[int, ...]:
+    """Read the outbound ports that a pod's redirection leaves out.
 
     The CNI plugin is told by an annotation, istio-init by an argument.
     """
+    listed = annotations.get(names.EXCLUDED_OUTBOUND_PORTS)
     for container in inits:
         arguments = cluster.items(container, "args")
         if container.get("name") == _REDIRECTS and _OUTBOUND_PORTS in arguments[:-1]:
-            return str(arguments[arguments.index(_OUTBOUND_PORTS) + 1])
-    return str(annotations.get(names.EXCLUDED_OUTBOUND_PORTS) or "")
+            listed = arguments[arguments.index(_OUTBOUND_PORTS) + 1]
+            break
+    numbers = [int(each) for each in str(listed or "").split(",") if _PORT.fullmatch(each.strip())]
+    return tuple(filter(pods.is_port, numbers))

@@ -409,14 +409,6 @@ def install_istio(
     )
     cluster.add(
         {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": f"istio-sidecar-injector{suffix}", "namespace": namespace},
-            "data": {"values": "{}"},
-        }
-    )
-    cluster.add(
-        {
             "apiVersion": "apps/v1",
             "kind": "Deployment",
             "metadata": {"name": f"istiod{suffix}", "namespace": namespace},

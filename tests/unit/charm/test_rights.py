@@ -63,8 +63,7 @@ def limits() -> dict:
 
 
 def test_roles_name_everything_that_the_charm_makes_and_nothing_else():
-    of_istio = {"istio", "istio-sidecar-injector"}
-    assert {need.name for need in needs() if need.name} == own_names() | of_istio
+    assert {need.name for need in needs() if need.name} == own_names() | {"istio"}
 
 
 WITHOUT_NAMES = {

@@ -150,7 +150,7 @@ CAPTURING = dataclasses.replace(ALIVE, cni=True, captures_names=True)
         pytest.param(CAPTURING, IN_CLUSTER, (17070, 53), id="a name nobody answers"),
         pytest.param(CAPTURING, f"{IN_CLUSTER} 10.1.2.3:17070", (17070,), id="an address too"),
         pytest.param(
-            dataclasses.replace(CAPTURING, native_by_default=True), IN_CLUSTER, (), id="native"
+            dataclasses.replace(CAPTURING, native_proxy=True), IN_CLUSTER, (), id="native"
         ),
         pytest.param(dataclasses.replace(CAPTURING, cni=False), IN_CLUSTER, (), id="no plugin"),
         pytest.param(

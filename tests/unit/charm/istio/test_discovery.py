@@ -1,12 +1,17 @@
-import httpx2
 import ops
 import pytest
 
 from istio_integrator.config import config
 from istio_integrator.istio import discovery, installation
 from istio_integrator.kube import errors
+from istio_integrator.messages import Said
 from tests import shown
+from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
+
+BY_DEFAULT = {"native_by_default": True}
+CLASSIC = {"native": False}
+UNKNOWN = "not every node tells its kubelet's version"
 
 
 def discover(fake, **options) -> discovery.Discovery:
@@ -15,7 +20,6 @@ def discover(fake, **options) -> discovery.Discovery:
         config.Config.load({key.replace("_", "-"): value for key, value in options.items()}),
         model="kubeflow",
         application="istio-integrator",
-        ask_version=lambda namespace, service: "1.30.2",
     )
     search.reconcile()
     return search
@@ -90,11 +94,6 @@ def test_deactivated_injector_is_no_istio(fake):
     assert worst(discover(fake)) == ops.WaitingStatus(
         "waiting for istiod: the cluster has no sidecar injector"
     )
-
-
-def test_discovery_asks_istiod_where_the_image_does_not_tell_the_version(fake):
-    fake_cluster.install_istio(fake, image="localhost/proxy:sha-abcdef")
-    assert discover(fake).mesh.version == "1.30.2"
 
 
 def test_discovery_of_a_dead_istiod_waits_with_the_reason(fake):
@@ -199,35 +198,47 @@ def test_discovery_that_may_ask_only_in_its_model_looks_at_istiods_endpoints(fak
     assert discover(fake).mesh.alive is ready
 
 
-def test_discovery_with_native_wanted_and_not_injected_blocks(fake):
-    fake_cluster.install_istio(fake, native=False)
-    assert worst(discover(fake, job_sidecars="native")) == ops.BlockedStatus(
-        "job-sidecars=native, but istiod injects classic sidecars"
-    )
-
-
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        pytest.param(httpx2.Response(200, text="1.31.1-abc-Clean"), "1.31.1", id="of a release"),
-        pytest.param(httpx2.Response(200, text="unknown"), "", id="of nothing known"),
-        pytest.param(httpx2.Response(503, text="1.31.1"), "", id="of a failing istiod"),
-        pytest.param(httpx2.ConnectError("refused"), "", id="of one that does not answer"),
-    ],
+@cases(
+    ("behaviour", "kubelets", "mode", "want", "obstacle"),
+    auto_on_1_33=({}, ["v1.33.0"], "auto", True, ""),
+    auto_with_an_older_node=({}, ["v1.33.0", "v1.32.9"], "auto", False, ""),
+    auto_on_a_version_of_a_provider=({}, ["v1.33.4-eks-1"], "auto", True, ""),
+    auto_on_no_version=({}, ["unknown"], "auto", False, ""),
+    auto_without_nodes=({}, [], "auto", False, ""),
+    auto_by_default_on_an_old_node=(BY_DEFAULT, ["v1.28.0"], "auto", True, ""),
+    auto_but_not_injected=(CLASSIC, ["v1.36.3"], "auto", False, ""),
+    native_on_1_29=({}, ["v1.29.1"], "native", True, ""),
+    native_on_1_28=({}, ["v1.28.9"], "native", False, "a node's kubelet 1.28 has none"),
+    native_by_default_on_1_28=(
+        BY_DEFAULT,
+        ["v1.28.9"],
+        "native",
+        False,
+        "a node's kubelet 1.28 has none",
+    ),
+    native_on_no_version=({}, ["v1.36.3", ""], "native", False, UNKNOWN),
+    native_without_nodes=({}, [], "native", False, UNKNOWN),
+    native_but_not_injected=(
+        CLASSIC,
+        ["v1.36.3"],
+        "native",
+        False,
+        "istiod injects classic sidecars",
+    ),
+    classic=({}, ["v1.36.3"], "classic", False, ""),
+    classic_by_default_native=(BY_DEFAULT, ["v1.36.3"], "classic", False, ""),
 )
-def test_version_is_what_istiod_says(monkeypatch, answer, expected):
-    def get(url, timeout):
-        assert url == "http://istiod.istio-system.svc:15014/version"
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    monkeypatch.setattr(httpx2, "get", get)
-    assert discovery.istiod_version("istio-system", "istiod") == expected
-
-
-def test_version_of_a_remote_istiod_is_not_asked():
-    assert discovery.istiod_version("", "") == ""
+def test_jobs_get_native_sidecars_where_injector_kubelets_and_option_agree(  # noqa: PLR0917 - a table
+    fake, behaviour, kubelets, mode, want, obstacle
+):
+    fake_cluster.install_istio(fake, **behaviour)
+    fake.delete("Node", "node")
+    for number, kubelet in enumerate(kubelets):
+        fake.node(f"node-{number}", kubelet)
+    search = discover(fake, job_sidecars=mode)
+    assert search.mesh.native_sidecars is want
+    said = [Said.NATIVE_SIDECARS_IMPOSSIBLE(obstacle=obstacle)] if obstacle else []
+    assert search.messages()[1:] == said
 
 
 @pytest.mark.parametrize(

@@ -3,21 +3,6 @@ import pytest
 from istio_integrator.istio import meshconfig
 
 
-@pytest.mark.parametrize(
-    ("values", "want"),
-    [
-        ('{"global": {"proxy": {"excludeOutboundPorts": "3306,5432"}}}', (3306, 5432)),
-        ('{"global": {"proxy": {"excludeOutboundPorts": ""}}}', ()),
-        ('{"global": {"proxy": {"excludeOutboundPorts": "*"}}}', ()),
-        ('{"global": null}', ()),
-        ("[]", ()),
-        ("{", ()),
-    ],
-)
-def test_ports_that_every_proxy_leaves_alone_are_read_as_far_as_they_can_be(values, want):
-    assert meshconfig.excluded_ports({"data": {"values": values}}) == want
-
-
 def sidecar(namespace, mode="", **spec):
     """A Sidecar, whose policy is the mesh's where the mode is empty."""
     outbound = {"outboundTrafficPolicy": {"mode": mode}} if mode else {}

@@ -154,4 +154,4 @@ HOLD = '{"holdApplicationUntilProxyStarts": true}'
 def test_hold_that_our_own_admission_gave_the_pod_is_not_the_meshs(annotations, want):
     proxy = {"name": "istio-proxy", "env": [{"name": "PROXY_CONFIG", "value": HOLD}]}
     created = {"metadata": {"annotations": annotations}, "spec": {"containers": [proxy]}}
-    assert probe.read(created).holds is want
+    assert probe.read(created).hold_by_default is want
