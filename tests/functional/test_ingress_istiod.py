@@ -64,7 +64,7 @@ def test_name_that_a_client_claims_reaches_nobody_where_the_service_names_no_use
 
 @pytest.fixture
 def signing_in(place, tmp_path):
-    """Browsers of the place with an oauth2-proxy on `forward-auth`, which go where they are sent."""
+    """Browsers that go where an oauth2-proxy on `forward-auth` sends them."""
     port, dex = place.ports["oauth2-proxy"], f"http://127.0.0.1:{place.ports['dex']}"
     command = oidc.command(tmp_path, port, **oidc.of_provider(dex))
     address = f"http://oauth2-proxy.{ingress_world.MODEL}.svc.cluster.local"
