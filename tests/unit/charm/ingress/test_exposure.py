@@ -7,6 +7,7 @@ import pytest
 import yaml
 from ops import testing
 
+from integrator_contract import names
 from integrator_contract.seen import Cause, Missing, Seen
 from tests import asked
 from tests.unit.charm import charm_world
@@ -66,6 +67,43 @@ def test_diagnose_says_what_the_workload_saw_of_the_authentication(world):
         world.run(lambda ctx: ctx.on.action("diagnose", params={"format": "text"}))
     said = "oidc.kubeflow.svc.cluster.local:8080 authenticates requests to port 80 of the gateway"
     assert f"✓ authentication   {said}" in world.ctx.action_results["report"]
+
+
+def test_virtual_service_is_exported_to_the_gateway_and_never_to_all(world):
+    world.related = [route(prefix="/pipeline", rewrite="/"), auth()]
+    world.run()
+    (found,) = world.all("VirtualService")
+    assert found["metadata"]["name"] == "istio-integrator-routes"
+    assert (
+        found["metadata"]["annotations"][names.RELATION] == f"ingress:{world.related[0].id} kfp-ui"
+    )
+    mark = {values(world)["header"]: {"exact": values(world)["asked"]}}
+    entry = {
+        "name": f"istio-integrator-ingress-{world.related[0].id}",
+        "rewrite": {"uri": "/"},
+        "route": [
+            {
+                "destination": {
+                    "host": "kfp-ui.kubeflow.svc.cluster.local",
+                    "port": {"number": 3000},
+                }
+            }
+        ],
+    }
+    last = {"match": [{"uri": {"prefix": "/"}}], "directResponse": {"status": 404}}
+    assert found["spec"] == {
+        "gateways": ["kubeflow/kubeflow-gateway"],
+        "hosts": [HOST],
+        "exportTo": [".", "istio-ingress"],
+        "http": [
+            {**entry, "match": [{"uri": {"prefix": "/pipeline/"}, "headers": mark}]},
+            {**entry, "match": [{"uri": {"prefix": "/pipeline"}, "headers": mark}]},
+            {"name": f"{values(world)['routes']}-end", **last},
+        ],
+    }
+    world.related = [auth(), testing.Relation("gateway-info", remote_app_name="kserve")]
+    world.run()
+    assert world.all("VirtualService") == []
 
 
 def test_second_event_writes_nothing(world):

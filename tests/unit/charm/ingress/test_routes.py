@@ -1,121 +1,347 @@
+"""Which routes the gateway serves, in which order, and which requests are refused by name.
+
+Routes of both generations are served in one order, which is the Gateway API's.
+"""
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from integrator_contract import names
-from istio_integrator.ingress import gateway, record
-from istio_integrator.ingress.routes import render as rendering
-from istio_integrator.kube import manifests
+from istio_integrator.ingress.routes import plan as planning
+from istio_integrator.ingress.routes.plan import Entry, Uri
 from istio_integrator.relations import kubeflow
+from tests.unit.cases import cases
 from tests.unit.charm.ingress import envoy, wishes
+from tests.unit.charm.ingress.wishes import match, served
 
-
-def said(relation=1, application="kfp-ui", **changes):
-    values = {"service": application, "port": 3000, "prefix": f"/{application}", **changes}
-    return kubeflow.Received(relation, application, kubeflow.IngressRequest(**values))
-
-
-def plan(*received, **changes):
-    return wishes.plan(older=received, **changes)
-
-
-def served(*received, **changes):
-    return plan(*received, **changes).routes
-
-
-# What Charmed Kubeflow's applications ask for.
-
-
-PREFIXES = st.text(st.sampled_from("/ab.-"), min_size=0, max_size=5).map(lambda text: f"/{text}")
-SEVERAL = st.lists(PREFIXES, min_size=1, max_size=6, unique_by=lambda path: path.rstrip("/"))
-"""Slashes at the end make no prefix another one: only one application can have it."""
-
-
-@given(SEVERAL, PREFIXES, st.randoms())
-def test_longest_prefix_is_served_whatever_the_order(prefixes, path, shuffler):
-    received = [said(n, f"app-{n}", prefix=prefix) for n, prefix in enumerate(prefixes)]
-    shuffler.shuffle(received)
-    found = served(*received)
-    owners = dict(zip(prefixes, (f"app-{n}" for n in range(len(prefixes))), strict=True))
-    longest = max((p for p in prefixes if path.startswith(p)), key=len, default=None)
-    assert envoy.reached(found, path) == ((owners[longest], path) if longest else None)
-
-
-@given(st.lists(st.integers(0, 99), unique=True, max_size=8), st.text("ab-", min_size=1))
-def test_names_never_collide(ids, application):
-    found = served(*(said(n, "same", prefix=f"/{n}/") for n in ids))
-    assert len({route.name for route in found}) == len(ids)
-    assert all(len(route.name) <= 63 for route in found)
-
-
-def test_second_relation_for_a_prefix_is_refused_and_named():
-    first, second = said(1, "one", prefix="/x"), said(2, "two", prefix="/x")
-    assert [route.backend.host for route in served(second, first)] == [
-        "one.kubeflow.svc.cluster.local"
-    ]
-    assert list(plan(first, second).problems) == ["ingress:2 two: prefix /x belongs to one"]
-
-
-def test_malformed_request_takes_away_its_own_route_only():
-    broken = kubeflow.Received(3, "bad", None, "port is missing")
-    assert len(served(said(), broken)) == 1
-    assert list(plan(said(), broken).problems) == ["ingress:3 bad: port is missing"]
-
-
-def test_service_is_reached_in_the_model_by_the_domain_of_the_cluster():
-    (route,) = served(said(namespace="ai"), model="ai", domain="k8s.example")
-    assert route.backend.host == "kfp-ui.ai.svc.k8s.example"
-
-
-TARGET = gateway.Target(
-    namespace="istio-ingress", selector={"a": "b"}, service="gw", http_port=80, https_port=443
+# The Gateway API allows no empty segment in a match; requests may have some.
+ASKED = ["/", "/a", "/a", "/a/", "/a/b", "/a/b/", "/ab"]
+PATHS = st.sampled_from([*ASKED, "//", "/a//"])
+MATCHES = st.builds(match, st.sampled_from(ASKED), st.sampled_from(["Exact", "PathPrefix"]))
+OLDER, NEWER = "older", "newer"
+WISHES = st.lists(
+    st.one_of(
+        st.tuples(st.just(OLDER), st.sampled_from(ASKED)),
+        st.tuples(st.just(NEWER), st.lists(MATCHES, min_size=1, max_size=3)),
+    ),
+    min_size=1,
+    max_size=6,
 )
 
 
-VALUES = record.Values()
-MARK = {VALUES.header: {"exact": VALUES.asked}}
+def older(relation, prefix, application=None, **more):
+    message = kubeflow.IngressRequest(service="app", port=80, prefix=prefix, **more)
+    return kubeflow.Received(relation, application or f"app-{relation}", message)
 
 
-def render(*received):
-    context = rendering.virtual_service(
-        served(*received), TARGET, VALUES, model="kubeflow", application="istio-integrator"
+def read(asked):
+    """Read what applications wish, each of them one thing."""
+    by_older, by_newer = [], []
+    for relation, (generation, what) in enumerate(asked):
+        if generation == OLDER:
+            by_older.append(older(relation, what))
+        else:
+            by_newer.append(wishes.received(relation, wishes.route(*what)))
+    return by_older, by_newer
+
+
+def rank(wish, relation):
+    """Weigh a match as the Gateway API says."""
+    path = wish["path"]["value"]
+    return wish["path"]["type"] == "Exact", len(path.rstrip("/")), len(path), -relation
+
+
+def fits(wish, path):
+    """Tell whether a request fits a match of the Gateway API."""
+    asked = wish["path"]["value"]
+    if wish["path"]["type"] == "Exact":
+        return path == asked
+    wanted = asked.rstrip("/").split("/")
+    return path.split("/")[: len(wanted)] == wanted
+
+
+def best(asked, kept, path):
+    """Find who serves a request, looking at every wish that is served."""
+    found = []
+    for relation, (generation, what) in enumerate(asked):
+        if generation == OLDER and relation in kept and path.startswith(what):
+            found.append((rank(match(what), relation), relation))
+        elif generation == NEWER:
+            found += [
+                (rank(wish, relation), relation)
+                for wish in what
+                if fits(wish, path) and _key(wish) in kept.get(relation, ())
+            ]
+    return max(found)[1] if found else None
+
+
+def _key(wish):
+    path = wish["path"]["value"]
+    if wish["path"]["type"] == "PathPrefix":
+        path = path.rstrip("/") or "/"
+    return wish["path"]["type"] == "Exact", path
+
+
+@given(WISHES, PATHS, st.randoms())
+def test_whoever_is_first_is_who_the_gateway_api_means(asked, path, shuffler):
+    older, newer = read(asked)
+    plan = wishes.plan(*newer, older=older)
+    kept = {}
+    for route in plan.routes:
+        kept.setdefault(route.relation, set()).add((route.kind == 0, route.path))
+    found = envoy.first(plan.routes, path)
+    want = best(asked, kept, path)
+    assert (found[0].relation if found else None) == want
+    # Whatever order relations are read in.
+    shuffler.shuffle(older)
+    shuffler.shuffle(newer)
+    assert wishes.plan(*newer, older=older) == plan
+
+
+@given(WISHES, st.integers(0, 5))
+def test_who_goes_leaves_the_others_as_they_were_or_with_more(asked, gone):
+    older, newer = read(asked)
+    before = wishes.plan(*newer, older=older).routes
+    owners = {}
+    for route in before:
+        assert owners.setdefault(route.claim, route.application) == route.application
+    # What asks for nothing but `/` is the last: Istio has it after the routes of others.
+    assert planning.Kind.ALL not in [route.kind for route in before][:-1]
+    rest = [[one for one in some if one.relation != gone] for some in (older, newer)]
+    after = wishes.plan(*rest[1], older=rest[0]).routes
+    stayed = [route for route in before if route.relation != gone]
+    assert [route for route in after if route in stayed] == stayed
+
+
+def rewrite(kind=None, value="", **more):
+    key = kind and kind[0].lower() + kind[1:]
+    path = {"path": {"type": kind, key: value}} if kind else {}
+    return {"type": "URLRewrite", "urlRewrite": {**path, **more}}
+
+
+WHOLE = Entry((Uri("prefix", "/"),))
+PARTED = Entry((Uri("exact", "/a"), Uri("prefix", "/a/")))
+
+
+@cases(
+    ("asked", "entries"),
+    prefix=(wishes.route(match("/a")), [PARTED]),
+    slash=(wishes.route(match("/a/")), [PARTED]),
+    root=(wishes.route(match("/")), [WHOLE]),
+    slashes=(wishes.route(match("//")), [WHOLE]),
+    no_match=(wishes.route(), [WHOLE]),
+    empty_match=(wishes.route({}), [WHOLE]),
+    exact=(wishes.route(match("/a/", "Exact")), [Entry((Uri("exact", "/a/"),))]),
+    exact_rewrite=(
+        wishes.route(match("/a", "Exact"), filters=[rewrite("ReplaceFullPath", "/new")]),
+        [Entry((Uri("exact", "/a"),), "/new")],
+    ),
+)
+def test_match_is_what_a_virtual_service_has_for_it(asked, entries):
+    (found,) = served(asked)
+    assert found.entries == entries
+    assert found.name == "istio-integrator-istio-ingress-route-1"
+    assert found.backend == ("app.kubeflow.svc.cluster.local", 80)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "cases"),
+    [
+        ("/foo", "/xyz", {"/foo/bar": "/xyz/bar", "/foo": "/xyz", "/foo/": "/xyz/"}),
+        ("/foo/", "/xyz", {"/foo/bar": "/xyz/bar", "/foo": "/xyz", "/foo/": "/xyz/"}),
+        ("/foo", "/xyz/", {"/foo/bar": "/xyz/bar", "/foo": "/xyz/", "/foo/": "/xyz/"}),
+        ("/foo", "", {"/foo/bar": "/bar", "/foo": "/", "/foo/": "/"}),
+        ("/foo", "/", {"/foo/bar": "/bar", "/foo": "/", "/foo/": "/"}),
+        ("/", "/xyz", {"/bar": "/xyz/bar", "/": "/xyz/"}),
+    ],
+)
+def test_prefix_is_replaced_as_the_gateway_api_has_it(path, value, cases):
+    found = served(wishes.route(match(path), filters=[rewrite("ReplacePrefixMatch", value)]))
+    assert {asked: envoy.reached(found, asked)[1] for asked in cases} == cases
+
+
+def test_grpc_methods_are_paths():
+    methods = {"service": "ml.Store", "method": "Get"}, {"service": "ml.Store"}
+    calls = [*(wishes.route({"method": each}) for each in methods), wishes.route()]
+    read = wishes.plan(wishes.received(1, grpc=calls))
+    assert read.problems == ()
+    assert [route.is_grpc for route in read.routes] == [True, True, True]
+    values = [[uri.value for uri in route.entries[0].uris] for route in read.routes]
+    assert values == [["/ml.Store/Get"], ["/ml.Store", "/ml.Store/"], ["/"]]
+
+
+A = match("/a")
+
+
+@cases(
+    ("asked", "words"),
+    method=(wishes.route(match("/a", method="GET")), "asks for method;"),
+    headers=(wishes.route(match("/a", headers={"x-a": "1"})), "asks for headers;"),
+    hostnames=(wishes.route(A, hostnames=["other.com"]), "asks for hostnames;"),
+    no_service=(wishes.route(A, backends=[]), "asks for no Service"),
+    services=(
+        wishes.route(A, backends=[{"service": name, "port": 80} for name in "ab"]),
+        "asks for several Services",
+    ),
+    type=(wishes.route(match("/(", "RegularExpression")), "a path of type RegularExpression"),
+    port=(
+        wishes.route(A, listener={"port": 8080, "protocol": "HTTP"}),
+        "asks for port 8080; served are",
+    ),
+    prefix_of_exact=(
+        wishes.route(match("/a", "Exact"), filters=[rewrite("ReplacePrefixMatch", "/b")]),
+        "replaces the prefix of an exact path",
+    ),
+    whole_of_prefix=(
+        wishes.route(A, filters=[rewrite("ReplaceFullPath", "/b")]),
+        "replaces the whole path of a prefix",
+    ),
+    hostname=(wishes.route(A, filters=[rewrite(hostname="b.c")]), "asks for hostname;"),
+    filter=(
+        wishes.route(A, filters=[{"requestRedirect": {"scheme": "https"}}]),
+        "asks for a filter that is no URLRewrite",
+    ),
+    filters=(
+        wishes.route(A, filters=[rewrite("ReplacePrefixMatch", "/b")] * 2),
+        "asks for several filters",
+    ),
+    cors=(wishes.route(A, corsPolicy={"allowOrigins": ["*"]}), "asks for corsPolicy"),
+    query=(wishes.route({**A, "queryParams": [{"name": "a"}]}), "asks for queryParams"),
+    regex=(
+        wishes.route(A, filters=[{"urlRewrite": {"regex": {"pattern": "a"}}}]),
+        "asks for regex",
+    ),
+    # None of a route's matches is served without the others.
+    one_match=(wishes.route(match("/fine"), match("/x", method="GET")), "asks for method;"),
+)
+def test_route_that_cannot_be_served_is_named_and_the_others_are(asked, words):
+    good = wishes.route(match("/good"), name="good")
+    found = wishes.plan(wishes.received(1, asked, good))
+    (problem,) = found.problems
+    assert problem.startswith("istio-ingress-route:1 app-1: route web ")
+    assert words in problem
+    assert [route.title for route in found.routes] == ["good"]
+
+
+def test_root_without_authentication_is_refused():
+    """Requests for notebooks would match it first, and be rejected."""
+    root, dex = wishes.route(match("/"), name="root"), wishes.route(match("/dex"), name="dex")
+    found = wishes.plan(wishes.received(1, root, dex, endpoint=wishes.OPEN))
+    assert [route.path for route in found.routes] == ["/dex"]
+    (problem,) = found.problems
+    assert "route root asks for / without authentication" in problem
+    assert wishes.plan(wishes.received(1, root)).problems == ()
+
+
+ROUTE = "istio-ingress-route"
+
+
+@cases(
+    ("newer", "by_older", "routes", "problem"),
+    oldest_relation=(
+        [wishes.received(5, wishes.route(A)), wishes.received(3, wishes.route(A))],
+        [],
+        [("app-3", "/a")],
+        f"{ROUTE}:5 app-5: route web: /a belongs to app-3",
+    ),
+    older_interface=(
+        [wishes.received(1, wishes.route(A, match("/b")))],
+        [older(2, "/a")],
+        [("app-2", "/a"), ("app-1", "/b")],
+        f"{ROUTE}:1 app-1: route web: /a belongs to app-2",
+    ),
+    older_interface_with_slash=(
+        [wishes.received(1, wishes.route(A, match("/b")))],
+        [older(2, "/a/")],
+        [("app-2", "/a/"), ("app-1", "/b")],
+        f"{ROUTE}:1 app-1: route web: /a belongs to app-2",
+    ),
+    slashes_make_no_other_prefix=(
+        [],
+        [older(1, "/kfp/"), older(2, "/kfp"), older(3, "/kfpx")],
+        [("app-3", "/kfpx"), ("app-1", "/kfp/")],
+        "ingress:2 app-2: prefix /kfp belongs to app-1",
+    ),
+    both_interfaces=(
+        [wishes.received(1, wishes.route(match("/new")), application="dex", endpoint=wishes.OPEN)],
+        [older(2, "/dex", "dex")],
+        [("dex", "/dex")],
+        (
+            f"{wishes.OPEN}:1 dex: dex is served by its relation to ingress; "
+            f"run: juju remove-relation istio-integrator:{wishes.OPEN} dex"
+        ),
+    ),
+)
+def test_path_belongs_to_one_application(newer, by_older, routes, problem):
+    found = wishes.plan(*newer, older=by_older)
+    assert {(route.application, route.path) for route in found.routes} == {*routes}
+    assert found.problems == (problem,)
+
+
+REMOTE = "remote-0123456789abcdef0123456789abcdef"
+"""How Juju calls an application that reaches us by an offer."""
+
+
+@cases(
+    ("model", "application", "words"),
+    another=("mlflow", "app", "asks for Services of mlflow"),
+    offer=("mlflow", REMOTE, "is of another model"),
+    # Its own model may have the same name as ours, in another cluster.
+    offer_of_the_name=("kubeflow", REMOTE, "is of another model"),
+)
+@pytest.mark.parametrize("endpoint", [wishes.ASKED, wishes.OPEN, kubeflow.INGRESS])
+def test_route_to_a_service_outside_of_the_model_is_refused_by_name(
+    endpoint, model, application, words
+):
+    if endpoint == kubeflow.INGRESS:
+        found = wishes.plan(older=[older(1, "/a", application, namespace=model)])
+    else:
+        terms = {"model": model, "application": application, "endpoint": endpoint}
+        found = wishes.plan(wishes.received(1, wishes.route(A), **terms))
+    assert found.routes == ()
+    assert found.problems == (
+        f"{endpoint}:1 {application}: {words}; only Services of kubeflow get routes",
     )
-    return manifests.render(rendering.VIRTUAL_SERVICE, context)
 
 
-def test_virtual_service_is_exported_to_the_gateway_and_never_to_all():
-    (service,) = render(said(prefix="/pipeline", rewrite="/"))
-    assert service["metadata"]["name"] == "istio-integrator-routes"
-    assert service["metadata"]["annotations"][names.RELATION] == "ingress:1 kfp-ui"
-    assert service["spec"] == {
-        "gateways": ["kubeflow/kubeflow-gateway"],
-        "hosts": ["*"],
-        "exportTo": [".", "istio-ingress"],
-        "http": [
-            {
-                "name": "istio-integrator-ingress-1",
-                "match": [{"uri": {"prefix": "/pipeline/"}, "headers": MARK}],
-                "rewrite": {"uri": "/"},
-                "route": [_to("kfp-ui")],
-            },
-            {
-                "name": "istio-integrator-ingress-1",
-                "match": [{"uri": {"prefix": "/pipeline"}, "headers": MARK}],
-                "rewrite": {"uri": "/"},
-                "route": [_to("kfp-ui")],
-            },
-            {
-                "name": VALUES.last_route,
-                "match": [{"uri": {"prefix": "/"}}],
-                "directResponse": {"status": 404},
-            },
-        ],
-    }
+def test_service_is_reached_in_the_model_by_the_domain_of_the_cluster():
+    found = wishes.plan(older=[older(1, "/a", namespace="ai")], model="ai", domain="k8s.example")
+    assert [route.backend.host for route in found.routes] == ["app.ai.svc.k8s.example"]
 
 
-def test_nothing_is_written_where_nothing_is_served():
-    assert render() == []
+def test_many_problems_of_one_application_are_few_lines():
+    bad = [wishes.route(A, name=f"r{n}", backends=[]) for n in range(128)]
+    first, *_, last = problems = wishes.plan(wishes.received(1, *bad)).problems
+    assert len(problems) == 4
+    assert "route r0 asks for no Service" in first
+    assert last == f"{ROUTE}:1 app-1: 125 more routes can't be served"
 
 
-def _to(service, port=3000):
-    host = f"{service}.kubeflow.svc.cluster.local"
-    return {"destination": {"host": host, "port": {"number": port}}}
+@cases(
+    ("length", "matches", "count"),
+    long_paths=(200, 16, 20),
+    many_matches=(1, 16, 40),
+)
+def test_one_application_cannot_take_the_room_of_all(length, matches, count):
+    hungry = [
+        wishes.route(*(match(f"/{'x' * length}/{n}/{m}") for m in range(matches)), name=f"r{n}")
+        for n in range(count)
+    ]
+    other = wishes.received(2, wishes.route(match("/b")))
+    found = wishes.plan(wishes.received(1, *hungry), other)
+    assert [route.relation for route in found.routes] == [2]
+    (problem,) = found.problems
+    assert problem == f"{ROUTE}:1 app-1: asks for more routes than there is room for"
+
+
+def test_all_routes_together_have_room_in_one_object():
+    many = [
+        wishes.received(
+            n, *(wishes.route(match(f"/{n}/{'x' * 200}/{m}"), name=f"r{m}") for m in range(100))
+        )
+        for n in range(12)
+    ]
+    found = wishes.plan(*many)
+    assert found.problems
+    assert sum(route.size for route in found.routes) <= planning.MOST_OF_ALL
+    assert {0, 1, 2} <= {route.relation for route in found.routes}
