@@ -1,186 +1,163 @@
-"""The EnvoyFilter that authenticates requests, as far as a gateway is not needed to see it."""
+"""The EnvoyFilter that authenticates requests, as far as no gateway is needed to see it."""
 
-import dataclasses
 import re
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from istio_integrator.ingress import gateway, record
-from istio_integrator.ingress.guard import authentication, envoyfilter
-from istio_integrator.kube import manifests
-from istio_integrator.messages import Said
+from tests.unit.cases import cases
 from tests.unit.charm.ingress import wishes
+from tests.unit.charm.ingress_world import OWN, auth, route
 
-SERVICE = authentication.Service(
-    host="oidc.kubeflow.svc.cluster.local",
-    port=8080,
-    request_headers=("cookie", "x-auth-token"),
-    response_headers=("kubeflow-userid",),
-)
-ASKS = authentication.Decision(service=SERVICE)
-OPEN = authentication.Decision()
-CLOSED = authentication.Decision(problem=Said.NO_AUTHENTICATOR())
-TARGET = gateway.Target(
-    namespace="istio-ingress",
-    selector={"istio": "ingressgateway"},
-    service="gw",
-    http_port=80,
-    https_port=443,
-    hosts=("a.example", "*.b.example"),
-)
-VALUES = record.Values()
-
-
-def context(decision=ASKS, routes=(), **how):
-    return envoyfilter.variables(
-        decision,
-        dataclasses.replace(TARGET, **how),
-        VALUES,
-        routes,
-        owner="kubeflow.istio-integrator",
-        model="kubeflow",
-        domain="cluster.local",
-    )
+HTTPS = {"gateway": "kubeflow/kubeflow-gateway"}
 
 
 def free(*paths):
-    return wishes.received(
-        1, wishes.route(*(wishes.match(each) for each in paths)), endpoint=wishes.OPEN
-    )
+    wish = wishes.route(*(wishes.match(each) for each in paths))
+    return wishes.asks("dex", wish, endpoint=wishes.OPEN)
 
 
 def asked(*paths):
-    return wishes.received(2, wishes.route(*(wishes.match(each) for each in paths)))
+    return wishes.asks("kfp", wishes.route(*(wishes.match(each) for each in paths)))
 
 
-def test_identity_headers_are_those_that_only_the_service_sets():
-    service = authentication.Service(
-        host="x",
-        port=1,
-        request_headers=("x-auth-token",),
-        response_headers=("kubeflow-userid", "x-auth-token", "authorization"),
-    )
-    assert service.identity_headers == ("kubeflow-userid", "kubeflow-groups")
+def patches(guard, kind):
+    return [each for each in guard["spec"]["configPatches"] if each["applyTo"] == kind]
 
 
-def test_named_gateway_is_guarded_at_our_hosts_and_our_own_everywhere():
-    assert context()["places"] == [
-        {"gateway": "kubeflow/kubeflow-gateway"},
-        {"vhost": {"name": "a.example:80"}},
-        {"vhost": {"name": "*.b.example:80"}},
-    ]
-    assert context(is_own=True)["places"] == [{}]
-
-
-def test_entries_are_for_routes_without_authentication_and_for_others_within_them():
-    plan = wishes.plan(free("/dex/", "/login"), asked("/dex/admin", "/dexterity", "/x", "/"))
-    entries = [
-        (*each.match.values(), each.script) for each in context(routes=plan.routes)["entries"]
-    ]
-    assert entries == [
-        ("/dex/admin", "ask"),
-        ("/login", "pass"),
-        ("/dex", "pass"),
-        ("/", "ask"),
+def places(guard, operation):
+    found = patches(guard, "HTTP_ROUTE")
+    return [
+        each["match"].get("routeConfiguration")
+        for each in found
+        if each["patch"]["operation"] == operation and "match" in each["patch"]["value"]
     ]
 
 
-def test_size_does_not_depend_on_the_number_of_authenticated_routes():
-    few, many = (
-        wishes.plan(free("/dex"), asked(*(f"/app-{number}" for number in range(count))))
-        for count in (1, 16)
-    )
-    rendered = [
-        manifests.render(envoyfilter.FOLDER, context(routes=one.routes)) for one in (few, many)
-    ]
-    assert rendered[0] == rendered[1]
+def entries(guard, place=HTTPS):
+    """The entries without a backend: the path that they match, and the filters they enable."""
+    found = []
+    for each in patches(guard, "HTTP_ROUTE"):
+        value = each["patch"]["value"]
+        if "direct_response" in value and each["match"]["routeConfiguration"] == place:
+            enabled = value.get("typed_per_filter_config", {})
+            scripts = {
+                name.rpartition(".")[2]: one["config"].get("name", "asks")
+                for name, one in enabled.items()
+            }
+            found.append((*value["match"].values(), scripts))
+    return found
 
 
-@pytest.mark.parametrize(
-    ("decision", "filters"),
-    [
-        (ASKS, ["strip", "guard", "authorize", "mark"]),
-        (OPEN, ["strip", "guard", "mark"]),
-        (CLOSED, ["guard"]),
-    ],
-    ids=["service", "no authentication", "closed"],
+def test_named_gateway_is_guarded_at_our_hosts_and_our_own_everywhere(world):
+    world.related = [route(), auth()]
+    world.config = {"hosts": "a.example,*.b.example"}
+    world.hook()
+    want = [HTTPS, {"vhost": {"name": "a.example:80"}}, {"vhost": {"name": "*.b.example:80"}}]
+    assert places(world.guard(), "MERGE") == places(world.guard(), "ADD") == want
+    world.config |= OWN
+    world.hook()
+    assert places(world.guard("kubeflow"), "MERGE") == [{}]
+    assert places(world.guard("kubeflow"), "ADD") == [{}]
+
+
+ASK = {"strip": "strip", "authorize": "asks", "mark": "ask"}
+PASS = {"strip": "strip", "mark": "pass"}
+
+
+def test_entries_are_for_routes_without_authentication_and_for_others_within_them(world):
+    world.related = [free("/dex/", "/login"), asked("/dex/admin", "/dexterity", "/x", "/"), auth()]
+    world.hook()
+    want = [("/dex/admin", ASK), ("/login", PASS), ("/dex", PASS), ("/", ASK)]
+    assert entries(world.guard()) == want
+
+
+def test_size_does_not_depend_on_the_number_of_authenticated_routes(world):
+    def written(count):
+        world.related = [free("/dex"), asked(*(f"/app-{n}" for n in range(count))), auth()]
+        world.hook()
+        return str(patches(world.guard(), "HTTP_ROUTE"))
+
+    assert len(written(1)) == len(written(16))
+
+
+@cases(
+    ("related", "options", "filters", "ask"),
+    service=([auth()], {}, ["strip", "guard", "authorize", "mark"], ASK),
+    no_authentication=(
+        [],
+        {"require_authentication": False},
+        ["strip", "guard", "mark"],
+        {"strip": "strip", "mark": "ask"},
+    ),
+    closed=([], {}, ["guard"], {}),
 )
-def test_closed_guard_marks_nothing(decision, filters):
-    plan = wishes.plan(free("/dex"), asked("/kfp"))
-    (found,) = manifests.render(envoyfilter.FOLDER, context(decision, plan.routes))
-    patches = [(each["applyTo"], each["patch"]) for each in found["spec"]["configPatches"]]
-    names = [one["value"]["name"] for kind, one in patches if kind == "HTTP_FILTER"]
-    assert [name.rpartition(".")[2] for name in names] == filters
-    enabled = {
-        name.rpartition(".")[2]
-        for kind, one in patches
-        if kind == "HTTP_ROUTE"
-        for name in one["value"].get("typed_per_filter_config", ())
-    }
-    assert enabled == set(filters) - {"guard"}
+def test_closed_guard_marks_nothing(world, related, options, filters, ask):
+    world.related = [free("/dex"), asked("/kfp"), *related]
+    world.config = options
+    world.hook()
+    values = [each["patch"]["value"] for each in patches(world.guard(), "HTTP_FILTER")]
+    assert [value["name"].rpartition(".")[2] for value in values] == filters
+    assert entries(world.guard()) == [("/dex", PASS if filters[1:] else {}), ("/", ask)]
 
 
-def test_access_narrows_with_whatever_is_granted_no_longer():
-    routes = wishes.plan(free("/dex"), asked("/kfp")).routes
-    before = envoyfilter.access(ASKS, TARGET, routes)
-    other = dataclasses.replace(SERVICE, port=81)
-    for after in (
-        envoyfilter.access(authentication.Decision(service=other), TARGET, routes),
-        envoyfilter.access(ASKS, dataclasses.replace(TARGET, hosts=("a.example",)), routes),
-        envoyfilter.access(ASKS, dataclasses.replace(TARGET, selector={"x": "y"}), routes),
-        envoyfilter.access(ASKS, TARGET, wishes.plan(free("/dex")).routes),
-        envoyfilter.access(ASKS, TARGET, wishes.plan(asked("/dex", "/kfp")).routes),
-        envoyfilter.access(OPEN, TARGET, routes),
-        envoyfilter.access(CLOSED, TARGET, routes),
-    ):
-        assert not before <= after
-    assert not envoyfilter.access(OPEN, TARGET, routes) <= before
-    more = wishes.plan(free("/dex"), asked("/kfp", "/more")).routes
-    assert before <= envoyfilter.access(ASKS, TARGET, more)
+def leaving(world, *headers):
+    """The identity headers of a request that leaves the gateway, as Envoy writes them."""
+    world.related = [route(), auth(**{"allowed-response-headers": [*headers]})]
+    world.hook()
+    (found,) = patches(world.guard(), "ROUTE_CONFIGURATION")
+    added = found["patch"]["value"]["request_headers_to_add"]
+    assert all(each["append_action"] == "OVERWRITE_IF_EXISTS" for each in added)
+    assert all(each["keep_empty_value"] for each in added)
+    return {each["header"]["key"]: each["header"]["value"] for each in added}
 
 
-def leaving(**headers):
-    service = dataclasses.replace(SERVICE, **headers)
-    return {
-        header.name: header.value
-        for header in context(authentication.Decision(service=service))["leaving"]
-    }
+KNOWN = {"kubeflow-userid", "kubeflow_userid", "kubeflow-groups", "kubeflow_groups"}
 
 
-def test_each_spelling_of_an_identity_leaves_as_the_service_said_it():
-    found = leaving()
-    known = {"kubeflow-userid", "kubeflow_userid", "kubeflow-groups", "kubeflow_groups"}
-    assert set(found) == known
-    assert found["kubeflow-userid"] == (
-        f"%CEL('{VALUES.metadata}' in metadata.filter_metadata"
-        " ? metadata.filter_metadata['envoy.filters.http.ext_authz']['kubeflow-userid']"
-        " : xds.cluster_name.endsWith('.kubeflow.svc.cluster.local') ? ''"
-        " : request.headers['kubeflow-userid'])%"
+def test_each_spelling_of_an_identity_leaves_as_the_service_said_it(world):
+    found = leaving(world, "kubeflow-userid")
+    assert set(found) == KNOWN
+    assert re.fullmatch(
+        r"%CEL\('x-[0-9a-f]{32}' in metadata\.filter_metadata"
+        r" \? metadata\.filter_metadata\['envoy\.filters\.http\.ext_authz'\]\['kubeflow-userid'\]"
+        r" : xds\.cluster_name\.endsWith\('\.kubeflow\.svc\.cluster\.local'\) \? ''"
+        r" : request\.headers\['kubeflow-userid'\]\)%",
+        found["kubeflow-userid"],
     )
-    four = leaving(response_headers=("x-goog-authenticated-user-email",)).keys() - known
-    assert len(four) == 16
-    assert {name.replace("_", "-") for name in four} == {"x-goog-authenticated-user-email"}
 
 
-def test_name_of_many_dashes_costs_two_spellings():
-    name = "-".join("x" * 60)
-    found = {one for one in leaving(response_headers=(name,)) if one.startswith("x")}
-    assert found == {name, name.replace("-", "_")}
+@cases(
+    ("header", "count"),
+    four_dashes=("x-goog-authenticated-user-email", 16),
+    many_dashes=("-".join("x" * 30), 2),
+)
+def test_name_of_many_dashes_costs_two_spellings(world, header, count):
+    found = leaving(world, header).keys() - KNOWN
+    assert len(found) == count
+    assert {name.replace("_", "-") for name in found} == {header}
 
 
-@given(st.from_regex(r"[!#$%&'*+.^_`|~0-9a-z-]+", fullmatch=True).filter(lambda t: len(t) < 40))
-def test_no_name_of_a_header_ends_the_expression_that_it_is_in(name):
-    for value in leaving(response_headers=(name,)).values():
+def test_no_name_of_a_header_ends_the_expression_that_it_is_in(world):
+    name = "x!#$%&'*+.^_`|~0-9"
+    for value in leaving(world, name, "kubeflow-userid").values():
         assert value.count("%") == 2
         assert value.count("'") == 12
 
 
-def test_old_proxies_are_not_given_what_they_would_refuse_their_routes_for():
-    (found,) = manifests.render(envoyfilter.FOLDER, context())
-    *_, last = found["spec"]["configPatches"]
+def test_old_proxies_are_not_given_what_they_would_refuse_their_routes_for(world):
+    world.related = [route(), auth()]
+    world.hook()
+    *_, last = world.guard()["spec"]["configPatches"]
     version = re.compile(last["match"]["proxy"]["proxyVersion"])
     taken = ["1.26.0", "1.31.1", "1.31.1-distroless", "1.40.0", "2.0.1"]
     refused = ["1.25.9", "1.9.0", "1.2.26", "unknown", ""]
     assert [one for one in (*taken, *refused) if version.match(one)] == taken
+
+
+def test_header_that_the_service_is_shown_is_one_that_clients_may_set(world):
+    headers = ["kubeflow-userid", "x-auth-token", "authorization"]
+    shown = {"allowed-request-headers": ["x-auth-token"], "allowed-response-headers": headers}
+    world.related = [route(), auth(**shown)]
+    world.hook()
+    strip = patches(world.guard(), "HTTP_FILTER")[0]["patch"]["value"]["typed_config"]
+    script = strip["source_codes"]["strip"]["inline_string"]
+    stripped = re.findall(r"identity\[ \[\[(.+?)\]\] \]", script)
+    assert stripped == ["kubeflow-userid", "kubeflow-groups"]
