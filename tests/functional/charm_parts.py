@@ -16,7 +16,9 @@ from istio_integrator.situation import situation
 from tests import rights, shown
 
 APP = rights.APPLICATION
-MESH = installation.Mesh(namespace="istio-system", revision="default", is_default=True)
+MESH = installation.Mesh(
+    namespace="istio-system", revision="default", is_default=True, environment={}
+)
 ALIVE = dataclasses.replace(MESH, alive=True)
 
 

@@ -199,7 +199,6 @@ def furnished(client, kubeconfig, folder, more=(), namespaces=("shop",)):
         model = ingress_world.MODEL
         there = [
             *map(ingress_world.namespace, (model, *namespaces)),
-            istiod_deployment(),
             *ingress_world.service(model, "kfp", application.server_port),
             *ingress_world.service(model, "dashboard", application.server_port),
             *ingress_world.service(namespaces[0], "web", application.server_port),
@@ -254,22 +253,7 @@ def certificate(folder):
     return {**ingress_world.secret(folder), "metadata": metadata}
 
 
-def istiod_deployment(**environment):
-    """The Deployment in which istiod's switches are looked up."""
-    labels = {"app": "istiod"}
-    env = [{"name": name, "value": value} for name, value in environment.items()]
-    container = {"name": "discovery", "image": "pilot", "env": env}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "istiod", "namespace": "istio-system"},
-        "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": template},
-    }
-
-
 def _leave(api, names):
-    api.delete(istiod_deployment())
     for name in names:
         api.delete(ingress_world.namespace(name))
     assert waiting.eventually(

@@ -154,9 +154,6 @@ class Standing:
     def apply(self):
         """Make nothing: it is there."""
 
-    def remove(self):
-        """Leave it there."""
-
 
 class Place(charm_parts.Related):
     """The charm's part, as relations and options make it.

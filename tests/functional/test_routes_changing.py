@@ -72,7 +72,6 @@ def place(client, kubeconfig, tmp_path_factory):
         istiod = gateway_api_world.istiod
         serving = ingress_world.serving(client, kubeconfig, folder, more, istiod=istiod)
         found = stack.enter_context(serving)
-        stack.enter_context(found.there(gateway_api_world.istiod_deployment()))
         found.login, found.sso, found.folder = login.asked, sso, folder
         found.requests, found.newer = [], [*ASKED, *UNASKED]
         found.auths, found.forwards = [], [SSO]
