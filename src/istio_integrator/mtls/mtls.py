@@ -11,7 +11,7 @@ from istio_integrator.config import config
 from istio_integrator.istio import installation, peer_authentication
 from istio_integrator.kube import cluster, manifests, owners
 from istio_integrator.messages import Message, Said
-from istio_integrator.mtls import exceptions, members, preview
+from istio_integrator.mtls import exceptions, members
 from istio_integrator.mtls.plan import Plan
 from istio_integrator.situation import model, situation
 
@@ -70,15 +70,9 @@ class MutualTls(situation.Component):
         elif mesh is None:
             yield Said.PREVIEW_WITHOUT_ISTIO()
         else:
-            plan = self.plan(mesh, options)
-            yield from preview.judge(plan)
-            # Once it is on, whoever was cut off has been noticed.
-            if not plan.is_on:
-                if self._context.data_plane != "ambient":
-                    yield from preview.forwarded(plan, {name for name, _ in routed()})
-                yield Said.PLAIN_TEXT_UNKNOWN(
-                    port="what is called", application=self._context.application
-                )
+            is_ambient = self._context.data_plane == "ambient"
+            names = set[str]() if is_ambient else {name for name, _ in routed()}
+            yield from self.plan(mesh, options).preview(names)
 
     def plan(self, mesh: installation.Mesh, options: config.Config) -> Plan:
         """Look at everything that is decided by; nothing is written.

@@ -1,4 +1,4 @@
-"""What becomes of strict mutual TLS: switched on, refused, or left as it stands; pure."""
+"""What becomes of strict mutual TLS, what stays open, and who could no longer call; pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import dataclasses
 import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from istio_integrator import texts
 from istio_integrator.istio import peer_authentication
 from istio_integrator.istio.peer_authentication import PeerAuthentication
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Said, Severity
 from istio_integrator.mtls.exceptions import OPTION, Scene
 
 
@@ -67,6 +68,55 @@ class Plan:
             ports = "1 port" if count == 1 else f"{count} ports"
             left = f", {ports} open to plain text" if count else ""
             yield Said.MTLS_STRICT(left=left)
+
+    def preview(self, routed: Collection[str]) -> Iterable[Message]:
+        """Say who could no longer call whom, and what stays open.
+
+        Args:
+            routed: The Services whose applications get the Host of a browser from the gateway.
+        """
+        scene, application = self.scene, self.scene.application
+        yield from self.victims
+        yield from (dataclasses.replace(each, severity=Severity.DOUBT) for each in scene.tenants)
+        for named in scene.unmatched:
+            yield Said.MTLS_EXCEPTION_AWAITED(option=OPTION, name=named)
+        for workload in self.outsiders:
+            yield Said.CALLER_OUTSIDE_MESH(
+                workload=workload, port="what it calls", application=application
+            )
+        callers: dict[str, list[str]] = {}
+        for need in scene.needs:
+            if need.selector:
+                callers.setdefault(f"{need.workload}:{need.port}", []).append(need.caller)
+        for port, found in callers.items():
+            yield Said.PORT_EXCEPTED(port=port, callers=texts.listed(found))
+        opening: dict[str, list[str]] = {}
+        for member in scene.members:
+            decided = self.decide(dict(member.labels))
+            if decided.policy and not decided.is_strict:
+                opening.setdefault(decided.policy.reference, []).append(member.workload)
+        for reference, workloads in sorted(opening.items()):
+            yield Said.POLICY_KEEPS_OPEN(policy=reference, workloads=texts.listed(workloads))
+        # Once it is on, whoever was cut off has been noticed.
+        if not self.is_on:
+            yield from self._by_host(routed)
+            yield Said.PLAIN_TEXT_UNKNOWN(port="what is called", application=application)
+
+    def _by_host(self, routed: Collection[str]) -> Iterable[Message]:
+        """Name the calls that would be rejected if an application forwards a browser's Host."""
+        receiving = {
+            each.name
+            for each in self.scene.services
+            if each.name in routed
+            and any(each.selector <= one.labels for one in self.scene.members)
+        }
+        called = [port for service, port in self.scene.by_host if receiving - {service}]
+        if called:
+            yield Said.CALLS_BY_HOST(
+                callers=", ".join(sorted(receiving)),
+                target=", ".join(called),
+                remedy=f"add what it calls to juju config {self.scene.application} {OPTION}",
+            )
 
     def decide(self, labels: Mapping[str, str], port: int = 0) -> peer_authentication.Decided:
         """Find what counts for a port of a pod in the model once ours are written."""

@@ -13,7 +13,7 @@ import logging
 import re
 import urllib.parse
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Generic, Protocol, TypeVar, cast
+from typing import Annotated, Any, Generic, TypeVar, cast
 
 import pydantic
 import yaml
@@ -88,11 +88,7 @@ def like(pattern: str, problem: str) -> pydantic.AfterValidator:
 
 
 def path(value: str) -> str:
-    """Check a path of a URL.
-
-    Raises:
-        ValueError: It is none, or too long; the message says which.
-    """
+    """Return a path of a URL, or raise a ValueError that says what is wrong with it."""
     if len(value) > _LONGEST_PATH:
         raise ValueError(f"is longer than {_LONGEST_PATH} characters")
     if not _PATH.fullmatch(value) or "?" in value or "#" in value:
@@ -240,11 +236,7 @@ def read(parse: Callable[[], _Message | None]) -> tuple[_Message | None, str]:
 def read_request(
     bag: Mapping[str, str], models: Mapping[str, type[_Service]]
 ) -> tuple[_Service | None, str]:
-    """Read a data bag of serialized-data-interface.
-
-    Returns:
-        The message, or what is wrong; neither where the other side has not written yet.
-    """
+    """Read a data bag of serialized-data-interface; nothing is wrong while it has not come."""
     if VERSIONS not in bag or DATA not in bag:
         is_traefiks = bag.keys().isdisjoint((VERSIONS, DATA)) and bag.keys() >= _TRAEFIK
         return None, _SPEAKS_TRAEFIK if is_traefiks else ""
@@ -266,14 +258,9 @@ def _versions(value: Any) -> set[str]:
 
 
 def read_forward_auth(bag: Mapping[str, str]) -> tuple[ForwardAuth | None, str]:
-    """Read a data bag of `forward_auth`.
-
-    Returns:
-        The message, or what is wrong; neither where the other side has not written yet.
-    """
+    """Read a data bag of `forward_auth`; nothing is wrong while it has not come."""
     if not bag.get(ADDRESS) or not bag.get(APPLICATIONS):
         return None, ""
-
     return read(lambda: ForwardAuth.model_validate(bag))
 
 
@@ -283,12 +270,12 @@ def is_of_another_model(application: str) -> bool:
 
 
 def ingress(related: endpoints.Relations) -> list[Received[IngressRequest]]:
-    """Return the requests for routes on `ingress`, the oldest relation first."""
+    """Return the requests for routes on `ingress`."""
     return _received(related, INGRESS, INGRESS_MODELS)
 
 
 def ingress_auth(related: endpoints.Relations) -> list[Received[AuthRequest]]:
-    """Return the authorization services on `ingress-auth`, the oldest relation first."""
+    """Return the authorization services on `ingress-auth`."""
     return _received(related, INGRESS_AUTH, AUTH_MODELS)
 
 
@@ -312,16 +299,7 @@ def forward_auth(related: endpoints.Relations) -> list[Received[ForwardAuth]]:
     ]
 
 
-class Named(Protocol):
-    """A message of an application."""
-
-    @property
-    def application(self) -> str:
-        """The sender."""
-        ...
-
-
-def names(received: Iterable[Named]) -> str:
+def names(received: Iterable[Received[Any]]) -> str:
     """List the senders for a message."""
     return ", ".join(sorted({one.application for one in received}))
 

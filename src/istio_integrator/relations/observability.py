@@ -47,24 +47,17 @@ def topology(charm: ops.CharmBase) -> JujuTopology:
 
 def scrape_jobs(servers: Mapping[str, str], port: int) -> list[dict[str, Any]]:
     """List what Prometheus is to scrape: every unit, and the webhook's servers."""
-    jobs = [_job("lifecycle", [{"targets": [f"*:{port}"]}])]
-    if servers:
+    jobs: dict[str, list[dict[str, Any]]] = {"lifecycle": [{"targets": [f"*:{port}"]}]}
+    for name, address in sorted(servers.items()):
+        host = f"[{address}]" if ":" in address else address
         # Without a label of their own the servers' series could not be told apart: the consumer
         # makes `instance` from the topology alone.
-        configs = [
-            {"targets": [f"{_host(address)}:{port}"], "labels": {"pod": name}}
-            for name, address in sorted(servers.items())
-        ]
-        jobs.append(_job("admission", configs))
-    return jobs
-
-
-def _job(name: str, configs: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"job_name": name, "metrics_path": "/metrics", "static_configs": configs}
-
-
-def _host(address: str) -> str:
-    return f"[{address}]" if ":" in address else address
+        config = {"targets": [f"{host}:{port}"], "labels": {"pod": name}}
+        jobs.setdefault("admission", []).append(config)
+    return [
+        {"job_name": name, "metrics_path": "/metrics", "static_configs": configs}
+        for name, configs in jobs.items()
+    ]
 
 
 def alert_rules(topology: JujuTopology) -> dict[str, Any]:
@@ -146,23 +139,16 @@ def log_targets(
 
 
 def push_url(bag: Mapping[str, str]) -> str:
-    """Read where a unit of Loki takes logs; empty where it does not say."""
+    """Read where a unit of Loki takes logs; empty where it names no URL that can be sent to."""
     try:
         endpoint = {"endpoint": bounded.read_json(bag.get("endpoint", "{}"))}
-    except ValueError:
-        return ""
-    return _url(cluster.at(endpoint, "endpoint").get("url"))
-
-
-def _url(value: object) -> str:
-    """Return a URL that can be sent to; empty where it is none."""
-    try:
-        place = urllib.parse.urlsplit(value if isinstance(value, str) else "")
+        url = str(cluster.at(endpoint, "endpoint").get("url"))
+        place = urllib.parse.urlsplit(url)
         # Reading the port checks it.
         is_place = place.hostname and place.port != 0
     except ValueError:
         return ""
-    return str(value) if is_place and _URL.fullmatch(str(value)) else ""
+    return url if is_place and _URL.fullmatch(url) else ""
 
 
 def changed_targets(
