@@ -1,0 +1,358 @@
+"""What other applications write is read, waited for, or refused by what is wrong with it."""
+
+import functools
+import json
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from istio_integrator.relations import (
+    endpoints,
+    ingress_route,
+    kubeflow,
+    observability,
+    service_mesh,
+)
+from tests.unit.cases import cases
+from tests.unit.charm.ingress import wishes
+from tests.unit.charm.security.test_policies_properties import JSON
+
+DEEP = "[" * 2000 + "]" * 2000
+LONG = "9" * 5000
+ingress = functools.partial(kubeflow.read_request, models=kubeflow.INGRESS_MODELS)
+
+
+def bomb(merge, levels=9, width=9):
+    """Write few bytes that a reader which resolves aliases turns into 43 million."""
+    lines = ["a: &a {k: v}"]
+    for one, next_one in zip("abcdefghij"[:levels], "bcdefghij"[:levels], strict=False):
+        listed = ",".join([f"*{one}"] * width)
+        lines.append(
+            f"{next_one}: &{next_one} " + (f"{{<<: [{listed}]}}" if merge else f"[{listed}]")
+        )
+    return "\n".join(lines)
+
+
+def bag(data, versions="[v1]"):
+    """A data bag of serialized-data-interface."""
+    return {kubeflow.VERSIONS: versions, kubeflow.DATA: data}
+
+
+def asks(**changes):
+    """A request for a route, with other fields."""
+    return bag(json.dumps({"service": "a", "port": 80, "prefix": "/a", **changes}))
+
+
+def auth(address="http://oauth2-proxy.kubeflow.svc:4180", **more):
+    """A data bag of `forward_auth`."""
+    return {"decisions_address": address, "app_names": "[]", **more}
+
+
+HOSTILE = {
+    "merge keys": (bomb(merge=True), "has an alias or an anchor"),
+    "aliases": (bomb(merge=False), "has an alias or an anchor"),
+    "an alias to itself": ("&a {x: *a}", "has an alias or an anchor"),
+    "brackets": (DEEP, "nests more than 64"),
+    "block brackets": ("- " * 2000, "nests more than 64"),
+    "a long port": (f"{{service: a, port: {LONG}, prefix: /a}}", "a number of 5000 characters"),
+    "a long hexadecimal port": (
+        f"{{service: a, port: 0x{'f' * 4000}, prefix: /a}}",
+        "a number of 4002 characters",
+    ),
+    "a tag": ("!!python/object/apply:os.system [id]", "has the tag"),
+    "half a character": ('{service: "\\ud800"}', "has half a character"),
+    "an escape sequence": (
+        '{service: a, port: 1, prefix: "/\\e[2J"}',
+        "prefix='/\\x1b[2J' is not a path",
+    ),
+    "many mistakes": (
+        json.dumps({"service": 5, "port": 1, "prefix": 5, "namespace": 6, "rewrite": 7}),
+        "and 1 more",
+    ),
+    "much": ("x" * 70000, "has 70000 characters"),
+    "many values": (f"[{'1,' * 20_000}]", "has more than 20000 values"),
+    "a long path": (f"{{service: a, port: 1, prefix: /{'a' * 5000}}}", "is longer than"),
+}
+REQUESTS = [
+    *((bag(text), problem) for text, problem in HOSTILE.values()),
+    (bag(asks()["data"], "[v3]"), "none of the versions"),
+    (bag(asks()["data"], "v1"), "none of the versions"),
+    (bag(asks()["data"], "["), "is no YAML"),
+    (bag(asks()["data"], "[v2]"), "namespace field required"),
+    (bag("{"), "is no YAML"),
+    (bag("[1]"), "data"),
+    (asks(port=True), "port"),
+    (asks(port=0), "port=0"),
+    (asks(prefix="a"), "prefix='a'"),
+    (asks(prefix="/a b"), "prefix"),
+    (asks(service="a.b"), "service='a.b'"),
+    # As charms.traefik_k8s.v2.ingress writes it, and v1, whose values are plain words.
+    ({"model": '"cos"', "name": '"p"', "port": "9", "scheme": '"http"'}, "Traefik's ingress"),
+    ({"model": "cos", "name": "p", "host": "p.cos", "port": "9"}, "remove this relation"),
+]
+AUTHS = [
+    (auth("https://a.b.svc"), "does not begin with http://"),
+    (auth("a.b.svc:80"), "does not begin with http://"),
+    (auth("http://a.b.svc/x?y"), "has more than"),
+    (auth("http://a.b.svc/x?"), "has more than"),
+    (auth("http://a.b.svc/x#y"), "has more than"),
+    (auth("http://u:p@a.b.svc/"), "has more than"),
+    (auth("http://a.b.svc:99999"), "ort out of range"),
+    (auth("http://a.b.svc:x"), "decisions_address"),
+    (auth("http://a.b.svc:0"), "port 0"),
+    (auth("http://[::1"), "decisions_address"),
+    (auth("http:///x"), "has no host"),
+    (auth("http://a.b.svc/\n"), "is not a URL"),
+    (auth("http://a.b.svc/\x1b[2J"), "is not a URL"),
+    (auth("http://a.b.svc/" + "x" * 5000), "is longer than"),
+    (auth(app_names="5"), "app_names"),
+    (auth(app_names="{"), "app_names='{' is no JSON"),
+    (auth(app_names=DEEP), "nests more than"),
+    (auth(app_names=json.dumps(["a"] * 300)), "app_names"),
+    (auth(app_names=json.dumps([{"a": 1}])), "app_names"),
+    (auth(headers="kubeflow-userid"), "headers='kubeflow-userid' is no JSON"),
+    (auth(headers='["a b"]'), "is not the name of a header"),
+    (auth(headers='["a\\nb"]'), "is not the name of a header"),
+    (auth(headers=json.dumps(["a" * 200])), "is not the name of a header"),
+    (auth(headers=json.dumps([f"a{n}" for n in range(99)])), "has more than 64 headers"),
+    (auth(headers=json.dumps([5])), "headers"),
+    (auth(headers='{"a": "b"}'), "headers"),
+]
+
+
+def routes(*http, **changes):
+    """What an application asks for by `istio_ingress_route`, with other fields of its route."""
+    good = wishes.config(wishes.route(wishes.match("/a")))["http_routes"][0]
+    return json.dumps(wishes.config(*(http or [{**good, **changes}])))
+
+
+ROUTES = [
+    ("{", "no JSON"),
+    ("[]", "valid dictionary"),
+    ('{"model": 1}', "valid string"),
+    ("{}", "model field required"),
+    ('{"model": "A b"}', "is not a name"),
+    ("[" * 5000, "nests more than"),
+    ('{"model": "k", "x": ' + LONG + "}", "number of 5000 characters"),
+    ('{"model": "k", "x": NaN}', "NaN"),
+    ('{"model": "\\ud800"}', "half a character"),
+    (json.dumps({"model": "k", "http_routes": [0] * 100_000}), "characters"),
+    ('{"model": "k", "http_routes": [0' + ",0" * 25_000 + "]}", "more than 20000 values"),
+    (routes(*[json.loads(routes())["http_routes"][0]] * 129), "at most 128"),
+    (routes(matches=[{}] * 17), "at most 16"),
+    (routes(name=5), "valid string"),
+    (routes(name="x" * 254), "at most 253"),
+    (routes(listener={"port": 0, "protocol": "HTTP"}), "port=0"),
+    (routes(listener={"port": 80, "protocol": "TCP"}), "'HTTP'"),
+    (routes(backends=[{"service": "a.b", "port": 1}]), "a name"),
+    (routes(backends=[{"service": "a", "port": "1"}]), "integer"),
+    (routes(matches=[wishes.match("a")]), "path such as"),
+    (routes(matches=[wishes.match("/a?b")]), "path such as"),
+    (routes(matches=[wishes.match("/" + "a" * 300)]), "at most"),
+    (
+        json.dumps(wishes.config(grpc=[wishes.route({"method": {"service": "a/b"}})])),
+        "package.Service",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("read", "given", "problem"),
+    [
+        *((ingress, *row) for row in REQUESTS),
+        *((kubeflow.read_forward_auth, *row) for row in AUTHS),
+        *((ingress_route.read, *row) for row in ROUTES),
+    ],
+)
+def test_what_nobody_should_read_is_a_problem_of_its_sender(read, given, problem):
+    message, said = read(given)
+    assert message is None
+    assert problem in said
+    assert said.isprintable()
+    assert len(said) < 500
+
+
+@pytest.mark.parametrize(
+    ("read", "given"),
+    [
+        (ingress, {}),
+        (ingress, {"_supported_versions": "[v1]"}),
+        (ingress, {"data": asks()["data"]}),
+        (ingress, bag("{}")),
+        (ingress, {"model": "cos", "name": "p", "port": "9", **bag("{}")}),
+        (kubeflow.read_forward_auth, {"decisions_address": "http://a.b.svc"}),
+        (kubeflow.read_forward_auth, {"app_names": "[]"}),
+        (ingress_route.read, ""),
+    ],
+)
+def test_what_is_not_written_yet_is_waited_for(read, given):
+    assert read(given) == (None, "")
+
+
+@cases(
+    ("address", "want"),
+    default_port=("http://a.b.svc.cluster.local", ("a.b.svc.cluster.local", 80, "")),
+    no_path=("http://a.b.svc:1/", ("a.b.svc", 1, "")),
+    upper_case=("http://A.b.svc:1/auth/", ("a.b.svc", 1, "/auth")),
+    ipv6=("http://[::1]:80/x", ("::1", 80, "/x")),
+)
+def test_address_is_read_with_its_path(address, want):
+    message, problem = kubeflow.read_forward_auth(auth(address))
+    assert (message.decisions_address, problem) == (kubeflow.Address(*want), "")
+
+
+def test_key_that_is_there_twice_counts_once():
+    config, problem = ingress_route.read(routes()[:-1] + ', "model": "other"}')
+    assert (config.model, problem) == ("other", "")
+
+
+STATED = {
+    "source_namespace": "kubeflow",
+    "source_app_name": "kfp-ui",
+    "target_namespace": "kubeflow",
+    "target_app_name": "kfp-api",
+    "target_type": "app",
+    "endpoints": [],
+}
+UNIT = {"target_type": "unit"}
+NO_POLICIES = [
+    {"source_app_name": "kfp-ui*"},
+    {"source_app_name": "*"},
+    {"source_namespace": "kube/flow"},
+    {"source_app_name": ""},
+    {"source_app_name": None},
+    {"target_namespace": "alice"},
+    {"target_app_name": "KFP"},
+    {"target_app_name": None},
+    {"target_service": "a.b"},
+    {"target_selector_labels": {"a": "b"}},
+    {"target_type": "pod"},
+    {**UNIT, "endpoints": [{"paths": ["/x"]}]},
+    {**UNIT, "endpoints": [{"methods": ["GET"]}]},
+    {**UNIT, "endpoints": [{"hosts": ["a"]}]},
+    {**UNIT, "target_service": "kfp-api"},
+    {**UNIT, "target_selector_labels": {"a": "b"}},
+    {**UNIT, "target_app_name": None, "target_selector_labels": {"a": "b c"}},
+    {"endpoints": [{"ports": [0]}]},
+    {"endpoints": [{"ports": ["8888"]}]},
+    {"endpoints": [{"ports": [True]}]},
+    {"endpoints": [{"ports": list(range(1, 40))}]},
+    {"endpoints": [{"paths": ["x"]}]},
+    {"endpoints": [{"paths": ["/{a}"]}]},
+    {"endpoints": [{"paths": ["/a*b"]}]},
+    {"endpoints": [{"paths": ["/" + "a" * 300]}]},
+    {"endpoints": [{"methods": ["get"]}]},
+    {"endpoints": [{"hosts": ["a b"]}]},
+    {"endpoints": [{}] * 17},
+]
+
+
+def policies(given):
+    """What is read of an application's policies."""
+    text = given if isinstance(given, str) else json.dumps(given)
+    given = endpoints.Bag(3, "kfp-api", {"policies": text})
+    return service_mesh.read(given, model="kubeflow")
+
+
+@pytest.mark.parametrize("change", NO_POLICIES, ids=json.dumps)
+def test_policy_that_is_none_is_refused_by_its_number_and_costs_no_other(change):
+    one = policies([STATED, {**STATED, **change}])
+    assert len(one.policies) == 1
+    assert one.problems[0].startswith("policy 2")
+
+
+@cases(
+    "text",
+    no_list="{}",
+    no_json="[",
+    too_deep="[" * 100 + "]" * 100,
+    too_many=json.dumps([STATED] * 513),
+    too_long=json.dumps(["x" * service_mesh.LONGEST]),
+    no_policies="[1, 2, null]",
+)
+def test_document_that_is_none_states_nothing_and_says_so(text):
+    one = policies(text)
+    assert not one.policies
+    assert one.problems
+
+
+def test_most_that_an_application_may_say_is_read_and_many_problems_are_few_lines():
+    many = [{**STATED, "source_app_name": f"client-{number}"} for number in range(512)]
+    assert len(policies(many).policies) == 512
+    assert len(policies([5] * 100).problems) == 5
+    silent = service_mesh.read(endpoints.Bag(3, "kfp-api", {}), model="kubeflow")
+    assert (silent.policies, silent.problems) == ((), ())
+
+
+# Structures that are nearly right, and those that are not at all.
+KEYS = st.sampled_from(
+    ["service", "port", "prefix", "rewrite", "namespace", "allowed-request-headers", "url",
+     "model", "http_routes", "grpc_routes", "name", "backends", "matches", "filters", "<<", "x",
+     *STATED]
+)  # fmt: skip
+ODD = ["a", "/a", "http://a/", "v1", "v2", LONG, "x" * 3000, "\ud800", "\x1b[2J"]
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=20),
+    st.sampled_from(ODD),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=6),
+    max_leaves=12,
+)
+TEXTS = st.one_of(
+    VALUES.map(json.dumps),
+    VALUES.map(repr),
+    st.text(alphabet="[]{}:,&*!<>-?|'\"\\ \n\t#%@`ax0159.~\x07", max_size=60),
+    st.tuples(st.sampled_from("[{-&*!?'\""), st.integers(1, 3000)).map(
+        lambda pair: pair[0] * pair[1]
+    ),
+    # Long ones are slow, and each has its row above.
+    st.sampled_from([text for text, _ in HOSTILE.values() if len(text) < 30_000]),
+)
+"""What may stand in a bag."""
+
+
+@settings(deadline=None, max_examples=50)
+@given(TEXTS, st.sampled_from(["[v1]", "[v1, v2]"]) | TEXTS)
+@example(bomb(merge=True), "[v1]")
+@example(DEEP, DEEP)
+def test_any_bag_is_read_or_refused(text, versions):
+    read = [
+        *(
+            kubeflow.read_request(bag(text, versions), models)
+            for models in (kubeflow.INGRESS_MODELS, kubeflow.AUTH_MODELS)
+        ),
+        *(
+            kubeflow.read_forward_auth({**auth(), key: text})
+            for key in ("decisions_address", "app_names", "headers")
+        ),
+        ingress_route.read(text),
+    ]
+    for message, problem in read:
+        assert not (message and problem)
+        assert problem.isprintable()
+        assert len(problem) < 500
+    assert all(each.isprintable() and len(each) < 500 for each in policies(text).problems)
+    observability.push_url({"endpoint": text})
+
+
+@given(st.lists(JSON | st.fixed_dictionaries(dict.fromkeys(STATED, JSON)), max_size=3))
+def test_whatever_is_sent_another_policy_beside_it_stands(odd):
+    assert policies([STATED, *odd]).policies[0].source_app_name == "kfp-ui"
+
+
+@given(st.sampled_from(["model", "http_routes", "grpc_routes", "name", "matches"]), VALUES)
+def test_routes_that_are_read_can_be_served_or_are_refused_by_name(place, value):
+    said = json.loads(routes())
+    (said if place in said else said["http_routes"][0])[place] = value
+    config, problem = ingress_route.read(json.dumps(said))
+    assert (config is None) == bool(problem)
+    if config:
+        one = {"endpoint": wishes.ASKED, "relation": 1, "application": "app"}
+        wishes.plan(ingress_route.Received(**one, message=config))
