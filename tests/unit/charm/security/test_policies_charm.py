@@ -1,43 +1,30 @@
 """Policies in the cluster: written in an order that shuts nobody out, and taken back."""
 
+import collections
 import dataclasses
 import json
 
 import pytest
 from ops import testing
 
+from tests.unit.cases import cases
 from tests.unit.charm import ambient_objects, fake_cluster, ingress_world
 from tests.unit.charm.security import members
 from tests.unit.charm.security.callers import GATEWAY, NAME, policy, sa
 
-OURS = "istio-integrator"
+CLOSED = "istio-integrator-closed"
 
 
-def add_application(fake, name, port, **more):
+def add_application(fake, name, port):
     """Have Juju run an application: its Service and a pod with a sidecar."""
-    labels = {NAME: name}
-    metadata = {"name": name, "namespace": "kubeflow", "labels": labels}
-    fake.add(
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": metadata,
-            "spec": {"selector": labels, "ports": [{"name": "http", "port": port}]},
-        }
-    )
-    containers = [{"name": "charm"}, {"name": "istio-proxy"}]
-    fake.add(
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {**metadata, "name": f"{name}-0"},
-            "spec": {"containers": containers},
-            **more,
-        }
-    )
+    found = fake.add(members.service(name, port))
+    found["metadata"]["labels"] = {NAME: name}
+    found["spec"]["ports"][0]["name"] = "http"
+    pod = fake.add(members.pod(name, {"name": "istio-proxy"}, inside=False))
+    pod["spec"]["containers"][0]["name"] = "charm"
 
 
-def mesh(application, *stated, **more):
+def mesh(application, *stated):
     bag = {"policies": json.dumps(stated)} if stated else {}
     return testing.Relation("service-mesh", remote_app_name=application, remote_app_data=bag)
 
@@ -65,72 +52,64 @@ def world(fake):
     )
 
 
-def selected(spec):
-    """Return the workload that a policy is for; empty for a policy of the whole namespace."""
-    labels = spec.get("selector", {}).get("matchLabels", {})
-    return next(iter(labels.values()), "")
-
-
 def written(fake):
     """Our policies, by the workload that each is for; that for all has no name."""
-    return {
-        selected(obj["spec"]): obj["spec"]
+    found = (
+        obj["spec"]
         for obj in fake.objects.values()
         if obj["kind"] == "AuthorizationPolicy"
         and obj["metadata"]["labels"].get(ingress_world.OWNER)
+    )
+    return {
+        next(iter(spec.get("selector", {}).get("matchLabels", {}).values()), ""): spec
+        for spec in found
     }
+
+
+def writes(world):
+    """What a hook does to policies, in its order."""
+    world.fake.writes.clear()
+    world.run()
+    found = (line.split() for line in world.fake.writes)
+    return [(verb, name) for verb, kind, name, *_ in found if kind == "authorizationpolicies"]
 
 
 def principals(spec):
     return [
         name
         for rule in spec["rules"]
-        for source in rule["from"]
+        for source in rule.get("from", ())
         for name in source["source"]["principals"]
     ]
 
 
 def test_related_workloads_are_called_by_gateway_and_stated_callers(world):
-    world.run()
-    found = written(world.fake)
-    assert set(found) == {"kfp-ui", "kfp-api"}
-    assert principals(found["kfp-ui"]) == [GATEWAY]
-    assert principals(found["kfp-api"]) == [sa("kfp-ui")]
-    assert found["kfp-api"]["rules"][0]["to"] == [{"operation": {"ports": ["8888"]}}]
     assert "callers named for 2 workloads" in world.status().message
+    found = written(world.fake)
+    assert {name: principals(spec) for name, spec in found.items()} == {
+        "kfp-ui": [GATEWAY],
+        "kfp-api": [sa("kfp-ui")],
+    }
+    assert found["kfp-api"]["rules"][0]["to"] == [{"operation": {"ports": ["8888"]}}]
+    assert writes(world) == []
 
 
 def test_closed_model_is_closed_after_everybody_is_let_in(world):
     world.config["authorization"] = "closed"
-    world.fake.writes.clear()
-    world.run()
+    done = writes(world)
     found = written(world.fake)
     assert found[""] == {"action": "ALLOW"}
-    order = [line for line in world.fake.writes if "authorizationpolicies" in line]
-    assert order[-1].endswith("istio-integrator-closed"), order
-    assert len(order) == len(found)
+    assert done[-1][1] == CLOSED
+    assert len(done) == len(found)
 
 
-def test_model_is_opened_before_anybody_loses_a_rule(world):
+@pytest.mark.parametrize(("mode", "left"), [("off", set()), ("related", {"kfp-ui", "kfp-api"})])
+def test_model_is_opened_before_anybody_loses_a_rule(world, mode, left):
     world.config["authorization"] = "closed"
     world.run()
-    world.fake.writes.clear()
-    world.config["authorization"] = "off"
-    world.run()
-    assert not written(world.fake)
-    order = [line for line in world.fake.writes if "authorizationpolicies" in line]
-    assert order[0] == "delete authorizationpolicies istio-integrator-closed", order
-
-
-def test_stepping_back_to_related_opens_the_rest_first(world):
-    world.config["authorization"] = "closed"
-    world.run()
-    world.config["authorization"] = "related"
-    world.fake.writes.clear()
-    world.run()
-    order = [line for line in world.fake.writes if "authorizationpolicies" in line]
-    assert order[0] == "delete authorizationpolicies istio-integrator-closed", order
-    assert set(written(world.fake)) == {"kfp-ui", "kfp-api"}
+    world.config["authorization"] = mode
+    assert writes(world)[0] == ("delete", CLOSED)
+    assert set(written(world.fake)) == left
 
 
 def test_gateway_may_call_before_it_is_led_there(world):
@@ -142,16 +121,11 @@ def test_gateway_may_call_before_it_is_led_there(world):
     assert kinds.index("authorizationpolicies") < kinds.index("virtualservices"), kinds
 
 
-def test_second_reconcile_writes_nothing(world):
-    world.run()
-    world.fake.writes.clear()
-    world.run()
-    assert not [line for line in world.fake.writes if "authorizationpolicies" in line]
-
-
-def test_off_writes_nothing_by_default(world):
-    del world.config["authorization"]
-    world.run()
+@pytest.mark.parametrize("leader", [True, False])
+def test_nothing_is_written_by_default_or_by_followers(world, leader):
+    if leader:
+        del world.config["authorization"]
+    world.run(leader=leader)
     assert not written(world.fake)
 
 
@@ -188,35 +162,34 @@ def test_application_that_is_no_longer_understood_keeps_its_policy_as_it_stands(
         if one.endpoint == "service-mesh":
             bag = {"policies": "[5]"}
             world.related[number] = dataclasses.replace(one, remote_app_data=bag)
-    for _ in "ab":
-        world.fake.writes.clear()
-        out = world.run()
-        assert written(world.fake) == before
-        assert not [line for line in world.fake.writes if "authorizationpolicies" in line]
-    assert out.unit_status.name == "blocked"
-    assert "kfp-api: policy 1" in out.unit_status.message
+    assert writes(world) == []
+    assert written(world.fake) == before
+    assert isinstance(world.status(), testing.BlockedStatus)
+    assert "kfp-api: policy 1" in world.status().message
 
 
 def test_refused_application_is_named_and_costs_no_other(world):
     world.related.append(mesh("minio", policy("*", "minio")))
-    out = world.run()
-    assert out.unit_status.name == "blocked"
-    assert "minio" in out.unit_status.message
+    status = world.status()
+    assert isinstance(status, testing.BlockedStatus)
+    assert "minio" in status.message
     assert principals(written(world.fake)["kfp-api"]) == [sa("kfp-ui")]
 
 
-def test_principal_is_the_gateways_real_account(world):
+@cases(
+    ("options", "account"),
+    real_account_of_the_pod=({}, "cluster.local/ns/istio-ingress/sa/other"),
+    own_gateway_that_is_still_to_come=(
+        ingress_world.OWN,
+        sa("istio-ingressgateway-workload-service-account"),
+    ),
+)
+def test_gateway_is_admitted_by_its_account(world, options, account):
     pod = world.fake.find("Pod", "gateway-0", "istio-ingress")
     pod["spec"]["serviceAccountName"] = "other"
+    world.config |= options
     world.run()
-    assert principals(written(world.fake)["kfp-ui"]) == ["cluster.local/ns/istio-ingress/sa/other"]
-
-
-def test_own_gateway_may_call_before_it_is_there(world):
-    world.config |= ingress_world.OWN
-    world.run()
-    own = "cluster.local/ns/kubeflow/sa/istio-ingressgateway-workload-service-account"
-    assert own in principals(written(world.fake)["kfp-ui"])
+    assert account in principals(written(world.fake)["kfp-ui"])
 
 
 def into_ambient(world, **labels):
@@ -225,44 +198,30 @@ def into_ambient(world, **labels):
     space["metadata"]["labels"] = {"istio.io/dataplane-mode": "ambient", **labels}
 
 
-def test_ambient_model_gets_what_ztunnel_can_hold(world):
-    world.run()
-    sidecars = written(world.fake)
-    into_ambient(world)
-    assert world.run().unit_status.name == "active"
-    ambient = written(world.fake)
-    assert principals(ambient["kfp-api"]) == principals(sidecars["kfp-api"])
-    operations = [to["operation"] for rule in ambient["kfp-api"]["rules"] for to in rule["to"]]
-    assert {key for each in operations for key in each} == {"ports"}
-
-
 def test_model_behind_a_waypoint_gets_no_policies_and_is_told_so(world):
     into_ambient(world, **{"istio.io/use-waypoint": "theirs"})
-    out = world.run()
-    assert not written(world.fake)
-    assert out.unit_status.message.startswith(
+    assert world.status().message.startswith(
         "waypoint theirs hides the callers; run: juju config istio-integrator authorization=off; "
     )
+    assert not written(world.fake)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("labels", "waypoint"),
-    [
-        ({"istio.io/use-waypoint": "theirs"}, "kubeflow/sa/theirs"),
-        (
-            {"istio.io/use-waypoint": "far", "istio.io/use-waypoint-namespace": "shared"},
-            "shared/sa/far",
-        ),
-        ({"istio.io/use-waypoint": "none"}, None),
-    ],
+    of_its_namespace=({"istio.io/use-waypoint": "theirs"}, "kubeflow/sa/theirs"),
+    of_another=(
+        {"istio.io/use-waypoint": "far", "istio.io/use-waypoint-namespace": "shared"},
+        "shared/sa/far",
+    ),
+    none=({"istio.io/use-waypoint": "none"}, None),
 )
 def test_waypoint_of_a_service_may_call_it_in_ambient_mode_alone(world, labels, waypoint):
     service = world.fake.find("Service", "kfp-api", "kubeflow")
-    service["metadata"].setdefault("labels", {}).update(labels)
+    service["metadata"]["labels"] |= labels
     world.run()
     before = written(world.fake)
     into_ambient(world)
-    world.run()
+    assert isinstance(world.status(), testing.ActiveStatus)
     more = {f"cluster.local/ns/{waypoint}"} if waypoint else set()
     after = written(world.fake)
     assert {name: set(principals(spec)) for name, spec in after.items()} == {
@@ -271,38 +230,24 @@ def test_waypoint_of_a_service_may_call_it_in_ambient_mode_alone(world, labels, 
     }
 
 
-def answered(world):
+@cases(
+    ("options", "labels"),
+    its_namespace_is_a_member=({"authorization": "off"}, {}),
+    pods_are_selected=({"included_pods": "a=b"}, {"sidecar.istio.io/inject": "true"}),
+)
+def test_application_is_answered_with_the_labels_of_members(world, options, labels):
+    world.config |= options
+    world.run()
     (relation,) = (one for one in world.related if one.endpoint == "service-mesh")
-    return {key: json.loads(value) for key, value in relation.local_app_data.items()}
+    told = {key: json.loads(value) for key, value in relation.local_app_data.items()}
+    assert told == {"labels": labels, "mesh_type": "istio"}
 
 
-def test_application_is_answered_with_no_labels_where_its_namespace_is_a_member(world):
-    world.config["authorization"] = "off"
-    world.run()
-    assert answered(world) == {"labels": {}, "mesh_type": "istio"}
-
-
-def test_application_is_answered_with_the_label_of_members_where_pods_are_selected(world):
-    world.config |= {"included_pods": "a=b"}
-    world.run()
-    assert answered(world) == {
-        "labels": {"sidecar.istio.io/inject": "true"},
-        "mesh_type": "istio",
-    }
-
-
-def test_follower_writes_nothing(world):
-    world.run(leader=False)
-    assert not written(world.fake)
-
-
-@pytest.mark.parametrize(
+@cases(
     "calling",
-    [
-        pytest.param(members.webhook("hooks", "called"), id="webhook"),
-        pytest.param(members.definition("a.b", "called"), id="conversion"),
-        pytest.param(members.api_service("v1.called", "called"), id="API"),
-    ],
+    webhook=members.webhook("hooks", "called"),
+    conversion=members.definition("a.b", "called"),
+    api=members.api_service("v1.called", "called"),
 )
 def test_api_servers_may_call_a_closed_model_without_a_relation(world, calling):
     add_application(world.fake, "called", 443)
@@ -310,3 +255,27 @@ def test_api_servers_may_call_a_closed_model_without_a_relation(world, calling):
     world.config["authorization"] = "closed"
     world.run()
     assert written(world.fake)["called"]["rules"] == [{"to": [{"operation": {"ports": ["443"]}}]}]
+
+
+def idle(world, **options):
+    """Count the requests of a hook that has nothing to do."""
+    world.config = options
+    world.run()
+    world.fake.requests.clear()
+    world.run(lambda ctx: ctx.on.update_status())
+    return collections.Counter(world.fake.requests)
+
+
+@cases(
+    ("options", "most"),
+    related=({"authorization": "related"}, 11),
+    closed=({"authorization": "closed"}, 11),
+    strict=({"mtls": "strict"}, 10),
+    both=({"authorization": "closed", "mtls": "strict"}, 14),
+)
+def test_idle_hook_lists_no_kind_twice_for_security(world, options, most):
+    for name in ("kfp-ui", "kfp-api"):
+        world.fake.add(members.stateful_set(name))
+    more = idle(world, **options) - idle(world, authorization="off", mtls="inherit")
+    assert not [asked for asked, count in more.items() if count > 1]
+    assert more.total() <= most, more
