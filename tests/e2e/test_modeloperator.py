@@ -10,7 +10,7 @@ import json
 import pytest
 
 from integrator_contract import names
-from istio_integrator.istio import proxies
+from istio_integrator.situation.model import Pod, read
 from testbed import istio, kubernetes, mesh
 from testbed.kit import juju, observer, workloads
 from tests.e2e import juju_world, pods
@@ -90,6 +90,11 @@ async def until_open(api, model, want):
     await observer.eventually(is_so, 30, f"{model}'s web server open: {want}")
 
 
+def is_in_mesh(pod):
+    (typed,) = read([pod], Pod)
+    return typed.is_in_mesh
+
+
 @pytest.mark.parametrize(
     "policy",
     [
@@ -104,7 +109,7 @@ async def test_webhook_is_called_behind_any_policy_and_after_a_reschedule(models
     await until_open(cni_api, MEMBER, False)
     await until_called(models.testbed, MEMBER)
     (pod,) = await pods.renewed(cni_api, MEMBER, MODELOPERATOR)
-    assert not proxies.is_in_mesh(pod)
+    assert not is_in_mesh(pod)
     await until_called(models.testbed, MEMBER)
 
 
@@ -113,7 +118,7 @@ async def test_modeloperator_is_rescheduled_and_called_while_istiod_is_down(mode
     await asyncio.to_thread(mesh.stop, models.testbed)
     await until_called(models.testbed, MEMBER)
     (pod,) = await pods.renewed(cni_api, MEMBER, MODELOPERATOR)
-    assert not proxies.is_in_mesh(pod)
+    assert not is_in_mesh(pod)
     await until_called(models.testbed, MEMBER)
     # Where nobody keeps pods outside, none is created.
     with pytest.raises(kubernetes.ApiError, match="failed calling webhook"):
@@ -154,7 +159,7 @@ async def test_our_own_pods_restart_while_istiod_is_down_and_it_refuses_others(m
 async def inside(models, cni_api):
     """The bare model's modeloperator with a sidecar."""
     (pod,) = await pods.renewed(cni_api, BARE, MODELOPERATOR)
-    assert proxies.is_in_mesh(pod)
+    assert is_in_mesh(pod)
     return pod
 
 

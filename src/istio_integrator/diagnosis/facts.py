@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import functools
 
 import ops
@@ -11,47 +10,46 @@ import ops
 from integrator_contract import names
 from istio_integrator.admission import admission
 from istio_integrator.ingress import gateway, ingress
-from istio_integrator.ingress.guard.authentication import Decision
-from istio_integrator.istio import authorization_policy, discovery, installation
+from istio_integrator.istio import (
+    authorization_policy,
+    discovery,
+    installation,
+    peer_authentication,
+)
 from istio_integrator.kube import cluster
 from istio_integrator.lifecycle import workload
 from istio_integrator.membership import decision, model_namespace
-from istio_integrator.messages import Message
+from istio_integrator.policies import policies
 from istio_integrator.relations import endpoints
-from istio_integrator.situation import situation
+from istio_integrator.situation import model, situation
 
 
 class Facts:
     """The cluster as the checks see it. Reading any of it may raise a CharmError.
 
-    The mesh of the context is not read: it is looked for, unless `discovery` has just done so.
+    The mesh of the given situation is not read: it is looked for, unless `discovery` has just
+    done so.
     """
 
     def __init__(
         self,
-        context: situation.Situation,
+        given: situation.Situation,
         related: endpoints.Relations,
         container: ops.Container,
         *,
         discovery: discovery.Discovery | None = None,
     ) -> None:
-        self._context = context
-        self.related = related
-        self._container = container
+        self._given = given
+        self._related = related
         self._discovery = discovery
-        self.cluster = context.cluster
-        self.config = context.config
-        self.manifests = context.manifests
-        self.model = context.model
-        self.application = context.application
-        self.is_leader = context.leader
-        self.controller = context.controller
-        self.domain = context.cluster_domain
-        self.exposes = context.exposes
-
-    def now(self) -> datetime.datetime:
-        """Return the time."""
-        return datetime.datetime.now(datetime.UTC)
+        self.workload = workload.Workload(container)
+        self.cluster = given.cluster
+        self.config = given.config
+        self.manifests = given.manifests
+        self.model = given.model
+        self.application = given.application
+        self.is_leader = given.leader
+        self.exposes = given.exposes
 
     def objects(self, kind: cluster.Kind, namespace: str = "") -> list[cluster.Object]:
         """List a kind, in one namespace or everywhere."""
@@ -60,9 +58,7 @@ class Facts:
     @functools.cached_property
     def discovery(self) -> discovery.Discovery:
         """The search for an Istio."""
-        if self._discovery is not None:
-            return self._discovery
-        return self._context.discover(self.related)
+        return self._discovery or self._given.discover(self._related)
 
     @property
     def mesh(self) -> installation.Mesh | None:
@@ -72,7 +68,7 @@ class Facts:
     @functools.cached_property
     def context(self) -> situation.Situation:
         """What every part of the charm gets, with the mesh that is there."""
-        found = dataclasses.replace(self._context, mesh=self.mesh)
+        found = dataclasses.replace(self._given, mesh=self.mesh)
         return dataclasses.replace(found, data_plane=model_namespace.data_plane(found))
 
     @functools.cached_property
@@ -100,14 +96,9 @@ class Facts:
         return admission.Admission(self.context, str)
 
     @functools.cached_property
-    def workload(self) -> workload.Workload:
-        """The workload, which knows the rules about pods."""
-        return workload.Workload(self._container)
-
-    @functools.cached_property
-    def pods(self) -> list[cluster.Object]:
+    def pods(self) -> list[model.Pod]:
         """The pods of the model."""
-        return self.objects(cluster.POD, self.model)
+        return model.read(self.objects(cluster.POD, self.model), model.Pod)
 
     @functools.cached_property
     def profiles(self) -> list[str]:
@@ -128,37 +119,33 @@ class Facts:
         )
 
     @functools.cached_property
-    def ingress(self) -> ingress.Ingress:
-        """The part that leads into the model."""
-        return ingress.Ingress(self.context, self.related)
+    def peer_authentications(self) -> list[peer_authentication.PeerAuthentication]:
+        """The PeerAuthentications of every namespace."""
+        return peer_authentication.read_all(self.objects(cluster.PEER_AUTHENTICATION))
 
     @functools.cached_property
-    def gateway_choice(self) -> gateway.Target | Message:
-        """The gateway workload that serves the model, or why none does."""
-        return self.ingress.target
+    def ingress(self) -> ingress.Ingress:
+        """The part that leads into the model."""
+        return ingress.Ingress(self.context, self._related)
+
+    @functools.cached_property
+    def authorization(self) -> policies.Authorization:
+        """The part that lets callers in by their relations."""
+        return policies.Authorization(self.context, self._related, lambda: self.ingress.exposure)
 
     @property
     def gateway(self) -> gateway.Target | None:
         """The gateway workload that serves the model, where one does."""
         if not self.exposes or self.mesh is None:
             return None
-        choice = self.gateway_choice
+        choice = self.ingress.target
         return choice if isinstance(choice, gateway.Target) else None
 
     @functools.cached_property
-    def gateway_pods(self) -> list[cluster.Object]:
+    def gateway_pods(self) -> list[model.Pod]:
         """The pods of the gateway workload that are ready."""
         if self.gateway is None:
             return []
         where, labels = self.gateway.namespace, self.gateway.selector
-        return list(filter(cluster.is_ready, self.cluster.list(cluster.POD, where, labels)))
-
-    @functools.cached_property
-    def own_gateway(self) -> cluster.Object | None:
-        """The Gateway that the charm creates in the model."""
-        return self.cluster.get(cluster.GATEWAY, gateway.NAME, self.model)
-
-    @functools.cached_property
-    def authentication(self) -> Decision:
-        """Who should be asked about requests."""
-        return self.ingress.decision
+        found = model.read(self.cluster.list(cluster.POD, where, labels), model.Pod)
+        return [each for each in found if each.is_ready]

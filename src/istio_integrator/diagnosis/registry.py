@@ -6,7 +6,7 @@ The action, its report and docs/reference/checks.md have them from here.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from istio_integrator import error_messages
@@ -61,19 +61,14 @@ class Check:
         ]
 
 
-_checks: dict[str, Check] = {}
+CHECKS: dict[str, Check] = {}
 
 
 def check(name: str, **described: Any) -> Callable[[Find], Find]:
     """Make a function a check, described by the fields of `Check`."""
 
     def known(find: Find) -> Find:
-        _checks[name] = Check(name=name, find=find, **described)
+        CHECKS[name] = Check(name=name, find=find, **described)
         return find
 
     return known
-
-
-def known() -> Mapping[str, Check]:
-    """Return the checks by their names, in the order of a report."""
-    return dict(sorted(_checks.items(), key=lambda pair: pair[1].place))

@@ -12,8 +12,6 @@ from istio_integrator.messages import Message, Said, Severity
 
 _LONGEST = 1000
 """Characters of a line."""
-_MOST = 3
-"""Names of a list that a line shows."""
 _MOST_ODD = 10
 """Unreadable objects that a report names."""
 SYMPTOMS = "docs/how-to/symptoms.md"
@@ -63,13 +61,6 @@ def passed_over(noted: Mapping[str, str]) -> Iterable[Message]:
     if len(noted) > _MOST_ODD:
         found.append(Said.OBJECTS_PASSED_OVER(count=len(noted), shown=_MOST_ODD))
     return (dataclasses.replace(each, check=ODD_OBJECTS) for each in found)
-
-
-def listed(names: Iterable[str]) -> str:
-    """Name the first few of many, each once: `a, b, c and 4 more`."""
-    known = list(dict.fromkeys(names))
-    rest = f" and {len(known) - _MOST} more" if len(known) > _MOST else ""
-    return ", ".join(known[:_MOST]) + rest
 
 
 @dataclasses.dataclass(frozen=True)

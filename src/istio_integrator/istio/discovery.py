@@ -24,7 +24,7 @@ _NATIVE_DEFAULT = (1, 33)
 """Kubelets from here on run native sidecars without a known fault (stable in 1.33)."""
 _NATIVE_POSSIBLE = (1, 29)
 """Kubelets from here on have native sidecars switched on."""
-_UNKNOWN = (0, 0)
+_UNKNOWN: tuple[int, int] = (0, 0)
 _MINOR = re.compile(r"v?(\d{1,4})\.(\d{1,4})")
 
 

@@ -16,8 +16,7 @@ from typing import Literal
 
 from integrator_contract import names
 from istio_integrator import texts
-from istio_integrator.istio.attachment import Attachment
-from istio_integrator.istio.authorization_policy import principal
+from istio_integrator.istio.authorization_policy import Attachment, principal
 from istio_integrator.kube import cluster, fences
 from istio_integrator.messages import Message, Said
 from istio_integrator.policies import layer4

@@ -257,6 +257,11 @@ class Pod(_Read, frozen=True):
     status: PodStatus = PodStatus()
 
     @property
+    def reference(self) -> str:
+        """How people name it."""
+        return f"Pod {self.metadata.namespace}/{self.metadata.name}"
+
+    @property
     def labels(self) -> Labels:  # noqa: D102
         return frozenset(self.metadata.labels.items())
 

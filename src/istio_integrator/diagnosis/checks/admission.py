@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from integrator_contract import names, refusals
-from integrator_contract.rejections import Rejections
 from istio_integrator.admission import rejections
 from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
@@ -32,38 +31,27 @@ def admission(facts: Facts) -> Iterable[Message]:
 def check_rejections(facts: Facts) -> Iterable[Message]:
     """Name the pods that another team's policy refuses, as dry runs and Events showed."""
     found = rejections.read(facts.context)
-    yield from judge(found, model=facts.model, application=facts.application)
-    served = {*facts.context.served_namespaces} - {facts.model}
-    if served:
-        yield from judge_events(facts.cluster.events("FailedCreate"), served)
-
-
-def judge(found: Rejections, *, model: str, application: str) -> Iterable[Message]:
-    """Judge the pods, and the changes of admission, that another team's policy refuses."""
     for change, refusal in sorted(found.changes.items()):
         option = rejections.OPTIONS.get(change)
         yield Said.CHANGE_LEFT_OUT(
             author=refusal.author,
             change=change,
             words=refusal.words,
-            namespace=model,
-            setting=f", or juju config {application} {option}" if option else "",
+            namespace=facts.model,
+            setting=f", or juju config {facts.application} {option}" if option else "",
         )
     for workload, refusal in rejections.workloads(found):
-        yield Said.PODS_REJECTED(workload=workload, refusal=refusal, namespace=model)
+        yield Said.PODS_REJECTED(workload=workload, refusal=refusal, namespace=facts.model)
     if not (found.changes or found.workloads):
         yield Said.PODS_NOT_REJECTED()
-
-
-def judge_events(events: Iterable[cluster.Object], served: Collection[str]) -> Iterable[Message]:
-    """Name the workloads of served namespaces whose pods were refused, and by whom."""
+    served = {*facts.context.served_namespaces} - {facts.model}
     told: dict[tuple[str, str], str] = {}
-    for event in events:
+    for event in facts.cluster.events("FailedCreate") if served else ():
         with fences.around(cluster.reference(event)):
             about = cluster.at(event, "involvedObject")
             if about.get("namespace") in served:
-                workload = (str(about["namespace"]), str(about["name"]))
-                told[workload] = refusals.of_event(str(event.get("message", "")))
+                place = (str(about["namespace"]), str(about["name"]))
+                told[place] = refusals.of_event(str(event.get("message", "")))
     for (namespace, name), refusal in [*told.items()][:_MOST_WORKLOADS]:
-        workload = f"{namespace}/{name}"
-        yield Said.PODS_WERE_REJECTED(workload=workload, refusal=refusal, namespace=namespace)
+        place = f"{namespace}/{name}"
+        yield Said.PODS_WERE_REJECTED(workload=place, refusal=refusal, namespace=namespace)

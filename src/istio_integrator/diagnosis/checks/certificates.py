@@ -12,6 +12,7 @@ from istio_integrator.admission import certificates as material
 from istio_integrator.admission import webhook
 from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
+from istio_integrator.ingress import gateway
 from istio_integrator.kube import cluster, fences
 from istio_integrator.messages import Message, Said
 
@@ -33,8 +34,8 @@ def certificates(facts: Facts) -> Iterable[Message]:
     name = facts.manifests.secrets[webhook.CERTIFICATES_FOLDER]
     secret = facts.cluster.get(cluster.SECRET, name, facts.model)
     if held := material.Material.read(cluster.at(secret, "data")):
-        yield judge("webhook", held.leaf, rotate, now=facts.now())
-        yield judge("its authority", held.ca, rotate, now=facts.now())
+        yield _judge("webhook", held.leaf, rotate)
+        yield _judge("its authority", held.ca, rotate)
         configuration = webhook.configuration_name(facts.manifests.owner)
         found = facts.cluster.get(cluster.MUTATING_WEBHOOK, configuration)
         bundles = {
@@ -46,18 +47,18 @@ def certificates(facts: Facts) -> Iterable[Message]:
     # Last: the right to read a Secret in the gateway's namespace may be missing.
     if (target := facts.gateway) is None:
         return
-    for server in cluster.parts(cluster.at(facts.own_gateway, "spec"), "servers"):
-        with fences.around(cluster.reference(facts.own_gateway or {})):
+    own = facts.cluster.get(cluster.GATEWAY, gateway.NAME, facts.model)
+    for server in cluster.parts(cluster.at(own, "spec"), "servers"):
+        with fences.around(cluster.reference(own or {})):
             if name := cluster.at(server, "tls").get("credentialName"):
                 secret = facts.cluster.get(cluster.SECRET, name, target.namespace)
                 pem = base64.b64decode(cluster.at(secret, "data").get("tls.crt", ""))
                 show = f"kubectl -n {target.namespace} describe secret {name}"
-                text = pem.decode(errors="replace")
-                yield judge(f"gateway ({name})", text, show, now=facts.now())
+                yield _judge(f"gateway ({name})", pem.decode(errors="replace"), show)
 
 
-def judge(owner: str, pem: str, command: str, *, now: datetime.datetime) -> Message:
-    """Judge a certificate by its age."""
+def _judge(owner: str, pem: str, command: str) -> Message:
+    now = datetime.datetime.now(datetime.UTC)
     try:
         loaded = x509.load_pem_x509_certificate(pem.encode())
     except ValueError:

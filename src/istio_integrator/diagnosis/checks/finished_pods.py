@@ -8,9 +8,10 @@ import itertools
 from collections.abc import Iterable
 
 from integrator_contract import names
-from integrator_contract.answers import Action, ProxyAnswer
+from integrator_contract.answers import Action
 from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
+from istio_integrator.ingress import observed
 from istio_integrator.kube import cluster, fences
 from istio_integrator.lifecycle import removal_notice
 from istio_integrator.messages import Message, Said, Severity
@@ -24,67 +25,53 @@ _COLLECTOR = "metrics-logger-and-collector"
 @registry.check("finished pods", place=70, symptoms=("12-notready",))
 def finished_pods(facts: Facts) -> Iterable[Message]:
     """Name pods not complete 30 s after their payload, and collectors of Katib that wait."""
-    pods = removal_notice.candidates(facts.cluster, facts.context.served_namespaces)
+    served = facts.context.served_namespaces
+    for pod in (each for name in served for each in facts.objects(cluster.POD, name)):
+        with fences.around(cluster.reference(pod)):
+            since = _waits_since(pod)
+            if since and (age := _age(since)) >= _GRACE:
+                yield Said.COLLECTOR_WAITS(pod=observed.reference(pod), age=age)
     ended: list[cluster.Object] = []
-    for pod in pods:
+    for pod in removal_notice.candidates(facts.cluster, served):
         with fences.around(cluster.reference(pod)):
             states = _states(pod, "containerStatuses")
             runs = "terminated" not in states.pop(names.PROXY, {"terminated": {}})
             if runs and any("terminated" in state for state in states.values()):
                 ended.append(pod)
-    yield from judge_collectors(pods, now=facts.now())
-    yield from judge(
-        facts.workload.explain(ended) if ended else (),
-        now=facts.now(),
-        application=facts.application,
-        is_stopping=facts.config.proxy_shutdown,
-    )
-
-
-def judge(
-    answers: Iterable[ProxyAnswer], *, now: datetime.datetime, application: str, is_stopping: bool
-) -> Iterable[Message]:
-    """Judge the pods that are not complete though their payload has ended."""
-    late: list[Message] = []
-    for answer in answers:
+    is_late = False
+    for answer in facts.workload.explain(ended) if ended else ():
         namespace, name = answer.namespace, answer.name
         with fences.around(f"Pod {namespace}/{name}"):
-            if not answer.ended or (age := _seconds(answer.ended, now)) < _GRACE:
+            if not answer.ended or (age := _age(answer.ended)) < _GRACE:
                 continue
-            severity, command = Severity.BLOCKED, f"juju config {application} proxy-shutdown=true"
+            severity = Severity.BLOCKED
+            command = f"juju config {facts.application} proxy-shutdown=true"
             if answer.decision is not Action.STOP:
                 severity, command = Severity.DOUBT, f"kubectl -n {namespace} describe pod {name}"
-            elif is_stopping:
-                pod_of = f"pod={name} namespace={namespace}"
-                command = f"juju run {application}/leader stop-proxy {pod_of}"
-            reason = f"{answer.message} ({answer.decision})"
+            elif facts.config.proxy_shutdown:
+                place = f"pod={name} namespace={namespace}"
+                command = f"juju run {facts.application}/leader stop-proxy {place}"
             said = Said.POD_NOT_COMPLETE(
-                pod=f"{namespace}/{name}", age=age, reason=reason, command=command
+                pod=f"{namespace}/{name}",
+                age=age,
+                reason=f"{answer.message} ({answer.decision})",
+                command=command,
             )
-            late.append(dataclasses.replace(said, severity=severity))
-    yield from late or [Said.NO_PROXY_OUTLIVES()]
-
-
-def judge_collectors(
-    pods: Iterable[cluster.Object], *, now: datetime.datetime
-) -> Iterable[Message]:
-    """Judge the trials whose collector waits for the proxy that waits for it.
-
-    The rule is Katib's `waitAllProcesses`: its collector looks at all processes of the pod, which
-    are one namespace.
-    """
-    for pod in pods:
-        with fences.around(cluster.reference(pod)):
-            ended = _waits_since(pod)
-            if ended and (age := _seconds(ended, now)) >= _GRACE:
-                metadata = pod["metadata"]
-                yield Said.COLLECTOR_WAITS(
-                    pod=f"{metadata['namespace']}/{metadata['name']}", age=age
-                )
+            is_late = True
+            yield dataclasses.replace(said, severity=severity)
+    if not is_late:
+        yield Said.NO_PROXY_OUTLIVES()
 
 
 def _waits_since(pod: cluster.Object) -> str:
-    """Tell when the training ended after which collector and proxy wait; empty if they don't."""
+    """Tell when the training ended after which collector and proxy wait for each other.
+
+    The rule is Katib's `waitAllProcesses`: its collector looks at all processes of the pod, which
+    are one namespace.
+
+    Returns:
+        The time; empty if they do not wait.
+    """
     for each in cluster.parts(cluster.at(pod, "spec"), "containers"):
         told = ("-w", "false") in itertools.pairwise(cluster.items(each, "args"))
         if each.get("name") == _COLLECTOR and told:
@@ -102,5 +89,7 @@ def _states(pod: cluster.Object, key: str) -> dict[str, cluster.Object]:
     return {str(each["name"]): cluster.at(each, "state") for each in found}
 
 
-def _seconds(since: str, now: datetime.datetime) -> int:
-    return int((now - datetime.datetime.fromisoformat(since)).total_seconds())
+def _age(since: str) -> int:
+    """Return the seconds since a time that Kubernetes wrote."""
+    ended = datetime.datetime.fromisoformat(since)
+    return int((datetime.datetime.now(datetime.UTC) - ended).total_seconds())

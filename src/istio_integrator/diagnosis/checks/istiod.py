@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 from integrator_contract import names
 from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.istio import installation
 from istio_integrator.kube import cluster
 from istio_integrator.membership import decision
 from istio_integrator.messages import Message, Said, Severity
@@ -22,13 +21,7 @@ from istio_integrator.messages import Message, Said, Severity
 )
 def istiod(facts: Facts) -> Iterable[Message]:
     """Check whether there is an istiod, and whether it injects into a dry-run pod."""
-    return judge(facts.mesh, [*facts.discovery.messages()], application=facts.application)
-
-
-def judge(
-    istio: installation.Mesh | None, said: Sequence[Message], *, application: str
-) -> Iterable[Message]:
-    """Judge whether there is an istiod that injects."""
+    istio, said = facts.mesh, facts.discovery.messages()
     problems = [each for each in said if each.severity is not Severity.NOTE]
     if istio is None or not (istio.alive or istio.refusal):
         look = ""
@@ -40,17 +33,16 @@ def judge(
             yield dataclasses.replace(each, severity=Severity.BLOCKED, otherwise=look)
         return
     yield from problems
-    if istio.refusal is None:
-        if istio.probed:
-            yield Said.ISTIOD_INJECTS(name=istio.name)
-        else:
-            yield Said.ISTIOD_NOT_TRIED(name=istio.name, application=application)
+    if istio.probed:
+        yield Said.ISTIOD_INJECTS(name=istio.name)
+    elif istio.refusal is None:
+        yield Said.ISTIOD_NOT_TRIED(name=istio.name, application=facts.application)
 
 
 @registry.check("settings", place=15, unfelt="it says what the other checks cannot know")
 def settings(facts: Facts) -> Iterable[Message]:
     """Name the mesh's settings that this cluster can't show, and the options in their place."""
-    istio = facts.mesh
+    istio, wanted = facts.mesh, facts.context.controller.ports
     if istio is None or istio.has_settings:
         return
     if not istio.installed_in:
@@ -59,10 +51,11 @@ def settings(facts: Facts) -> Iterable[Message]:
         )
     rules = facts.config.excluded_outbound_ports
     excluded = {port for rule in rules if rule.pods in ("", names.NAME) for port in rule.ports}
-    if istio.captures_outbound and not excluded.issuperset(facts.controller.ports):
-        ports = ", ".join(map(str, sorted(facts.controller.ports)))
+    if istio.captures_outbound and not excluded.issuperset(wanted):
         yield Said.OUTBOUND_POLICY_UNKNOWN(
-            ports=ports, label=names.NAME, application=facts.application
+            ports=", ".join(map(str, sorted(wanted))),
+            label=names.NAME,
+            application=facts.application,
         )
 
 
@@ -75,34 +68,19 @@ def settings(facts: Facts) -> Iterable[Message]:
 def namespace(facts: Facts) -> Iterable[Message]:
     """Check whether the model is a member, or a label contradicts another."""
     marks = cluster.at(facts.namespace, "metadata", "labels")
-    yield judge_namespace(
-        facts.membership,
-        {key: marks[key] for key in decision.LABELS if key in marks},
-        membership=facts.config.membership,
-        model=facts.model,
-        application=facts.application,
-    )
-
-
-def judge_namespace(
-    decision: decision.Decision,
-    marks: Mapping[str, str],
-    *,
-    membership: str,
-    model: str,
-    application: str,
-) -> Message:
-    """Judge the place of the model's namespace."""
-    has = " and ".join(f"{key}={value}" for key, value in sorted(marks.items())) or "no label"
-    problem = decision.problem
+    present = sorted(f"{key}={marks[key]}" for key in decision.LABELS if key in marks)
+    place = {"namespace": facts.model, "labels": " and ".join(present) or "no label"}
+    decided, membership = facts.membership, facts.config.membership
+    problem = decided.problem
     if problem is not None and problem.severity is Severity.BLOCKED:
-        return problem
-    if membership != "namespace":
+        yield problem
+    elif membership != "namespace":
         why = ": mesh-mode=none" if membership == "none" else ": included-pods is set"
-        return Said.NAMESPACE_AS_WANTED(namespace=model, labels=has, why=why)
-    if problem is not None or not (decision.labels or decision.joined):
+        yield Said.NAMESPACE_AS_WANTED(why=why, **place)
+    elif problem is not None or not (decided.labels or decided.joined):
         text = problem.text if problem else "there is no Istio to join"
-        return Said.NAMESPACE_NOT_JOINED(namespace=model, labels=has, problem=text)
-    if decision.labels:
-        return Said.NAMESPACE_OF_NO_MESH(namespace=model, labels=has, application=application)
-    return Said.NAMESPACE_AS_WANTED(namespace=model, labels=has, why="")
+        yield Said.NAMESPACE_NOT_JOINED(problem=text, **place)
+    elif decided.labels:
+        yield Said.NAMESPACE_OF_NO_MESH(application=facts.application, **place)
+    else:
+        yield Said.NAMESPACE_AS_WANTED(why="", **place)

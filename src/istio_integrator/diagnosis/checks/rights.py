@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import yaml
 
+from istio_integrator import texts
 from istio_integrator.config import config
-from istio_integrator.diagnosis import registry, report
+from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
@@ -87,7 +88,7 @@ def rights(facts: Facts) -> Iterable[Message]:
         if is_needed and not _is_given(facts, need):
             missing.setdefault(need.role, []).append(need.text)
     for lacked in missing.values():
-        rights = report.listed(lacked)
+        rights = texts.listed(lacked)
         yield Said.RIGHTS_MISSING(rights=rights, application=facts.application)
     if not missing:
         yield Said.RIGHTS_GIVEN()

@@ -6,10 +6,11 @@ KServe and Knative have a host for each model, in the namespaces of their users.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from integrator_contract import names
-from istio_integrator.diagnosis import registry, report
+from istio_integrator import texts
+from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.ingress import gateway, observed
 from istio_integrator.kube import cluster, fences
@@ -20,22 +21,8 @@ _MOST_HOSTS = 32
 _EVERY_PROXY = "mesh"
 """Not a Gateway: a route that names it is for sidecars."""
 
-Destination = tuple[str, int | None]
-"""A host, and a port of its Service; None: any."""
 
-
-@registry.check("routes", place=120, symptoms=("no-healthy-upstream",))
-def backends(facts: Facts) -> Iterable[Message]:
-    """Check whether each route of the model and its profiles has a backend that is ready."""
-    if not (found := of_model(facts)):
-        return ()
-    services = facts.objects(cluster.SERVICE)
-    slices = facts.objects(cluster.ENDPOINT_SLICE)
-    is_ours = facts.manifests.is_ours
-    return judge_backends(found, services, slices, domain=facts.domain, is_ours=is_ours)
-
-
-def of_model(facts: Facts) -> list[cluster.Object]:
+def _of_model(facts: Facts) -> list[cluster.Object]:
     """List the routes of the model, of its profiles, and those bound to the model's Gateways."""
     namespaces = (facts.model, *facts.profiles)
     return [
@@ -46,25 +33,21 @@ def of_model(facts: Facts) -> list[cluster.Object]:
     ]
 
 
-def judge_backends(
-    routes: Iterable[cluster.Object],
-    services: Iterable[cluster.Object],
-    slices: Iterable[cluster.Object],
-    *,
-    domain: str,
-    is_ours: Callable[[cluster.Object], bool],
-) -> Iterable[Message]:
-    """Judge whether each route leads to an application that is ready; ours are broken if not."""
-    known = {observed.reference(obj): obj for obj in services}
-    ready = _ready_ports(slices)
+@registry.check("routes", place=120, symptoms=("no-healthy-upstream",))
+def backends(facts: Facts) -> Iterable[Message]:
+    """Check whether each route of the model and its profiles has a backend that is ready."""
+    if not (routes := _of_model(facts)):
+        return
+    known = {observed.reference(obj): obj for obj in facts.objects(cluster.SERVICE)}
+    ready = _ready_ports(facts.objects(cluster.ENDPOINT_SLICE))
     count = 0
     for route in routes:
         with fences.around(cluster.reference(route)):
-            severity = Severity.BLOCKED if is_ours(route) else Severity.DOUBT
+            severity = Severity.BLOCKED if facts.manifests.is_ours(route) else Severity.DOUBT
             for host, port in dict.fromkeys(_destinations(route)):
-                name = service_name(host, route["metadata"]["namespace"], domain)
+                name = _service(host, route["metadata"]["namespace"], facts.context.cluster_domain)
+                namespace, _, service = name.partition("/")
                 if problem := name and _problem(name, port, known.get(name), ready):
-                    namespace, _, service = name.partition("/")
                     said = Said.BACKEND_NOT_READY(
                         route=observed.reference(route),
                         problem=problem,
@@ -102,17 +85,16 @@ def _ready_ports(slices: Iterable[cluster.Object]) -> dict[str, set[str]]:
     for part in slices:
         with fences.around(cluster.reference(part)):
             service = cluster.at(part, "metadata", "labels").get(names.SERVICE_NAME)
-            conditions = [
-                cluster.at(one, "conditions") for one in cluster.parts(part, "endpoints")
-            ]
+            endpoints = cluster.parts(part, "endpoints")
             # Absent is ready (discovery/v1, EndpointConditions).
-            if any(each.get("ready") in (True, None) for each in conditions):
+            if any(cluster.at(one, "conditions").get("ready") is not False for one in endpoints):
                 ports = {str(port.get("name") or "") for port in cluster.parts(part, "ports")}
                 found.setdefault(f"{part['metadata']['namespace']}/{service}", set()).update(ports)
     return found
 
 
-def _destinations(route: cluster.Object) -> Iterable[Destination]:
+def _destinations(route: cluster.Object) -> Iterable[tuple[str, int | None]]:
+    """List the hosts that a route leads to, each with a port of its Service; None: any."""
     spec = cluster.at(route, "spec")
     for protocol in ("http", "tls", "tcp"):
         for entry in cluster.parts(spec, protocol):
@@ -123,7 +105,7 @@ def _destinations(route: cluster.Object) -> Iterable[Destination]:
                     yield str(host), port if isinstance(port, int) else None
 
 
-def service_name(host: str, namespace: str, domain: str) -> str:
+def _service(host: str, namespace: str, domain: str) -> str:
     """Read a destination as `namespace/name` of a Service; empty where it is none of this cluster.
 
     A name without dots is a Service beside the route (istio.io, Destination).
@@ -137,37 +119,27 @@ def service_name(host: str, namespace: str, domain: str) -> str:
 @registry.check("hosts", place=110, symptoms=("404-at-the-gateway",))
 def hosts(facts: Facts) -> Iterable[Message]:
     """Name routes whose Gateway does not exist, or which have no host that the Gateway serves."""
-    found = of_model(facts)
-    if not found:
+    if not (routes := _of_model(facts)):
         return
-    yield from judge_gateways(found, facts.objects(cluster.GATEWAY))
-    if facts.gateway is not None:
-        yield judge_hosts(found, f"{facts.model}/{gateway.NAME}", facts.gateway.written_hosts)
-
-
-def judge_gateways(
-    virtual_services: Iterable[cluster.Object], gateways: Iterable[cluster.Object]
-) -> Iterable[Message]:
-    """Judge whether the Gateways exist that routes name."""
-    there = {observed.reference(obj) for obj in gateways}
+    there = {observed.reference(obj) for obj in facts.objects(cluster.GATEWAY)}
     missing: dict[str, list[str]] = {}
-    for route in virtual_services:
+    for route in routes:
         with fences.around(cluster.reference(route)):
             for name in {*_gateways_of(route)} - there:
                 missing.setdefault(name, []).append(observed.reference(route))
     for name, users in sorted(missing.items()):
-        yield Said.ROUTE_WITHOUT_GATEWAY(gateway=name, routes=report.listed(users))
+        yield Said.ROUTE_WITHOUT_GATEWAY(gateway=name, routes=texts.listed(users))
     if not missing:
         yield Said.GATEWAYS_EXIST()
+    if facts.gateway is not None:
+        yield _judge_hosts(routes, f"{facts.model}/{gateway.NAME}", facts.gateway.written_hosts)
 
 
-def judge_hosts(
-    virtual_services: Iterable[cluster.Object], own: str, served: Collection[str]
-) -> Message:
+def _judge_hosts(routes: Iterable[cluster.Object], own: str, served: Collection[str]) -> Message:
     """Judge whether our Gateway serves a host of each route that names it."""
     unserved: list[str] = []
     lacking: list[str] = []
-    for route in virtual_services:
+    for route in routes:
         with fences.around(cluster.reference(route)):
             listed = cluster.items(cluster.at(route, "spec"), "hosts")[:_MOST_HOSTS]
             hosts = [str(each).lower() for each in listed]
@@ -183,8 +155,8 @@ def judge_hosts(
     namespace, _, name = unserved[0].partition("/")
     return Said.HOSTS_NOT_SERVED(
         gateway=own,
-        routes=report.listed(unserved),
-        hosts=report.listed(lacking),
+        routes=texts.listed(unserved),
+        hosts=texts.listed(lacking),
         namespace=namespace,
         name=name,
     )

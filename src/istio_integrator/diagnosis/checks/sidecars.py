@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from integrator_contract import names
-from integrator_contract.answers import Listing, PodAnswer
 from integrator_contract.reasons import Reason
-from istio_integrator.diagnosis import registry, report
+from istio_integrator import texts
+from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.istio import proxies
 from istio_integrator.kube import cluster, fences
 from istio_integrator.lifecycle import answers
 from istio_integrator.messages import Message, Said, Severity
-from istio_integrator.policies import decide, policies
-from istio_integrator.situation import model as typed
+from istio_integrator.policies import decide
+from istio_integrator.situation.model import Pod
 
 _NODE_LABELS = {"k8s-app": "istio-cni-node"}
 """The labels of the plugin's DaemonSet and pods, as Istio's charts write them."""
@@ -31,17 +30,9 @@ _WITH_SIDECAR = (Reason.SIDECAR_UNWANTED, Reason.EXCLUDED, Reason.WRONG_ORDER)
 def cni(facts: Facts) -> Iterable[Message]:
     """Check whether Istio's plugin is ready, and which init containers have no network."""
     if facts.mesh is None or not facts.mesh.cni:
-        return ()
-    daemon_sets = facts.cluster.list(cluster.DAEMON_SET, labels=_NODE_LABELS)
-    return judge_cni(facts.pods, daemon_sets, application=facts.application)
-
-
-def judge_cni(
-    pods: Iterable[cluster.Object], daemon_sets: Iterable[cluster.Object], *, application: str
-) -> Iterable[Message]:
-    """Judge Istio's CNI plugin, and init containers that run before a classic proxy."""
+        return
     wrong: list[Message] = []
-    for each in daemon_sets:
+    for each in facts.cluster.list(cluster.DAEMON_SET, labels=_NODE_LABELS):
         reference = cluster.reference(each)
         with fences.around(reference):
             status, namespace = cluster.at(each, "status"), each["metadata"]["namespace"]
@@ -49,21 +40,19 @@ def judge_cni(
             if count:
                 told = {"reference": reference, "namespace": namespace, "count": count}
                 wrong.append(Said.CNI_NOT_READY(**told))
-    if cut := typed.read_each(pods, _cut_off):
-        pods_cut = report.listed(cut)
-        wrong.append(Said.INIT_WITHOUT_NETWORK(pods=pods_cut, application=application))
+    if cut := [pod.reference for pod in facts.pods if _is_cut_off(pod)]:
+        pods = texts.listed(cut)
+        wrong.append(Said.INIT_WITHOUT_NETWORK(pods=pods, application=facts.application))
     yield from wrong or [Said.CNI_READY()]
 
 
-def _cut_off(pod: cluster.Object) -> list[str]:
-    """Name a pod with an init container of its own that has no network."""
-    spec, annotations = cluster.at(pod, "spec"), cluster.at(pod, "metadata", "annotations")
-    classic = any(each.get("name") == names.PROXY for each in cluster.parts(spec, "containers"))
-    inits = cluster.parts(spec, "initContainers")
-    own = any(not str(each["name"]).startswith("istio-") for each in inits)
+def _is_cut_off(pod: Pod) -> bool:
+    """Tell whether an init container of a pod's own has no network."""
+    classic = any(each.name == names.PROXY for each in pod.spec.containers)
+    own = any(not each.name.startswith("istio-") for each in pod.spec.init_containers)
     # istiod notes "*" and "" in each pod where the plugin redirects, unless told otherwise.
-    is_led = {annotations.get(key) for key in _EXCLUSIONS} <= {None, "", "*"}
-    return [cluster.reference(pod)] if classic and own and is_led else []
+    is_led = {pod.metadata.annotations.get(key) for key in _EXCLUSIONS} <= {None, "", "*"}
+    return classic and own and is_led
 
 
 @registry.check(
@@ -75,29 +64,23 @@ def _cut_off(pod: cluster.Object) -> list[str]:
 def sidecars(facts: Facts) -> Iterable[Message]:
     """Name the pods without a sidecar or with one of an old revision or version, and why."""
     if facts.mesh is None:
-        return ()
-    answer = facts.workload.uninjected()
-    old = facts.workload.stale() if answer.summary.stale else ()
-    return judge(answer, old, application=facts.application, model=facts.model)
-
-
-def judge(
-    answer: Listing, old: Iterable[PodAnswer], *, application: str, model: str
-) -> Iterable[Message]:
-    """Judge the pods that are not in the mesh as they should be, by the reason."""
+        return
+    application, answer = facts.application, facts.workload.uninjected()
     progress = list(
-        answers.progress(answer.summary, application=application, model=model, is_automatic=False)
+        answers.progress(
+            answer.summary, application=application, model=facts.model, is_automatic=False
+        )
     )
     rows: dict[tuple[Said, str], list[str]] = {}
     for row in answer.pods:
         said = Said.WRONG_POD if row.reason in _WITH_SIDECAR else Said.NO_SIDECAR
         rows.setdefault((said, row.message), []).append(f"{row.namespace}/{row.name}")
-    for row in old:
+    for row in facts.workload.stale() if answer.summary.stale else ():
         rows.setdefault((Said.OLD_PROXY, row.message), []).append(f"{row.namespace}/{row.name}")
     unmet = [each for each in progress if each.severity is not Severity.NOTE]
     yield from unmet
     for (said, reason), pods in rows.items():
-        yield said(pods=report.listed(pods), reason=reason, application=application)
+        yield said(pods=texts.listed(pods), reason=reason, application=application)
     if not unmet and not rows:
         yield from progress
 
@@ -107,41 +90,30 @@ def judge(
 )
 def ambient(facts: Facts) -> Iterable[Message]:
     """In ambient mode, name the pods that no ztunnel has, and what needs a waypoint."""
-    context = facts.context
-    if context.data_plane != "ambient":
-        return ()
-    beyond: Sequence[str] = ()
-    if facts.config.authorization != "off":
-        authorization = policies.Authorization(
-            context, facts.related, lambda: facts.ingress.exposure
-        )
-        beyond = decide.decide(authorization.asked(facts.config)).beyond
-    return judge_ambient(facts.pods, beyond, application=facts.application)
-
-
-def judge_ambient(
-    pods: Iterable[cluster.Object], beyond: Sequence[str], *, application: str
-) -> Iterable[Message]:
-    """Judge the pods, and the workloads whose relations say more than layer 4 holds."""
-    if waiting := typed.read_each(pods, _not_taken):
-        yield Said.PODS_NOT_IN_ZTUNNEL(pods=report.listed(sorted(waiting)))
+    if facts.context.data_plane != "ambient":
+        return
+    waiting = [pod.metadata.name for pod in facts.pods if _is_waiting(pod)]
+    if waiting:
+        yield Said.PODS_NOT_IN_ZTUNNEL(pods=texts.listed(waiting))
     else:
         yield Said.PODS_IN_ZTUNNEL()
-    if beyond:
-        workloads = report.listed(sorted(beyond))
-        yield Said.HTTP_RULES_NEED_WAYPOINT(workloads=workloads, application=application)
+    if facts.config.authorization == "off":
+        return
+    if beyond := decide.decide(facts.authorization.asked(facts.config)).beyond:
+        workloads = texts.listed(beyond)
+        yield Said.HTTP_RULES_NEED_WAYPOINT(workloads=workloads, application=facts.application)
 
 
-def _not_taken(pod: cluster.Object) -> list[str]:
-    notes = cluster.at(pod, "metadata", "annotations")
+def _is_waiting(pod: Pod) -> bool:
+    """Tell whether ztunnel should have taken in a pod and has not."""
+    metadata = pod.metadata
     is_outside = (
-        cluster.at(pod, "metadata", "labels").get(names.DATAPLANE_MODE) == "none"
-        or names.SIDECAR_STATUS in notes
-        or cluster.at(pod, "spec").get("hostNetwork")
+        metadata.labels.get(names.DATAPLANE_MODE) == "none"
+        or names.SIDECAR_STATUS in metadata.annotations
+        or pod.spec.host_network
     )
-    is_taken = notes.get(names.AMBIENT_REDIRECTION) == "enabled"
-    is_waiting = cluster.is_ready(pod) and not is_taken and not is_outside
-    return [str(pod["metadata"]["name"])] if is_waiting else []
+    is_taken = metadata.annotations.get(names.AMBIENT_REDIRECTION) == "enabled"
+    return pod.is_ready and not is_taken and not is_outside
 
 
 @registry.check("egress", place=190, symptoms=("connection-reset-by-peer",))
@@ -150,28 +122,22 @@ def egress(facts: Facts) -> Iterable[Message]:
     istio = facts.mesh
     if istio is None:
         return
-    if istio.cuts_off_controller:
-        yield from judge_controller(facts.pods, facts.controller.ports)
+    wanted = set(map(str, facts.context.controller.ports))
+    cut = [
+        pod
+        for pod in facts.pods
+        if names.NAME in pod.metadata.labels and pod.is_in_mesh and not _passes(pod, wanted)
+    ]
+    if cut and istio.cuts_off_controller:
+        first = cut[0].metadata
+        pods = texts.listed(each.reference for each in cut)
+        place = {"namespace": first.namespace, "name": first.name}
+        yield Said.CONTROLLER_NOT_REACHED(pods=pods, **place)
     yield Said.EGRESS_REGISTRY_ONLY() if istio.registry_only else Said.EGRESS_OPEN()
 
 
-def judge_controller(pods: Iterable[cluster.Object], ports: Iterable[int]) -> Iterable[Message]:
-    """Name charms that cannot reach Juju's controller, since their proxy lets no such call out."""
-    wanted = set(map(str, ports))
-    cut: list[cluster.Object] = []
-    for pod in pods:
-        with fences.around(cluster.reference(pod)):
-            notes = cluster.at(pod, "metadata", "annotations")
-            listed = notes.get(names.EXCLUDED_OUTBOUND_PORTS, "").split(",")
-            passes = wanted <= {each.strip() for each in listed}
-            passes |= "0.0.0.0/0" in notes.get(names.EXCLUDED_OUTBOUND_RANGES, "")
-            is_charm = names.NAME in cluster.at(pod, "metadata", "labels")
-            if is_charm and proxies.is_in_mesh(pod) and not passes:
-                cut.append(pod)
-    if cut:
-        first = cut[0]["metadata"]
-        yield Said.CONTROLLER_NOT_REACHED(
-            pods=report.listed(map(cluster.reference, cut)),
-            namespace=first["namespace"],
-            name=first["name"],
-        )
+def _passes(pod: Pod, ports: set[str]) -> bool:
+    """Tell whether calls to ports go past the pod's proxy."""
+    notes = pod.metadata.annotations
+    excluded = {each.strip() for each in notes.get(names.EXCLUDED_OUTBOUND_PORTS, "").split(",")}
+    return ports <= excluded or "0.0.0.0/0" in notes.get(names.EXCLUDED_OUTBOUND_RANGES, "")

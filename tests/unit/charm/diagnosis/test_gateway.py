@@ -1,131 +1,273 @@
-"""The gateway's address, and the authentication there."""
+"""The gateway's address, the authentication there, and where its routes lead."""
 
-import dataclasses
+import base64
+import datetime
 
 import pytest
 
 from integrator_contract.seen import Cause, Missing, Seen, Unseen
-from istio_integrator.diagnosis.checks import gateway
-from istio_integrator.messages import Said
-from tests.unit.charm.diagnosis.objects import TARGET, service
+from istio_integrator.admission import certificates
+from tests import asked
+from tests.unit.cases import cases
+from tests.unit.charm import ingress_world
+from tests.unit.charm.diagnosis.world import add, diagnose_ingress, said
+from tests.unit.charm.ingress_world import HOST, OWN, auth, route
+
+MODEL, GATEWAY, SERVICE = "kubeflow", "istio-ingress", "istio-ingressgateway"
+OURS = "kubeflow/kubeflow-gateway"
 
 
-@pytest.mark.parametrize(
-    ("given", "pods", "want", "address"),
-    [
-        pytest.param(service(), 1, Said.GATEWAY_REACHED, "10.0.0.1 (ClusterIP)", id="inside"),
-        pytest.param(
-            service("LoadBalancer", "1.2.3.4"), 1, Said.GATEWAY_REACHED, "1.2.3.4", id="outside"
-        ),
-        pytest.param(service("LoadBalancer"), 1, Said.GATEWAY_WITHOUT_ADDRESS, None, id="pending"),
-        pytest.param(service(), 0, Said.GATEWAY_WITHOUT_READY_POD, None, id="down"),
-    ],
+@pytest.fixture
+def world(world):
+    """A model with one route."""
+    world.related = [route()]
+    return world
+
+
+BALANCER = {"type": "LoadBalancer"}
+
+
+@cases(
+    ("spec", "status", "want", "words"),
+    inside=({"clusterIP": "10.0.0.1"}, {}, "GATEWAY_REACHED", "10.0.0.1 (ClusterIP)"),
+    outside=(BALANCER, {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}, "GATEWAY_REACHED", ""),
+    by_name=(
+        BALANCER,
+        {"loadBalancer": {"ingress": [{"hostname": "lb.example.com"}]}},
+        "GATEWAY_REACHED",
+        "lb.example.com",
+    ),
+    external=({"externalIPs": ["5.6.7.8"]}, {}, "GATEWAY_REACHED", "5.6.7.8"),
+    pending=(BALANCER, {}, "GATEWAY_WITHOUT_ADDRESS", ""),
 )
-def test_address_of_the_gateway(given, pods, want, address):
-    # istiod calls a Gateway of the Gateway API ready once it has an address.
-    target = dataclasses.replace(TARGET, ready=False)
-    found = gateway.judge_address(given, target, [POD] * pods)
-    assert (found.said, found.about.get("address")) == (want, address)
+def test_address_of_the_gateway(world, spec, status, want, words):
+    service = world.fake.find("Service", SERVICE, GATEWAY)
+    service["spec"] |= spec
+    service["status"] = status
+    (found,) = diagnose_ingress(world, "gateway")
+    assert found.message == want
+    assert words in found.seen
 
 
-POD = {"kind": "Pod", "metadata": {"name": "gw-1", "namespace": "istio-ingress"}}
+def test_gateway_without_a_ready_pod_is_named(world):
+    ingress_world.pod_of(world.fake, GATEWAY, status={})
+    assert said(diagnose_ingress(world, "gateway")) == ["GATEWAY_WITHOUT_READY_POD"]
 
 
-def filtering(kind, namespace="istio-ingress", **spec):
-    return {"kind": kind, "metadata": {"name": "theirs", "namespace": namespace}, "spec": spec}
-
-
-OURS = {"selector": {"matchLabels": {"istio": "ingressgateway"}}}
+SELECTED = {"selector": {"matchLabels": {"istio": "ingressgateway"}}}
 OTHERS = {"selector": {"matchLabels": {"istio": "shop"}}}
 
 
-@pytest.mark.parametrize(
-    ("obj", "is_named"),
-    [
-        (filtering("RequestAuthentication", **OURS), True),
-        (filtering("RequestAuthentication"), True),
-        (filtering("RequestAuthentication", "istio-system"), True),
-        (filtering("RequestAuthentication", **OTHERS), False),
-        (filtering("RequestAuthentication", "shop", **OURS), False),
-        (filtering("WasmPlugin", **OURS, phase="AUTHN"), True),
-        (filtering("WasmPlugin", **OTHERS), False),
-        (filtering("WasmPlugin", targetRefs=[{"kind": "Service", "name": "gw"}]), True),
-        (filtering("WasmPlugin", targetRefs=[{"kind": "Service", "name": "web"}]), False),
-        (
-            filtering(
-                "RequestAuthentication", targetRef={"kind": "Gateway", "name": "kubeflow-gateway"}
-            ),
-            True,
-        ),
-        (filtering("AuthorizationPolicy", action="CUSTOM", **OURS), True),
-        (filtering("AuthorizationPolicy", action="ALLOW", **OURS), False),
-        (filtering("AuthorizationPolicy", **OURS), False),
-    ],
+def target(kind, name):
+    return {"targetRefs": [{"kind": kind, "name": name}]}
+
+
+@pytest.mark.parametrize("is_ready", [True, False], ids=["ready", "not-ready"])
+@cases(
+    ("kind", "namespace", "spec", "is_named"),
+    jwt=("RequestAuthentication", GATEWAY, SELECTED, True),
+    jwt_for_all=("RequestAuthentication", GATEWAY, {}, True),
+    jwt_of_the_mesh=("RequestAuthentication", "istio-system", {}, True),
+    jwt_for_others=("RequestAuthentication", GATEWAY, OTHERS, False),
+    jwt_elsewhere=("RequestAuthentication", "shop", SELECTED, False),
+    jwt_of_our_gateway=(
+        "RequestAuthentication",
+        GATEWAY,
+        {"targetRef": {"kind": "Gateway", "name": "kubeflow-gateway"}},
+        True,
+    ),
+    wasm=("WasmPlugin", GATEWAY, {**SELECTED, "phase": "AUTHN"}, True),
+    wasm_for_others=("WasmPlugin", GATEWAY, OTHERS, False),
+    wasm_of_the_service=("WasmPlugin", GATEWAY, target("Service", SERVICE), True),
+    wasm_of_another=("WasmPlugin", GATEWAY, target("Service", "web"), False),
+    custom=("AuthorizationPolicy", GATEWAY, {**SELECTED, "action": "CUSTOM"}, True),
+    allow=("AuthorizationPolicy", GATEWAY, {**SELECTED, "action": "ALLOW"}, False),
+    default=("AuthorizationPolicy", GATEWAY, SELECTED, False),
 )
-def test_what_other_teams_apply_before_our_authentication_is_named(obj, is_named):
-    pod = {**POD, "metadata": {**POD["metadata"], "labels": {"istio": "ingressgateway"}}}
-    for pods in ([pod], []):
-        found = list(gateway.judge_filters([obj], TARGET, pods, root="istio-system"))
-        where = obj["metadata"]["namespace"]
-        named = Said.FILTER_BEFORE(
-            reference=f"{obj['kind']} {where}/theirs",
-            namespace=where,
-            kind=obj["kind"].lower(),
-            name="theirs",
-        )
-        assert found == ([named] if is_named else [])
+def test_filters_of_other_teams_before_our_authentication_are_named(  # noqa: PLR0917 - a table
+    world, kind, namespace, spec, is_named, is_ready
+):
+    if not is_ready:
+        ingress_world.pod_of(world.fake, GATEWAY, status={})
+    add(world.fake, kind, "theirs", namespace, spec=spec)
+    (found,) = diagnose_ingress(world, "gateway filters")
+    assert found.message == ("FILTER_BEFORE" if is_named else "FILTERS_ABSENT")
+    assert (f"{kind} {namespace}/theirs" in found.seen) is is_named
 
 
-SERVICE = "oidc.a.svc.cluster.local:8080"
 RIGHT = "get and create pods/portforward in istio-ingress"
+MISSING = (Missing(cause=Cause.CLUSTER_MISSING, about={}),)
 
 
-UNSEEN = "the gateway's Envoy was not seen: "
-
-
-@pytest.mark.parametrize(
-    ("seen", "want"),
-    [
-        pytest.param(
-            Seen(of="x", unseen=None, guarded=(80, 443)),
-            Said.AUTHENTICATED(service=SERVICE, ports="80, 443"),
-            id="asked",
-        ),
-        pytest.param(
-            Seen(of="x", unseen=Unseen.FORBIDDEN, detail=RIGHT),
-            Said.CHECK_FORBIDDEN(right=RIGHT, application="app"),
-            id="forbidden",
-        ),
-        pytest.param(
-            Seen(of="x", unseen=Unseen.UNREACHABLE, detail="refused"),
-            Said.CHECK_FAILED(problem=f"{UNSEEN}refused", application="app"),
-            id="unreachable",
-        ),
-        pytest.param(
-            Seen(of="x", unseen=Unseen.TOO_LARGE, detail="more than 32 MiB"),
-            Said.CHECK_FAILED(problem=f"{UNSEEN}more than 32 MiB", application="app"),
-            id="too-large",
-        ),
-    ],
+@cases(
+    ("seen", "want", "words"),
+    asked=(Seen(of="x", unseen=None, guarded=(80, 443)), "AUTHENTICATED", "80, 443"),
+    forbidden=(Seen(of="x", unseen=Unseen.FORBIDDEN, detail=RIGHT), "CHECK_FORBIDDEN", RIGHT),
+    away=(Seen(of="x", unseen=Unseen.UNREACHABLE, detail="refused"), "CHECK_FAILED", "refused"),
+    large=(Seen(of="x", unseen=Unseen.TOO_LARGE, detail="32 MiB"), "CHECK_FAILED", "32 MiB"),
+    nothing_written=(Seen(of=""), None, ""),
+    # The status names what is missing.
+    missing=(Seen(of="x", unseen=None, guarded=(80,), missing=MISSING), None, ""),
 )
-def test_authentication_is_judged_by_what_the_workload_saw(seen, want):
-    assert list(gateway.judge_seen(seen, SERVICE, application="app")) == [want]
+def test_authentication_is_judged_by_what_the_workload_saw(world, seen, want, words):
+    world.related.append(auth())
+    ready = [{"conditions": {"ready": True}}]
+    labels = {"kubernetes.io/service-name": "oidc"}
+    add(world.fake, "EndpointSlice", "oidc-1", labels=labels, endpoints=ready)
+    asked.SERVICE.seen = seen
+    rows = diagnose_ingress(world, "authentication")
+    assert said(rows) == ([want] if want else [])
+    assert all(words in row.seen for row in rows)
 
 
-@pytest.mark.parametrize(
-    "seen",
-    [
-        pytest.param(Seen(of=""), id="no-route-is-written"),
-        pytest.param(
-            Seen(
-                of="x",
-                unseen=None,
-                guarded=(80,),
-                missing=(Missing(cause=Cause.CLUSTER_MISSING, about={}),),
-            ),
-            id="the-status-names-what-is-missing",
-        ),
-    ],
+def test_authorization_service_without_pods_is_named(world):
+    world.related.append(auth())
+    world.run()
+    found, _ = diagnose_ingress(world, "authentication")
+    assert found.message == "AUTHENTICATOR_WITHOUT_PODS"
+
+
+def add_route(fake, name="web", namespace=MODEL, *, gateways=(OURS,), hosts=("*",), to=None):
+    destination = {"destination": {"host": to or "web", "port": {"number": 80}}}
+    spec = {"gateways": [*gateways], "hosts": [*hosts], "http": [{"route": [destination]}]}
+    add(fake, "VirtualService", name, namespace, spec=spec)
+
+
+def add_backend(fake, *, kind="ClusterIP", port=80, ready=True, name="http"):
+    ports = [{"name": "http", "port": port, "targetPort": 8080}]
+    add(fake, "Service", "web", spec={"type": kind, "ports": ports})
+    labels = {"kubernetes.io/service-name": "web"}
+    endpoints = [{"conditions": {} if ready is None else {"ready": ready}}]
+    add(fake, "EndpointSlice", "web-1", labels=labels, ports=[{"name": name}], endpoints=endpoints)
+
+
+FULL = "web.kubeflow.svc.cluster.local"
+
+
+@cases(
+    ("backend", "to", "words"),
+    ready=({}, FULL, ""),
+    short=({}, "web", ""),
+    of_namespace=({}, "web.kubeflow.svc", ""),
+    absent_is_ready=({"ready": None}, FULL, ""),
+    not_ready=({"ready": False}, FULL, "no ready endpoint"),
+    another_port=({"name": "grpc"}, FULL, "no ready endpoint"),
+    no_such_port=({"port": 81}, FULL, "has no port 80"),
+    no_service=({}, "wep.kubeflow.svc", "Service kubeflow/wep does not exist"),
+    external=({"kind": "ExternalName", "ready": False}, FULL, ""),
 )
-def test_authentication_is_not_confirmed_where_something_is_missing(seen):
-    assert list(gateway.judge_seen(seen, SERVICE, application="app")) == []
+def test_backend_of_a_route(world, backend, to, words):
+    world.related = [auth()]
+    add_backend(world.fake, **backend)
+    add_route(world.fake, to=to)
+    (found,) = diagnose_ingress(world, "routes")
+    assert found.message == ("BACKEND_NOT_READY" if words else "BACKENDS_READY")
+    assert words in found.seen
+    assert found.level == ("doubtful" if words else "fine")
+
+
+def test_backend_of_a_route_of_ours_is_broken_where_it_is_not_ready(world):
+    world.run()
+    (found,) = diagnose_ingress(world, "routes")
+    assert (found.message, found.level) == ("BACKEND_NOT_READY", "broken")
+    assert "Service kubeflow/kfp-ui does not exist" in found.seen
+
+
+def test_routes_are_those_of_the_model_its_profiles_and_its_gateways(world):
+    world.related = [auth()]
+    world.fake.namespace("alice", **{"app.kubernetes.io/part-of": "kubeflow-profile"})
+    add_route(world.fake, "mine")
+    add_route(world.fake, "users", "alice", gateways=("shop/web",))
+    add_route(world.fake, "bound", "shop")
+    add_route(world.fake, "others", "shop", gateways=("shop/web",))
+    add_route(world.fake, "outside", to="web.example.org")
+    seen = str(diagnose_ingress(world, "routes"))
+    assert [name for name in ("mine", "users", "bound", "others", "outside") if name in seen] == [
+        "mine",
+        "users",
+        "bound",
+    ]
+
+
+@cases(
+    ("gateways", "missing"),
+    there=((OURS,), None),
+    beside=(("kubeflow-gateway",), None),
+    sidecars=(("mesh",), None),
+    elsewhere=(("b/kubeflow-gateway", "mesh"), "b/kubeflow-gateway"),
+    gone=(("other",), "kubeflow/other"),
+)
+def test_gateway_that_a_route_names_and_that_is_not_there(world, gateways, missing):
+    world.run()
+    add_route(world.fake, gateways=gateways, hosts=(HOST,))
+    rows = {row.message: row for row in diagnose_ingress(world, "hosts")}
+    if missing:
+        assert missing in rows["ROUTE_WITHOUT_GATEWAY"].seen
+        assert "kubeflow/web" in rows["ROUTE_WITHOUT_GATEWAY"].seen
+    else:
+        assert "GATEWAYS_EXIST" in rows
+
+
+def test_of_many_routes_a_few_are_named(world):
+    for number in range(6):
+        add_route(world.fake, f"r{number}", gateways=("other",))
+    found = diagnose_ingress(world, "hosts")[0]
+    assert "kubeflow/r0, kubeflow/r1, kubeflow/r2, kubeflow/r3 and 2 more" in found.seen
+
+
+IRIS = "iris.alice.models.example.com"
+INSIDE = "iris.alice.svc.cluster.local"
+
+
+@cases(
+    ("options", "hosts", "lacking"),
+    every_host_is_ours=(OWN, [IRIS], None),
+    by_name=({}, [HOST], None),
+    one_of_several_in_upper_case=({}, [INSIDE, HOST.upper()], None),
+    every_host_is_the_routes=({}, ["*"], None),
+    wildcard_of_the_route=({}, ["*.example.com"], None),
+    another_wildcard=({}, ["*.example.org"], "*.example.org"),
+    another=({}, [IRIS], IRIS),
+    longer=({}, [f"x{HOST}"], f"x{HOST}"),
+    host_for_the_outside=({}, ["iris.alice", IRIS, "iris.alice.svc", INSIDE], IRIS),
+)
+def test_route_at_no_host_of_ours_is_named_with_one_to_add(world, options, hosts, lacking):
+    world.run()
+    if options:
+        world.base = options
+        world.run()
+        world.get_ready("istio-integrator-gateway")
+    odd = {"hosts": 5, "gateways": [OURS, [1]], "http": {"a": 1}}
+    add(world.fake, "VirtualService", "odd", "mallory", spec=odd)
+    add_route(world.fake, "iris", "alice", gateways=(OURS, "mesh"), hosts=hosts)
+    rows = {row.message: row for row in diagnose_ingress(world, "hosts")}
+    if lacking is None:
+        assert "HOSTS_SERVED" in rows
+        return
+    assert "alice/iris" in rows["HOSTS_NOT_SERVED"].seen
+    assert lacking in rows["HOSTS_NOT_SERVED"].seen
+    assert INSIDE not in rows["HOSTS_NOT_SERVED"].seen
+
+
+@cases(
+    ("made", "want"),
+    later=(-2, "CERTIFICATE_EARLY"),
+    today=(0, "CERTIFICATE_VALID"),
+    almost_late=(80, "CERTIFICATE_VALID"),
+    late=(81, "CERTIFICATE_ENDS"),
+    last_day=(89, "CERTIFICATE_ENDS"),
+    over=(91, "CERTIFICATE_ENDED"),
+    no_certificate=(None, "CERTIFICATE_UNREADABLE"),
+)
+def test_certificate_of_the_gateway_is_judged_by_its_age(world, made, want):
+    pem = "no"
+    if made is not None:
+        # Valid from a day before it was made, for 91 days in all.
+        then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=made, minutes=1)
+        pem = certificates.decide(None, ["a.b.svc"], then).leaf
+    world.config = {"tls_secret": "theirs"}
+    secret = ingress_world.secret(world.fake, "theirs", GATEWAY)
+    secret["data"] = {"tls.crt": base64.b64encode(pem.encode()).decode()}
+    world.run()
+    rows = [row for row in diagnose_ingress(world, "certificates") if "gateway" in row.seen]
+    assert said(rows) == [want]

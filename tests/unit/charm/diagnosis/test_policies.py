@@ -1,191 +1,263 @@
-"""Policies that deny every call, name another gateway, or trust any caller."""
+"""Policies and mutual TLS that refuse the callers that they should admit, or admit too many."""
 
-import types
+import json
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from ops import testing
 
-from istio_integrator.diagnosis.checks import policies
-from istio_integrator.istio import authorization_policy
-from istio_integrator.kube import cluster
-from istio_integrator.messages import Said
-from tests.unit.charm.diagnosis.objects import ALIVE, obj, pod
-from tests.unit.charm.security.callers import NAME, sa, service
+from integrator_contract import names
+from tests.unit.cases import cases
+from tests.unit.charm import fake_cluster
+from tests.unit.charm.diagnosis.world import add, add_pod, diagnose, diagnose_ingress
+from tests.unit.charm.ingress_world import route
+from tests.unit.charm.security import callers
 
-ROOT = "istio-system"
+MODEL, ROOT, GATEWAY = "kubeflow", "istio-system", "istio-ingress"
+NAME = "app.kubernetes.io/name"
+PROXY = "istio-proxy"
+
+
+def account(name, namespace=MODEL, domain="cluster.local"):
+    return f"{domain}/ns/{namespace}/sa/{name}"
+
+
+def policy(fake, namespace=MODEL, name="theirs", rules=(), **fields):
+    spec = {"rules": [*rules], **fields.pop("spec", {})}
+    return add(fake, "AuthorizationPolicy", name, namespace, spec=spec, **fields)
+
+
 PORT = {"to": [{"operation": {"ports": ["1"]}}]}
-OURS = {"istio-integrator.charmhub.io/owner": "a.app"}
 
 
-@pytest.mark.parametrize(
-    ("namespace", "spec", "is_named"),
-    [
-        pytest.param("a", {}, True, id="allows-nobody"),
-        pytest.param(ROOT, {}, True, id="in-the-whole-mesh"),
-        pytest.param("b", {}, False, id="in-another-namespace"),
-        pytest.param("a", {"action": "DENY", "rules": [{}]}, True, id="denies-everybody"),
-        pytest.param("a", {"action": "DENY", "rules": [PORT]}, False, id="denies-some"),
-        pytest.param("a", {"rules": [PORT]}, False, id="allows-some"),
-        pytest.param("a", {"action": "AUDIT"}, False, id="audits"),
-        pytest.param("a", {"selector": {"matchLabels": {"app": "z"}}}, False, id="no-pod"),
-    ],
+@cases(
+    ("namespace", "fields", "is_named"),
+    allows_none=(MODEL, {}, True),
+    whole_mesh=(ROOT, {}, True),
+    elsewhere=("other", {}, False),
+    denies_all=(MODEL, {"spec": {"action": "DENY"}, "rules": [{}]}, True),
+    denies_some=(MODEL, {"spec": {"action": "DENY"}, "rules": [PORT]}, False),
+    allows_some=(MODEL, {"rules": [PORT]}, False),
+    audits=(MODEL, {"spec": {"action": "AUDIT"}}, False),
+    no_pod=(MODEL, {"spec": {"selector": {"matchLabels": {"app": "z"}}}}, False),
+    of_an_integrator=(MODEL, {"labels": {names.OWNER: "a.app"}}, False),
+    tried=(MODEL, {"annotations": {"istio.io/dry-run": "true"}}, False),
 )
-def test_policy_of_another_team_that_denies_every_call_is_named(namespace, spec, is_named):
-    one = obj("AuthorizationPolicy", namespace, **spec)
-    (found,) = policies.judge(authorization_policy.read_all([one]), [pod()], root=ROOT)
-    assert found.said is (Said.CALLS_DENIED if is_named else Said.CALLS_NOT_DENIED)
-    assert not is_named or found.about["count"] == 1
+def test_policy_of_another_team_that_denies_every_call_is_named(
+    ctx, fake, namespace, fields, is_named
+):
+    fake_cluster.install_istio(fake)
+    add_pod(fake, containers=["main", PROXY])
+    add_pod(fake, "bare-0", containers=["main"])
+    policy(fake, namespace, **fields)
+    (found,) = diagnose(ctx, "others")
+    assert found.message == ("CALLS_DENIED" if is_named else "CALLS_NOT_DENIED")
+    assert not is_named or f"AuthorizationPolicy {namespace}/theirs denies" in found.seen
 
 
-def test_policy_of_ours_or_one_that_is_only_tried_is_not_named():
-    tried = obj("AuthorizationPolicy", "a")
-    tried["metadata"]["annotations"] = {"istio.io/dry-run": "true"}
-    listed = [tried, obj("AuthorizationPolicy", "a", labels=OURS)]
-    (found,) = policies.judge(authorization_policy.read_all(listed), [pod()], root=ROOT)
-    assert found == Said.CALLS_NOT_DENIED()
+def of_user(*principals, header="kubeflow-userid"):
+    when = [{"key": f"request.headers[{header}]", "values": ["alice@example.com"]}]
+    return {"when": when, "from": [{"source": {"principals": list(principals)}}]}
 
 
-def rule(*principals, header="kubeflow-userid"):
-    return {
-        "when": [{"key": f"request.headers[{header}]", "values": ["user"]}],
-        "from": [{"source": {"principals": list(principals)}}],
-    }
+def profile(fake):
+    labels = {"app.kubernetes.io/part-of": "kubeflow-profile"}
+    add(fake, "Namespace", "alice", "", labels=labels)
 
 
-def judge(obj, namespace, account):
-    found = authorization_policy.read_all([obj])
-    domain = authorization_policy.OWN_TRUST_DOMAIN
-    return policies.judge_profiles(
-        found, namespace=namespace, account=account, trust_domain=domain
-    )
+REAL = account("gateway", GATEWAY)
+OTHER = account("istio-ingressgateway-service-account", ROOT)
+UI = account("ml-pipeline-ui")
 
 
-def judged(*rules, **spec):
-    one = obj("AuthorizationPolicy", "alice", rules=list(rules), **spec)
-    (found,) = judge(one, "istio-ingress", "gw")
-    return found
-
-
-REAL = "cluster.local/ns/istio-ingress/sa/gw"
-OTHER = "cluster.local/ns/istio-system/sa/istio-ingressgateway-service-account"
-UI = "cluster.local/ns/kubeflow/sa/ml-pipeline-ui"
-
-
-@pytest.mark.parametrize(
-    ("rules", "is_fine"),
-    [
-        pytest.param([rule(REAL, UI)], True, id="the-real-one"),
-        pytest.param([rule(OTHER, UI)], False, id="another"),
-        pytest.param([rule(OTHER), rule(REAL)], False, id="one-of-two"),
-        pytest.param([rule("*")], True, id="anybody"),
-        pytest.param([rule("cluster.local/ns/istio-ingress/*")], True, id="a-wildcard"),
-        pytest.param([rule("cluster.local/ns/istio-system/*")], False, id="another-wildcard"),
-        pytest.param([rule(REAL.replace("cluster.local", "td2"))], False, id="another-domain"),
-        pytest.param([{"from": [{"source": {"principals": [OTHER]}}]}], True, id="not-users"),
-        pytest.param([rule()], True, id="no-principal"),
-    ],
+@cases(
+    ("rules", "action", "is_fine"),
+    the_real_one=([of_user(REAL, UI)], "ALLOW", True),
+    another=([of_user(OTHER, UI)], "ALLOW", False),
+    another_namespace=([of_user(account("gateway", ROOT))], "ALLOW", False),
+    another_account=([of_user(account("gatewa", GATEWAY))], "ALLOW", False),
+    one_of_two=([of_user(OTHER), of_user(REAL)], "ALLOW", False),
+    anybody=([of_user("*")], "ALLOW", True),
+    a_wildcard=([of_user("cluster.local/ns/istio-ingress/*")], "ALLOW", True),
+    another_wildcard=([of_user("cluster.local/ns/istio-system/*")], "ALLOW", False),
+    another_domain=([of_user(account("gateway", GATEWAY, "td2"))], "ALLOW", False),
+    not_of_users=([{"from": [{"source": {"principals": [OTHER]}}]}], "ALLOW", True),
+    no_principal=([of_user()], "ALLOW", True),
+    denies=([of_user(OTHER)], "DENY", True),
 )
-def test_profile_policy_must_let_the_real_gateway_in(rules, is_fine):
-    found = judged(*rules)
-    assert found.said is (Said.PROFILES_ADMIT_GATEWAY if is_fine else Said.PROFILES_REJECT_GATEWAY)
-    if not is_fine:
-        assert found.about["namespaces"] == "alice"
-        assert found.command.endswith(
-            "istio-gateway-namespace=istio-ingress istio-gateway-service-account=gw"
-        )
+def test_policy_of_a_profile_must_admit_the_real_gateway(world, rules, action, is_fine):
+    profile(world.fake)
+    world.related = [route()]
+    policy(world.fake, "alice", rules=rules, spec={"action": action})
+    (found,) = diagnose_ingress(world, "profiles")
+    assert found.message == ("PROFILES_ADMIT_GATEWAY" if is_fine else "PROFILES_REJECT_GATEWAY")
+    assert is_fine or "alice" in found.seen
+    settings = "istio-gateway-namespace=istio-ingress istio-gateway-service-account=gateway"
+    assert is_fine or found.next.endswith(settings)
 
 
-def test_policy_that_denies_says_nothing_about_the_gateway():
-    assert judged(rule(OTHER), action="DENY").said is Said.PROFILES_ADMIT_GATEWAY
+CLAIM = {"when": of_user()["when"]}
 
 
-NAMES = st.from_regex(r"[a-z]{1,4}", fullmatch=True)
-
-
-@given(NAMES, NAMES, NAMES, NAMES)
-def test_principal_is_the_gateways_exactly_when_both_names_are(namespace, account, real, own):
-    one = obj(
-        "AuthorizationPolicy", "p", rules=[rule(f"cluster.local/ns/{namespace}/sa/{account}")]
-    )
-    (found,) = judge(one, real, own)
-    assert (found.said is Said.PROFILES_ADMIT_GATEWAY) == ((namespace, account) == (real, own))
-
-
-CLAIM = {"when": [{"key": "request.headers[kubeflow-userid]", "values": ["alice@example.com"]}]}
-
-
-def sources(**source):
+def by(**source):
     return {**CLAIM, "from": [{"source": source}]}
 
 
-@pytest.mark.parametrize(
-    ("rules", "is_named"),
-    [
-        pytest.param([CLAIM], True, id="anybody"),
-        pytest.param([{**CLAIM, "from": []}], True, id="no source"),
-        pytest.param([sources(principals=["*"])], True, id="whoever has a certificate"),
-        pytest.param([sources(principals=[sa("gateway")]), CLAIM], True, id="one of two"),
-        pytest.param([sources(principals=[sa("gateway")])], False, id="the gateway"),
-        pytest.param([sources(namespaces=["kubeflow"])], False, id="the model"),
-        pytest.param([{"from": [{"source": {"namespaces": ["alice"]}}]}], False, id="no claim"),
-        pytest.param(
-            [{"when": [{"key": "request.headers[kubeflow-userid]", "notValues": ["*"]}]}],
-            False,
-            id="who claims nothing",
-        ),
-        pytest.param(
-            [{"when": [{"key": "request.headers[x]", "values": ["a"]}]}], False, id="other header"
-        ),
-        pytest.param([5], False, id="no rule"),
-    ],
+@cases(
+    ("rules", "action", "is_named"),
+    anybody=([CLAIM], "ALLOW", True),
+    no_source=([{**CLAIM, "from": []}], "ALLOW", True),
+    any_certificate=([by(principals=["*"])], "ALLOW", True),
+    one_of_two=([by(principals=[account("gateway")]), CLAIM], "ALLOW", True),
+    all_but_one=([by(notNamespaces=["bob"])], "ALLOW", True),
+    the_gateway=([by(principals=[account("gateway")])], "ALLOW", False),
+    the_model=([by(namespaces=[MODEL])], "ALLOW", False),
+    no_claim=([{"from": [{"source": {"namespaces": ["alice"]}}]}], "ALLOW", False),
+    claims_nothing=([{"when": [{**CLAIM["when"][0], "values": []}]}], "ALLOW", False),
+    other_header=([of_user("*", header="x")], "ALLOW", False),
+    no_rule=([5], "ALLOW", False),
+    denies=([CLAIM], "DENY", False),
 )
-def test_policy_that_believes_whoever_claims_is_found(rules, is_named):
-    one = obj("AuthorizationPolicy", "alice", rules=rules)
-    found = policies.judge_claims([one], "remedy")
-    named = Said.HEADER_TRUSTED(policies="alice/x", command="remedy")
-    assert found == (named if is_named else Said.HEADER_NOT_TRUSTED())
+def test_policy_that_trusts_the_users_header_from_any_pod_is_named(
+    ctx, fake, rules, action, is_named
+):
+    fake_cluster.install_istio(fake)
+    profile(fake)
+    policy(fake, "alice", rules=rules, spec={"action": action})
+    found = diagnose(ctx, "users apart")[0]
+    assert found.message == ("HEADER_TRUSTED" if is_named else "HEADER_NOT_TRUSTED")
+    assert ("alice/theirs" in found.seen) is is_named
 
 
-def test_policy_that_denies_believes_nobody():
-    one = obj("AuthorizationPolicy", "alice", rules=[CLAIM], action="DENY")
-    assert policies.judge_claims([one], "remedy") == Said.HEADER_NOT_TRUSTED()
+def stated(application="kfp-api"):
+    """The relation of an application that lets kfp-ui call it."""
+    bag = {"policies": json.dumps([callers.policy("kfp-ui", application)])}
+    return testing.Relation("service-mesh", remote_app_name=application, remote_app_data=bag)
 
 
-SERVICES = [service("kfp-api", 8888), service("minio", 9000), service("mlmd", 8080)]
+RELATED = {"authorization": "related"}
+RELATE = "juju integrate kfp-api:service-mesh istio-integrator:service-mesh"
 
 
-@pytest.mark.parametrize(
-    ("covered", "named"),
-    [
-        (["kfp-api"], []),
-        (["minio"], ["kfp-api"]),
-        ([], ["kfp-api"]),
-    ],
+@cases(
+    ("related", "options", "command"),
+    covered=([stated()], RELATED, None),
+    another=([stated("minio")], RELATED, RELATE),
+    none=([], RELATED, RELATE),
+    option_is_off=([stated()], {}, "juju config istio-integrator authorization=related"),
 )
-def test_service_that_believes_any_caller_is_named(covered, named):
-    found = policies.trusting(SERVICES, [frozenset({(NAME, each)}) for each in covered])
-    assert [each.name for each in found] == named
+def test_service_that_trusts_the_users_header_of_any_pod_is_named(
+    world, related, options, command
+):
+    profile(world.fake)
+    for name in ("kfp-api", "minio"):
+        spec = {"selector": {NAME: name}, "ports": [{"name": "http", "port": 8888}]}
+        add(world.fake, "Service", name, spec=spec, labels={NAME: name})
+    world.related, world.config = related, options
+    rows = {each.message: each for each in diagnose_ingress(world, "users apart")}
+    if command is None:
+        assert "USERS_HAVE_CALLERS" in rows
+        return
+    found = rows["USERS_FROM_ANY_POD"]
+    assert found.next == command
+    assert "kfp-api" in found.seen
+    assert "minio" not in found.seen
 
 
-@pytest.mark.parametrize(
-    ("option", "remedy"),
-    [
-        ("off", "juju config app authorization=related"),
-        ("related", "juju integrate kfp-api:service-mesh app:service-mesh"),
-    ],
+def katib(fake, labels, port=443):
+    """A webhook in the mesh, whose pod listens elsewhere than its Service."""
+    ports = [{"name": "hook", "containerPort": port}]
+    add_pod(fake, containers=[{"name": "main", "ports": ports}, PROXY], labels=labels)
+    add_pod(fake, "bare-0", containers=["main"], labels=labels)
+    ports = [{"port": 443, "targetPort": "hook"}, {"port": 80, "targetPort": 8080}]
+    add(fake, "Service", "katib", spec={"selector": labels, "ports": ports})
+    client = {"service": {"name": "katib", "namespace": MODEL}}
+    hooks = [{"name": "v.katib", "clientConfig": client}]
+    add(fake, "ValidatingWebhookConfiguration", "katib.kubeflow.org", "", webhooks=hooks)
+
+
+def strict(fake):
+    add(fake, "PeerAuthentication", "default", ROOT, spec={"mtls": {"mode": "STRICT"}})
+
+
+def allowing(**operation):
+    return lambda fake: policy(fake, rules=[{"to": [{"operation": operation}]}])
+
+
+EXCLUDE = "juju config istio-integrator excluded-pods=app=web"
+
+
+@cases(
+    ("labels", "obstacle", "command"),
+    nothing_in_the_way=({"app": "web"}, lambda _: None, ""),
+    strict_mesh=({"app": "web"}, strict, EXCLUDE),
+    nothing_allowed=({"app": "web"}, policy, EXCLUDE),
+    its_port=({"app": "web"}, allowing(ports=["8443"]), ""),
+    port_of_the_service=({"app": "web"}, allowing(ports=["443"]), EXCLUDE),
+    unseen_requests=({"app": "web"}, allowing(methods=["POST"]), EXCLUDE),
+    modeloperator=(
+        {"operator.juju.is/name": "modeloperator"},
+        strict,
+        "kubectl -n kubeflow delete pod web-0",
+    ),
 )
-def test_remedy_is_the_option_or_the_relation(option, remedy):
-    spec = {"selector": {NAME: "kfp-api"}, "ports": [{"port": 8888}]}
-    api = obj("Service", "kubeflow", "kfp-api", **spec)
-    facts = types.SimpleNamespace(
-        mesh=ALIVE,
-        profiles=["alice"],
-        model="kubeflow",
-        application="app",
-        config=types.SimpleNamespace(authorization=option),
-        manifests=types.SimpleNamespace(is_ours=lambda _: True),
-        objects=lambda kind, _="": [api] if kind == cluster.SERVICE else [],
-    )
-    _, found = policies.users_apart(facts)
-    assert found == Said.USERS_FROM_ANY_POD(services="kfp-api", command=remedy)
+def test_webhook_that_api_servers_can_not_call_is_named(ctx, fake, labels, obstacle, command):
+    fake_cluster.install_istio(fake)
+    katib(fake, labels, 8443)
+    obstacle(fake)
+    (found,) = diagnose(ctx, "webhooks")
+    assert found.message == ("WEBHOOK_NOT_REACHED" if command else "WEBHOOKS_REACHED")
+    assert not command or "webhook katib.kubeflow.org" in found.seen
+    assert found.next.startswith(command)
+
+
+API = {NAME: "kfp-api"}
+
+
+def add_application(fake, name, *proxies, number=0):
+    labels, spec = {NAME: name}, {"serviceAccountName": name}
+    add_pod(fake, f"{name}-{number}", containers=["main", *proxies], labels=labels, spec=spec)
+
+
+def theirs(labels, action="ALLOW", rules=({},), **target):
+    """Have a policy of another team for some pods."""
+    spec = target or {"selector": {"matchLabels": labels}}
+    return lambda fake: policy(fake, rules=rules, spec={"action": action, **spec})
+
+
+def without(name, number=0):
+    return lambda fake: add_application(fake, name, number=number)
+
+
+TARGETS = [{"kind": "Service", "name": "a"}]
+
+
+@cases(
+    ("change", "options", "want", "words"),
+    held=(lambda _: None, {}, "CALLERS_HELD", ""),
+    caller_without_sidecar=(without("kfp-ui"), {}, "CALLER_WITHOUT_SIDECAR", "kfp-ui"),
+    caller_on_its_way=(without("kfp-ui", 1), {}, "CALLERS_HELD", ""),
+    called_without_sidecar=(without("kfp-api"), {}, "CALLED_WITHOUT_SIDECAR", "kfp-api-0"),
+    others_deny=(theirs(API, "DENY"), {}, "POLICY_INTERFERES", "denies some of their callers"),
+    others_allow=(theirs(API), {}, "POLICY_INTERFERES", "admits callers beside them"),
+    others_ask=(theirs(API, "CUSTOM"), {}, "POLICY_INTERFERES", "has another service decide"),
+    others_for_all=(theirs({}), {}, "POLICY_INTERFERES", "kfp-api-0"),
+    of_other_pods=(theirs({NAME: "x"}), {}, "CALLERS_HELD", ""),
+    allows_none=(theirs(API, rules=()), {}, "CALLERS_HELD", ""),
+    audits=(theirs(API, "AUDIT"), {}, "CALLERS_HELD", ""),
+    of_a_waypoint=(theirs(API, targetRefs=TARGETS), {}, "CALLERS_HELD", ""),
+    called_by_none=(
+        lambda fake: add_application(fake, "kfp-db", PROXY),
+        {"authorization": "closed"},
+        "CALLED_BY_NONE",
+        "kfp-db-0, kfp-ui-0",
+    ),
+)
+def test_callers_are_held_to_what_relations_say(world, change, options, want, words):
+    for name in ("kfp-api", "kfp-ui"):
+        add_application(world.fake, name, PROXY)
+    spec = {"selector": API, "ports": [{"name": "http", "port": 8888}]}
+    add(world.fake, "Service", "kfp-api", spec=spec, labels=API)
+    world.related, world.config = [stated()], {**RELATED, **options}
+    change(world.fake)
+    (found,) = diagnose_ingress(world, "callers")
+    assert found.message == want
+    assert words in found.seen

@@ -59,14 +59,6 @@ def test_line_of_the_status_leads_to_its_symptom():
     assert list(report.unsaid(said, said, look="juju status")) == []
 
 
-@given(st.lists(st.text(alphabet="abc", min_size=1, max_size=2)))
-def test_long_list_names_a_few_and_counts_the_rest(names):
-    text = report.listed(names)
-    known = list(dict.fromkeys(names))
-    assert text.startswith(", ".join(known[:3]))
-    assert (f"and {len(known) - 3} more" in text) == (len(known) > 3)
-
-
 def test_report_points_once_to_each_symptom_of_a_problem():
     whole = report.Report(
         [

@@ -1,0 +1,204 @@
+"""Pods that are not in the mesh as they should be, do not end, or lose calls there."""
+
+import datetime
+import json
+
+import pytest
+from ops import testing
+
+from tests import asked
+from tests.unit.cases import cases
+from tests.unit.charm import fake_cluster
+from tests.unit.charm.ambient_objects import install_ambient
+from tests.unit.charm.charm_world import POD, PROGRAM, state, workload
+from tests.unit.charm.diagnosis.world import add, add_pod, diagnose, said
+
+LIST = "juju run istio-integrator/leader list-uninjected"
+PROXY, INIT = "istio-proxy", "istio-validation"
+TRAFFIC = "traffic.sidecar.istio.io/"
+PORTS, RANGES = f"{TRAFFIC}excludeOutboundPorts", f"{TRAFFIC}includeOutboundIPRanges"
+READY = {"conditions": [{"type": "Ready", "status": "True"}]}
+TAKEN = {"ambient.istio.io/redirection": "enabled"}
+
+
+def trouble(workload, reason, message, pod=""):
+    return {"workload": workload, "reason": reason, "message": message, "pod": pod}
+
+
+HELD = trouble("minio", "StillNoSidecar", "again none")
+HANGS = trouble("Deployment/web", "ReplacementHangs", "web-1 cannot start", "web-1")
+OTHER = {**POD, "name": "b", "message": "it is a Job"}
+WRONG = {**POD, "reason": "WrongOrder", "message": "its first container is not charm"}
+
+
+@cases(
+    ("pods", "summary", "want"),
+    whole=([], {}, [("PODS_IN_MESH", "14/14 pods in mesh", "")]),
+    none=(
+        [POD, {**POD, "name": "c"}, OTHER],
+        {},
+        [
+            ("NO_SIDECAR", "kubeflow/c, kubeflow/minio-0", LIST),
+            ("NO_SIDECAR", "it is a Job", LIST),
+        ],
+    ),
+    wrong=([WRONG], {}, [("WRONG_POD", "its first container is not charm", LIST)]),
+    ask=([], {"in_mesh": 1, "proposed": 13}, [("PODS_TO_RESTART", "1/14", "restart-uninjected")]),
+    coming=([], {"in_mesh": 2, "converging": 1}, [("PODS_BEING_REPLACED", "2/14", LIST)]),
+    held=([], {"in_mesh": 2, "troubles": [HELD]}, [("PODS_HANG", "again none", LIST)]),
+    hangs=([], {"in_mesh": 2, "troubles": [HANGS]}, [("PODS_HANG", "", "describe pod web-1")]),
+)
+def test_pods_outside_the_mesh_are_named_with_the_reason(ctx, fake, pods, summary, want):
+    fake_cluster.install_istio(fake)
+    rows = diagnose(ctx, "sidecars", state(workload(*pods, **summary)))
+    assert said(rows) == [name for name, _, _ in want]
+    for row, (_, words, command) in zip(rows, want, strict=True):
+        assert words in row.seen
+        assert command in row.next
+
+
+def test_old_proxies_are_named_by_their_reason(ctx, fake):
+    fake_cluster.install_istio(fake)
+    row = {**POD, "message": "revision 1-30"}
+    found = diagnose(ctx, "sidecars", state(workload(row, stale=1)))[-1]
+    assert (found.message, "revision 1-30" in found.seen) == ("OLD_PROXY", True)
+
+
+@cases(
+    ("pod", "ready", "want"),
+    well=({"inits": [INIT]}, 3, "CNI_READY"),
+    a_node_without_it=({"inits": [INIT]}, 2, "CNI_NOT_READY"),
+    cut_off=({"inits": [INIT, "init"]}, 3, "INIT_WITHOUT_NETWORK"),
+    excluded=({"inits": [INIT, "init"], "annotations": {PORTS: "17070"}}, 3, "CNI_READY"),
+    # As the injection template of Istio's charts writes them where the plugin redirects.
+    noted=(
+        {"inits": [INIT, "init"], "annotations": {RANGES: "*", PORTS: ""}},
+        3,
+        "INIT_WITHOUT_NETWORK",
+    ),
+    few_ranges=({"inits": [INIT, "i"], "annotations": {RANGES: "10.0.0.0/8"}}, 3, "CNI_READY"),
+    native=({"inits": [PROXY, "init"], "containers": ["main"]}, 3, "CNI_READY"),
+)
+def test_cni_plugin_and_init_containers(ctx, fake, pod, ready, want):
+    fake_cluster.install_istio(fake, cni=True)
+    labels, status = {"k8s-app": "istio-cni-node"}, {"desiredNumberScheduled": 3}
+    status["numberReady"] = ready
+    add(fake, "DaemonSet", "istio-cni-node", "kube-system", labels=labels, status=status)
+    add_pod(fake, **{"containers": ["main", PROXY], **pod})
+    (found,) = diagnose(ctx, "cni")
+    assert found.message == want
+
+
+@cases(
+    ("pod", "is_named"),
+    waiting=({}, True),
+    outside=({"labels": {"istio.io/dataplane-mode": "none"}}, False),
+    leftover=({"annotations": {"sidecar.istio.io/status": "{}"}}, False),
+    host=({"spec": {"hostNetwork": True}}, False),
+    not_ready=({"status": {}}, False),
+    taken=({"annotations": TAKEN}, False),
+)
+def test_pod_that_no_ztunnel_has_is_named(ctx, fake, pod, is_named):
+    fake_cluster.install_istio(fake)
+    install_ambient(fake)
+    add_pod(fake, **{"status": READY, **pod})
+    (found,) = diagnose(ctx, "ambient", state(mesh_mode="ambient"))
+    assert found.message == ("PODS_NOT_IN_ZTUNNEL" if is_named else "PODS_IN_ZTUNNEL")
+    assert ("web-0" in found.seen) is is_named
+
+
+@cases(
+    ("mode", "pod", "want"),
+    open=("ALLOW_ANY", {}, ["EGRESS_OPEN"]),
+    cut_off=("REGISTRY_ONLY", {}, ["CONTROLLER_NOT_REACHED", "EGRESS_REGISTRY_ONLY"]),
+    past=("REGISTRY_ONLY", {"annotations": {PORTS: "443, 17070"}}, ["EGRESS_REGISTRY_ONLY"]),
+    other_port=(
+        "REGISTRY_ONLY",
+        {"annotations": {PORTS: "443"}},
+        ["CONTROLLER_NOT_REACHED", "EGRESS_REGISTRY_ONLY"],
+    ),
+    no_charm=("REGISTRY_ONLY", {"labels": {}}, ["EGRESS_REGISTRY_ONLY"]),
+    no_proxy=("REGISTRY_ONLY", {"containers": ["charm"]}, ["EGRESS_REGISTRY_ONLY"]),
+)
+def test_charm_must_reach_its_controller(ctx, fake, mode, pod, want):
+    outside = f"outboundTrafficPolicy: {{mode: {mode}}}"
+    fake_cluster.install_istio(fake, mesh_config=outside)
+    charm = {"containers": ["charm", PROXY], "labels": {"app.kubernetes.io/name": "minio"}}
+    add_pod(fake, "minio-0", **{**charm, **pod})
+    assert said(diagnose(ctx, "egress")) == want
+
+
+def ago(seconds):
+    ended = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=seconds)
+    return f"{ended:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def ended(seconds):
+    return {"terminated": {"exitCode": 0, "finishedAt": ago(seconds)}}
+
+
+def add_job(fake, *, args=(), native=False, **states):
+    """Have a pod of a Job with its containers in some states."""
+    named = {key.replace("_", "-"): value for key, value in states.items()}
+    statuses = [{"name": name, "state": one} for name, one in named.items() if one]
+    inits = [{"name": PROXY, "state": RUNNING}] if native else []
+    add_pod(
+        fake,
+        "job",
+        containers=[{"name": name, "args": [*args]} for name in named],
+        spec={"restartPolicy": "Never"},
+        status={"containerStatuses": statuses, "initContainerStatuses": inits},
+    )
+
+
+RUNNING = {"running": {}}
+STOP = "juju run istio-integrator/leader stop-proxy pod=job namespace=kubeflow"
+LOOK = "kubectl -n kubeflow describe pod job"
+SWITCH = "juju config istio-integrator proxy-shutdown=true"
+
+
+@cases(
+    ("age", "decision", "options", "level", "command"),
+    just_now=(5, "stop", {}, "fine", ""),
+    should_be_stopped=(35, "stop", {}, "broken", STOP),
+    switched_off=(35, "stop", {"proxy_shutdown": False}, "broken", SWITCH),
+    told_not_to=(35, "ignore", {}, "doubtful", LOOK),
+    can_not=(35, "report", {}, "doubtful", LOOK),
+    not_ended=(0, "wait", {}, "fine", ""),
+)
+def test_proxy_after_its_payload_is_judged_by_the_rules(  # noqa: PLR0917 - a table
+    ctx, fake, age, decision, options, level, command
+):
+    fake_cluster.install_istio(fake)
+    add_job(fake, main=ended(5), istio_proxy=RUNNING)
+    answer = {"namespace": "kubeflow", "name": "job", "decision": decision, "reason": "X"}
+    answer |= {"message": "all done", "containers": [], "ended": ago(age) if age else ""}
+    explain = testing.Exec((PROGRAM, "explain"), stdout=json.dumps(answer))
+    container = testing.Container("lifecycle", can_connect=True, execs={asked.version(), explain})
+    (found,) = diagnose(ctx, "finished pods", state(container, **options))
+    assert (found.level, found.next) == (level, command)
+    assert ("all done" in found.seen) is (level != "fine")
+
+
+COLLECTOR = "metrics_logger_and_collector"
+BOTH = {"istio_proxy": RUNNING, COLLECTOR: RUNNING}
+
+
+@pytest.mark.parametrize("age", [5, 35])
+@cases(
+    ("job", "waits"),
+    asked_to=({"args": ["-w", "true"], **BOTH}, True),
+    by_default=(BOTH, True),
+    native=({"native": True, COLLECTOR: RUNNING}, True),
+    told_not_to=({"args": ["-w", "false"], **BOTH}, False),
+    training=({**BOTH, "main": RUNNING}, False),
+    no_proxy=({COLLECTOR: RUNNING}, False),
+    reported=({"istio_proxy": RUNNING, COLLECTOR: ended(9)}, False),
+    not_begun=({**BOTH, "main": None}, False),
+    no_collector=({"istio_proxy": RUNNING}, False),
+)
+def test_collector_and_proxy_that_wait_for_each_other_are_named(ctx, fake, job, waits, age):
+    fake_cluster.install_istio(fake)
+    add_job(fake, **{"main": ended(age), **job})
+    rows = diagnose(ctx, "finished pods")
+    assert ("COLLECTOR_WAITS" in said(rows)) is (waits and age > 30)

@@ -1,0 +1,59 @@
+"""Objects of a cluster, and what the action diagnose says about them."""
+
+import contextlib
+import json
+import types
+
+from ops import testing
+
+from istio_integrator.kube import cluster
+from tests.unit.charm.charm_world import state
+
+VERSIONS = {name: version for version, name in sorted(cluster.KINDS)}
+"""The API version of each kind; `Gateway` is Istio's."""
+MODEL = "kubeflow"
+
+
+def add(fake, kind, name, namespace=MODEL, *, labels=None, annotations=None, **fields):
+    """Have an object in the cluster."""
+    metadata = {"name": name, "namespace": namespace}
+    metadata |= {"labels": labels or {}, "annotations": annotations or {}}
+    return fake.add({"apiVersion": VERSIONS[kind], "kind": kind, "metadata": metadata, **fields})
+
+
+def add_pod(fake, name="web-0", namespace=MODEL, *, containers=(), inits=(), spec=None, **fields):
+    """Have a pod; its containers are names, or what they have."""
+
+    def listed(given):
+        return [{"name": each} if isinstance(each, str) else each for each in given]
+
+    spec = {"containers": listed(containers), "initContainers": listed(inits), **(spec or {})}
+    return add(fake, "Pod", name, namespace, spec=spec, **fields)
+
+
+def _asked(ctx):
+    return ctx.on.action("diagnose", params={"format": "json"})
+
+
+def _rows(ctx, check):
+    rows = [types.SimpleNamespace(**row) for row in json.loads(ctx.action_results["report"])]
+    return [row for row in rows if row.check == check]
+
+
+def diagnose(ctx, check, given=None):
+    """Run the action; what it says of one check comes back."""
+    with contextlib.suppress(testing.ActionFailed):
+        ctx.run(_asked(ctx), given or state())
+    return _rows(ctx, check)
+
+
+def diagnose_ingress(world, check):
+    """Run the action on a world with a gateway; what it says of one check comes back."""
+    with contextlib.suppress(testing.ActionFailed):
+        world.hook(_asked)
+    return _rows(world.ctx, check)
+
+
+def said(rows):
+    """Return the names of messages."""
+    return [row.message for row in rows]
