@@ -58,24 +58,22 @@ class IstioIntegrator(ops.CharmBase):
             container.pebble_custom_notice,
             container.pebble_check_failed,
             container.pebble_check_recovered,
+            self.on.upgrade_charm,
+            self.on.leader_elected,
             *endpoints.events(self),
         ):
             framework.observe(event, self._on_event)
-        for event in (self.on.upgrade_charm, self.on.leader_elected):
-            # Of a refreshed application either may be the first to run as the leader.
-            framework.observe(event, self._on_upgrade)
         framework.observe(self.on.remove, self._on_remove)
         framework.observe(self.on.collect_unit_status, self._on_collect_status)
         for name in self.meta.actions:
             answer = self._on_diagnose if name == "diagnose" else self._on_action
             framework.observe(self.on[name].action, answer)
 
-    def _on_event(self, _: ops.EventBase) -> None:
-        self._reconcile()
-
-    def _on_upgrade(self, _: ops.EventBase) -> None:
+    def _on_event(self, event: ops.EventBase) -> None:
         all_parts = self._reconcile()
-        if all_parts is not None and self.unit.is_leader():
+        # Of a refreshed application either may be the first to run as the leader.
+        may_be_first = isinstance(event, ops.UpgradeCharmEvent | ops.LeaderElectedEvent)
+        if may_be_first and all_parts is not None and self.unit.is_leader():
             self._attempt("kube", all_parts.context.manifests.prune_retired)
 
     def _on_remove(self, _: ops.RemoveEvent) -> None:
@@ -130,15 +128,11 @@ class IstioIntegrator(ops.CharmBase):
             event.add_status(messages.status(self._messages, application=self.app.name))
 
     def _reconcile(self) -> order.Parts | None:
-        """Make everything as it should be.
-
-        Returns:
-            The parts; None where nothing could be done, and the messages say why.
-        """
+        """Make all as it should be; return None where nothing could be done, as messages say."""
         if self.app.planned_units() == 0:
             # Another unit may already be taking things away: nothing may come back.
             return None
-        self._forget()
+        self._messages, self._problems = [], []
         with _tracer.start_as_current_span("reconcile") as span:
             all_parts = self._brought_about()
             span.set_attribute("leader", self.unit.is_leader())
@@ -162,27 +156,22 @@ class IstioIntegrator(ops.CharmBase):
             all_parts = self._parts_with_mesh(options)
             refusal = _retry_conflicts(all_parts.membership.claim)
         except errors.CharmError as error:
-            self._say_alone("mesh", self._message_of(error))
+            self._say("mesh", self._message_of(error))
             return None
         if refusal:
-            self._say_alone("membership", refusal)
+            self._say("membership", refusal)
             for step in all_parts.withdrawal:
                 self._attempt("membership", step)
             return None
+        if all_parts.discovered:
+            self._say("mesh", *all_parts.discovered.messages())
         for part in all_parts.reconciled:
             self._attempt(part.name, part.reconcile)
         return all_parts
 
-    def _forget(self) -> None:
-        self._messages, self._problems = [], []
-
     def _say(self, part: Part, *said: Message) -> None:
         self._messages += said
         self._problems += charm_facts.problems(part, said)
-
-    def _say_alone(self, part: Part, said: Message) -> None:
-        self._forget()
-        self._say(part, said)
 
     def _attempt(self, part: Part, step: order.Step) -> None:
         """Take one step; what it can't do is a status, and keeps no other from its work."""
@@ -207,7 +196,6 @@ class IstioIntegrator(ops.CharmBase):
         """
         found = situation.Situation.of(self, options, self._certificates)
         search = found.discover(self._related)
-        self._say("mesh", *search.messages())
         found = dataclasses.replace(found, mesh=search.mesh)
         found = dataclasses.replace(found, data_plane=model_namespace.data_plane(found))
         return order.Parts(self, found, self._related, discovered=search)
