@@ -68,11 +68,7 @@ def write(
 ) -> None:
     """Write them into the settings file; what can't be written now, the next hook writes.
 
-    Args:
-        container: The workload's.
-        facts: What the hook has found.
-        expected: What the gateway should have; None leaves it as it was told while the model is
-            to be reached.
+    Where nothing is expected of the gateway anew, that stays while the model is to be reached.
     """
     told = settings.read(container)
     if told is None:

@@ -35,12 +35,8 @@ def of_error(error: errors.CharmError, *, application: str) -> Message:
 def of_refusal(refusal: refusals.Refusal, reference: str, consequence: str = "") -> Message:
     """Name the author of a refusal, the object, and the command that shows the author.
 
-    A webhook that does not answer may be back in a moment; a policy has to be changed.
-
-    Args:
-        refusal: Of the object.
-        reference: Kind, namespace and name of the object.
-        consequence: What the charm cannot do; empty where that is obvious.
+    A webhook that does not answer may be back in a moment; a policy has to be changed. The
+    consequence is what the charm cannot do where that is not obvious.
     """
     kind, _, name = refusal.author.partition(" ")
     said = Said.WEBHOOK_SILENT if refusal.is_unreachable else Said.OBJECT_REFUSED
@@ -55,9 +51,7 @@ def of_refusal(refusal: refusals.Refusal, reference: str, consequence: str = "")
 def of_object(error: errors.ApiError, reference: str) -> Message:
     """Say why the API server does not take an object that other objects can do without.
 
-    Args:
-        error: The API server's answer.
-        reference: What is not taken, which ends with the namespace, as in `routes in kubeflow`.
+    The reference ends with the namespace, as in `routes in kubeflow`.
     """
     if isinstance(error, errors.RefusedError):
         return of_refusal(error.refusal, reference)
@@ -75,11 +69,7 @@ def _look_at(kind: str, name: str, reference: str) -> str:
 
 
 def missing_right(error: errors.ForbiddenError) -> str:
-    """Read which right is missing, such as `list pods` or `get configmaps istio`.
-
-    Returns:
-        Empty where the API server's words don't tell.
-    """
+    """Read which right is missing, such as `get configmaps istio`; empty where it is not told."""
     denied = _DENIED.search(error.message)
     if denied is None:
         return ""

@@ -200,15 +200,11 @@ class Cluster:
         namespace: str | None = None,
         labels: Mapping[str, str | None] | None = None,
     ) -> list[Object]:
-        """Read the objects of a kind; nothing where the kind does not exist.
+        """Read the objects of a kind, in a namespace or everywhere; none of a kind that is absent.
 
-        An object that can't be read is passed over. Of the spec of a CustomResourceDefinition
-        there is only its conversion: its schemas are megabytes of a cluster.
-
-        Args:
-            kind: The kind.
-            namespace: Where to look, None for everywhere.
-            labels: Labels that each object must have, None for any value.
+        Of `labels` the value None stands for any. An object that can't be read is passed over. Of
+        the spec of a CustomResourceDefinition there is only its conversion: its schemas are
+        megabytes of a cluster.
         """
         return [*self._listed(kind, namespace, labels=labels)]
 
@@ -222,13 +218,10 @@ class Cluster:
 
     def events(self, reason: str) -> list[Object]:
         """Read the Events of all namespaces that have a reason."""
-        return [*self._listed(kind("v1", "Event"), fields=f"reason={reason}")]
+        return [*self._listed(EVENT, fields=f"reason={reason}")]
 
     def each(self, kind: Kind) -> Iterator[Object]:
-        """Read the objects of a kind everywhere, in pages that are not kept.
-
-        An object that can't be read is passed over. Nothing comes where the kind does not exist.
-        """
+        """Read the objects of a kind everywhere as `list` does, in pages that are not kept."""
         return self._listed(kind, limit=_PAGE)
 
     def _listed(
@@ -243,8 +236,11 @@ class Cluster:
         selector = ",".join(
             key if value is None else f"{key}={value}" for key, value in (labels or {}).items()
         )
-        params: dict[str, Any] = {"labelSelector": selector or None, "fieldSelector": fields}
-        params["limit"] = limit
+        params: dict[str, Any] = {
+            "labelSelector": selector or None,
+            "fieldSelector": fields,
+            "limit": limit,
+        }
         place = namespace or "*" if kind.namespaced else None
         while True:
             try:
@@ -271,12 +267,7 @@ class Cluster:
         return answer.content
 
     def serves(self, kind: Kind, namespace: str | None = None) -> bool:
-        """Tell whether the API server knows a kind, which takes the right to list it.
-
-        Args:
-            kind: The kind.
-            namespace: Where to ask for one of a namespace, None for everywhere.
-        """
+        """Tell whether the API server knows a kind, which takes the right to list it there."""
         place = namespace or "*" if kind.namespaced else None
         try:
             with errors.mapped(f"list {kind.name}"):

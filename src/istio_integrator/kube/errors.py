@@ -24,11 +24,7 @@ class CharmError(Exception):
 
 
 class ConfigError(CharmError):
-    """Options that do not follow their grammar.
-
-    Args:
-        problems: One line per option, naming the option, the value and what is accepted.
-    """
+    """Options that do not follow their grammar, with one line for each."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
@@ -94,12 +90,7 @@ class GarbledError(UnreachableError):
 
 
 class ForeignError(CharmError):
-    """An object that the charm needs exists and belongs to somebody else.
-
-    Args:
-        reference: Kind and name, with the namespace where there is one.
-        owner: What the object's labels say about its owner, empty when they say nothing.
-    """
+    """An object that the charm needs exists, and its labels name another owner or none."""
 
     def __init__(self, reference: str, owner: str = "") -> None:
         self.reference = reference
@@ -116,9 +107,7 @@ class LifecycleError(CharmError):
 def mapped(request: str, reference: str = "") -> Generator[None]:
     """Turn what goes wrong between us and the API server into the charm's errors.
 
-    Args:
-        request: What is asked, for the hook's trace.
-        reference: Kind and name of the object that is written, for a refusal.
+    The hook's trace names the request, and a refusal the object that is written.
     """
     # An answer is no error of the trace: most of what is not found need not be there.
     with _tracer.start_as_current_span(
