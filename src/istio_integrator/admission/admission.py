@@ -141,14 +141,14 @@ class Admission(situation.Component):
         )
 
     def _run(self, *, rotate: bool = False) -> webhook.State:
-        served = self._scope.served
-        kinds = served.kinds if self._settings.changes_lifecycle else frozenset()
+        served = dataclasses.replace(
+            self._scope.served, mesh_namespace=self._seen.istiod_namespace
+        )
+        if not self._settings.changes_lifecycle:
+            served = dataclasses.replace(served, kinds=frozenset())
+        annotations = {names.SEEN: self._seen.text()}
         state = self._webhook.reconcile(
-            self._image(),
-            self._settings,
-            dataclasses.replace(served, mesh_namespace=self._seen.istiod_namespace, kinds=kinds),
-            annotations={names.SEEN: self._seen.text()},
-            rotate=rotate,
+            self._image(), self._settings, served, annotations=annotations, rotate=rotate
         )
         self.certificate = state.certificate
         return state

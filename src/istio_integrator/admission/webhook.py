@@ -160,7 +160,7 @@ class Webhook:
             refusal = refusals.read(403, words)
             author = refusal.author if refusal else str(failure.get("reason") or "Kubernetes")
             problem, words = f"{author} rejects pods", refusal.words if refusal else words
-        elif reason := next(filter(None, map(_reason, self._pods())), None):
+        elif reason := next((why for pod in self._pods() if (why := _reason(pod))), None):
             problem = f"webhook pods: {reason.get('reason')}"
             words = str(reason.get("message") or "")
         else:

@@ -84,9 +84,15 @@ NamespaceKinds = Annotated[
     pydantic.BeforeValidator(_items),
 ]
 
-EntryRules = Annotated[tuple[pods.Entries, ...], pod_rules.reader(pods.Entries)]
-PortRules = Annotated[tuple[pods.Ports, ...], pod_rules.reader(pods.Ports)]
-RegistryRules = Annotated[tuple[pods.Registries, ...], pod_rules.reader(pods.Registries)]
+EntryRules = Annotated[
+    tuple[pods.Entries, ...], pod_rules.reader(tuple[pods.Entries, ...], alone="add")
+]
+PortRules = Annotated[
+    tuple[pods.Ports, ...], pod_rules.reader(tuple[pods.Ports, ...], alone="ports")
+]
+RegistryRules = Annotated[
+    tuple[pods.Registries, ...], pod_rules.reader(tuple[pods.Registries, ...])
+]
 
 
 def _cpu(text: str) -> str:

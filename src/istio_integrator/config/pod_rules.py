@@ -15,19 +15,19 @@ _PLACE = (names.INJECT, names.REVISION)
 _STRICT = pydantic.ConfigDict(strict=True, extra="forbid", defer_build=True)
 
 
-def reader(kind: type[pods.Rule]) -> pydantic.BeforeValidator:
-    """Return what reads an option with rules of a kind, in YAML.
+def reader(rules: Any, alone: str = "") -> pydantic.BeforeValidator:
+    """Return what reads an option with a tuple of rules, in YAML.
 
-    Labels and annotations may be a mapping alone, and ports numbers alone: for every pod.
+    The value of the field `alone` is a rule for every pod where it is all that is written.
     """
-    adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(tuple[kind, ...], config=_STRICT)
+    adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(rules, config=_STRICT)
 
     def read(text: Any) -> Any:
         if not isinstance(text, str):
             return text
         try:
             # Of JSON, strict validation takes lists for tuples and mappings for dataclasses.
-            return adapter.validate_json(json.dumps(_rules(kind, text), default=str))
+            return adapter.validate_json(json.dumps(_rules(text, alone), default=str))
         except bounded.DocumentError as error:
             raise ValueError(f"this {error}") from error
         except pydantic.ValidationError as error:
@@ -39,14 +39,14 @@ def reader(kind: type[pods.Rule]) -> pydantic.BeforeValidator:
     return pydantic.BeforeValidator(read)
 
 
-def _rules(kind: type[pods.Rule], text: str) -> Any:
-    if kind is pods.Ports and re.fullmatch(r"[0-9,\s]*", text):
+def _rules(text: str, alone: str) -> Any:
+    if alone == "ports" and re.fullmatch(r"[0-9,\s]*", text):
         ports = [int(port) for port in re.findall(r"[0-9]+", text)]
-        return [{"ports": ports}] if ports else []
-    value = bounded.read_yaml(text, longest=bounded.LONGEST_OBJECT)
-    if kind is pods.Entries and isinstance(value, dict) and value:
-        return [{"add": value}]
-    return [] if value in (None, {}) else value
+        return [{alone: ports}] if ports else []
+    value: Any = bounded.read_yaml(text, longest=bounded.LONGEST_OBJECT)
+    if value in (None, {}):
+        return []
+    return [{alone: value}] if alone == "add" and isinstance(value, dict) else value
 
 
 def check_selectors(rules: pods.PodRules, *others: str) -> None:

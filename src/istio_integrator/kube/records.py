@@ -7,6 +7,7 @@ limits, and what is none of ours is none at all.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
@@ -22,9 +23,11 @@ class Record(msgspec.Struct, frozen=True):
 
     owner: Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
     """The application that did it, as its ownership label names it."""
-    values: Annotated[dict[_Key, str], msgspec.Meta(max_length=_MOST)] = msgspec.field(name="set")
+    values: Annotated[Mapping[_Key, str], msgspec.Meta(max_length=_MOST)] = msgspec.field(
+        name="set"
+    )
     """What it set."""
-    before: Annotated[dict[_Key, str | None], msgspec.Meta(max_length=_MOST)]
+    before: Annotated[Mapping[_Key, str | None], msgspec.Meta(max_length=_MOST)]
     """What each that it changed was before; None for absent."""
 
     @classmethod
