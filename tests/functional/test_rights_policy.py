@@ -67,13 +67,25 @@ def made(kind: str, namespace: str = "", name: str = "theirs", **content: object
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
 
 
-def creates(write: Callable[[World], dict]) -> Callable[[World], None]:
+def tries(write: Callable[[World], dict]) -> Callable[[World], None]:
     """Create an object by dry run, which passes admission like the deed."""
 
     def act(world: World) -> None:
         world.app.create(write(world), dry_run=True)
 
     return act
+
+
+def creates(
+    kind: str, namespace: str = "MODEL", name: str = "theirs", **content: object
+) -> Callable[[World], None]:
+    """Create an object whose names are those of a world, by dry run."""
+
+    def write(world: World) -> dict:
+        where = namespace.replace("MODEL", world.model)
+        return made(kind, where, name.replace("APP", APP).replace("OWNER", world.owner), **content)
+
+    return tries(write)
 
 
 def patches(kind: str, name: str, patch: dict) -> Callable[[World], None]:
@@ -108,80 +120,71 @@ def deletes(kind: str) -> Callable[[World], None]:
     return act
 
 
-def hook(world: World, **changes: object) -> dict:
-    """Our webhook configuration, with something about it changed."""
-    service = {"name": f"{APP}-admission", "namespace": world.model}
-    entry = {
-        "name": "model.admission.istio-integrator.charmhub.io",
-        "admissionReviewVersions": ["v1"],
-        "sideEffects": "None",
-        "failurePolicy": "Ignore",
-        "clientConfig": {"service": service},
-        "namespaceSelector": {
-            "matchExpressions": [
-                {
-                    "key": "kubernetes.io/metadata.name",
-                    "operator": "In",
-                    "values": [world.model],
-                }
-            ]
-        },
-        "rules": [
-            {
-                "apiGroups": [""],
-                "apiVersions": ["v1"],
-                "resources": ["pods"],
-                "operations": ["CREATE"],
-            }
-        ],
-        **changes,
-    }
-    kind = "admissionregistration.k8s.io/v1/MutatingWebhookConfiguration"
-    return made(kind, "", f"0-istio-integrator.{world.owner}", webhooks=[entry])
+def hook(**changes: object) -> Callable[[World], None]:
+    """Create our webhook configuration, with something about it changed."""
+
+    def write(world: World) -> dict:
+        service = {"name": f"{APP}-admission", "namespace": world.model}
+        name = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [world.model]}
+        entry = {
+            "name": "model.admission.istio-integrator.charmhub.io",
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "failurePolicy": "Ignore",
+            "clientConfig": {"service": service},
+            "namespaceSelector": {"matchExpressions": [name]},
+            "rules": [rule("pods")],
+            **changes,
+        }
+        called = str(entry.pop("called", f"0-istio-integrator.{world.owner}"))
+        kind = "admissionregistration.k8s.io/v1/MutatingWebhookConfiguration"
+        return made(kind, "", called, webhooks=[entry])
+
+    return tries(write)
 
 
-def named(obj: dict, name: str) -> dict:
-    """The same object with another name."""
-    return {**obj, "metadata": {**obj["metadata"], "name": name}}
+def rule(resource: str) -> dict:
+    """Ask a webhook about new objects of a built-in kind."""
+    what = {"apiGroups": [""], "apiVersions": ["v1"], "resources": [resource]}
+    return {**what, "operations": ["CREATE"]}
 
 
-def deployment(world: World, **pod_spec: object) -> dict:
-    """The webhook's servers, with something about their pods changed."""
+def servers(**pod_spec: object) -> Callable[[World], None]:
+    """Create the webhook's servers, with something about their pods changed."""
     labels = {"a": "b"}
-    spec = {
-        "automountServiceAccountToken": False,
-        "containers": [{"name": "a", "image": "none"}],
-        **pod_spec,
-    }
-    return made(
-        "apps/v1/Deployment",
-        world.model,
-        f"{APP}-admission",
-        spec={
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
-    )
+    containers = [{"name": "a", "image": "none"}]
+    spec = {"automountServiceAccountToken": False, "containers": containers, **pod_spec}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    deployment = {"selector": {"matchLabels": labels}, "template": template}
+    return creates("apps/v1/Deployment", name="APP-admission", spec=deployment)
 
 
 RBAC = "rbac.authorization.k8s.io/v1"
-SECRET = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}
+SECRETS = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}
 IMAGE = {"spec": {"containers": [{"name": "main", "image": "evil"}]}}
 ALLOW = {"action": "ALLOW", "rules": [{}]}
+POLICY = "security.istio.io/v1/AuthorizationPolicy"
+FILTER = "networking.istio.io/v1alpha3/EnvoyFilter"
+ANYBODY = [{"kind": "ServiceAccount", "name": "default", "namespace": "default"}]
+
+
+def role(kind: str, name: str) -> dict:
+    """Write what a binding refers to."""
+    return {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+
+
 FORBIDDEN: dict[str, Callable[[World], None]] = {
     "a pod that is kept": really,
-    "a dry-run pod in another namespace": creates(
+    "a dry-run pod in another namespace": tries(
         lambda _: limits_world.pod("default", account="default")
     ),
     "another image in a pod": patches("v1/Pod", "theirs", IMAGE),
     "a label on a pod": patches("v1/Pod", "theirs", {"metadata": {"labels": {"x": "y"}}}),
     "the end of a pod without a proxy": deletes("v1/Pod"),
-    "a Secret of others' names": creates(lambda w: made("v1/Secret", w.model)),
-    "a Secret in another namespace": creates(
-        lambda _: made("v1/Secret", "default", f"{APP}-admission-tls")
-    ),
+    "a Secret of others' names": creates("v1/Secret"),
+    "a Secret in another namespace": creates("v1/Secret", "default", "APP-admission-tls"),
     "the end of somebody's Secret": deletes("v1/Secret"),
-    "a ConfigMap of others' names": creates(lambda w: made("v1/ConfigMap", w.model)),
+    "a ConfigMap of others' names": creates("v1/ConfigMap"),
     "the end of somebody's Service": deletes("v1/Service"),
     "where somebody's Service leads": patches(
         "v1/Service", "theirs", {"spec": {"selector": {"app": "mine"}}}
@@ -194,100 +197,48 @@ FORBIDDEN: dict[str, Callable[[World], None]] = {
         "apps/v1/StatefulSet", APP, {"spec": {"template": {"spec": {"hostNetwork": True}}}}
     ),
     "a ClusterRoleBinding": creates(
-        lambda w: made(
-            f"{RBAC}/ClusterRoleBinding",
-            roleRef={
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "ClusterRole",
-                "name": "cluster-admin",
-            },
-            subjects=[{"kind": "ServiceAccount", "name": "default", "namespace": w.model}],
-        )
+        f"{RBAC}/ClusterRoleBinding",
+        "",
+        roleRef=role("ClusterRole", "cluster-admin"),
+        subjects=ANYBODY,
     ),
     "a Role of its gateway that lets it read": creates(
-        lambda w: made(f"{RBAC}/Role", w.model, f"{APP}-gateway", rules=[SECRET])
+        f"{RBAC}/Role", name="APP-gateway", rules=[SECRETS]
     ),
     "its gateway's Role for somebody else": creates(
-        lambda w: made(
-            f"{RBAC}/RoleBinding",
-            w.model,
-            f"{APP}-gateway",
-            roleRef={
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "Role",
-                "name": f"{APP}-gateway",
-            },
-            subjects=[{"kind": "ServiceAccount", "name": "default", "namespace": w.model}],
-        )
+        f"{RBAC}/RoleBinding",
+        name="APP-gateway",
+        roleRef=role("Role", f"{APP}-gateway"),
+        subjects=ANYBODY,
     ),
-    "a webhook of another name": creates(lambda w: named(hook(w), "0-mine")),
-    "a webhook that leads out of the model": creates(
-        lambda w: hook(
-            w, clientConfig={"service": {"name": f"{APP}-admission", "namespace": "default"}}
-        )
+    "a webhook of another name": hook(called="0-mine"),
+    "a webhook that leads out of the model": hook(
+        clientConfig={"service": {"name": f"{APP}-admission", "namespace": "default"}}
     ),
-    "a webhook at a URL": creates(lambda w: hook(w, clientConfig={"url": "https://evil.example"})),
-    "a webhook that is asked everywhere": creates(lambda w: hook(w, namespaceSelector={})),
-    "a webhook without which no pod is created": creates(lambda w: hook(w, failurePolicy="Fail")),
-    "a webhook that is asked about Secrets": creates(
-        lambda w: hook(
-            w,
-            rules=[
-                {
-                    "apiGroups": [""],
-                    "apiVersions": ["v1"],
-                    "resources": ["secrets"],
-                    "operations": ["CREATE"],
-                }
-            ],
-        )
+    "a webhook at a URL": hook(clientConfig={"url": "https://evil.example"}),
+    "a webhook that is asked everywhere": hook(namespaceSelector={}),
+    "a webhook without which no pod is created": hook(failurePolicy="Fail"),
+    "a webhook that is asked about Secrets": hook(rules=[rule("secrets")]),
+    "servers with a token": servers(automountServiceAccountToken=True),
+    "servers of another ServiceAccount": servers(serviceAccountName=APP),
+    "servers with somebody's Secret": servers(
+        volumes=[{"name": "a", "secret": {"secretName": "theirs"}}]
     ),
-    "servers with a token": creates(lambda w: deployment(w, automountServiceAccountToken=True)),
-    "servers of another ServiceAccount": creates(lambda w: deployment(w, serviceAccountName=APP)),
-    "servers with somebody's Secret": creates(
-        lambda w: deployment(w, volumes=[{"name": "a", "secret": {"secretName": "theirs"}}])
-    ),
-    "servers with the host's files": creates(
-        lambda w: deployment(w, volumes=[{"name": "a", "hostPath": {"path": "/"}}])
-    ),
-    "an EnvoyFilter of another name": creates(
-        lambda w: made("networking.istio.io/v1alpha3/EnvoyFilter", w.model, spec={})
-    ),
+    "servers with the host's files": servers(volumes=[{"name": "a", "hostPath": {"path": "/"}}]),
+    "an EnvoyFilter of another name": creates(FILTER, spec={}),
     "an EnvoyFilter for all pods": creates(
-        lambda w: made(
-            "networking.istio.io/v1alpha3/EnvoyFilter",
-            "default",
-            f"istio-integrator.{w.owner}",
-            spec={"configPatches": []},
-        )
+        FILTER, "default", "istio-integrator.OWNER", spec={"configPatches": []}
     ),
-    "an AuthorizationPolicy": creates(
-        lambda w: made(
-            "security.istio.io/v1/AuthorizationPolicy", w.model, f"istio-integrator.{w.owner}"
-        )
-    ),
-    "an AuthorizationPolicy of somebody else's name": creates(
-        lambda w: made("security.istio.io/v1/AuthorizationPolicy", w.model, spec=ALLOW)
-    ),
+    "an AuthorizationPolicy": creates(POLICY, name="istio-integrator.OWNER"),
+    "an AuthorizationPolicy of somebody else's name": creates(POLICY, spec=ALLOW),
     "an AuthorizationPolicy that denies": creates(
-        lambda w: made(
-            "security.istio.io/v1/AuthorizationPolicy",
-            w.model,
-            f"{APP}-kfp-api",
-            spec={"action": "DENY", "rules": [{}]},
-        )
+        POLICY, name="APP-kfp-api", spec={"action": "DENY", "rules": [{}]}
     ),
-    "who may call in another namespace": creates(
-        lambda _: made(
-            "security.istio.io/v1/AuthorizationPolicy", "default", f"{APP}-kfp-api", spec=ALLOW
-        )
-    ),
+    "who may call in another namespace": creates(POLICY, "default", "APP-kfp-api", spec=ALLOW),
     "a route in another namespace": creates(
-        lambda _: made("networking.istio.io/v1/VirtualService", "default", spec={"hosts": ["a"]})
+        "networking.istio.io/v1/VirtualService", "default", spec={"hosts": ["a"]}
     ),
-    "a Gateway of another name": creates(
-        lambda w: made("networking.istio.io/v1/Gateway", w.model, spec={})
-    ),
+    "a Gateway of another name": creates("networking.istio.io/v1/Gateway", spec={}),
     "a label of others on a namespace": patches(
         "v1/Namespace", "", {"metadata": {"labels": {"istio.io/dataplane-mode": "ambient"}}}
     ),
