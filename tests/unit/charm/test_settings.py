@@ -13,6 +13,7 @@ from istio_integrator.admission import settings
 from istio_integrator.config import config
 from istio_integrator.istio import installation
 from istio_integrator.situation import situation
+from tests.unit.cases import cases
 
 ALIVE = installation.Mesh(
     namespace="istio-system", revision="x", is_default=False, probed=True, native_sidecars=True
@@ -40,73 +41,55 @@ NOTHING = [
 ]
 
 
-def scope(found, mode="auto"):
+def scope(found, addresses="", **options):
     return situation.Situation(
         cluster=None,
         manifests=None,
-        config=config.Config(job_sidecars=mode),
+        config=config.Config(**options),
         mesh=found,
         model="m",
         application="a",
         unit="a/0",
         leader=True,
+        controller=situation.Controller.read(addresses),
     )
 
 
-@pytest.mark.parametrize(
-    ("found", "before", "want"),
-    [
-        pytest.param(ALIVE, None, NATIVE, id="as it shows itself"),
-        pytest.param(ALIVE, CLASSIC, NATIVE, id="it changed"),
-        pytest.param(AWAY, NATIVE, NATIVE, id="istiod is away"),
-        pytest.param(
-            dataclasses.replace(AWAY, native_sidecars=True), CLASSIC, CLASSIC, id="old istiod away"
-        ),
-        pytest.param(AWAY, None, CLASSIC, id="istiod was never seen"),
-        pytest.param(
-            dataclasses.replace(AWAY, hold_by_default=True),
-            NATIVE,
-            HELD,
-            id="its settings came",
-        ),
-        pytest.param(
-            dataclasses.replace(AWAY, has_settings=False), HELD, HELD, id="they are away"
-        ),
-        pytest.param(None, NATIVE, NATIVE, id="its webhook is away too"),
-        pytest.param(None, None, settings.Seen(native=False), id="there was never an istio"),
-    ],
-)
-def test_what_was_seen_last_is_kept_while_the_mesh_says_nothing(found, before, want):
-    assert settings.Seen.of(scope(found), before) == want
+def made(found, seen, **options):
+    """What new pods get, as the webhook's servers read it."""
+    return settings.make(scope(found, **options), seen, lifecycle_in_model=True).document()
 
 
 IN_CLUSTER = "controller-service.controller-x.svc.cluster.local:17070"
 CUTTING = dataclasses.replace(ALIVE, registry_only=True)
 CUT = msgspec.structs.replace(NATIVE, controller_ports=(17070,))
+EXCLUDING = dataclasses.replace(CUTTING, excluded_outbound_ports=(17070,))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("found", "before", "want"),
-    [
-        pytest.param(CUTTING, None, CUT, id="where it is needed"),
-        pytest.param(ALIVE, CUT, NATIVE, id="not where it is not"),
-        pytest.param(
-            dataclasses.replace(CUTTING, excluded_outbound_ports=(17070,)),
-            None,
-            msgspec.structs.replace(NATIVE, mesh_ports=(17070,)),
-            id="not where the mesh does it",
-        ),
-        pytest.param(AWAY, CUT, CUT, id="kept while istiod is away"),
-        pytest.param(None, CUT, CUT, id="kept while its webhook is away"),
-    ],
+    as_it_shows_itself=(ALIVE, None, NATIVE),
+    it_changed=(ALIVE, CLASSIC, NATIVE),
+    istiod_is_away=(AWAY, NATIVE, NATIVE),
+    old_istiod_away=(dataclasses.replace(AWAY, native_sidecars=True), CLASSIC, CLASSIC),
+    istiod_was_never_seen=(AWAY, None, CLASSIC),
+    its_settings_came=(dataclasses.replace(AWAY, hold_by_default=True), NATIVE, HELD),
+    they_are_away=(dataclasses.replace(AWAY, has_settings=False), HELD, HELD),
+    its_webhook_is_away_too=(None, NATIVE, NATIVE),
+    there_was_never_an_istio=(None, None, settings.Seen(native=False)),
+    controller_is_cut_off=(CUTTING, None, CUT),
+    controller_is_not_cut_off=(ALIVE, CUT, NATIVE),
+    mesh_lets_out_to_it=(EXCLUDING, None, msgspec.structs.replace(NATIVE, mesh_ports=(17070,))),
+    cut_off_while_istiod_is_away=(AWAY, CUT, CUT),
+    cut_off_while_its_webhook_is_away=(None, CUT, CUT),
 )
-def test_charms_reach_their_controller(found, before, want):
+def test_what_was_seen_last_is_kept_while_the_mesh_says_nothing(found, before, want):
     seen = settings.Seen.of(scope(found), before)
     assert seen == want
-    wanted = settings.make(scope(found), seen, lifecycle_in_model=True)
-    rules = wanted.document()["excluded-outbound-ports"]
     own = {"pods": "app.kubernetes.io/name", "ports": (17070,)}
-    assert rules == ((own,) if want is CUT else ())
+    # The mesh's own ports are nobody's rule.
+    assert made(found, seen)["excluded-outbound-ports"] == ((own,) if want is CUT else ())
+    assert settings.Seen.of(scope(found, job_sidecars="classic"), before).native is False
 
 
 @pytest.mark.parametrize("option", [True, False])
@@ -116,12 +99,8 @@ def test_pods_ask_for_the_hold_unless_the_mesh_holds_them_anyway(found, option, 
     before = msgspec.structs.replace(NATIVE, held=held)
     if found is not None:
         found = dataclasses.replace(found, hold_by_default=held)
-    where = scope(found)
-    where = dataclasses.replace(where, config=config.Config(hold_application=option))
-    seen = settings.Seen.of(where, before)
-    assert settings.Seen.read({"metadata": {"annotations": {names.SEEN: seen.text()}}}) == seen
-    wanted = settings.make(where, seen, lifecycle_in_model=True)
-    document = wanted.document()
+    seen = settings.Seen.of(scope(found), before)
+    document = made(found, seen, hold_application=option)
     assert document["hold-application"] == (option and not held)
     assert document["mesh-holds"] == held
 
@@ -144,56 +123,32 @@ def test_controller_is_where_juju_tells(addresses, want):
 CAPTURING = dataclasses.replace(ALIVE, cni=True, captures_names=True)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("found", "addresses", "want"),
-    [
-        pytest.param(CAPTURING, IN_CLUSTER, (17070, 53), id="a name nobody answers"),
-        pytest.param(CAPTURING, f"{IN_CLUSTER} 10.1.2.3:17070", (17070,), id="an address too"),
-        pytest.param(
-            dataclasses.replace(CAPTURING, native_proxy=True), IN_CLUSTER, (), id="native"
-        ),
-        pytest.param(dataclasses.replace(CAPTURING, cni=False), IN_CLUSTER, (), id="no plugin"),
-        pytest.param(
-            dataclasses.replace(CAPTURING, captures_outbound=False),
-            IN_CLUSTER,
-            (53,),
-            id="only names are captured",
-        ),
-        pytest.param(
-            dataclasses.replace(CUTTING, captures_outbound=False), "", (), id="nothing captured"
-        ),
-    ],
+    a_name_nobody_answers=(CAPTURING, IN_CLUSTER, (17070, 53)),
+    an_address_too=(CAPTURING, f"{IN_CLUSTER} 10.1.2.3:17070", (17070,)),
+    native=(dataclasses.replace(CAPTURING, native_proxy=True), IN_CLUSTER, ()),
+    no_plugin=(dataclasses.replace(CAPTURING, cni=False), IN_CLUSTER, ()),
+    only_names_are_captured=(
+        dataclasses.replace(CAPTURING, captures_outbound=False),
+        IN_CLUSTER,
+        (53,),
+    ),
+    nothing_captured=(dataclasses.replace(CUTTING, captures_outbound=False), "", ()),
 )
 def test_charms_find_a_controller_that_has_only_a_name(found, addresses, want):
-    where = dataclasses.replace(scope(found), controller=situation.Controller.read(addresses))
-    assert settings.Seen.of(where, None).controller_ports == want
+    assert settings.Seen.of(scope(found, addresses), None).controller_ports == want
 
 
 def test_ports_that_the_mesh_excludes_stay_so_beside_others():
     found = dataclasses.replace(CUTTING, excluded_outbound_ports=(3306, 5432))
     seen = settings.Seen.of(scope(found), None)
-    where = scope(found)
-    options = config.Config(excluded_outbound_ports="5432")
-    where = dataclasses.replace(where, config=options)
-    wanted = settings.make(where, seen, lifecycle_in_model=True)
-    assert [rule["ports"] for rule in wanted.document()["excluded-outbound-ports"]] == [
+    document = made(found, seen, excluded_outbound_ports="5432")
+    assert [rule["ports"] for rule in document["excluded-outbound-ports"]] == [
         (5432, 3306),
         (17070, 3306, 5432),
     ]
-    kept = settings.Seen.of(scope(None), seen)
-    assert kept.mesh_ports == (3306, 5432)
-
-
-def test_ports_that_the_mesh_excludes_are_nobodys_rule():
-    found = dataclasses.replace(ALIVE, excluded_outbound_ports=(3306,))
-    seen = settings.Seen.of(scope(found), None)
-    wanted = settings.make(scope(found), seen, lifecycle_in_model=True)
-    assert wanted.document()["excluded-outbound-ports"] == ()
-
-
-@pytest.mark.parametrize("found", [ALIVE, AWAY, None])
-def test_classic_sidecars_are_an_option_whatever_was_seen(found):
-    assert settings.Seen.of(scope(found, "classic"), NATIVE).native is False
+    assert settings.Seen.of(scope(None), seen).mesh_ports == (3306, 5432)
 
 
 @given(
@@ -232,13 +187,12 @@ CHOSEN = {
 def test_option_of_a_settings_name_is_what_new_pods_get():
     fields = {field.name for field in dataclasses.fields(pods.Settings)}
     assert fields & set(config.Config.model_fields) == {*CHOSEN, "revision"}
-    options = config.Config(revision="canary", **CHOSEN)
-    where = dataclasses.replace(scope(ALIVE), config=options)
+    where = scope(ALIVE, revision="canary", **CHOSEN)
 
     got = settings.make(where, settings.Seen(), lifecycle_in_model=True)
 
     assert {name: getattr(got, name) for name in CHOSEN} == {
-        name: getattr(options, name) for name in CHOSEN
+        name: getattr(where.config, name) for name in CHOSEN
     }
     assert got.membership == "selected"
     assert got == settings.revised(got)
