@@ -33,7 +33,7 @@ def deployment(name, namespace, image, command, **container):
 class Place(world.Place):
     """A model with the charm, and what pages name in it."""
 
-    shown = took = 0.0
+    named = took = 0.0
     """Seconds from the installation to the status that says what was found, and to its end."""
 
     def labels(self, namespace):
@@ -167,7 +167,7 @@ def installed(node, model):
         begin = time.monotonic()
         place.shell.run(DEPLOY)
         place.says("istio-system/istiod", 240)
-        place.shown = time.monotonic() - begin
+        place.named = time.monotonic() - begin
         place.says("3/3 pods in mesh", 240)
         place.took = time.monotonic() - begin
         place.juju.wait_for(APP)
