@@ -24,7 +24,7 @@ RENEWED = f"{COOKIE}; Path=/; Max-Age=3600"
 """What it says to the browser of somebody it knows."""
 _PAGE = """<!doctype html><link rel="icon" href="data:,"><title>{0}</title>
 <body style="font: 18px sans-serif; margin: 2em"><h1>{0}</h1><p>You are <b id="user">{1}</b>.
-<p>You asked for <code id="asked">{2}</code>. <a href="/authservice/logout">Sign out</a>
+<p>You asked for <code id="asked">{2}</code>. <a href="/oauth2/sign_out">Sign out</a>
 <form method="post"><input name="text"><button>Keep</button></form><ul id="kept">{3}</ul>
 """
 _WEBSOCKET = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"

@@ -30,7 +30,7 @@ _FORM = """<form method="post" action="/dex/login"><input type="hidden" name="re
 _KEY = rsa.generate_private_key(65537, 2048)
 
 
-def command(folder, port, **provider):
+def command(folder, port, *flags, **provider):
     """Write the configuration of an oauth2-proxy, and return the command line that starts it.
 
     It answers 200 and names the user where somebody is authenticated, whatever is asked for.
@@ -38,6 +38,7 @@ def command(folder, port, **provider):
     Args:
         folder: For the file.
         port: It listens there at every address.
+        flags: Beside those that every test wants.
         provider: What it knows of the provider, as in its own configuration.
     """
     known = {"id": "provider", "provider": "oidc", "clientID": CLIENT, **provider}
@@ -53,21 +54,23 @@ def command(folder, port, **provider):
     program = programs.ensure(["oauth2-proxy"])["oauth2-proxy"] / "bin" / "oauth2-proxy"
     return [
         *(str(program), f"--alpha-config={file}", f"--cookie-secret={secrets.token_hex(16)}"),
-        *("--reverse-proxy", "--skip-provider-button", "--email-domain=*"),
+        *("--reverse-proxy", "--skip-provider-button", "--email-domain=*", *flags),
         # Otherwise a provider behind the same gateway is a loop.
         "--skip-auth-route=^/dex/",
     ]
 
 
-def of_provider(address, **more):
+def of_provider(address):
     """What an oauth2-proxy must know of the provider below, which the browser finds beside it."""
-    oidc = {"issuerURL": f"{address}/dex", "jwksURL": f"{address}/dex/keys", "skipDiscovery": True}
+    keys = {"jwksURL": f"{address}/dex/keys", "skipDiscovery": True}
+    known = {"loginURL": LOGIN, "redeemURL": f"{address}/dex/token"}
+    return {**known, **of_issuer(f"{address}/dex", **keys)}
+
+
+def of_issuer(issuer, **more):
+    """What it must know of any provider."""
     claims = {"emailClaim": "email", "userIDClaim": "email", "audienceClaims": ["aud"]}
-    return {
-        "loginURL": LOGIN,
-        "redeemURL": f"{address}/dex/token",
-        "oidcConfig": {**oidc, **claims, **more},
-    }
+    return {"oidcConfig": {"issuerURL": issuer, **claims, **more}}
 
 
 def _encoded(value):

@@ -11,10 +11,12 @@ import pathlib
 import signal
 import subprocess
 import sys
+import urllib.request
 
 import pytest
 
 from testbed import environments, paths
+from testbed.kit import workloads
 from tests import oidc, waiting
 from tests.e2e.conftest import BUILD
 from tests.gateway_client import HOST
@@ -23,6 +25,7 @@ CHROMIUM = pathlib.Path("/usr/bin/chromium")
 PICTURES = BUILD / "browser"
 ORIGIN = f"https://{HOST}"
 PROVIDER_PORT = 9400
+SERVICE, SERVICE_PORT = "oauth2-proxy", 4180
 TALK = """address => new Promise(done => {
     window.talk = new WebSocket(address);
     talk.onopen = () => talk.send("1 + 1");
@@ -38,18 +41,50 @@ FETCH = "address => fetch(address).then(answer => answer.status, () => 'no answe
 
 
 @contextlib.contextmanager
-def provider(testbed):
-    """Run an OpenID provider beside the node, at another site than the applications."""
-    program = environments.ensure("browser") / "bin" / "oidc-provider-mock"
-    address = str(testbed.plan.node)
-    argv = [str(program), f"--host={address}", f"--port={PROVIDER_PORT}"]
-    process = testbed.spawn(argv, "provider")
+def spawned(testbed, argv, url):
+    """Run a program beside the node, which is there when it answers at a URL."""
+    process = testbed.spawn(argv, pathlib.Path(argv[0]).name)
     try:
-        yield f"http://{address}:{PROVIDER_PORT}"
+        assert waiting.eventually(lambda: urllib.request.urlopen(url, timeout=5)), argv
+        yield
     finally:
         # What enters the node's namespaces is its parent.
         os.killpg(process.pid, signal.SIGTERM)
         process.wait()
+
+
+@contextlib.contextmanager
+def provider(testbed):
+    """Run an OpenID provider at another site than the applications; its address."""
+    program = environments.ensure("browser") / "bin" / "oidc-provider-mock"
+    address = str(testbed.plan.node)
+    argv = [str(program), f"--host={address}", f"--port={PROVIDER_PORT}"]
+    issuer = f"http://{address}:{PROVIDER_PORT}"
+    with spawned(testbed, argv, f"{issuer}/.well-known/openid-configuration"):
+        yield issuer
+
+
+@contextlib.contextmanager
+def authenticating(testbed, issuer, folder, namespace):
+    """Run an oauth2-proxy for a provider; the Service that leads to it, and what that has."""
+    url = f"--redirect-url={ORIGIN}{oidc.PREFIX}/callback"
+    known = oidc.of_issuer(issuer, insecureAllowUnverifiedEmail=True)
+    argv = oidc.command(folder, SERVICE_PORT, url, **known)
+    address = str(testbed.plan.node)
+    service = workloads.service(SERVICE, namespace, SERVICE_PORT)
+    del service["spec"]["selector"]
+    labels = {"kubernetes.io/service-name": SERVICE}
+    metadata = {"name": SERVICE, "namespace": namespace, "labels": labels}
+    endpoints = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": metadata,
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+        "ports": [{"name": "http", "port": SERVICE_PORT, "protocol": "TCP"}],
+    }
+    with spawned(testbed, argv, f"http://{address}:{SERVICE_PORT}/ping"):
+        yield service, endpoints
 
 
 @contextlib.contextmanager
@@ -161,16 +196,7 @@ class Person:
             texts[part] = found.inner_text() if found.count() else ""
         return Seen([*self._ways[self.tab]], self.tab.url, self.tab.title(), **texts)
 
-    @property
-    def session(self):
-        """The cookie of the session."""
-        (found,) = (each for each in self.context.cookies(ORIGIN) if each["name"] == oidc.SESSION)
-        return f"{found['name']}={found['value']}"
-
-
-def end_session(place, person):
-    """End a session where it is kept, as its time does: the browser does not hear of it."""
-    cookie = person.session
-    other = place.browser(tls=True)
-    assert other.get(f"{oidc.SERVICE_PREFIX}/logout", Cookie=cookie).status == 303
-    assert waiting.eventually(lambda: other.get("/", Cookie=cookie).status == 302)
+    def end_session(self):
+        """End the session as its time does: no page hears of it."""
+        assert [each for each in self.context.cookies(ORIGIN) if each["name"] == oidc.SESSION]
+        self.context.clear_cookies(name=oidc.SESSION)

@@ -12,15 +12,16 @@ import dataclasses
 import json
 import os
 import pathlib
+import shutil
 
 import pytest
 import xdist.scheduler
 
 from testbed import cluster as testbed_cluster
 from testbed import kubernetes, limits
-from testbed.juju import bootstrap
+from testbed.juju import bootstrap, pack
 from testbed.kit import bundle, clusters, diagnostics, juju, objects, observer, stage
-from tests import rights
+from tests import echo, rights
 from tests.e2e import life_world, pages
 
 MODEL = "kubeflow"
@@ -242,6 +243,15 @@ def integrated(node, prepared):
 
     played(node, deploy)
     return story
+
+
+@pytest.fixture(scope="session")
+def sdi_charm(tmp_path_factory):
+    """A charm with the libraries that today's charms have, packed with a server."""
+    source = tmp_path_factory.mktemp("charms") / "sdi"
+    shutil.copytree(pathlib.Path(__file__).parent / "charms" / "sdi", source)
+    shutil.copy2(echo.__file__, source / "src" / "server.py")
+    return pack.pack(source, BUILD.parent / "charms")
 
 
 @pytest.fixture

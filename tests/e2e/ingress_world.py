@@ -394,11 +394,19 @@ def ingress_script(consumer, **changes):
     return {"role": "requires", "interface": "ingress", "application": sdi(data), "unit": {}}
 
 
-def auth_script():
+def forward_script(model, service=AUTH, port=AUTH_PORT):
+    """What oauth2-proxy's charm sends."""
+    address = f"http://{service}.{model}.svc.cluster.local:{port}"
+    headers = json.dumps(["kubeflow-userid"])
+    bag = {"decisions_address": address, "app_names": "[]", "headers": headers}
+    return {"role": "provides", "interface": "forward_auth", "application": bag, "unit": {}}
+
+
+def auth_script(service=AUTH, port=AUTH_PORT):
     """What oidc-gatekeeper's charm sends."""
     data = {
-        "service": AUTH,
-        "port": AUTH_PORT,
+        "service": service,
+        "port": port,
         "allowed-request-headers": ["cookie", "X-Auth-Token"],
         "allowed-response-headers": ["kubeflow-userid"],
     }

@@ -113,10 +113,7 @@ def _said(name, endpoint, model):
     if endpoint == "ingress-auth":
         return world.auth_script()
     if endpoint == "forward-auth":
-        address = f"http://{world.AUTH}.{model}.svc.cluster.local:{world.AUTH_PORT}"
-        headers = json.dumps(["kubeflow-userid"])
-        bag = {"decisions_address": address, "app_names": "[]", "headers": headers}
-        return {"application": bag, "unit": {}}
+        return world.forward_script(model)
     if endpoint.startswith("istio-ingress-route"):
         prefix = world.CONSUMERS[consumer]["prefix"].rstrip("/") or "/"
         route = {

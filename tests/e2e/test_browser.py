@@ -4,38 +4,27 @@ What a person sees of each step is kept in build/e2e/browser. The provider is at
 the applications, as those of companies are.
 """
 
-import pathlib
 import re
-import shutil
 
 import pytest
 
 from testbed import istio
-from testbed.juju import pack
-from tests import echo, gateway_client, oidc, waiting
+from tests import gateway_client, waiting
 from tests.e2e import browser_world
 from tests.e2e import ingress_world as world
 
-ROOT = pathlib.Path(__file__).parents[2]
 MODEL = "people"
 APP = world.APP
 ANA, BEN = "ana@example.com", "ben@example.com"
-WAY_IN = [302, 303, 200]
+AUTHENTICATES = "oauth2-proxy"
+APPLICATIONS = {
+    "notebooks": {"arguments": "9000 --pages", "prefix": "/notebooks/"},
+    "dashboard": {"arguments": "9001 --pages", "prefix": "/"},
+}
+ENDPOINTS = {"notebooks": "ingress", "dashboard": "istio-ingress-route"}
+WAY_IN = [302, 302, 200]
 """From the provider's form to the service, from there to what was asked for."""
 pytestmark = [pytest.mark.cluster("tomorrow"), pytest.mark.long, pytest.mark.timeout(500)]
-
-
-@pytest.fixture(scope="module")
-def charms(tmp_path_factory):
-    """A charm with the libraries that Kubeflow's charms have, with either server."""
-    found = {}
-    for server in (echo, oidc):
-        source = tmp_path_factory.mktemp("charms") / "sdi"
-        shutil.copytree(pathlib.Path(__file__).parent / "charms" / "sdi", source)
-        shutil.copy2(server.__file__, source / "src" / "server.py")
-        name = server.__name__.rpartition(".")[2]
-        found[name] = pack.pack(source, ROOT / "build" / "charms" / f"browser-{name}")
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -46,34 +35,30 @@ def provider(node):
 
 
 @pytest.fixture(scope="module")
-def model(node, charms, provider):
+def model(node, sdi_charm, provider, tmp_path_factory):
     """Two applications, a notebook beside them, and who is to be asked; all closed yet."""
-    applications = {
-        "notebooks": ("echo", {"arguments": "9000 --pages", "prefix": "/notebooks/"}),
-        "dashboard": ("echo", {"arguments": "9001 --pages", "prefix": "/"}),
-        "authservice": (
-            "oidc",
-            {
-                "arguments": f"8080 --issuer {provider} --origin {browser_world.ORIGIN}",
-                "prefix": "/authservice",
-                "rewrite": "/",
-                "decisions-port": "8080",
-            },
-        ),
-    }
-    endpoints = dict.fromkeys(applications, "ingress") | {"dashboard": "istio-ingress-route"}
-    with world.shared(node, MODEL) as found:
+    folder = tmp_path_factory.mktemp("oauth2-proxy")
+    with (
+        world.shared(node, MODEL) as found,
+        browser_world.authenticating(node.testbed, provider, folder, MODEL) as service,
+    ):
         secret, _ = world.tls_secret(istio.INGRESS, "people-tls")
-        found.apply(secret, world.notebook(MODEL))
+        found.apply(secret, world.notebook(MODEL), *service)
         # What comes before it would be replaced for its sidecar's sake.
         found.deploy(node.charms.integrator)
         found.juju.config(APP, {"tls-secret": "people-tls", "https-redirect": True})
         resources = {"server-image": node.charms.payload_image}
-        for name, (server, options) in applications.items():
-            found.juju.deploy(charms[server], name, config=options, resources=resources)
-        for name in applications:
+        for name, options in APPLICATIONS.items():
+            found.juju.deploy(sdi_charm, name, config=options, resources=resources)
+        for name in APPLICATIONS:
             found.juju.wait_for(name)
-        for name, endpoint in endpoints.items():
+        asked = browser_world.SERVICE, browser_world.SERVICE_PORT
+        script = {
+            "ingress-auth": world.auth_script(*asked),
+            "forward-auth": world.forward_script(MODEL, *asked),
+        }
+        found.juju.fake_app(AUTHENTICATES, script)
+        for name, endpoint in ENDPOINTS.items():
             found.juju.integrate(f"{APP}:{endpoint}", f"{name}:{endpoint}")
         yield found
 
@@ -81,10 +66,10 @@ def model(node, charms, provider):
 @pytest.fixture(scope="module", params=["ingress-auth", "forward-auth"])
 def place(request, model):
     """The model, open to who has signed in, over either relation."""
-    relation = f"{APP}:{request.param}", f"authservice:{request.param}"
+    relation = f"{APP}:{request.param}", f"{AUTHENTICATES}:{request.param}"
     model.says("ingress is closed")
     model.juju.integrate(*relation)
-    model.says("3 routes served by istio-ingress/istio-ingressgateway", 240)
+    model.says(f"2 routes served by {world.SHARED}", 240)
     stranger = model.browser(tls=True)
     for path in ("/notebooks/", "/", "/notebook/"):
         assert waiting.eventually(lambda path=path: stranger.get(path).status == 302, 60), path
@@ -151,7 +136,7 @@ def test_who_signs_out_is_asked_again_by_both_applications_in_every_tab(ana, pro
     left = ana.press(link="Sign out")
     assert left.url.startswith(f"{provider}/")
     # Out, to the front page, from there to the provider.
-    assert left.way == [303, 302, 200]
+    assert left.way == [302, 302, 200]
     assert is_asked_who(ana.visit("/"), provider)
     ana.tab = first
     assert is_asked_who(ana.visit("/notebooks/"), provider)
@@ -159,8 +144,8 @@ def test_who_signs_out_is_asked_again_by_both_applications_in_every_tab(ana, pro
     assert (seen.way, seen.title, seen.user) == (WAY_IN, "notebooks-0", BEN)
 
 
-def test_session_that_ended_leads_over_the_sign_in_back_to_the_page(place, ana, provider):
-    browser_world.end_session(place, ana)
+def test_session_that_ended_leads_over_the_sign_in_back_to_the_page(ana, provider):
+    ana.end_session()
     assert is_asked_who(ana.visit("/data?of=ana"), provider)
     seen = ana.sign_in(ANA)
     assert (seen.way, seen.title, seen.user) == (WAY_IN, "dashboard-0", ANA)
@@ -169,11 +154,9 @@ def test_session_that_ended_leads_over_the_sign_in_back_to_the_page(place, ana, 
 
 
 @pytest.mark.parametrize("who", [ANA, BEN])
-def test_form_sent_after_the_session_ended_is_nobodys_and_its_page_comes_back(
-    place, ana, provider, who
-):
+def test_form_sent_after_the_session_ended_is_nobodys_and_its_page_comes_back(ana, provider, who):
     kept = ana.keep("before").kept
-    browser_world.end_session(place, ana)
+    ana.end_session()
     assert is_asked_who(ana.keep("lost"), provider)
     seen = ana.sign_in(who)
     assert (seen.way, seen.title, seen.user) == (WAY_IN, "notebooks-0", who)
@@ -183,17 +166,17 @@ def test_form_sent_after_the_session_ended_is_nobodys_and_its_page_comes_back(
     assert (again.way, again.kept) == ([200], f"{kept}\n{who}: again")
 
 
-def test_script_gets_no_answer_when_the_session_has_ended(place, ana):
+def test_script_gets_no_answer_when_the_session_has_ended(ana):
     assert ana.tab.evaluate(browser_world.FETCH, "/") == 200
-    browser_world.end_session(place, ana)
+    ana.end_session()
     assert ana.tab.evaluate(browser_world.FETCH, "/") == "no answer"
 
 
-def test_notebook_talks_with_who_has_signed_in_and_opens_for_nobody_else(place, ana, browser):
+def test_notebook_talks_with_who_has_signed_in_and_opens_for_nobody_else(ana, browser):
     kernel = f"wss://{gateway_client.HOST}/notebook/api/kernels/1/channels"
     assert ana.tab.evaluate(browser_world.TALK, kernel) == "1 + 1"
     ana.see()
-    browser_world.end_session(place, ana)
+    ana.end_session()
     # What is open was let in; what is new is not.
     assert ana.tab.evaluate(browser_world.TALK_ON, "2 + 2") == "2 + 2"
     assert ana.tab.evaluate(browser_world.TALK, kernel) == "refused"

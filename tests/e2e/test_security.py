@@ -4,38 +4,25 @@
 """
 
 import functools
-import pathlib
 import re
-import shutil
 
 import pytest
 
 from testbed import istio
-from testbed.juju import pack
-from tests import echo, waiting
+from tests import waiting
 from tests.e2e import security_objects as objects
 from tests.e2e import security_table as table
 from tests.e2e import security_world as world
 from tests.e2e.security_objects import MODEL
 from tests.e2e.security_world import APP
 
-ROOT = pathlib.Path(__file__).parents[2]
 UNRELATED = ("kubeflow-profiles", "kfp-profile-controller")
 """Applications that a page relates, of which only the relation is looked at."""
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture(scope="module")
-def charm(tmp_path_factory):
-    """A charm with the libraries that today's charms have, packed with a server."""
-    source = tmp_path_factory.mktemp("charms") / "sdi"
-    shutil.copytree(pathlib.Path(__file__).parent / "charms" / "sdi", source)
-    shutil.copy2(echo.__file__, source / "src" / "server.py")
-    return pack.pack(source, ROOT / "build" / "charms" / "security")
-
-
-@pytest.fixture(scope="module")
-def place(node, charm, tmp_path_factory):
+def place(node, sdi_charm, tmp_path_factory):
     """The model with its applications, related, all of them in the mesh."""
     with world.World(node) as found:
         # What comes before it would be replaced for its sidecar's sake.
@@ -43,7 +30,7 @@ def place(node, charm, tmp_path_factory):
         for name in objects.CHARMS:
             options = {"arguments": str(objects.PORTS[name]), "prefix": "/x/"}
             resources = {"server-image": found.image}
-            found.juju.deploy(charm, name, config=options, resources=resources, trust=True)
+            found.juju.deploy(sdi_charm, name, config=options, resources=resources, trust=True)
         found.apply(*objects.everything(found.image, tmp_path_factory.mktemp("hook")))
         found.apply(*objects.node_ports(), objects.pipelines())
         for name in objects.CHARMS:

@@ -66,14 +66,14 @@ def test_name_that_a_client_claims_reaches_nobody_where_the_service_names_no_use
 def signing_in(place, tmp_path):
     """Browsers that go where an oauth2-proxy on `forward-auth` sends them."""
     port, dex = place.ports["oauth2-proxy"], f"http://127.0.0.1:{place.ports['dex']}"
-    command = oidc.command(tmp_path, port, **oidc.of_provider(dex))
+    command = oidc.command(tmp_path, port, "--cookie-secure=false", **oidc.of_provider(dex))
     address = f"http://oauth2-proxy.{ingress_world.MODEL}.svc.cluster.local"
     place.options = {"hosts": gateway_client.HOST}
     place.auths, place.forwards = [], [{"decisions_address": address, "app_names": "[]"}]
     routes = place.requests
     place.requests = [*routes, request(4, "dex", "/dex", "/dex")]
     log = (tmp_path / "log").open("w+")
-    process = subprocess.Popen([*command, "--cookie-secure=false"], stdout=log, stderr=log)
+    process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         assert waiting.eventually(lambda: httpx2.get(f"http://127.0.0.1:{port}/ping"))
         place.reconcile()

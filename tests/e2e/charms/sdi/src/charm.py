@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Serves HTTP, and asks for its path and for being asked as Kubeflow's charms do."""
+"""Serves HTTP, and asks for its path as Kubeflow's charms do."""
 
 import logging
 import pathlib
 
 import ops
 import serialized_data_interface as sdi
-from charmlibs.interfaces import forward_auth, service_mesh
 from charmlibs.interfaces import istio_ingress_route as routes
+from charmlibs.interfaces import service_mesh
 
 SERVER = pathlib.Path(__file__).with_name("server.py")
 PLACE = "/srv/server.py"
@@ -23,9 +23,6 @@ class KubeflowApp(ops.CharmBase):
         logging.getLogger().setLevel(logging.INFO)
         self._waiting = ""
         self._routes = {name: routes.IstioIngressRouteRequirer(self, name) for name in ENDPOINTS}
-        self._decisions = forward_auth.ForwardAuthProvider(
-            self, forward_auth_config=self._forward_auth
-        )
         self._mesh = service_mesh.ServiceMeshConsumer(self, policies=[self._callers])
         for event in (
             *(requirer.on.ready for requirer in self._routes.values()),
@@ -34,7 +31,6 @@ class KubeflowApp(ops.CharmBase):
             self.on.leader_elected,
             self.on.server_pebble_ready,
             self.on["ingress"].relation_changed,
-            self.on["ingress-auth"].relation_changed,
         ):
             framework.observe(event, self._reconcile)
         framework.observe(self.on.collect_unit_status, self._on_collect_status)
@@ -48,30 +44,10 @@ class KubeflowApp(ops.CharmBase):
         if not self.unit.is_leader():
             return
         request = {"service": self.app.name, "port": self._port, "prefix": self.config["prefix"]}
-        if rewrite := self.config["rewrite"]:
-            request["rewrite"] = rewrite
         self._send("ingress", request)
-        asked = {
-            "service": self.app.name,
-            "port": self._port,
-            "allowed-request-headers": ["cookie", "X-Auth-Token"],
-            "allowed-response-headers": ["kubeflow-userid"],
-        }
-        self._send("ingress-auth", asked)
         for requirer in self._routes.values():
             if requirer.is_ready():
                 requirer.submit_config(self._config(requirer))
-        self._decisions.update_forward_auth_config(self._forward_auth)
-
-    @property
-    def _forward_auth(self) -> forward_auth.ForwardAuthConfig | None:
-        port = self.config["decisions-port"]
-        if not port:
-            return None
-        address = f"http://{self.app.name}.{self.model.name}.svc.cluster.local:{port}"
-        return forward_auth.ForwardAuthConfig(
-            decisions_address=address, app_names=[], headers=["kubeflow-userid"]
-        )
 
     @property
     def _callers(self) -> service_mesh.AppPolicy:
@@ -87,17 +63,11 @@ class KubeflowApp(ops.CharmBase):
         listener = routes.Listener(port=port, protocol=routes.ProtocolType.HTTP)
         prefix = routes.HTTPPathMatchType.PathPrefix
         path = routes.HTTPPathMatch(type=prefix, value=str(self.config["prefix"]))
-        filters = []
-        if rewrite := str(self.config["rewrite"]):
-            replaced = routes.PathModifierType.ReplacePrefixMatch
-            modifier = routes.PathModifier(type=replaced, value=rewrite)
-            filters = [routes.URLRewriteFilter(urlRewrite=routes.URLRewriteSpec(path=modifier))]
         route = routes.HTTPRoute(
             name="http-ingress",
             listener=listener,
             matches=[routes.HTTPRouteMatch(path=path)],
             backends=[routes.BackendRef(service=self.app.name, port=self._port)],
-            filters=filters,
         )
         return routes.IstioIngressRouteConfig(
             model=self.model.name, listeners=[listener], http_routes=[route]
@@ -116,7 +86,7 @@ class KubeflowApp(ops.CharmBase):
         container = self.unit.get_container("server")
         if not container.can_connect():
             return
-        self.unit.set_ports(*filter(None, (self._port, int(self.config["decisions-port"]))))
+        self.unit.set_ports(self._port)
         container.push(PLACE, SERVER.read_text(), make_dirs=True)
         command = f"python3 {PLACE} {self.config['arguments']}"
         service: ops.pebble.ServiceDict = {
