@@ -158,8 +158,8 @@ def with_collector(template: Object, name: str, peer: str, *, wait_for_all: bool
 def workflow(
     name: str, namespace: str, entrypoint: str, templates: Sequence[Object]
 ) -> list[Object]:
-    """A Workflow of Argo's, whose pods are labelled with its case by `shutdown_world.labelled`."""
-    spec: Object = {"entrypoint": entrypoint, "templates": list(templates), "podMetadata": {}}
+    """A Workflow of Argo's."""
+    spec: Object = {"entrypoint": entrypoint, "templates": list(templates)}
     return [workloads.manifest(ARGO, "Workflow", name, namespace, **spec)]
 
 

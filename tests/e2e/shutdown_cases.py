@@ -36,6 +36,11 @@ class Case:
     sidecar: str = "classic"
     """Or native."""
 
+    def has(self, item: Object) -> bool:
+        """Whether a pod or a job is of this case, by its name."""
+        name = item["metadata"]["name"]
+        return name == self.name or name.startswith(f"{self.name}-")
+
 
 CASES: list[Case] = []
 

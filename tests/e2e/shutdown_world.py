@@ -106,34 +106,6 @@ async def peer_is_ready(api: kubernetes.Api, namespace: str) -> None:
     await observer.eventually(answers, 90, "the peer Ready")
 
 
-def labelled(case: str, item: Object) -> Object:
-    """The object with a case's name on it and on its pods, but not on Jobs that it makes."""
-    label = {"case": case}
-    metadata = {**item["metadata"], "labels": {**item["metadata"].get("labels", {}), **label}}
-    spec = json.loads(json.dumps(item["spec"]))
-    if "jobTemplate" in spec:
-        spec["jobTemplate"]["metadata"] = {"labels": label}
-    for template in _templates(spec):
-        template.setdefault("metadata", {}).setdefault("labels", {}).update(label)
-    return {**item, "metadata": metadata, "spec": spec}
-
-
-def _templates(spec: Object) -> list[Object]:
-    """The pod templates in the spec of whatever makes pods."""
-    if "podMetadata" in spec:
-        return [{"metadata": spec["podMetadata"]}]
-    if "jobTemplate" in spec:
-        return _templates(spec["jobTemplate"]["spec"])
-    if "replicatedJobs" in spec:
-        return [each["template"]["spec"]["template"] for each in spec["replicatedJobs"]]
-    for key, value in spec.items():
-        if key.endswith("ReplicaSpecs"):
-            return [replica["template"] for replica in value.values()]
-    if "mlPolicy" in spec:
-        return _templates(spec["template"]["spec"])
-    return [spec["template"]] if "template" in spec else []
-
-
 def states_of(pod: Object) -> dict[str, Object]:
     """The state of each container, by name."""
     return {

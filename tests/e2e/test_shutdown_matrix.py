@@ -13,7 +13,7 @@ from testbed import kubernetes
 from testbed.kit import juju, observer, timeline
 from tests.e2e import kubeflow_kinds, shutdown_world
 from tests.e2e import shutdown_cases as cases
-from tests.e2e.shutdown_world import MODEL, conditions_of, labelled
+from tests.e2e.shutdown_world import MODEL, conditions_of
 
 # The first one builds Kubeflow's controllers where that was not done yet.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(2400)]
@@ -36,7 +36,7 @@ class Run:
 
     world: shutdown_world.World
     pods: list[timeline.PodLine]
-    objects: dict[tuple[str, str], dict]
+    objects: list[tuple[cases.Case, dict]]
     counted: dict[str, int]
     events: list[dict]
     seconds: float
@@ -45,12 +45,7 @@ class Run:
 
     def pods_of(self, case):
         namespace = getattr(self.world, case.namespace)
-        return [
-            pod
-            for pod in self.pods
-            if pod.namespace == namespace
-            and pod.pod["metadata"]["labels"].get("case") == case.name
-        ]
+        return [pod for pod in self.pods if pod.namespace == namespace and case.has(pod.pod)]
 
     def stops_of(self, pod):
         return [
@@ -84,7 +79,7 @@ def run(node, world, request):
             async with watching.following(api):
                 made = await start(api, world, chosen)
                 began = watching.now
-                found, is_over = await settled(api, chosen)
+                found, is_over = await settled(api, world, chosen)
                 seconds = watching.now - began
                 await asyncio.sleep(SETTLE)
                 counted = await shutdown_world.counted(api, MODEL)
@@ -98,27 +93,35 @@ def run(node, world, request):
 
 
 async def start(api, world, chosen):
-    """Create all objects, their pods labelled by case, and return them."""
+    """Create all objects, and return them."""
     assert await shutdown_world.counted(api, MODEL) == {}
     created, seen = [], set()
     for first in range(0, len(chosen), LOT):
         lot = chosen[first : first + LOT]
-        items = [[labelled(c.name, item) for item in c.make(world, c.name)] for c in lot]
+        items = [case.make(world, case.name) for case in lot]
         await asyncio.gather(*(kubeflow_kinds.create(api, its) for its in items))
         created += [item for its in items for item in its]
         if any(case.name == "cron" for case in lot):
             await make_due(api, "cron")
-        await have_started(api, {case.name for case in lot}, seen)
+        await have_started(api, world, lot, seen)
     return created
 
 
-async def have_started(api, cases, seen):
+async def existing(api, world, kind, chosen):
+    """The objects of a kind, each with its case."""
+    items = [*await api.list(kind, MODEL), *await api.list(kind, world.by_revision)]
+    return [(case, {**item, "kind": kind}) for item in items for case in chosen if case.has(item)]
+
+
+async def have_started(api, world, lot, seen):
     """Wait until all pods so far have started, of each of some cases at least one."""
 
     async def all_have():
-        pods = await api.list("Pod", labels="case")
-        seen.update(pod["metadata"]["labels"]["case"] for pod in pods)
-        return cases <= seen and not any(shutdown_world.starts(pod) for pod in pods)
+        found = await existing(api, world, "Pod", cases.CASES)
+        seen.update(case.name for case, _ in found)
+        return {case.name for case in lot} <= seen and not any(
+            shutdown_world.starts(pod) for _, pod in found
+        )
 
     await observer.eventually(all_have, START_WITHIN, "the pods so far started", every=1)
 
@@ -134,35 +137,23 @@ async def make_due(api, name):
     )
 
 
-async def settled(api, chosen):
+async def settled(api, world, chosen):
     """Wait until every case is as it should end; return the objects, and whether all are."""
-    wanted = {case.name: case for case in chosen}
-    found = {}
-
-    def add(kind, item):
-        metadata = item["metadata"]
-        found[metadata["namespace"], metadata["name"]] = {**item, "kind": kind}
+    found = []
 
     async def all_over():
         nonlocal found
-        found = {}
-        pods = await api.list("Pod", labels="case")
-        for kind in JOBS:
-            for item in await api.list(kind, labels="case"):
-                add(kind, item)
-        for pod in pods:
-            if not any(owner["kind"] in JOBS for owner in owners_of(pod)):
-                add("Pod", pod)
-        if {item["metadata"]["labels"]["case"] for item in found.values()} != set(wanted):
+        pods = await existing(api, world, "Pod", chosen)
+        jobs = [each for kind in JOBS for each in await existing(api, world, kind, chosen)]
+        found = [each for each in (*jobs, *pods) if not is_made_by_a_job(each[1])]
+        if {case.name for case, _ in found} != {case.name for case in chosen}:
             return False
-        for item in found.values():
-            case = wanted[item["metadata"]["labels"]["case"]]
-            ended = conditions_of(item) & ENDS
-            its = [pod for pod in pods if pod["metadata"]["labels"]["case"] == case.name]
-            is_over = stays(its, case) if case.endures else bool(ended)
-            if not is_over:
-                return False
-        return True
+        return all(
+            stays([pod for each, pod in pods if each is case], case)
+            if case.endures
+            else conditions_of(item) & ENDS
+            for case, item in found
+        )
 
     try:
         await observer.eventually(all_over, WITHIN, "every case over", every=1)
@@ -172,8 +163,8 @@ async def settled(api, chosen):
     return found, True
 
 
-def owners_of(item):
-    return item["metadata"].get("ownerReferences", ())
+def is_made_by_a_job(item):
+    return any(owner["kind"] in JOBS for owner in item["metadata"].get("ownerReferences", ()))
 
 
 def stays(pods, case):
@@ -200,9 +191,7 @@ def case(request):
 
 
 def test_workload_comes_to_its_end_in_time(run, case):
-    items = [
-        item for item in run.objects.values() if item["metadata"]["labels"]["case"] == case.name
-    ]
+    items = [item for each, item in run.objects if each is case]
     assert items
     for item in items:
         assert case.want in conditions_of(item), (item["metadata"]["name"], item.get("status"))
@@ -262,7 +251,7 @@ def test_every_case_came_to_its_end(run, node, figures):
 async def test_without_the_stop_no_controller_sees_an_end_and_with_it_each_does(node, world, api):
     controller = node.juju(MODEL)
     chosen = [case for case in cases.CASES if case.name in LEFT_ALONE]
-    created = [labelled(c.name, item) for c in chosen for item in c.make(world, c.name)]
+    created = [item for case in chosen for item in case.make(world, case.name)]
 
     async def ended():
         names = [(each["kind"], each["metadata"]["name"]) for each in created]
@@ -270,12 +259,12 @@ async def test_without_the_stop_no_controller_sees_an_end_and_with_it_each_does(
         return [each["kind"] for each in objects if conditions_of(each) & ENDS]
 
     async def only_proxies_run():
-        pods = await api.list("Pod", MODEL, labels=f"case in ({','.join(LEFT_ALONE)})")
+        found = await existing(api, world, "Pod", chosen)
         running = [
             {name for name, state in shutdown_world.states_of(pod).items() if "running" in state}
-            for pod in pods
+            for _, pod in found
         ]
-        are_there = {pod["metadata"]["labels"]["case"] for pod in pods} == {*LEFT_ALONE}
+        are_there = {case.name for case, _ in found} == {*LEFT_ALONE}
         return are_there and all(names == {"istio-proxy"} for names in running)
 
     await controller.config(juju.APPLICATION, proxy_shutdown="false")
@@ -285,8 +274,8 @@ async def test_without_the_stop_no_controller_sees_an_end_and_with_it_each_does(
         await asyncio.sleep(SETTLE)
         assert await ended() == []
         await controller.config(juju.APPLICATION, proxy_shutdown="true")
-        found, _ = await settled(api, chosen)
-        assert all(conditions_of(each) & {"Complete", "Succeeded"} for each in found.values())
+        found, _ = await settled(api, world, chosen)
+        assert all(conditions_of(each) & {"Complete", "Succeeded"} for _, each in found)
     finally:
         await controller.config(juju.APPLICATION, proxy_shutdown="true")
         await clear(api, created)
