@@ -2,15 +2,13 @@
 
 import contextlib
 import dataclasses
-import pathlib
 import re
 import time
 
 from testbed import kubernetes
-from testbed.kit import diagnostics, istiod, juju, observer, workloads
+from testbed.kit import istiod, juju, observer, workloads
 from tests.e2e import kubeflow_kinds, race_ledger
 
-BUILD = pathlib.Path(__file__).parents[2] / "build" / "e2e"
 LIMIT = 2
 """The default of restart-max-unavailable."""
 BUSY = "pipelines"
@@ -239,7 +237,7 @@ def hooks(log: str) -> dict[tuple[str, str], str]:
 
 @contextlib.asynccontextmanager
 async def model(node, api, name: str, *, notices: bool, options: dict[str, dict[str, str]]):
-    """A model of its own, gone afterwards, with istiod as it was; a failure is written down."""
+    """A model of its own, gone afterwards, with istiod as it was."""
     watcher = race_ledger.Watcher(name, {each.workload: each.replicas for each in ALL})
     world = World(node, api, watcher, node.juju(name), istiod.Istiod(api), options)
     config = {
@@ -249,15 +247,7 @@ async def model(node, api, name: str, *, notices: bool, options: dict[str, dict[
     }
     async with watcher.following(api):
         await world.juju.add_model(config)
-        try:
-            yield world
-        except BaseException:
-            folder = BUILD / "failures"
-            folder.mkdir(parents=True, exist_ok=True)
-            text = await diagnostics.collect(api, world.juju, (name, istiod.NAMESPACE))
-            (folder / f"{name}.txt").write_text(text)
-            raise
-        finally:
-            if world.istiod.is_away:
-                await world.istiod.install()
-            await world.juju.do("destroy_model", force=True)
+        yield world
+        if world.istiod.is_away:
+            await world.istiod.install()
+        await world.juju.do("destroy_model", force=True)

@@ -51,35 +51,24 @@ async def world(request, nodes_node, deployed):
 
 
 @contextlib.asynccontextmanager
-async def drained(world, node):
-    """Empty a node as `kubectl drain` does, which heeds every PodDisruptionBudget."""
-    argv = ("drain", node.name, "--ignore-daemonsets", "--delete-emptydir-data", "--force")
+async def taken_away(world, node, case):
+    """Take a node away, and give it back."""
     kubectl = world.node.testbed.kubectl
+    # As an administrator does it, who heeds every PodDisruptionBudget.
+    drain = ("drain", node.name, "--ignore-daemonsets", "--delete-emptydir-data", "--force")
+    lose, restore = {
+        "drained": (
+            lambda: kubectl(*drain, "--timeout=400s"),
+            lambda: kubectl("uncordon", node.name),
+        ),
+        "killed": (node.kill, node.start),
+        "cut-off": (node.cut, node.mend),
+    }[case]
     try:
-        await asyncio.to_thread(kubectl, *argv, "--timeout=400s")
+        await asyncio.to_thread(lose)
         yield
     finally:
-        await asyncio.to_thread(kubectl, "uncordon", node.name)
-
-
-@contextlib.asynccontextmanager
-async def killed(world, node):
-    """Take a node's power, and give it back."""
-    await asyncio.to_thread(node.kill)
-    try:
-        yield
-    finally:
-        await asyncio.to_thread(node.start)
-
-
-@contextlib.asynccontextmanager
-async def cut_off(world, node):
-    """Keep a node and the API server apart, and mend that."""
-    await asyncio.to_thread(node.cut)
-    try:
-        yield
-    finally:
-        await asyncio.to_thread(node.mend)
+        await asyncio.to_thread(restore)
 
 
 async def test_servers_of_the_webhook_are_on_nodes_of_their_own(world):
@@ -87,10 +76,7 @@ async def test_servers_of_the_webhook_are_on_nodes_of_their_own(world):
     assert len(pods) == len({pod["spec"]["nodeName"] for pod in pods}) == 2
 
 
-CASES = {"drained": drained, "killed": killed, "cut-off": cut_off}
-
-
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ["drained", "killed", "cut-off"])
 async def test_jobs_and_convergence_survive_the_loss_of_the_first_units_node(world, case, figures):
     ledger = world.watcher.ledger
     admission = nodes_world.Admission(world)
@@ -103,7 +89,7 @@ async def test_jobs_and_convergence_survive_the_loss_of_the_first_units_node(wor
         node = await world.node_of_the_first()
         assert world.touched(world.incomplete(names), node.name), "no Job on the node"
         answered = len(admission.answers)
-        async with CASES[case](world, node):
+        async with taken_away(world, node, case):
             await admission.works(5, 120)
             away = admission.answers[answered:]
             share = sum(each is True for each in away) / len(away)

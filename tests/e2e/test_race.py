@@ -95,6 +95,15 @@ def notebooks(node):
     node.testbed.kubectl("delete", "crd/notebooks.kubeflow.org")
 
 
+@pytest.fixture
+async def world(node, api, notebooks, case):
+    """A model of the case's own."""
+    name = f"race-{'-'.join(case.name.replace(',', '').split())}"
+    options = {"dashboard": {"install-seconds": str(case.install)}}
+    async with race_world.model(node, api, name, notices=case.notices, options=options) as made:
+        yield made
+
+
 @pytest.mark.parametrize(
     "case",
     [
@@ -102,25 +111,22 @@ def notebooks(node):
         for each in CASES
     ],
 )
-async def test_every_order_ends_in_the_mesh(node, api, notebooks, figures, case):
-    name = f"race-{'-'.join(case.name.replace(',', '').split())}"
+async def test_every_order_ends_in_the_mesh(world, node, figures, case):
     print(f"RACE_SEED={SEED}")
-    options = {"dashboard": {"install-seconds": str(case.install)}}
-    async with race_world.model(node, api, name, notices=case.notices, options=options) as world:
-        if case.order[0] != "istiod":
-            await world.istiod.remove()
-        async with disturbed(world, case.disturbance):
-            for part in case.order:
-                await add(world, part)
-                if part == "integrator" and part != case.order[-1]:
-                    await world.started(juju.APPLICATION)
-            await world.watcher.until(world.converged, WITHIN, "all in the mesh")
-        took = time.time() - max(world.there.values())
-        figures[f"{node.kind.name}: race, {case.name}, from the last part to the mesh, s"] = took
-        await the_budget_is_waited_for(world)
-        await the_counts_are_true(world)
-        await hooks_are_repeated(world)
-        nobody_was_taken_who_may_not_be(world, killed=case.disturbance == "killed")
+    if case.order[0] != "istiod":
+        await world.istiod.remove()
+    async with disturbed(world, case.disturbance):
+        for part in case.order:
+            await add(world, part)
+            if part == "integrator" and part != case.order[-1]:
+                await world.started(juju.APPLICATION)
+        await world.watcher.until(world.converged, WITHIN, "all in the mesh")
+    took = time.time() - max(world.there.values())
+    figures[f"{node.kind.name}: race, {case.name}, from the last part to the mesh, s"] = took
+    await the_budget_is_waited_for(world)
+    await the_counts_are_true(world)
+    await hooks_are_repeated(world)
+    nobody_was_taken_who_may_not_be(world, killed=case.disturbance == "killed")
 
 
 async def add(world, part):
