@@ -202,22 +202,20 @@ class Place:
     def __init__(self, place, port, pods):
         self.place = place
         self.port = port
+        self.tls = place.options.get("https_redirect", False)
+        """Whether to ask from outside by HTTPS."""
         self.ports = {space: server.server_port for space, server in pods.items()}
         self.served = {space: server.asked for space, server in pods.items()}
         """By namespace, what the pods of its model were asked."""
 
-    def ask(self, host, *, tls=False, path=PREDICT, **headers):
+    def ask(self, host, path=PREDICT, **headers):
         """Ask from outside, on a connection of its own; an answer or why there is none."""
-        return self.place.asked_once(path, tls=host if tls else "", host=host, **headers)
+        return self.place.asked_once(path, tls=host if self.tls else "", host=host, **headers)
 
     def ask_inside(self, host, **headers):
         """Ask as a pod does, on a connection of its own."""
         with contextlib.closing(gateway_client.Client(port=self.port)) as visitor:
             return visitor.get(PREDICT, host, **headers)
-
-    def status(self, host, *, tls=False, **headers):
-        """What somebody gets from outside; 0 where there is no answer."""
-        return getattr(self.ask(host, tls=tls, **headers), "status", 0)
 
     def is_from(self, model, answer):
         """Tell whether an answer is a model's own.
@@ -226,15 +224,6 @@ class Place:
         """
         served = getattr(answer, "status", 0) == 200
         return served and answer.echo["port"] == self.ports[model.namespace]
-
-
-@contextlib.contextmanager
-def ground(client, kubeconfig, folder):
-    """A shared gateway whose authorization service knows tokens."""
-    with world.serving(client, kubeconfig, folder, decides=Authorization) as place:
-        place.auths = [world.COMPLETE]
-        place.kubeconfig = kubeconfig
-        yield place
 
 
 @contextlib.contextmanager
@@ -272,7 +261,6 @@ def serving(place, client, folder, models, labels=LOCAL_LABELS, *, held=None):
                     for obj in objects:
                         stack.callback(place.api.delete, api.create(obj))
         if labels == LOCAL_LABELS:
-            folder.mkdir()
             token = istiod_world.gateway_token(client, MODEL)
             stack.enter_context(
                 istiod_world.gateway(

@@ -4,33 +4,80 @@ import contextlib
 import dataclasses
 import json
 
+import lightkube
 import pytest
+from lightkube.models import networking_v1 as networking
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources import networking_v1 as resources
 
+from istio_integrator.diagnosis.checks import routes as checked
 from istio_integrator.ingress import tenant_policy
-from istio_integrator.kube import errors
+from istio_integrator.kube import cluster, errors
+from istio_integrator.messages import Said
 from tests import echo, gateway_client, waiting
-from tests.functional import ingress_world, model_world, tenant_parts
-from tests.functional.ingress_world import COMPLETE
-from tests.functional.model_world import TOKEN, Model
+from tests.functional import ingress_world, istiod_world, model_world, tenant_parts
+from tests.functional.ingress_world import COMPLETE, DOMAIN, lead, virtual_service
+from tests.functional.model_world import INGRESS, LOCAL_LABELS, OURS, TOKEN, Model
 
-COOKIE = echo.COOKIE
+HOST = gateway_client.HOST
 HEADER = "kubeflow-userid"
 VICTIM = "victim@example.com"
 IRIS = Model("iris", "team-alice")
 DIGITS = Model("digits", "team-bob")
-WILDCARD = f"*.{model_world.DOMAIN}"
+OPEN = Model("open", "team-bob", gateway=INGRESS)
+"""One that Knative serves where it does as it is shipped."""
+RAW = f"raw-team-alice.{model_world.DOMAIN}"
+STRANGERS = ({}, {"Authorization": "Bearer bad"}, {"Cookie": "session=bad"})
+USERS = ({"Cookie": echo.COOKIE}, {"Authorization": TOKEN})
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """Options of the charm, the workload for calls from inside, and the models."""
+
+    options: dict[str, str | bool]
+    labels: dict[str, str]
+    models: tuple[Model, ...]
+    is_open: tuple[Model, ...] = ()
+    """Models that strangers reach."""
+
+    @property
+    def served(self):
+        """Models that users reach, with what users send."""
+        return [(model, {} if model in self.is_open else USERS[0]) for model in self.models]
+
+
 ALONE = {"gateway_service": "", "hosts": ""}
-SHARED = {
-    "hosts": f"{gateway_client.HOST},{WILDCARD}",
+WILDCARD = {
+    "hosts": f"{HOST},*.{model_world.DOMAIN}",
     "tls_secret": ingress_world.SECRET,
     "https_redirect": True,
 }
+WORLDS = {
+    "own gateway": World(ALONE, LOCAL_LABELS, (IRIS, DIGITS)),
+    "named gateway with a wildcard": World(WILDCARD, LOCAL_LABELS, (IRIS, DIGITS)),
+    "Knative's Gateways on our own workload": World(ALONE, istiod_world.LABELS, (IRIS, OPEN)),
+    "Knative's Gateways on a named workload": World(
+        {"hosts": HOST}, istiod_world.LABELS, (OPEN,), is_open=(OPEN,)
+    ),
+}
+ASKED = list(WORLDS)[:2]
+"""Worlds where calls from inside have a gateway workload of their own."""
+SHARED = list(WORLDS)[3]
+
+
+def of(*names):
+    """Run a test in some of the worlds."""
+    return pytest.mark.parametrize("models", names, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module")
 def ground(client, kubeconfig, tmp_path_factory):
     """A gateway whose authorization service knows tokens."""
-    with model_world.ground(client, kubeconfig, tmp_path_factory.mktemp("istiod")) as place:
+    folder = tmp_path_factory.mktemp("istiod")
+    decides = model_world.Authorization
+    with ingress_world.serving(client, kubeconfig, folder, decides=decides) as place:
+        place.kubeconfig = kubeconfig
         yield place
 
 
@@ -74,61 +121,72 @@ def enforced(place):
         policy().remove()
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(ALONE, id="a gateway of the model's own"),
-        pytest.param(SHARED, id="a named gateway with a wildcard"),
-    ],
-)
+@pytest.fixture(scope="module")
 def models(request, ground, client, tmp_path_factory):
-    """Two models of two users, written by controllers while the tenant policy is in force.
-
-    Calls from inside have a gateway workload of their own.
-    """
-    is_shared = request.param is SHARED
-    folder = tmp_path_factory.mktemp("local") / "gateway"
-    neighbours = () if is_shared else tuple(ingress_world.tenant())
+    """Models of two users, written by controllers while the tenant policy is in force."""
+    world = WORLDS[request.param]
+    neighbours = ingress_world.tenant() if world.options is ALONE else ()
     with contextlib.ExitStack() as stack:
         stack.enter_context(without(ground, *neighbours))
-        ground.options, ground.auths = request.param, [COMPLETE]
-        written = model_world.serving(
-            ground, client, folder, [IRIS, DIGITS], held=enforced(ground)
-        )
+        ground.options, ground.auths = world.options, [COMPLETE]
+        models = dict.fromkeys([IRIS, *world.models])
+        folder, held = tmp_path_factory.mktemp("local"), enforced(ground)
+        written = model_world.serving(ground, client, folder, models, world.labels, held=held)
         found = stack.enter_context(written)
-        found.said = ground.reconcile()
+        found.world = world
+        said = ground.reconcile()
         stack.callback(ground.part().remove)
-        found.tls = is_shared
-        for model in (IRIS, DIGITS):
-            assert waiting.eventually(lambda model=model: is_served(found, model)), found.said
+        assert waiting.eventually(lambda: is_served(found)), said
         for asked in found.served.values():
             asked.clear()
         yield found
 
 
-def is_served(models, model):
-    """Tell whether its own pods answer from outside and from inside."""
-    visits = [
-        models.ask(host, tls=models.tls, Cookie=COOKIE)
-        for host in (model.host, model.predictor_host)
-    ]
-    short = f"{model.predictor}.{model.namespace}"
-    visits += [models.ask_inside(host) for host in (model.inside, short)]
-    return all(models.is_from(model, visit) for visit in visits)
+def is_served(models):
+    """Tell whether the pods of each model answer users from outside and from inside."""
+    is_inside = models.world.labels == LOCAL_LABELS
+    for model, who in models.world.served:
+        visits = [models.ask(host, **who) for host in (model.host, model.predictor_host)]
+        short = f"{model.predictor}.{model.namespace}"
+        visits += [models.ask_inside(host) for host in (model.inside, short) if is_inside]
+        if not all(models.is_from(model, visit) for visit in visits):
+            return False
+    return True
 
 
+def status(models, host, **headers):
+    """What somebody gets from outside; 0 where there is no answer."""
+    return getattr(models.ask(host, **headers), "status", 0)
+
+
+@contextlib.contextmanager
+def given(models, **changes):
+    """Have other relations or options while the block runs."""
+    place, before = models.place, {name: getattr(models.place, name) for name in changes}
+    vars(place).update(changes)
+    place.reconcile()
+    try:
+        yield
+    finally:
+        vars(place).update(before)
+        place.reconcile()
+        assert waiting.eventually(lambda: is_served(models))
+
+
+@of(*ASKED)
 @pytest.mark.parametrize("host", [IRIS.host, IRIS.predictor_host])
 def test_stranger_gets_the_services_answer_and_no_model_is_asked(models, host):
-    for headers in ({}, {"Authorization": "Bearer bad"}, {"Cookie": "session=bad"}):
-        answer = models.ask(host, tls=models.tls, **headers)
+    for headers in STRANGERS:
+        answer = models.ask(host, **headers)
         assert (answer.status, answer.headers["location"]) == (302, echo.LOGIN)
     assert not models.served[IRIS.namespace]
 
 
-@pytest.mark.parametrize("who", [{"Cookie": COOKIE}, {"Authorization": TOKEN}])
+@of(*ASKED)
+@pytest.mark.parametrize("who", USERS)
 @pytest.mark.parametrize("model", [IRIS, DIGITS])
 def test_session_or_token_reaches_the_model_with_the_hosts_that_knative_knows(models, model, who):
-    answer = models.ask(model.host, tls=models.tls, **who)
+    answer = models.ask(model.host, **who)
     assert answer.status == 200
     assert models.served[model.namespace][-1] == answer.echo
     headers = answer.echo["headers"]
@@ -140,17 +198,11 @@ def test_session_or_token_reaches_the_model_with_the_hosts_that_knative_knows(mo
     models.served[model.namespace].clear()
 
 
-@pytest.mark.parametrize("who", [{"Cookie": COOKIE}, {"Authorization": TOKEN}])
+@of(*ASKED)
+@pytest.mark.parametrize("who", USERS)
 def test_claimed_identity_arrives_at_a_model_as_what_the_service_said(models, who):
-    claims = {HEADER: VICTIM, "kubeflow_userid": VICTIM, "Kubeflow-Userid": VICTIM}
-    for name, value in claims.items():
-        answer = models.place.asked_once(
-            model_world.PREDICT,
-            tls=IRIS.host if models.tls else "",
-            host=IRIS.host,
-            **who,
-            **{name: value},
-        )
+    for name in (HEADER, "kubeflow_userid", "Kubeflow-Userid"):
+        answer = models.ask(IRIS.host, **who, **{name: VICTIM})
         assert answer.status == 200
         said = [
             value
@@ -161,37 +213,109 @@ def test_claimed_identity_arrives_at_a_model_as_what_the_service_said(models, wh
     assert VICTIM not in json.dumps(models.place.asked)
 
 
+@of(*ASKED)
 def test_call_from_inside_is_answered_without_a_question(models):
     models.place.asked.clear()
     predictor = f"{IRIS.predictor}.{IRIS.namespace}"
     for host in (IRIS.inside, predictor, f"{predictor}.svc.cluster.local"):
-        answer = models.ask_inside(host)
-        assert (answer.status, answer.echo["port"]) == (200, models.ports[IRIS.namespace])
+        assert models.is_from(IRIS, models.ask_inside(host))
     assert models.place.asked == []
 
 
+@of(*ASKED)
 def test_name_for_calls_from_inside_is_no_way_in_from_outside(models):
     for host in (IRIS.inside, f"{IRIS.predictor}.{IRIS.namespace}.svc.cluster.local"):
-        for headers in ({}, {"Cookie": COOKIE}):
-            answer = models.ask(host, tls=models.tls, **headers)
-            assert getattr(answer, "status", 0) != 200
+        for headers in ({}, USERS[0]):
+            assert status(models, host, **headers) != 200
     assert models.place.asked_once("/", host=IRIS.inside).status != 200
 
 
-def refused(models, host):
-    """Tell whether not even a token opens a host."""
-    return models.status(host, tls=models.tls, Authorization=TOKEN) == 403
-
-
+@of(*ASKED)
 def test_models_close_with_the_model(models):
-    models.place.auths = []
-    models.place.reconcile()
-    try:
+    with given(models, auths=[]):
         for model in (IRIS, DIGITS):
             for host in (model.host, model.predictor_host):
-                assert waiting.eventually(lambda host=host: refused(models, host))
-    finally:
-        models.place.auths = [COMPLETE]
-        models.place.reconcile()
-        for model in (IRIS, DIGITS):
-            assert waiting.eventually(lambda model=model: is_served(models, model))
+                # Not even a token opens a host.
+                assert waiting.eventually(lambda h=host: status(models, h, **USERS[1]) == 403)
+
+
+@of("Knative's Gateways on our own workload")
+def test_calls_from_inside_are_asked_about_where_they_pass_the_guarded_workload(models):
+    for model in (IRIS, OPEN):
+        assert status(models, model.host) == 302
+        assert models.ask_inside(model.inside).status == 302
+        assert models.is_from(model, models.ask_inside(model.inside, **USERS[1]))
+
+
+@of(SHARED)
+def test_model_at_no_host_of_ours_is_served_to_nobody_and_named(models):
+    for host in (IRIS.host, IRIS.predictor_host):
+        for headers in ({}, *USERS):
+            assert status(models, host, **headers) == 404
+    served = models.place.part().target.written_hosts
+    routes = models.place.api.list(cluster.VIRTUAL_SERVICE)
+    written = [each for each in routes if each["metadata"]["namespace"].startswith("team-")]
+    said = checked.judge_hosts(written, OURS, served)
+    assert said.said is Said.HOSTS_NOT_SERVED
+    assert "team-alice/iris" in said.about["routes"]
+    assert IRIS.host in said.about["hosts"]
+
+
+@of(SHARED)
+def test_model_on_knatives_own_gateway_is_served_to_everybody_unless_its_host_is_ours(models):
+    hosts = (OPEN.host, OPEN.predictor_host)
+    for host in hosts:
+        assert status(models, host) == 200
+    with given(models, options={"hosts": ",".join((HOST, *hosts))}):
+        for host in hosts:
+            assert waiting.eventually(lambda host=host: status(models, host) == 302)
+            assert waiting.eventually(lambda host=host: status(models, host, **USERS[1]) == 200)
+
+
+@of(SHARED)
+def test_model_without_knative_is_served_by_a_path_of_our_host(models):
+    """The route of docs/how-to/kserve.md, to a Service as KServe makes it without Knative."""
+    path, name = "/serving/team-alice/iris", f"{IRIS.predictor}-00001"
+    rule = {
+        "match": [{"uri": {"prefix": f"{path}/"}}],
+        "rewrite": {"uri": "/"},
+        "route": lead(f"{name}.team-alice.svc.{DOMAIN}"),
+    }
+    with models.place.there(virtual_service("team-alice", "iris-path", [OURS], [HOST], rule)):
+
+        def answer(**headers):
+            return models.ask(HOST, f"{path}{model_world.PREDICT}", **headers)
+
+        assert waiting.eventually(lambda: models.is_from(IRIS, answer(**USERS[1])))
+        assert answer().status == 302
+        got = answer(**USERS[1], **{HEADER: VICTIM})
+        assert got.echo["path"] == model_world.PREDICT
+        assert got.echo["headers"][HEADER] == echo.USER
+
+
+@pytest.fixture
+def ingress(client: lightkube.Client):
+    """What KServe writes without Knative (kube_ingress_reconciler.go), and a class for istiod."""
+    backend = networking.IngressBackend(
+        service=networking.IngressServiceBackend(
+            name=f"{IRIS.predictor}-00001", port=networking.ServiceBackendPort(number=80)
+        )
+    )
+    path = networking.HTTPIngressPath(path="/", pathType="Prefix", backend=backend)
+    rules = [networking.IngressRule(host=RAW, http=networking.HTTPIngressRuleValue(paths=[path]))]
+    of_class = networking.IngressClassSpec(controller="istio.io/ingress-controller")
+    spec = networking.IngressSpec(ingressClassName="istio", rules=rules)
+    metadata = ObjectMeta(name="raw", namespace="team-alice")
+    client.create(resources.IngressClass(metadata=ObjectMeta(name="istio"), spec=of_class))
+    client.create(resources.Ingress(metadata=metadata, spec=spec))
+    yield
+    client.delete(resources.Ingress, "raw", namespace="team-alice")
+    client.delete(resources.IngressClass, "istio")
+
+
+@of(SHARED)
+def test_ingress_of_kserve_is_asked_about_at_a_host_of_ours_only(models, ingress):
+    assert waiting.eventually(lambda: status(models, RAW) == 200)
+    with given(models, options={"hosts": f"{HOST},{RAW}"}):
+        assert waiting.eventually(lambda: status(models, RAW) == 302)
+    assert waiting.eventually(lambda: status(models, RAW) == 200)
