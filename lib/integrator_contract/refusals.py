@@ -15,35 +15,30 @@ _LONGEST_READ = 4000
 """Characters of an answer that are read: it may quote an object of any size."""
 
 _ISTIO = re.compile(r"(?:.*\.)?istio\.io")
-# k8s.io/apiserver pkg/admission/plugin/webhook/errors/statuserror.go, ToStatusErr.
-_DENIED = re.compile(
-    r'admission webhook "(?P<name>[^"]+)" denied the request'
-    r"(?:: (?P<words>.*)| without explanation)",
-    re.DOTALL,
-)
-# k8s.io/apiserver pkg/admission/plugin/webhook/errors.go, ErrCallingWebhook.
-_UNREACHABLE = re.compile(r'failed calling webhook "(?P<name>[^"]+)": (?P<words>.*)', re.DOTALL)
-# k8s.io/apiserver pkg/admission/plugin/policy/validating/dispatcher.go and mutating/errors.go.
-_POLICY = re.compile(
+_TEXTS = {
+    # k8s.io/apiserver pkg/admission/plugin/webhook/errors/statuserror.go, ToStatusErr.
+    r'admission (?P<kind>webhook) (?P<name>"[^"]+") denied the request(?:: | without explanation)'
+    r"(?P<words>.*)": "",
+    # k8s.io/apiserver pkg/admission/plugin/webhook/errors.go, ErrCallingWebhook.
+    r'failed calling (?P<kind>webhook) (?P<name>"[^"]+"): (?P<words>.*)': "",
+    # k8s.io/apiserver pkg/admission/plugin/policy/validating/dispatcher.go and mutating/errors.go.
     r"(?P<kind>(?:(?:Validating|Mutating)AdmissionP|p)olicy) '(?P<name>[^']+)' with binding"
-    r" '[^']+' denied request: (?P<words>.*)",
-    re.DOTALL,
-)
-# k8s.io/apiserver pkg/admission/plugin/resourcequota/controller.go.
-_QUOTA = re.compile(r"(?:exceeded|failed) quota: (?P<name>[^\s,:]+)(?P<words>.*)", re.DOTALL)
-# k8s.io/pod-security-admission admission/admission.go.
-_POD_SECURITY = re.compile(r'violates PodSecurity "(?P<name>[^"]+)": (?P<words>.*)', re.DOTALL)
-# OpenShift, apiserver-library-go pkg/securitycontextconstraints/sccadmission/admission.go.
-_CONSTRAINTS = re.compile(
-    r"(?P<words>unable to validate against any security context constraint.*)", re.DOTALL
-)
-# k8s.io/kubernetes plugin/pkg/admission/limitranger/admission.go.
-_LIMITS = re.compile(
+    r" '[^']+' denied request: (?P<words>.*)": "",
+    # k8s.io/apiserver pkg/admission/plugin/resourcequota/controller.go.
+    r"(?:exceeded|failed) quota: (?P<name>[^\s,:]+)(?P<words>.*)": "ResourceQuota",
+    # k8s.io/pod-security-admission admission/admission.go.
+    r'violates PodSecurity "(?P<name>[^"]+)": (?P<words>.*)': "Pod Security",
+    # OpenShift, apiserver-library-go pkg/securitycontextconstraints/sccadmission/admission.go.
+    r"(?P<words>unable to validate against any security context constraint.*)": (
+        "a SecurityContextConstraint"
+    ),
+    # k8s.io/kubernetes plugin/pkg/admission/limitranger/admission.go.
     r"(?P<words>\[?(?:maximum|minimum) \S+(?: \S+)? usage per .*"
-    r"|\S{1,63} max limit to request ratio.*)",
-    re.DOTALL,
-)
-_PLUGIN = re.compile(r'\S+ "[^"]*" is forbidden: (?P<words>.*)', re.DOTALL)
+    r"|\S{1,63} max limit to request ratio.*)": "a LimitRange",
+    r'\A\S+ "[^"]*" is forbidden: (?P<words>.*)': "an admission plugin of Kubernetes",
+}
+"""What admission control answers, to the kind of its author where the text does not name it."""
+_PATTERNS = [(re.compile(text, re.DOTALL), kind) for text, kind in _TEXTS.items()]
 # k8s.io/apiserver pkg/endpoints/handlers/responsewriters/errors.go, forbiddenMessage.
 _AUTHORIZER = re.compile(
     r'(?:\S+(?: "[^"]*")? is forbidden: )?User "[^"]*" cannot \S+ (?:resource|path) "'
@@ -57,7 +52,6 @@ class Refusal:
     author: str
     """Its kind and name, such as `webhook "validate.kyverno.svc"` or `ResourceQuota small`."""
     words: str
-    """Its own explanation, in one line."""
     is_istio: bool = False
     """Whether a webhook of Istio refused: only this says something about istiod."""
     is_unreachable: bool = False
@@ -84,9 +78,7 @@ def read(code: int, message: str) -> Refusal | None:
         return None
     for pattern, kind in _PATTERNS:
         if found := pattern.search(message):
-            return _refusal(kind, found, is_unreachable=pattern is _UNREACHABLE)
-    if code == 403 and (found := _PLUGIN.match(message)):
-        return _refusal("an admission plugin of Kubernetes", found)
+            return _refusal(found.groupdict(), kind, found[0])
     return None
 
 
@@ -96,27 +88,11 @@ def of_event(message: str) -> str:
     return str(read(403, words) or words[:LONGEST_WORDS])
 
 
-_PATTERNS = (
-    (_DENIED, "webhook"),
-    (_UNREACHABLE, "webhook"),
-    (_POLICY, ""),
-    (_QUOTA, "ResourceQuota"),
-    (_POD_SECURITY, "Pod Security"),
-    (_CONSTRAINTS, "a SecurityContextConstraint"),
-    (_LIMITS, "a LimitRange"),
-)
-
-
-def _refusal(kind: str, found: re.Match[str], *, is_unreachable: bool = False) -> Refusal:
-    groups = found.groupdict()
-    name = groups.get("name") or ""
-    words = " ".join((groups.get("words") or "").split()).lstrip(",: ")
-    if kind == "webhook":
-        name = f'"{name}"'
-    kind = groups.get("kind") or kind
+def _refusal(groups: dict[str, str], kind: str, text: str) -> Refusal:
+    kind, name = groups.get("kind") or kind, groups.get("name") or ""
     return Refusal(
         author=f"{kind} {name}".strip(),
-        words=words[:LONGEST_WORDS],
+        words=" ".join(groups["words"].split()).lstrip(",: ")[:LONGEST_WORDS],
         is_istio=kind == "webhook" and _ISTIO.fullmatch(name.strip('"')) is not None,
-        is_unreachable=is_unreachable,
+        is_unreachable=text.startswith("failed calling webhook"),
     )
