@@ -9,7 +9,6 @@ import dataclasses
 import enum
 import hashlib
 import json
-from typing import Any
 
 
 class Action(enum.StrEnum):
@@ -35,7 +34,6 @@ class ProxyAnswer:
     reason: str
     message: str
     containers: tuple[str, ...]
-    """Those that were looked at."""
     unknown: tuple[str, ...] = ()
     """Names in the pod's annotations that no container of it has."""
     holding: tuple[str, ...] = ()
@@ -46,14 +44,6 @@ class ProxyAnswer:
     """Of the stop; empty where none was tried."""
     transport: str = ""
     detail: str = ""
-
-    def line(self) -> dict[str, Any]:
-        """Write the answer for JSON, without what there is nothing to say about."""
-        values = dataclasses.asdict(self)
-        required = {
-            each.name for each in dataclasses.fields(self) if each.default is dataclasses.MISSING
-        }
-        return {key: value for key, value in values.items() if value or key in required}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +85,6 @@ class Summary:
     proposed: int
     """Pods that are replaced only when an operator asks for it."""
     troubles: tuple[Trouble, ...]
-    """What needs a person first."""
     reported: int
     """Pods without the sidecar that they should have, and that are not evicted."""
     unwanted: int = 0
@@ -116,7 +105,6 @@ class Listing:
     """What the service answers about pods, and how far the model is."""
 
     contract: str
-    """The word of `schema`."""
     pods: tuple[PodAnswer, ...]
     summary: Summary
 
@@ -126,5 +114,4 @@ class Stopped:
     """What the service answers about a stop that it was asked for."""
 
     contract: str
-    """The word of the contract that the service keeps to."""
     proxy: ProxyAnswer

@@ -14,9 +14,8 @@ from typing import Any, NoReturn, TypeVar, cast
 import yaml
 
 LONGEST = 65536
-"""Characters of a document; those of Kubeflow's charms have some hundred."""
 LONGEST_OBJECT = 1 << 20
-"""Characters of one that fills a whole ConfigMap or option: etcd takes no larger object."""
+"""Characters of a document that fills a whole ConfigMap or option: etcd takes no larger one."""
 DEEPEST = 64
 """Lists and mappings within each other: a pod has some 12 levels, and a List of pods has 14."""
 MOST_VALUES = 20_000
@@ -24,10 +23,8 @@ MOST_VALUES = 20_000
 LARGEST_DEEP = 256 * 1024
 """Bytes of a document that nests deeper and is read without its depths: cutting takes 0.1 s."""
 _LONGEST_NUMBER = 40
-"""Characters of a number: 64 bits have 20 digits, a float 17 and an exponent. Python itself
-refuses to write integers of more than 4,300."""
+"""Characters: Python refuses to write integers of more than 4,300 digits."""
 _LONGEST_REASON = 200
-"""Characters of what a parser says, which quotes the document."""
 _TOO_DEEP = f"nests more than {DEEPEST} lists or mappings"
 
 _V = TypeVar("_V")
@@ -51,13 +48,7 @@ def read_yaml(text: str, *, longest: int = LONGEST) -> Any:
 
 
 def read_json(text: str | bytes, *, longest: int = LONGEST, most: int = MOST_VALUES) -> Any:
-    """Read one JSON document, or raise DocumentError.
-
-    Args:
-        text: The document; bytes are UTF-8.
-        longest: Characters or bytes that it may have.
-        most: Values that it may have, by its commas and opening brackets.
-    """
+    """Read one JSON document of at most `most` values, or raise DocumentError."""
     _check_length(text, longest)
     try:
         text = text.decode() if isinstance(text, bytes) else text
@@ -69,10 +60,6 @@ def read_json(text: str | bytes, *, longest: int = LONGEST, most: int = MOST_VAL
         raise
     except RecursionError as error:
         raise DocumentError(_TOO_DEEP) from error
-    except UnicodeDecodeError as error:
-        raise DocumentError("is not UTF-8 text") from error
-    except UnicodeEncodeError as error:
-        raise DocumentError("has half a character") from error
     except ValueError as error:
         raise DocumentError(f"is no JSON: {error}") from error
     if not is_shallow(value):
@@ -122,7 +109,6 @@ def cut_if_deep(decode: Callable[[bytes], _V], data: bytes) -> _V:
 # A string without an end goes to the end, not to be tried again at each quote in it.
 _TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[][{}]', re.DOTALL)
 _HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
-"""Halves of characters: JSON writes some characters as two escapes."""
 
 
 def _inner(value: object) -> Iterable[Any]:

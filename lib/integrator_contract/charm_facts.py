@@ -19,12 +19,10 @@ Part = Literal[
 ]
 """Of the charm; a label of the metric of problems."""
 Severity = Literal["blocked", "maintenance", "waiting"]
-"""Juju's words for what is not as it should be."""
 Guard = Literal["asks", "closed", "none"]
 """What stands before the model's routes: somebody is asked about each request; there is nobody to
 be asked, so none passes; or every request passes unasked."""
 Owner = Literal["gateway", "webhook"]
-"""Who shows a certificate."""
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 GUARDS: tuple[Guard, ...] = get_args(Guard)
@@ -57,7 +55,6 @@ class CharmFacts:
     gateway_ready: bool | None = None
     """Whether the model's gateway is there and serves; None where the model has no ingress."""
     guard: Guard | None = None
-    """None where the model has no ingress."""
     certificates: tuple[Certificate, ...] = ()
     progress: str = ""
     """The word of the summary that the status was made of; empty where there was none."""

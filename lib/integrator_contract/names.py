@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 PREFIX = "istio-integrator.charmhub.io/"
 MANAGER = "istio-integrator"
-"""Who manages what we create, and who writes it."""
 
 # What people set.
 WAIT_FOR_CONTAINERS = f"{PREFIX}wait-for-containers"
@@ -21,25 +20,19 @@ SERVED = f"{PREFIX}served"
 OWNER = f"{PREFIX}owner"
 COMPONENT = f"{PREFIX}component"
 WEBHOOK_COMPONENT = "admission-webhook"
-"""The component whose pods serve the admission webhook."""
 APPLIED_HASH = f"{PREFIX}applied-hash"
-"""Of what was wanted when the charm last wrote the object."""
 REFRESH = f"{PREFIX}refresh"
 """On the webhook's pods: when it changes, the kubelet brings their mounted files up to date."""
 SEEN = f"{PREFIX}seen"
 """What the policy or the webhook's settings take from the mesh, kept while the mesh is silent."""
 RELATION = f"{PREFIX}relation"
-"""On a VirtualService: the relations that its routes come from."""
 CERTIFICATE_IN = f"{PREFIX}certificate-in"
-"""On the record beside the gateway's certificate: the namespace that the certificate is in."""
 
 # What is found on objects of others.
 APPLIED = f"{PREFIX}applied"
-"""On a pod: what admission changed at its creation."""
 MEMBERSHIP = f"{PREFIX}membership"
 """On the model's namespace: which mesh labels were set, by whom, and what was there before."""
 SERVED_BY = f"{PREFIX}served-by"
-"""On a namespace that several integrators could serve: the one that does."""
 ANNOTATED_BY = f"{PREFIX}annotated-by"
 ANNOTATIONS = f"{PREFIX}annotations"
 """On the gateway's Service: by whom it was annotated, with what, and what was there before."""
@@ -50,17 +43,14 @@ PROBE = f"{PREFIX}probe"
 MESH_PROBE = f"{PREFIX}mesh-probe"
 """What it gets shall be istiod's doing: our admission leaves it as it is."""
 SETTINGS = f"{PREFIX}settings"
-"""By which settings admission answered."""
 
 # What is found on dry-run copies of objects in profile namespaces.
 TENANT = f"{PREFIX}tenant"
-"""The namespace of the object that was copied."""
 
 # Keys of the notices by which the workload wakes the charm.
 MESH_NOTICE = f"{PREFIX}mesh"
 """istiod, its injector, the model's namespace, the ingress gateway or rejections changed."""
 PROGRESS_NOTICE = f"{PREFIX}progress"
-"""Convergence counts changed."""
 
 # Istio's.
 PROXY = "istio-proxy"
@@ -74,9 +64,7 @@ REVISION = "istio.io/rev"
 DATAPLANE_MODE = "istio.io/dataplane-mode"
 """On a namespace or a pod: `ambient`, or on a pod `none`."""
 AMBIENT = {DATAPLANE_MODE: "ambient"}
-"""By which a namespace or a pod is in the mesh without sidecars."""
 OUT_OF_AMBIENT = {DATAPLANE_MODE: "none"}
-"""By which a pod is not, whatever its namespace says."""
 USE_WAYPOINT = "istio.io/use-waypoint"
 """On a namespace or a Service in ambient mode: the waypoint that leads to it, or `none`."""
 USE_WAYPOINT_NAMESPACE = "istio.io/use-waypoint-namespace"
@@ -89,7 +77,6 @@ NATIVE_SIDECAR = "sidecar.istio.io/nativeSidecar"
 STATUS_PORT = "status.sidecar.istio.io/port"
 DEFAULT_STATUS_PORT = 15020
 PROXY_ADMIN_PORT = 15000
-"""Of Envoy's administration, which listens to its own pod alone."""
 PROXY_CONFIG = "proxy.istio.io/config"
 REWRITE_PROBES = "sidecar.istio.io/rewriteAppHTTPProbers"
 MERGE_METRICS = "prometheus.istio.io/merge-metrics"
@@ -97,7 +84,6 @@ TEMPLATES = "inject.istio.io/templates"
 GATEWAY_CONTROLLER = "istio.io/gateway-controller"
 """Whom istiod's own GatewayClass names (istio pilot/pkg/features, ManagedGatewayController)."""
 GATEWAY_NAME = "gateway.networking.k8s.io/gateway-name"
-"""Pods of a workload that istiod deploys by itself have the name of their Gateway in it."""
 EXCLUDED_INBOUND_PORTS = "traffic.sidecar.istio.io/excludeInboundPorts"
 INCLUDED_INBOUND_PORTS = "traffic.sidecar.istio.io/includeInboundPorts"
 EXCLUDED_OUTBOUND_PORTS = "traffic.sidecar.istio.io/excludeOutboundPorts"
@@ -134,9 +120,7 @@ DAEMON_TAINTS = (
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 )
-"""That every pod of a DaemonSet tolerates, with their effects."""
 HOST_NETWORK_TAINT = ("node.kubernetes.io/network-unavailable", "NoSchedule")
-"""That a DaemonSet's pod on the host's network tolerates, too."""
 OF_ONE_POD = (
     "pod-template-hash",
     REVISION_HASH,
@@ -152,19 +136,15 @@ OF_ONE_POD = (
 )
 """Labels that other pods of the same workload have otherwise, now or after a roll-out."""
 OF_ISTIO = "istio.io/"
-"""In the names of the labels that its injector adds."""
 CHARM_INIT = "charm-init"
-"""The init container of every pod of a Juju unit."""
 CHARM = "charm"
 """The container of a unit's agent, which Juju expects at `spec.containers[0]`."""
 RAY_NODE_TYPE = "ray.io/node-type"
-"""On every pod of KubeRay."""
 MODELOPERATOR = "modeloperator"
 MODELOPERATOR_LABELS = ("operator.juju.is/name", "juju-modeloperator")
 """Either one names Juju's modeloperator, the newer Juju's and the older's."""
 
 LONGEST_LABEL = 63
-"""Characters of a label's value, and of a name in it."""
 KEPT_OF_LONG_OWNERS = 52
 """Characters of an owner that its label begins with when it is too long for one."""
 

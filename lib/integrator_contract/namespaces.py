@@ -25,10 +25,9 @@ def asked_kinds(labels: Mapping[str, str]) -> Iterator[Kind]:
 
 def kinds(words: Iterable[str]) -> frozenset[Kind]:
     """Read the names of kinds, or raise ValueError about one that is none."""
-    chosen = tuple(words)
-    for word in chosen:
-        if word not in KINDS:
-            raise ValueError(f"'{word}' is none of {', '.join(KINDS)}")
+    chosen = frozenset(words)
+    for word in chosen.difference(KINDS):
+        raise ValueError(f"'{word}' is none of {', '.join(KINDS)}")
     return frozenset(kind for kind in KINDS if kind in chosen)
 
 
@@ -38,11 +37,9 @@ class Served:
 
     model: str
     mesh_namespace: str = ""
-    """Where istiod is, which is never served; empty where that is not known."""
     owner: str = ""
     """This application, as its ownership label names it."""
     kinds: frozenset[Kind] = frozenset(KINDS)
-    """Those that are served at all."""
 
     def kind_of(self, name: str, labels: Mapping[str, str]) -> Kind | None:
         """Return as what a namespace is served, None if it is left alone or to another."""
@@ -53,9 +50,8 @@ class Served:
 
     def allowed_kind(self, name: str, labels: Mapping[str, str]) -> Kind | None:
         """Return as what a namespace may be served, whoever it is that serves it."""
-        if name in (SYSTEM, self.mesh_namespace) or names.CONTROLLER_MODEL in labels:
-            return None
-        if labels.get(names.SERVED) == "disabled":
+        is_never_served = name in (SYSTEM, self.mesh_namespace) or names.CONTROLLER_MODEL in labels
+        if is_never_served or labels.get(names.SERVED) == "disabled":
             return None
         asked = ("model",) if name == self.model else asked_kinds(labels)
         return next((kind for kind in asked if kind in self.kinds), None)

@@ -20,11 +20,9 @@ DataPlane = Literal["sidecar", "ambient"]
 """What takes the model's pods into the mesh: a proxy in each, or that of their node."""
 
 LONGEST_VALUE = 65536
-"""Characters of an annotation; all of a pod's together may be four times that."""
 HIGHEST_PORT = 65535
 
 _OTHERS = re.compile(r"(?:[^/]*\.)?(?:juju\.is|kubernetes\.io)/.*|pod-template-hash", re.DOTALL)
-"""Keys that Juju and Kubernetes use."""
 _OTHERS_LABELS = re.compile(rf"(?:[^/]*\.)?istio\.io/.*|{re.escape(names.PREFIX)}.*", re.DOTALL)
 _OUR_ANNOTATIONS = frozenset((names.APPLIED, names.SETTINGS))
 # With a dot, a port or localhost in front: anything else would be read as a name on docker.io.
@@ -53,7 +51,6 @@ class Rule:
 
     @functools.cached_property
     def selector(self) -> selectors.Selector:
-        """The selector's requirements."""
         return selectors.parse(self.pods)
 
     def selects(self, labels: Mapping[str, str]) -> bool:
@@ -91,7 +88,6 @@ class Registries(Rule):
     """Where the images of selected pods come from instead; they need a selector."""
 
     prefixes: Mapping[str, str]
-    """Of an image's name, old and new."""
 
     def __post_init__(self) -> None:
         """Refuse what is no registry, and no selector."""
@@ -116,23 +112,19 @@ def check_labels(rules: Iterable[Entries]) -> None:
             raise ValueError(f"{value!r} of {key} is not a label value")
 
 
-def check_annotations(rules: Iterable[Entries]) -> None:
-    """Raise ValueError about an annotation that a pod can't have, or that is not an operator's."""
+def _check_annotations(rules: Iterable[Entries]) -> None:
     for key, value in (pair for rule in rules for pair in rule.add.items()):
         _check_key(key, taken=key in _OUR_ANNOTATIONS)
         if len(value) > LONGEST_VALUE:
             raise ValueError(f"the value of {key} is longer than {LONGEST_VALUE} characters")
 
 
-def check_registries(rules: Iterable[Registries]) -> None:
-    """Raise ValueError about a new name that would be moved again: a pod may be mutated twice."""
+def _check_registries(rules: Iterable[Registries]) -> None:
+    """Refuse a new name that would be moved again: a pod may be mutated twice."""
     pairs = [pair for rule in rules for pair in rule.pairs]
-    moved = {old for old, _ in pairs}
-    for _, new in pairs:
-        parts = new.split("/")
-        for length in range(1, len(parts) + 1):
-            if (old := "/".join(parts[:length])) in moved:
-                raise ValueError(f"'{new}' would itself be moved by '{old}'")
+    for new, old in ((new, old) for _, new in pairs for old, _ in pairs):
+        if f"{new}/".startswith(f"{old}/"):
+            raise ValueError(f"'{new}' would itself be moved by '{old}'")
 
 
 def _check_key(key: str, *, taken: bool) -> None:
@@ -151,7 +143,6 @@ class Members:
     included_pods: str = ""
     """With membership `selected`, the selector of the pods that join."""
     excluded_pods: str = ""
-    """The selector of the pods that stay outside."""
 
     @functools.cached_property
     def included(self) -> selectors.Selector:
@@ -176,12 +167,11 @@ class PodRules:
     def __post_init__(self) -> None:
         """Refuse what the rules can't say, naming the setting."""
         _about("pod-labels", check_labels, self.pod_labels)
-        _about("pod-annotations", check_annotations, self.pod_annotations)
-        _about("image-registries", check_registries, self.image_registries)
+        _about("pod-annotations", _check_annotations, self.pod_annotations)
+        _about("image-registries", _check_registries, self.image_registries)
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """All of them."""
         entries = (*self.pod_labels, *self.pod_annotations)
         return (*entries, *self.excluded_outbound_ports, *self.image_registries)
 
@@ -239,16 +229,11 @@ def _about(setting: str, check: Callable[[_T], object], value: _T) -> None:
 
 
 def named(document: object) -> dict[str, Any]:
-    """Name what was read from JSON as `Settings` names its fields.
-
-    Raises:
-        ValueError: There is a name that no field has: a mistyped setting would have no effect.
-    """
+    """Name what was read from JSON as `Settings` names its fields, or raise ValueError."""
     if not isinstance(document, dict):
         raise ValueError("the settings are no object")  # noqa: TRY004 - as for all else here
     values = cast("dict[str, Any]", document)
-    known = {each.name.replace("_", "-"): each.name for each in dataclasses.fields(Settings)}
-    for key in values:
-        if key not in known:
-            raise ValueError(f"unknown field `{key}`")
-    return {known[key]: value for key, value in values.items()}
+    known = {each.name.replace("_", "-") for each in dataclasses.fields(Settings)}
+    if unknown := values.keys() - known:
+        raise ValueError(f"unknown field `{min(unknown)}`")
+    return {key.replace("-", "_"): value for key, value in values.items()}

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from . import refusals
 
 KEY = "rejections"
-"""Of the ConfigMap's data."""
 
 
 def config_map(application: str) -> str:

@@ -17,7 +17,6 @@ class Server:
     """A server of our Gateway."""
 
     port: int
-    """As the Gateway names it, which is the Service's."""
     protocol: Protocol
     hosts: tuple[str, ...] = ()
     """Those of ours that the Gateway has; none while it has only its random name."""
@@ -28,9 +27,7 @@ class Expectation:
     """What the charm has written about the gateway, as Envoy should have it."""
 
     namespace: str
-    """Of the gateway's pods."""
     selector: Mapping[str, str]
-    """The labels of these pods."""
     gateway: str
     """Our Gateway, NAMESPACE/NAME."""
     servers: tuple[Server, ...]
@@ -58,15 +55,12 @@ class Unseen(enum.StrEnum):
     """Why the workload has not seen what the gateway has."""
 
     NOT_YET = "not yet"
-    """It has not looked since the expectation changed."""
     NO_PODS = "no pods"
-    """No gateway pod is Ready."""
     FORBIDDEN = "forbidden"
     """Kubernetes refuses the request; the detail names the right."""
     UNREACHABLE = "unreachable"
     """A pod's Envoy does not answer, or not with what Envoy answers."""
     TOO_LARGE = "too large"
-    """Envoy's configuration is larger than the workload reads."""
 
 
 class Cause(enum.StrEnum):
@@ -100,7 +94,6 @@ class Missing:
 
     cause: Cause
     about: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
-    """What the cause's description names."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +103,8 @@ class Seen:
     of: str
     """The word of the expectation that this is about."""
     unseen: Unseen | None = Unseen.NOT_YET
-    """Why the gateway was not looked at; None where it was."""
     detail: str = ""
-    """Of the reason: a right, or an error's words."""
     pods: int = 0
-    """Gateway pods that were looked at."""
     ready: int = 0
     """Gateway pods that are Ready; of many, some are looked at."""
     guarded: tuple[int, ...] = ()
@@ -122,7 +112,6 @@ class Seen:
     unguarded: tuple[int, ...] = ()
     """Ports of which a filter chain lacks a filter of ours, in some pod."""
     is_open: bool = False
-    """Whether some pod has a virtual host of our Gateway."""
     routes: int = 0
     """Of those expected, how many every pod serves with our filters at every host."""
     missing: tuple[Missing, ...] = ()
@@ -136,6 +125,5 @@ class Answer:
     """What the service answers about the gateway."""
 
     contract: str
-    """The word of the contract that the service keeps to."""
     seen: Seen | None
     """None where the service was not told what to expect."""

@@ -34,9 +34,8 @@ def budget(text: str) -> str:
 
 def at_most(text: str, total: int) -> int:
     """Return how many of a total a budget allows: a share of it is rounded up, and never none."""
-    if not text.endswith("%"):
-        return int(text)
-    return max(1, -(-int(text.removesuffix("%")) * total // 100))
+    number = int(text.removesuffix("%"))
+    return max(1, -(-number * total // 100)) if text.endswith("%") else number
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,7 +45,6 @@ class Eligibility(pods.Members):
     model: str
     application: str
     mesh_revision: str = ""
-    """Of istiod; empty: the default one."""
     served_namespaces: frozenset[namespaces.Kind] = frozenset(namespaces.KINDS)
     restart_pods: RestartPods = "auto"
 

@@ -107,7 +107,6 @@ def test_answer_is_read_as_it_was_written(read, answer):
 
 @pytest.mark.parametrize("read", [by_pydantic, by_msgspec])
 def test_answer_of_a_newer_workload_may_say_more_and_of_an_older_one_less(read):
-    line = {**PROXY.line(), "since": 1}
-
-    assert "result" not in line
+    line = {**msgspec.to_builtins(PROXY), "since": 1}
+    del line["result"]
     assert read(json.dumps(line), answers.ProxyAnswer) == PROXY

@@ -36,10 +36,10 @@ HOSTILE = {
     "json nested without end": (b'{"a":' * 150_000, "nests more than 64"),
     "json of many values": (pod("[" + "{}," * 300_000 + "0]"), "more than 400000 values"),
     "json integer of 5,000 digits": (pod("1" * 5000), "a number of 5000 characters"),
-    "json half of a surrogate pair": (pod(r'"\ud800"'), "half a character"),
+    "json half of a surrogate pair": (pod(r'"\ud800"'), "surrogates not allowed"),
     "json not a number": (pod("NaN"), "NaN"),
     "yaml": (b"kind: Pod", "is no JSON"),
-    "invalid bytes": (b"kind: \xff", "is not UTF-8 text"),
+    "invalid bytes": (b"kind: \xff", "is no JSON: 'utf-8' codec"),
     "a file without end": (b"#" * (explain.LARGEST + 1), "more than 16777216"),
     "a kind without end": (b'{"kind": "' + b"x" * MEBIBYTE + b'"}', "is not a Pod"),
 }

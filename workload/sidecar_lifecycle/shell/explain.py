@@ -41,7 +41,8 @@ def main(arguments: argparse.Namespace) -> None:
             pod, wait_for=rules.wait_for_containers, ignore=rules.ignore_containers
         )
         known = finished.finished(pod, rules).answer(pod)
-        line = dataclasses.replace(known, ended=ended).line()
+        values = dataclasses.asdict(dataclasses.replace(known, ended=ended))
+        line = {key: value for key, value in values.items() if value}
         if wanted is not None:
             line["admission"] = _admission(_convert(document, creation.Pod, where), pod, wanted)
         print(json.dumps(line))
