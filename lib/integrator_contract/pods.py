@@ -51,6 +51,7 @@ class Rule:
 
     @functools.cached_property
     def selector(self) -> selectors.Selector:
+        """The pods that it is for."""
         return selectors.parse(self.pods)
 
     def selects(self, labels: Mapping[str, str]) -> bool:
@@ -172,6 +173,7 @@ class PodRules:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
+        """Those about some pods only."""
         entries = (*self.pod_labels, *self.pod_annotations)
         return (*entries, *self.excluded_outbound_ports, *self.image_registries)
 

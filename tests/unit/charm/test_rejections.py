@@ -1,7 +1,9 @@
 """What the charm does and says about policies of other teams that the workload found."""
 
 import json
+import types
 
+import msgspec
 import ops
 import pytest
 
@@ -69,11 +71,21 @@ def test_status_names_author_and_command_within_what_juju_shows(author):
     assert author[:50] in visible
 
 
-def judged(**found):
-    return list(checked.judge(Rejections(**found), model="kubeflow", application="app"))
+@pytest.fixture
+def judged(fake, remembered):
+    """Have `diagnose` look at what the workload found."""
+
+    def judge(**found):
+        remembered(msgspec.json.encode(Rejections(**found)).decode())
+        facts = types.SimpleNamespace(
+            context=world.context(fake), cluster=fake.api(), model="kubeflow", application="app"
+        )
+        return list(checked.check_rejections(facts))
+
+    return judge
 
 
-def test_diagnosis_names_who_forbids_and_what_to_do():
+def test_diagnosis_names_who_forbids_and_what_to_do(judged):
     hold, outside = judged(changes={"hold": POLICY, "excluded": WEBHOOK})[::-1]
     assert {hold.said, outside.said} == {Said.CHANGE_LEFT_OUT}
     assert (hold.about["author"], hold.about["change"]) == (POLICY.author, "hold")
@@ -81,7 +93,7 @@ def test_diagnosis_names_who_forbids_and_what_to_do():
     assert outside.command == "exempt the namespace kubeflow from it"
 
 
-def test_diagnosis_names_workloads_without_pods_modeloperator_first():
+def test_diagnosis_names_workloads_without_pods_modeloperator_first(judged):
     names_of = ("Deployment/minio", "Deployment/modeloperator", "StatefulSet/a")
     assert judged(workloads=dict.fromkeys(names_of, WEBHOOK)) == [
         Said.PODS_REJECTED(workload=each, refusal=WEBHOOK, namespace="kubeflow")
@@ -89,5 +101,5 @@ def test_diagnosis_names_workloads_without_pods_modeloperator_first():
     ]
 
 
-def test_diagnosis_of_a_model_without_rejections_is_one_line():
+def test_diagnosis_of_a_model_without_rejections_is_one_line(judged):
     assert judged() == [Said.PODS_NOT_REJECTED()]
