@@ -36,7 +36,7 @@ def restricted(request, namespace, untrusted, monkeypatch) -> Iterator[None]:
         testbed = request.getfixturevalue("control_plane")
         if request.param == "roles without ingress":
             roles = list(yaml.safe_load_all(rights.roles(namespace)))
-            assert len(list(rules_for_ingress(roles))) == 26
+            assert len(list(rules_for_ingress(roles))) == 25
             testbed.kubectl("apply", "-f", "-", text=yaml.safe_dump_all(roles))
         if request.param == "roles and policy":
             admin = charm_cluster.Cluster(request.getfixturevalue("client"))

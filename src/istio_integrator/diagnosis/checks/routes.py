@@ -132,10 +132,10 @@ def hosts(facts: Facts) -> Iterable[Message]:
     if not missing:
         yield Said.GATEWAYS_EXIST()
     if facts.gateway is not None:
-        yield _judge_hosts(routes, f"{facts.model}/{gateway.NAME}", facts.gateway.written_hosts)
+        yield judge_hosts(routes, f"{facts.model}/{gateway.NAME}", facts.gateway.written_hosts)
 
 
-def _judge_hosts(routes: Iterable[cluster.Object], own: str, served: Collection[str]) -> Message:
+def judge_hosts(routes: Iterable[cluster.Object], own: str, served: Collection[str]) -> Message:
     """Judge whether our Gateway serves a host of each route that names it."""
     unserved: list[str] = []
     lacking: list[str] = []
