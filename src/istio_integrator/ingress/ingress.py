@@ -9,13 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import sleep
 
 from integrator_contract.seen import Expectation, Seen, Server
-from istio_integrator.ingress import (
-    certificate,
-    gateway,
-    record,
-    seen,
-    service_annotations,
-)
+from istio_integrator.ingress import certificate, gateway, record, seen, service_annotations
 from istio_integrator.ingress.gateways import managed, named, own
 from istio_integrator.ingress.guard import authentication, envoyfilter
 from istio_integrator.ingress.routes import plan, render, requested
@@ -100,8 +94,7 @@ class Ingress(situation.Component):
     def target(self) -> gateway.Target | Message:
         """The gateway that serves the model, or what the operator has to do; nothing is written.
 
-        What keeps routing=gateway-api from being followed leaves the model at the gateway that
-        serves it, with the reason in `messages`.
+        Where routing=gateway-api can't be followed, it is the gateway that serves the model now.
         """
         scope = self._scope
         why: Message | None = None
@@ -155,12 +148,7 @@ class Ingress(situation.Component):
     @functools.cached_property
     def plan(self) -> plan.Plan:
         """The routes that related applications request."""
-        reader = requested.Reader(
-            model=self._scope.model,
-            application=self._scope.application,
-            domain=self._scope.cluster_domain,
-        )
-        return plan.plan(reader.read(self._older, self._newer))
+        return plan.plan(requested.read(self._scope, self._older, self._newer))
 
     @functools.cached_property
     def _older(self) -> list[kubeflow.Received[kubeflow.IngressRequest]]:
@@ -186,8 +174,10 @@ class Ingress(situation.Component):
             logger.info("The gateway changes.")
             self._close()
             opened = None
-        values, filters = self._apply_filters(target)
-        served, problems = render.apply(self._scope, self.plan.routes, target, values)
+        decision, routes = self.decision, self.plan.routes
+        values = self._record.values_for(envoyfilter.access(decision, target, routes))
+        filters = envoyfilter.apply(self._scope, decision, target, values, routes)
+        served, problems = render.apply(self._scope, routes, target, values)
         self._messages += problems
         credential = self.certificate.credential(target, shown=gateway.credential(opened))
         self._messages += self.certificate.messages
@@ -203,7 +193,7 @@ class Ingress(situation.Component):
             self.expected,
             answer,
             target,
-            count=0 if self.decision.is_closed else len(served),
+            count=0 if decision.is_closed else len(served),
             application=self._scope.application,
             istiod=self._scope.mesh.namespace if self._scope.mesh else injectors.USUAL_NAMESPACE,
         )
@@ -231,20 +221,6 @@ class Ingress(situation.Component):
             if names := kubeflow.names(silent):
                 said = Said.APPLICATION_SILENT(applications=names, endpoint=endpoint)
                 self._messages.append(said)
-
-    def _apply_filters(self, target: gateway.Target) -> tuple[record.Values, list[str]]:
-        scope, routes = self._scope, self.plan.routes
-        values = self._record.values_for(envoyfilter.access(self.decision, target, routes))
-        variables = envoyfilter.variables(
-            self.decision,
-            target,
-            values,
-            routes,
-            owner=scope.manifests.owner,
-            model=scope.model,
-            domain=scope.cluster_domain,
-        )
-        return values, seen.filters_of(scope.manifests.apply(envoyfilter.FOLDER, variables))
 
     def _expect(
         self,

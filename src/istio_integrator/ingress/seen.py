@@ -26,13 +26,6 @@ def servers(
     )
 
 
-def filters_of(written: Iterable[cluster.Object]) -> list[str]:
-    """Return the names of the HTTP filters that EnvoyFilters add."""
-    patches = (each for obj in written for each in obj["spec"]["configPatches"])
-    values = (each["patch"]["value"] for each in patches if each["applyTo"] == "HTTP_FILTER")
-    return [str(value["name"]) for value in values]
-
-
 def open_hosts(
     expected: Expectation, answer: Seen | None, wanted: Sequence[str], hidden: str
 ) -> dict[int, list[str]]:

@@ -53,7 +53,7 @@ def decide(
             before[key] = live.get(key)
         if live.get(key) != value:
             patch[key] = value
-    new = records.Record(owner, wanted, before).written() if wanted else None
+    new = records.Record(owner, dict(wanted), before).written() if wanted else None
     if new != live.get(names.ANNOTATIONS):
         patch[names.ANNOTATIONS] = new
     return patch

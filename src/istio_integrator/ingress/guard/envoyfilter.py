@@ -18,6 +18,7 @@ from istio_integrator.ingress import gateway
 from istio_integrator.ingress.guard import authentication
 from istio_integrator.ingress.record import Values
 from istio_integrator.ingress.routes.plan import Kind, Route
+from istio_integrator.situation import situation
 
 FOLDER = "authentication"
 
@@ -36,17 +37,14 @@ class Entry(NamedTuple):
     """Whether the request is authenticated or passes to a route without authentication."""
 
 
-def variables(
+def apply(
+    scope: situation.Situation,
     decision: authentication.Decision,
     target: gateway.Target,
     values: Values,
     routes: Sequence[Route],
-    *,
-    owner: str,
-    model: str,
-    domain: str,
-) -> dict[str, Any]:
-    """Return the variables of the template of a gateway's EnvoyFilter.
+) -> list[str]:
+    """Apply the EnvoyFilter of a gateway, and return the names of its HTTP filters.
 
     On a gateway of the model's own every virtual host is guarded, also those of other teams'
     routes with a host of their own. On a named gateway these are the virtual hosts of our HTTPS,
@@ -54,10 +52,10 @@ def variables(
     """
     service = decision.service
     identity = service.identity_headers if service else authentication.IDENTITIES
-    services = f".{model}.svc.{domain}"
-    places = list(_places(target, model))
-    return {
-        "name": _name(owner),
+    services = f".{scope.model}.svc.{scope.cluster_domain}"
+    places = list(_places(target, scope.model))
+    variables = {
+        "name": _name(scope.manifests.owner),
         "namespace": target.namespace,
         "selector": target.selector,
         "values": values,
@@ -79,6 +77,10 @@ def variables(
             for spelling in _spellings(header)
         ],
     }
+    written = scope.manifests.apply(FOLDER, variables)
+    patches = [each for obj in written for each in obj["spec"]["configPatches"]]
+    filters = [each["patch"]["value"] for each in patches if each["applyTo"] == "HTTP_FILTER"]
+    return [str(each["name"]) for each in filters]
 
 
 def access(

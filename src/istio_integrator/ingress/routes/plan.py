@@ -29,7 +29,7 @@ class Kind(enum.IntEnum):
 
 
 class Uri(NamedTuple):
-    """One match of a path, as a VirtualService has it."""
+    """A match of a path in a VirtualService."""
 
     how: Literal["exact", "prefix"]
     value: str
@@ -57,17 +57,15 @@ class Route:
     name: str
     """Of its entries in the VirtualService."""
     source: str
-    """The relation that asks for it, for people: `ingress:3 kfp-ui`."""
+    """The relation that requests it: `ingress:3 kfp-ui`."""
     application: str
     relation: int
     place: int = 0
     """Among the routes of the same relation."""
     title: str = ""
-    """The application's name for it; empty where it has none."""
     kind: Kind
     path: str
     rewrite: str = ""
-    """What replaces the path that matched; empty: nothing does."""
     is_parted: bool = False
     """Whether a prefix matches whole parts of a path only: `/a` does not match `/ab`."""
     backend: Backend
@@ -117,9 +115,6 @@ class Requested:
     """What one relation asks for, as far as it can be served."""
 
     source: str
-    relation: int
-    is_older: bool = False
-    """Whether it asks by the older interface."""
     routes: Sequence[Route] = ()
     problems: Sequence[str] = ()
     """What it asks for that can't be served, and why."""
@@ -134,16 +129,12 @@ class Plan:
 
 
 def plan(requested: Iterable[Requested]) -> Plan:
-    """Decide which routes are served, in which order.
-
-    Of several that match the same, the oldest relation has it, but those by the older interface
-    are never displaced.
-    """
+    """Decide which routes are served; of several that match the same, the first has it."""
     served: list[Route] = []
     problems: list[str] = []
     taken: dict[tuple[bool, str], str] = {}
     size = 0
-    for one in sorted(requested, key=lambda one: (not one.is_older, one.relation)):
+    for one in requested:
         found: list[Route] = []
         said = list(one.problems)
         own: dict[tuple[bool, str], str] = {}

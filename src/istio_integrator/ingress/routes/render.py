@@ -43,10 +43,8 @@ def apply(
 
     def of_routes(found: Sequence[Route]) -> dict[str, Any]:
         if target.is_managed:
-            return http_routes(found, values, application=scope.application)
-        return virtual_service(
-            found, target, values, model=scope.model, application=scope.application
-        )
+            return _http_routes(scope, found, values)
+        return _virtual_service(scope, found, target, values)
 
     groups: dict[tuple[str, int], list[Route]] = {}
     for route in planned:
@@ -71,29 +69,29 @@ def remove(scope: situation.Situation) -> None:
         scope.manifests.remove(folder)
 
 
-def virtual_service(
-    found: Iterable[Route], target: gateway.Target, values: Values, *, model: str, application: str
+def _virtual_service(
+    scope: situation.Situation, found: Iterable[Route], target: gateway.Target, values: Values
 ) -> dict[str, Any]:
-    """Return the variables of the template of the VirtualService."""
     routes = sorted(found, key=lambda route: route.precedence)
     return {
-        "name": owners.object_name(application, VIRTUAL_SERVICE),
+        "name": owners.object_name(scope.application, VIRTUAL_SERVICE),
         "sources": _sources(routes),
         "routes": routes,
         "values": values,
-        "gateway": f"{model}/{gateway.NAME}",
+        "gateway": f"{scope.model}/{gateway.NAME}",
         "hosts": target.written_hosts,
-        "export_to": target.seen_from(model),
+        "export_to": target.seen_from(scope.model),
     }
 
 
-def http_routes(found: Iterable[Route], values: Values, *, application: str) -> dict[str, Any]:
-    """Return the variables of the template of HTTPRoutes."""
+def _http_routes(
+    scope: situation.Situation, found: Iterable[Route], values: Values
+) -> dict[str, Any]:
     return {
         "gateway": gateway.NAME,
         "routes": [
             {
-                "name": owners.object_name(application, f"route-{one.relation}-{one.place}"),
+                "name": owners.object_name(scope.application, f"route-{one.relation}-{one.place}"),
                 "source": one.source,
                 # The EnvoyFilter finds routes without authentication by the name of the rule.
                 "rule": "" if one.is_asked else values.free_route,

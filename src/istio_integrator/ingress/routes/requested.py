@@ -9,6 +9,7 @@ from istio_integrator import texts
 from istio_integrator.ingress.routes.plan import Backend, Kind, Requested, Route
 from istio_integrator.kube import owners
 from istio_integrator.relations import ingress_route, kubeflow
+from istio_integrator.situation import situation
 
 _PORTS = (80, 443)
 """Both mean the entry: whether there is TLS is up to the gateway, not to a route."""
@@ -20,121 +21,125 @@ class _RefusedError(ValueError):
     """A route that can't be served; the message says why."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Reader:
-    """Reads requests, of which each is served as a whole or refused by name."""
+def read(
+    scope: situation.Situation,
+    older: Sequence[kubeflow.Received[kubeflow.IngressRequest]],
+    newer: Iterable[ingress_route.Received],
+) -> list[Requested]:
+    """Read what applications ask for, each kind by the age of relations.
 
-    model: str
-    """The namespace of the Services that routes may lead to."""
-    application: str
-    """Ours."""
-    domain: str
-    """The cluster's, which ends the names of Services."""
+    An application that is served by `ingress` is not served twice, and never displaced.
+    """
+    served = {one.application for one in older if one.message}
+    return [
+        *(_read_older(scope, one) for one in older),
+        *(_read_newer(scope, one, served) for one in newer),
+    ]
 
-    def read(
-        self,
-        older: Sequence[kubeflow.Received[kubeflow.IngressRequest]],
-        newer: Iterable[ingress_route.Received],
-    ) -> list[Requested]:
-        """Read what applications ask for; one that is served by `ingress` is not served twice."""
-        served = {one.application for one in older if one.message}
-        return [*map(self._older, older), *(self._newer(one, served) for one in newer)]
 
-    def _older(self, one: kubeflow.Received[kubeflow.IngressRequest]) -> Requested:
-        source = f"{kubeflow.INGRESS}:{one.relation} {one.application}"
-        request = one.message
-        problem = self._outside(one.application, request and request.namespace) or one.problem
-        routes: list[Route] = []
-        if request and not problem:
-            rewrite = request.rewrite or ""
-            route = Route(
-                name=owners.object_name(self.application, f"{kubeflow.INGRESS}-{one.relation}"),
-                source=source,
-                application=one.application,
-                relation=one.relation,
-                kind=Kind.ALL if request.prefix == "/" else Kind.PREFIX,
-                path=request.prefix,
-                rewrite=rewrite if rewrite != request.prefix else "",
-                backend=self._backend(request.service, request.port),
-            )
-            routes.append(route)
-        said = [f"{source}: {problem}"] if problem else []
-        return Requested(
-            source=source, relation=one.relation, is_older=True, routes=routes, problems=said
-        )
-
-    def _newer(self, one: ingress_route.Received, served: set[str]) -> Requested:
-        found: list[Route] = []
-        problems = list(filter(None, [self._refusal(one, served)]))
-        config = None if problems else one.message
-        for asked in (*config.http_routes, *config.grpc_routes) if config else ():
-            try:
-                # All of a route's matches, or none.
-                found += list(self._routes(one, asked))
-            except _RefusedError as error:
-                problems.append(f"route {_title(asked)} {error}")
-        return Requested(
-            source=one.reference,
+def _read_older(
+    scope: situation.Situation, one: kubeflow.Received[kubeflow.IngressRequest]
+) -> Requested:
+    source = f"{kubeflow.INGRESS}:{one.relation} {one.application}"
+    request = one.message
+    problem = _outside(scope, one.application, request and request.namespace) or one.problem
+    routes: list[Route] = []
+    if request and not problem:
+        rewrite = request.rewrite or ""
+        route = Route(
+            name=owners.object_name(scope.application, f"{kubeflow.INGRESS}-{one.relation}"),
+            source=source,
+            application=one.application,
             relation=one.relation,
-            routes=[dataclasses.replace(each, place=n) for n, each in enumerate(found)],
-            problems=[f"{one.reference}: {each}" for each in problems],
+            kind=Kind.ALL if request.prefix == "/" else Kind.PREFIX,
+            path=request.prefix,
+            rewrite=rewrite if rewrite != request.prefix else "",
+            backend=_backend(scope, request.service, request.port),
         )
+        routes.append(route)
+    said = [f"{source}: {problem}"] if problem else []
+    return Requested(source=source, routes=routes, problems=said)
 
-    def _refusal(self, one: ingress_route.Received, served: set[str]) -> str:
-        if one.message is None:
-            return one.problem
-        if one.application in served:
-            return (
-                f"{one.application} is served by its relation to {kubeflow.INGRESS}; run: "
-                f"juju remove-relation {self.application}:{one.endpoint} {one.application}"
-            )
-        return self._outside(one.application, one.message.model)
 
-    def _outside(self, application: str, namespace: str | None) -> str:
-        if kubeflow.is_of_another_model(application):
-            # Its namespace may have the name of this model, in another cluster.
-            return f"is of another model; only Services of {self.model} get routes"
-        if namespace and namespace != self.model:
-            return f"asks for Services of {namespace}; only Services of {self.model} get routes"
-        return ""
+def _read_newer(
+    scope: situation.Situation, one: ingress_route.Received, served: set[str]
+) -> Requested:
+    found: list[Route] = []
+    problems = list(filter(None, [_refusal(scope, one, served)]))
+    config = None if problems else one.message
+    for asked in (*config.http_routes, *config.grpc_routes) if config else ():
+        try:
+            # All of a route's matches, or none.
+            found += list(_routes(scope, one, asked))
+        except _RefusedError as error:
+            problems.append(f"route {_title(asked)} {error}")
+    return Requested(
+        source=one.reference,
+        routes=[dataclasses.replace(each, place=n) for n, each in enumerate(found)],
+        problems=[f"{one.reference}: {each}" for each in problems],
+    )
 
-    def _backend(self, service: str, port: int) -> Backend:
-        return Backend(f"{service}.{self.model}.svc.{self.domain}", port)
 
-    def _routes(self, one: ingress_route.Received, asked: _HTTP_OR_GRPC) -> Iterator[Route]:
-        if unserved := _unserved(asked):
+def _refusal(scope: situation.Situation, one: ingress_route.Received, served: set[str]) -> str:
+    if one.message is None:
+        return one.problem
+    if one.application in served:
+        return (
+            f"{one.application} is served by its relation to {kubeflow.INGRESS}; run: "
+            f"juju remove-relation {scope.application}:{one.endpoint} {one.application}"
+        )
+    return _outside(scope, one.application, one.message.model)
+
+
+def _outside(scope: situation.Situation, application: str, namespace: str | None) -> str:
+    if kubeflow.is_of_another_model(application):
+        # Its namespace may have the name of this model, in another cluster.
+        return f"is of another model; only Services of {scope.model} get routes"
+    if namespace and namespace != scope.model:
+        return f"asks for Services of {namespace}; only Services of {scope.model} get routes"
+    return ""
+
+
+def _backend(scope: situation.Situation, service: str, port: int) -> Backend:
+    return Backend(f"{service}.{scope.model}.svc.{scope.cluster_domain}", port)
+
+
+def _routes(
+    scope: situation.Situation, one: ingress_route.Received, asked: _HTTP_OR_GRPC
+) -> Iterator[Route]:
+    if unserved := _unserved(asked):
+        raise _RefusedError(
+            f"asks for {unserved}; served are a path prefix or an exact path, a rewrite of "
+            "the path, gRPC methods, one Service, and ports 80 and 443"
+        )
+    (backend,) = asked.backends
+    rewrites = [each.url_rewrite.path for each in asked.filters or () if each.url_rewrite]
+    modifier = rewrites[0] if rewrites else None
+    for match in asked.matches or (ingress_route.HTTPRouteMatch(),):
+        kind, path = _path(match)
+        if kind is Kind.ALL and not one.is_asked:
+            # Requests for notebooks would match it first, and be rejected.
+            raise _RefusedError("asks for / without authentication; ask for a longer path")
+        if modifier and (modifier.type == "ReplaceFullPath") != (kind is Kind.EXACT):
             raise _RefusedError(
-                f"asks for {unserved}; served are a path prefix or an exact path, a rewrite of "
-                "the path, gRPC methods, one Service, and ports 80 and 443"
+                "replaces the prefix of an exact path: ask for ReplaceFullPath"
+                if kind is Kind.EXACT
+                else "replaces the whole path of a prefix: ask for ReplacePrefixMatch"
             )
-        (backend,) = asked.backends
-        rewrites = [each.url_rewrite.path for each in asked.filters or () if each.url_rewrite]
-        modifier = rewrites[0] if rewrites else None
-        for match in asked.matches or (ingress_route.HTTPRouteMatch(),):
-            kind, path = _path(match)
-            if kind is Kind.ALL and not one.is_asked:
-                # Requests for notebooks would match it first, and be rejected.
-                raise _RefusedError("asks for / without authentication; ask for a longer path")
-            if modifier and (modifier.type == "ReplaceFullPath") != (kind is Kind.EXACT):
-                raise _RefusedError(
-                    "replaces the prefix of an exact path: ask for ReplaceFullPath"
-                    if kind is Kind.EXACT
-                    else "replaces the whole path of a prefix: ask for ReplacePrefixMatch"
-                )
-            yield Route(
-                name=owners.object_name(self.application, f"{one.endpoint}-{one.relation}"),
-                source=one.reference,
-                application=one.application,
-                relation=one.relation,
-                title=_title(asked),
-                kind=kind,
-                path=path,
-                rewrite=modifier.value if modifier else "",
-                is_parted=True,
-                backend=self._backend(backend.service, backend.port),
-                is_asked=one.is_asked,
-                is_grpc=isinstance(asked, ingress_route.GRPCRoute),
-            )
+        yield Route(
+            name=owners.object_name(scope.application, f"{one.endpoint}-{one.relation}"),
+            source=one.reference,
+            application=one.application,
+            relation=one.relation,
+            title=_title(asked),
+            kind=kind,
+            path=path,
+            rewrite=modifier.value if modifier else "",
+            is_parted=True,
+            backend=_backend(scope, backend.service, backend.port),
+            is_asked=one.is_asked,
+            is_grpc=isinstance(asked, ingress_route.GRPCRoute),
+        )
 
 
 def _title(asked: _HTTP_OR_GRPC) -> str:

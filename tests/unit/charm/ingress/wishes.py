@@ -1,6 +1,7 @@
 """What an application writes by `istio_ingress_route`, piece by piece."""
 
 import json
+import types
 
 from ops import testing
 
@@ -10,7 +11,11 @@ from istio_integrator.relations import ingress_route
 
 ASKED = "istio-ingress-route"
 OPEN = "istio-ingress-route-unauthenticated"
-TERMS = {"model": "kubeflow", "application": "istio-integrator", "domain": "cluster.local"}
+TERMS = {
+    "model": "kubeflow",
+    "application": "istio-integrator",
+    "cluster_domain": "cluster.local",
+}
 
 
 def match(path=None, kind="PathPrefix", **more):
@@ -58,8 +63,8 @@ def received(relation, *http, application=None, endpoint=ASKED, **more):
 
 def plan(*newer, older=(), **terms):
     """What is served of it."""
-    read = requested.Reader(**{**TERMS, **terms}).read(older, newer)
-    return planning.plan(read)
+    scope = types.SimpleNamespace(**{**TERMS, **terms})
+    return planning.plan(requested.read(scope, older, newer))
 
 
 def served(*http, **terms):
