@@ -95,12 +95,10 @@ class Authorization(situation.Component):
                         for folder in ((FOLDER, CLOSED) if decision.is_closed else (FOLDER,))
                         for obj in manifests.render(folder, variables)
                     ],
-                    ours=[each for each in found if context.manifests.is_ours(each)],
-                    others=[each for each in found if not context.manifests.is_ours(each)],
+                    standing=found,
                     peers=peer_authentication.read_all(peers),
+                    context=context,
                     mesh=context.mesh,
-                    owner=context.manifests.owner,
-                    application=context.application,
                 )
             )
 

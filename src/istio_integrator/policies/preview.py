@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import filterfalse
 from typing import NamedTuple
 
 from integrator_contract import names
@@ -25,6 +26,7 @@ from istio_integrator.istio.peer_authentication import PeerAuthentication
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 from istio_integrator.policies import callers, decide
+from istio_integrator.situation import situation
 from istio_integrator.situation.model import Call, Labels, Pod
 
 ELSEWHERE = "pods of other namespaces"
@@ -40,23 +42,17 @@ class Scene:
     decision: decide.Decision
     would_be: Sequence[cluster.Object]
     """Our policies as they would be written."""
-    ours: Sequence[cluster.Object]
-    """Policies of ours that stand now."""
-    others: Sequence[cluster.Object]
-    """Those of the model and of the mesh that are not ours."""
-    peers: Collection[PeerAuthentication] = ()
+    standing: Sequence[cluster.Object]
+    """The policies of the model and of the mesh."""
+    peers: Collection[PeerAuthentication]
+    context: situation.Situation
     mesh: installation.Mesh
-    owner: str
-    application: str
 
 
-@dataclasses.dataclass(frozen=True)
-class KnownCaller:
-    """A caller that the preview names."""
-
+class _KnownCaller(NamedTuple):
     name: str
-    seen: Caller
-    """What a proxy sees of the caller."""
+    principal: str = ""
+    """Empty: the caller shows no certificate."""
     is_routed: bool = False
     """Whether the gateway leads to it, so that it gets requests with the Host of a browser."""
 
@@ -71,16 +67,17 @@ class _Loss(NamedTuple):
 
 def preview(scene: Scene) -> Iterable[Message]:
     """Say who could no longer call whom, and what of relations would hold nobody."""
+    is_ours = scene.context.manifests.is_ours
+    groups = filter(is_ours, scene.standing), scene.would_be, filterfalse(is_ours, scene.standing)
     ours, would_be, others = (
-        authorization_policy.read_all(each, scene.mesh.trust_domains)
-        for each in (scene.ours, scene.would_be, scene.others)
+        authorization_policy.read_all(each, scene.mesh.trust_domains) for each in groups
     )
     yield from scene.decision.said
     yield from callers.judge(
         [*would_be, *others],
         scene.asked.model.pods,
-        owner=scene.owner,
-        application=scene.application,
+        owner=scene.context.manifests.owner,
+        application=scene.context.application,
         mesh=scene.mesh,
     )
     for call, ports in _opened(scene):
@@ -121,7 +118,7 @@ def _lost(
         ]
         # The only pod of an application calls itself within the pod.
         others = [each for each in known if each.name != pod.shown or count[pod.shown] > 1]
-        for port, is_http in sorted(ports.items()):
+        for port, is_http in ports.items():
             request = InboundRequest(port=port, seen_by="ztunnel" if is_ambient else "http")
             peers = peer_authentication.decide(
                 scene.peers,
@@ -138,7 +135,7 @@ def _lost(
             was, will_be = _answers(held, Caller(), request)
             is_closed = was is Answer.YES and will_be is not Answer.YES
             for each in others:
-                seen = Caller(address=each.seen.address) if disabling else each.seen
+                seen = Caller("" if disabling else each.principal)
                 was, will_be = _answers(held, seen, request)
                 if was and not will_be:
                     said = Said.CALLERS_UNKNOWN if disabling else Said.CALLERS_LOST
@@ -161,14 +158,19 @@ def _answers(
 
 
 def _message(scene: Scene, loss: _Loss, ports: Iterable[int]) -> Message:
-    places = (ELSEWHERE, OUTSIDE)
-    inside = sorted(each for each in loss.callers if each not in places)
-    *first, last = (*inside, *(each for each in places if each in loss.callers))
+    *first, last = loss.callers
+    # Charms that write VirtualServices would write routes of the Gateway API if they were related.
+    relatable = {
+        pod.shown
+        for pod in scene.asked.model.pods
+        if any(each.name == names.CHARM for each in pod.spec.containers)
+    }.difference(scene.asked.controllers)
     relate = ""
     if loss.target in {each.application for each in scene.asked.consumers}:
         relate = f"relate the caller to {loss.target}, or "
-    elif loss.target in _applications(scene):
-        integrate = f"juju integrate {loss.target}:service-mesh {scene.application}:service-mesh"
+    elif loss.target in relatable:
+        own = f"{scene.context.application}:service-mesh"
+        integrate = f"juju integrate {loss.target}:service-mesh {own}"
         relate = f"{integrate}, if its charm has that endpoint, or "
     return loss.said(
         callers=f"{', '.join(first)} and {last}" if first else last,
@@ -180,57 +182,36 @@ def _message(scene: Scene, loss: _Loss, ports: Iterable[int]) -> Message:
     )
 
 
-def _applications(scene: Scene) -> set[str]:
-    """Name the applications of Juju that may be related to `service-mesh`.
-
-    Related ones that write VirtualServices would write routes of the Gateway API instead.
-    """
-    found = {
-        pod.shown
-        for pod in scene.asked.model.pods
-        if any(each.name == names.CHARM for each in pod.spec.containers)
-    }
-    return found.difference(scene.asked.controllers)
-
-
-def _callers(scene: Scene) -> Collection[KnownCaller]:
+def _callers(scene: Scene) -> list[_KnownCaller]:
     """List who may call today, each once."""
     model, domain = scene.asked.model, scene.mesh.trust_domains[0]
-    routed = [
-        each.selector for name, _ in scene.asked.exposure.routed if (each := model.service(name))
-    ]
-    found: dict[KnownCaller, None] = {}
-    for pod in model.callers(scene.application):
+    services = (model.service(name) for name, _ in scene.asked.exposure.routed)
+    routed = [each.selector for each in services if each]
+    found: set[_KnownCaller] = set()
+    for pod in model.callers(scene.context.application):
         if not pod.is_router:
             name, who = f"{pod.shown} (without a sidecar)", ""
             if pod.is_in_mesh:
                 name, who = pod.shown, principal(model.name, pod.spec.service_account_name, domain)
-            is_routed = any(key <= pod.labels for key in routed)
-            found[KnownCaller(name, Caller(who), is_routed)] = None
+            found.add(_KnownCaller(name, who, any(key <= pod.labels for key in routed)))
     # No policy names this namespace.
-    elsewhere = KnownCaller(ELSEWHERE, Caller(principal("-", "-", domain)))
-    return [*found, elsewhere, KnownCaller(OUTSIDE, Caller())]
+    elsewhere = _KnownCaller(ELSEWHERE, principal("-", "-", domain))
+    return [*sorted(found), elsewhere, _KnownCaller(OUTSIDE)]
 
 
 def _targets(scene: Scene) -> Iterator[tuple[Pod, dict[int, bool]]]:
-    """List pods that a proxy stands before, each with its ports of Services.
-
-    Of each port it says whether a Service declares it as HTTP.
-    """
+    """List pods with a proxy, and whether each of their ports is declared as HTTP."""
     model = scene.asked.model
-    ports: dict[Labels, dict[int, bool]] = {}
+    ports: dict[Labels, list[tuple[int, bool]]] = {}
     for service in model.services:
-        of_pods = ports.setdefault(service.selector, {})
+        of_pods = ports.setdefault(service.selector, [])
         for port in service.ports if service.selector else ():
-            for number in model.pod_ports(service, [port.port])[0]:
-                of_pods[number] = port.is_http or of_pods.get(number, False)
+            of_pods += [(each, port.is_http) for each in model.pod_ports(service, [port.port])[0]]
     for pod in model.pods:
         if pod.is_in_mesh and not pod.is_router:
-            found: dict[int, bool] = {}
-            for key, of_pods in ports.items():
-                for number, is_http in of_pods.items() if key <= pod.labels else ():
-                    found[number] = is_http or found.get(number, False)
-            yield pod, found
+            found = [pair for key, pairs in ports.items() if key <= pod.labels for pair in pairs]
+            # Of two Services the one that declares a port as HTTP sorts last, and counts.
+            yield pod, dict(sorted(found))
 
 
 def _without_probes(policy: AuthorizationPolicy) -> AuthorizationPolicy:
