@@ -215,12 +215,7 @@ class Scene:
         return found
 
     def _behind(self, service: Service, asked: str) -> Iterable[tuple[Member, int]]:
-        """Find the pods behind a Service and their ports for one of its own.
-
-        Args:
-            service: Chooses the pods.
-            asked: A port of the Service, by number or by name; empty: all.
-        """
+        """Find the pods of a Service, and their ports for one by number or name, or for all."""
         selector, ports = service.selector, service.ports
         for member in self.members if selector else ():
             for port in ports if selector <= member.labels else ():

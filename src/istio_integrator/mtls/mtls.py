@@ -32,11 +32,7 @@ class MutualTls(situation.Component):
         self._uninjected = uninjected
 
     def reconcile(self) -> list[Message]:
-        """Have the policies be there that the option asks for, or none.
-
-        Returns:
-            How strict the model is, or which callers strict mutual TLS would reject.
-        """
+        """Make the policies agree with the option, and say how strict the model is."""
         if not self._context.leader:
             return []
         if self._context.config.mtls != "strict":
@@ -58,10 +54,10 @@ class MutualTls(situation.Component):
     def preview(
         self, options: config.Config, routed: Callable[[], Collection[tuple[str, int]]]
     ) -> Iterable[Message]:
-        """Say who is cut off by mutual TLS, and what stays open; nothing is written.
+        """Say who is cut off with other options, and what stays open; nothing is written.
 
         Args:
-            options: Those that are asked about.
+            options: The options.
             routed: Returns the Services that routes of the gateway lead to.
         """
         mesh = self._context.mesh
@@ -75,12 +71,7 @@ class MutualTls(situation.Component):
             yield from self.plan(mesh, options).preview(names)
 
     def plan(self, mesh: installation.Mesh, options: config.Config) -> Plan:
-        """Look at everything that is decided by; nothing is written.
-
-        Args:
-            mesh: The Istio that the model belongs to.
-            options: Those that are asked about, which need not be the application's own.
-        """
+        """Read what is decided by, with options that need not be the application's own."""
         context, name = self._context, self._context.model
         found = model.Model.of(context.cluster, name)
         calling = [obj for kind in model.CALLING for obj in context.cluster.list(kind)]
@@ -114,9 +105,10 @@ class MutualTls(situation.Component):
             for obj in manifests.render(FOLDER, _variables(scene.opened, context.application))
         )
         others = [each for each in policies if each not in ours]
-        plan = Plan(
+        is_on = any(not each.selector for each in ours)
+        return Plan(
             scene=scene,
-            is_on=any(not each.selector for each in ours),
+            is_on=is_on,
             others=others,
             would_be=[
                 *others,
@@ -134,8 +126,8 @@ class MutualTls(situation.Component):
                     if not pod.is_in_mesh
                 }
             ),
+            uninjected=0 if is_on else self._uninjected(),
         )
-        return plan if plan.is_on else dataclasses.replace(plan, uninjected=self._uninjected())
 
     def _tenants(self) -> frozenset[str]:
         served = self._context.served

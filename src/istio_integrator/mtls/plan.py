@@ -72,8 +72,7 @@ class Plan:
     def preview(self, routed: Collection[str]) -> Iterable[Message]:
         """Say who could no longer call whom, and what stays open.
 
-        Args:
-            routed: The Services whose applications get the Host of a browser from the gateway.
+        The applications of `routed` Services get the Host of a browser from the gateway.
         """
         scene, application = self.scene, self.scene.application
         yield from self.victims

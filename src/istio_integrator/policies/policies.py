@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from integrator_contract import names
@@ -36,13 +36,10 @@ class Authorization(situation.Component):
         self._exposure = exposure
 
     def reconcile(self) -> list[Message]:
-        """Make the policies be as relations and the option say.
+        """Make the policies agree with relations and the option.
 
-        Who may call is let in before anybody is shut out, and is shut out no more before the
-        first loses its rule.
-
-        Returns:
-            Whose callers are held to what, or what it takes.
+        Callers are admitted before the others are denied, and are no longer denied before the
+        first of them loses its rule.
         """
         context = self._context
         if not context.leader:
@@ -63,11 +60,7 @@ class Authorization(situation.Component):
             self._context.manifests.remove(folder)
 
     def preview(self, options: config.Config) -> Iterable[Message]:
-        """Say who could no longer call whom; nothing is written.
-
-        Args:
-            options: Those that are asked about.
-        """
+        """Say who could no longer call whom with other options; nothing is written."""
         context = dataclasses.replace(self._context, config=options)
         if options.authorization == "off":
             yield Said.OPTION_WRITES_NOTHING(
@@ -103,11 +96,7 @@ class Authorization(situation.Component):
             )
 
     def asked(self, options: config.Config) -> decide.Asked:
-        """Look at everything that is decided by; nothing is written.
-
-        Args:
-            options: Those that are asked about, which need not be the application's own.
-        """
+        """Read what is decided by, with options that need not be the application's own."""
         context, name = self._context, self._context.model
         stated = context.cluster.list(cluster.AUTHORIZATION_POLICY, name)
         calling = (
@@ -127,9 +116,8 @@ class Authorization(situation.Component):
 
     def _answer(self) -> None:
         """Tell applications which labels join: none where their namespace is a member anyway."""
-        labels: Mapping[str, str] | None = {}
-        if self._context.config.membership == "selected":
-            labels = self._context.pod_labels
+        is_selected = self._context.config.membership == "selected"
+        labels = self._context.pod_labels if is_selected else {}
         # Labels that were told stay: without them pods would leave the mesh.
         if labels is not None:
             service_mesh.answer(self._related, labels=labels)
@@ -141,9 +129,7 @@ class Authorization(situation.Component):
         wanted = {_name(each, context.application): [each] for each in decision.policies}
         # The API server may refuse one of them, which keeps no other from being written.
         refused = context.manifests.apply_fitting(
-            FOLDER,
-            wanted,
-            lambda fit: _variables(fit, context.application),
+            FOLDER, wanted, lambda fit: _variables(fit, context.application)
         )
         if decision.is_closed:
             context.manifests.apply(CLOSED, _variables((), context.application))
@@ -163,7 +149,6 @@ class Authorization(situation.Component):
 
 
 def _variables(policies: Iterable[decide.Policy], application: str) -> dict[str, Any]:
-    """Return the variables of both folders of templates."""
     return {
         "name": owners.object_name(application, "closed"),
         "policies": [
@@ -178,7 +163,6 @@ def _variables(policies: Iterable[decide.Policy], application: str) -> dict[str,
 
 
 def _name(policy: decide.Policy, application: str) -> str:
-    """Give a policy a name that tells people the workload, and is no other's."""
     ordered = tuple(sorted(policy.selector))
     shown = dict(ordered).get(names.NAME) or ordered[0][1]
     plain = re.sub(r"[^a-z0-9]+", "-", shown.lower()).strip("-")[:24].rstrip("-")

@@ -172,11 +172,7 @@ class Received(kubeflow.Received[IstioIngressRouteConfig]):
 
 
 def read(text: str) -> tuple[IstioIngressRouteConfig | None, str]:
-    """Read the document of an application's data bag.
-
-    Returns:
-        The configuration, or what is wrong; neither where the other side has not written yet.
-    """
+    """Read the document of an application's data bag; nothing is wrong while it has not come."""
     if not text:
         return None, ""
     return kubeflow.read(lambda: IstioIngressRouteConfig.model_validate(bounded.read_json(text)))

@@ -84,7 +84,6 @@ def alert_rules(topology: JujuTopology) -> dict[str, Any]:
 
 
 def _matchers(topology: JujuTopology) -> dict[str, str]:
-    """Return the labels that the application's metrics and logs have."""
     labels = topology.label_matcher_dict
     return {key: value for key, value in labels.items() if key != "juju_charm"}
 

@@ -123,7 +123,6 @@ def read(bag: endpoints.Bag, *, model: str) -> Received:
 
 
 def _entries(bag: endpoints.Bag) -> tuple[list[Any] | None, str]:
-    """Return the policies before they are checked, or why they are not."""
     text = bag.content.get("policies", "")
     if text and kubeflow.is_of_another_model(bag.application):
         return None, "is of another model: relate it to an integrator of its own model"
