@@ -316,6 +316,12 @@ def test_victim_that_comes_later_is_told_and_strict_stays(ctx, world):
     assert is_strict(world)
 
 
+def test_younger_policy_of_somebody_else_changes_nothing(ctx, world):
+    ctx.run(ctx.on.config_changed(), strict())
+    world.add(peers("theirs", mode="PERMISSIVE"))
+    assert isinstance(status(ctx, strict()), ops.ActiveStatus)
+
+
 def test_pods_that_lack_their_sidecar_keep_strict_off_until_it_is_on(ctx, world):
     missing = strict(container=workload(in_mesh=12))
     said = status(ctx, missing)
@@ -345,8 +351,9 @@ def test_right_that_is_missing_is_named_and_nothing_is_switched_on(ctx, world, k
 
 
 def test_exception_stays_while_the_only_pod_is_replaced(ctx, world):
-    for each in member("odd", probed(8080)):
-        world.add(each)
+    rewritten = {"name": "new", "livenessProbe": {"httpGet": {"port": 1}}}
+    world.add(stateful_set("odd", probed(8080), rewritten))
+    world.add(pod("odd", probed(8080)))
     ctx.run(ctx.on.config_changed(), strict())
     before = opened(world)
     assert before["odd"] == [8080]

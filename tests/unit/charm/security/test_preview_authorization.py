@@ -94,10 +94,19 @@ def many(fake):
         add_application(fake, f"caller-{number}", 7000 + number)
 
 
-def behind_a_waypoint(fake):
+def into_ambient(fake, **labels):
     ambient_objects.install_ambient(fake)
-    labels = {"istio.io/dataplane-mode": "ambient", "istio.io/use-waypoint": "theirs"}
-    fake.find("Namespace", "kubeflow")["metadata"]["labels"] = labels
+    space = fake.find("Namespace", "kubeflow")
+    space["metadata"]["labels"] = {"istio.io/dataplane-mode": "ambient", **labels}
+
+
+def behind_a_waypoint(fake):
+    into_ambient(fake, **{"istio.io/use-waypoint": "theirs"})
+
+
+def disabled_for_ztunnel(fake):
+    into_ambient(fake)
+    disable(mode="DISABLE")(fake)
 
 
 def disable(**fields):
@@ -161,6 +170,7 @@ UNKNOWN = (
         Said.CALLERS_LOST,
         f"minio, {LOST}",
     ),
+    ztunnel_ignores_that=(disabled_for_ztunnel, Said.CALLERS_LOST, f"minio, {LOST}"),
     a_waypoint_calls=(
         behind_a_waypoint,
         Said.WAYPOINT_HIDES_CALLERS,
