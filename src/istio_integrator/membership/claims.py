@@ -7,18 +7,12 @@ import logging
 from collections.abc import Callable
 
 from integrator_contract import names
+from istio_integrator import texts
 from istio_integrator.kube import cluster, errors, fences, owners
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
-
-_MOST_NAMED = 3
-"""Namespaces in one message."""
-
-
-def _labels(namespace: cluster.Object) -> cluster.Object:
-    return cluster.at(namespace, "metadata", "labels")
 
 
 class Claims(situation.Component):
@@ -40,7 +34,7 @@ class Claims(situation.Component):
         is_gone = functools.cache(functools.partial(owners.is_gone, context.cluster))
         for namespace in context.cluster.list(cluster.NAMESPACE):
             with fences.around(cluster.reference(namespace)):
-                labels = _labels(namespace)
+                labels = cluster.at(namespace, "metadata", "labels")
                 owner = labels.get(names.SERVED_BY, "")
                 kind = context.served.allowed_kind(namespace["metadata"]["name"], labels)
                 wanted = own if kind not in (None, "model") else ""
@@ -97,29 +91,20 @@ class UnservedNamespaces(situation.Component):
         self._authorization_service = authorization_service
 
     def reconcile(self) -> list[Message]:
-        """Look at the labels of the authorization service's and the served namespaces.
-
-        Returns:
-            The namespaces that istiod ignores, and the label by which it comes to serve them.
-        """
+        """Return the namespaces that istiod ignores, with the label by which it serves them."""
         context, said = self._context, list[Message]()
         if context.mesh is None or not context.mesh.discovery_selectors:
             return said
         service = self._authorization_service()
-        namespace = service.partition("/")[0]
-        if namespace != context.model and (label := context.missing_label(namespace)):
-            said.append(
-                Said.SERVICE_IGNORED_BY_ISTIOD(service=service, namespace=namespace, label=label)
-            )
-        others = [name for name in context.served_namespaces if name != context.model]
+        home = service.partition("/")[0]
+        others = {home, *context.served_namespaces} - {context.model}
         labels = {name: label for name in others if (label := context.missing_label(name))}
-        if labels:
-            more = ", …" if len(labels) > _MOST_NAMED else ""
+        if home in labels:
+            place = {"namespace": home, "label": labels[home]}
+            said.append(Said.SERVICE_IGNORED_BY_ISTIOD(service=service, **place))
+        if served := labels.keys() & set(context.served_namespaces):
+            shown, label = texts.listed(served), labels[min(served)]
             said.append(
-                Said.NAMESPACES_IGNORED_BY_ISTIOD(
-                    count=len(labels),
-                    names=", ".join([*labels][:_MOST_NAMED]) + more,
-                    label=next(iter(labels.values())),
-                )
+                Said.NAMESPACES_IGNORED_BY_ISTIOD(count=len(served), names=shown, label=label)
             )
         return said

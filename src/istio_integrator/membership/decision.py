@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 
-import msgspec
-
 from integrator_contract import names, pods
 from istio_integrator.istio import ambient, injectors
 from istio_integrator.kube import records
@@ -14,55 +12,6 @@ from istio_integrator.messages import Message, Said
 
 LABELS = (*injectors.MEMBERSHIP_LABELS, names.DATAPLANE_MODE)
 """By which a namespace joins a mesh, and which are recorded."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Place:
-    """The model's namespace as it is."""
-
-    name: str
-    labels: Mapping[str, str]
-    record: records.Record | None
-    """What its annotation says."""
-    owner: str
-    """This application."""
-
-    def leave(self) -> dict[str, str | None]:
-        """Return the patch by which the labels that are still as we set them are given back.
-
-        A record of labels that are not the mesh's is none of ours.
-        """
-        record = self.record
-        if record is None:
-            return {}
-        return {
-            key: record.before[key]
-            for key in LABELS
-            if key in record.before and self.labels.get(key) == record.values.get(key)
-        }
-
-    def left(self) -> dict[str, str]:
-        """Return the labels without those that are given back."""
-        after = {**self.labels, **self.leave()}
-        return {key: value for key, value in after.items() if value is not None}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What the options, the mesh and the cluster make of the namespace."""
-
-    membership: pods.Membership = "namespace"
-    labels: Mapping[str, str] | None
-    """The labels of a member; None while no Istio is there to say."""
-    data_plane: pods.DataPlane = "sidecar"
-    """What is to take pods into the mesh."""
-    missing: Message | None = None
-    """What the cluster lacks for it."""
-    awaited: str = ""
-    """The event before which nobody new joins; empty once it has happened."""
-    is_member: Callable[[Mapping[str, str]], bool] = lambda _: False
-    """Tells whether the injectors of the cluster inject pods of a namespace with such labels by
-    the Istio to join, whatever the labels are."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,148 +32,160 @@ class Decision:
     """What happened that somebody may wonder about."""
 
 
-def decide(place: Place, wanted: Wanted) -> Decision:
-    """Decide about the labels of the namespace and their record."""
-    if place.record is not None and place.record.owner != place.owner:
-        decided = Decision(record=place.record, problem=rival(place.name, place.record.owner))
-    elif wanted.membership == "namespace":
-        decided = _join(place, wanted)
-    else:
-        decided = _stay_apart(place, wanted)
-    after = {**place.labels, **decided.labels}
-    is_led = decided.joined if wanted.membership == "selected" else ambient.is_labelled(after)
-    kept = decided.record
-    if kept is not None and kept.owner == place.owner:
-        # Labels that are as they were, and that we set no more, are forgotten.
-        before = {
-            key: value
-            for key, value in kept.before.items()
-            if key in kept.values or after.get(key) != value
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Namespace:
+    """The model's namespace, and what the options, the mesh and the cluster make of it."""
+
+    name: str
+    labels: Mapping[str, str]
+    record: records.Record | None
+    """What its annotation says."""
+    owner: str
+    """This application."""
+    membership: pods.Membership = "namespace"
+    member_labels: Mapping[str, str] | None = None
+    """The labels of a member; None while no Istio is there to say."""
+    data_plane: pods.DataPlane = "sidecar"
+    """What is to take pods into the mesh."""
+    missing: Message | None = None
+    """What the cluster lacks for it."""
+    awaited: str = ""
+    """The event before which nobody new joins; empty once it has happened."""
+    is_member: Callable[[Mapping[str, str]], bool] = lambda _: False
+    """Tells whether the injectors of the cluster inject pods of a namespace with such labels by
+    the Istio to join, whatever the labels are."""
+
+    @property
+    def given_back(self) -> dict[str, str | None]:
+        """The patch by which the labels that are still as we set them are given back.
+
+        A record of labels that are not the mesh's is none of ours.
+        """
+        record = self.record or records.Record(self.owner, {}, {})
+        return {
+            key: record.before[key]
+            for key in LABELS
+            if key in record.before and self.labels.get(key) == record.values.get(key)
         }
-        kept = msgspec.structs.replace(kept, before=before)
-    plane = wanted.data_plane if is_led else "sidecar"
-    return dataclasses.replace(decided, record=kept, data_plane=plane)
 
+    @property
+    def left(self) -> dict[str, str]:
+        """The labels without those that are given back."""
+        after = {**self.labels, **self.given_back}
+        return {key: value for key, value in after.items() if value is not None}
 
-def _join(place: Place, wanted: Wanted) -> Decision:
-    """Decide about a namespace that joins the mesh with all of its pods."""
-    record, member_labels, data_plane = place.record, wanted.labels, wanted.data_plane
-    present = _present(place.labels, data_plane)
-    ours = dict(record.values) if record else {}
-    foreign = {key: value for key, value in present.items() if ours.get(key) != value}
-    obstacle = _obstacle(place.name, place.labels, foreign, data_plane)
-    if obstacle or wanted.missing:
-        joined = not obstacle and bool(present) and present in (ours, member_labels)
-        return Decision(record=record, joined=joined, problem=obstacle or wanted.missing)
-    by_others = data_plane == "sidecar" and bool(foreign) and wanted.is_member(place.labels)
-    if by_others or member_labels is None or present == member_labels:
-        joined = by_others or (bool(present) and present == (member_labels or ours))
-        return Decision(record=record, joined=joined)
-    others = {key: foreign[key] for key in foreign if member_labels.get(key) != foreign[key]}
-    if others:
-        superfluous = _superfluous(place.labels, others, wanted.is_member)
-        match = "" if data_plane == "ambient" else "or set revision to match; "
-        problem = Said.NAMESPACE_OF_OTHER_MESH(
-            namespace=place.name,
-            labels=_text(superfluous),
-            command=_removal(place.name, superfluous),
-            more=f"{match}this charm would set {_text(member_labels)}",
+    def decide(self) -> Decision:
+        """Decide about the labels and their record."""
+        if self.record is not None and self.record.owner != self.owner:
+            decided = Decision(record=self.record, problem=rival(self.name, self.record.owner))
+        else:
+            decided = self._join() if self.membership == "namespace" else self._stay_apart()
+        after = {**self.labels, **decided.labels}
+        is_led = decided.joined if self.membership == "selected" else ambient.is_labelled(after)
+        kept = decided.record
+        if kept is not None and kept.owner == self.owner:
+            # Labels that are as they were, and that we set no more, are forgotten.
+            before = {
+                key: value
+                for key, value in kept.before.items()
+                if key in kept.values or after.get(key) != value
+            }
+            kept = records.Record(kept.owner, kept.values, before)
+        plane = self.data_plane if is_led else "sidecar"
+        return dataclasses.replace(decided, record=kept, data_plane=plane)
+
+    def _join(self) -> Decision:
+        """Decide about a namespace that joins the mesh with all of its pods."""
+        record, wanted = self.record, self.member_labels
+        present = self._present(self.labels)
+        ours = dict(record.values) if record else {}
+        foreign = {key: value for key, value in present.items() if ours.get(key) != value}
+        obstacle = self._obstacle(self.labels, foreign)
+        if obstacle or self.missing:
+            joined = not obstacle and bool(present) and present in (ours, wanted)
+            return Decision(record=record, joined=joined, problem=obstacle or self.missing)
+        by_others = self.data_plane == "sidecar" and bool(foreign) and self.is_member(self.labels)
+        if by_others or wanted is None or present == wanted:
+            joined = by_others or (bool(present) and present == (wanted or ours))
+            return Decision(record=record, joined=joined)
+        if others := {key: value for key, value in foreign.items() if wanted.get(key) != value}:
+            return Decision(record=record, problem=self._problem_of(others, wanted))
+        if self.awaited:
+            return Decision(record=record, problem=Said.NOT_IN_MESH_YET(event=self.awaited))
+        before = dict(record.before) if record else {}
+        for key in {*present, *wanted}:
+            before.setdefault(key, foreign.get(key))
+        undone = f"{_text(wanted)} had been removed from namespace {self.name}: set again"
+        return Decision(
+            labels={**{key: None for key in present if key not in wanted}, **wanted},
+            record=records.Record(self.owner, dict(wanted), before),
+            joined=True,
+            log=undone if ours and not present else "",
         )
-        return Decision(record=record, problem=problem)
-    if wanted.awaited:
-        return Decision(record=record, problem=Said.NOT_IN_MESH_YET(event=wanted.awaited))
-    before = dict(record.before) if record else {}
-    for key in {*present, *member_labels}:
-        before.setdefault(key, foreign.get(key))
-    undone = f"{_text(member_labels)} had been removed from namespace {place.name}: set again"
-    return Decision(
-        labels={**{key: None for key in present if key not in member_labels}, **member_labels},
-        record=records.Record(place.owner, member_labels, before),
-        joined=True,
-        log=undone if ours and not present else "",
-    )
 
+    def _stay_apart(self) -> Decision:
+        """Decide about a namespace that should have no label of the mesh through us.
 
-def _stay_apart(place: Place, wanted: Wanted) -> Decision:
-    """Decide about a namespace that should have no label of the mesh through us.
+        Selected pods join one by one, which they only can where the namespace says nothing.
+        """
+        record = records.Record(self.owner, {}, {}) if self.record else None
+        if self.membership == "none":
+            return Decision(labels=self.given_back, record=record)
+        present = self._present(self.left)
+        problem = self._obstacle(self.left, present)
+        if present and not problem:
+            command = _removal(self.name, present)
+            problem = Said.EVERY_POD_JOINS(
+                namespace=self.name, labels=_text(present), command=command
+            )
+        if self.missing and not problem:
+            return Decision(record=self.record, problem=self.missing)
+        return Decision(labels=self.given_back, record=record, joined=not problem, problem=problem)
 
-    Selected pods join one by one, which they only can where the namespace says nothing.
-    """
-    left = Decision(
-        labels=place.leave(),
-        record=records.Record(place.owner, {}, {}) if place.record else None,
-    )
-    if wanted.membership == "none":
-        return left
-    after = place.left()
-    present = _present(after, wanted.data_plane)
-    problem = _obstacle(place.name, after, present, wanted.data_plane)
-    if present and not problem:
-        problem = Said.EVERY_POD_JOINS(
-            namespace=place.name, labels=_text(present), command=_removal(place.name, present)
+    def _present(self, labels: Mapping[str, str]) -> dict[str, str]:
+        """Return the labels that say how the namespace's pods are in a mesh.
+
+        What is in ambient mode may say to the injector that it is to give no sidecars.
+        """
+        found = injectors.mesh_labels(labels)
+        if self.data_plane == "ambient" and found.get(names.INJECTION) == "disabled":
+            del found[names.INJECTION]
+        return {**found, **(names.AMBIENT if ambient.is_labelled(labels) else {})}
+
+    def _obstacle(self, labels: Mapping[str, str], foreign: Mapping[str, str]) -> Message | None:
+        """Name what keeps every pod out, whatever Istio there is."""
+        if names.CONTROLLER_MODEL in labels:
+            return Said.CONTROLLER_MODEL()
+        mode = labels.get(names.DATAPLANE_MODE, "ambient")
+        if self.data_plane == "ambient":
+            said, label = Said.NAMESPACE_NOT_IN_AMBIENT, f"{names.DATAPLANE_MODE}={mode}"
+            is_so = mode != "ambient"
+        elif names.DATAPLANE_MODE in foreign:
+            said, label, is_so = Said.NAMESPACE_IN_AMBIENT, f"{names.DATAPLANE_MODE}={mode}", True
+        else:
+            said, label = Said.INJECTION_DISABLED, f"{names.INJECTION}=disabled"
+            is_so = foreign.get(names.INJECTION) == "disabled"
+        command = _removal(self.name, [label.partition("=")[0]])
+        return said(namespace=self.name, labels=label, command=command) if is_so else None
+
+    def _problem_of(self, others: Mapping[str, str], wanted: Mapping[str, str]) -> Message:
+        """Name the one label without which the namespace is a member; all where there is none."""
+        for key in others:
+            if self.is_member({name: self.labels[name] for name in self.labels if name != key}):
+                others = {key: others[key]}
+                break
+        match = "" if self.data_plane == "ambient" else "or set revision to match; "
+        return Said.NAMESPACE_OF_OTHER_MESH(
+            namespace=self.name,
+            labels=_text(others),
+            command=_removal(self.name, others),
+            more=f"{match}this charm would set {_text(wanted)}",
         )
-    if wanted.missing and not problem:
-        return Decision(record=place.record, problem=wanted.missing)
-    return dataclasses.replace(left, joined=not problem, problem=problem)
 
 
 def rival(namespace: str, owner: str) -> Message:
     """Say that another integrator serves the model."""
     return Said.MODEL_TAKEN(namespace=namespace, owner=owner)
-
-
-def _present(labels: Mapping[str, str], data_plane: pods.DataPlane) -> dict[str, str]:
-    """Return the labels that say how the namespace's pods are in a mesh.
-
-    What is in ambient mode may say to the injector that it is to give no sidecars.
-    """
-    found = injectors.mesh_labels(labels)
-    if data_plane == "ambient" and found.get(names.INJECTION) == "disabled":
-        del found[names.INJECTION]
-    return {**found, **(names.AMBIENT if ambient.is_labelled(labels) else {})}
-
-
-def _obstacle(
-    namespace: str,
-    labels: Mapping[str, str],
-    foreign: Mapping[str, str],
-    data_plane: pods.DataPlane,
-) -> Message | None:
-    """Name what keeps every pod out, whatever Istio there is."""
-    if names.CONTROLLER_MODEL in labels:
-        return Said.CONTROLLER_MODEL()
-    if data_plane == "ambient":
-        mode = labels.get(names.DATAPLANE_MODE, "ambient")
-        if mode == "ambient":
-            return None
-        return Said.NAMESPACE_NOT_IN_AMBIENT(
-            namespace=namespace,
-            command=_removal(namespace, [names.DATAPLANE_MODE]),
-            labels=f"{names.DATAPLANE_MODE}={mode}",
-        )
-    if names.DATAPLANE_MODE in foreign:
-        return Said.NAMESPACE_IN_AMBIENT(
-            namespace=namespace, command=_removal(namespace, [names.DATAPLANE_MODE])
-        )
-    if foreign.get(names.INJECTION) == "disabled":
-        return Said.INJECTION_DISABLED(
-            namespace=namespace,
-            labels=f"{names.INJECTION}=disabled",
-            command=_removal(namespace, [names.INJECTION]),
-        )
-    return None
-
-
-def _superfluous(
-    labels: Mapping[str, str],
-    others: Mapping[str, str],
-    is_member: Callable[[Mapping[str, str]], bool],
-) -> Mapping[str, str]:
-    """Find the one label without which the namespace is a member; all of them where none is."""
-    for key in others:
-        if is_member({name: labels[name] for name in labels if name != key}):
-            return {key: others[key]}
-    return others
 
 
 def _text(labels: Mapping[str, str]) -> str:

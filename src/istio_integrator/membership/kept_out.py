@@ -15,33 +15,40 @@ from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
 
-_ENDED = ("Succeeded", "Failed")
 
-
-def label(context: situation.Situation, *, is_ambient: bool) -> None:
-    """Label the pods that stay outside, and take the label from those that do no more.
+def label(context: situation.Situation) -> None:
+    """Label the pods that stay outside, and take our label from those that do no more.
 
     API servers call Juju's modeloperator and our webhook in plain text, which somebody's policies
-    may forbid inside of the mesh. Where the model is not in ambient mode, every label of ours
-    goes.
+    may forbid inside of the mesh.
     """
     excluded = selectors.parse(context.config.excluded_pods)
     for pod in context.cluster.list(cluster.POD, context.model):
         with fences.around(cluster.reference(pod)):
             labels = cluster.at(pod, "metadata", "labels")
-            stays_out = is_ambient and (
-                names.is_machinery(labels, context.application)
-                or selectors.matches(excluded, labels)
+            has_ended = cluster.at(pod, "status").get("phase") in ("Succeeded", "Failed")
+            stays_out = names.is_machinery(labels, context.application) or selectors.matches(
+                excluded, labels
             )
-            has_ended = cluster.at(pod, "status").get("phase") in _ENDED
-            if _is_ours(pod, context):
+            if _is_ours(context, pod):
                 if not stays_out:
-                    _patch(context, pod, is_out=False)
+                    _patch(context, pod, None, None)
             elif stays_out and names.DATAPLANE_MODE not in labels and not has_ended:
-                _patch(context, pod, is_out=True)
+                record = records.Record(
+                    context.manifests.owner, names.OUT_OF_AMBIENT, {names.DATAPLANE_MODE: None}
+                )
+                _patch(context, pod, names.OUT_OF_AMBIENT[names.DATAPLANE_MODE], record)
 
 
-def _is_ours(pod: cluster.Object, context: situation.Situation) -> bool:
+def give_back(context: situation.Situation) -> None:
+    """Take our label from every pod, in a model that is not in ambient mode."""
+    for pod in context.cluster.list(cluster.POD, context.model, names.OUT_OF_AMBIENT):
+        with fences.around(cluster.reference(pod)):
+            if _is_ours(context, pod):
+                _patch(context, pod, None, None)
+
+
+def _is_ours(context: situation.Situation, pod: cluster.Object) -> bool:
     """Tell whether the label is there because we set it."""
     metadata = cluster.at(pod, "metadata")
     record = records.Record.read(cluster.at(metadata, "annotations").get(names.MEMBERSHIP))
@@ -52,12 +59,14 @@ def _is_ours(pod: cluster.Object, context: situation.Situation) -> bool:
     )
 
 
-def _patch(context: situation.Situation, pod: cluster.Object, *, is_out: bool) -> None:
-    before = {names.DATAPLANE_MODE: None}
-    labels = names.OUT_OF_AMBIENT if is_out else before
-    record = records.Record(context.manifests.owner, names.OUT_OF_AMBIENT, before)
-    annotations = {names.MEMBERSHIP: record.written() if is_out else None}
-    metadata = {"labels": dict(labels), "annotations": annotations}
+def _patch(
+    context: situation.Situation,
+    pod: cluster.Object,
+    mode: str | None,
+    record: records.Record | None,
+) -> None:
+    annotations = {names.MEMBERSHIP: record.written() if record else None}
+    metadata = {"labels": {names.DATAPLANE_MODE: mode}, "annotations": annotations}
     try:
         context.cluster.merge_patch(pod, {"metadata": metadata})
     except errors.ForbiddenError:
@@ -66,4 +75,4 @@ def _patch(context: situation.Situation, pod: cluster.Object, *, is_out: bool) -
         # It has gone, or somebody's admission refuses it: the others are labelled.
         fences.note(cluster.reference(pod), str(error))
         return
-    logger.info("%s: labels %s.", cluster.reference(pod), dict(labels))
+    logger.info("%s: %s=%s.", cluster.reference(pod), names.DATAPLANE_MODE, mode)

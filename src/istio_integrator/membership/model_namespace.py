@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -73,28 +74,24 @@ class Membership(situation.Component):
         return [*filter(None, [self._decision.problem])]
 
     def _bring_about(self, namespace: cluster.Object) -> None:
-        is_ambient = self.joined and self._decision.data_plane == "ambient"
+        decided = self._decision
+        is_ambient = decided.joined and decided.data_plane == "ambient"
         if is_ambient:
             # Before the others join.
-            kept_out.label(self._context, is_ambient=True)
-        wanted = self._decision.record
-        # By the record it is known that pods may have labels of ours, until they are given back.
-        kept = wanted if is_ambient else _with_ambient(wanted, self._record(namespace))
-        if self._decision.labels or kept != _written(namespace):
-            namespace = self._patch(namespace, self._decision.labels, kept)
-            if self._decision.log:
-                logger.warning("%s.", self._decision.log)
-        if not is_ambient and kept is not None and names.DATAPLANE_MODE in kept.before:
-            kept_out.label(self._context, is_ambient=False)
-            if kept != wanted:
-                self._patch(namespace, {}, wanted)
+            kept_out.label(self._context)
+        if decided.labels or decided.record != _written(namespace):
+            self._patch(namespace, decided.labels, decided.record)
+            if decided.log:
+                logger.warning("%s.", decided.log)
+        if not is_ambient:
+            kept_out.give_back(self._context)
 
     def decided(self, namespace: cluster.Object) -> decision.Decision:
         """Decide what the options and the mesh make of the model's namespace; write nothing."""
         mesh, membership = self._context.mesh, self._context.config.membership
         place = self._place(namespace)
         # Of labels that are given back nothing is to be seen at the next event.
-        left = place.labels if membership == "namespace" else place.left()
+        left = place.labels if membership == "namespace" else place.left
         data_plane, missing = self._asked_for(left)
         member_labels = mesh.namespace_labels if mesh else None
         if mesh and data_plane == "ambient":
@@ -108,18 +105,18 @@ class Membership(situation.Component):
         if membership != "none":
             set_here = (member_labels or {}) if membership == "namespace" else {}
             missing = missing or self._unserved({**place.labels, **set_here})
-        wanted = decision.Wanted(
+        return dataclasses.replace(
+            place,
             membership=membership,
-            labels=member_labels,
+            member_labels=member_labels,
             data_plane=data_plane,
             missing=missing,
             awaited=awaited,
-            is_member=mesh.has_member if mesh else lambda _: False,
-        )
-        return decision.decide(place, wanted)
+            is_member=mesh.has_member if mesh else place.is_member,
+        ).decide()
 
-    def _place(self, namespace: cluster.Object) -> decision.Place:
-        return decision.Place(
+    def _place(self, namespace: cluster.Object) -> decision.Namespace:
+        return decision.Namespace(
             name=self._context.model,
             labels=cluster.at(namespace, "metadata", "labels"),
             record=self._record(namespace),
@@ -154,14 +151,14 @@ class Membership(situation.Component):
         return "ambient", Said.AMBIENT_LACKS(namespace=context.model, mode=mode, lack=lack)
 
     def remove(self) -> None:
-        """Give the namespace back as it was, whoever leads."""
+        """Give the namespace and its pods back as they were, whoever leads."""
         namespace = self._namespace()
         if namespace is None:
             return
         place = self._place(namespace)
         if place.record is not None and place.record.owner == place.owner:
-            self._patch(namespace, place.leave(), None)
-            kept_out.label(self._context, is_ambient=False)
+            self._patch(namespace, place.given_back, None)
+        kept_out.give_back(self._context)
 
     def _namespace(self) -> cluster.Object | None:
         return self._context.cluster.get(cluster.NAMESPACE, self._context.model)
@@ -175,7 +172,7 @@ class Membership(situation.Component):
 
     def _patch(
         self, namespace: cluster.Object, labels: Mapping[str, Any], record: records.Record | None
-    ) -> cluster.Object:
+    ) -> None:
         patch: cluster.Object = {
             "metadata": {
                 "resourceVersion": namespace["metadata"]["resourceVersion"],
@@ -183,33 +180,17 @@ class Membership(situation.Component):
                 "annotations": {names.MEMBERSHIP: record.written() if record else None},
             }
         }
-        try:
-            patched = self._context.cluster.merge_patch(namespace, patch)
-        except errors.ConflictError:
-            # Juju, or another integrator, wrote in between; what to do depends on what they wrote.
-            logger.info(
-                "Namespace %s changed meanwhile: the next event decides.", self._context.model
-            )
-            raise
+        # What to do depends on what Juju, or another integrator, wrote in between: a conflict has
+        # the charm decide again.
+        self._context.cluster.merge_patch(namespace, patch)
         if labels:
             logger.info("Namespace %s: labels %s.", self._context.model, dict(labels))
-        return patched
 
 
 def data_plane(context: situation.Situation) -> pods.DataPlane:
     """Tell what takes the model's pods into the mesh once its namespace is as it should be."""
     namespace = context.cluster.get(cluster.NAMESPACE, context.model)
     return Membership(context).decided(namespace).data_plane if namespace else "sidecar"
-
-
-def _with_ambient(
-    record: records.Record | None, before: records.Record | None
-) -> records.Record | None:
-    """Keep in a record what an earlier one says of ambient mode."""
-    if record is None or before is None or names.DATAPLANE_MODE not in before.before:
-        return record
-    said = {names.DATAPLANE_MODE: before.before[names.DATAPLANE_MODE]}
-    return msgspec.structs.replace(record, before={**record.before, **said})
 
 
 def _written(namespace: cluster.Object) -> records.Record | None:

@@ -41,21 +41,20 @@ def plane_of(wanted):
     return "ambient" if wanted == AMBIENT else "sidecar"
 
 
-def place_of(labels, record):
-    return decision.Place(name="ns", labels=labels, record=record, owner="me")
+def place_of(labels, record, **wanted):
+    return decision.Namespace(name="ns", labels=labels, record=record, owner="me", **wanted)
 
 
 def decided(labels, record, wanted, *, alive=True, missing=None, is_member=lambda labels: False):
-    return decision.decide(
-        place_of(labels, record),
-        decision.Wanted(
-            labels=wanted,
-            awaited="" if alive else "istiod has injected",
-            is_member=is_member,
-            data_plane=plane_of(wanted),
-            missing=missing,
-        ),
-    )
+    return place_of(
+        labels,
+        record,
+        member_labels=wanted,
+        awaited="" if alive else "istiod has injected",
+        is_member=is_member,
+        data_plane=plane_of(wanted),
+        missing=missing,
+    ).decide()
 
 
 def merged(labels, patch):
@@ -130,7 +129,7 @@ def test_what_was_decided_is_undone_whatever_was_wanted_in_between(labels, first
     after = merged(labels, one.labels)
     two = decided(after, one.record, second)
     after = merged(after, two.labels)
-    assert merged(after, place_of(after, two.record).leave()) == labels
+    assert merged(after, place_of(after, two.record).given_back) == labels
 
 
 def test_what_was_there_first_is_remembered_through_further_changes():
@@ -205,12 +204,8 @@ def test_namespace_that_is_injected_by_labels_of_others_is_left_as_it_is(place, 
 
 
 def apart(labels, record, membership, data_plane, missing=None):
-    return decision.decide(
-        place_of(labels, record),
-        decision.Wanted(
-            membership=membership, labels=None, data_plane=data_plane, missing=missing
-        ),
-    )
+    asked = {"membership": membership, "data_plane": data_plane, "missing": missing}
+    return place_of(labels, record, **asked).decide()
 
 
 PLANES = st.sampled_from(["sidecar", "ambient"])
@@ -228,13 +223,13 @@ def test_namespace_that_is_not_to_join_gets_back_what_it_had(place, membership, 
         assert found.problem
     else:
         assert found.record == records.Record("me", {}, {})
-        assert after == merged(labels, place_of(labels, record).leave())
+        assert after == merged(labels, place_of(labels, record).given_back)
 
 
 @given(places().filter(lambda place: not place[1] or place[1].owner == "me"), PLANES)
 def test_who_is_not_to_join_is_told_what_the_namespace_says(place, plane):
     labels, record = place
-    left = merged(labels, place_of(labels, record).leave())
+    left = merged(labels, place_of(labels, record).given_back)
     says = {key: left[key] for key in left if key != "team"}
     none = apart(labels, record, "none", plane)
     is_ambient = says.get("istio.io/dataplane-mode") == "ambient"
