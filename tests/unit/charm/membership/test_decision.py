@@ -1,13 +1,12 @@
 """What becomes of a namespace's labels, whatever they are and whoever set them."""
 
 import hypothesis
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from istio_integrator.kube import records
 from istio_integrator.membership import decision
-from istio_integrator.messages import Said, Severity
+from istio_integrator.messages import Said
 
 ENABLED = {"istio-injection": "enabled"}
 AMBIENT = {"istio.io/dataplane-mode": "ambient"}
@@ -90,35 +89,11 @@ def test_decision_never_touches_what_somebody_else_set(place, wanted, alive):
         assert record.values.get(key) == labels[key]
 
 
-@given(places(), WANTED, st.booleans())
-def test_record_is_of_what_is_otherwise_than_it_was(place, wanted, alive):
-    labels, record = place
-    first = decided(labels, record, wanted, alive=alive)
-    after = merged(labels, first.labels)
-    kept = first.record
-    if kept is not None and kept.owner == "me":
-        as_before = {key for key, value in kept.before.items() if after.get(key) == value}
-        assert as_before <= kept.values.keys()
-
-
 def replaced(place, wanted, *, alive):
     """Name the labels that are there and get another value, or go."""
     labels, record = place
     patch = decided(labels, record, wanted, alive=alive).labels
     return {key for key, value in patch.items() if labels.get(key, value) != value}
-
-
-def test_decisions_that_replace_a_label_are_among_those_that_are_tried():
-    reached = 0
-
-    @hypothesis.settings(max_examples=300, derandomize=True, database=None)
-    @given(places(), WANTED, st.booleans())
-    def look(place, wanted, alive):
-        nonlocal reached
-        reached += bool(replaced(place, wanted, alive=alive))
-
-    look()
-    assert reached >= 10
 
 
 @given(LABELS, WANTED.filter(bool), WANTED.filter(bool))
@@ -147,60 +122,6 @@ def test_ambient_is_what_the_namespace_says_afterwards(place, wanted, alive):
     assert (found.data_plane == "ambient") == (says and wanted == AMBIENT)
     if found.joined and wanted is not None:
         assert says == (wanted == AMBIENT)
-
-
-@given(places(), st.booleans())
-def test_namespace_is_left_as_it_is_where_ambient_lacks_something(place, alive):
-    labels, record = place
-    found = decided(labels, record, AMBIENT, alive=alive, missing=NO_ZTUNNEL)
-    assert not found.labels
-    assert (found.record and found.record.values) == (record and record.values)
-    assert found.problem
-
-
-@given(RECORDS.filter(bool))
-def test_record_survives_being_written(record):
-    assert records.Record.read(record.written()) == record
-
-
-@given(places(), WANTED, st.booleans())
-def test_who_changes_nothing_forgets_nothing(place, wanted, alive):
-    labels, record = place
-    first = decided(labels, record, wanted, alive=alive)
-    if not first.labels:
-        assert (first.record and first.record.values) == (record and record.values)
-    assert not (first.problem and first.labels)
-
-
-@pytest.mark.parametrize(
-    ("labels", "wanted", "advice"),
-    [
-        ({"istio.io/rev": "x"}, {"istio.io/rev": "canary"}, "or set revision to match; "),
-        (ENABLED, AMBIENT, ""),
-    ],
-)
-def test_label_of_somebody_else_is_named_with_what_to_do(labels, wanted, advice):
-    ((key, value),) = labels.items()
-    message = decided(labels, None, wanted).problem
-    assert message.text.startswith(
-        f"namespace ns has {key}={value}; run: kubectl label ns ns {key}-; {advice}this charm"
-    )
-
-
-@given(places(), WANTED, st.booleans())
-def test_namespace_that_is_injected_by_labels_of_others_is_left_as_it_is(place, wanted, alive):
-    labels, record = place
-    found = decided(labels, record, wanted, alive=alive, is_member=lambda labels: True)
-    ours = record.values if record else {}
-    mesh = {"istio-injection", "istio.io/rev"}
-    foreign = {key for key in mesh & labels.keys() if labels[key] != ours.get(key)}
-    if (
-        foreign
-        and wanted != AMBIENT
-        and not (found.problem and found.problem.severity is Severity.BLOCKED)
-    ):
-        assert found.joined
-        assert found.labels == {}
 
 
 def apart(labels, record, membership, data_plane, missing=None):

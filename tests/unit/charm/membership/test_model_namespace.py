@@ -1,313 +1,312 @@
-"""How the model's namespace joins, and what is left of it afterwards."""
+"""How the model's namespace joins a mesh and leaves it, and what is left of it afterwards."""
 
-import dataclasses
 import json
 
-import ops
 import pytest
+from ops import testing
 
+import charm
 from integrator_contract import names
-from istio_integrator.config import config
-from istio_integrator.istio import installation
-from istio_integrator.kube import errors, manifests
-from istio_integrator.membership import model_namespace
-from istio_integrator.situation import situation
-from tests import shown
+from tests.unit.cases import cases
+from tests.unit.charm import fake_cluster
+from tests.unit.charm.ambient_objects import install_ambient
+from tests.unit.charm.charm_world import state, told
 
-DEFAULT = installation.Mesh(
-    namespace="istio-system", revision="default", is_default=True, alive=True
-)
-CANARY = installation.Mesh(
-    namespace="istio-system", revision="canary", is_default=False, alive=True
-)
-DEAD = installation.Mesh(
-    namespace="istio-system", revision="default", is_default=True, problem="x"
-)
-ENABLED = {"istio-injection": "enabled"}
+MODE = "istio.io/dataplane-mode"
+AMBIENT, OUT = {MODE: "ambient"}, {MODE: "none"}
+ENABLED, DISABLED = {"istio-injection": "enabled"}, {"istio-injection": "disabled"}
+OTHER, CANARY = {"istio.io/rev": "other"}, {"istio.io/rev": "canary"}
+IN_AMBIENT, IN_SIDECARS = {"mesh_mode": "ambient"}, {"mesh_mode": "sidecar"}
+OFF, SELECTED = {"mesh_mode": "none"}, {"included_pods": "a=b"}
+MODELOPERATOR = {"operator.juju.is/name": "modeloperator"}
 
 
-def place(fake, found, *, leader=True, application="istio-integrator", **options):
-    own = manifests.Manifests(fake.api(), model="kubeflow", application=application)
-    scope = situation.Situation(
-        cluster=fake.api(),
-        manifests=own,
-        config=config.Config(**options),
-        mesh=found,
-        model="kubeflow",
-        application=application,
-        unit=f"{application}/0",
-        leader=leader,
-    )
-    return model_namespace.Membership(scope)
+@pytest.fixture
+def fake(fake):
+    """A cluster with an Istio that has ambient mode, too."""
+    fake_cluster.install_istio(fake)
+    install_ambient(fake)
+    return fake
 
 
-def reconciled(fake, found, **options) -> model_namespace.Membership:
-    made = place(fake, found, **options)
-    made.said = made.reconcile()
-    return made
-
-
-def mesh_labels(fake) -> dict[str, str]:
+def mesh_labels(fake):
     return {key: value for key, value in fake.labels("kubeflow").items() if "istio" in key}
 
 
-def record(fake) -> dict | None:
+def record(fake):
     annotations = fake.find("Namespace", "kubeflow")["metadata"].get("annotations", {})
     return json.loads(annotations[names.MEMBERSHIP]) if names.MEMBERSHIP in annotations else None
 
 
-def blocked(made) -> str:
-    (status,) = shown.statuses(made.said)
-    assert isinstance(status, ops.BlockedStatus)
-    return status.message
+def run(ctx, *, leader=True, **options):
+    return ctx.run(ctx.on.config_changed(), state(leader=leader, **options))
 
 
-def test_namespace_joins_a_living_mesh_and_remembers(fake):
-    made = reconciled(fake, DEFAULT)
-    assert made.joined
-    assert made.said == []
-    assert mesh_labels(fake) == ENABLED
-    assert record(fake) == {
-        "owner": "kubeflow.istio-integrator",
-        "set": ENABLED,
-        "before": {"istio-injection": None},
-    }
+def remove(ctx):
+    ctx.run(ctx.on.remove(), state(units=0))
 
 
-@pytest.mark.parametrize("found", [DEAD, None], ids=["dead", "gone"])
-def test_member_stays_a_member_when_istiod_goes(fake, found):
-    reconciled(fake, DEFAULT)
-    assert reconciled(fake, found).joined
-    assert mesh_labels(fake) == ENABLED
+def labels(changes):
+    """Have somebody label the namespace."""
+    return lambda fake: fake.labels("kubeflow").update(changes)
 
 
-def test_namespace_follows_a_change_of_revision(fake):
-    reconciled(fake, DEFAULT)
-    assert reconciled(fake, CANARY).joined
-    assert mesh_labels(fake) == {"istio.io/rev": "canary"}
-
-
-def test_label_that_somebody_removed_comes_back(fake, caplog):
-    place(fake, DEFAULT).claim()
-    reconciled(fake, DEFAULT)
-    assert "had been removed" not in caplog.text
+def unlabel(fake):
     del fake.labels("kubeflow")["istio-injection"]
-    reconciled(fake, DEFAULT)
-    assert mesh_labels(fake) == ENABLED
+
+
+def kill(fake):
+    fake_cluster.set_istiod(fake, alive=False)
+
+
+def lose_ztunnel(fake):
+    fake.delete("DaemonSet", "ztunnel", "istio-system")
+
+
+def hide_daemons(fake):
+    fake.forbidden.add(("list", "daemonsets"))
+
+
+def install_canary(fake):
+    fake_cluster.install_istio(fake, revision="canary")
+
+
+@cases(
+    ("before", "steps", "after", "plane", "words"),
+    joins=({}, [{}], ENABLED, "sidecar", "istiod"),
+    joins_ambient=({}, [IN_AMBIENT], AMBIENT, "ambient", "ambient mode"),
+    stays_in_ambient=({}, [IN_AMBIENT, {}], AMBIENT, "ambient", "ambient mode"),
+    comes_back=({}, [IN_SIDECARS, IN_AMBIENT, {}, IN_SIDECARS], ENABLED, "sidecar", ""),
+    follows_the_revision=({}, [{}, install_canary, {"revision": "canary"}], CANARY, "sidecar", ""),
+    comes_again=({}, [{}, unlabel, {}], ENABLED, "sidecar", ""),
+    stays_without_istiod=({}, [{}, kill, {}], ENABLED, "sidecar", "does not inject"),
+    stays_without_istio=(
+        {},
+        [{}, fake_cluster.uninstall_istio, {}],
+        ENABLED,
+        None,
+        "no sidecar injector",
+    ),
+    labelled=(ENABLED, [{}], ENABLED, "sidecar", ""),
+    labelled_ambient=(AMBIENT, [{}], AMBIENT, "ambient", "ambient mode"),
+    labelled_ambient_later=({}, [{}, labels(AMBIENT), {}], AMBIENT, "ambient", "ambient mode"),
+    switched_off_in_ambient=(DISABLED, [IN_AMBIENT], {**AMBIENT, **DISABLED}, "ambient", ""),
+    selected=({}, [{}, SELECTED], {}, "sidecar", ""),
+    selected_after_ambient=({}, [IN_AMBIENT, SELECTED, SELECTED], {}, "sidecar", ""),
+    selected_in_ambient=({}, [{**IN_AMBIENT, **SELECTED}], {}, "ambient", ""),
+    off=({}, [{}, OFF], {}, None, ""),
+    off_after_ambient=({}, [IN_AMBIENT, OFF], {}, None, ""),
+    waits_for_istiod=({}, [{}, kill, IN_AMBIENT], ENABLED, None, "does not inject"),
+    ambient_of_others=(AMBIENT, [IN_SIDECARS], AMBIENT, None, "is in ambient mode"),
+    sidecars_of_others=(
+        ENABLED,
+        [IN_AMBIENT],
+        ENABLED,
+        None,
+        "label ns kubeflow istio-injection-",
+    ),
+    revision_of_others=(OTHER, [{}], OTHER, None, "label ns kubeflow istio.io/rev-"),
+    opted_out=(OUT, [IN_AMBIENT], OUT, None, f"label ns kubeflow {MODE}-"),
+    disabled=(DISABLED, [{}], DISABLED, None, "label ns kubeflow istio-injection-"),
+    disabled_later=({}, [{}, labels(DISABLED), {}], DISABLED, None, "istio-injection=disabled"),
+    selected_of_all=(ENABLED, [{}, SELECTED], ENABLED, None, "or unset included-pods"),
+    selected_of_a_revision=(OTHER, [SELECTED], OTHER, None, "label ns kubeflow istio.io/rev-"),
+    selected_of_none=(DISABLED, [SELECTED], DISABLED, None, "istio-injection=disabled"),
+    selected_of_ambient=(AMBIENT, [SELECTED], AMBIENT, None, "included-pods"),
+    no_ztunnel=({}, [lose_ztunnel, IN_AMBIENT], {}, None, "the cluster has no ztunnel"),
+    member_without_ztunnel=({}, [{}, lose_ztunnel, IN_AMBIENT], ENABLED, "sidecar", "no ztunnel"),
+    ztunnel_went=({}, [IN_AMBIENT, lose_ztunnel, {}], AMBIENT, "ambient", "has no ztunnel"),
+    ztunnel_is_not_seen=({}, [{}, hide_daemons, IN_AMBIENT], ENABLED, "sidecar", "juju trust"),
+)
+def test_namespace_becomes_and_is_given_back_as_it_was(  # noqa: PLR0917 - a table
+    ctx, fake, before, steps, after, plane, words
+):
+    fake.labels("kubeflow").update(before)
+    by_hand = dict(before)
+    for step in steps:
+        if callable(step):
+            was = mesh_labels(fake)
+            step(fake)
+            by_hand |= {k: v for k, v in mesh_labels(fake).items() if was.get(k) != v}
+        else:
+            out = run(ctx, **step)
+    assert words in out.unit_status.message
+    assert mesh_labels(fake) == after
+    heard = told(ctx, out)
+    assert heard.joined is (plane is not None)
+    assert plane is None or heard.data_plane == plane
+    fake.writes.clear()
+    run(ctx, **step)
+    assert "patch namespaces kubeflow" not in fake.writes
+    remove(ctx)
+    assert mesh_labels(fake) == by_hand
+    assert record(fake) is None
+
+
+def test_namespace_remembers_what_was_there(ctx, fake, caplog):
+    fake.labels("kubeflow")["team"] = "ml"
+    run(ctx)
+    before = {"istio-injection": None}
+    assert record(fake) == {"owner": "kubeflow.istio-integrator", "set": ENABLED, "before": before}
+    assert "had been removed" not in caplog.text
+    unlabel(fake)
+    run(ctx)
     assert "had been removed" in caplog.text
+    run(ctx, **IN_AMBIENT)
+    assert record(fake)["set"] == AMBIENT
+    run(ctx, **OFF)
+    assert record(fake) == {"owner": "kubeflow.istio-integrator", "set": {}, "before": {}}
 
 
-def test_label_of_somebody_else_is_used_and_not_taken_over(fake):
-    fake.labels("kubeflow").update(ENABLED)
-    made = reconciled(fake, DEFAULT)
-    assert made.joined
-    assert fake.writes == []
-    made.remove()
-    assert mesh_labels(fake) == ENABLED
-
-
-@pytest.mark.parametrize(
-    ("labels", "words"),
-    [
-        pytest.param(
-            {"istio.io/rev": "other"},
-            "namespace kubeflow has istio.io/rev=other; "
-            "run: kubectl label ns kubeflow istio.io/rev-; or set revision to match",
-            id="another revision",
-        ),
-        pytest.param(
-            {"istio-injection": "disabled"},
-            "has istio-injection=disabled; run: kubectl label ns kubeflow istio-injection-; "
-            "or set mesh-mode=none",
-            id="disabled",
-        ),
-    ],
-)
-def test_namespace_with_an_obstacle_is_left_alone_and_said(fake, labels, words):
-    fake.labels("kubeflow").update(labels)
-    made = reconciled(fake, DEFAULT)
-    assert words in blocked(made)
-    assert not made.joined
-    assert fake.writes == []
-
-
-def test_disabled_after_joining_is_respected_also_at_removal(fake):
-    reconciled(fake, DEFAULT)
-    fake.labels("kubeflow")["istio-injection"] = "disabled"
-    made = reconciled(fake, DEFAULT)
-    assert "disabled" in blocked(made)
-    made.remove()
-    assert mesh_labels(fake) == {"istio-injection": "disabled"}
-    assert record(fake) is None
-
-
-def test_second_integrator_is_told_about_the_first(fake):
-    fake.application()
-    reconciled(fake, DEFAULT)
-    second = reconciled(fake, DEFAULT, application="other")
-    assert "kubeflow.istio-integrator" in blocked(second)
-    assert not second.joined
-    second.remove()
-    assert mesh_labels(fake) == ENABLED
-
-
-@pytest.mark.parametrize("found", [DEFAULT, CANARY, None], ids=["same", "other", "none"])
-def test_what_an_application_left_that_is_no_more_is_inherited(fake, found):
-    reconciled(fake, DEFAULT)
-    second = reconciled(fake, found, application="other")
-    assert second.claim() is None
-    assert second.said == []
-    assert record(fake)["owner"] == "kubeflow.other"
-    fake.writes.clear()
-    reconciled(fake, found, application="other")
-    assert fake.writes == []
-    second.remove()
-    assert mesh_labels(fake) == {}
-    assert record(fake) is None
-
-
-def test_what_was_inherited_is_given_back_where_nobody_joins(fake):
-    reconciled(fake, DEFAULT)
-    reconciled(fake, DEFAULT, application="other", mesh_mode="none")
-    assert mesh_labels(fake) == {}
-    assert record(fake) == {"owner": "kubeflow.other", "set": {}, "before": {}}
-
-
-def test_who_does_not_lead_inherits_nothing(fake):
-    reconciled(fake, DEFAULT)
-    fake.writes.clear()
-    reconciled(fake, DEFAULT, application="other", leader=False)
-    assert fake.writes == []
-
-
-def test_removal_gives_the_namespace_back(fake):
-    before = json.dumps(fake.find("Namespace", "kubeflow")["metadata"]["labels"])
-    made = reconciled(fake, DEFAULT)
-    made.remove()
-    made.remove()
-    after = fake.find("Namespace", "kubeflow")["metadata"]
-    assert json.dumps(after["labels"]) == before
-    assert not after["annotations"]
-
-
-def test_removal_where_the_namespace_is_gone_is_done(fake):
-    fake.delete("Namespace", "kubeflow")
-    place(fake, None).remove()
-
-
-WISHES = {"namespace": {}, "selected": {"included_pods": "a=b"}, "none": {"mesh_mode": "none"}}
-
-
-@pytest.mark.parametrize("wish", ["none", "selected"])
-def test_namespace_leaves_when_membership_changes(fake, wish):
-    reconciled(fake, DEFAULT)
-    made = reconciled(fake, DEFAULT, **WISHES[wish])
-    assert made.joined == (wish == "selected")
-    assert mesh_labels(fake) == {}
-
-
-@pytest.mark.parametrize(
-    ("labels", "words"),
-    [
-        pytest.param(ENABLED, "or unset included-pods", id="enabled"),
-        pytest.param({"istio.io/rev": "x"}, "kubectl label ns kubeflow istio.io/rev-", id="rev"),
-        pytest.param({"istio-injection": "disabled"}, "istio-injection=disabled", id="disabled"),
-        pytest.param(
-            {"istio.io/dataplane-mode": "ambient"},
-            "as every pod joins by this label",
-            id="ambient",
-        ),
-    ],
-)
-def test_pods_join_one_by_one_only_where_the_namespace_says_nothing(fake, labels, words):
-    fake.labels("kubeflow").update(labels)
-    made = reconciled(fake, DEFAULT, included_pods="a=b")
-    assert words in blocked(made)
-    assert not made.joined
-    assert fake.writes == []
-
-
-def test_label_that_was_there_before_us_keeps_pods_from_joining_one_by_one(fake):
-    fake.labels("kubeflow").update(ENABLED)
-    place(fake, DEFAULT).claim()
-    reconciled(fake, DEFAULT)
-    made = reconciled(fake, DEFAULT, included_pods="a=b")
-    assert "every pod joins" in blocked(made)
-    assert mesh_labels(fake) == ENABLED
-
-
-@pytest.mark.parametrize("wish", WISHES)
-@pytest.mark.parametrize("found", [DEFAULT, DEAD, None], ids=["alive", "dead", "none"])
-@pytest.mark.parametrize("labels", [{}, ENABLED], ids=["", "labelled"])
-def test_first_integrator_serves_the_model_whatever_it_does_there(fake, wish, found, labels):
-    fake.application()
-    fake.labels("kubeflow").update(labels)
-    first = place(fake, found, **WISHES[wish])
-    assert first.claim() is None
-    first.reconcile()
-    fake.writes.clear()
-    assert first.claim() is None
-    words = (
-        "namespace kubeflow is managed by kubeflow.istio-integrator: remove one of the two "
-        "integrators"
-    )
-    assert place(fake, found, application="other").claim().text == words
-    assert fake.writes == []
-    first.remove()
-    assert mesh_labels(fake) == labels
-    assert record(fake) is None
-
-
-def test_model_is_served_without_the_right_to_say_so(fake, caplog):
-    fake.forbidden.add(("patch", "namespaces"))
-    caplog.set_level("INFO")
-    assert place(fake, DEFAULT).claim() is None
-    assert "served without a record" in caplog.text
-
-
-def test_change_in_between_is_a_conflict(fake):
-    fake.interference.append(lambda: fake.namespace("kubeflow", istio__injection="disabled"))
-    with pytest.raises(errors.ConflictError):
-        reconciled(fake, DEFAULT)
-    assert mesh_labels(fake) == {"istio-injection": "disabled"}
-
-
-def test_unreadable_record_counts_as_none(fake):
+def test_record_that_can_not_be_read_counts_as_none(ctx, fake):
     fake.find("Namespace", "kubeflow")["metadata"]["annotations"] = {names.MEMBERSHIP: "["}
-    assert reconciled(fake, DEFAULT).joined
+    run(ctx)
+    assert mesh_labels(fake) == ENABLED
 
 
-TEAM = {"matchLabels": {"team": "ml"}}
-BY_INJECTION = {"matchLabels": {"istio-injection": "enabled"}}
+def test_follower_and_charm_without_the_right_write_nothing(ctx, fake):
+    run(ctx, leader=False)
+    assert mesh_labels(fake) == {}
+    fake.forbidden.add(("patch", "namespaces"))
+    out = run(ctx)
+    assert "patch namespaces" in out.unit_status.message
+    assert mesh_labels(fake) == {}
 
 
-@pytest.mark.parametrize(
+def test_removal_where_the_namespace_is_gone_is_done(ctx, fake):
+    run(ctx)
+    fake.delete("Namespace", "kubeflow")
+    remove(ctx)
+
+
+def test_label_that_another_writes_in_between_is_not_overwritten(ctx, fake):
+    run(ctx, **OFF)
+    fake.interference.append(lambda: fake.namespace("kubeflow", istio__injection="disabled"))
+    out = run(ctx)
+    assert "istio-injection=disabled" in out.unit_status.message
+    assert mesh_labels(fake) == DISABLED
+
+
+@pytest.fixture
+def second():
+    """Another application of the charm in the same model."""
+    return testing.Context(charm.IstioIntegrator, app_name="other")
+
+
+@pytest.mark.parametrize("options", [{}, SELECTED, OFF], ids=["joins", "selects", "is-off"])
+@pytest.mark.parametrize("before", [{}, ENABLED], ids=["", "labelled"])
+def test_first_integrator_serves_the_model_whatever_it_does_there(
+    ctx, second, fake, options, before
+):
+    fake.application()
+    fake.labels("kubeflow").update(before)
+    run(ctx, **options)
+    fake.writes.clear()
+    out = run(second)
+    assert "namespace kubeflow is managed by kubeflow.istio-integrator" in out.unit_status.message
+    assert "patch namespaces kubeflow" not in fake.writes
+    remove(second)
+    assert record(fake)["owner"] == "kubeflow.istio-integrator"
+    remove(ctx)
+    assert mesh_labels(fake) == before
+    assert record(fake) is None
+
+
+@pytest.mark.parametrize("options", [{}, OFF], ids=["joins", "is-off"])
+def test_record_of_an_application_that_is_no_more_is_inherited(ctx, second, fake, options):
+    run(ctx)
+    run(second, leader=False)
+    assert record(fake)["owner"] == "kubeflow.istio-integrator"
+    run(second, **options)
+    assert record(fake)["owner"] == "kubeflow.other"
+    assert mesh_labels(fake) == ({} if options else ENABLED)
+    remove(second)
+    assert mesh_labels(fake) == {}
+    assert record(fake) is None
+
+
+@cases(
     ("selectors", "label"),
-    [
-        pytest.param([], "", id="none"),
-        pytest.param([{}], "", id="all"),
-        pytest.param([TEAM], "team=ml", id="another-label"),
-        pytest.param([TEAM, BY_INJECTION], "", id="one-of-several"),
-        pytest.param([BY_INJECTION], "", id="the-label-that-joins"),
-    ],
+    all=("[{}]", ""),
+    another_label=("[{matchLabels: {team: ml}}]", "team=ml"),
+    one_of_several=("[{matchLabels: {team: ml}}, {matchLabels: {istio-injection: enabled}}]", ""),
+    the_label_that_joins=("[{matchLabels: {istio-injection: enabled}}]", ""),
 )
-def test_model_that_istiod_does_not_serve_is_not_labelled(fake, selectors, label):
-    found = dataclasses.replace(DEFAULT, discovery_selectors=tuple(selectors))
-    made = reconciled(fake, found)
-
-    assert made.joined is not bool(label)
+def test_model_that_istiod_does_not_serve_is_not_labelled(ctx, fake, selectors, label):
+    settings = f"discoverySelectors: {selectors}"
+    fake.find("ConfigMap", "istio", "istio-system")["data"] = {"mesh": settings}
+    out = run(ctx)
     assert mesh_labels(fake) == ({} if label else ENABLED)
     if label:
-        assert blocked(made).endswith(f"; run: kubectl label namespace kubeflow {label}")
-        assert "istio-system/istiod" in blocked(made)
-        namespace = fake.find("Namespace", "kubeflow")
-        assert namespace is not None
-        namespace["metadata"]["labels"]["team"] = "ml"
-        fake.add(namespace)
-        assert reconciled(fake, found).joined
+        assert f"kubectl label namespace kubeflow {label}" in out.unit_status.message
+        assert "ignores" not in run(ctx, **OFF).unit_status.message
+        fake.labels("kubeflow")["team"] = "ml"
+        run(ctx)
+        assert mesh_labels(fake) == ENABLED
 
 
-def test_model_that_does_not_join_needs_not_be_served(fake):
-    found = dataclasses.replace(DEFAULT, discovery_selectors=(TEAM,))
-    made = reconciled(fake, found, mesh_mode="none")
-    assert made.said == []
+def add_pod(fake, name, **marks):
+    metadata = {"name": name, "namespace": "kubeflow", "labels": marks}
+    fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}})
+
+
+def pod_labels(fake, name):
+    return fake.find("Pod", name, "kubeflow")["metadata"]["labels"]
+
+
+def test_running_pods_stay_outside_before_the_namespace_joins_ambient_mode(ctx, fake):
+    add_pod(fake, "modeloperator-x", **MODELOPERATOR)
+    add_pod(fake, "theirs", **OUT)
+    add_pod(fake, "inside", **MODELOPERATOR, **AMBIENT)
+    add_pod(fake, "minio-0", app="minio")
+    add_pod(fake, "kfp-0", app="kfp")
+    options = {**IN_AMBIENT, "excluded_pods": "app=minio"}
+    run(ctx, **OFF)
+    fake.writes.clear()
+    run(ctx, **options)
+    patched = [each.split()[-1] for each in fake.writes if each.startswith("patch")]
+    outside = {"minio-0", "modeloperator-x", "istio-integrator-0"}
+    assert set(patched[: patched.index("kubeflow")]) >= outside
+    assert pod_labels(fake, "minio-0") == {"app": "minio", **OUT}
+    assert pod_labels(fake, "kfp-0") == {"app": "kfp"}
+    assert pod_labels(fake, "inside") == {**MODELOPERATOR, **AMBIENT}
+    fake.writes.clear()
+    run(ctx, **options)
+    assert not [each for each in fake.writes if "pods" in each]
+    run(ctx, **IN_AMBIENT)
+    assert pod_labels(fake, "minio-0") == {"app": "minio"}
+    assert pod_labels(fake, "modeloperator-x") == {**MODELOPERATOR, **OUT}
+    remove(ctx)
+    assert pod_labels(fake, "modeloperator-x") == MODELOPERATOR
+    assert pod_labels(fake, "theirs") == OUT
+    notes = [each["metadata"].get("annotations") for each in fake.objects.values()]
+    assert not any(note and names.MEMBERSHIP in note for note in notes)
+
+
+@pytest.mark.parametrize("options", [IN_SIDECARS, SELECTED, OFF], ids=["sidecars", "some", "none"])
+def test_pods_that_could_not_be_given_back_are_given_back_later(ctx, fake, options):
+    add_pod(fake, "modeloperator-x", **MODELOPERATOR)
+    run(ctx, **IN_AMBIENT)
+    fake.forbidden.add(("patch", "pods"))
+    run(ctx, **options)
+    assert MODE not in mesh_labels(fake)
+    assert pod_labels(fake, "modeloperator-x") == {**MODELOPERATOR, **OUT}
+    fake.forbidden.clear()
+    run(ctx, **options)
+    assert pod_labels(fake, "modeloperator-x") == MODELOPERATOR
+
+
+def test_pod_that_can_not_be_labelled_keeps_no_other_from_it(ctx, fake):
+    add_pod(fake, "modeloperator-x", **MODELOPERATOR)
+    fake.broken["patch", "pods", "modeloperator-x"] = 422
+    run(ctx, **IN_AMBIENT)
+    assert pod_labels(fake, "istio-integrator-0").items() >= OUT.items()
+    assert mesh_labels(fake) == AMBIENT
+
+
+def test_missing_right_to_label_pods_keeps_the_model_from_ambient_mode(ctx, fake):
+    add_pod(fake, "modeloperator-x", **MODELOPERATOR)
+    fake.forbidden.add(("patch", "pods"))
+    out = run(ctx, **IN_AMBIENT)
+    assert "patch pods" in out.unit_status.message
+    assert mesh_labels(fake) == {}
