@@ -563,8 +563,8 @@ class Said(enum.Enum):
     CERTIFICATE_ENDED = _blocked("{owner}: the certificate ended {time}", "{command}")
     CERTIFICATE_EARLY = _blocked("{owner}: the certificate is valid only from {time}", "{command}")
     CERTIFICATE_UNREADABLE = _blocked("{owner}: the certificate cannot be read", "{command}")
-    AUTHORITY_DIFFERS = _blocked(
-        "the webhook configuration trusts another authority than the servers' certificate has",
+    WEBHOOK_UNTRUSTED = _blocked(
+        "the webhook configuration does not trust the servers' certificate",
         "{command}",
     )
 

@@ -215,7 +215,7 @@ def test_server_that_speaks_first_at_a_port_of_http_is_not_heard(place):
         place.sees("Error", ask)
 
 
-def test_authority_that_somebody_else_writes_is_not_trusted(place):
+def test_certificate_that_somebody_else_writes_is_not_trusted(place):
     owner = names.owner(MODEL, APP)
     name = f"mutatingwebhookconfiguration/{webhook.configuration_name(owner)}"
     other = certificates.decide(None, ["x"], datetime.datetime.now(datetime.UTC))
@@ -237,7 +237,7 @@ def test_authority_that_somebody_else_writes_is_not_trusted(place):
     try:
         place.leads(
             "x509-certificate-signed-by-unknown-authority",
-            "trusts another authority than the servers' certificate has",
+            "the webhook configuration does not trust the servers' certificate",
         )
     finally:
         over.set()
@@ -247,7 +247,7 @@ def test_authority_that_somebody_else_writes_is_not_trusted(place):
 def test_certificate_that_ended_is_shown_no_more(place):
     long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=400)
     old = certificates.decide(None, [gateway_client.HOST], long_ago)
-    with place.broken(workloads.tls_secret("old", istio.INGRESS, old.leaf, old.leaf_key)):
+    with place.broken(workloads.tls_secret("old", istio.INGRESS, old.certificate, old.key)):
         place.juju.config(APP, {"tls-secret": "old"})
 
         def ended():

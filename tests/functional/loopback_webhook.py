@@ -57,7 +57,7 @@ class Server:
 
     def show(self, material):
         """Put certificates where the server looks, as the kubelet does: all at once."""
-        for name, text in (("tls.crt", material.leaf), ("tls.key", material.leaf_key)):
+        for name, text in (("tls.crt", material.certificate), ("tls.key", material.key)):
             partial = self.directory / f".{name}"
             partial.write_text(text)
             partial.rename(self.directory / name)

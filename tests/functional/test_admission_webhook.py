@@ -95,7 +95,7 @@ def test_a_rotation_under_load_skips_no_pod(world, servers):
             server.show(rotated)
             changed = True
         skipped.append("annotations" not in world.try_pod(pod)["metadata"])
-    configure(world, "hold", server, dataclasses.replace(rotated, previous_ca="").bundle)
+    configure(world, "hold", server, dataclasses.replace(rotated, previous="").bundle)
     server.material = rotated
 
     assert not any(skipped)

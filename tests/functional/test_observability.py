@@ -167,7 +167,7 @@ def review(server, pod):
         "object": pod,
     }
     body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    context = ssl.create_default_context(cadata=server.material.ca)
+    context = ssl.create_default_context(cadata=server.material.bundle)
     connection = http.client.HTTPSConnection("localhost", server.port, context=context)
     with contextlib.closing(connection):
         connection.request("POST", "/mutate/model", json.dumps(body))

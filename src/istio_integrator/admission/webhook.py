@@ -87,7 +87,7 @@ class Webhook:
         material = self._certificates(rotate=rotate)
         before = self.configuration
         if before is not None:
-            # An authority must be trusted before a server shows a leaf of it.
+            # A certificate must be trusted before a server shows it.
             self._configure(material, served)
         secret = {"name": self._secret, "data": material.data()}
         manifests.apply(CERTIFICATES_FOLDER, secret)
@@ -105,12 +105,14 @@ class Webhook:
             "log_level": scope.config.log_level,
         }
         live = manifests.apply(WORKLOAD_FOLDER, servers)
-        refreshed = self._refresh_pods(f"{document}{material.leaf}{scope.config.log_level}")
+        refreshed = self._refresh_pods(f"{document}{material.certificate}{scope.config.log_level}")
         if before is None and not _ready(live):
-            return State(waiting="the webhook's pods are starting", certificate=material.leaf)
+            return State(
+                waiting="the webhook's pods are starting", certificate=material.certificate
+            )
         after = self._configure(material, served)
         changed = before is None or before["metadata"] != after["metadata"] or refreshed
-        return State(changed=changed, certificate=material.leaf)
+        return State(changed=changed, certificate=material.certificate)
 
     def _certificates(self, *, rotate: bool) -> certificates.Material:
         model = self._scope.model

@@ -378,12 +378,12 @@ def test_certificates_are_replaced_when_asked_for(fake):
     told = subject(fake).rotate()
 
     kinds = [each.split()[1] for each in fake.writes]
-    authority, leaf = map(kinds.index, ("mutatingwebhookconfigurations", "secrets"))
-    assert authority < leaf, "a server shows a leaf of an authority that nobody trusts yet"
+    trusted, shown = map(kinds.index, ("mutatingwebhookconfigurations", "secrets"))
+    assert trusted < shown, "a server shows a certificate that API servers do not trust yet"
     after = fake.find("Secret", f"{NAME}-tls", "kubeflow")["data"]
     assert told["result"] == "certificates are replaced, the webhook answers"
-    assert {after["ca.crt"], after["tls.crt"]}.isdisjoint({before["ca.crt"], before["tls.crt"]})
-    assert after["previous-ca.crt"] == before["ca.crt"]
+    assert after["tls.crt"] != before["tls.crt"]
+    assert after["previous.crt"] == before["tls.crt"]
 
 
 def test_certificates_are_not_replaced_by_a_follower_or_without_an_image(fake):

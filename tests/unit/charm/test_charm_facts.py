@@ -120,8 +120,8 @@ def test_unit_that_does_not_lead_leaves_the_ingress_out(world):
 def certificate(days: int) -> tuple[str, datetime.datetime]:
     """Make one that ends in so many days."""
     now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
-    begin = now + datetime.timedelta(days=days) - certificates.LEAF_LIFE
-    return certificates.decide(None, ["x"], begin).leaf, begin + certificates.LEAF_LIFE
+    begin = now + datetime.timedelta(days=days) - certificates.LIFE
+    return certificates.decide(None, ["x"], begin).certificate, begin + certificates.LIFE
 
 
 def test_end_of_the_operator_s_certificate_is_told(world):
@@ -143,7 +143,7 @@ def test_end_of_the_webhook_s_certificate_is_told(ctx, fake):
     out = ctx.run(ctx.on.update_status(), state())
     (told,) = facts(ctx, out).certificates
     assert told.owner == "webhook"
-    assert told.not_after - told.not_before > certificates.LEAF_LIFE.total_seconds()
+    assert told.not_after - told.not_before > certificates.LIFE.total_seconds()
 
 
 def test_file_says_no_names_and_no_messages(world):

@@ -46,7 +46,7 @@ def test_configuration_sorts_before_every_injector_and_names_are_dns_labels(mode
 
 def test_webhook_is_asked_at_creation_only_before_and_after_injectors_and_fails_open(world):
     (found,) = world.all("MutatingWebhookConfiguration")
-    (secret,) = [each for each in world.all("Secret") if "ca.crt" in each["data"]]
+    (secret,) = [each for each in world.all("Secret") if "tls.crt" in each["data"]]
     (port,) = spec(world, "Service")["ports"]
     kinds = [hook["name"].split(".")[0] for hook in found["webhooks"]]
     assert kinds == ["model", "profiles", "profiles-ours", "labelled", "labelled-ours"]
@@ -54,7 +54,7 @@ def test_webhook_is_asked_at_creation_only_before_and_after_injectors_and_fails_
         service = {"name": NAME, "namespace": "kubeflow", "port": port["port"]}
         client = hook["clientConfig"]
         assert client["service"] == {**service, "path": f"/mutate/{kind}"}
-        assert client["caBundle"] == secret["data"]["ca.crt"]
+        assert client["caBundle"] == secret["data"]["tls.crt"]
         everything = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
         assert hook["rules"] == [{**everything, "operations": ["CREATE"], "scope": "Namespaced"}]
         assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Ignore", 3)

@@ -88,7 +88,7 @@ class Served:
 @contextlib.asynccontextmanager
 async def serving(folder: pathlib.Path, **limits: Any) -> AsyncIterator[Served]:
     options = webhook(folder, **limits)
-    trust = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+    trust = ssl.create_default_context(cafile=str(folder / "tls.crt"))
     host, port = options.listen
     async with aiohttp.ClientSession(f"https://{host}:{port}") as session, asyncio.timeout(30):
         served = Served(session, trust)
@@ -250,7 +250,7 @@ async def status_of(url: str, **how: Any) -> int:
 async def test_webhook_is_reached_by_either_family_of_addresses(tmp_path, host):
     port, health = loopback.free_port(), loopback.free_port()
     options = webhook(tmp_path, listen=("", port), health=("", health))
-    trust = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+    trust = ssl.create_default_context(cafile=str(tmp_path / "tls.crt"))
     async with server.Server(options, prometheus_client.CollectorRegistry()).serving():
         asked = {"ssl": trust, "server_hostname": "webhook"}
         assert await status_of(f"https://{host}:{port}/mutate/model", **asked) == 405

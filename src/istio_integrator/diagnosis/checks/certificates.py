@@ -34,8 +34,7 @@ def certificates(facts: Facts) -> Iterable[Message]:
     name = facts.manifests.secrets[webhook.CERTIFICATES_FOLDER]
     secret = facts.cluster.get(cluster.SECRET, name, facts.model)
     if held := material.Material.read(cluster.at(secret, "data")):
-        yield _judge("webhook", held.leaf, rotate)
-        yield _judge("its authority", held.ca, rotate)
+        yield _judge("webhook", held.certificate, rotate)
         configuration = webhook.configuration_name(facts.manifests.owner)
         found = facts.cluster.get(cluster.MUTATING_WEBHOOK, configuration)
         bundles = {
@@ -43,7 +42,7 @@ def certificates(facts: Facts) -> Iterable[Message]:
             for hook in cluster.parts(found or {}, "webhooks")
         }
         if bundles - {material.encoded(held.bundle)}:
-            yield Said.AUTHORITY_DIFFERS(command=rotate)
+            yield Said.WEBHOOK_UNTRUSTED(command=rotate)
     # Last: the right to read a Secret in the gateway's namespace may be missing.
     if (target := facts.gateway) is None:
         return

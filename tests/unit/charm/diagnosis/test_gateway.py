@@ -264,7 +264,7 @@ def test_certificate_of_the_gateway_is_judged_by_its_age(world, made, want):
     if made is not None:
         # Valid from a day before it was made, for 91 days in all.
         then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=made, minutes=1)
-        pem = certificates.decide(None, ["a.b.svc"], then).leaf
+        pem = certificates.decide(None, ["a.b.svc"], then).certificate
     world.config = {"tls_secret": "theirs"}
     secret = ingress_world.secret(world.fake, "theirs", GATEWAY)
     secret["data"] = {"tls.crt": base64.b64encode(pem.encode()).decode()}
