@@ -13,9 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ops import testing
 
-import charm
-from istio_integrator.admission import admission, webhook
-from istio_integrator.kube import cluster as charm_cluster
+from istio_integrator.admission import webhook
 from istio_integrator.relations import observability
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state, workload
@@ -31,11 +29,26 @@ TOPOLOGY = JujuTopology(
 )
 
 
-@pytest.fixture(autouse=True)
-def connected(fake, monkeypatch):
-    monkeypatch.setattr(admission, "PROBE_DELAYS", ())
-    monkeypatch.setattr(charm_cluster, "connect", fake.api)
+@pytest.fixture
+def run(ctx, fake):
+    """Run a hook with relations."""
     fake_cluster.install_istio(fake)
+
+    def run(*relations, leader=True, container=None) -> testing.State:
+        given = dataclasses.replace(
+            state(container, leader=leader),
+            relations=frozenset(relations),
+            model=testing.Model("kubeflow", uuid=UUID, type="kubernetes"),
+        )
+        return ctx.run(ctx.on.update_status(), given)
+
+    return run
+
+
+def bags(out: testing.State, relation: testing.Relation) -> tuple[dict, dict]:
+    """Return what the application and the unit told a relation."""
+    found = out.get_relation(relation.id)
+    return dict(found.local_app_data), dict(found.local_unit_data)
 
 
 def pod(name: str, labels: dict[str, str], address: str | None) -> dict:
@@ -44,70 +57,40 @@ def pod(name: str, labels: dict[str, str], address: str | None) -> dict:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status}
 
 
-def run(*relations: testing.Relation, leader=True, container=None) -> testing.State:
-    given = state(container, leader=leader)
-    given = dataclasses.replace(
-        given,
-        relations=frozenset(relations),
-        model=testing.Model("kubeflow", uuid=UUID, type="kubernetes"),
-    )
-    ctx = testing.Context(charm.IstioIntegrator)
-    return ctx.run(ctx.on.update_status(), given)
-
-
-def bags(relation: testing.Relation, **how) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what the application and the unit told a relation."""
-    out = run(relation, **how).get_relation(relation.id)
-    return dict(out.local_app_data), dict(out.local_unit_data)
-
-
-def test_every_unit_tells_prometheus_its_address():
+def test_every_unit_tells_prometheus_its_address(run):
     relation = testing.Relation("metrics-endpoint")
-    application, unit = bags(relation, leader=False)
+    application, unit = bags(run(relation, leader=False), relation)
     assert application == {}
     assert unit["prometheus_scrape_unit_name"] == "istio-integrator/0"
     assert unit["prometheus_scrape_unit_address"] == "192.0.2.0"
 
 
-def test_leader_tells_prometheus_what_to_scrape(fake):
+@pytest.mark.parametrize("may_list", [True, False])
+def test_leader_tells_prometheus_what_to_scrape_once(run, ctx, fake, may_list):
     labels = webhook.pod_labels("kubeflow.istio-integrator")
     fake.add(pod("admission-b", labels, "10.1.0.9"))
     fake.add(pod("admission-a", labels, "fd00::9"))
     fake.add(pod("admission-starting", labels, None))
     fake.add(pod("other", {"app": "other"}, "10.1.0.7"))
-    application, _ = bags(testing.Relation("metrics-endpoint"))
+    if not may_list:
+        fake.forbidden.add(("list", "pods"))
+    relation = testing.Relation("metrics-endpoint")
+    out = run(relation)
+    application, _ = bags(out, relation)
     assert json.loads(application["scrape_metadata"]) == TOPOLOGY.as_dict()
-    assert json.loads(application["scrape_jobs"]) == [
-        {
-            "job_name": "lifecycle",
-            "metrics_path": "/metrics",
-            "static_configs": [{"targets": ["*:8080"]}],
-        },
-        {
-            "job_name": "admission",
-            "metrics_path": "/metrics",
-            "static_configs": [
-                {"targets": ["[fd00::9]:8080"], "labels": {"pod": "admission-a"}},
-                {"targets": ["10.1.0.9:8080"], "labels": {"pod": "admission-b"}},
-            ],
-        },
+    lifecycle, *admission = json.loads(application["scrape_jobs"])
+    assert lifecycle == {
+        "job_name": "lifecycle",
+        "metrics_path": "/metrics",
+        "static_configs": [{"targets": ["*:8080"]}],
+    }
+    servers = [
+        {"targets": ["[fd00::9]:8080"], "labels": {"pod": "admission-a"}},
+        {"targets": ["10.1.0.9:8080"], "labels": {"pod": "admission-b"}},
     ]
-
-
-def test_second_run_of_the_same_tells_nothing_new():
-    related = [testing.Relation(name) for name in ("metrics-endpoint", "grafana-dashboard")]
-    first = run(*related)
-    again = testing.Context(charm.IstioIntegrator)
-    second = again.run(again.on.update_status(), first)
-    for relation in related:
-        one, two = first.get_relation(relation.id), second.get_relation(relation.id)
-        assert one.local_app_data == two.local_app_data
-
-
-def test_unprivileged_charm_still_tells_what_it_can(fake):
-    fake.forbidden.add(("list", "pods"))
-    application, _ = bags(testing.Relation("metrics-endpoint"))
-    assert len(json.loads(application["scrape_jobs"])) == 1
+    job = {"job_name": "admission", "metrics_path": "/metrics", "static_configs": servers}
+    assert admission == ([job] if may_list else [])
+    assert bags(ctx.run(ctx.on.update_status(), out), relation)[0] == application
 
 
 def test_every_expression_reads_this_application_alone():
@@ -137,8 +120,11 @@ def test_dashboard_declares_every_variable_that_it_uses():
     assert used - {"__rate_interval", "__all"} == variables
 
 
-def test_dashboard_arrives_as_the_library_reads_it():
-    application, _ = bags(testing.Relation("grafana-dashboard"))
+def test_dashboard_arrives_as_the_library_reads_it_and_stays(run, ctx):
+    relation = testing.Relation("grafana-dashboard")
+    out = run(relation)
+    application, _ = bags(out, relation)
+    assert bags(ctx.run(ctx.on.update_status(), out), relation)[0] == application
     sent = json.loads(application["dashboards"])
     (template,) = sent["templates"].values()
     board = json.loads(LZMABase64.decompress(template["content"]))
@@ -161,7 +147,7 @@ def targets(out: testing.State) -> dict[str, ops.pebble.LogTarget]:
     return out.get_container("lifecycle").plan.log_targets
 
 
-def test_logs_go_to_every_unit_of_loki():
+def test_logs_go_to_every_unit_of_loki(run):
     out = run(loki("http://loki-0:3100/loki/api/v1/push", "http://loki-1:3100/loki/api/v1/push"))
     assert sorted(targets(out)) == ["loki-loki-0", "loki-loki-1"]
     first = targets(out)["loki-loki-0"].to_dict()
@@ -177,7 +163,7 @@ def test_logs_go_to_every_unit_of_loki():
     }
 
 
-def test_logs_no_longer_go_to_a_unit_that_went():
+def test_logs_no_longer_go_to_a_unit_that_went(run):
     before = run(loki("http://loki-0:3100/push", "http://loki-1:3100/push"))
     after = run(loki("http://loki-0:3100/push"), container=before.get_container("lifecycle"))
     assert targets(after)["loki-loki-0"].services == ["all"]
@@ -189,7 +175,7 @@ def test_logs_no_longer_go_to_a_unit_that_went():
     assert targets(back)["loki-loki-1"].services == ["all"]
 
 
-def test_without_a_container_logs_wait():
+def test_without_a_container_logs_wait(run):
     out = run(loki("http://loki-0:3100/push"), container=workload(can_connect=False))
     assert targets(out) == {}
 
