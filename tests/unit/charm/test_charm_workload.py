@@ -41,14 +41,12 @@ def test_settings_are_only_for_the_workload_and_written_when_they_change(
     fake_cluster.install_istio(fake)
     written = []
     push = ops.Container.push
-    monkeypatch.setattr(
-        ops.Container,
-        "push",
-        lambda container, path, content, **how: (
-            written.append(content),
-            push(container, path, content, **how),
-        )[1],
-    )
+
+    def note(container, path, content, **how):
+        written.append(content)
+        push(container, path, content, **how)
+
+    monkeypatch.setattr(ops.Container, "push", note)
     given = state(workload(files=tmp_path))
     out = ctx.run(ctx.on.config_changed(), given)
     file = out.get_container("lifecycle").get_filesystem(ctx) / settings.FILE.lstrip("/")
@@ -112,17 +110,9 @@ def test_workload_without_an_answer_is_waited_for(ctx, fake):
 def test_check_that_is_down_is_waited_for(ctx, fake):
     fake_cluster.install_istio(fake)
     check = testing.CheckInfo("ready", failures=3, status=ops.pebble.CheckStatus.DOWN)
-    layer = ops.pebble.Layer(
-        {
-            "checks": {
-                "ready": {
-                    "override": "replace",
-                    "threshold": 3,
-                    "http": {"url": "http://localhost:8080/readyz"},
-                }
-            }
-        }
-    )
+    http = {"url": "http://localhost:8080/readyz"}
+    ready = {"override": "replace", "threshold": 3, "http": http}
+    layer = ops.pebble.Layer({"checks": {"ready": ready}})
     container = dataclasses.replace(workload(), check_infos={check}, layers={"x": layer})
     assert status(ctx, state(container)) == testing.WaitingStatus(
         "waiting for lifecycle to watch the cluster"

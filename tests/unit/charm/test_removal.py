@@ -1,11 +1,16 @@
-"""In which order everything goes: what opens a door before what guards it."""
+"""The end of the application: all of it goes, and routes before what authenticates them."""
+
+import json
 
 import ops
 import pytest
+from ops import testing
 
+from istio_integrator import order
 from istio_integrator.ingress import ingress
 from tests import asked
-from tests.unit.charm import ingress_world
+from tests.unit.charm import fake_cluster, ingress_world
+from tests.unit.charm.charm_world import state, told
 from tests.unit.charm.ingress_world import (
     OURS,
     OWN,
@@ -21,9 +26,11 @@ from tests.unit.charm.ingress_world import (
 INJECTION = "istio-injection"
 
 
-@pytest.fixture(autouse=True)
-def connected(fake, monkeypatch):
+@pytest.fixture
+def served(fake, monkeypatch):
+    """A cluster with an Istio and a gateway."""
     ingress_world.connect(fake, monkeypatch)
+    return fake
 
 
 def kept_by_the_workload(fake):
@@ -54,7 +61,7 @@ def parts_in_order(writes, parts):
     return sorted(found, key=lambda part: found[part])
 
 
-def test_removal_takes_the_routes_first_and_the_workload_last(fake, monkeypatch):
+def test_removal_takes_the_routes_first_and_the_workload_last(served, fake, monkeypatch):
     world = World(fake, route(), auth())
     world.run()
     kept_by_the_workload(fake)
@@ -96,7 +103,7 @@ SECRET = "istio-integrator.kubeflow.istio-integrator"
         pytest.param({}, True, id="nobody says"),
     ],
 )
-def test_only_a_certificate_of_ours_goes_when_the_gateway_moves(fake, labels, stays):
+def test_only_a_certificate_of_ours_goes_when_the_gateway_moves(served, fake, labels, stays):
     related = route(), auth(), authority()
     world = World(fake, *related, hosts="kf.example.com")
     world.run()
@@ -117,7 +124,7 @@ def test_only_a_certificate_of_ours_goes_when_the_gateway_moves(fake, labels, st
 
 
 @pytest.fixture
-def waits(fake, monkeypatch):
+def waits(served, fake, monkeypatch):
     """Write down between the writes how long the ingress waits; the gateway has no server then."""
 
     def wait(seconds):
@@ -150,3 +157,112 @@ def test_gateway_has_time_to_forget_the_routes_before_they_move(fake):
 
     order = ["delete virtualservices", "wait 1", "patch envoyfilters", "patch virtualservices"]
     assert parts_in_order(fake.writes, order) == order
+
+
+@pytest.fixture
+def installed(fake):
+    fake_cluster.install_istio(fake)
+
+
+def test_removal_with_wrong_options_is_done(ctx, fake, installed):
+    ctx.run(ctx.on.start(), state())
+    ctx.run(ctx.on.remove(), state(revision="1.31", units=0))
+    assert "istio-injection" not in fake.labels("kubeflow")
+
+
+def test_removal_leaves_the_cluster_as_it_was(ctx, fake, installed):
+    before = _objects(fake)
+    ctx.run(ctx.on.start(), state())
+    metadata = {"name": "istio-integrator-convergence", "namespace": "kubeflow"}
+    fake.add({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    out = ctx.run(ctx.on.remove(), state(leader=False, units=0))
+    assert _objects(fake) == before
+    assert told(ctx, out).restart_pods == "off"
+    ctx.run(ctx.on.remove(), state(leader=False, units=0))
+    assert _objects(fake) == before
+
+
+def test_application_that_was_removed_by_force_recovers_when_it_is_deployed_again(
+    ctx, fake, installed
+):
+    """Juju 4.0.15 runs no hook then, and leaves the StatefulSet and the ClusterRole."""
+    before = _objects(fake)
+    ctx.run(ctx.on.start(), state())
+    left = _objects(fake)
+    for event in (ctx.on.install(), ctx.on.config_changed(), ctx.on.start()):
+        out = ctx.run(event, state())
+    assert out.unit_status.name == "active"
+    assert _objects(fake) == left
+    ctx.run(ctx.on.remove(), state(units=0))
+    assert _objects(fake) == before
+
+
+def _objects(fake) -> list[str]:
+    found = []
+    for obj in fake.objects.values():
+        metadata = {k: v for k, v in obj["metadata"].items() if k != "resourceVersion" and v}
+        found.append(json.dumps({**obj, "metadata": metadata}, sort_keys=True))
+    return sorted(found)
+
+
+def test_scaling_down_removes_nothing(ctx, fake, installed):
+    ctx.run(ctx.on.start(), state())
+    ctx.run(ctx.on.remove(), state(units=1))
+    assert fake.labels("kubeflow")["istio-injection"] == "enabled"
+
+
+def test_event_during_the_removal_brings_nothing_back(ctx, fake, installed):
+    ctx.run(ctx.on.update_status(), state(units=0))
+    assert fake.writes == []
+
+
+def test_missing_right_hides_no_failure_of_a_removal(ctx, fake, installed):
+    """Juju runs the hook again, which may then succeed."""
+    ctx.run(ctx.on.start(), state())
+    fake.forbidden.add(("delete", "mutatingwebhookconfigurations"))
+    fake.broken["patch", "namespaces"] = 500
+    with pytest.raises(testing.errors.UncaughtCharmError):
+        ctx.run(ctx.on.remove(), state(units=0))
+
+
+def test_removal_without_rights_does_not_fail(ctx, fake, installed):
+    before = _objects(fake)
+    fake.forbidden.add(("*", "*"))
+    ctx.run(ctx.on.remove(), state(units=0))
+    assert _objects(fake) == before
+
+
+def parts_of(ctx, **options) -> order.Parts:
+    with ctx(ctx.on.update_status(), state(**options)) as manager:
+        subject = manager.charm
+        return order.Parts(subject, subject._situation_without_mesh(), subject._related)
+
+
+def test_step_that_the_cluster_refuses_keeps_no_later_one_from_being_taken(
+    ctx, fake, installed, monkeypatch
+):
+    taken: list[str] = []
+
+    def follow(owner: type, name: str) -> None:
+        real = getattr(owner, name)
+
+        def step(subject):
+            taken.append(f"{owner.__name__}.{name}")
+            return real(subject)
+
+        monkeypatch.setattr(owner, name, step)
+
+    ctx.run(ctx.on.config_changed(), state())
+    steps = parts_of(ctx).removal
+    for step in steps:
+        follow(type(step.__self__), step.__name__)
+    fake.broken["patch", "namespaces"] = 500
+    with pytest.raises(testing.errors.UncaughtCharmError):
+        ctx.run(ctx.on.remove(), state(units=0))
+    assert taken == [f"{type(step.__self__).__name__}.{step.__name__}" for step in steps]
+
+
+def test_every_part_that_makes_something_is_removed(ctx, installed):
+    parts = parts_of(ctx)
+    removing = [part for part in parts.reconciled if hasattr(part, "remove")]
+    assert {part.remove for part in removing} <= {*parts.removal}
