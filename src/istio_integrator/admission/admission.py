@@ -48,11 +48,7 @@ class Admission(situation.Component):
         """Whether a dry-run pod came back changed in this hook, so that the model may join."""
 
     def reconcile(self) -> list[Message]:
-        """Run the webhook where new pods need it, and remove it elsewhere.
-
-        Returns:
-            Whether the webhook prepares pods, or what keeps it from that.
-        """
+        """Run the webhook where new pods need it, and remove it elsewhere."""
         self.works = False
         rejected = rejections.messages(self._rejected, application=self._scope.application)
         if not self.is_needed:
@@ -62,11 +58,7 @@ class Admission(situation.Component):
         return [*rejected, self._serve() if self._scope.leader else self._observe()]
 
     def rotate(self) -> dict[str, str]:
-        """Replace the webhook's certificates now.
-
-        Raises:
-            CharmError: Another unit has to do it.
-        """
+        """Replace the webhook's certificate now; only the leader may."""
         if not self._scope.leader:
             raise errors.CharmError("only the leader replaces certificates: use its unit")
         if self._webhook.configuration is None:

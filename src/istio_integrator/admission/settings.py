@@ -82,11 +82,7 @@ def make(
 ) -> pods.Settings:
     """Gather what new pods get: options of the same names, and what was seen of the mesh.
 
-    Args:
-        context: With the options.
-        seen: What depends on the mesh.
-        lifecycle_in_model: Whether the model's pods are served.
-        left_out: Changes of pods that admission control of another team rejects.
+    `left_out` are changes of pods that admission control of another team rejects.
     """
     options = context.config
     membership = options.membership

@@ -74,12 +74,8 @@ class Webhook:
     ) -> State:
         """Bring everything up to date; API servers are told only when a server is ready.
 
-        Args:
-            image: Of the servers; empty while it is not known.
-            settings: What new pods get.
-            served: The namespaces whose pods are prepared.
-            annotations: Of the settings.
-            rotate: Replace the certificates whatever their age.
+        Nothing is done while the image is not known. With `rotate` the certificate is replaced
+        whatever its age.
         """
         if not image:
             return State(waiting="waiting for the lifecycle container")

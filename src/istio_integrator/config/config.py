@@ -228,11 +228,7 @@ class Config(pydantic.BaseModel):
 
     @classmethod
     def load(cls, options: Mapping[str, Any]) -> Config:
-        """Validate the options as Juju gives them.
-
-        Raises:
-            ConfigError: With one line for each option that is wrong.
-        """
+        """Validate the options as Juju gives them, or raise a ConfigError."""
         try:
             return cls.model_validate(dict(options))
         except pydantic.ValidationError as error:

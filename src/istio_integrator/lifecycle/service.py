@@ -80,11 +80,7 @@ class Lifecycle(situation.Component):
 
     @property
     def workload(self) -> workload.Workload:
-        """The program itself, to be asked about pods.
-
-        Raises:
-            LifecycleError: It is of another contract than the charm.
-        """
+        """The program, to be asked about pods; a LifecycleError for one of another contract."""
         if self._mismatch:
             raise errors.LifecycleError(self._mismatch.text)
         return self._workload
@@ -105,11 +101,7 @@ class Lifecycle(situation.Component):
         return workload.mismatch(self._workload, application=self._context.application)
 
     def reconcile(self) -> list[Message]:
-        """Have the service run with the options as they are, and ask how far the model is.
-
-        Returns:
-            What pods get, and how far the model is or what is in the way.
-        """
+        """Have the service run with the options as they are, and ask how far the model is."""
         said: list[Message] = []
         if self._context.data_plane == "ambient":
             said.append(Said.DATA_PLANE(data_plane="ambient mode"))

@@ -64,15 +64,10 @@ class Workload:
         return _read(Listing, self._ask("GET", "/uninjected", stale="")).pods
 
     def restart(self, *, dry_run: bool, stale: bool, force: bool = False) -> tuple[PodAnswer, ...]:
-        """Have the leader's workload replace what may be replaced, without waiting for it.
+        """Have the leader's workload replace pods that have an old sidecar or none.
 
-        Args:
-            dry_run: Only tell which.
-            stale: Those with an old sidecar instead of those without.
-            force: Also where a dry run shows that the new pod would be refused.
-
-        Returns:
-            The pods in question; the fixable ones are those to be replaced.
+        It is not waited for. Of the pods that are returned, the fixable ones are replaced; with
+        `force` also where a dry run shows that the new pod would be refused.
         """
         how = {"stale": stale, "dry-run": dry_run, "force": force}
         words = {word: "" for word, is_so in how.items() if is_so}
@@ -85,8 +80,7 @@ class Workload:
     def stop_proxy(self, namespace: str, pod: str) -> ProxyAnswer:
         """Stop the proxy of one pod now, if the rules say that it may end.
 
-        Returns:
-            What the rules say and, where they say stop, the `result` of it.
+        The answer has what the rules say and, where they say stop, the `result` of it.
         """
         return _read(Stopped, self._ask("POST", "/stop", namespace=namespace, pod=pod)).proxy
 
@@ -99,8 +93,7 @@ class Workload:
     def contract(self) -> str:
         """Return the contract that the image keeps to; empty for one from before there was any.
 
-        An image is asked once: a service that was told of the contract runs in one that keeps to
-        it.
+        A service that was told of the contract runs in an image that keeps to it.
         """
         try:
             running = self._container.get_plan().services.get(SERVICE)
