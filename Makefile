@@ -14,7 +14,8 @@ UNIT := $(PYTEST) tests/unit --numprocesses=auto --dist=worksteal
 FUNCTIONAL := $(ROOMY) $(PYTEST) tests/functional --numprocesses=$(shell expr $$(nproc) + 1) \
 	--dist=loadfile --no-loadscope-reorder
 # A cluster that can't be made ready fails each of its tests: short, so that the cause is in sight.
-E2E := $(ROOMY) $(PYTEST) tests/e2e --tb=short
+# What tests measure is in the results as properties.
+E2E := $(ROOMY) $(PYTEST) tests/e2e --tb=short --junitxml=build/e2e/results.xml
 QUICK := -m "not long"
 # Of the core of the end-to-end tier each cluster has a process; the long tests measure too much.
 SIDE_BY_SIDE := --numprocesses=2

@@ -9,7 +9,6 @@ import asyncio
 import concurrent.futures
 import contextlib
 import dataclasses
-import json
 import os
 import pathlib
 import shutil
@@ -260,36 +259,6 @@ def blocks(request):
     found = pages.told(request.node.originalname)
     assert found, "no page names this test"
     return found
-
-
-@pytest.fixture
-def figures(request):
-    """Measured values by name, written to build/e2e/figures.json at the end."""
-    values = {}
-    yield values
-    request.node.user_properties += values.items()
-
-
-class Figures:
-    """Gathers what all tests measured, in whichever process they ran."""
-
-    def __init__(self):
-        self.values = {}
-
-    def pytest_runtest_logreport(self, report):
-        if report.when == "teardown":
-            self.values.update(report.user_properties)
-
-    def pytest_sessionfinish(self):
-        if self.values:
-            BUILD.mkdir(parents=True, exist_ok=True)
-            text = json.dumps(self.values, indent=2, sort_keys=True)
-            (BUILD / "figures.json").write_text(f"{text}\n")
-
-
-def pytest_configure(config):
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Figures())
 
 
 @pytest.hookimpl(wrapper=True)

@@ -185,8 +185,3 @@ class World:
         log = await self.juju.do("debug_log")
         assert "Traceback" not in log
         assert [line for line in log.splitlines() if 'hook "' in line and "failed" in line] == []
-
-    async def labels(self, namespace=""):
-        """The labels of a namespace."""
-        found = await self.api.get("Namespace", namespace or self.model)
-        return found["metadata"].get("labels", {})

@@ -126,7 +126,7 @@ def place(node, request, tmp_path):
     found.kubectl("delete", *tagged, "-l", f"istio.io/tag={TAG}")
 
 
-def test_upgrade_by_the_page_fails_no_request_and_lets_nobody_in(place, figures, request):
+def test_upgrade_by_the_page_fails_no_request_and_lets_nobody_in(place, record_property, request):
     """docs/how-to/upgrade-istio-by-revision.md."""
     page = place.shell
     visitor = {"path": "/pipeline/x", "Cookie": echo.COOKIE, "pause": 0.1}
@@ -165,7 +165,7 @@ def test_upgrade_by_the_page_fails_no_request_and_lets_nobody_in(place, figures,
         "members": [before["answers"], after["answers"]],
     }
     for who, told in answers.items():
-        figures[f"{request.node.name}: {who}"] = told
+        record_property(f"{request.node.name}: {who}", told)
         print(who, told)
     watch.assert_that_all_is_well()
     assert [set(each) for each in answers["visitors"]] == [{200}, {200}]

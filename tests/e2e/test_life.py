@@ -12,9 +12,6 @@ from tests.e2e import conftest, life_world
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
-OURS = "istio-integrator.charmhub.io"
-SERVED_BY = f"{OURS}/served-by"
-
 
 @pytest.mark.cluster("today")
 async def test_units_come_and_go(world):

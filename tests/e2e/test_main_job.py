@@ -103,31 +103,34 @@ async def run_wave(on, node):
     return Wave(held, free, {line.name for line in done}, pods, growth)
 
 
-def test_jobs_at_once_with_classic_sidecars_complete_and_are_counted(node, wave, figures):
+def test_jobs_at_once_with_classic_sidecars_complete_and_are_counted(node, wave, record_property):
     assert wave.succeeded >= set(wave.held)
     assert len(wave.held_pods) == len(wave.held)
     assert {pod.proxy.role for pod in wave.held_pods} == {timeline.Role.PROXY}
     containers = [pod.pod["spec"]["containers"] for pod in wave.held_pods]
     assert all("istio-proxy" in [each["name"] for each in found] for found in containers)
     delays = timeline.proxy_delays(wave.held_pods)
-    figures[f"{node.kind.name}: Jobs at once, payload exit to proxy exit seen, median s"] = round(
-        timeline.quantile(delays, 0.5), 2
+    record_property(
+        f"{node.kind.name}: Jobs at once, payload exit to proxy exit seen, median s",
+        round(timeline.quantile(delays, 0.5), 2),
     )
-    figures[f"{node.kind.name}: Jobs at once, the same, longest s"] = round(delays[-1], 2)
+    record_property(f"{node.kind.name}: Jobs at once, the same, longest s", round(delays[-1], 2))
     for name in ("stop_acknowledged_seconds", "payload_exit_to_proxy_exit_seconds"):
         count, total = (wave.growth[f"{name}_{part}"] for part in COUNTED)
         assert count >= MOST * len(wave.held + wave.free)
-        figures[f"{node.kind.name}: metrics: mean {name}"] = round(total / count, 3)
+        record_property(f"{node.kind.name}: metrics: mean {name}", round(total / count, 3))
 
 
-def test_with_the_hold_no_first_request_fails_behind_a_slow_proxy(node, wave, figures):
+def test_with_the_hold_no_first_request_fails_behind_a_slow_proxy(node, wave, record_property):
     failed_held = sorted(set(wave.held) - wave.succeeded)
     failed_free = sorted(set(wave.free) - wave.succeeded)
-    figures[f"{node.kind.name}: failed first requests with the hold"] = (
-        f"{len(failed_held)} of {len(wave.held)}"
+    record_property(
+        f"{node.kind.name}: failed first requests with the hold",
+        f"{len(failed_held)} of {len(wave.held)}",
     )
-    figures[f"{node.kind.name}: failed first requests without"] = (
-        f"{len(failed_free)} of {len(wave.free)}"
+    record_property(
+        f"{node.kind.name}: failed first requests without",
+        f"{len(failed_free)} of {len(wave.free)}",
     )
     assert failed_held == []
     assert len(failed_free) > 0

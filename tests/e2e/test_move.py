@@ -88,7 +88,7 @@ def remove_former(place):
     mesh.uninstall(place.node.testbed)
 
 
-def test_page_about_istio_pilot_moves_a_model(place, blocks, figures):
+def test_page_about_istio_pilot_moves_a_model(place, blocks, record_property):
     """docs/how-to/move-from-istio-pilot.md."""
     removed, installed, deployed, related, addressed = blocks
     place.script([related])
@@ -121,6 +121,6 @@ def test_page_about_istio_pilot_moves_a_model(place, blocks, figures):
         print(f"{end - since:7.1f} s {count:5} x {what}")
         failed += count * (what != 200)
         seconds += (end - since) * (what != 200)
-    figures["move from istio-pilot: failed requests"] = failed
-    figures["move from istio-pilot: not served, s"] = round(seconds, 1)
+    record_property("move from istio-pilot: failed requests", failed)
+    record_property("move from istio-pilot: not served, s", round(seconds, 1))
     print(f"{failed} requests failed, in {seconds:.1f} s without an answer of the application")

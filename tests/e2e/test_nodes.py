@@ -77,7 +77,9 @@ async def test_servers_of_the_webhook_are_on_nodes_of_their_own(world):
 
 
 @pytest.mark.parametrize("case", ["drained", "killed", "cut-off"])
-async def test_jobs_and_convergence_survive_the_loss_of_the_first_units_node(world, case, figures):
+async def test_jobs_and_convergence_survive_the_loss_of_the_first_units_node(
+    world, case, record_property
+):
     ledger = world.watcher.ledger
     admission = nodes_world.Admission(world)
     await world.come_late()
@@ -93,14 +95,14 @@ async def test_jobs_and_convergence_survive_the_loss_of_the_first_units_node(wor
             await admission.works(5, 120)
             away = admission.answers[answered:]
             share = sum(each is True for each in away) / len(away)
-            figures[f"nodes: {case}, of new pods changed while the node is away"] = share
+            record_property(f"nodes: {case}, of new pods changed while the node is away", share)
             lost = "" if case == "drained" else node.name
             took = await world.all_complete(names, but_on=lost)
-            figures[f"nodes: {case}, Jobs complete while the node is away, s"] = took
+            record_property(f"nodes: {case}, Jobs complete while the node is away, s", took)
             done = len(names) - len(world.incomplete(names))
             assert done > len(names) / 3, "too few to tell"
         took = await world.all_complete(names)
-        figures[f"nodes: {case}, and all others once it is back, s"] = took
+        record_property(f"nodes: {case}, and all others once it is back, s", took)
     await world.watcher.until(world.converged, nodes_world.WITHIN, "all late ones in the mesh")
     await world.nothing_was_early(names)
     world.nobody_was_taken_twice(node.name)

@@ -44,10 +44,12 @@ def sample():
     return re.search(r"active  idle  (.*) · \d+/\d+ pods in mesh$", text, re.MULTILINE)[1]
 
 
-def test_command_of_the_readme_brings_the_model_into_the_mesh(place, figures):
+def test_command_of_the_readme_brings_the_model_into_the_mesh(place, record_property):
     """README.md."""
-    figures["README: juju deploy until the status says what was found, s"] = round(place.named, 1)
-    figures["README: juju deploy until every pod is in the mesh, s"] = round(place.took, 1)
+    record_property(
+        "README: juju deploy until the status says what was found, s", round(place.named, 1)
+    )
+    record_property("README: juju deploy until every pod is in the mesh, s", round(place.took, 1))
     print(f"found after {place.named:.1f} s, in the mesh after {place.took:.1f} s")
     assert place.message() == f"active: {sample()} · 3/3 pods in mesh"
     assert sample() in place.shell.run("juju status")

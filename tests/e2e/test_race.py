@@ -111,7 +111,7 @@ async def world(node, api, notebooks, case):
         for each in CASES
     ],
 )
-async def test_every_order_ends_in_the_mesh(world, node, figures, case):
+async def test_every_order_ends_in_the_mesh(world, node, record_property, case):
     print(f"RACE_SEED={SEED}")
     if case.order[0] != "istiod":
         await world.istiod.remove()
@@ -122,7 +122,9 @@ async def test_every_order_ends_in_the_mesh(world, node, figures, case):
                 await world.started(juju.APPLICATION)
         await world.watcher.until(world.converged, WITHIN, "all in the mesh")
     took = time.time() - max(world.there.values())
-    figures[f"{node.kind.name}: race, {case.name}, from the last part to the mesh, s"] = took
+    record_property(
+        f"{node.kind.name}: race, {case.name}, from the last part to the mesh, s", took
+    )
     await the_budget_is_waited_for(world)
     await the_counts_are_true(world)
     await hooks_are_repeated(world)

@@ -55,18 +55,6 @@ async def units(node, tmp_path, request):
     assert codes <= {0, None}
 
 
-async def test_killed_reconciler_finds_what_ended_meanwhile(api, world, units):
-    units[1].kill()
-    names = await chaos.start(api, world, 8)
-    units[0].kill()
-    await asyncio.sleep(5)
-    assert not await chaos.completed(api) >= set(names)
-    units[0].start()
-    units[1].start()
-    await chaos.complete(api, names, 45)
-    await chaos.none_was_early(api, names)
-
-
 @pytest.mark.parametrize(
     ("units", "lose"),
     [
@@ -78,7 +66,7 @@ async def test_killed_reconciler_finds_what_ended_meanwhile(api, world, units):
     indirect=["units"],
 )
 async def test_unit_that_is_lost_is_stood_in_for_by_the_next_one(
-    api, world, units, lose, *, request, figures
+    api, world, units, lose, *, request, record_property
 ):
     *lost, last = units
     before = await last.usage()
@@ -88,7 +76,7 @@ async def test_unit_that_is_lost_is_stood_in_for_by_the_next_one(
         lose(unit)
     took = await chaos.complete(api, names, 60)
     case = request.node.callspec.id.removeprefix("today-")
-    figures[f"chaos: 12 Jobs complete after the first unit was lost ({case}), s"] = took
+    record_property(f"chaos: 12 Jobs complete after the first unit was lost ({case}), s", took)
     for unit in lost:
         unit.restore()
     # What comes back acts on what it saw before, and looks at each pod once more.
@@ -99,54 +87,21 @@ async def test_unit_that_is_lost_is_stood_in_for_by_the_next_one(
 
 
 @pytest.mark.parametrize("component", ["kube-apiserver", "kubelet", "containerd"])
-async def test_jobs_complete_through_a_restart(api, world, units, *, node, component, figures):
+async def test_jobs_complete_through_a_restart(
+    api, world, units, *, node, component, record_property
+):
     before = await units[0].usage()
     names = await chaos.start(api, world, 12, seconds=lambda number: 2 + number)
     restarts = node.testbed.components()[component]["restarts"]
     await asyncio.to_thread(node.testbed.restart, component)
     took = await chaos.complete(api, names, 120)
-    figures[f"chaos: 12 Jobs of up to 13 s complete after {component} was killed, s"] = took
+    record_property(f"chaos: 12 Jobs of up to 13 s complete after {component} was killed, s", took)
     assert node.testbed.components()[component]["restarts"] == restarts + 1
     await chaos.none_was_early(api, names)
     await chaos.nothing_leaks(units[0], before)
 
 
-def noise(number):
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "noise", "namespace": chaos.MODEL},
-        "data": {"number": str(number)},
-    }
-
-
-async def test_watch_that_can_not_be_resumed_is_listed_anew(api, world, units, node):
-    """The reconciler sleeps, Jobs end, and the apiserver comes back without the history."""
-    before = await units[0].usage()
-    relists = (await units[0].metrics())["relists_total"]
-    units[1].kill()
-    names = await chaos.start(api, world, 6, seconds=lambda number: 4)
-    units[0].send(signal.SIGSTOP)
-
-    async def all_ended():
-        return all("terminated" in state for state in await chaos.payloads(api))
-
-    await observer.eventually(all_ended, 60, "all payloads ended")
-    # What was sent before waits in the socket; so the versions must have moved on since.
-    for number in range(20):
-        await api.apply(noise(number))
-    await asyncio.to_thread(node.testbed.restart, "kube-apiserver")
-    await asyncio.to_thread(node.testbed.wait_for, "kube-apiserver")
-    units[0].send(signal.SIGCONT)
-    await chaos.complete(api, names, 60)
-    refused = [line["error"] for line in units[0].lines("watch interrupted")]
-    assert any(error.startswith("410 ") for error in refused), refused
-    assert (await units[0].metrics())["relists_total"] == relists + 1
-    await chaos.none_was_early(api, names)
-    await chaos.nothing_leaks(units[0], before)
-
-
-async def test_stopped_proxies_delay_nobody_else(api, world, units, figures):
+async def test_stopped_proxies_delay_nobody_else(api, world, units, record_property):
     """More than a node has places for are frozen, while their payloads and others' end."""
     before = await units[0].usage()
     count = slots.Limits().first.per_node + 1
@@ -160,7 +115,7 @@ async def test_stopped_proxies_delay_nobody_else(api, world, units, figures):
             os.kill(process, signal.SIGSTOP)
         names = await chaos.start(api, world, 8, seconds=lambda number: 15)
         took = await chaos.complete(api, names, 60)
-        figures[f"chaos: 8 Jobs of 15 s complete beside {count} frozen proxies, s"] = took
+        record_property(f"chaos: 8 Jobs of 15 s complete beside {count} frozen proxies, s", took)
         assert not await chaos.completed(api) & set(stuck)
     finally:
         for process in frozen:

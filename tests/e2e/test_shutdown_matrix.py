@@ -238,12 +238,13 @@ def test_sidecars_were_of_the_kind_that_was_meant(run, case):
         assert pod.proxy is not None
 
 
-def test_every_case_came_to_its_end(run, node, figures):
-    figures[f"{node.kind.name}: the whole matrix, s"] = round(run.seconds, 1)
+def test_every_case_came_to_its_end(run, node, record_property):
+    record_property(f"{node.kind.name}: the whole matrix, s", round(run.seconds, 1))
     ended = [pod for case in cases.CASES for pod in run.pods_of(case) if run.stops_of(pod)]
     delays = timeline.proxy_delays(ended)
-    figures[f"{node.kind.name}: matrix, payload exit to proxy exit seen, median s"] = round(
-        timeline.quantile(delays, 0.5), 2
+    record_property(
+        f"{node.kind.name}: matrix, payload exit to proxy exit seen, median s",
+        round(timeline.quantile(delays, 0.5), 2),
     )
     assert run.is_over
 
