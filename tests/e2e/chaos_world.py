@@ -158,21 +158,16 @@ async def start(api, world, count, *, seconds=lambda number: 3, prefix="job", as
         await api.apply(*shutdown_world.job(world, name, world.template(main, **HOLD)))
 
     async def all_started():
-        states = [state for state in await payloads(api) if state["job"] in names]
+        states = [
+            status["state"]
+            for pod in await api.list("Pod", MODEL, labels=f"job-name in ({','.join(names)})")
+            for status in pod["status"].get("containerStatuses", ())
+            if status["name"] == "main"
+        ]
         return len(states) == count and not any("waiting" in state for state in states)
 
     await observer.eventually(all_started, STARTED, "all payloads started")
     return names
-
-
-async def payloads(api):
-    """The state of each payload container, with the name of its Job."""
-    return [
-        {"job": pod["metadata"]["labels"]["job-name"], **status["state"]}
-        for pod in await api.list("Pod", MODEL, labels="job-name")
-        for status in pod["status"].get("containerStatuses", ())
-        if status["name"] == "main"
-    ]
 
 
 async def complete(api, names, within):
@@ -198,11 +193,6 @@ async def none_was_early(api, names, within=float("inf")):
     """Each payload reached its peer at its end, and its proxy ended in so many seconds after."""
     counted = await shutdown_world.counted(api, MODEL)
     assert {name: counted.get(name) for name in names} == dict.fromkeys(names, 1)
-    await proxies_ended_last(api, within)
-
-
-async def proxies_ended_last(api, within=float("inf")):
-    """In every pod the payload succeeded, and the proxy ended after it, in so many seconds."""
     for pod in await api.list("Pod", MODEL, labels="job-name"):
         ends = {
             status["name"]: status["state"]["terminated"]

@@ -203,7 +203,7 @@ class Story:
     recreated: list[objects.Key]
 
 
-def played(node, *parts):
+def played(node, part):
     """Run steps outside of any test, and return the stage they left."""
 
     async def play():
@@ -211,31 +211,21 @@ def played(node, *parts):
             watching = observer.Observer()
             async with watching.following(api):
                 on = make_stage(node, api, watching)
-                for part in parts:
-                    await part(on)
+                await part(on)
                 return on
 
     return asyncio.run(play())
 
 
 @pytest.fixture(scope="session")
-def prepared(node):
-    """A model with applications and no charm; pods must be a minute old to be replaced."""
-
-    async def prepare(on):
-        if not await on.api.find("Namespace", MODEL):
-            await bundle.prepare(on)
-
-    played(node, prepare)
-
-
-@pytest.fixture(scope="session")
-def integrated(node, prepared):
-    """The charm in that model, deployed in the worst order."""
+def integrated(node):
+    """The charm in a model with applications, deployed in the worst order."""
     story = Story(None, [])
 
     async def deploy(on):
         nonlocal story
+        if not await on.api.find("Namespace", MODEL):
+            await bundle.prepare(on)
         if not await on.juju.status():
             await bundle.worst_order(on)
             story = Story(on.before, on.istiod.keys)

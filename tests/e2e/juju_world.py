@@ -11,6 +11,7 @@ import yaml
 
 from testbed import istio, mesh
 from testbed.kit import juju, observer, workloads
+from tests.e2e import pods
 
 MEMBER = "member"
 BARE = "bare"
@@ -99,12 +100,8 @@ async def set_mesh(testbed, api, wanted):
 
 
 async def tried(api, namespace):
-    """Have a pod created that is not kept, and return it."""
-    body = workloads.template(
-        [workloads.container("main", "none.invalid/none", ["true"])],
-        labels={"sidecar.istio.io/inject": "true"},
-    )
-    return await api.create(workloads.pod("tried", namespace, body), dry_run=True)
+    """Have a pod with a sidecar created that is not kept, and return it."""
+    return await pods.tried(api, namespace, labels={"sidecar.istio.io/inject": "true"})
 
 
 async def shown(api):

@@ -11,6 +11,7 @@ import zipfile
 from testbed import kubernetes
 from testbed.juju import client
 from testbed.kit import juju, objects, observer, workloads
+from tests.e2e import pods
 
 MARK = "example.com/version"
 _NOTICED = 15.0
@@ -97,13 +98,9 @@ class World:
 
     async def settings_arrive(self, value):
         """Wait until new pods get an annotation of this value."""
-        body = workloads.template(
-            [workloads.container("main", "unused", ["true"])], labels=workloads.NO_SIDECAR
-        )
-        trial = workloads.pod("trial", self.model, body)
 
         async def is_there():
-            created = await self.api.create(trial, dry_run=True)
+            created = await pods.tried(self.api, self.model, labels=workloads.NO_SIDECAR)
             return created["metadata"].get("annotations", {}).get(MARK) == value
 
         await observer.eventually(is_there, 180, f"new pods with {MARK}={value}")

@@ -1,6 +1,6 @@
 """The pods of a test, as the API server has them."""
 
-from testbed.kit import observer, timeline
+from testbed.kit import observer, timeline, workloads
 
 
 def has_proxy(pod):
@@ -28,6 +28,13 @@ async def renewed(api, namespace, labels, *, grace=None, is_back=timeline.is_rea
         return new if len(new) >= len(before) else None
 
     return await observer.eventually(are_back, within, f"other pods {labels} in {namespace}")
+
+
+async def tried(api, namespace, **how):
+    """Have a pod created that is not kept, and return it."""
+    main = workloads.container("main", "none.invalid/none", ["true"])
+    body = workloads.template([main], **how)
+    return await api.create(workloads.pod("tried", namespace, body), dry_run=True)
 
 
 def named(name):

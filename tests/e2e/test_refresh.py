@@ -16,6 +16,7 @@ import tarfile
 import pytest
 
 from testbed.juju import pack
+from testbed.kit import workloads
 from tests import gateway_client, waiting
 from tests.e2e import ingress_world as world
 from tests.e2e.test_ingress import (  # noqa: F401  the model that is tried there, too
@@ -35,20 +36,6 @@ from testbed import cluster
 print(cluster.Testbed(sys.argv[1]).load_images(["workload"])["workload"])
 """
 READY = f"{len(world.CONSUMERS)} routes served by istio-ingress/istio-ingressgateway"
-JOB = """
-apiVersion: batch/v1
-kind: Job
-metadata: {{name: {name}}}
-spec:
-  backoffLimit: 0
-  template:
-    metadata:
-      annotations: {{sidecar.istio.io/nativeSidecar: "false"}}
-    spec:
-      restartPolicy: Never
-      containers:
-      - {{name: main, image: "{image}", command: [sleep, "3"]}}
-"""
 pytestmark = [
     pytest.mark.cluster("tomorrow"),
     pytest.mark.long,
@@ -104,8 +91,8 @@ def servers(model):
 
 def completes(model, name):
     """Let a Job with a classic sidecar run, and see that it completes."""
-    text = JOB.format(name=name, image=model.node.charms.payload_image)
-    model.kubectl("apply", "-n", MODEL, "-f", "-", text=text)
+    classic = {"seconds": 3, "annotations": workloads.CLASSIC}
+    model.apply(workloads.sleeper(name, MODEL, model.image, **classic))
     job = f"job/{name}"
     model.kubectl("wait", "-n", MODEL, job, "--for=condition=Complete", "--timeout=120s")
     model.kubectl("delete", "-n", MODEL, job)
