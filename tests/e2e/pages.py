@@ -14,9 +14,9 @@ from tests.e2e import caller
 
 ROOT = pathlib.Path(__file__).parents[2]
 CALLER = pathlib.Path(caller.__file__).read_text()
-_READER = runpy.run_path(str(ROOT / "docs/commands.py"))
-DESCRIBED = list(_READER["blocks"](ROOT))
-words = _READER["words"]
+READER = runpy.run_path(str(ROOT / "docs/commands.py"))
+DESCRIBED = list(READER["blocks"](ROOT))
+words = READER["words"]
 CURL = r"curl -s -o /dev/null -w '%{http_code}\n'"
 COMMANDS = r"""
 juju() {

@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import pathlib
 import re
 import shlex
 import subprocess
@@ -10,11 +9,9 @@ import subprocess
 import pytest
 
 from testbed import cluster
+from tests.e2e import pages
 
-ROOT = pathlib.Path(__file__).parents[2]
-PAGE = ROOT / "docs/tutorial/training-job-in-the-mesh.md"
-SECTION = re.compile(r"^## (.*)$", re.MULTILINE)
-BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGE = pages.ROOT / "docs/tutorial/training-job-in-the-mesh.md"
 AT = re.compile(r"^at (\d+\.\d+) (.*)$", re.MULTILINE)
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -28,12 +25,13 @@ def testbed(root):
     found.down()
 
 
-def script(page: str) -> str:
+def script() -> str:
     """The page's commands, each section's after a line that says when it began."""
-    _, *parts = SECTION.split(page)
+    found = pages.READER["of_page"](str(PAGE.relative_to(pages.ROOT)), PAGE.read_text())
+    blocks = [each for each in found if each.language == "console"]
     lines = [
-        f"echo at $EPOCHREALTIME {shlex.quote(title)}\n{''.join(BLOCK.findall(text))}"
-        for title, text in zip(parts[::2], parts[1::2], strict=True)
+        f"echo at $EPOCHREALTIME {shlex.quote(title)}\n{''.join(each.text for each in its)}"
+        for title, its in itertools.groupby(blocks, lambda each: each.section)
     ]
     return "".join([*lines, "echo at $EPOCHREALTIME end\n"])
 
@@ -49,7 +47,7 @@ def sections(output: str) -> dict[str, tuple[float, str]]:
 
 
 def test_the_tutorial_leads_from_an_empty_machine_to_a_finished_training_job(testbed, capsys):
-    commands = script(PAGE.read_text())
+    commands = script()
     commands = re.sub(
         r'python -m testbed(?=[ "])', f"python -m testbed --name {testbed.name}", commands
     )
@@ -57,7 +55,7 @@ def test_the_tutorial_leads_from_an_empty_machine_to_a_finished_training_job(tes
 
     done = subprocess.run(
         ["bash", "-O", "expand_aliases", "-euxo", "pipefail", "-c", commands],
-        cwd=ROOT,
+        cwd=pages.ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -67,7 +65,7 @@ def test_the_tutorial_leads_from_an_empty_machine_to_a_finished_training_job(tes
     print(done.stdout)
     told = sections(done.stdout)
     with capsys.disabled():
-        print(f"\n{PAGE.relative_to(ROOT)}: {sum(took for took, _ in told.values()):.0f} s")
+        print(f"\n{PAGE.relative_to(pages.ROOT)}: {sum(took for took, _ in told.values()):.0f} s")
         print(*(f"{took:7.1f} s  {title}" for title, (took, _) in told.items()), sep="\n")
     assert done.returncode == 0
     left = [line for line in done.stdout.splitlines() if re.match(r"training-\S+ +1/2", line)]
