@@ -154,9 +154,11 @@ class Place:
         self.address = address_of(self.node.testbed)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, failure, *_):
         self.close()
-        self.juju.destroy_model(force=True)
+        # What failed while it was made is looked into afterwards.
+        if failure is None:
+            self.juju.destroy_model(force=True)
 
     def run(self, block, folder=pages.ROOT):
         """Run a block, of which no command fails, and let Juju come to rest; what it printed."""
