@@ -75,7 +75,8 @@ def signing_in(place, tmp_path):
     log = (tmp_path / "log").open("w+")
     process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        assert waiting.eventually(lambda: httpx2.get(f"http://127.0.0.1:{port}/ping"))
+        ping = f"http://127.0.0.1:{port}/ping"
+        assert waiting.eventually(lambda: urllib.request.urlopen(ping).status == 200)
         place.reconcile()
         stranger = place.visitor()
         assert waiting.eventually(lambda: oidc.LOGIN in str(stranger.get("/").headers))
