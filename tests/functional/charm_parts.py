@@ -8,7 +8,7 @@ import yaml
 from istio_integrator.config import config
 from istio_integrator.ingress.ingress import Ingress
 from istio_integrator.istio import installation
-from istio_integrator.kube import manifests
+from istio_integrator.kube import cluster, manifests
 from istio_integrator.mtls import mtls
 from istio_integrator.policies.policies import Authorization
 from istio_integrator.relations import endpoints, kubeflow
@@ -102,3 +102,16 @@ def listed(api, kind, model):
 def said(part):
     """All that a part says of a hook."""
     return [f"{status.name}: {status.message}" for status in shown.statuses(part.reconcile())]
+
+
+def written_by(api, monkeypatch):
+    """Return a list in which each write from now on appears."""
+    written, writing = [], api._writing
+
+    def noted(verb, obj, **how):
+        if not how.get("dry_run"):
+            written.append(f"{verb} {cluster.reference(obj)}")
+        return writing(verb, obj, **how)
+
+    monkeypatch.setattr(api, "_writing", noted)
+    return written

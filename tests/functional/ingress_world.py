@@ -56,23 +56,23 @@ def service(space, name, port, number=80):
     }
 
 
-def gateway_workload(ports):
+def gateway_workload(ports, space=world.GATEWAY_NAMESPACE, labels=world.LABELS):
     """What makes Envoy the gateway workload: its Service's ports are those that Envoy opens."""
-    metadata = {"name": "gateway", "namespace": world.GATEWAY_NAMESPACE}
+    metadata = {"name": "gateway", "namespace": space}
     container = {"name": "istio-proxy", "image": "proxy", "args": ["proxy", "router"]}
-    template = {"metadata": {"labels": world.LABELS}, "spec": {"containers": [container]}}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
     yield {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": metadata,
         "spec": {
             "replicas": 0,
-            "selector": {"matchLabels": world.LABELS},
+            "selector": {"matchLabels": labels},
             "template": template,
         },
     }
     listed = [{"name": name, "port": port, "targetPort": to} for name, port, to in ports]
-    spec = {"selector": world.LABELS, "ports": listed}
+    spec = {"selector": labels, "ports": listed}
     yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 

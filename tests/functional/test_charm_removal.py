@@ -16,7 +16,7 @@ from istio_integrator.admission import webhook
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import manifests
 from tests import waiting
-from tests.functional import charm_runs
+from tests.functional import charm_parts, charm_runs
 
 ROOT = pathlib.Path(__file__).parents[2]
 COMMANDS = runpy.run_path(str(ROOT / "docs/commands.py"))
@@ -57,14 +57,7 @@ def test_charm_in_a_steady_state_writes_nothing(api, namespace, monkeypatch):
     pods = {"namespace": namespace, "labels": webhook.pod_labels(own.owner)}
     assert waiting.eventually(lambda: len(api.list(charm_cluster.POD, **pods)) == 2)
     charm_runs.run("update_status", namespace, **options)
-    written: list[str] = []
-    patch = api._patch
-
-    def spy(obj, *arguments):
-        written.append(charm_cluster.reference(obj))
-        return patch(obj, *arguments)
-
-    monkeypatch.setattr(api, "_patch", spy)
+    written = charm_parts.written_by(api, monkeypatch)
     charm_runs.run("update_status", namespace, **options)
     assert written == []
     charm_runs.run("remove", namespace, units=0)

@@ -11,7 +11,6 @@ from istio_integrator.config import config
 from istio_integrator.ingress.gateways import own
 from istio_integrator.kube import cluster, errors, manifests
 from tests.functional import charm_parts, istiod_world, loopback_istiod, model_world
-from tests.functional.test_ingress_objects import Writes
 from tests.waiting import eventually
 
 BUDGET = cluster.kind("policy/v1", "PodDisruptionBudget")
@@ -164,9 +163,9 @@ def test_service_keeps_its_addresses_and_ports_as_far_as_its_type_has_them(api, 
 def test_second_event_writes_nothing_however_amounts_are_written(api, model, run, monkeypatch):
     part = run(gateway_cpu="02000m", gateway_memory="4096Mi")
     part.apply()
-    writes = Writes(api, monkeypatch)
+    written = charm_parts.written_by(api, monkeypatch)
     part.apply()
-    assert writes.names == []
+    assert written == []
 
 
 @pytest.mark.parametrize("model", ["restricted"], indirect=True)

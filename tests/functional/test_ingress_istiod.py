@@ -12,6 +12,7 @@ from concurrent import futures
 import httpx2
 import pytest
 
+from istio_integrator.kube import cluster
 from testbed import loopback
 from tests import echo, forged_requests, gateway_client, oidc, waiting
 from tests.functional import ingress_world
@@ -227,3 +228,18 @@ def test_every_host_of_several_is_authenticated_and_no_host_of_a_neighbour(askin
             asking.eventually(302, **asked)
         assert asking.eventually(200, host=inner).status == 200
         assert asking.asked_once("/", host=gateway_client.TENANT).status == 200
+
+
+def test_deleted_model_takes_the_guard_in_another_namespace_along(place):
+    model = ingress_world.namespace("doomed")
+    place.api.create(model)
+    ports = (place.port, place.https_port, place.admin)
+    doomed = ingress_world.Place(place.api, ports, [], [], "doomed")
+    doomed.options = {"hosts": "doomed.example.com"}
+    doomed.requests = [request(1, "kfp", "/kfp", None)]
+    doomed.part().reconcile()
+    manifests = doomed.part()._scope.manifests
+    (guard,) = manifests.owned_of(cluster.ENVOY_FILTER)
+    assert guard["metadata"]["namespace"] != "doomed"
+    place.api.delete(model)
+    assert waiting.eventually(lambda: not manifests.owned_of(cluster.ENVOY_FILTER))

@@ -15,15 +15,19 @@ from sidecar_lifecycle.shell.shutdown import sources
 
 from integrator_contract import names, namespaces
 from integrator_contract.reasons import Reason
-from istio_integrator.ingress import certificate
+from istio_integrator.ingress import certificate, ingress
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import manifests
 from istio_integrator.relations import endpoints, kubeflow
 from tests import rights, waiting, workload_access
-from tests.functional import charm_parts, convergence_world, istiod_world, limits_world
-from tests.functional import test_ingress_objects as ingress_objects
+from tests.functional import (
+    charm_parts,
+    convergence_world,
+    ingress_world,
+    istiod_world,
+    limits_world,
+)
 from tests.functional.limits_world import APP, World
-from tests.functional.test_ingress_objects import gateway_namespace  # noqa: F401 - a fixture
 from tests.unit.workload.fake_apiserver import running_task, until
 
 
@@ -62,24 +66,37 @@ async def connection(held, untrusted) -> AsyncIterator[kube.Client]:
         yield made
 
 
+@pytest.fixture
+def gateway_namespace(api, namespace):
+    """A gateway workload in a namespace of its own."""
+    name = f"{namespace}-gw"
+    ports = [("http2", 80, 8080), ("https", 443, 8443)]
+    api.create(ingress_world.namespace(name))
+    for obj in ingress_world.gateway_workload(ports, name, {"istio": name}):
+        api.create(obj)
+    yield name
+    api.delete(ingress_world.namespace(name))
+
+
 def test_gateway_routes_certificate_and_annotations_come_and_go(
-    api,
-    control_plane,
-    held,
-    gateway_namespace,  # noqa: F811
+    api, control_plane, held, gateway_namespace
 ):
     elsewhere = rights.gateway_namespace(held.model, gateway_namespace, "gateway")
     control_plane.kubectl("apply", "-f", "-", text=elsewhere)
     related = charm_parts.Related()
-    related.requests = [ingress_objects.request(1), ingress_objects.request(2)]
+    related.requests = [ingress_world.request(n, f"app-{n}", f"/{n}", None) for n in (1, 2)]
+    related.auths = [ingress_world.COMPLETE]
+    api.create(next(ingress_world.service(held.model, "oidc", 80)))
     backends = [{"service": "store", "port": 80}]
     calls = {"name": "calls", "listener": {"port": 80, "protocol": "GRPC"}, "backends": backends}
     config = {"config": json.dumps({"model": held.model, "grpc_routes": [calls]})}
     related.newer = [(kubeflow.INGRESS_ROUTE, endpoints.Bag(3, "store", config))]
-    ingress_objects.authorize(api, related, held.model)
 
     def part(**options):
-        return ingress_objects.part(held.app, held.model, gateway_namespace, related, **options)
+        named = {"gateway_service": f"{gateway_namespace}/gateway", "hosts": "kf.example.com"}
+        given = {**named, **options}
+        scope = charm_parts.context(held.app, held.model, mesh=charm_parts.ALIVE, **given)
+        return ingress.Ingress(scope, related)
 
     own = manifests.Manifests(held.app, model=held.model, application=APP)
     everything = manifests.Manifests(held.api, model=held.model, application=APP)

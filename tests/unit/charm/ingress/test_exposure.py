@@ -109,12 +109,17 @@ def test_virtual_service_is_exported_to_the_gateway_and_never_to_all(world):
     assert world.all("VirtualService") == []
 
 
-def test_second_event_writes_nothing(world):
-    world.related = [*(route(f"app-{n}") for n in range(20)), auth()]
-    world.run()
-    world.fake.writes.clear()
-    world.run()
-    assert world.fake.writes == []
+def test_second_event_writes_nothing_and_sends_no_more_requests_for_more_routes(world):
+    requests = []
+    for count in (1, 50):
+        world.related = [*(route(f"app-{n}") for n in range(count)), auth()]
+        world.run()
+        world.fake.writes.clear()
+        world.fake.requests.clear()
+        world.run()
+        assert world.fake.writes == []
+        requests.append(len(world.fake.requests))
+    assert requests[0] == requests[1]
 
 
 def test_guard_and_routes_are_there_before_the_gateway_and_its_hosts(world):
