@@ -9,7 +9,7 @@ import itertools
 
 import pytest
 
-from tests.functional import istiod_world
+from tests.functional import ingress_world, istiod_world
 from tests.functional import tenant_parts as parts
 
 PREFIX = "istio-integrator.charmhub.io/"
@@ -187,15 +187,10 @@ def _nested(world):
         yield parts.made(*kind, name, world.profile, spec, metadata=metadata)
 
 
-def gateway(world, *hosts, name="attack", namespace="", port=80, **server):
+def gateway(world, *hosts, namespace="", **tls):
     """A Gateway on the shared workload, by default of the tenant's."""
-    entry = {
-        "port": {"number": port, "name": "http", "protocol": "HTTP"},
-        "hosts": list(hosts),
-        **server,
-    }
-    spec = {"selector": LABELS, "servers": [entry]}
-    return parts.made(NETWORKING, "Gateway", name, namespace or world.profile, spec)
+    where = namespace or world.profile
+    return ingress_world.gateway(where, "attack", ingress_world.server(80, hosts, **tls))
 
 
 def many_hosts(world):

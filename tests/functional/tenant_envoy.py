@@ -14,6 +14,7 @@ from testbed import loopback
 from tests import echo, gateway_client
 from tests.functional import istiod_world, tenant_world
 from tests.functional import tenant_parts as parts
+from tests.functional.ingress_world import gateway, lead, server, service, virtual_service
 from tests.waiting import eventually
 
 COOKIE = echo.COOKIE
@@ -35,11 +36,11 @@ class Served(tenant_world.World):
         self.port, self.ports = ports[0], ports
         servers = {"kfp": self.application, "oidc": self.authorization}
         self.backed = {
-            name: list(backed(self.model, name, server.server_port))
+            name: list(service(self.model, name, server.server_port))
             for name, server in servers.items()
         }
         for obj in (
-            *backed(self.third, "web", self.application.server_port),
+            *service(self.third, "web", self.application.server_port),
             *self.backed["kfp"],
             *self.backed["oidc"],
             *self.neighbourhood(),
@@ -55,18 +56,14 @@ class Served(tenant_world.World):
     def neighbourhood(self):
         """What somebody else has on the gateway: a notebook behind the model's, and a shop."""
         yield self.route("notebook", self.third, [f"{self.model}/kubeflow-gateway"], "/notebook/")
-        port = {"number": 80, "name": "http", "protocol": "HTTP"}
-        servers = [{"port": port, "hosts": [gateway_client.TENANT]}]
-        spec = {"selector": istiod_world.LABELS, "servers": servers}
-        yield parts.made("networking.istio.io/v1", "Gateway", "web", self.third, spec)
+        yield gateway(self.third, "web", server(80, [gateway_client.TENANT]))
         yield self.route("web", self.third, [f"{self.third}/web"], "/", gateway_client.TENANT)
 
     def route(self, name, namespace, gateways, prefix, host="*", *, to=None):
         """A VirtualService, by default to the application of its own namespace."""
-        destination = {"host": to or f"web.{namespace}.svc.cluster.local", "port": {"number": 80}}
-        matched = {"match": [{"uri": {"prefix": prefix}}], "route": [{"destination": destination}]}
-        spec = {"gateways": gateways, "hosts": [host], "http": [matched]}
-        return parts.made("networking.istio.io/v1", "VirtualService", name, namespace, spec)
+        destination = lead(to or f"web.{namespace}.svc.cluster.local")
+        matched = {"match": [{"uri": {"prefix": prefix}}], "route": destination}
+        return virtual_service(namespace, name, gateways, [host], matched)
 
     guarded = ("/kfp/x", tenant_world.NOTEBOOK)
     """Paths of our host that nobody may reach without being asked who they are."""
@@ -210,31 +207,14 @@ class Served(tenant_world.World):
         finally:
             self.api.delete(policy)
 
-    def evil_service(self, name, namespace=None, port=80):
-        """A Service of the tenant's, whose endpoint is the tenant's own server."""
-        space = namespace or self.profile
-        yield parts.made("v1", "Service", name, space, {"ports": [{"name": "http", "port": port}]})
+    def evil_service(self, name, server=None):
+        """A Service of the tenant's, whose endpoint is a server, by default the tenant's own."""
+        yield parts.service(name, self.profile)
         subset = {
             "addresses": [{"ip": istiod_world.own_address()}],
-            "ports": [{"name": "http", "port": self.evil.server_port}],
+            "ports": [{"name": "http", "port": (server or self.evil).server_port}],
         }
-        yield parts.made("v1", "Endpoints", name, space, subsets=[subset])
-
-
-def backed(space, name, port):
-    """A Service whose endpoint is on this machine."""
-    yield parts.service(name, space)
-    ready = {"addresses": [istiod_world.own_address()], "conditions": {"ready": True}}
-    yield parts.made(
-        "discovery.k8s.io/v1",
-        "EndpointSlice",
-        name,
-        space,
-        metadata={"labels": {"kubernetes.io/service-name": name}},
-        addressType="IPv4",
-        endpoints=[ready],
-        ports=[{"name": "http", "port": port, "protocol": "TCP"}],
-    )
+        yield parts.made("v1", "Endpoints", name, self.profile, subsets=[subset])
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests import gateway_client
-from tests.functional import istiod_world
+from tests.functional import ingress_world, istiod_world
 from tests.functional import tenant_attacks as attacks
 from tests.functional import tenant_parts as parts
 from tests.functional.tenant_world import EVIL
@@ -145,19 +145,14 @@ def _alias(*made):
     """A route on a Gateway of the tenant's to an application's address by another name."""
 
     def attack(world):
-        address, port = istiod_world.own_address(), world.application.server_port
         name = f"alias.{world.profile}.svc.cluster.local"
         if "ServiceEntry" in made:
             name = "alias.example.com"
-            yield entry(world, name, endpoints=[{"address": address, "ports": {"http": port}}])
+            ports = {"http": world.application.server_port}
+            address = istiod_world.own_address()
+            yield entry(world, name, endpoints=[{"address": address, "ports": ports}])
         else:
-            ports = [{"name": "http", "port": 80}]
-            yield parts.made("v1", "Service", "alias", world.profile, {"ports": ports})
-            subset = {
-                "addresses": [{"ip": address}],
-                "ports": [{"name": "http", "port": port}],
-            }
-            yield parts.made("v1", "Endpoints", "alias", world.profile, subsets=[subset])
+            yield from world.evil_service("alias", world.application)
         yield attacks.gateway(world, EVIL)
         yield world.route("steal", world.profile, ["attack"], "/steal/", EVIL, to=name)
 
@@ -174,8 +169,7 @@ ALIASES = [
 def tcp(world, port):
     """A port of the gateway's that is led into the model as bytes."""
     server = {"port": {"number": port, "name": "tcp", "protocol": "TCP"}, "hosts": ["*"]}
-    spec = {"selector": istiod_world.LABELS, "servers": [server]}
-    yield parts.made(attacks.NETWORKING, "Gateway", "tcp", world.profile, spec)
+    yield ingress_world.gateway(world.profile, "tcp", server)
     destination = {"host": _application(world), "port": {"number": 80}}
     route = {
         "hosts": ["*"],
@@ -185,9 +179,9 @@ def tcp(world, port):
     yield parts.made(attacks.NETWORKING, "VirtualService", "tcp", world.profile, route)
 
 
-def _gateway(*hosts, **more):
+def _gateway(*hosts, **tls):
     def attack(world):
-        yield attacks.gateway(world, *hosts, **more)
+        yield attacks.gateway(world, *hosts, **tls)
 
     return attack
 
@@ -207,16 +201,14 @@ def _gateway_and_route(*hosts):
 GATEWAYS = [
     pytest.param(_gateway(), id="Gateway without hosts"),
     pytest.param(_gateway("*"), id="Gateway of every host"),
-    pytest.param(_gateway("*", tls={"httpsRedirect": True}), id="Gateway that redirects all"),
+    pytest.param(_gateway("*", httpsRedirect=True), id="Gateway that redirects all"),
     pytest.param(_gateway(f"*/{gateway_client.HOST}"), id="Gateway of our host"),
     pytest.param(_gateway(gateway_client.HOST.upper()), id="Gateway of our host in capitals"),
     pytest.param(_gateway("*.example.com"), id="Gateway of a wildcard"),
     pytest.param(attacks.many_hosts, id="Gateway of 4,000 hosts"),
 ]
 TAKERS = [
-    pytest.param(
-        _gateway(gateway_client.HOST, tls={"httpsRedirect": True}), id="Gateway that redirects"
-    ),
+    pytest.param(_gateway(gateway_client.HOST, httpsRedirect=True), id="Gateway that redirects"),
     pytest.param(
         _gateway_and_route(gateway_client.HOST, "*"), id="Gateway with routes of its own"
     ),
