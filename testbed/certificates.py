@@ -113,16 +113,23 @@ class Authority:
         )
         return self._sign(stem, builder, key)
 
-    def server(self, stem: str, names: Sequence[str], addresses: Sequence[str]) -> Pair:
-        """Issue a certificate for a server reached by these names and addresses."""
+    def server(
+        self, stem: str, names: Sequence[str], addresses: Sequence[str], identity: str = ""
+    ) -> Pair:
+        """Issue a certificate for a server reached by these names and addresses.
+
+        With an identity, such as a SPIFFE ID, it authenticates a client, too.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
         alternatives += [x509.IPAddress(ipaddress.ip_address(one)) for one in addresses]
+        usages = [ExtendedKeyUsageOID.SERVER_AUTH]
+        if identity:
+            alternatives.append(x509.UniformResourceIdentifier(identity))
+            usages.append(ExtendedKeyUsageOID.CLIENT_AUTH)
         builder = (
             self._builder(_name(stem), key.public_key())
-            .add_extension(
-                x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
-            )
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         )
         return self._sign(stem, builder, key)

@@ -6,22 +6,16 @@ the configuration, and another one serves it with certificates of files in the s
 
 import contextlib
 import dataclasses
-import datetime
 import http.client
-import ipaddress
 import json
 import pathlib
 import re
 import ssl
 import urllib.request
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors
-from testbed import loopback
+from testbed import certificates, loopback
 from tests import echo, waiting
 from tests.functional import ingress_world, istiod_world
 
@@ -97,50 +91,20 @@ def member(client, kubeconfig, folder, namespace, *, name, labels):
         yield Member(api, folder, namespace, name, labels, xds, token, port, own)
 
 
-class Authority:
+class Authority(certificates.Authority):
     """Signs for ServiceAccounts, as istiod does."""
 
-    def __init__(self, folder):
-        self._folder = folder
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self.root = folder / "root.pem"
-        self.root.write_bytes(self._signed("root", self._key).public_bytes(PEM))
+    @property
+    def root(self):
+        """The file of its own certificate."""
+        return self.pair.certificate
 
     def certificate(self, namespace, account, domain="cluster.local"):
         """The files of a certificate and its key, with the name of a ServiceAccount."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = f"spiffe://{domain}/ns/{namespace}/sa/{account}"
-        path = self._folder / f"{domain}-{namespace}-{account}"
-        chain, private = path.with_suffix(".pem"), path.with_suffix(".key")
-        chain.write_bytes(self._signed("leaf", key, name).public_bytes(PEM))
-        private.write_bytes(
-            key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-        )
-        return chain, private
-
-    def _signed(self, title, key, uri=""):
-        now = datetime.datetime.now(datetime.UTC)
-        issuer = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "root")])
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, title)]))
-            .issuer_name(issuer)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=not uri, path_length=None), critical=True)
-        )
-        if uri:
-            names = [
-                x509.UniformResourceIdentifier(uri),
-                x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
-            ]
-            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=True)
-        return builder.sign(self._key, hashes.SHA256())
-
-
-PEM = serialization.Encoding.PEM
+        identity = f"spiffe://{domain}/ns/{namespace}/sa/{account}"
+        stem = f"{domain}-{namespace}-{account}"
+        pair = self.server(stem, [], ["127.0.0.1"], identity)
+        return pair.certificate, pair.key
 
 
 def sidecar(namespace, name, labels, port, application):
