@@ -25,6 +25,7 @@ pytest.register_assert_rewrite(
 parsed_once.install()
 
 LONGEST = (
+    "test_routes",
     "test_transitions",
     "test_admission_floods",
     "test_tenants",

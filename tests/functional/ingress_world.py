@@ -260,16 +260,17 @@ class Place(charm_parts.Related):
 
 
 @contextlib.contextmanager
-def serving(
-    client, kubeconfig, folder, more=(), *, decides=echo.Authorization, istiod=world.istiod
+def furnished(
+    client, kubeconfig, folder, more, spaces, *, decides=echo.Authorization, istiod=world.istiod
 ):
-    """Run istiod and the gateway, with applications, a service to ask, and a neighbour.
+    """Run istiod, with applications, a service to ask and a neighbour's web; nothing serves yet.
 
     Args:
         client: Of the API server.
         kubeconfig: Of the same.
         folder: For files.
-        more: Handlers of further Services in the model, by name.
+        more: Ports of further Services in the model, by name.
+        spaces: Namespaces beside the model's and the neighbour's.
         decides: Handler of the service that is asked.
         istiod: What runs it.
     """
@@ -282,28 +283,18 @@ def serving(
             # Other tests on this control plane have an istiod, too.
             api.create(namespace("istio-system"))
         xds = stack.enter_context(istiod(folder, kubeconfig))
-        # After istiod, which listens at a port of its own choice, too.
-        port, https_port, admin = loopback.free_ports(3)
-        there = [
-            *map(namespace, (world.GATEWAY_NAMESPACE, "shop", MODEL)),
-            *gateway_workload((("http2", 80, port), ("https", 443, https_port))),
-            *service("shop", "web", theirs.server_port),
-            *service(MODEL, "kfp", application.server_port),
-            *service(MODEL, "dashboard", application.server_port),
-            *service(MODEL, "oidc", authorization.server_port),
-            *tenant(),
-            secret(folder),
-        ]
-        for name, served in dict(more).items():
-            there += service(MODEL, name, served)
+        spaces = (*spaces, "shop", MODEL)
+        ports = {"kfp": application, "dashboard": application, "oidc": authorization}
+        ports = {name: server.server_port for name, server in ports.items()}
+        there = [*map(namespace, spaces), *service("shop", "web", theirs.server_port)]
+        for name, port in {**ports, **dict(more)}.items():
+            there += service(MODEL, name, port)
         for obj in there:
             api.create(obj)
-        stack.callback(leave, api, world.GATEWAY_NAMESPACE, "shop", MODEL)
-        token = world.gateway_token(client)
-        stack.enter_context(world.gateway(folder, xds, admin, token))
-        found = Place(api, (port, https_port, admin), application.asked, authorization.asked)
-        found.xds = xds
-        found.eventually(200, "/", host=gateway_client.TENANT)
+        stack.callback(leave, api, *spaces)
+        # After istiod, which listens at a port of its own choice, too.
+        found = Place(api, loopback.free_ports(3), application.asked, authorization.asked)
+        found.xds, found.folder = xds, folder
         found.requests = [
             request(1, "dashboard", "/", "/"),
             request(2, "kfp", "/kfp", None),
@@ -311,6 +302,20 @@ def serving(
         ]
         found.auths = [COMPLETE]
         yield found
+
+
+@contextlib.contextmanager
+def serving(client, kubeconfig, folder, more=(), **parts):
+    """Run another team's gateway, too, with a neighbour's route; `furnished` has the rest."""
+    spaces = (world.GATEWAY_NAMESPACE,)
+    with furnished(client, kubeconfig, folder, more, spaces, **parts) as found:
+        ports = (("http2", 80, found.port), ("https", 443, found.https_port))
+        for obj in (*gateway_workload(ports), *tenant(), secret(folder)):
+            found.api.create(obj)
+        token = world.gateway_token(client)
+        with world.gateway(folder, found.xds, found.admin, token):
+            found.eventually(200, "/", host=gateway_client.TENANT)
+            yield found
 
 
 def secret(folder):

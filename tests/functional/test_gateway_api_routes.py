@@ -8,6 +8,7 @@ from integrator_contract import names
 from integrator_contract.seen import Expectation, Server
 from istio_integrator.ingress import gateway
 from istio_integrator.kube import cluster as charm_cluster
+from istio_integrator.relations import kubeflow
 from tests import echo, gateway_client, waiting
 from tests.functional import gateway_api_world as world
 from tests.functional import ingress_world, istiod_world
@@ -28,7 +29,7 @@ def served(place, client):
     """The same with its options and relations as they were, and its routes up."""
     options, auths = dict(place.options), [*place.auths]
     place.reconcile()
-    place.run(client, 80)
+    world.run(place, client, 80)
     place.eventually(200, Cookie=echo.COOKIE)
     yield place
     place.options, place.auths = options, auths
@@ -38,7 +39,7 @@ def test_https_is_served_with_the_certificate_and_http_leads_there(served, clien
     with served.there(world.certificate(served.folder)):
         served.options |= {"tls_secret": ingress_world.SECRET, "https_redirect": True}
         served.reconcile()
-        served.run(client, 80, 443)
+        world.run(served, client, 80, 443)
         asked = {"tls": gateway_client.HOST, "Cookie": echo.COOKIE}
         # The proxy asks for the certificate after it has the listener.
         assert waiting.eventually(
@@ -68,7 +69,7 @@ def test_https_is_served_with_the_certificate_and_http_leads_there(served, clien
 
 def test_controllers_hear_of_the_gateway_once_it_is_served(served):
     served.reconcile()
-    assert json.loads(served.metadata) == {
+    assert json.loads(served.told[kubeflow.GATEWAY_METADATA][kubeflow.METADATA]) == {
         "namespace": MODEL,
         "gateway_name": "kubeflow-gateway",
         "deployment_name": "kubeflow-gateway-istio",
@@ -129,7 +130,7 @@ def test_switch_names_who_would_be_cut_off_and_leaves_nothing_behind(served, cli
         assert served.api.get(charm_cluster.GATEWAY, gateway.NAME, MODEL)
         assert served.api.get(charm_cluster.KUBERNETES_GATEWAY, gateway.NAME, MODEL) is None
         assert served.api.list(charm_cluster.HTTP_ROUTE, MODEL) == []
-        assert served.metadata == ""
+        assert served.told[kubeflow.GATEWAY_METADATA][kubeflow.METADATA] == ""
         (guard,) = guards(served)
         assert guard["metadata"]["namespace"] == istiod_world.GATEWAY_NAMESPACE
 
@@ -146,7 +147,7 @@ def test_switch_names_who_would_be_cut_off_and_leaves_nothing_behind(served, cli
         (guard,) = guards(served)
         assert guard["metadata"]["namespace"] == MODEL
         assert served.api.list(charm_cluster.VIRTUAL_SERVICE) == []
-    served.run(client, 80)
+    world.run(served, client, 80)
     served.eventually(200, Cookie=echo.COOKIE)
     assert served.asked_once().status == 302
 

@@ -118,7 +118,13 @@ def by_virtual_service():
 def by_http_route():
     match = {"path": {"type": "PathPrefix", "value": "/notebook"}}
     rule = {"matches": [match], "backendRefs": [{"name": "web", "port": 80}]}
-    return gateway_api_world.route("notebook", rule)
+    parent = {"name": "kubeflow-gateway", "namespace": MODEL}
+    return {
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "HTTPRoute",
+        "metadata": {"name": "notebook", "namespace": "shop"},
+        "spec": {"parentRefs": [parent], "rules": [rule]},
+    }
 
 
 NOTEBOOKS = {"virtualservice": by_virtual_service, "gateway-api": by_http_route}
@@ -179,7 +185,7 @@ def place(request, client, kubeconfig, tmp_path_factory):
         stack.enter_context(found.there(NOTEBOOKS[request.param]()))
         found.reconcile()
         if request.param == "gateway-api":
-            found.run(client, 80, 443)
+            gateway_api_world.run(found, client, 80, 443)
         for tls in ("", HOST):
             assert waiting.eventually(lambda tls=tls: serves(found, tls), 240)
         yield found

@@ -1,26 +1,46 @@
 """Strangers send requests without a pause while access to a model changes.
 
-A real istiod configures two real Envoys: another team's gateway, which `gateway-service` names,
-and the model's own. Each row of the table that is printed is one transition.
+A real istiod configures real Envoys: another team's gateway, which `gateway-service` names, the
+model's own, and the one that istiod deploys. Users, a tenant and a second model with an integrator
+of its own send requests beside the strangers. Each row of the table that is printed is one
+transition.
 """
 
+import base64
 import collections
 import contextlib
 import copy
 import dataclasses
 import json
+import sys
 
 import pytest
+from cryptography import x509
 
+from integrator_contract import names
+from istio_integrator.ingress import gateway as ingress_gateway
+from istio_integrator.relations import endpoints
 from testbed import loopback
 from tests import echo, gateway_client, waiting
-from tests.functional import ingress_world, istiod_world
-from tests.functional.ingress_world import AUTH, COMPLETE, MODEL, WEB, lead, request
-from tests.gateway_client import HOST
+from tests.functional import gateway_api_world, ingress_world, istiod_world, newer_routes
+from tests.functional.ingress_world import (
+    AUTH,
+    COMPLETE,
+    MODEL,
+    WEB,
+    lead,
+    request,
+    virtual_service,
+)
+from tests.functional.newer_routes import bag, matched, wish
+from tests.gateway_client import HOST, TENANT
 
-SECOND = "second.example.com"
-NAMED, OWN = "named", "own"
-OWN_LABELS = {"istio": "of-the-model"}
+SECOND, BESIDE = "second.example.com", "beside.example.com"
+NAMED, OWN, MANAGED = "named", "own", "managed"
+LABELS = {
+    OWN: {"istio": "of-the-model"},
+    MANAGED: {names.GATEWAY_NAME: ingress_gateway.NAME},
+}
 VICTIM = "victim@example.com"
 RENEWED = "session=renewed"
 """The session that the second authorization service knows, which does not know the first one's."""
@@ -34,6 +54,28 @@ class Replacement(echo.Authorization):
         return super().decide({**headers, "cookie": cookie})
 
 
+class Mortal:
+    """An authorization service in a process of its own, which is killed and comes back."""
+
+    def __init__(self, folder):
+        self.port = loopback.free_port()
+        self._log = folder / "mortal.log"
+        self._running = contextlib.ExitStack()
+
+    def start(self):
+        """Run it."""
+        argv = [sys.executable, echo.__file__, "--authorization", str(self.port)]
+        started = self._running.enter_context(istiod_world.process(argv, self._log))
+        istiod_world.wait_for_port(self.port, started, self._log)
+
+    def kill(self):
+        """End it."""
+        self._running.close()
+
+
+OLDER, NEWER = "ingress-auth", "forward-auth"
+
+
 @dataclasses.dataclass(frozen=True)
 class State:
     """Relations and options, and what follows from them for who asks."""
@@ -42,34 +84,52 @@ class State:
     is_related: bool = True
     gateway: str = NAMED
     service: str = "oidc"
+    ways: tuple[str, ...] = (OLDER,)
+    """Endpoints by which the authorization service is related."""
+    is_killed: bool = False
+    """Whether the process of that service is."""
     has_tls: bool = True
+    is_renewed: bool = False
+    """Whether the certificate is another one than before."""
     is_open: bool = False
+    more: tuple[tuple[str, endpoints.Bag], ...] = ()
+    """Routes of today's charms."""
+    strangers: tuple[tuple[str, int], ...] = ()
+    """Paths of these, with what strangers get there."""
 
     def given(self):
         """What the charm is given."""
+        is_authenticated = self.is_related and not self.is_open
         auth = dataclasses.replace(
             COMPLETE, message=AUTH.model_copy(update={"service": self.service})
         )
+        address = f"http://{self.service}.{MODEL}.svc.cluster.local"
+        forward = {"decisions_address": address, "app_names": "[]"}
         options = {"hosts": ",".join(self.hosts), "require_authentication": not self.is_open}
         if self.gateway == OWN:
             options["gateway_service"] = ""
+        if self.gateway == MANAGED:
+            options["routing"] = "gateway-api"
         if self.has_tls:
             options["tls_secret"] = ingress_world.SECRET
         return {
             "requests": [request(1, "kfp", "/kfp", None)] if self.is_related else [],
-            "auths": [auth] if self.is_related and not self.is_open else [],
+            "newer": self.more if self.is_related else (),
+            "auths": [auth] if is_authenticated and OLDER in self.ways else [],
+            "forwards": [forward] if is_authenticated and NEWER in self.ways else [],
             "options": options,
         }
 
     @property
     def cookie(self):
         """That of a user."""
-        return echo.COOKIE if self.service == "oidc" else RENEWED
+        return RENEWED if self.service == "sso" else echo.COOKIE
 
     def is_served(self, gateway, host, tls):
         """Tell whether a user reaches the application there."""
         is_there = self.is_related and gateway == self.gateway and host in self.hosts
-        return is_there and (self.has_tls or not tls)
+        is_decided = self.is_open or (len(self.ways) == 1 and not self.is_killed)
+        return is_there and is_decided and (self.has_tls or not tls)
 
 
 FULL = State()
@@ -79,25 +139,58 @@ TWO = State(hosts=(HOST, SECOND))
 OPEN = State(is_open=True)
 REPLACED = State(service="sso")
 ON_OWN = State(gateway=OWN)
+FORWARD = State(ways=(NEWER,))
+MORTAL = State(service="mortal")
+LOGIN = State(
+    more=(bag(13, "dex", wish("login", matched("/login/")), endpoint=newer_routes.OPEN),),
+    strangers=(("/login/x", 200),),
+)
+ASKED = State(
+    more=(bag(15, "app", wish("kfp", matched("/moves/"))),), strangers=(("/moves/x", 302),)
+)
+FREE = State(
+    more=(bag(16, "app", wish("login", matched("/moves/")), endpoint=newer_routes.OPEN),),
+    strangers=(("/moves/x", 200),),
+)
 TRANSITIONS = {
     "first relation": (NOTHING, PLAIN),
     "certificate added": (PLAIN, FULL),
+    "certificate renewed": (FULL, State(is_renewed=True)),
     "host added": (FULL, TWO),
     "host removed": (TWO, FULL),
+    "route without authentication added": (FULL, LOGIN),
+    "route without authentication removed": (LOGIN, FULL),
+    "route opened to everybody": (ASKED, FREE),
+    "route closed to strangers": (FREE, ASKED),
     "authentication off": (FULL, OPEN),
     "authentication on": (OPEN, FULL),
     "authorization service replaced": (FULL, REPLACED),
+    "authorization service removed": (FULL, State(ways=())),
+    "authorization service on forward-auth": (FULL, FORWARD),
+    "authorization service by both ways": (FORWARD, State(ways=(OLDER, NEWER))),
+    "authorization service killed": (MORTAL, dataclasses.replace(MORTAL, is_killed=True)),
     "gateway: named to own": (FULL, ON_OWN),
     "gateway: own to named": (ON_OWN, FULL),
+    "gateway: named to managed": (FULL, State(gateway=MANAGED)),
+    "gateway: managed to named": (State(gateway=MANAGED), FULL),
     "application removed": (FULL, NOTHING),
     "first relation, own gateway": (NOTHING, ON_OWN),
     "application removed, own gateway": (ON_OWN, NOTHING),
 }
+LONG = (
+    "certificate renewed",
+    "route without authentication added",
+    "route opened to everybody",
+    "authorization service on forward-auth",
+    "authorization service by both ways",
+    "gateway: named to managed",
+    "gateway: managed to named",
+)
 
 
 @dataclasses.dataclass(frozen=True)
-class Stranger:
-    """Where requests without a session are sent."""
+class Visitor:
+    """Where requests are sent, by default by strangers."""
 
     gateway: str
     path: str = "/kfp/x"
@@ -105,20 +198,29 @@ class Stranger:
     is_tls: bool = False
     is_fresh: bool = False
     """Whether each request has a connection of its own."""
+    cookie: str = ""
+    always: int = 0
+    """The one status that is right; 0: any but 200."""
 
 
 NOTEBOOK = "/notebook/x"
 STRANGERS = [
-    Stranger(NAMED),
-    Stranger(NAMED, is_fresh=True),
-    Stranger(NAMED, is_tls=True),
-    Stranger(NAMED, is_tls=True, is_fresh=True),
-    Stranger(NAMED, host=SECOND, is_fresh=True),
-    Stranger(NAMED, host=SECOND, is_tls=True),
-    Stranger(OWN, is_fresh=True),
-    Stranger(OWN, is_tls=True),
-    Stranger(NAMED, NOTEBOOK),
-    Stranger(OWN, NOTEBOOK, is_tls=True, is_fresh=True),
+    Visitor(NAMED),
+    Visitor(NAMED, is_fresh=True),
+    Visitor(NAMED, is_tls=True),
+    Visitor(NAMED, is_tls=True, is_fresh=True),
+    Visitor(NAMED, host=SECOND, is_fresh=True),
+    Visitor(NAMED, host=SECOND, is_tls=True),
+    Visitor(OWN, is_fresh=True),
+    Visitor(OWN, is_tls=True),
+    Visitor(MANAGED, is_tls=True, is_fresh=True),
+    Visitor(NAMED, NOTEBOOK),
+    Visitor(OWN, NOTEBOOK, is_tls=True, is_fresh=True),
+]
+NEIGHBOURS = [
+    Visitor(NAMED, "/", TENANT, always=200),
+    Visitor(NAMED, "/mlflow/x", BESIDE, always=302),
+    Visitor(NAMED, "/mlflow/x", BESIDE, cookie=echo.COOKIE, always=200),
 ]
 
 
@@ -128,16 +230,22 @@ class OwnGateway(ingress_world.Standing):
     def target(self):
         found = super().target()
         return dataclasses.replace(
-            found, namespace=MODEL, selector=OWN_LABELS, service="own", workload="own"
+            found, namespace=MODEL, selector=LABELS[OWN], service="own", workload="own"
         )
 
 
 class Place(ingress_world.Place):
-    """A model with both gateways."""
+    """A model with all gateways."""
 
-    def __init__(self, found, ports):
+    def __init__(self, found, client, folder, stack):
         vars(self).update(vars(found))
-        self._gateways = {NAMED: (found.port, found.https_port, found.admin), OWN: ports}
+        self._client, self._folder, self._stack = client, folder, stack
+        self._gateways = {
+            NAMED: (found.port, found.https_port, found.admin),
+            OWN: loopback.free_ports(3),
+            MANAGED: loopback.free_ports(3),
+        }
+        self._running = {NAMED}
 
     def part(self):
         made = super().part()
@@ -151,13 +259,44 @@ class Place(ingress_world.Place):
         found.port, found.https_port, found.admin = self._gateways[gateway]
         return found
 
+    def run(self, gateway, token):
+        """Have an Envoy be a gateway of the model, from now on."""
+        if gateway not in self._running:
+            self._running.add(gateway)
+            folder = self._folder / gateway
+            folder.mkdir()
+            about = {"namespace": MODEL, "labels": LABELS[gateway]}
+            admin = self._gateways[gateway][2]
+            running = istiod_world.gateway(folder, self.xds, admin, token, **about)
+            self._stack.enter_context(running)
+
+    def renew(self, gateway):
+        """Have another certificate, wherever a gateway looks for it."""
+        secret = ingress_world.secret(self._folder)
+        for namespace in (istiod_world.GATEWAY_NAMESPACE, MODEL):
+            self.api.apply({**secret, "metadata": {**secret["metadata"], "namespace": namespace}})
+        pem = base64.b64decode(secret["data"]["tls.crt"])
+        serial = x509.load_pem_x509_certificate(pem).serial_number
+        shown = self.at(gateway).visitor(tls=HOST).certificate
+        assert waiting.eventually(lambda: shown().serial_number == serial)
+
     def bring(self, state):
         """Have the charm make the model what a state says, until every request shows it."""
         vars(self).update(state.given())
         self.admin = self._gateways[state.gateway][2]
+        if state.service == "mortal":
+            self.mortal.kill()
+            if not state.is_killed:
+                self.mortal.start()
+        # HTTPRoutes are not served while a VirtualService is on the Gateway of the same name.
+        (self.api.delete if state.gateway == MANAGED else self.api.apply)(self.notebook)
         if not state.is_related:
             self.part().remove()
         said = self.reconcile()
+        if state.gateway == MANAGED:
+            self.run(MANAGED, gateway_api_world.run(self.at(MANAGED), self._client, 80, 443))
+        if state.is_renewed:
+            self.renew(state.gateway)
         for _ in range(6):
             if waiting.eventually(lambda: not self.wrong(state), 15):
                 return
@@ -167,7 +306,7 @@ class Place(ingress_world.Place):
     def wrong(self, state):
         """Requests whose answers are not yet those of a state."""
         found = []
-        for gateway in (NAMED, OWN):
+        for gateway in self._gateways:
             for host, tls in ((HOST, ""), (HOST, HOST), (SECOND, ""), (SECOND, SECOND)):
                 place, asked = self.at(gateway), {"host": host, "tls": tls}
                 user = place.asked_once(**asked, Cookie=state.cookie)
@@ -178,51 +317,83 @@ class Place(ingress_world.Place):
                 else:
                     is_right = 200 not in answers
                 found += [] if is_right else [(gateway, asked, answers)]
+        for path, want in state.strangers:
+            got = getattr(self.at(state.gateway).asked_once(path), "status", 0)
+            found += [] if got == want else [(path, got)]
         return found
 
-    def hammer(self, stranger, **headers):
-        """A stranger who sends requests until the end of the block, and claims to be a user."""
-        visitor = self.at(stranger.gateway).visitor(tls=stranger.host if stranger.is_tls else "")
+    def hammer(self, visitor, **headers):
+        """Requests of a visitor who claims to be a user, until the end of the block."""
+        client = self.at(visitor.gateway).visitor(tls=visitor.host if visitor.is_tls else "")
+        if visitor.cookie:
+            headers = {"Cookie": visitor.cookie}
         return gateway_client.Hammer(
-            visitor,
-            fresh=stranger.is_fresh,
+            client,
+            fresh=visitor.is_fresh,
             pause=0.01,
-            host=stranger.host,
-            path=stranger.path,
+            host=visitor.host,
+            path=visitor.path,
             kubeflow_userid=VICTIM,
+            x_who="visitor",
             **headers,
         )
 
 
+@contextlib.contextmanager
+def beside(place):
+    """Another model at the named gateway, by an integrator and relations of its own."""
+    model = f"{MODEL}-beside"
+    with contextlib.ExitStack() as stack:
+        served = stack.enter_context(echo.serving(echo.Application))
+        decides = stack.enter_context(echo.serving(echo.Authorization))
+        place.api.create(ingress_world.namespace(model))
+        stack.callback(place.api.delete, ingress_world.namespace(model))
+        for name, server in {"mlflow": served, "oidc": decides}.items():
+            for obj in ingress_world.service(model, name, server.server_port):
+                place.api.create(obj)
+        ports = (place.port, place.https_port, place.admin)
+        found = ingress_world.Place(place.api, ports, served.asked, decides.asked, model)
+        found.newer = [bag(21, "mlflow", wish("mlflow", matched("/mlflow")), model=model)]
+        found.auths, found.options = [COMPLETE], {"hosts": BESIDE}
+        found.reconcile()
+        found.eventually(200, "/mlflow/x", host=BESIDE, Cookie=echo.COOKIE)
+        yield served.asked
+        found.part().remove()
+
+
 @pytest.fixture(scope="module")
 def place(client, kubeconfig, tmp_path_factory):
-    """A model with both gateways, a second authorization service and a notebook of a tenant."""
-    folder, own = tmp_path_factory.mktemp("istiod"), tmp_path_factory.mktemp("own")
-    notebook = {"match": [{"uri": {"prefix": "/notebook/"}}], "route": lead(WEB)}
-    route = ingress_world.virtual_service(
-        "shop", "notebook", [f"{MODEL}/kubeflow-gateway"], ["*"], notebook
-    )
+    """A model with all gateways, further authorization services and a notebook of a tenant."""
+    gateway_api_world.install_definitions(client)
+    folder = tmp_path_factory.mktemp("istiod")
+    route = {"match": [{"uri": {"prefix": "/notebook/"}}], "route": lead(WEB)}
+    notebook = virtual_service("shop", "notebook", [f"{MODEL}/kubeflow-gateway"], ["*"], route)
     with contextlib.ExitStack() as stack:
+        login = stack.enter_context(echo.serving(echo.Application))
         replacement = stack.enter_context(echo.serving(Replacement))
-        more = {"sso": replacement.server_port}
-        found = stack.enter_context(ingress_world.serving(client, kubeconfig, folder, more))
-        ports = loopback.free_ports(3)
-        listed = [("http2", 80, ports[0]), ("https", 443, ports[1])]
-        _, service = ingress_world.gateway_workload(listed)
-        service["metadata"] = {"name": "own", "namespace": MODEL}
-        service["spec"]["selector"] = OWN_LABELS
-        secret = ingress_world.secret(own)
-        secret["metadata"]["namespace"] = MODEL
-        stack.enter_context(found.there(service, secret, route))
-        token = istiod_world.gateway_token(client, MODEL)
-        stack.enter_context(
-            istiod_world.gateway(
-                own, found.xds, ports[2], token, namespace=MODEL, labels=OWN_LABELS
-            )
+        mortal = Mortal(folder)
+        stack.callback(mortal.kill)
+        more = {"login": login, "sso": replacement}
+        more = {name: server.server_port for name, server in more.items()}
+        more["mortal"] = mortal.port
+        istiod = gateway_api_world.istiod
+        serving = ingress_world.serving(client, kubeconfig, folder, more, istiod=istiod)
+        found = stack.enter_context(serving)
+        found.mortal, found.login, found.notebook = mortal, login.asked, notebook
+        all_gateways = Place(found, client, folder, stack)
+        ports = all_gateways._gateways[OWN]
+        _, service = ingress_world.gateway_workload(
+            [("http2", 80, ports[0]), ("https", 443, ports[1])]
         )
-        both = Place(found, ports)
-        yield both
-        both.part().remove()
+        service["metadata"] = {"name": "own", "namespace": MODEL}
+        service["spec"]["selector"] = LABELS[OWN]
+        secret = ingress_world.secret(folder)
+        secret["metadata"]["namespace"] = MODEL
+        stack.enter_context(found.there(service, secret))
+        all_gateways.run(OWN, istiod_world.gateway_token(client, MODEL))
+        all_gateways.beside = stack.enter_context(beside(found))
+        yield all_gateways
+        all_gateways.part().remove()
 
 
 @pytest.fixture(scope="module")
@@ -235,18 +406,25 @@ def table():
         print("| " + " | ".join(map(str, row)) + " |")
 
 
-@pytest.mark.parametrize("transition", TRANSITIONS)
+@pytest.mark.parametrize(
+    "transition",
+    [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in TRANSITIONS],
+)
 def test_no_stranger_is_answered_while_access_changes(place, table, transition):
     before, after = TRANSITIONS[transition]
     place.bring(before)
     # A session of the first authorization service is none of the second one.
     session = {"Cookie": before.cookie} if after.service != before.service else {}
-    place.application.clear()
+    for asked in (place.application, place.login, place.beside):
+        asked.clear()
+    moving = [Visitor(NAMED, path) for path, _ in (*before.strangers, *after.strangers)]
     with contextlib.ExitStack() as stack:
         strangers = [stack.enter_context(place.hammer(each, **session)) for each in STRANGERS]
-        go_on(strangers)
+        others = [stack.enter_context(place.hammer(each)) for each in (*NEIGHBOURS, *moving)]
+        hammers = [*strangers, *others]
+        go_on(hammers)
         place.bring(after)
-        go_on(strangers)
+        go_on(hammers)
     answers = collections.Counter()
     for stranger in strangers:
         for what, count in stranger.answers.items():
@@ -254,16 +432,21 @@ def test_no_stranger_is_answered_while_access_changes(place, table, transition):
     reopened = [stranger.reopened for stranger in strangers]
     by_status = ", ".join(f"{what}: {answers[what]}" for what in sorted(answers, key=str))
     # Without authentication every stranger is answered, and is anonymous.
+    is_open = before.is_open or after.is_open
     unasked = "not required" if after.is_open else sum(reopened)
     table.append((transition, answers.total(), by_status, unasked))
     print(*table[-1])
     assert unasked in (0, "not required"), dict(zip(STRANGERS, reopened, strict=True))
-    assert VICTIM not in json.dumps(place.application)
+    served = {each["headers"].get("x-who") for each in place.application}
+    assert is_open or session or "visitor" not in served
+    assert VICTIM not in json.dumps([place.application, place.login, place.beside])
+    for visitor, hammer in zip(NEIGHBOURS, others, strict=False):
+        assert set(hammer.answers) == {visitor.always}, visitor
 
 
-def go_on(strangers, requests=20):
-    """Let every stranger send some requests more."""
-    counts = [(each, each.count) for each in strangers]
+def go_on(hammers, requests=20):
+    """Let every visitor send some requests more."""
+    counts = [(each, each.count) for each in hammers]
     assert waiting.eventually(
         lambda: all(each.count >= count + requests for each, count in counts), 60
     )
