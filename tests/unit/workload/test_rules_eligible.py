@@ -207,21 +207,19 @@ def test_only_pods_of_plain_workloads_are_ours_to_evict(owners, want, workload):
     assert found.fixable is (want == "")
 
 
-@pytest.mark.parametrize(
-    ("subject", "namespace_off", "want"),
-    [
-        pytest.param(
-            {"annotations": {names.RESTART_PODS: "disabled"}}, False, "ConvergenceDisabled"
-        ),
-        pytest.param({"labels": {names.RESTART_PODS: "disabled"}}, False, "ConvergenceDisabled"),
-        pytest.param({}, True, "ConvergenceDisabled"),
-        pytest.param({"restartPolicy": "OnFailure"}, False, "RunsToCompletion"),
-    ],
+OFF = {names.RESTART_PODS: "disabled"}
+
+
+@cases(
+    ("subject", "namespace_off"),
+    annotation=({"annotations": OFF}, False),
+    label=({"labels": OFF}, False),
+    namespace=({}, True),
 )
-def test_a_pod_of_a_plain_workload_can_be_left_alone(subject, namespace_off, want):
+def test_a_pod_of_a_plain_workload_can_be_left_alone(subject, namespace_off):
     found = eligible.ownership(pod(owners=[ref("StatefulSet")], **subject), namespace_off, lookup)
 
-    assert (found.fixable, found.reason) == (False, want)
+    assert (found.fixable, found.reason) == (False, "ConvergenceDisabled")
 
 
 LABELS = st.dictionaries(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from integrator_contract import names, selectors, service
@@ -138,7 +138,8 @@ def _outside(pod: types.Pod, scope: Scope) -> Wanted | None:
     labels = pod.metadata.labels
     if pod.spec.hostNetwork:
         return _no(Reason.HOST_NETWORK, "pods on the host's network are never in the mesh")
-    if _is_of_windows(pod.spec):
+    node = pod.spec.os.name if pod.spec.os else pod.spec.nodeSelector.get(names.NODE_OS)
+    if node == "windows":
         return _no(Reason.WINDOWS, "Istio has no sidecar for Windows")
     if _is_ours(pod.metadata, scope):
         return _no(Reason.INTEGRATOR_ITSELF, "the integrator's own pods stay outside")
@@ -151,11 +152,6 @@ def _outside(pod: types.Pod, scope: Scope) -> Wanted | None:
 
 def _no(reason: Reason, message: str) -> Wanted:
     return Wanted(False, reason, message)
-
-
-def _is_of_windows(spec: types.PodSpec) -> bool:
-    named = spec.os.name if spec.os else spec.nodeSelector.get(names.NODE_OS)
-    return named == "windows"
 
 
 def _by_ambient(pod: types.Pod, scope: Scope) -> Wanted:
@@ -231,21 +227,17 @@ def _by_revision(revision: str, scope: Scope, who: str) -> Wanted:
 
 def ownership(pod: types.Pod, scope_disabled: bool, lookup: Lookup) -> Ownership:
     """Tell whether the pod is ours to evict, so that its workload makes one with a sidecar."""
-    found = _workload(pod, lookup)
-    if not found.fixable:
-        return found
-    if pod.spec.restartPolicy != "Always":
-        return _not_ours(found.workload, Reason.RUNS_TO_COMPLETION, "it runs to completion")
-    if scope_disabled:
-        message = "switched off on its namespace"
-        return _not_ours(found.workload, Reason.CONVERGENCE_DISABLED, message)
-    if switched_off(pod.metadata):
-        return _not_ours(found.workload, Reason.CONVERGENCE_DISABLED, "switched off on the pod")
-    return found
-
-
-def _not_ours(workload: str, reason: Reason, message: str) -> Ownership:
-    return Ownership(workload, False, reason, message)
+    reference = controller(pod.metadata.ownerReferences)
+    if reference is None:
+        return Ownership("", False, Reason.BARE_POD, "nothing would create it again")
+    owner = _found(reference, lookup)
+    if owner is not None and reference.kind == "ReplicaSet":
+        reference = controller(owner.owners) or reference
+        owner = _found(reference, lookup)
+    name = f"{reference.kind}/{reference.name}"
+    reasons = _not_ours(pod, name, reference, owner, scope_disabled)
+    reason, message = next(reasons, ("", ""))
+    return Ownership(name, not reason, reason, message)
 
 
 def controller(
@@ -255,35 +247,38 @@ def controller(
     return next((each for each in references if each.controller), None)
 
 
-def _workload(pod: types.Pod, lookup: Lookup) -> Ownership:
-    reference = controller(pod.metadata.ownerReferences)
-    if reference is None:
-        return _not_ours("", Reason.BARE_POD, "nothing would create it again")
+def _found(reference: types.OwnerReference, lookup: Lookup) -> Owner | None:
+    if not reference.apiVersion.startswith("apps/"):
+        return None
+    owner = lookup(reference.kind, reference.name)
+    return owner if owner is not None and owner.uid == reference.uid else None
+
+
+def _not_ours(
+    pod: types.Pod,
+    name: str,
+    reference: types.OwnerReference,
+    owner: Owner | None,
+    scope_disabled: bool,
+) -> Iterator[tuple[Reason, str]]:
+    """Yield why a pod with this owner is not evicted."""
     if reference.kind == "Job":
-        return _not_ours(_name(reference), Reason.RUNS_TO_COMPLETION, "it runs to completion")
-    if _is_apps(reference, ("ReplicaSet",)):
-        owner = _found(reference, lookup)
-        if owner is None:
-            return _unknown(reference)
-        above = controller(owner.owners)
-        if above is None or not _is_apps(above, ("Deployment",)):
-            return _other(above or reference)
-        reference = above
-    if not _is_apps(reference, WORKLOAD_KINDS):
-        return _other(reference)
-    owner = _found(reference, lookup)
-    return _unknown(reference) if owner is None else _owned(pod, reference, owner)
-
-
-def _owned(pod: types.Pod, reference: types.OwnerReference, owner: Owner) -> Ownership:
-    name = _name(reference)
+        yield Reason.RUNS_TO_COMPLETION, "it runs to completion"
+    is_of_apps = reference.apiVersion.startswith("apps/")
+    if not is_of_apps or (owner is not None and reference.kind not in WORKLOAD_KINDS):
+        message = f"{reference.kind} is no Deployment, StatefulSet or DaemonSet"
+        yield Reason.OTHER_OWNER, message
+    if owner is None:
+        yield Reason.OWNER_UNKNOWN, f"{name} was not found"
+        return
     # A namespace as owner only means that the object goes with it.
     above = next((each for each in owner.owners if each.kind != "Namespace"), None)
     if above is not None:
-        message = f"{name} belongs to {above.kind} {above.name}"
-        return _not_ours(name, Reason.OWNED_FURTHER_UP, message)
-    if owner.disabled:
-        return _not_ours(name, Reason.CONVERGENCE_DISABLED, f"switched off on {name}")
+        yield Reason.OWNED_FURTHER_UP, f"{name} belongs to {above.kind} {above.name}"
+    by_pod = switched_off(pod.metadata)
+    off = {name: owner.disabled, "its namespace": scope_disabled, "the pod": by_pod}
+    for place in filter(off.get, off):
+        yield Reason.CONVERGENCE_DISABLED, f"switched off on {place}"
     labels = pod.metadata.labels
     revisions = [labels[key] for key in _REVISION_LABELS if key in labels]
     if owner.withheld_from is not None and owner.withheld_from not in revisions:
@@ -291,28 +286,4 @@ def _owned(pod: types.Pod, reference: types.OwnerReference, owner: Owner) -> Own
             f"{name} may have a newer template, which its pods get when they are deleted"
             " (OnDelete): delete the pod yourself"
         )
-        return _not_ours(name, Reason.TEMPLATE_WITHHELD, message)
-    return Ownership(name, True, "", "")
-
-
-def _found(reference: types.OwnerReference, lookup: Lookup) -> Owner | None:
-    owner = lookup(reference.kind, reference.name)
-    return owner if owner is not None and owner.uid == reference.uid else None
-
-
-def _name(reference: types.OwnerReference) -> str:
-    return f"{reference.kind}/{reference.name}"
-
-
-def _is_apps(reference: types.OwnerReference, kinds: Collection[str]) -> bool:
-    return reference.kind in kinds and reference.apiVersion.startswith("apps/")
-
-
-def _other(reference: types.OwnerReference) -> Ownership:
-    message = f"{reference.kind} is no Deployment, StatefulSet or DaemonSet"
-    return _not_ours(_name(reference), Reason.OTHER_OWNER, message)
-
-
-def _unknown(reference: types.OwnerReference) -> Ownership:
-    name = _name(reference)
-    return _not_ours(name, Reason.OWNER_UNKNOWN, f"{name} was not found")
+        yield Reason.TEMPLATE_WITHHELD, message
