@@ -6,19 +6,13 @@ mended by admission, and are asserted as they are.
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import http.server
-import json
-import ssl
-import threading
 import time
 
 import pytest
 
 from istio_integrator.admission import webhook
 from istio_integrator.kube import cluster
-from testbed import certificates
 from tests import waiting
 from tests.functional import admission_cases as table
 from tests.functional import admission_world, loopback_istiod, loopback_webhook
@@ -154,84 +148,3 @@ def test_unit_without_our_webhook_has_what_its_mesh_gives_it(mesh, held_by, want
     mesh.hold(held_by)
 
     assert mesh.order(UNSERVED) == want
-
-
-class _Agents(http.server.BaseHTTPRequestHandler):
-    """Another team's webhook, which puts an agent in front of every pod's containers."""
-
-    def do_POST(self):
-        request = json.loads(self.rfile.read(int(self.headers["content-length"])))["request"]
-        agent = table.container("agent", "a:1")
-        patch = [{"op": "add", "path": "/spec/containers/0", "value": agent}]
-        response = {
-            "uid": request["uid"],
-            "allowed": True,
-            "patchType": "JSONPatch",
-            "patch": base64.b64encode(json.dumps(patch).encode()).decode(),
-        }
-        review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
-        body = json.dumps({**review, "response": response}).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        """Say nothing."""
-
-
-@contextlib.contextmanager
-def other_team(api, name, folder):
-    """Serve that webhook under a name that decides when it is called."""
-    authority = certificates.Authority(folder)
-    pair = authority.server("team", ["localhost"], ["127.0.0.1"])
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Agents)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pair.certificate, pair.key)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    bundle = base64.b64encode(authority.pair.certificate.read_bytes()).decode()
-    named = {"matchLabels": {"kubernetes.io/metadata.name": "units-hold"}}
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
-    hook = {
-        "name": "agents.team.example",
-        "admissionReviewVersions": ["v1"],
-        "sideEffects": "None",
-        "clientConfig": {
-            "url": f"https://localhost:{server.server_port}/",
-            "caBundle": bundle,
-        },
-        "namespaceSelector": named,
-        "rules": [{**rule, "operations": ["CREATE"]}],
-    }
-    applied = api.apply(
-        {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "MutatingWebhookConfiguration",
-            "metadata": {"name": name},
-            "webhooks": [hook],
-        }
-    )
-    try:
-        yield
-    finally:
-        api.delete(applied)
-        server.shutdown()
-        server.server_close()
-
-
-@pytest.mark.usefixtures("ours")
-@pytest.mark.parametrize("name", ["0-a-team", "z-team"])
-@pytest.mark.parametrize("held_by", ["", "Helm value"])
-def test_charm_comes_before_the_container_of_another_teams_webhook(mesh, tmp_path, name, held_by):
-    mesh.hold(held_by)
-    with other_team(mesh.api, name, tmp_path):
-        found = waiting.eventually(
-            lambda: next(
-                (order for order in [mesh.order("units-hold")] if "agent" in order), None
-            ),
-            20,
-        )
-    assert sorted(found) == sorted(["agent", *LAST])
-    assert found[0] == "charm"
