@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 import pytest
-from sidecar_lifecycle.decide.convergence import facts, memory, outcome, plan
+from sidecar_lifecycle.decide.convergence import facts, memory, plan
 from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.kube import errors, events
@@ -193,7 +193,7 @@ async def read(objects: dict[str, list[bytes]]) -> dict[str, tuple[facts.Replica
     subject = hands.Cluster(server, options.Live(settings), lambda: NOW)  # type: ignore[arg-type]
     reading = await hands.read(subject, await subject.pods(), memory.Memory(), {}, settings.proxy)
     decided = plan.plan(
-        reading.snapshot, memory.Memory(), mode="auto", limits=outcome.Limits(), now=NOW
+        reading.snapshot, memory.Memory(), mode="auto", max_unavailable="2", now=NOW
     )
     rows = {row.replica.uid: row.replica.reason for row in decided.rows}
     found = {each.uid: (each, rows.get(each.uid, "")) for each in reading.snapshot.replicas}

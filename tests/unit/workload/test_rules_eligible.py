@@ -3,10 +3,11 @@
 import json
 
 import hypothesis.strategies as st
+import msgspec
 import pytest
 from hypothesis import given
 from sidecar_lifecycle.decide import eligible
-from sidecar_lifecycle.model import types
+from sidecar_lifecycle.model import resources, types
 
 from integrator_contract import names
 from tests.unit.cases import cases
@@ -220,6 +221,49 @@ def test_a_pod_of_a_plain_workload_can_be_left_alone(subject, namespace_off):
     found = eligible.ownership(pod(owners=[ref("StatefulSet")], **subject), namespace_off, lookup)
 
     assert (found.fixable, found.reason) == (False, "ConvergenceDisabled")
+
+
+ON_DELETE = {"updateStrategy": {"type": "OnDelete"}}
+PARTITION = {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 5}}}
+GENERATION = "deprecated.daemonset.template.generation"
+OLD, NEW = {"controller-revision-hash": "old"}, {"controller-revision-hash": "new"}
+FIRST, SECOND = ({**NEW, "pod-template-generation": number} for number in "12")
+
+
+def stateful(spec, *, observed=2, revision="new"):
+    status = {"observedGeneration": observed, "updateRevision": revision}
+    workload = {"metadata": {"generation": 2}, "spec": spec, "status": status}
+    return msgspec.convert(workload, resources.StatefulSet)
+
+
+def daemons(spec, **annotations):
+    workload = {"metadata": {"annotations": annotations}, "spec": spec}
+    return msgspec.convert(workload, resources.DaemonSet)
+
+
+@cases(
+    ("workload", "labels", "is_withheld"),
+    older_template=(stateful(ON_DELETE), OLD, True),
+    not_yet_looked_at=(stateful(ON_DELETE, observed=1), NEW, True),
+    pod_that_does_not_say=(stateful(ON_DELETE), {}, True),
+    not_known=(stateful(ON_DELETE, revision=""), {}, True),
+    template_of_today=(stateful(ON_DELETE), NEW, False),
+    rolling_update=(stateful({}), OLD, False),
+    # Kubernetes gives a pod below the partition the older template again.
+    below_a_partition=(stateful(PARTITION), OLD, False),
+    older_template_on_nodes=(daemons(ON_DELETE, **{GENERATION: "2"}), FIRST, True),
+    not_known_on_nodes=(daemons(ON_DELETE), SECOND, True),
+    template_of_today_on_nodes=(daemons(ON_DELETE, **{GENERATION: "2"}), SECOND, False),
+    rolling_update_on_nodes=(daemons({}, **{GENERATION: "2"}), FIRST, False),
+)
+def test_an_eviction_never_rolls_out_a_template_that_waits_for_the_pods_deletion(
+    workload, labels, is_withheld
+):
+    owner = eligible.Owner("u", withheld_from=resources.withheld_from(workload))
+    subject = pod(labels, owners=[ref(type(workload).__name__)])
+    found = eligible.ownership(subject, False, lambda *_: owner)
+
+    assert found.reason == ("TemplateWithheld" if is_withheld else "")
 
 
 LABELS = st.dictionaries(

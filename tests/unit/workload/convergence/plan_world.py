@@ -1,6 +1,6 @@
 """What the plan is given, in few words, and what it says."""
 
-from sidecar_lifecycle.decide.convergence import facts, memory, outcome, plan
+from sidecar_lifecycle.decide.convergence import facts, memory, plan
 
 NOW = 1_000_000.0
 
@@ -43,12 +43,12 @@ def snapshot(*replicas, desired=None, answers=(), **values):
     )
 
 
-def decide(shot, remembered=None, *, mode="auto", now=NOW, **limits):
+def decide(shot, remembered=None, *, mode="auto", now=NOW, max_unavailable="2"):
     return plan.plan(
         shot,
         remembered or memory.Memory(proven=PROVEN),
         mode=mode,
-        limits=outcome.Limits(**limits),
+        max_unavailable=max_unavailable,
         now=now,
     )
 

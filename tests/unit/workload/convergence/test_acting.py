@@ -213,43 +213,17 @@ async def test_request_in_the_memory_is_seen_at_once(cluster: Apiserver):
         assert looked(cluster) > before
 
 
-async def test_answer_of_the_injector_is_acted_on_before_the_next_look(cluster: Apiserver):
-    async with converging(cluster):
-        await until(lambda: cluster.evicted)
-
-    pods_of_the_model = f"/api/v1/namespaces/{MODEL}/pods"
-    asked = cluster.requests.index(("POST", pods_of_the_model))
-    evicted = cluster.requests.index(("POST", f"{pods_of_the_model}/web-0/eviction"))
-    look = ("GET", f"/api/v1/namespaces/{MODEL}/configmaps/{MEMORY}")
-    assert look not in cluster.requests[asked:evicted]
-
-
-def looking(
-    cluster: Apiserver, settings: Settings, answers: dict[str, facts.Answer]
-) -> controller.Controller:
-    """A controller whose watch has shown a pod without its sidecar."""
+async def test_pod_that_is_not_as_the_watch_has_shown_it_is_not_acted_on(cluster: Apiserver):
+    cluster.put("pods", injected(without_sidecar("uid-2")))
     clock = LoopClock()
-    return controller.Controller(
-        cluster=hands.Cluster(cluster.client, Live(settings), clock.now),
+    subject = controller.Controller(
+        cluster=hands.Cluster(cluster.client, Live(SETTINGS), clock.now),
         recorder=events.Recorder(cluster.client),
         progress=lambda _: None,
         clock=clock,
         pods={(MODEL, "web-0"): msgspec.convert(without_sidecar(), types.Pod)},
-        answers=answers,
     )
-
-
-async def test_answer_about_a_workload_that_is_gone_is_forgotten(cluster: Apiserver):
-    answer = facts.Answer(verdict="injects", message="", uid="uid-1", at=EPOCH)
-    answers = {"StatefulSet/web": answer, "StatefulSet/gone": answer}
-    subject = looking(cluster, STAND_BY, answers)
     await subject.look()
-    assert subject.answers == {"StatefulSet/web": answer}
-
-
-async def test_pod_that_is_not_as_the_watch_has_shown_it_is_not_acted_on(cluster: Apiserver):
-    cluster.put("pods", injected(without_sidecar("uid-2")))
-    await looking(cluster, SETTINGS, {}).look()
     assert {method for method, _ in cluster.requests} == {"GET"}
 
 
@@ -336,30 +310,6 @@ async def test_pod_that_took_the_name_of_the_one_to_evict_stays(cluster: Apiserv
     assert cluster.get("pods", MODEL, "web-0")["metadata"]["uid"] == "uid-2"
 
 
-async def test_two_units_that_both_lead_for_a_moment_evict_a_pod_once(cluster: Apiserver):
-    async with converging(cluster), converging(cluster):
-        await until(lambda: cluster.evicted)
-        before = looked(cluster)
-        await until(lambda: looked(cluster) >= before + 10)
-
-    assert cluster.evicted == ["uid-1"]
-
-
-async def test_memory_that_somebody_wrote_meanwhile_is_not_overwritten(cluster: Apiserver):
-    subject = hands.Cluster(cluster.client, Live(SETTINGS))
-    first = await subject.remember(await subject.recall(), {"state": "{}"})
-    stale = await subject.recall()
-    await subject.remember(first, {"state": "{}", "request": "theirs"})
-
-    with pytest.raises(hands.Conflict):
-        await subject.remember(stale, {"state": "ours"})
-
-    assert cluster.get("configmaps", MODEL, MEMORY)["data"] == {
-        "state": "{}",
-        "request": "theirs",
-    }
-
-
 async def test_memory_keeps_what_others_wrote_about_it(cluster: Apiserver):
     owner = {"apiVersion": "v1", "kind": "ClusterRole", "name": "theirs", "uid": "u"}
     metadata = {"name": MEMORY, "namespace": MODEL, "labels": {"a": "b"}}
@@ -386,11 +336,3 @@ async def test_memory_that_was_made_or_deleted_meanwhile_is_a_conflict(cluster: 
     with pytest.raises(hands.Conflict):
         await subject.remember(written, {"state": "ours"})
     assert remembered(cluster) == memory.Memory()
-
-
-def of(name: str, pod: dict[str, Any]) -> dict[str, Any]:
-    """Make the pod one of another StatefulSet."""
-    (owner,) = pod["metadata"]["ownerReferences"]
-    owner |= {"name": name, "uid": f"uid-of-{name}"}
-    pod["metadata"]["name"] = f"{name}-0"
-    return pod

@@ -9,12 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 import structlog
+from sidecar_lifecycle.decide import eligible
 from sidecar_lifecycle.decide.convergence import memory
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.settings import Live, Settings
 
+from integrator_contract import names
+from tests.unit.cases import cases
 from tests.unit.workload import pods
 from tests.unit.workload.convergence.plan_world import a_round, held
 from tests.unit.workload.fake_apiserver import FakeApiserver
@@ -85,9 +88,24 @@ async def test_replica_set_is_read_once_while_it_has_pods_and_a_deployment(clust
     assert asked(cluster, "/rs-owned") == 2
 
 
-async def test_replica_set_that_is_gone_is_nobodys_owner(cluster: FakeApiserver):
-    found = (await subject(cluster).owners([pod_of("ReplicaSet", "gone")])).found
-    assert {*found} == {("StatefulSet", "web")}
+@cases(
+    ("owner", "reason"),
+    ours=(names.owner(MODEL, "istio-integrator"), ""),
+    of_another_integrator=(names.owner(MODEL, "other"), "OwnedFurtherUp"),
+    of_another_team=("", "OwnedFurtherUp"),
+)
+async def test_application_does_not_manage_the_gateway_workload_that_is_tied_to_it(
+    cluster: FakeApiserver, owner: str, reason: str
+):
+    tied = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "app", "uid": "s"}
+    labels = {names.OWNER: owner} if owner else {}
+    metadata = {"name": "web", "namespace": MODEL, "uid": "uid-of-web", "labels": labels}
+    cluster.put("statefulsets", {"metadata": {**metadata, "ownerReferences": [tied]}})
+
+    owners = await subject(cluster).owners([])
+
+    pod = pod_of("StatefulSet", "web")
+    assert eligible.ownership(pod, False, owners.lookup).reason == reason
 
 
 def elsewhere(namespace: str, name: str, *, proxy: bool = False, **extra: Any) -> dict[str, Any]:

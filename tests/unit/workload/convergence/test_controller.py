@@ -6,69 +6,38 @@ from sidecar_lifecycle.shell.convergence import controller
 from sidecar_lifecycle.shell.kube import errors
 
 from integrator_contract import refusals
+from tests.unit.cases import cases
 
 NOW = 1_000.0
 
 
-@pytest.mark.parametrize(
-    ("error", "result", "reason", "until"),
-    [
-        pytest.param(errors.StatusError(404), "gone", None, None, id="gone"),
-        pytest.param(errors.StatusError(409), "replaced", None, None, id="another-pod-now"),
-        pytest.param(
-            errors.StatusError(429, message="budget"),
-            "budget",
-            "DisruptionBudget",
-            NOW + controller.BUDGET_RETRY,
-            id="budget",
-        ),
-        pytest.param(
-            errors.StatusError(429, retry_after=3.0),
-            "budget",
-            "DisruptionBudget",
-            NOW + 3,
-            id="budget-that-says-when",
-        ),
-        pytest.param(
-            errors.StatusError(403, message="no right"),
-            "forbidden",
-            "Forbidden",
-            NOW + controller.REFUSED_RETRY,
-            id="forbidden",
-        ),
-        pytest.param(
-            errors.StatusError(
-                500,
-                message="This pod has more than one PodDisruptionBudget, which is not supported",
-            ),
-            "refused",
-            "EvictionRefused",
-            NOW + controller.REFUSED_RETRY,
-            id="two-budgets",
-        ),
-        pytest.param(
-            errors.StatusError(403, message='admission webhook "a.team" denied the request: no'),
-            "refused",
-            "EvictionRefused",
-            NOW + controller.REFUSED_RETRY,
-            id="webhook",
-        ),
-        pytest.param(
-            errors.StatusError(500, message='failed calling webhook "a.team": timed out'),
-            "refused",
-            "EvictionRefused",
-            NOW + controller.REFUSED_RETRY,
-            id="webhook-that-does-not-answer",
-        ),
-        pytest.param(errors.StatusError(503), "error", None, None, id="unknown"),
-    ],
+BUDGETS = "This pod has more than one PodDisruptionBudget, which is not supported"
+DENIED = 'admission webhook "a.team" denied the request: no'
+AWAY = 'failed calling webhook "a.team": timed out'
+
+
+def refused(code, message="", retry_after=None):
+    return errors.StatusError(code, message=message, retry_after=retry_after)
+
+
+@cases(
+    ("error", "result", "reason", "seconds"),
+    gone=(refused(404), "gone", None, None),
+    another_pod_now=(refused(409), "replaced", None, None),
+    budget=(refused(429, "budget"), "budget", "DisruptionBudget", controller.BUDGET_RETRY),
+    budget_that_says_when=(refused(429, retry_after=3.0), "budget", "DisruptionBudget", 3),
+    forbidden=(refused(403, "no right"), "forbidden", "Forbidden", controller.REFUSED_RETRY),
+    two_budgets=(refused(500, BUDGETS), "refused", "EvictionRefused", controller.REFUSED_RETRY),
+    webhook=(refused(403, DENIED), "refused", "EvictionRefused", controller.REFUSED_RETRY),
+    webhook_away=(refused(500, AWAY), "refused", "EvictionRefused", controller.REFUSED_RETRY),
+    unknown=(refused(503), "error", None, None),
 )
-def test_a_refusal_says_how_long_to_leave_the_workload_alone(error, result, reason, until):
+def test_a_refusal_says_how_long_to_leave_the_workload_alone(error, result, reason, seconds):
     counted, hold = controller._refusal(error, NOW)
 
     assert counted == result
     assert (hold.reason if hold else None) == reason
-    assert (hold.until if hold else None) == until
+    assert (hold.until - NOW if hold else None) == seconds
     author = refusals.read(error.code, error.message)
     assert (author.author if author else error.message) in (hold or error).message
 

@@ -1,7 +1,7 @@
 """What the plan says in each single situation."""
 
 import pytest
-from sidecar_lifecycle.decide.convergence import memory, outcome
+from sidecar_lifecycle.decide.convergence import ledger, memory
 
 from integrator_contract import answers
 from tests.unit.cases import cases
@@ -44,7 +44,7 @@ def test_an_eviction_is_remembered_with_the_pods_that_were_there():
     assert evicted(decided) == ["a-0"]
     assert decided.memory.rounds[SET].known == ("uid-a-0",)
     assert decided.summary.converging == 1
-    assert decided.wake_at == NOW + outcome.Limits().eviction_grace
+    assert decided.wake_at == NOW + ledger.EVICTION_GRACE
 
 
 def test_an_old_answer_is_asked_for_again():

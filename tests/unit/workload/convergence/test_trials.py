@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from sidecar_lifecycle.decide.convergence import facts, trial
+from sidecar_lifecycle.decide.convergence import facts
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.convergence import trials
 from sidecar_lifecycle.shell.kube import fence
 from sidecar_lifecycle.shell.settings import Live, Settings
 
-from integrator_contract import names
-from integrator_contract.pods import Settings as Wanted
 from tests.unit import api_objects
+from tests.unit.cases import cases
 from tests.unit.workload import fake_apiserver, pods
 
 MODEL = "kubeflow"
@@ -28,7 +27,6 @@ SCOPE = SETTINGS.scope({"istio-injection": "enabled"})
 REPLICA = facts.Replica(name="web-0", uid="uid-1", created=0.0, workload="StatefulSet/web")
 OWN_IMAGE = "localhost/testbed/charm:1"
 POLICY = "ValidatingAdmissionPolicy 'no-overrides' with binding 'b' denied request: not allowed"
-WANTED = Wanted(application="istio-integrator", model=MODEL)
 
 
 class Refused(Exception):  # noqa: N818
@@ -97,39 +95,23 @@ def refuse(message: str, code: int = 403) -> Callable[[dict[str, Any]], dict[str
     return admission
 
 
-@pytest.mark.parametrize(
+AWAY = "Internal error occurred: failed calling webhook"
+ISTIO = '"namespace.sidecar-injector.istio.io"'
+RIGHT = 'User "x" cannot create resource "pods" in API group ""'
+
+
+@cases(
     ("message", "code", "verdict", "says"),
-    [
-        pytest.param(
-            *(POLICY, 403, "refused"),
-            "ValidatingAdmissionPolicy no-overrides refuses: not allowed",
-            id="policy",
-        ),
-        pytest.param(
-            "exceeded quota: small, requested: pods=1, used: pods=9, limited: pods=9",
-            *(403, "refused", "ResourceQuota small refuses: requested"),
-            id="quota",
-        ),
-        pytest.param(
-            'Internal error occurred: failed calling webhook "check.team.example": timed out',
-            *(500, "refused", 'webhook "check.team.example" does not answer'),
-            id="webhook-of-another-team-away",
-        ),
-        pytest.param(
-            "Internal error occurred: failed calling webhook"
-            ' "namespace.sidecar-injector.istio.io": timed out',
-            *(500, "down", "the injector does not answer"),
-            id="istiod-away",
-        ),
-        pytest.param("etcd is away", 500, "down", "pods can't be created now", id="api-away"),
-        pytest.param("slow down", 429, "down", "pods can't be created now", id="busy"),
-        pytest.param("no image", 422, "refused", "the API refuses its next pod", id="schema"),
-        pytest.param(
-            'User "x" cannot create resource "pods" in API group ""',
-            *(403, "refused", "cannot create resource"),
-            id="missing-right",
-        ),
-    ],
+    policy=(POLICY, 403, "refused", "ValidatingAdmissionPolicy no-overrides refuses: not allowed"),
+    webhook_of_another_team_away=(
+        f'{AWAY} "check.team.example": timed out',
+        *(500, "refused", 'webhook "check.team.example" does not answer'),
+    ),
+    istiod_away=(f"{AWAY} {ISTIO}: timed out", 500, "down", "the injector does not answer"),
+    api_away=("etcd is away", 500, "down", "pods can't be created now"),
+    busy=("slow down", 429, "down", "pods can't be created now"),
+    schema=("no image", 422, "refused", "the API refuses its next pod"),
+    missing_right=(RIGHT, 403, "refused", "cannot create resource"),
 )
 async def test_refusal_of_a_trial_is_of_its_author(
     cluster: Apiserver, message: str, code: int, verdict: str, says: str
@@ -140,13 +122,11 @@ async def test_refusal_of_a_trial_is_of_its_author(
     assert says in said
 
 
-@pytest.mark.parametrize(
+@cases(
     ("images", "verdict"),
-    [
-        pytest.param({"shop", OWN_IMAGE}, "injects", id="all"),
-        pytest.param({OWN_IMAGE}, "skips", id="others-only"),
-        pytest.param(set[str](), "down", id="none"),
-    ],
+    all=({"shop", OWN_IMAGE}, "injects"),
+    others_only=({OWN_IMAGE}, "skips"),
+    none=(set[str](), "down"),
 )
 async def test_injector_that_gives_others_a_sidecar_skips_this_workload(
     cluster: Apiserver, images: set[str], verdict: str
@@ -217,33 +197,3 @@ def forbidding(key: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
         return pod
 
     return admission
-
-
-OWN = {names.NAME: "istio-integrator"}
-
-
-@pytest.mark.parametrize(
-    ("forbidden", "labels", "want"),
-    [
-        pytest.param(names.PROXY_CONFIG, {}, ["hold"], id="hold"),
-        pytest.param(names.INJECT, OWN, ["excluded"], id="excluded"),
-        pytest.param(names.INJECT, {}, [], id="change-that-is-not-made"),
-        pytest.param("other.example/key", {}, [], id="key-of-another-team"),
-    ],
-)
-async def test_change_that_a_policy_forbids_is_found_by_trying_with_and_without_it(
-    cluster: Apiserver, forbidden: str, labels: dict[str, str], want: list[str]
-):
-    cluster.admission = forbidding(forbidden)
-    made = trial.plain(types.Pod(), labels)
-
-    found = await subject(cluster).forbidden(made, WANTED)
-
-    assert [*found] == want
-    assert all(each.author.endswith("no-overrides") for each in found.values())
-    assert all(names.MESH_PROBE in pod["metadata"]["labels"] for pod in cluster.tried)
-
-
-async def test_policy_that_refuses_the_pod_anyway_forbids_no_change(cluster: Apiserver):
-    cluster.admission = refuse(POLICY)
-    assert await subject(cluster).forbidden(trial.plain(types.Pod(), {}), WANTED) == {}

@@ -5,7 +5,7 @@ import itertools
 from typing import Literal
 
 import msgspec
-from sidecar_lifecycle.decide.convergence import facts, memory, outcome, plan
+from sidecar_lifecycle.decide.convergence import facts, ledger, memory, plan
 
 from integrator_contract import service
 
@@ -66,7 +66,7 @@ class World:
         self.injector = 1
         """Which one it is; 0 for none."""
         self.mode = mode
-        self.limits = outcome.Limits(max_unavailable=max_unavailable)
+        self.max_unavailable = max_unavailable
         self.workloads = {each.name: each for each in workloads}
         self.most = service.at_most(max_unavailable, len(self.workloads))
         """Workloads that may miss a pod because of us."""
@@ -83,7 +83,7 @@ class World:
         self.evictions: list[Pod] = []
         self.uids = itertools.count()
         self.installations = itertools.count(2)
-        self.last: outcome.Plan | None = None
+        self.last: plan.Plan | None = None
 
     # What the cluster does
 
@@ -197,7 +197,11 @@ class World:
         )
         self.is_proven = bool(remembered.proven)
         self.last = plan.plan(
-            self.snapshot(), remembered, mode=self.mode, limits=self.limits, now=self.now
+            self.snapshot(),
+            remembered,
+            mode=self.mode,
+            max_unavailable=self.max_unavailable,
+            now=self.now,
         )
         return self.last
 
@@ -231,10 +235,10 @@ class World:
         siblings = [each for each in self.of(pod.workload) if each is not pod]
         assert workload.fixable, f"{pod} is not ours"
         assert not pod.terminating
-        is_given_up = self.now - pod.created >= self.limits.unready_for
+        is_given_up = self.now - pod.created >= ledger.UNREADY_FOR
         assert pod.ready or pod.crash_looping or is_given_up
         if pod.ready:
-            assert self.now - pod.ready_since >= self.limits.ready_for
+            assert self.now - pod.ready_since >= ledger.READY_FOR
         assert not any(each.terminating for each in siblings)
         assert self.now >= self.paused.get(pod.workload, 0), f"{pod.workload} asked for time"
         if not workload.budget:

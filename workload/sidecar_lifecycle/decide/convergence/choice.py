@@ -12,7 +12,14 @@ from integrator_contract.names import PROXY, ROOT_CERTIFICATE
 from integrator_contract.reasons import Reason
 
 from .facts import Answer, Replica, expected
-from .ledger import Ledger
+from .ledger import (
+    ANSWER_TTL,
+    EVICTION_GRACE,
+    READY_FOR,
+    UNREADY_FOR,
+    Ledger,
+    retry_after,
+)
 from .memory import Hold, Round
 
 _KINDS = ("Deployment", "StatefulSet", "DaemonSet")
@@ -93,11 +100,11 @@ def _obstacle(ledger: Ledger) -> Wait | None:
     if not ledger.snapshot.is_served:
         message = f"istiod has not written the ConfigMap {ROOT_CERTIFICATE} into this namespace"
         ledger.troubles.append(Trouble("", Reason.NOT_SERVED, message))
-        ledger.wake(ledger.now + ledger.limits.answer_ttl)
+        ledger.wake(ledger.now + ANSWER_TTL)
         return Reason.NOT_SERVED, message
     for answer in ledger.snapshot.answers.values():
         if answer.verdict == "down" and _is_fresh(ledger, answer):
-            ledger.wake(answer.at + ledger.limits.answer_ttl)
+            ledger.wake(answer.at + ANSWER_TTL)
             return Reason.MESH_DOWN, answer.message
     if ledger.troubles:
         worst = min(ledger.troubles, key=lambda each: each.passing)
@@ -109,7 +116,7 @@ def _obstacle(ledger: Ledger) -> Wait | None:
 
 
 def _is_fresh(ledger: Ledger, answer: Answer) -> bool:
-    return ledger.now < answer.at + ledger.limits.answer_ttl
+    return ledger.now < answer.at + ANSWER_TTL
 
 
 def _proof(ledger: Ledger, replica: Replica) -> str:
@@ -146,12 +153,12 @@ def _is_broken(ledger: Ledger, replica: Replica, *, is_proven: bool) -> bool:
     """Tell whether evicting the pod takes nothing from the application."""
     if replica.ready:
         return False
-    since, patience = replica.unready_since, ledger.limits.unready_for
+    since, patience = replica.unready_since, UNREADY_FOR
     if replica.crash_looping:
         # It is Ready again and again for a moment.
         since, patience = replica.created, 0.0 if is_proven else patience
     if replica.uid in ledger.requested:
-        since, patience = replica.created, min(patience, ledger.limits.ready_for)
+        since, patience = replica.created, min(patience, READY_FOR)
     ledger.wake(since + patience)
     return ledger.now >= since + patience
 
@@ -165,11 +172,11 @@ def _serving(
     for each in ledger.live(workload):
         if each.in_mesh and not each.ready:
             return None, (Reason.NOT_READY, f"{each.name}, which is in the mesh, is not Ready")
-    due = {each.uid: (each.ready_since or 0) + ledger.limits.ready_for for each in serving}
+    due = {each.uid: (each.ready_since or 0) + READY_FOR for each in serving}
     settled = [each for each in serving if due[each.uid] <= ledger.now]
     if not settled:
         ledger.wake(min(due.values()))
-        return None, (Reason.NOT_SETTLED, f"Ready for less than {ledger.limits.ready_for:.0f} s")
+        return None, (Reason.NOT_SETTLED, f"Ready for less than {READY_FOR:.0f} s")
     if ledger.snapshot.desired[workload] > 1 and ledger.ready(workload) < 2:
         return None, (Reason.LAST_READY_REPLICA, f"it is the only Ready pod of {workload}")
     return max(settled, key=_ordinal), ("", "")
@@ -178,7 +185,7 @@ def _serving(
 def _take(ledger: Ledger, victims: list[Replica]) -> None:
     """Take the pods of this wave, as many as may be away at once; the first of all alone."""
     running = sum(desired > 0 for desired in ledger.snapshot.desired.values())
-    most = service.at_most(ledger.limits.max_unavailable, running)
+    most = service.at_most(ledger.max_unavailable, running)
     left = most
     for victim in sorted(victims, key=lambda each: _rank(ledger, each)):
         is_proven = _is_proven(ledger, victim)
@@ -236,7 +243,7 @@ def _proceed(ledger: Ledger, victim: Replica) -> tuple[Wait, bool]:
     if answer.verdict != expected(victim) and not is_insisted:
         reason = _HELD_BY_TRIAL[answer.verdict]
         message = answer.message or "its replacement would have a sidecar, too"
-        ledger.hold(victim, reason, message, retry=ledger.limits.retry(answer.verdict))
+        ledger.hold(victim, reason, message, retry=retry_after(answer.verdict))
         return (reason, message), False
     ledger.evict.append(victim)
     ledger.rounds[workload] = Round(
@@ -250,7 +257,7 @@ def _proceed(ledger: Ledger, victim: Replica) -> tuple[Wait, bool]:
         broken=tuple(sorted({each.container for each in victim.ailments} - {PROXY})),
         proves="" if _is_proven(ledger, victim) else _proof(ledger, victim),
     )
-    ledger.wake(ledger.now + ledger.limits.eviction_grace)
+    ledger.wake(ledger.now + EVICTION_GRACE)
     return (Reason.REPLACING, f"a pod of {workload} is being replaced"), True
 
 

@@ -8,13 +8,43 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import Literal
 
 from integrator_contract import answers, service
 from integrator_contract.reasons import Reason
 
 from .facts import Replica, Snapshot
 from .memory import Hold, Memory, Round
-from .outcome import Limits, News
+
+# In seconds.
+READY_FOR = 60.0
+"""A pod that came up just now may be in the middle of something."""
+UNREADY_FOR = 600.0
+"""A pod that has not been Ready for this long is not coming up any more."""
+FIRST_STAYS = 10.0
+"""The first replacement has to be Ready for this long: a crash shows only after it."""
+ANSWER_TTL = 5.0
+"""How long the answer to a dry run counts; also the pause when the mesh is down."""
+EVICTION_GRACE = 30.0
+"""An eviction whose outcome is unknown shows within this time, or did not happen."""
+REPLACEMENT_DEADLINE = 600.0
+"""After this a replacement that is not Ready is reported; the others wait on."""
+
+
+def retry_after(verdict: str) -> float:
+    """Return after how many seconds a replacement that would not be right is tried again."""
+    return 600.0 if verdict == "skips" else 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Something that this plan found out, to be told once."""
+
+    kind: Literal["held", "completed"]
+    workload: str
+    reason: str
+    message: str
+    replica: Replica | None = None
 
 
 @dataclass(slots=True)
@@ -24,7 +54,8 @@ class Ledger:
     snapshot: Snapshot
     memory: Memory
     mode: service.RestartPods
-    limits: Limits
+    max_unavailable: str
+    """Workloads that may miss a pod because of us at the same time: a number, or a share."""
     now: float
     """Seconds since the epoch."""
     workloads: dict[str, list[Replica]] = field(init=False)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
+
 import msgspec
 
 from integrator_contract import answers, service
@@ -9,10 +12,37 @@ from integrator_contract.reasons import Reason
 
 from .choice import choose
 from .facts import Replica, Snapshot
-from .ledger import Ledger
+from .ledger import Ledger, News
 from .memory import Memory
-from .outcome import Limits, Plan, Row
 from .review import review
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A pod that should be replaced."""
+
+    replica: Replica
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to remember, what to ask, what to evict, and what to say."""
+
+    memory: Memory
+    """To be stored before anything is evicted."""
+    ask: tuple[Replica, ...]
+    evict: tuple[Replica, ...]
+    rows: tuple[Row, ...]
+    summary: answers.Summary
+    news: tuple[News, ...]
+    wake_at: float | None
+    """When something may change by the mere passing of time."""
+
+    def reasons(self) -> Counter[str]:
+        """Count the pods that should be replaced by reason."""
+        return Counter(row.reason for row in self.rows)
 
 
 def plan(
@@ -20,11 +50,11 @@ def plan(
     memory: Memory,
     *,
     mode: service.RestartPods,
-    limits: Limits,
+    max_unavailable: str,
     now: float,
 ) -> Plan:
     """Decide what to do next."""
-    ledger = Ledger(snapshot, memory, mode, limits, now)
+    ledger = Ledger(snapshot, memory, mode, max_unavailable, now)
     review(ledger)
     choose(ledger)
     rows = tuple(_row(ledger, each) for each in snapshot.replicas if each.faulty)

@@ -8,9 +8,17 @@ from integrator_contract.answers import Trouble
 from integrator_contract.reasons import Reason
 
 from .facts import Replica, expected
-from .ledger import Ledger
+from .ledger import (
+    EVICTION_GRACE,
+    FIRST_STAYS,
+    REPLACEMENT_DEADLINE,
+    Ledger,
+    News,
+    retry_after,
+)
 from .memory import Hold, Round
-from .outcome import REMEDY, News
+
+_REMEDY = "fix it, then run restart-uninjected, or annotate it with restart-pods=disabled"
 
 _AGAIN = {
     "missing": (Reason.STILL_NO_SIDECAR, "has no sidecar either"),
@@ -60,7 +68,7 @@ def _review_round(ledger: Ledger, workload: str) -> None:
     victim = next((each for each in ledger.workloads[workload] if each.uid == current.uid), None)
     if victim is not None and not victim.terminating:
         # Its eviction is under way, or it never happened.
-        until = current.since + ledger.limits.eviction_grace
+        until = current.since + EVICTION_GRACE
         if ledger.now >= until:
             del ledger.rounds[workload]
         ledger.wake(until)
@@ -86,10 +94,10 @@ def _judge(ledger: Ledger, workload: str) -> bool:
             return False
         if answer.verdict == expected(bad[0]):
             reason, what = _AGAIN[bad[0].fault]
-            message = f"{bad[0].name}, created in place of an evicted pod, {what}: {REMEDY}"
+            message = f"{bad[0].name}, created in place of an evicted pod, {what}: {_REMEDY}"
             ledger.hold(bad[0], reason, message)
         elif answer.verdict == "skips":
-            retry = ledger.limits.retry(answer.verdict)
+            retry = retry_after(answer.verdict)
             ledger.hold(bad[0], Reason.INJECTOR_SKIPS, answer.message, retry=retry)
     # Whether blamed, or excused because the injector was away when the replacement was
     # made: it is one of the old ones from now on, and the round waits for readiness only.
@@ -112,7 +120,7 @@ def _is_restored(ledger: Ledger, workload: str) -> bool:
 def _is_right(ledger: Ledger, current: Round, replica: Replica) -> bool:
     """Tell whether a replacement is Ready, or no worse than a pod that was not Ready."""
     if replica.ready_since is not None:
-        since = replica.ready_since + (ledger.limits.first_stays if current.proves else 0)
+        since = replica.ready_since + (FIRST_STAYS if current.proves else 0)
         ledger.wake(since)
         return since <= ledger.now
     broken = {each.container for each in replica.ailments}
@@ -131,10 +139,10 @@ def _finish(ledger: Ledger, workload: str) -> None:
 def _watch(ledger: Ledger, workload: str, victim: Replica | None) -> None:
     """Say what keeps a replacement from being right."""
     current = ledger.rounds[workload]
-    until = current.since + ledger.limits.replacement_deadline
+    until = current.since + REPLACEMENT_DEADLINE
     ledger.wake(until)
     is_late = ledger.now >= until
-    late = f"after {round(ledger.limits.replacement_deadline / 60)} minutes"
+    late = f"after {round(REPLACEMENT_DEADLINE / 60)} minutes"
     new = next((each for each in ledger.replacements(workload) if not each.ready), None)
     ailments = new.ailments if new else ()
     ailment = next((each for each in ailments if each.container not in current.broken), None)

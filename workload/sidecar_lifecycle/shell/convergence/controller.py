@@ -15,7 +15,7 @@ import structlog
 from integrator_contract import answers, names, refusals
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide import mutate
-from sidecar_lifecycle.decide.convergence import facts, memory, outcome, plan
+from sidecar_lifecycle.decide.convergence import facts, memory, plan
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import errors, events
@@ -94,16 +94,13 @@ class Controller:
 
     async def _decide(
         self, pods: list[types.Pod], stored: resources.ConfigMap
-    ) -> tuple[outcome.Plan, hands.Reading]:
+    ) -> tuple[plan.Plan, hands.Reading]:
         remembered = memory.decode(stored.data)
         reading = await hands.read(self.cluster, pods, remembered, self.answers)
-        # Workloads come and go, and this process stays.
-        for workload in self.answers.keys() - reading.snapshot.desired.keys():
-            del self.answers[workload]
         return make_plan(reading, remembered, self.cluster, self.clock.now()), reading
 
     async def _act(
-        self, decided: outcome.Plan, reading: hands.Reading, stored: resources.ConfigMap
+        self, decided: plan.Plan, reading: hands.Reading, stored: resources.ConfigMap
     ) -> resources.ConfigMap:
         if _changed(decided, stored):
             stored = await self._remember(decided.memory, stored)
@@ -165,7 +162,7 @@ class Controller:
         )
         return remembered
 
-    def _show(self, decided: outcome.Plan) -> None:
+    def _show(self, decided: plan.Plan) -> None:
         summary = decided.summary
         applied = (pod.metadata.annotations.get(names.APPLIED, "") for pod in self.pods.values())
         show(decided.reasons(), summary.in_mesh, len(decided.memory.rounds), applied)
@@ -224,15 +221,18 @@ class Controller:
 
 def make_plan(
     reading: hands.Reading, remembered: memory.Memory, cluster: hands.Cluster, now: float
-) -> outcome.Plan:
+) -> plan.Plan:
     """Plan by the settings."""
-    settings = cluster.settings
-    limits = outcome.Limits(max_unavailable=settings.restart_max_unavailable)
-    mode = settings.restart_pods
-    return plan.plan(reading.snapshot, remembered, mode=mode, limits=limits, now=now)
+    return plan.plan(
+        reading.snapshot,
+        remembered,
+        mode=cluster.settings.restart_pods,
+        max_unavailable=cluster.settings.restart_max_unavailable,
+        now=now,
+    )
 
 
-def _changed(decided: outcome.Plan, stored: resources.ConfigMap) -> bool:
+def _changed(decided: plan.Plan, stored: resources.ConfigMap) -> bool:
     empty = memory.encode(memory.Memory())
     return memory.encode(decided.memory) != stored.data.get(memory.STATE, empty)
 

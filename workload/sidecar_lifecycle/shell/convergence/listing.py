@@ -11,7 +11,7 @@ import msgspec
 
 from integrator_contract import answers, schema
 from integrator_contract.reasons import Reason
-from sidecar_lifecycle.decide.convergence import memory, outcome
+from sidecar_lifecycle.decide.convergence import memory, plan
 
 from . import cluster as hands
 from . import controller
@@ -48,16 +48,14 @@ async def restart(cluster: hands.Cluster, parameters: Mapping[str, str]) -> answ
             force="force" in parameters,
         )
         await cluster.remember_entry(memory.REQUEST, msgspec.json.encode(request).decode())
-    asked = [
-        outcome.Row(each, Reason.REQUESTED, each.stale or "to be replaced") for each in chosen
-    ]
+    asked = [plan.Row(each, Reason.REQUESTED, each.stale or "to be replaced") for each in chosen]
     others = [row for row in rows if not row.replica.fixable]
     return _listing(cluster, [*asked, *others], (), summary)
 
 
 async def _look(
     cluster: hands.Cluster, *, stale: bool
-) -> tuple[answers.Summary, tuple[outcome.Row, ...]]:
+) -> tuple[answers.Summary, tuple[plan.Row, ...]]:
     """Return what the controller would plan now, but for what it asked the apiserver."""
     remembered = memory.decode((await cluster.recall()).data)
     proxy = cluster.settings.proxy
@@ -68,7 +66,7 @@ async def _look(
     if not stale:
         return summary, decided.rows
     return summary, tuple(
-        outcome.Row(each, Reason.OLD_PROXY, each.stale)
+        plan.Row(each, Reason.OLD_PROXY, each.stale)
         for each in reading.snapshot.replicas
         if each.stale and not each.terminating
     )
@@ -76,7 +74,7 @@ async def _look(
 
 def _listing(
     cluster: hands.Cluster,
-    rows: Iterable[outcome.Row],
+    rows: Iterable[plan.Row],
     elsewhere: Iterable[answers.PodAnswer],
     summary: answers.Summary,
 ) -> answers.Listing:
