@@ -15,9 +15,7 @@ _DEFAULT = re.compile(r"\s*\(default(?:%\(\w+\)s|[^)])*\)")
 def command_line() -> str:
     """Describe the workload's program from its own parsers."""
     # These need workload/ on the path.
-    from sidecar_lifecycle.shell import cli, explain  # noqa: PLC0415
-
-    from integrator_contract import bounded  # noqa: PLC0415
+    from sidecar_lifecycle.shell import cli  # noqa: PLC0415
 
     root = cli.parser()
     commands = next(
@@ -45,8 +43,6 @@ def command_line() -> str:
         "`juju ssh --container lifecycle istio-integrator/0 sidecar-lifecycle …`\n\n"
         "Exit codes: 0 done, 2 bad arguments or input, which the\n"
         "message names.\n\n"
-        f"`explain` reads JSON of at most {explain.LARGEST >> 20} MiB, {bounded.DEEPEST} levels "
-        f"and {explain.MOST_VALUES:,} values\n(some 1,000 pods).\n\n"
         "Each command has `--help`; `sidecar-lifecycle --version` prints the version.\n\n"
     )
     return head + "\n".join(sections)

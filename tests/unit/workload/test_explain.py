@@ -57,39 +57,6 @@ def test_pods_are_read_however_they_are_given(
     assert [row.get("ended", "") for row in rows] == [ENDED[each] for each in want]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        pytest.param("", "is no JSON", id="empty"),
-        pytest.param("kind: Pod", "is no JSON", id="yaml"),
-        pytest.param(json.dumps(DONE) + json.dumps(BUSY), "is no JSON", id="two-documents"),
-        pytest.param('"just text"', "has something that is not a Pod", id="text"),
-        pytest.param('{"kind": "Job"}', "has something that is not a Pod", id="job"),
-        pytest.param(
-            json.dumps(listed(DONE, {"kind": "Secret"})), "has something", id="list-item"
-        ),
-        pytest.param(
-            json.dumps({**DONE, "spec": {"containers": "x"}}), "has no valid Pod", id="wrong-type"
-        ),
-        pytest.param(
-            json.dumps({"kind": "List", "items": 3}), "`items` is not a list", id="items"
-        ),
-    ],
-)
-def test_what_can_not_be_read_is_named_with_exit_code_2(
-    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    code, _, err = explain(text, tmp_path=tmp_path, capsys=capsys)
-
-    assert code == 2
-    assert message in err
-
-
-def test_absent_file_is_bad_input(capsys: pytest.CaptureFixture[str]):
-    assert cli.main(["explain", "/nonexistent/pods.json"]) == 2
-    assert "/nonexistent/pods.json" in capsys.readouterr().err
-
-
 def test_standard_input_is_the_default(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
@@ -165,21 +132,6 @@ def test_settings_add_what_admission_would_change(
     assert [operation["op"] for operation in first["patch"]] == ["add", "add"]
     assert (second["applied"], second["patch"]) == ([], [])
     assert second["skipped"][0]["reason"] == "HostNetwork"
-
-
-@pytest.mark.parametrize("text", ["{}", None])
-def test_settings_that_cannot_be_used_are_named(
-    text: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    settings = tmp_path / "settings.json"
-    if text is not None:
-        settings.write_text(text)
-    code, _, err = explain(
-        NEW_PODS, "--admission-settings", str(settings), tmp_path=tmp_path, capsys=capsys
-    )
-
-    assert code == 2
-    assert "settings.json" in err
 
 
 @pytest.mark.parametrize(

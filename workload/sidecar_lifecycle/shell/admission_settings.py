@@ -3,44 +3,32 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any
 
 import msgspec
 
 from integrator_contract import pods
-
-LARGEST = 1024 * 1024
-"""Of the settings, in bytes: a ConfigMap has no more."""
+from sidecar_lifecycle.shell import InputError
 
 
-class SettingsError(ValueError):
-    """The settings can't be used; the message says which and why."""
-
-
-def read(path: pathlib.Path) -> bytes:
-    """Read the text of a file for `load`.
+def read(path: pathlib.Path) -> pods.Settings:
+    """Read the settings from a file.
 
     Raises:
-        OSError: It can't be read.
-        SettingsError: It is too long.
+        InputError: It can't be read, or `load` can't use it.
     """
-    with path.open("rb") as file:
-        text = file.read(LARGEST + 1)
-    if len(text) > LARGEST:
-        raise SettingsError(f"it has more than {LARGEST // 1024} KiB")
-    return text
+    try:
+        return load(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def load(text: bytes | str) -> pods.Settings:
     """Read settings from JSON.
 
     Raises:
-        SettingsError: The text is no JSON, or a setting has a wrong name or value.
+        ValueError: The text is no JSON, or a setting has a wrong name or value.
     """
     try:
-        document: Any = msgspec.json.decode(text)
-        return msgspec.convert(pods.named(document), pods.Settings)
-    except UnicodeDecodeError as error:
-        raise SettingsError("this is not UTF-8 text") from error
-    except (ValueError, RecursionError) as error:
-        raise SettingsError(str(error)) from error
+        return msgspec.convert(pods.named(msgspec.json.decode(text)), pods.Settings)
+    except RecursionError as error:
+        raise ValueError(str(error)) from error

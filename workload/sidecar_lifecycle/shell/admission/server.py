@@ -18,8 +18,7 @@ import structlog
 from aiohttp import web
 
 from integrator_contract import namespaces
-from sidecar_lifecycle.shell import InputError, logs, serving
-from sidecar_lifecycle.shell import admission_settings as settings
+from sidecar_lifecycle.shell import InputError, admission_settings, logs, serving
 
 from . import review
 
@@ -158,8 +157,7 @@ class Server:
 
     def __init__(self, options: Options, registry: prometheus_client.CollectorRegistry) -> None:
         self._options = options
-        self._text = settings.read(options.settings_file)
-        self._settings = settings.load(self._text)
+        self._settings = admission_settings.read(options.settings_file)
         self._certificate = Certificate(options.tls_dir)
         self._metrics = Metrics(registry)
         self._held = 0
@@ -258,7 +256,7 @@ class Server:
                         log.info("file read again", file=name)
                         self._metrics.reloads.labels(name, "ok").inc()
                     reported.pop(name, None)
-                except (OSError, settings.SettingsError) as error:
+                except (OSError, InputError) as error:
                     # Counted each time: that it goes on is what an alert is about.
                     self._metrics.reloads.labels(name, "failed").inc()
                     if reported.get(name) != str(error):
@@ -270,12 +268,10 @@ class Server:
                     reported[name] = str(error)
 
     def _refresh_settings(self) -> bool:
-        text = settings.read(self._options.settings_file)
-        if text == self._text:
-            return False
-        self._settings = settings.load(text)
-        self._text = text
-        return True
+        settings = admission_settings.read(self._options.settings_file)
+        is_new = settings != self._settings
+        self._settings = settings
+        return is_new
 
     def _refresh_level(self) -> bool:
         file = self._options.log_level_file
@@ -301,7 +297,5 @@ def main(arguments: argparse.Namespace) -> None:
     prometheus_client.ProcessCollector(registry=registry)
     try:
         asyncio.run(Server(options, registry).run())
-    except settings.SettingsError as error:
-        raise InputError(f"{arguments.settings}: {error}") from error
     except OSError as error:
         raise InputError(f"can't serve: {error}") from error

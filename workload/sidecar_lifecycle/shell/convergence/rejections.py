@@ -76,7 +76,7 @@ class Observer:
                     try:
                         text = change.object.data.get("settings.json", "")
                         self.wanted = admission_settings.load(text)
-                    except admission_settings.SettingsError as error:
+                    except ValueError as error:
                         log.warning("settings of admission can't be read", error=str(error))
             self.woken.set()
 

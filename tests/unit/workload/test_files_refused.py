@@ -1,0 +1,106 @@
+"""Files that `explain` and `admission` cannot use: exit code 2 and one line that names the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from sidecar_lifecycle.shell import cli
+
+from tests.unit.cases import cases
+
+POD = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}
+
+
+def annotated(value: str) -> bytes:
+    """Write a pod with any JSON value in its annotations."""
+    text = json.dumps({**POD, "metadata": {"name": "p", "annotations": {"a": "@"}}})
+    return text.replace('"@"', value).encode()
+
+
+def refused(path: Path, arguments: list[object], capsys: pytest.CaptureFixture[str]) -> str:
+    assert cli.main([*map(str, arguments)]) == 2
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    assert str(path) in line
+    assert len(line) < 1200
+    return line
+
+
+@cases(
+    ("data", "reason"),
+    annotation_nested_deep=(annotated("[" * 1000 + "]" * 1000), "recursion"),
+    nested_without_end=(b'{"a":' * 150_000, "recursion"),
+    integer_of_5_000_digits=(annotated("1" * 5000), "out of range"),
+    half_of_a_surrogate_pair=(annotated(r'"\ud800"'), "hex escape"),
+    not_a_number=(annotated("NaN"), "malformed"),
+    yaml=(b"kind: Pod", "malformed"),
+    invalid_bytes=(b'{"kind": "\xff"}', "utf-8"),
+    kind_without_end=(b'{"kind": "' + b"x" * 1_000_000 + b'"}', "not a Pod"),
+    empty=(b"", "truncated"),
+    two_documents=(json.dumps(POD).encode() * 2, "trailing"),
+    text=(b'"text"', "Expected `object`"),
+    job=(b'{"kind": "Job"}', "not a Pod"),
+    list_item=(b'{"kind": "List", "items": [{"kind": "Secret"}]}', "not a Pod"),
+    wrong_type=(json.dumps({**POD, "spec": {"containers": "x"}}).encode(), "Expected `array`"),
+    items=(b'{"kind": "List", "items": 3}', "Expected `array"),
+)
+def test_pods_that_cannot_be_read_are_named(
+    data: bytes, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "pods"
+    path.write_bytes(data)
+
+    assert reason in refused(path, ["explain", path], capsys)
+
+
+@pytest.mark.parametrize("command", ["explain", "admission"])
+@cases(
+    ("data", "reason"),
+    unknown_name=(b'{"application": "a", "model": "m", "hold": true}', "unknown field `hold`"),
+    empty=(b"", "truncated"),
+    incomplete=(b"{}", "missing required field"),
+    list=(b"[]", "are no object"),
+    invalid_bytes=(b'{"application": "\xff"}', "utf-8"),
+    surrogate=(b'{"application": "\\ud800", "model": "m"}', "surrogate"),
+    nested=(b'{"a":' * 200_000, "recursion"),
+    integer=(b'{"application": ' + b"1" * 5000 + b"}", "out of range"),
+    absent=(None, "No such file"),
+)
+def test_settings_that_cannot_be_used_are_named(
+    command: str, data: bytes, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "settings.json"
+    if data is not None:
+        path.write_bytes(data)
+    (tmp_path / "pods").write_text(json.dumps(POD))
+    rest = {
+        "explain": [tmp_path / "pods", "--admission-settings", path],
+        "admission": ["--tls-dir", tmp_path, "--settings", path],
+    }
+
+    assert reason in refused(path, [command, *rest[command]], capsys)
+
+
+def test_names_that_move_the_cursor_are_printed_escaped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    metadata = {"name": "\x1b[2Jp\n\u202eq", "namespace": "m\r", "labels": {"a": "\x9b"}}
+    containers = [{"name": "main\x1b[31m", "image": "x"}]
+    path = tmp_path / "pods"
+    path.write_text(json.dumps({**POD, "metadata": metadata, "spec": {"containers": containers}}))
+
+    assert cli.main(["explain", str(path)]) == 0
+    assert capsys.readouterr().out.replace("\n", "").isprintable()
+
+    assert cli.main(["explain", str(tmp_path / "\x1b[2J\npods")]) == 2
+    assert "\\x1b[2J\\npods" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["8443", "host:", "host:99999"])
+def test_an_address_without_a_port_is_refused(address: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["admission", "--settings", "s", "--tls-dir", "t", "--listen", address])
+
+    assert "is not [HOST]:PORT" in capsys.readouterr().err
