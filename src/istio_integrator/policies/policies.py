@@ -117,7 +117,7 @@ class Authorization(situation.Component):
     def _answer(self) -> None:
         """Tell applications which labels join: none where their namespace is a member anyway."""
         is_selected = self._context.config.membership == "selected"
-        labels = self._context.pod_labels if is_selected else {}
+        labels = self._context.pod_labels if is_selected else dict[str, str]()
         # Labels that were told stay: without them pods would leave the mesh.
         if labels is not None:
             service_mesh.answer(self._related, labels=labels)

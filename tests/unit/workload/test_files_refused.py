@@ -1,4 +1,4 @@
-"""Files that `explain` and `admission` cannot use: exit code 2 and one line that names the file."""
+"""Files that `explain` and `admission` cannot use: exit code 2 and one line about the file."""
 
 from __future__ import annotations
 

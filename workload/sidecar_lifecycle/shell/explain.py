@@ -63,9 +63,7 @@ def _pods(text: bytes) -> Iterator[tuple[bytes | msgspec.Raw, types.Pod]]:
         yield raw, pod
 
 
-def _admission(
-    raw: bytes | msgspec.Raw, pod: types.Pod, wanted: pods.Settings
-) -> dict[str, Any]:
+def _admission(raw: bytes | msgspec.Raw, pod: types.Pod, wanted: pods.Settings) -> dict[str, Any]:
     in_model = (pod.metadata.namespace or wanted.model) == wanted.model
     new = msgspec.json.decode(raw, type=creation.Pod)
     mutation = mutate.mutate(new, wanted, "model" if in_model else "labelled")
