@@ -156,7 +156,16 @@ MODELOPERATOR = {"operator.juju.is/name": "modeloperator"}
         pod_of("istio-proxy", "ray", labels={"ray.io/node-type": "worker"}),
         ("order", "WrongOrder"),
     ),
+    ray_alone=(
+        pod_of("istio-proxy", labels={"ray.io/node-type": "worker"}),
+        ("", "NamespaceInjection"),
+    ),
     order_does_not_matter=(pod_of("istio-proxy", "main"), ("", "NamespaceInjection")),
+    charm_of_no_unit=(pod_of("istio-proxy", "charm"), ("", "NamespaceInjection")),
+    unit_without_a_charm=(
+        pod_of("istio-proxy", "db", init=["charm-init"]),
+        ("", "NamespaceInjection"),
+    ),
 )
 def test_what_is_wrong_with_a_pod_is_told_by_its_containers(subject, want):
     given = eligible.Scope(

@@ -1,12 +1,8 @@
 """What is remembered survives being written, and what can't be read does no harm."""
 
-import json
-
 import hypothesis.strategies as st
-import msgspec
 from hypothesis import given
 from sidecar_lifecycle.decide.convergence import memory
-from sidecar_lifecycle.model import resources, types
 
 ROUNDS = st.builds(
     memory.Round,
@@ -43,16 +39,3 @@ def test_a_new_request_is_taken_over_once():
 
     done = memory.Memory(answered="7")
     assert memory.decode({**data, memory.STATE: memory.encode(done)}).request is None
-
-
-def test_owner_that_the_charm_wrote_is_written_back_as_it_was():
-    owner = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "name": "kubeflow-istio-integrator",
-        "uid": "u",
-        "blockOwnerDeletion": False,
-    }
-    text = json.dumps({"metadata": {"name": "m", "ownerReferences": [owner]}})
-    read = types.decode_json(text.encode(), resources.ConfigMap)
-    assert json.loads(msgspec.json.encode(read))["metadata"]["ownerReferences"] == [owner]

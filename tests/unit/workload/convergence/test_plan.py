@@ -122,22 +122,6 @@ def test_nothing_is_evicted_while_the_injector_does_not_answer():
     assert asked(look(*of_each("ab"), answers=answers, now=NOW + 5)) == ["a-0", "b-0"]
 
 
-@cases(
-    ("verdict", "reason", "message", "retry"),
-    refused=("refused", "ReplacementRefused", "why", 30),
-    skipped=("skips", "InjectorSkips", "why", 600),
-)
-def test_a_replacement_that_would_not_be_right_keeps_the_pod(verdict, reason, message, retry):
-    decided = look(replica(), answers=[(SET, verdict, "")])
-
-    assert not decided.evict
-    assert reasons(decided) == {"a-0": reason}
-    assert [(each.reason, each.message) for each in decided.summary.troubles] == [
-        (reason, message)
-    ]
-    assert decided.memory.holds[SET].until == decided.wake_at == NOW + retry
-
-
 def test_a_pause_is_waited_for_and_takes_no_slot():
     decided = look(*of_each("ab"), remembered=paused(), max_unavailable="1")
 

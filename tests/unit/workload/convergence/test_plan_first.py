@@ -265,16 +265,16 @@ def test_nothing_is_evicted_where_istiod_does_not_serve_the_namespace():
 
 
 @pytest.mark.parametrize(
-    ("verdict", "reason"),
+    ("verdict", "reason", "retry"),
     [
-        ("refused", "ReplacementRefused"),
-        ("cannot-start", "CannotStart"),
-        ("wrong-order", "WrongOrder"),
-        ("skips", "InjectorSkips"),
+        ("refused", "ReplacementRefused", 30),
+        ("cannot-start", "CannotStart", 30),
+        ("wrong-order", "WrongOrder", 30),
+        ("skips", "InjectorSkips", 600),
     ],
 )
 def test_a_workload_whose_replacement_would_not_be_right_is_named_and_the_others_go_on(
-    verdict, reason
+    verdict, reason, retry
 ):
     pods = [of("Deployment/a"), of("Deployment/b")]
     answers = [("Deployment/a", verdict, ""), *injecting("Deployment/b")]
@@ -284,6 +284,9 @@ def test_a_workload_whose_replacement_would_not_be_right_is_named_and_the_others
     (trouble,) = decided.summary.troubles
     assert (trouble.workload, trouble.reason) == ("Deployment/a", reason)
     assert (trouble.message, trouble.passing) == ("why", False)
+    assert reasons(decided)["a-0"] == reason
+    assert decided.memory.holds["Deployment/a"].until == NOW + retry
+    assert look(pods[0], answers=answers).wake_at == NOW + retry
     assert look(*pods, answers=answers, remembered=decided.memory).ask == ()
 
 
