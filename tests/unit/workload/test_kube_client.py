@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import client, errors, streams
 
 from testbed import certificates
-from tests import workload_access
 from tests.unit.workload import pods
-from tests.unit.workload.fake_apiserver import FakeApiserver, until
+from tests.unit.workload.fake_apiserver import FakeApiserver
 
 
 def credentials(token_file: Path | None, token: str | None = None) -> client.Access:
@@ -59,35 +55,9 @@ def test_user_without_token_sends_no_header():
     assert credentials(None).headers() == {}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "want"),
-    [
-        pytest.param((types.Pod,), "/api/v1/pods", id="all"),
-        pytest.param((types.Pod, "ns", "x"), "/api/v1/namespaces/ns/pods/x", id="one"),
-        pytest.param(
-            (types.Pod, "ns", "x", "exec"), "/api/v1/namespaces/ns/pods/x/exec", id="subresource"
-        ),
-        pytest.param((types.Namespace, None, "ns"), "/api/v1/namespaces/ns", id="global"),
-        pytest.param(
-            (resources.Deployment, "ns", "d"),
-            "/apis/apps/v1/namespaces/ns/deployments/d",
-            id="group",
-        ),
-    ],
-)
-def test_path_of_a_resource(arguments: tuple[object, ...], want: str):
-    assert client.path(*arguments) == want  # type: ignore[arg-type]
-
-
 def test_access_outside_of_a_pod_says_so():
     with pytest.raises(errors.NoAccess, match="no pod with a ServiceAccount"):
         client.of_pod()
-
-
-@pytest.mark.parametrize("error", [TimeoutError(), OSError("gone"), ConnectionResetError()])
-def test_errors_of_the_network_become_unreachable(error: Exception):
-    with pytest.raises(errors.Unreachable), errors.mapped():
-        raise error
 
 
 def test_answer_that_is_no_status_keeps_its_beginning():
@@ -131,36 +101,6 @@ def test_pod_gets_in_by_its_service_account(
         each["issuer"] for each in found.tls.get_ca_certs()
     ]
     assert len(found.tls.get_ca_certs()) == 1
-
-
-@pytest.fixture
-async def deaf(tmp_path: Path) -> AsyncIterator[client.Client]:
-    """A client of an API server that starts an answer and reads nothing more, not a goodbye."""
-    authority = certificates.Authority(tmp_path)
-    pair = authority.server("server", ["localhost"], ["127.0.0.1"])
-    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    served.load_cert_chain(pair.certificate, pair.key)
-    leave = asyncio.Event()
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n")
-        await writer.drain()
-        writer.transport.pause_reading()
-        await leave.wait()
-        writer.transport.abort()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=served)
-    port = server.sockets[0].getsockname()[1]
-    user = authority.client("user", "someone")
-    address = f"https://127.0.0.1:{port}"
-    text = certificates.kubeconfig(address, authority.pair.certificate, user)
-    file = tmp_path / "kubeconfig"
-    file.write_text(text)
-    yield workload_access.connect(file)
-    leave.set()
-    server.close()
-    await server.wait_closed()
 
 
 async def ask(connection: client.Client) -> None:
@@ -218,39 +158,15 @@ async def test_answers_from_300_on_are_errors(
     assert raised.value.code == 300
 
 
-async def test_server_of_no_known_authority_is_checked_by_those_of_the_system():
-    connector = client.Connector(None)
-    assert connector._ssl is True
-    await connector.close()
+async def test_request_without_an_answer_ends(cluster: FakeApiserver):
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Until the client has gone.
+        await reader.read()
+        writer.close()
 
-
-async def test_request_without_an_answer_ends(deaf: client.Client):
-    async with asyncio.timeout(5):
+    async with await asyncio.start_server(hang, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        connection = client.Client(client.Access(server=f"http://127.0.0.1:{port}"))
         with pytest.raises(errors.Unreachable):
-            await deaf.request("GET", "/asked", timeout=0.05)
-    await deaf.close()
-
-
-async def test_closing_leaves_no_connection_to_a_server_that_says_no_goodbye(
-    deaf: client.Client, monkeypatch: pytest.MonkeyPatch
-):
-    opened: list[asyncio.trsock.TransportSocket] = []
-    connect = asyncio.get_running_loop().create_connection
-
-    async def connected(*args: Any, **options: Any) -> Any:
-        transport, protocol = await connect(*args, **options)
-        opened.append(transport.get_extra_info("socket"))
-        return transport, protocol
-
-    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", connected)
-    async with deaf.stream("/watched", params={}, idle=60) as content:
-        assert await content.readany()
-    waiting = asyncio.create_task(deaf.request("GET", "/asked"))
-    await until(lambda: len(opened) == 2)
-    waiting.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await waiting
-
-    await deaf.close()
-
-    assert [each for each in opened if each.fileno() != -1] == []
+            await connection.request("GET", "/asked", timeout=0.05)
+        await connection.close()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import ssl
 import time
-import weakref
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +13,6 @@ from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
-from aiohttp.connector import Connection
 
 from sidecar_lifecycle.model import types
 
@@ -70,32 +67,6 @@ def of_pod(account: Path = SERVICE_ACCOUNT) -> Access:
     return Access(server=server, tls=tls, token=token, token_file=account / "token")
 
 
-class Connector(aiohttp.TCPConnector):
-    """Closes with itself also what waits for a server's goodbye, which aiohttp lets go of."""
-
-    def __init__(self, tls: ssl.SSLContext | None) -> None:
-        # Every stop needs a connection of its own; how many is the controller's decision.
-        super().__init__(  # pyright: ignore[reportUnknownMemberType] - of a socket_factory
-            limit=0, ssl=tls if tls is not None else True
-        )
-        self._transports: weakref.WeakSet[asyncio.Transport] = weakref.WeakSet()
-
-    async def connect(self, *arguments: Any, **options: Any) -> Connection:
-        """Give a connection out, and know it for as long as it lives."""
-        connection = await super().connect(*arguments, **options)
-        if connection.transport is not None:
-            self._transports.add(connection.transport)
-        return connection
-
-    async def close(self, *, abort_ssl: bool = False) -> None:
-        """End every connection, however far its end had come."""
-        await super().close(abort_ssl=abort_ssl)
-        for transport in self._transports:
-            transport.abort()
-        # The loop closes the sockets the next time round.
-        await asyncio.sleep(0)
-
-
 class Client:
     """Requests, watches and WebSockets.
 
@@ -110,7 +81,8 @@ class Client:
     def session(self) -> aiohttp.ClientSession:
         """Return the session, made on first use because aiohttp wants a running loop."""
         if self._session is None or self._session.closed:
-            connector = Connector(self._access.tls)
+            # Every stop needs a connection of its own; how many is the controller's decision.
+            connector = aiohttp.TCPConnector(limit=0, ssl=self._access.tls or True)
             self._session = aiohttp.ClientSession(connector=connector, trust_env=False)
         return self._session
 
