@@ -46,38 +46,11 @@ def test_limits_hold_and_every_item_gets_a_place(asked: list[str], rand: random.
     assert sorted(served, key=lambda item: item[1]) == items
 
 
-class Started(list[str]):
-    """The names of the items that have started."""
-
-    def add(self, name: str) -> bool:
-        self.append(name)
-        return True
-
-
-def test_items_of_a_node_go_in_order_of_arrival():
-    started = Started()
-    lane = slots.Lane[str](slots.Share(per_node=1, total=1), started.add)
-    for name in "abcde":
-        lane.ask("node", name)
-    for _ in range(4):
-        lane.free("node")
-
-    assert started == list("abcde")
-
-
-def test_full_node_leaves_the_places_of_other_nodes_alone():
-    started = Started()
-    lane = slots.Lane[str](slots.Limits().first, started.add)
-    for number in range(10):
-        lane.ask("hung", f"hung-{number}")
-    lane.ask("well", "well-0")
-
-    assert started == [*(f"hung-{number}" for number in range(4)), "well-0"]
-
-
 def test_nodes_with_hundreds_waiting_take_turns_for_the_places_in_total():
-    started = Started()
-    lane = slots.Lane[str](slots.Share(per_node=1, total=1), started.add)
+    started: list[str] = []
+    lane = slots.Lane[str](
+        slots.Share(per_node=1, total=1), lambda node: started.append(node) is None
+    )
     for _ in range(100):
         for node in "abc":
             lane.ask(node, node)
@@ -85,3 +58,15 @@ def test_nodes_with_hundreds_waiting_take_turns_for_the_places_in_total():
         lane.free(started[-1])
 
     assert Counter(started[1:]) == {"a": 2, "b": 2, "c": 2}
+
+
+def test_items_of_a_node_go_in_order_of_arrival():
+    started: list[str] = []
+    share = slots.Share(per_node=1, total=1)
+    lane = slots.Lane[str](share, lambda name: started.append(name) is None)
+    for name in "abcde":
+        lane.ask("node", name)
+    for _ in range(4):
+        lane.free("node")
+
+    assert started == list("abcde")
