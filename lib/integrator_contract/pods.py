@@ -173,7 +173,7 @@ class PodRules:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """Those about some pods only."""
+        """All of them."""
         entries = (*self.pod_labels, *self.pod_annotations)
         return (*entries, *self.excluded_outbound_ports, *self.image_registries)
 

@@ -265,16 +265,16 @@ def test_nothing_is_evicted_where_istiod_does_not_serve_the_namespace():
 
 
 @pytest.mark.parametrize(
-    ("verdict", "reason", "retry"),
+    ("verdict", "reason", "retry", "revision"),
     [
-        ("refused", "ReplacementRefused", 30),
-        ("cannot-start", "CannotStart", 30),
-        ("wrong-order", "WrongOrder", 30),
-        ("skips", "InjectorSkips", 600),
+        ("refused", "ReplacementRefused", 30, ""),
+        ("cannot-start", "CannotStart", 30, ""),
+        ("wrong-order", "WrongOrder", 30, ""),
+        ("skips", "InjectorSkips", 600, "r1"),
     ],
 )
 def test_a_workload_whose_replacement_would_not_be_right_is_named_and_the_others_go_on(
-    verdict, reason, retry
+    verdict, reason, retry, revision
 ):
     pods = [of("Deployment/a"), of("Deployment/b")]
     answers = [("Deployment/a", verdict, ""), *injecting("Deployment/b")]
@@ -285,7 +285,8 @@ def test_a_workload_whose_replacement_would_not_be_right_is_named_and_the_others
     assert (trouble.workload, trouble.reason) == ("Deployment/a", reason)
     assert (trouble.message, trouble.passing) == ("why", False)
     assert reasons(decided)["a-0"] == reason
-    assert decided.memory.holds["Deployment/a"].until == NOW + retry
+    hold = decided.memory.holds["Deployment/a"]
+    assert (hold.since, hold.until, hold.revision) == (NOW, NOW + retry, revision)
     assert look(pods[0], answers=answers).wake_at == NOW + retry
     assert look(*pods, answers=answers, remembered=decided.memory).ask == ()
 

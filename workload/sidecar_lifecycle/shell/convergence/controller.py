@@ -97,6 +97,9 @@ class Controller:
     ) -> tuple[plan.Plan, hands.Reading]:
         remembered = memory.decode(stored.data)
         reading = await hands.read(self.cluster, pods, remembered, self.answers)
+        # Workloads come and go, and this process stays.
+        for workload in self.answers.keys() - reading.snapshot.desired.keys():
+            del self.answers[workload]
         return make_plan(reading, remembered, self.cluster, self.clock.now()), reading
 
     async def _act(
