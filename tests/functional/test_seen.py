@@ -8,7 +8,6 @@ import pytest
 from integrator_contract import names, seen
 from integrator_contract.seen import Cause
 from istio_integrator.ingress import gateway
-from istio_integrator.ingress import seen as judging
 from istio_integrator.ingress.guard import envoyfilter
 from istio_integrator.kube import cluster
 from tests import gateway_client
@@ -56,7 +55,11 @@ def expectation(place, *, hosts=(HOST,), **changes):
             seen.Server(port=80, protocol="HTTP", hosts=hosts),
             seen.Server(port=443, protocol="HTTPS", hosts=hosts),
         ),
-        "filters": judging.filters_of([guard]),
+        "filters": tuple(
+            each["patch"]["value"]["name"]
+            for each in guard["spec"]["configPatches"]
+            if each["applyTo"] == "HTTP_FILTER"
+        ),
         "entry": envoyfilter.ask_entry(guard["metadata"]["labels"][names.OWNER]),
         "routes": 2,
         "marks": MARKS,
