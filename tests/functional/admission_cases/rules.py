@@ -76,9 +76,9 @@ RULES = (
         id="ports beside the pod's own",
         settings="rules",
         labels={"db": "", "tier": "x"},
-        annotations={PORTS: "80 , 5432"},
+        annotations={PORTS: "63790 , 5432"},
         want=("ports",),
-        want_annotations={PORTS: "80 , 5432,6379"},
+        want_annotations={PORTS: "63790 , 5432,6379"},
         skipped=("labels:PodSaysItself",),
     ),
     Case(
