@@ -72,7 +72,7 @@ def test_host_of_ours_is_closed_while_an_older_gateway_has_another_number_for_it
         "alias", server(place.port, [gateway_client.HOST]), hosts=[gateway_client.HOST]
     )
     with place.there(*objects):
-        place.eventually(404, "/", host=gateway_client.HOST)
+        place.eventually(200, "/of-the-tenant", host=gateway_client.HOST)
         place.options = {"hosts": gateway_client.HOST}
         place.reconcile()
         third = {"match": [{"uri": {"prefix": "/third"}}], "route": lead(WEB)}
