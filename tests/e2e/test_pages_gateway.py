@@ -90,9 +90,13 @@ def test_page_about_gateways_leads_to_each(place, blocks):
     assert account(place, MODEL, OWN) == "istio-ingressgateway-workload-service-account"
 
     place.run(sized)
-    deployment, service = place.read("deployment", OWN), place.read("service", OWN)
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    assert (deployment["spec"]["replicas"], service["spec"]["type"]) == (3, "NodePort")
+
+    def sizes():
+        deployment, service = place.read("deployment", OWN), place.read("service", OWN)
+        return deployment["spec"]["replicas"], service["spec"]["type"]
+
+    assert waiting.eventually(lambda: sizes() == (3, "NodePort"), 60), sizes()
+    (container,) = place.read("deployment", OWN)["spec"]["template"]["spec"]["containers"]
     assert container["resources"] == {
         "requests": {"cpu": "500m", "memory": "256Mi"},
         "limits": {"memory": "2Gi"},
