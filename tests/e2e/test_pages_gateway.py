@@ -108,8 +108,12 @@ def test_page_about_gateways_leads_to_each(place, blocks):
     assert asks(place, "/jupyter/x") is True
 
     place.run(annotated)
-    service = place.read("service", istio.GATEWAY, istio.INGRESS)
-    assert service["metadata"]["annotations"][HOSTNAME] == HOST
+
+    def annotations():
+        service = place.read("service", istio.GATEWAY, istio.INGRESS)
+        return service["metadata"].get("annotations", {})
+
+    assert waiting.eventually(lambda: annotations().get(HOSTNAME) == HOST, 60), annotations()
 
     place.run(signed)
     assert place.shows(place.sign())
