@@ -94,16 +94,14 @@ class Admission(situation.Component):
         gives_sidecars = scope.data_plane == "sidecar"
         if gives_sidecars and scope.mesh is not None and options.membership == "namespace":
             return True
-        for namespace in scope.cluster.list(cluster.NAMESPACE):
-            name = namespace["metadata"]["name"]
-            labels = cluster.at(namespace, "metadata", "labels")
-            is_served = scope.served.kind_of(name, labels) is not None
-            # The pods of the model are prepared even where it is not served otherwise.
-            counts = gives_sidecars if name == scope.model else is_served
-            is_going = "deletionTimestamp" in namespace["metadata"]
-            if counts and not is_going and injectors.gives_sidecars(labels):
-                return True
-        return False
+        spaces = {*scope.served_namespaces} - {scope.model}
+        # The pods of the model are prepared even where it is not served otherwise.
+        if gives_sidecars:
+            spaces.add(scope.model)
+        found = (scope.cluster.get(cluster.NAMESPACE, name) for name in spaces)
+        return any(
+            injectors.gives_sidecars(cluster.at(each, "metadata", "labels")) for each in found
+        )
 
     @functools.cached_property
     def _webhook(self) -> webhook.Webhook:
