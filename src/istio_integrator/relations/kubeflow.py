@@ -45,7 +45,6 @@ VERSIONS = "_supported_versions"
 DATA = "data"
 ADDRESS = "decisions_address"
 APPLICATIONS = "app_names"
-HEADERS = "headers"
 ROUTED = "ingress_app_names"
 METADATA = "metadata"
 
