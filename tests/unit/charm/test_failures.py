@@ -11,7 +11,7 @@ from ops import testing
 
 from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.fake_cluster import TIMEOUT, UNREACHABLE
-from tests.unit.charm.security import test_policies_charm as policies
+from tests.unit.charm.security import applications
 from tests.unit.charm.security.callers import policy
 
 CODES = (403, 409, 429, 500, TIMEOUT, UNREACHABLE)
@@ -22,7 +22,7 @@ def joins(world):
 
 
 def opens(world):
-    mesh = policies.mesh("kfp-api", policy("kfp-ui", "kfp-api"))
+    mesh = applications.mesh("kfp-api", policy("kfp-ui", "kfp-api"))
     routed = ingress_world.route(), ingress_world.auth(), ingress_world.authority()
     world.related = [*routed, mesh]
     world.config = {"gateway_service_annotations": "{a.b/c: d}"}
@@ -80,7 +80,7 @@ def live(monkeypatch, until):
     ingress_world.connect(fake, monkeypatch)
     fake.find("Pod", "gateway-0", "istio-ingress")["spec"]["serviceAccountName"] = "gateway"
     for name, port in (("kfp-ui", 3000), ("kfp-api", 8888), ("minio", 9000)):
-        policies.add_application(fake, name, port)
+        applications.add_application(fake, name, port)
     ingress_world.neighbour(fake)
     world = World(fake)
     for step in LIFE[: LIFE.index(until)]:
@@ -111,7 +111,7 @@ def assert_nothing_opens(world):
 
 def assert_nobody_is_shut_out(world):
     """Members may call before everybody else may not."""
-    written = policies.written(world.fake)
+    written = applications.written(world.fake)
     assert "" not in written or {"kfp-ui", "kfp-api"} <= set(written), written
     strict = {"selector" in obj["spec"] for obj in world.all("PeerAuthentication")}
     assert False not in strict or True in strict, "no port is excepted"

@@ -12,8 +12,8 @@ from istio_integrator.kube import errors
 from istio_integrator.messages import Said
 from tests.unit.charm import charm_world, fake_cluster, needed_rights
 from tests.unit.charm.charm_world import state
+from tests.unit.charm.fake_cluster import TIMEOUT
 
-TIMEOUT = 0
 FOLLOWS_ISTIO = ("security.istio.io/v1", "networking.istio.io/v1", "networking.istio.io/v1alpha3")
 
 

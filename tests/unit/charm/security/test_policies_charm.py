@@ -10,23 +10,10 @@ from ops import testing
 from tests.unit.cases import cases
 from tests.unit.charm import ambient_objects, fake_cluster, ingress_world
 from tests.unit.charm.security import members
-from tests.unit.charm.security.callers import GATEWAY, NAME, policy, sa
+from tests.unit.charm.security.applications import add_application, mesh, written
+from tests.unit.charm.security.callers import GATEWAY, policy, sa
 
 CLOSED = "istio-integrator-closed"
-
-
-def add_application(fake, name, port):
-    """Have Juju run an application: its Service and a pod with a sidecar."""
-    found = fake.add(members.service(name, port))
-    found["metadata"]["labels"] = {NAME: name}
-    found["spec"]["ports"][0]["name"] = "http"
-    pod = fake.add(members.pod(name, {"name": "istio-proxy"}, inside=False))
-    pod["spec"]["containers"][0]["name"] = "charm"
-
-
-def mesh(application, *stated):
-    bag = {"policies": json.dumps(stated)} if stated else {}
-    return testing.Relation("service-mesh", remote_app_name=application, remote_app_data=bag)
 
 
 @pytest.fixture
@@ -50,20 +37,6 @@ def world(fake):
         mesh("kfp-api", policy("kfp-ui", "kfp-api")),
         authorization="related",
     )
-
-
-def written(fake):
-    """Our policies, by the workload that each is for; that for all has no name."""
-    found = (
-        obj["spec"]
-        for obj in fake.objects.values()
-        if obj["kind"] == "AuthorizationPolicy"
-        and obj["metadata"]["labels"].get(ingress_world.OWNER)
-    )
-    return {
-        next(iter(spec.get("selector", {}).get("matchLabels", {}).values()), ""): spec
-        for spec in found
-    }
 
 
 def writes(world):

@@ -11,8 +11,8 @@ from tests.unit.cases import cases
 from tests.unit.charm import ambient_objects, fake_cluster, ingress_world
 from tests.unit.charm.charm_world import state
 from tests.unit.charm.security import members
+from tests.unit.charm.security.applications import add_application, mesh
 from tests.unit.charm.security.callers import NAME, policy, sa
-from tests.unit.charm.security.test_policies_charm import add_application, mesh
 
 RELATIONS = (mesh("kfp-api", policy("kfp-ui", "kfp-api")),)
 REST = "pods of other namespaces and callers outside of the mesh"
