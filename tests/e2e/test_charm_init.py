@@ -7,7 +7,7 @@ in the bare one charms either need no help, or are cut off and stay so.
 import pytest
 
 from testbed import kubernetes
-from testbed.kit import observer, workloads
+from testbed.kit import observer
 from tests.e2e import juju_world, pods
 from tests.e2e.juju_world import BARE, MEMBER, WEB, Mesh
 
@@ -19,12 +19,6 @@ POD = f"{WEB}-0"
 STARTED = 'ran "start" hook'
 CUT_OFF = ("not introduced yet", "bounced: ")
 """What charm-init and the agent say each time that they don't reach the controller."""
-
-CONNECT = """
-import socket
-socket.create_connection((socket.gethostbyname("kubernetes.default.svc"), 443), 5).close()
-socket.create_connection(("{host}", {port}), 5).close()
-"""
 
 
 @pytest.fixture
@@ -64,41 +58,6 @@ async def until_cut_off(api, namespace):
 
     text = await observer.eventually(complains, 60, f"{POD} of {namespace} cut off")
     assert STARTED not in text
-
-
-@pytest.mark.parametrize(
-    ("excluded", "want"),
-    [("17070", 1), ("17070,53", 0)],
-    ids=["the controller's port", "and that of names"],
-)
-async def test_name_is_found_before_the_proxy_runs_when_its_port_is_excluded(
-    models, cni_api, excluded, want
-):
-    await juju_world.set_mesh(models.testbed, cni_api, Mesh(cni=True, dns=True))
-    script = CONNECT.format(host=models.testbed.plan.node, port=PORT)
-    command = ["python3", "-c", script]
-    image = models.charms.payload_image
-    body = workloads.template(
-        [workloads.container("main", image, ["sleep", "1"])],
-        restart_policy="Never",
-        annotations={juju_world.PORTS: f"443,{excluded}"},
-    )
-    body["spec"]["initContainers"] = [workloads.container("early", image, command)]
-    name = f"names-{want}"
-    await cni_api.apply(workloads.pod(name, BARE, body))
-
-    async def ended():
-        statuses = (await cni_api.get("Pod", name, BARE))["status"].get(
-            "initContainerStatuses", []
-        )
-        early = [one["state"].get("terminated") for one in statuses if one["name"] == "early"]
-        return early and early[0]
-
-    code = (await observer.eventually(ended, 60, "the early container's end"))["exitCode"]
-    said = await cni_api.log(BARE, name, "early")
-    await cni_api.delete("Pod", name, BARE)
-    assert code == want, said
-    assert want == 0 or "gaierror" in said
 
 
 # Ordered so that Istio is installed anew four times only.

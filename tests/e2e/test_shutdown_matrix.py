@@ -10,7 +10,7 @@ import dataclasses
 import pytest
 
 from testbed import kubernetes
-from testbed.kit import juju, observer, timeline
+from testbed.kit import observer, timeline
 from tests.e2e import kubeflow_kinds, shutdown_world
 from tests.e2e import shutdown_cases as cases
 from tests.e2e.shutdown_world import MODEL, conditions_of
@@ -26,8 +26,6 @@ LOT = 12
 START_WITHIN = 240
 SETTLE = 3
 """Seconds for what must not happen to happen."""
-LEFT_ALONE = ("job-never", "argo-step", "trainjob")
-"""Cases, one of each controller, that don't end where nobody stops proxies."""
 
 
 @dataclasses.dataclass
@@ -247,36 +245,3 @@ def test_every_case_came_to_its_end(run, node, record_property):
         round(timeline.quantile(delays, 0.5), 2),
     )
     assert run.is_over
-
-
-async def test_without_the_stop_no_controller_sees_an_end_and_with_it_each_does(node, world, api):
-    controller = node.juju(MODEL)
-    chosen = [case for case in cases.CASES if case.name in LEFT_ALONE]
-    created = [item for case in chosen for item in case.make(world, case.name)]
-
-    async def ended():
-        names = [(each["kind"], each["metadata"]["name"]) for each in created]
-        objects = [{**await api.get(*name, MODEL), "kind": name[0]} for name in names]
-        return [each["kind"] for each in objects if conditions_of(each) & ENDS]
-
-    async def only_proxies_run():
-        found = await existing(api, world, "Pod", chosen)
-        running = [
-            {name for name, state in shutdown_world.states_of(pod).items() if "running" in state}
-            for _, pod in found
-        ]
-        are_there = {case.name for case, _ in found} == {*LEFT_ALONE}
-        return are_there and all(names == {"istio-proxy"} for names in running)
-
-    await controller.config(juju.APPLICATION, proxy_shutdown="false")
-    try:
-        await kubeflow_kinds.create(api, created)
-        await observer.eventually(only_proxies_run, WITHIN, "all payloads ended")
-        await asyncio.sleep(SETTLE)
-        assert await ended() == []
-        await controller.config(juju.APPLICATION, proxy_shutdown="true")
-        found, _ = await settled(api, world, chosen)
-        assert all(conditions_of(each) & {"Complete", "Succeeded"} for _, each in found)
-    finally:
-        await controller.config(juju.APPLICATION, proxy_shutdown="true")
-        await clear(api, created)
