@@ -35,24 +35,6 @@ CONSUMERS = {
     "tensorboards-web-app": {"prefix": "/tensorboards", "rewrite": "/"},
     "mlflow": {"prefix": "/mlflow/", "rewrite": "/"},
 }
-# A path, who is to answer it, and what they are to be asked for.
-PATHS = [
-    ("/", "kubeflow-dashboard", "/"),
-    ("/some/page?a=b", "kubeflow-dashboard", "/some/page?a=b"),
-    ("/_/pipeline/", "kubeflow-dashboard", "/_/pipeline/"),
-    ("/authservice/x", AUTH, "/x"),
-    ("/dex/auth", "dex-auth", "/dex/auth"),
-    ("/jupyter/api", "jupyter-ui", "/api"),
-    ("/jupyter/", "jupyter-ui", "/"),
-    ("/katib/x", "katib-ui", "/katib/x"),
-    ("/pipeline/apis/v1", "kfp-ui", "/pipeline/apis/v1"),
-    ("/ml_metadata/x", "envoy", "/ml_metadata/x"),
-    ("/volumes/api", "kubeflow-volumes", "/api"),
-    ("/volumes", "kubeflow-volumes", "/"),
-    ("/tensorboards/api?ns=a", "tensorboards-web-app", "/api?ns=a"),
-    ("/tensorboards", "tensorboards-web-app", "/"),
-    ("/mlflow/static/x.js", "mlflow", "/static/x.js"),
-]
 AUTHORITY = "self-signed-certificates"
 SIGNS = {"role": "provides", "interface": "tls-certificates"}
 FIRST_PORT = 9000

@@ -1,4 +1,4 @@
-"""A charm and an image of different revisions, one after the other, under requests.
+"""A charm and an image of different revisions, one after the other, under requests; then removed.
 
 The first revision is the last one without a contract between charm and image. At each step no
 container is started anew, and the unit says what it misses. The Gateway selects pods by all labels
@@ -14,18 +14,15 @@ import sys
 import tarfile
 
 import pytest
+import yaml
 
 from testbed.juju import pack
 from testbed.kit import workloads
-from tests import gateway_client, waiting
+from tests import echo, gateway_client, waiting
 from tests.e2e import ingress_world as world
-from tests.e2e.test_ingress import (  # noqa: F401  the model that is tried there, too
-    APP,
-    MODEL,
-    opened,
-    place,
-)
 
+MODEL = "ai"
+APP = world.APP
 ROOT = pathlib.Path(__file__).parents[2]
 BUILD = ROOT / "build" / "e2e"
 BEFORE = "e94114d"
@@ -35,6 +32,24 @@ import sys
 from testbed import cluster
 print(cluster.Testbed(sys.argv[1]).load_images(["workload"])["workload"])
 """
+# A path, who is to answer it, and what they are to be asked for.
+PATHS = [
+    ("/", "kubeflow-dashboard", "/"),
+    ("/some/page?a=b", "kubeflow-dashboard", "/some/page?a=b"),
+    ("/_/pipeline/", "kubeflow-dashboard", "/_/pipeline/"),
+    ("/authservice/x", world.AUTH, "/x"),
+    ("/dex/auth", "dex-auth", "/dex/auth"),
+    ("/jupyter/api", "jupyter-ui", "/api"),
+    ("/jupyter/", "jupyter-ui", "/"),
+    ("/katib/x", "katib-ui", "/katib/x"),
+    ("/pipeline/apis/v1", "kfp-ui", "/pipeline/apis/v1"),
+    ("/ml_metadata/x", "envoy", "/ml_metadata/x"),
+    ("/volumes/api", "kubeflow-volumes", "/api"),
+    ("/volumes", "kubeflow-volumes", "/"),
+    ("/tensorboards/api?ns=a", "tensorboards-web-app", "/api?ns=a"),
+    ("/tensorboards", "tensorboards-web-app", "/"),
+    ("/mlflow/static/x.js", "mlflow", "/static/x.js"),
+]
 READY = f"{len(world.CONSUMERS)} routes served by istio-ingress/istio-ingressgateway"
 pytestmark = [
     pytest.mark.cluster("tomorrow"),
@@ -64,9 +79,20 @@ def before(node):
 
 
 @pytest.fixture(scope="module")
-def integrator(before):
-    """The older revision is deployed first."""
-    return before
+def opened(node, before):
+    """The older revision behind a shared gateway, related in the order of a bundle.
+
+    From before it is deployed a tenant and several intruders ask without a pause.
+    """
+    with world.shared(node, MODEL) as found:
+        # What comes before it would be replaced for its sidecar's sake.
+        found.deploy(before)
+        found.serve(world.CONSUMERS)
+        with world.Watch(found) as found.watch:
+            found.relate(world.CONSUMERS)
+            found.watch.go_on()
+            found.watch.assert_that_all_is_well()
+            yield found
 
 
 def refreshed(model, charm, image, words):
@@ -98,7 +124,7 @@ def completes(model, name):
     model.kubectl("delete", "-n", MODEL, job)
 
 
-def test_charm_waits_for_its_image_and_goes_on_with_it(opened, before, node):  # noqa: F811
+def test_charm_waits_for_its_image_and_goes_on_with_it(opened, before, node):
     now = node.charms.integrator
     were = servers(opened)
     assert were
@@ -116,3 +142,20 @@ def test_charm_waits_for_its_image_and_goes_on_with_it(opened, before, node):  #
     assert opened.watch.asked_in_vain > 0
     tenant = opened.browser()
     assert tenant.get(host=gateway_client.TENANT).status == 200
+
+
+@pytest.mark.parametrize(("path", "consumer", "asked"), PATHS)
+def test_consumer_is_reached_by_its_path_with_its_rewrite(opened, path, consumer, asked):
+    answer = opened.browser().get(path, Cookie=echo.COOKIE)
+    assert (answer.status, answer.echo["port"]) == (200, world.port_of(consumer))
+    assert answer.echo["path"] == asked
+
+
+def test_removal_leaves_the_gateway_as_it_was(opened):
+    opened.juju.remove_application(APP)
+    opened.juju.wait_gone(APP)
+    opened.watch.go_on()
+    opened.watch.assert_that_all_is_well()
+    kinds = "virtualservices,gateways,envoyfilters,authorizationpolicies"
+    left = yaml.safe_load(opened.kubectl("get", kinds, "-A", "-o", "yaml"))["items"]
+    assert {item["metadata"]["namespace"] for item in left} == {"shop"}
