@@ -1,0 +1,991 @@
+"""What new pods get: one table, for the pure function and for the webhook."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from typing import Any
+
+PREFIX = "istio-integrator.charmhub.io/"
+INJECT = "sidecar.istio.io/inject"
+NATIVE = "sidecar.istio.io/nativeSidecar"
+CONFIG = "proxy.istio.io/config"
+PORTS = "traffic.sidecar.istio.io/excludeOutboundPorts"
+TEMPLATES = "inject.istio.io/templates"
+STATUS = "sidecar.istio.io/status"
+APPLIED = f"{PREFIX}applied"
+MESH_PROBE = f"{PREFIX}mesh-probe"
+KEY = "holdApplicationUntilProxyStarts"
+HOLD = f'{{"{KEY}": true}}'
+
+APPLICATION = "istio-integrator"
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "hold": {"excluded-pods": "tier in (outside, edge),!keep"},
+    "native": {"native": True},
+    "mesh-holds": {"hold-application": False, "mesh-holds": True},
+    "neither": {"hold-application": False, "excluded-pods": "alone"},
+    "selected": {
+        "membership": "selected",
+        "included-pods": "team=ml,stage!=old",
+        "excluded-pods": "never",
+    },
+    "revision": {
+        "membership": "selected",
+        "included-pods": "team",
+        "inject-label": {"istio.io/rev": "canary"},
+        "hold-application": False,
+    },
+    "ambient": {
+        "data-plane": "ambient",
+        "native": True,
+        "excluded-pods": "tier=db",
+        "pod-labels": [{"pods": "app=web", "add": {"tier": "front"}}],
+        "excluded-outbound-ports": [{"ports": [5432]}],
+    },
+    "ambient-selected": {
+        "data-plane": "ambient",
+        "membership": "selected",
+        "included-pods": "team=ml",
+        "excluded-pods": "never",
+        "inject-label": {"istio.io/dataplane-mode": "ambient"},
+    },
+    "place-only": {"lifecycle-in-model": False, "excluded-pods": "outside=true", "native": True},
+    "rules": {
+        "hold-application": False,
+        "excluded-pods": "outside",
+        "pod-labels": [
+            {"pods": "app=web", "add": {"tier": "front", "cost-centre": "7"}},
+            {"add": {"tier": "other"}},
+        ],
+        "pod-annotations": [
+            {"pods": "app in (web)", "add": {"example.com/note": 'a "quoted" <b>\n'}},
+            {"pods": "tuned", "add": {CONFIG: "concurrency: 1"}},
+        ],
+        "excluded-outbound-ports": [
+            {"pods": "db", "ports": [5432, 6379]},
+            {"pods": "cache", "ports": [6379, 11211]},
+        ],
+        "image-registries": [
+            {
+                "pods": "mirrored",
+                "prefixes": {
+                    "docker.io/library": "mirror.example/official",
+                    "docker.io": "mirror.example/hub",
+                    "quay.io": "mirror.example:5000/quay",
+                },
+            }
+        ],
+    },
+    "everything": {
+        "native": True,
+        "pod-labels": [{"add": {"tier": "other"}}],
+        "pod-annotations": [{"add": {CONFIG: "concurrency: 1"}}],
+        "excluded-outbound-ports": [{"ports": [5432]}],
+        "image-registries": [{"pods": "!original", "prefixes": {"docker.io": "mirror.example"}}],
+    },
+}
+"""The settings of the webhook, without `model` and `application`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A pod, the settings that it meets, and what it gets."""
+
+    id: str
+    _: dataclasses.KW_ONLY
+    settings: str = "hold"
+    namespace: str = "model"
+    """`model`, `profiles`, `labelled`; on an API server also one that is out of scope."""
+    labels: dict[str, str] = dataclasses.field(default_factory=dict)
+    annotations: dict[str, str] = dataclasses.field(default_factory=dict)
+    spec: dict[str, Any] = dataclasses.field(default_factory=dict)
+    want: tuple[str, ...] = ()
+    """What is applied."""
+    want_labels: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Added or changed ones."""
+    want_annotations: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Added or changed ones; `applied` is not written here unless the pod had one before."""
+    want_images: dict[str, str] = dataclasses.field(default_factory=dict)
+    """By container."""
+    want_first: str = ""
+    """The container that is moved to the front."""
+    is_marked: bool = True
+    """Whether there is place for the annotation that says what is applied."""
+    skipped: tuple[str, ...] = ()
+    """As `change:reason`."""
+
+    def pod(self, namespace: str) -> dict[str, Any]:
+        """Write the pod as it is sent."""
+        metadata: dict[str, Any] = {"name": "case", "namespace": namespace}
+        if self.labels:
+            metadata["labels"] = self.labels
+        if self.annotations:
+            metadata["annotations"] = self.annotations
+        spec = {"containers": [container("main", "registry.example/app:1")], **self.spec}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+    def in_order(self, containers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Put the containers into the order that they have afterwards."""
+        if not self.want_first:
+            return containers
+        return sorted(containers, key=lambda each: each["name"] != self.want_first)
+
+    @property
+    def all_labels(self) -> dict[str, str]:
+        """The labels afterwards."""
+        return {**self.labels, **self.want_labels}
+
+    @property
+    def all_annotations(self) -> dict[str, str]:
+        """The annotations afterwards."""
+        applied = {APPLIED: ",".join(self.want)} if self.want and self.is_marked else {}
+        return {**self.annotations, **applied, **self.want_annotations}
+
+
+def container(name: str, image: str, **fields: Any) -> dict[str, Any]:
+    return {"name": name, "image": image, **fields}
+
+
+def patched(pod: dict[str, Any], patch: list[dict[str, Any]]) -> dict[str, Any]:
+    """Apply a JSON patch of the kinds that the rule writes."""
+    pod = json.loads(json.dumps(pod))
+    for operation in patch:
+        *parents, last = [
+            part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]
+        ]
+        target: Any = pod
+        for part in parents:
+            target = target[int(part)] if isinstance(target, list) else target[part]
+        if operation["op"] == "move":
+            assert operation["from"].rpartition("/")[0] == operation["path"].rpartition("/")[0]
+            target.insert(int(last), target.pop(int(operation["from"].rpartition("/")[2])))
+            continue
+        # To add where there is null is to replace it.
+        assert (target.get(last) is not None) == (operation["op"] == "replace")
+        target[last] = operation["value"]
+    return pod
+
+
+NO_SIDECAR = {INJECT: "false"}
+SIDECAR = {INJECT: "true"}
+OUT_OF_AMBIENT = {"istio.io/dataplane-mode": "none"}
+IN_AMBIENT = {"istio.io/dataplane-mode": "ambient"}
+TO_COMPLETION = {"restartPolicy": "Never"}
+HOST_NETWORK = {"hostNetwork": True}
+HELD = {CONFIG: HOLD}
+HELD_LINE = f"{KEY}: true\n"
+HELD_KEY = f'"{KEY}": true'
+SNAKE = "hold_application_until_proxy_starts"
+FILLER = "example.com/filler"
+MOST_BYTES = 256 * 1024
+"""Of all annotations together, their keys included: the API server takes no more."""
+
+
+def filler(room: int, **annotations: str) -> dict[str, str]:
+    """Write annotations that leave so many bytes to others, in letters of two bytes."""
+    left = MOST_BYTES - room - len(FILLER) - sum(map(len, [*annotations, *annotations.values()]))
+    return {**annotations, FILLER: "é" * (left // 2) + "e" * (left % 2)}
+
+
+def left(name: str, *skipped: str, **fields: Any) -> Case:
+    """A pod that nothing is applied to."""
+    return Case(name, skipped=skipped, **fields)
+
+
+def excluded(name: str, *skipped: str, **fields: Any) -> Case:
+    """A pod that is kept out of the mesh."""
+    return Case(name, want=("excluded",), want_labels=NO_SIDECAR, skipped=skipped, **fields)
+
+
+def held(name: str, *skipped: str, **fields: Any) -> Case:
+    """A pod without a configuration of its proxy, which is held."""
+    return Case(name, want=("hold",), want_annotations=HELD, skipped=skipped, **fields)
+
+
+def native(name: str, **fields: Any) -> Case:
+    """A pod that asks for a native sidecar, behind which nothing has to be held."""
+    wanted = {NATIVE: "true"}
+    skipped = ("hold:NativeSidecar",)
+    return Case(name, want=("native",), want_annotations=wanted, skipped=skipped, **fields)
+
+
+def selected(name: str, *skipped: str, **fields: Any) -> Case:
+    """A pod that is taken into the mesh, and held."""
+    given = {"settings": "selected", "labels": {"team": "ml"}, **fields}
+    if skipped:
+        return left(name, *skipped, **given)
+    wanted = {"want_labels": SIDECAR, "want_annotations": HELD}
+    return Case(name, want=("inject", "hold"), **wanted, **given)
+
+
+OWN = {"app.kubernetes.io/name": APPLICATION}
+EDGE = {"tier": "edge"}
+NOT_INJECTED = "hold:NotInjected"
+SAYS_ITSELF = "excluded:PodSaysItself"
+
+EXCLUSION = (
+    excluded(
+        "modeloperator",
+        labels={"operator.juju.is/name": "modeloperator", "operator.juju.is/target": "model"},
+    ),
+    excluded("modeloperator with its older label", labels={"juju-modeloperator": "modeloperator"}),
+    excluded("the charm's own pod", labels=OWN),
+    left("the charm's own pod that says false already", SAYS_ITSELF, labels=OWN | NO_SIDECAR),
+    excluded(
+        "the charm's own pod, where only places are given", settings="place-only", labels=OWN
+    ),
+    excluded("the charm's own pod gets nothing else", settings="everything", labels=OWN),
+    held(
+        "another application's pod is no pod of the charm",
+        labels={"app.kubernetes.io/name": f"{APPLICATION}-2"},
+    ),
+    held(
+        "a pod that looks like modeloperator in a profile",
+        namespace="profiles",
+        labels={"operator.juju.is/name": "modeloperator"},
+    ),
+    excluded("excluded by one value", NOT_INJECTED, labels={"tier": "outside"}),
+    excluded("excluded by the other value", NOT_INJECTED, labels=EDGE, annotations={"mine": "1"}),
+    held("only one part of the selector fits", labels=EDGE | {"keep": ""}),
+    held("excluded, but the pod wants its sidecar", SAYS_ITSELF, labels=EDGE | SIDECAR),
+    held(
+        "excluded, but the pod's annotation wants a sidecar",
+        SAYS_ITSELF,
+        labels=EDGE,
+        annotations=SIDECAR,
+    ),
+    held(
+        "excluded, but the pod names a revision",
+        SAYS_ITSELF,
+        labels=EDGE | {"istio.io/rev": "canary"},
+    ),
+    excluded(
+        "excluded, and its annotation agrees", NOT_INJECTED, labels=EDGE, annotations=NO_SIDECAR
+    ),
+    excluded("excluded where nothing else is done", settings="neither", labels={"alone": ""}),
+    held("excluded pods are the model's only", namespace="labelled", labels=EDGE),
+    excluded("excluded on the node's network", "hold:HostNetwork", labels=EDGE, spec=HOST_NETWORK),
+    excluded(
+        "excluded where annotations have no place left",
+        NOT_INJECTED,
+        labels=EDGE,
+        annotations=filler(len(APPLIED) + len("excluded") - 1),
+        is_marked=False,
+    ),
+    excluded(
+        "excluded where annotations have just place",
+        NOT_INJECTED,
+        labels=EDGE,
+        annotations=filler(len(APPLIED) + len("excluded")),
+    ),
+    left("nothing is wanted", settings="neither"),
+)
+
+LEFTOVER = {STATUS: '{"initContainers": ["istio-init"], "containers": ["istio-proxy"]}'}
+"""What the injector has written into a pod whose YAML became a template."""
+MAIN = container("main", "a:1")
+PROXIED = {"containers": [MAIN, container("istio-proxy", "b:1")]}
+
+UNTOUCHED = (
+    left("a proxy is there", "all:HasProxy", labels={"tier": "outside"}, spec=PROXIED),
+    left(
+        "a native proxy is there",
+        "all:HasProxy",
+        spec={
+            "initContainers": [container("istio-proxy", "b:1", restartPolicy="Always")],
+            "containers": [MAIN],
+        },
+    ),
+    left(
+        "a gateway by istiod's template",
+        "all:HasProxy",
+        labels=SIDECAR,
+        annotations={TEMPLATES: "gateway"},
+        spec={"containers": [container("istio-proxy", "auto")]},
+    ),
+    left("the injector was there", "all:HasProxy", annotations={STATUS: "{}"}, spec=PROXIED),
+    held("the injector's mark is there, and no proxy", annotations=LEFTOVER),
+    left("the pod's label wants no sidecar", NOT_INJECTED, labels=NO_SIDECAR),
+    left("the pod's annotation wants no sidecar", NOT_INJECTED, annotations=NO_SIDECAR),
+    held("the pod's label beats its annotation", labels=SIDECAR, annotations=NO_SIDECAR),
+    left("on the node's network", "hold:HostNetwork", spec=HOST_NETWORK),
+    left("in the model, where only places are given", settings="place-only", spec=TO_COMPLETION),
+    *(
+        left(
+            f"asks what istiod injects: {name}",
+            "all:MeshProbe",
+            settings=settings,
+            namespace=namespace,
+            labels={MESH_PROBE: "true", **labels},
+        )
+        for name, settings, namespace, labels in (
+            ("held otherwise", "hold", "model", {}),
+            ("excluded otherwise", "hold", "model", EDGE),
+            ("in a labelled namespace", "hold", "labelled", {}),
+            ("selected otherwise", "revision", "model", {"team": "any"}),
+            ("everything otherwise", "everything", "model", {}),
+        )
+    ),
+)
+
+OWN_PROXY = container("istio-proxy", "auto", resources={"requests": {"cpu": "5m"}})
+CUSTOM = {"containers": [MAIN, OWN_PROXY]}
+
+CUSTOMISED = (
+    held("customised, held", spec=CUSTOM),
+    excluded("customised, excluded", NOT_INJECTED, labels={"tier": "outside"}, spec=CUSTOM),
+    selected("customised, selected", spec=CUSTOM),
+    native("customised, to completion", settings="native", spec=CUSTOM | TO_COMPLETION),
+    native(
+        "customised among the init containers",
+        settings="native",
+        spec={"initContainers": [{**OWN_PROXY, "restartPolicy": "Always"}], **TO_COMPLETION},
+    ),
+    held("customised, and the injector's mark is there", annotations=LEFTOVER, spec=CUSTOM),
+)
+
+NOT_TAKEN_IN = ("inject:PodSaysItself", NOT_INJECTED)
+
+SELECTED = (
+    selected("selected"),
+    held("not selected", settings="selected", labels={"team": "ml", "stage": "old"}),
+    excluded(
+        "selected and excluded",
+        NOT_INJECTED,
+        settings="selected",
+        labels={"team": "ml", "never": ""},
+    ),
+    selected(
+        "selected, but the label says no", *NOT_TAKEN_IN, labels={"team": "ml", **NO_SIDECAR}
+    ),
+    selected("selected, but the annotation says no", *NOT_TAKEN_IN, annotations=NO_SIDECAR),
+    held(
+        "selected, and names a revision",
+        "inject:PodSaysItself",
+        settings="selected",
+        labels={"team": "ml", "istio.io/rev": "x"},
+    ),
+    selected(
+        "selected, on the node's network",
+        "inject:HostNetwork",
+        "hold:HostNetwork",
+        spec=HOST_NETWORK,
+    ),
+    Case(
+        "selected for a revision",
+        settings="revision",
+        labels={"team": "any"},
+        want=("inject",),
+        want_labels={"istio.io/rev": "canary"},
+    ),
+    excluded(
+        "excluded where a revision is injected",
+        settings="revision",
+        labels={"team": "any", **OWN},
+    ),
+)
+
+MERGED = {
+    "empty": "«all»",
+    "JSON": '{«key, »"concurrency": 2}',
+    "an empty JSON object": "{«key»}",
+    "an empty JSON object over lines": " {«key» \n } \n",
+    "JSON over lines": '\n{«key, »\n  "concurrency": 2\n}\n',
+    "a flow mapping of YAML": "{«key, »concurrency: 2,}",
+    "a flow mapping with a comment": "{«key, » # x\n}",
+    "a block mapping": "«line»concurrency: 2\n",
+    "a mapping of mappings": "«line»tracing:\n  sampling: 1\nconcurrency: 2",
+    "an indented mapping": "\n  «line  »a: 1\n  b: 2\n",
+    "a quoted key": '«line»"a b": 1',
+    "a singly quoted key": "«line»'a': 1",
+    "comments first": "# x: 1\n  # y\n«line»a: 1",
+    "a document start": "---\n«line»a: 1",
+    "a commented document start": "# x\n--- # y\n\n# z\n«line»a: 1",
+    "a document start before JSON": "--- {«key, »a: 1}",
+    "an end of the document": "«line»a: 1\n...\n",
+    "line ends of Windows": "«line»a: 1\r\nb: 2\r\n",
+    "a key that ends alike": "«line»my-KEY: 1",
+    "the key's name as a value": "«line»a: KEY",
+    "other alphabets": '«line»a: "äöü 雪 🙂"\n',
+    "an empty JSON object with a comment": "{«key»} # x",
+    "an empty JSON object and an end": "{«key»}\n...\n",
+    "as long as may be": f"«line»a: {'x' * 32765}",
+    "named by a comment first": "# KEY: false\n«line»a: 1\n",
+    "named by a comment behind": "«line»a: 1 # KEY: false\n",
+    "named by a comment last": "«line»a: 1\n# KEY: false",
+    "named by a nested key": "  «line  »proxyMetadata:\n    KEY: 'false'\n  concurrency: 2",
+    "named by a nested key in its other spelling": "«line»proxyMetadata:\n  SNAKE: 'false'\n",
+    "named by a text of lines": "«line»proxyMetadata:\n  A: |\n    KEY: false\n",
+    "named by a nested flow mapping": "«line»proxyMetadata: {KEY: 'false'}\n",
+    "named by another document": "«line»a: 1\n---\nKEY: false\n",
+    "named by a nested key of JSON": (
+        '{«key, »"proxyMetadata": {"A": "}", "KEY": "false"}, "concurrency": 2}'
+    ),
+    "named by a comment in JSON": '{«key, »\n  # "KEY": false,\n  "a": 1 # SNAKE\n}',
+    "named by a comment behind JSON": '{«key, »"a": 1} # KEY: false',
+    "named by a value of JSON": '{«key, »"a": "KEY"}',
+    "named by a part of a key": "{«key, »my-KEY: 1}",
+    "named by a key that is nested deeply": f"{{«key, »a: {'{a: ' * 8}{{KEY: 1}}{'}' * 9}",
+    "named far to the right": f"{' ' * 65}«line{' ' * 65}»a: 1 # KEY",
+}
+"""Configurations of proxies; the hold comes where « » is. KEY and SNAKE are its two spellings."""
+LEFT = {
+    "ConfigSaysItself": {
+        "false": "KEY: false",
+        "true": "concurrency: 2\nKEY: true\n",
+        "false in JSON": '{"KEY":false}',
+        "false in a flow mapping": "{a: 1, KEY : false}",
+        "the other spelling of protobuf": "SNAKE: false",
+        "false behind a comment": "# KEY: true\na: 1\nKEY: false",
+        "false behind a nested key": "proxyMetadata:\n  KEY: 'x'\nKEY : false\n",
+        "false behind a nested key of JSON": '{"a": {"A": "{", "KEY": "x"}, "KEY": false}',
+        "nothing for a value": "{a: 1, KEY}",
+    },
+    "ConfigNotMergeable": {
+        "an empty JSON object and a rest": "{} a: 1",
+        "a list": "- a: 1",
+        "a scalar": "just text",
+        "only comments": "# nothing\n",
+        "an anchor first": "&a a: 1",
+        "an explicit key": "? a\n: 1",
+        "a directive": "%YAML 1.1\n---\na: 1",
+        "a key that JSON's way has no blank after": '"a":1',
+        "old line ends": "# a\rb: 1\nc: 2",
+        "an escape in a key": '{"a\\u0062": 1}',
+        "two document starts": "---\n--- {a: 1}",
+        "a tab before it": "\t{a: 1}",
+    },
+    "ConfigUnclear": {
+        "an explicit key behind another": "a: 1\n? KEY\n: false\n",
+        "a merge key": "a: 1\n<<: {KEY: false}\n",
+        "a merge key in a flow mapping": "{a: 1, <<: {SNAKE: false}}",
+        "a name within a text of JSON": '{"a": "not KEY: false"}',
+        "a name in a long flow mapping": f"{{a: {'x' * 4096}, b: {{KEY: 1}}}}",
+    },
+    "ConfigTooLong": {"too long": f"a: {'x' * 32766}"},
+}
+"""Configurations that stay as they are, by the reason."""
+
+
+def written(text: str, **held: str) -> str:
+    """Write a row's configuration, with what comes at its mark."""
+
+    def filled(found: re.Match[str]) -> str:
+        return re.sub("all|key|line", lambda word: held.get(word[0], ""), found[1]) if held else ""
+
+    named = text.replace("KEY", KEY).replace("SNAKE", SNAKE)
+    return re.sub("«(.*?)»", filled, named)
+
+
+def merged(name: str, before: str, after: str) -> Case:
+    return Case(
+        f"hold, {name}",
+        annotations={CONFIG: before},
+        want=("hold",),
+        want_annotations={CONFIG: after},
+    )
+
+
+HOLDS = (
+    held("hold, no configuration"),
+    held(
+        "hold, beside other labels and annotations",
+        labels={"app": "web"},
+        annotations={"example.com/a": "1"},
+    ),
+    held("hold, in a profile", namespace="profiles"),
+    held("hold, in a labelled namespace", namespace="labelled"),
+    held("hold, to completion without native sidecars", spec=TO_COMPLETION),
+    left("hold, once more", "hold:ConfigSaysItself", annotations={**HELD, APPLIED: "hold"}),
+    *(
+        Case(
+            f"hold, after {name}",
+            annotations={APPLIED: before},
+            want=("hold",),
+            want_annotations={**HELD, APPLIED: after},
+        )
+        for name, before, after in (
+            ("somebody applied something", "excluded,hold", "excluded,hold"),
+            ("others were applied", "labels", "labels,hold"),
+        )
+    ),
+    merged("only blanks", " \n\t\r\n ", HOLD),
+    *(
+        merged(name, written(text), written(text, all=HOLD, key=HELD_KEY, line=HELD_LINE))
+        for name, text in MERGED.items()
+    ),
+    *(
+        left(f"left, {name}", f"hold:{reason}", annotations={CONFIG: written(text)})
+        for reason, texts in LEFT.items()
+        for name, text in texts.items()
+    ),
+)
+
+FAR = "".join([f"{' ' * 64}a: 1\n"] * 470) + f"# {KEY}"
+
+HEAVY = (
+    Case(
+        "heavy, as many pieces as are looked at",
+        settings="everything",
+        annotations={CONFIG: f"{{a: [{'1,' * 2019}1], {KEY}: true}}"},
+        want=("ports", "labels"),
+        want_labels={"tier": "other"},
+        want_annotations={PORTS: "5432"},
+        skipped=("annotations:PodSaysItself", "hold:ConfigSaysItself"),
+    ),
+    Case(
+        "heavy, a long block mapping far to the right",
+        settings="everything",
+        annotations={CONFIG: FAR},
+        want=("ports", "hold", "labels"),
+        want_labels={"tier": "other"},
+        want_annotations={PORTS: "5432", CONFIG: f"{' ' * 64}{HELD_LINE}{FAR}"},
+        skipped=("annotations:PodSaysItself",),
+    ),
+    Case(
+        "heavy, as many annotations as are counted",
+        settings="everything",
+        annotations={f"example.com/{number}": "é" * 120 for number in range(1000)},
+        want=("annotations", "ports", "hold", "labels"),
+        want_labels={"tier": "other"},
+        want_annotations={PORTS: "5432", CONFIG: f"{HELD_LINE}concurrency: 1"},
+    ),
+)
+
+FULL = (
+    left(
+        "hold, where it would pass what annotations may have",
+        "hold:AnnotationsFull",
+        annotations=filler(len(CONFIG) + len(HOLD) + len(APPLIED) + len("hold") - 1),
+    ),
+    left(
+        "hold in a configuration, where it would pass what annotations may have",
+        "hold:AnnotationsFull",
+        annotations=filler(len(HELD_LINE) + len(APPLIED) + len("hold") - 1, **{CONFIG: "a: 1"}),
+    ),
+    left(
+        "native, where it would pass what annotations may have",
+        "hold:NativeSidecar",
+        "native:AnnotationsFull",
+        settings="native",
+        spec=TO_COMPLETION,
+        annotations=filler(50),
+    ),
+    left(
+        "hold, among more annotations than are looked at",
+        "hold:AnnotationsFull",
+        annotations={f"a{number}": "" for number in range(1001)},
+    ),
+)
+
+GRPC_AGENT = {TEMPLATES: "grpc-agent"}
+PROBE = {"httpGet": {"path": "/", "port": 9801}}
+
+
+def helped(**fields: Any) -> dict[str, Any]:
+    """Write a pod's spec with a native init container."""
+    return {"initContainers": [container("helper", "a:1", restartPolicy="Always", **fields)]}
+
+
+NATIVES = (
+    native("native, to completion", settings="native", spec=TO_COMPLETION),
+    native(
+        "native, until success",
+        settings="native",
+        spec={"restartPolicy": "OnFailure"},
+        annotations={CONFIG: "concurrency: 2"},
+    ),
+    held("native, for ever", settings="native"),
+    held(
+        "native, the pod does not want it",
+        "native:PodSaysItself",
+        settings="native",
+        spec=TO_COMPLETION,
+        annotations={NATIVE: "false"},
+    ),
+    left("native, the pod wants it itself", "hold:NativeSidecar", annotations={NATIVE: "true"}),
+    left(
+        "native, without a sidecar",
+        "native:NotInjected",
+        NOT_INJECTED,
+        settings="native",
+        labels=NO_SIDECAR,
+        spec=TO_COMPLETION,
+    ),
+    left(
+        "native, on the node's network",
+        "native:HostNetwork",
+        "hold:HostNetwork",
+        settings="native",
+        spec=TO_COMPLETION | HOST_NETWORK,
+    ),
+    *(
+        native(
+            f"native, cannot start with a classic proxy: {name}",
+            settings="native",
+            spec=helped(**fields),
+        )
+        for name, fields in (
+            ("a startup probe", {"startupProbe": PROBE}),
+            ("a hook", {"lifecycle": {"postStart": {"tcpSocket": {"port": 9801}}}}),
+        )
+    ),
+    held(
+        "native, can start with a classic proxy",
+        settings="native",
+        spec=helped(readinessProbe=PROBE),
+    ),
+    held(
+        "native, cannot start with a classic proxy where native ones do not work",
+        spec=helped(startupProbe=PROBE),
+    ),
+    held(
+        "native, the template has none",
+        "native:OtherTemplate",
+        settings="native",
+        annotations=GRPC_AGENT,
+        spec=TO_COMPLETION,
+    ),
+    held(
+        "native, the pod wants it and its template has none",
+        annotations={**GRPC_AGENT, NATIVE: "true"},
+    ),
+    native(
+        "native, by the template's name",
+        settings="native",
+        annotations={TEMPLATES: "sidecar"},
+        spec=TO_COMPLETION,
+    ),
+)
+
+CHARM, DB, PROXY = (container(name, f"{name}:1") for name in ("charm", "db", "istio-proxy"))
+RAY = {"ray.io/node-type": "worker"}
+NOT_HELD = f'{{"{KEY}": false}}'
+
+
+def unit(*containers: dict[str, str]) -> dict[str, list[dict[str, str]]]:
+    return {"initContainers": [container("charm-init", "a:1")], "containers": list(containers)}
+
+
+UNIT = unit(CHARM, DB)
+
+# Juju's units and KubeRay's pods: their controller addresses the first container.
+ADDRESSED = (
+    left("a unit is not held", "hold:FirstContainer", spec=UNIT),
+    left("Ray's pod is not held", "hold:FirstContainer", namespace="profiles", labels=RAY),
+    native(
+        "Ray's pod that runs to completion is native",
+        settings="native",
+        labels=RAY,
+        spec=TO_COMPLETION,
+    ),
+    Case(
+        "a unit declines the mesh's hold",
+        settings="mesh-holds",
+        spec=UNIT,
+        want=("no-hold",),
+        want_annotations={CONFIG: NOT_HELD},
+    ),
+    Case(
+        "a unit declines the mesh's hold beside what it configures",
+        settings="mesh-holds",
+        annotations={CONFIG: "concurrency: 2"},
+        spec=UNIT,
+        want=("no-hold",),
+        want_annotations={CONFIG: f"{KEY}: false\nconcurrency: 2"},
+    ),
+    left(
+        "a unit with a native sidecar has nothing to decline",
+        settings="mesh-holds",
+        annotations={NATIVE: "true"},
+        spec=UNIT,
+    ),
+    left(
+        "a unit without sidecar has nothing to decline",
+        settings="mesh-holds",
+        labels=NO_SIDECAR,
+        spec=UNIT,
+    ),
+    left("another pod keeps the mesh's hold", settings="mesh-holds"),
+    Case(
+        "a unit's charm comes before its proxy",
+        annotations={APPLIED: "no-hold"},
+        spec=unit(PROXY, CHARM, DB),
+        want=("order",),
+        want_annotations={APPLIED: "no-hold,order"},
+        want_first="charm",
+        skipped=("all:HasProxy",),
+    ),
+    Case(
+        "Ray's container comes before its proxy",
+        labels=RAY,
+        spec={"containers": [PROXY, container("worker", "a:1"), DB]},
+        want=("order",),
+        want_first="worker",
+        skipped=("all:HasProxy",),
+    ),
+    left("a unit whose charm is first", "all:HasProxy", spec=unit(CHARM, PROXY, DB)),
+    left("another pod's proxy stays first", "all:HasProxy", spec={"containers": [PROXY, DB]}),
+    left(
+        "in the model, where only places are given, a proxy stays first",
+        "all:HasProxy",
+        settings="place-only",
+        spec=unit(PROXY, CHARM),
+    ),
+)
+
+
+def ambient(name: str, settings: str, labels: dict[str, str], want: str, *skipped: str) -> Case:
+    """A pod of a model in ambient mode, where nothing goes through a proxy of its own."""
+    modes = {"excluded": OUT_OF_AMBIENT, "inject": IN_AMBIENT, "labels": {"tier": "front"}}
+    return Case(
+        f"ambient: {name}",
+        settings=settings,
+        labels=labels,
+        want=(want,) if want else (),
+        want_labels=modes.get(want, {}),
+        skipped=skipped,
+    )
+
+
+UNHELD = ("ports:Ambient", "hold:Ambient")
+AMBIENT = (
+    left(
+        "ambient: a pod that runs to completion asks for no native sidecar",
+        "ports:Ambient",
+        "native:Ambient",
+        "hold:Ambient",
+        settings="ambient",
+        spec=TO_COMPLETION,
+    ),
+    *(
+        ambient(name, "ambient", labels, want, *skipped, *UNHELD)
+        for name, labels, want, *skipped in (
+            ("a pod is neither held nor given ports", {}, ""),
+            ("an excluded pod", {"tier": "db"}, "excluded"),
+            (
+                "an excluded pod that would have no sidecar either",
+                {"tier": "db", **NO_SIDECAR},
+                "excluded",
+            ),
+            (
+                "an excluded pod that says itself where it is",
+                {"tier": "db", **IN_AMBIENT},
+                "",
+                SAYS_ITSELF,
+            ),
+            (
+                "an excluded pod that asks for a sidecar",
+                {"tier": "db", **SIDECAR},
+                "",
+                SAYS_ITSELF,
+            ),
+            ("what is no matter of proxies goes on", {"app": "web"}, "labels"),
+        )
+    ),
+    *(
+        ambient(name, "ambient-selected", labels, want, *skipped, "hold:Ambient")
+        for name, labels, want, *skipped in (
+            ("a selected pod", {"team": "ml"}, "inject"),
+            (
+                "a selected pod that would have no sidecar",
+                {"team": "ml", **NO_SIDECAR},
+                "inject",
+            ),
+            ("a selected pod that is excluded", {"team": "ml", "never": ""}, "excluded"),
+            (
+                "a selected pod that asks for a sidecar",
+                {"team": "ml", **SIDECAR},
+                "",
+                "inject:PodSaysItself",
+            ),
+            ("a pod that is not selected", {"team": "web"}, ""),
+        )
+    ),
+)
+
+NOTE = {"example.com/note": 'a "quoted" <b>\n'}
+NOTE_BYTES = sum(map(len, (*NOTE, *NOTE.values(), APPLIED, "annotations")))
+WEB = {"tier": "front", "cost-centre": "7"}
+"""The labels for web servers."""
+
+
+def ports(name: str, want: str, before: str = "", *skipped: str, **labels: str) -> Case:
+    """A pod whose proxy is to leave ports alone, and that has what rules add to its labels."""
+    return Case(
+        f"ports{name}",
+        settings="rules",
+        labels={"db": "", "tier": "x", **labels},
+        annotations={PORTS: before} if before else {},
+        want=("ports",) if want else (),
+        want_annotations={PORTS: want} if want else {},
+        skipped=(*skipped, "labels:PodSaysItself"),
+    )
+
+
+def images(name: str, spec: dict[str, Any], **want: str) -> Case:
+    """A pod whose images come from a mirror, with the images that change."""
+    return Case(
+        f"images{name}",
+        settings="rules",
+        labels={"mirrored": "", "tier": "x"},
+        spec=spec,
+        want=("images",),
+        want_images=want,
+        skipped=("labels:PodSaysItself",),
+    )
+
+
+RULES = (
+    Case(
+        "labels for every pod", settings="rules", want=("labels",), want_labels={"tier": "other"}
+    ),
+    Case(
+        "labels and annotations of selected pods, the first rule first",
+        settings="rules",
+        labels={"app": "web"},
+        want=("annotations", "labels"),
+        want_labels=WEB,
+        want_annotations=NOTE,
+    ),
+    left(
+        "labels that are there stay",
+        "labels:PodSaysItself",
+        settings="rules",
+        labels={"tier": "mine"},
+    ),
+    Case(
+        "one label is there, one is not",
+        settings="rules",
+        labels={"app": "web", "tier": "mine"},
+        annotations={"example.com/note": "mine"},
+        want=("labels",),
+        want_labels={"cost-centre": "7"},
+        skipped=("annotations:PodSaysItself",),
+    ),
+    Case(
+        "an excluded pod gets its labels, not its ports",
+        settings="rules",
+        labels={"outside": "", "db": ""},
+        want=("excluded", "labels"),
+        want_labels={**NO_SIDECAR, "tier": "other"},
+        skipped=("ports:NotInjected",),
+    ),
+    ports("", "5432,6379"),
+    ports(" of two rules", "5432,6379,11211", cache=""),
+    ports(" beside the pod's own", "63790 , 5432,6379", "63790 , 5432"),
+    ports(" that are all there", "", "6379,5432", "ports:PodSaysItself"),
+    ports(" where the annotation is blank", "5432,6379", " "),
+    *(
+        ports(
+            f" beside a list with an empty place, {value!r}", "", value, "ports:PortsNotMergeable"
+        )
+        for value in (",", " , ,", "80,", ",80", "80, ,81")
+    ),
+    Case(
+        "annotations that just have place",
+        settings="rules",
+        labels={"app": "web", "tier": "x", "cost-centre": "x"},
+        annotations=filler(NOTE_BYTES),
+        spec=HOST_NETWORK,
+        want=("annotations",),
+        want_annotations=NOTE,
+        skipped=("labels:PodSaysItself",),
+    ),
+    Case(
+        "annotations that have a byte too little",
+        settings="rules",
+        labels={"app": "web"},
+        annotations=filler(NOTE_BYTES - 1),
+        spec=HOST_NETWORK,
+        want=("labels",),
+        want_labels=WEB,
+        is_marked=False,
+        skipped=("annotations:AnnotationsFull",),
+    ),
+    images(
+        " beside a proxy whose image istiod fills in",
+        {"containers": [container("main", "python"), container("istio-proxy", "auto")]},
+        main="mirror.example/official/python",
+    ),
+    images(
+        "",
+        {
+            "initContainers": [container("i", "quay.io/a/b:1")],
+            "containers": [
+                container("short", "python"),
+                container("hub", "bitnami/redis:7"),
+                container("full", "docker.io/library/nginx@sha256:" + "0" * 64),
+                container("local", "localhost/x"),
+                container("other", "ghcr.io/docker.io/x"),
+                container("port", "docker.io:443/x"),
+                container("tag", "python:3.12"),
+                container("dots", "." * 300),
+                container("localhost", "localhost"),
+            ],
+        },
+        i="mirror.example:5000/quay/a/b:1",
+        short="mirror.example/official/python",
+        hub="mirror.example/hub/bitnami/redis:7",
+        full="mirror.example/official/nginx@sha256:" + "0" * 64,
+        tag="mirror.example/official/python:3.12",
+        dots="mirror.example/official/" + "." * 300,
+        localhost="mirror.example/official/localhost",
+    ),
+    left(
+        "images of pods that are not selected",
+        "labels:PodSaysItself",
+        settings="rules",
+        labels={"tier": "x"},
+        spec={"containers": [container("main", "python:3")]},
+    ),
+    images(
+        " in a pod with duplicate names in its lists",
+        {
+            "containers": [
+                container(
+                    "main",
+                    "python:3",
+                    env=[{"name": "A", "value": "1"}, {"name": "A", "value": "2"}],
+                    ports=[{"containerPort": 80}, {"containerPort": 80, "name": "again"}],
+                )
+            ]
+        },
+        main="mirror.example/official/python:3",
+    ),
+    Case(
+        "everything, for ever",
+        settings="everything",
+        spec={"containers": [container("main", "python:3")]},
+        want=("annotations", "ports", "hold", "images", "labels"),
+        want_labels={"tier": "other"},
+        want_annotations={PORTS: "5432", CONFIG: f"{HELD_LINE}concurrency: 1"},
+        want_images={"main": "mirror.example/library/python:3"},
+    ),
+    Case(
+        "everything, to completion",
+        settings="everything",
+        labels={"original": ""},
+        spec=TO_COMPLETION,
+        want=("annotations", "ports", "native", "labels"),
+        want_labels={"tier": "other"},
+        want_annotations={PORTS: "5432", CONFIG: "concurrency: 1", NATIVE: "true"},
+        skipped=("hold:NativeSidecar",),
+    ),
+)
+
+CASES = (
+    *EXCLUSION,
+    *UNTOUCHED,
+    *CUSTOMISED,
+    *HOLDS,
+    *FULL,
+    *HEAVY,
+    *NATIVES,
+    *ADDRESSED,
+    *SELECTED,
+    *AMBIENT,
+    *RULES,
+)
