@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import time
 from typing import Any
 
@@ -109,21 +108,3 @@ class World:
                     return
             time.sleep(0.05)
         raise AssertionError(f"pods of {namespace} are mutated: {not mutated}")
-
-
-def assert_case(world: World, case: table.Case) -> None:
-    """Create a case's pod without keeping it, and see that it got what the table says."""
-    pod = case.pod(world.namespace(case))
-    created = world.try_pod(json.loads(json.dumps(pod)))
-
-    metadata, spec = created["metadata"], created["spec"]
-    images = {
-        container["name"]: container["image"]
-        for container in (*spec.get("initContainers", ()), *spec["containers"])
-    }
-    sent = (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"])
-    assert metadata.get("labels", {}) == case.all_labels
-    assert metadata.get("annotations", {}) == case.all_annotations
-    assert images == {**{c["name"]: c["image"] for c in sent}, **case.want_images}
-    ordered = case.in_order(pod["spec"]["containers"])
-    assert [c["name"] for c in spec["containers"]] == [c["name"] for c in ordered]

@@ -13,7 +13,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -129,26 +129,30 @@ def configure(world, name, server, bundle):
 
 @contextlib.contextmanager
 def worlds(
-    api: cluster.Cluster, prefix: str, root: Path, **switches: Any
+    api: cluster.Cluster,
+    prefix: str,
+    root: Path,
+    names: Iterable[str] = table.SETTINGS,
+    **switches: Any,
 ) -> Iterator[tuple[admission_world.World, dict[str, Server]]]:
-    """Serve every settings of the table by a webhook of its own while the block runs."""
+    """Serve settings of the table, each by a webhook of its own, while the block runs."""
     world = admission_world.World(api, prefix, **switches)
     world.create_namespaces()
     servers: dict[str, Server] = {}
     owners = []
     with contextlib.ExitStack() as stack:
-        for name in table.SETTINGS:
+        for name in names:
             values = admission_world.wanted(name, world.model(name)).document()
             servers[name] = stack.enter_context(serving(root / name, values))
         for name, server in servers.items():
             owners.append(configure(world, name, server, server.material.bundle))
-        for name in table.SETTINGS:
+        for name in names:
             world.wait_until_mutated(world.model(name))
         try:
             yield world, servers
         finally:
             for owner in owners:
                 owner.remove(webhook.CONFIGURATION_FOLDER)
-            for name in table.SETTINGS:
+            for name in names:
                 world.wait_until_mutated(world.model(name), mutated=False)
             world.delete_namespaces()
