@@ -54,3 +54,5 @@ def test_model_stays_joined_while_an_istiod_outside_the_cluster_is_away(ctx, fak
     assert "new pods are refused: namespace.sidecar-injector" in out.unit_status.message
     istiod["alive"] = True
     assert ctx.run(ctx.on.update_status(), out).unit_status == before.unit_status
+    fake.delete("MutatingWebhookConfiguration", "istio-sidecar-injector")
+    assert told(ctx, ctx.run(ctx.on.update_status(), out)).status_port == 15099

@@ -14,10 +14,19 @@ from tests.unit.charm.charm_world import state
 
 OURS = schema.SCHEMA
 OLD = f"{asked.PROGRAM} run --model kubeflow --old true"
+IMAGE = "lifecycle-image=IMAGE"
+OLDER = (
+    "lifecycle-image is too old; run: juju refresh istio-integrator --resource "
+    f"{IMAGE}; the image of the charm's revision (contract none, here {OURS})"
+)
+OTHER = (
+    "lifecycle-image does not fit the charm; run: juju refresh istio-integrator; or add "
+    f"--resource {IMAGE}, the image of the charm's revision (contract {{}}, here {OURS})"
+)
 OTHERS = [
-    pytest.param(None, id="before there was one"),
-    pytest.param("1", id="numbered"),
-    pytest.param("0" * 8, id="another"),
+    pytest.param(None, OLDER, id="before there was one"),
+    pytest.param("1", OTHER.format("1"), id="numbered"),
+    pytest.param("0" * 8, OTHER.format("0" * 8), id="another"),
 ]
 
 
@@ -38,12 +47,15 @@ def container(contract, service=""):
 
 
 @pytest.mark.parametrize("service", ["", OLD], ids=["new", "running"])
-@pytest.mark.parametrize("contract", OTHERS)
-def test_other_image_is_said_and_nothing_is_started_or_stopped(ctx, fake, contract, service):
+@pytest.mark.parametrize(("contract", "words"), OTHERS)
+def test_other_image_is_said_and_nothing_is_started_or_stopped(  # noqa: PLR0917 - a table
+    ctx, fake, caplog, contract, words, service
+):
     given = container(contract, service)
     out = ctx.run(ctx.on.config_changed(), state(given))
     assert isinstance(out.unit_status, ops.BlockedStatus)
     assert "juju refresh istio-integrator" in out.unit_status.message
+    assert f"blocked: {words}" in caplog.text
     after = out.get_container("lifecycle")
     assert [each.command for each in after.plan.services.values()] == [OLD][: bool(service)]
     assert after.service_statuses == given.service_statuses

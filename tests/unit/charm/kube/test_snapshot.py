@@ -1,4 +1,4 @@
-"""What a hook reads of the cluster: once, and anew once it has written."""
+"""What a hook has read of the cluster is read anew once it has written."""
 
 import pytest
 
@@ -19,41 +19,9 @@ def config_map(name="settings", namespace="kubeflow", **labels):
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"key": "a"}}
 
 
-def names_of(found):
-    return [each["metadata"]["name"] for each in found]
-
-
 @pytest.fixture
 def seen(fake):
     return snapshot.Snapshot(fake.api())
-
-
-def test_object_is_read_once_and_an_absent_one_each_time(fake, seen):
-    assert seen.get(cluster.CONFIG_MAP, "settings", "kubeflow") is None
-    fake.add(config_map())
-    assert [seen.get(cluster.CONFIG_MAP, "settings", "kubeflow")["data"] for _ in "ab"]
-    assert fake.requests == ["get configmaps kubeflow settings"] * 2
-
-
-def test_objects_and_parts_of_a_list_are_taken_from_it(fake, seen):
-    for number, place in enumerate(("kubeflow", "kubeflow", "default")):
-        fake.add(config_map(f"cm-{number}", place, app=f"app-{number}"))
-    assert len(seen.list(cluster.CONFIG_MAP)) == 3
-    assert names_of(seen.list(cluster.CONFIG_MAP, "kubeflow")) == ["cm-0", "cm-1"]
-    assert names_of(seen.list(cluster.CONFIG_MAP, "kubeflow", {"app": "app-1"})) == ["cm-1"]
-    assert names_of(seen.list(cluster.CONFIG_MAP, None, {"app": None})) == ["cm-0", "cm-1", "cm-2"]
-    assert seen.get(cluster.CONFIG_MAP, "cm-2", "default")["data"] == {"key": "a"}
-    assert fake.requests == ["list configmaps"]
-
-
-@pytest.mark.parametrize("may_list", [True, False])
-def test_namespaces_are_known_from_the_list_that_every_hook_needs_or_by_name(fake, seen, may_list):
-    if not may_list:
-        fake.forbidden.add(("list", "namespaces", ""))
-    for name in ("kubeflow", "default", "kubeflow"):
-        assert seen.get(cluster.NAMESPACE, name)
-    one_by_one = ["get namespaces kubeflow", "list namespaces", "get namespaces default"]
-    assert fake.requests == ["list namespaces", *([] if may_list else one_by_one)]
 
 
 @cases(
