@@ -1,150 +1,84 @@
 """When the webhook runs, what is waited for, and what keeps it from working."""
 
-import dataclasses
-import json
-
-import ops
 import pytest
+from ops import testing
 
 from integrator_contract import names
 from istio_integrator.admission import admission
-from istio_integrator.istio import installation
-from istio_integrator.kube import errors
-from tests import shown
 from tests.unit.cases import cases
-from tests.unit.charm.lifecycle import world
+from tests.unit.charm import fake_cluster
+from tests.unit.charm.charm_world import state
+from tests.unit.charm.diagnosis.world import diagnose
 
-NAME = "app-admission"
-WORKS = (ops.ActiveStatus, "admission: webhook")
-NOT_NEEDED = (ops.ActiveStatus, "admission: not needed")
-STARTING = (ops.WaitingStatus, "admission: the webhook's pods are starting")
-COMMAND = "; run: juju run app/leader diagnose"
-MESH = installation.Mesh(
-    namespace="istio-system", revision="x", is_default=False, probed=True, native_sidecars=True
-)
-
-
-class Time:
-    """A clock that advances by sleeping, and by a little whenever it is read."""
-
-    def __init__(self, *, passes=0.0, wakes=None):
-        self.now = 0.0
-        self.slept = []
-        self._passes = passes
-        self._wakes = wakes or {}
-
-    def __call__(self):
-        self.now += self._passes
-        return self.now
-
-    def sleep(self, seconds):
-        self.now += seconds
-        self.slept.append(seconds)
-        # What happens meanwhile, by how often somebody has slept.
-        self._wakes.get(len(self.slept), lambda: None)()
+NAME = "istio-integrator-admission"
+CONFIGURATION = ("MutatingWebhookConfiguration", "0-istio-integrator.kubeflow.istio-integrator")
+WORKS, NOT_NEEDED = "admission: webhook", "admission: not needed"
+DIAGNOSE = "run: juju run istio-integrator/leader diagnose"
+MEMBER = {"istio-injection": "enabled"}
 
 
-def subject(fake, time=None, *, image="workload:1", changes=None, **options):
-    time = time or Time()
-    scope = dataclasses.replace(world.context(fake, **options), **(changes or {}))
-    return admission.Admission(scope, lambda: image, sleep=time.sleep, clock=time)
+@pytest.fixture(autouse=True)
+def installed(ctx, fake):
+    fake_cluster.install_istio(fake)
 
 
-def said(part):
-    return [(type(each), each.message) for each in shown.statuses(part.said)]
+def run(ctx, **options):
+    return ctx.run(ctx.on.config_changed(), state(**options)).unit_status
 
 
-def reconciled(fake, **more):
-    part = subject(fake, **more)
-    part.said = part.reconcile()
-    return part
+def is_probe(obj):
+    return obj["kind"] == "Pod" and names.PROBE in obj["metadata"].get("labels", {})
 
 
-def refuse(fake, message):
-    """Have admission control of another team refuse every pod."""
-    fake.validators.append(lambda obj: (403, message) if obj["kind"] == "Pod" else None)
+def kinds_of_ours(fake):
+    return {obj["kind"] for obj in fake.objects.values() if fake_cluster.is_webhooks(obj)}
 
 
-@pytest.fixture
-def stuck(fake):
-    """A webhook whose pods are not ready."""
-    fake.webhook_is_ready = False
-    assert said(reconciled(fake)) == [STARTING]
-    return fake
+def test_webhook_that_changed_is_tried_a_few_times_and_another_once(ctx, fake, monkeypatch):
+    monkeypatch.setattr(admission, "PROBE_DELAYS", (0.01,) * 5)
+    tries = []
 
+    def answer(obj):
+        if is_probe(obj):
+            tries.append(obj)
+            fake.webhook_answers = len(tries) == 2
 
-@pytest.mark.parametrize("answers", [True, False])
-def test_webhook_is_asked_once_its_pods_are_ready(stuck, answers):
-    assert "MutatingWebhookConfiguration" not in kinds_of_ours(stuck)
-    stuck.webhook_is_ready, stuck.webhook_answers = True, answers
-    stuck.find("Deployment", NAME, "kubeflow")["status"] = {"readyReplicas": 1}
-
-    part = reconciled(stuck)
-
-    problem = "admission: the webhook does not change a dry-run pod yet"
-    assert said(part) == [WORKS if answers else (ops.WaitingStatus, problem)]
-    assert part.works is answers
-
-
-def test_webhook_is_tried_until_the_api_server_asks_it(fake):
     fake.webhook_answers = False
-    time = Time(wakes={2: lambda: setattr(fake, "webhook_answers", True)})
-
-    part = reconciled(fake, time=time)
-
-    assert said(part) == [WORKS]
-    assert len(time.slept) == 2
-
-
-def test_webhook_that_is_as_it_was_is_not_waited_for(fake):
-    reconciled(fake)
-    fake.webhook_answers = False
-    time = Time()
-
-    reconciled(fake, time=time)
-
-    assert time.slept == []
+    fake.validators.append(answer)
+    assert WORKS in run(ctx).message
+    assert len(tries) == 3
+    run(ctx)
+    assert len(tries) == 4
+    # Each of them may itself take three seconds.
+    fake.delete(*CONFIGURATION)
+    monkeypatch.setattr(admission, "PROBE_SECONDS", 0)
+    run(ctx)
+    assert len(tries) == 5
 
 
-def test_probes_that_take_long_are_few(fake):
-    fake.webhook_answers = False
-    quick, slow = Time(), Time(passes=admission.PROBE_SECONDS * 0.4)
-
-    for time in (quick, slow):
-        fake.delete("MutatingWebhookConfiguration", "0-istio-integrator.kubeflow.app")
-        reconciled(fake, time=time)
-
-    assert quick.slept == sorted(admission.PROBE_DELAYS)
-    assert quick.slept[0] > 0
-    assert 0 < len(slow.slept) < len(quick.slept)
-
-
-def test_older_settings_are_not_taken_for_the_current_ones(fake):
-    reconciled(fake)
-    configmap = fake.find("ConfigMap", NAME, "kubeflow")
-    older = configmap["data"]["settings.json"]
-    answer = fake._prepare
+def test_older_settings_are_not_taken_for_the_current_ones(ctx, fake):
+    run(ctx)
+    data = fake.find("ConfigMap", NAME, "kubeflow")["data"]
+    older, answer = data["settings.json"], fake._prepare
 
     def prepare(pod):
-        configmap = fake.find("ConfigMap", NAME, "kubeflow")
-        now = configmap["data"]["settings.json"]
-        configmap["data"]["settings.json"] = older
+        now = fake.find("ConfigMap", NAME, "kubeflow")["data"]
+        current, now["settings.json"] = now["settings.json"], older
         answer(pod)
-        configmap["data"]["settings.json"] = now
+        now["settings.json"] = current
 
     fake._prepare = prepare
-    part = reconciled(fake, hold_application=False)
-
-    problem = "admission: the webhook changes a dry-run pod by older settings"
-    assert said(part) == [(ops.WaitingStatus, problem)]
-    assert not part.works
+    status = run(ctx, hold_application=False)
+    assert status.name == "waiting"
+    assert "admission: the webhook changes a dry-run pod by older settings" in status.message
 
 
 def has_pod(**status):
     """A server whose pod has a status."""
 
     def add(fake):
-        labels = {names.COMPONENT: "admission-webhook", names.OWNER: "kubeflow.app"}
+        owner = {names.OWNER: "kubeflow.istio-integrator"}
+        labels = {names.COMPONENT: "admission-webhook", **owner}
         metadata = {"name": "server", "namespace": "kubeflow", "labels": labels}
         fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status})
 
@@ -165,11 +99,8 @@ def pods_are_refused(message):
     return refused
 
 
-QUOTA = 'pods "app-admission-7d-x" is forbidden: exceeded quota: small, requested: pods=1'
-SECURITY = (
-    'pods "app-admission-7d-x" is forbidden: violates PodSecurity "restricted:latest": '
-    "unrestricted capabilities"
-)
+QUOTA = 'pods "a-7d-x" is forbidden: exceeded quota: small, requested: pods=1'
+SECURITY = 'pods "a-7d-x" is forbidden: violates PodSecurity "restricted:latest": capabilities'
 DENIED = 'admission webhook "validate.kyverno.svc-fail" denied the request: no registry of ours'
 CPU = "0/1 nodes are available: 1 Insufficient cpu."
 UNSCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
@@ -192,7 +123,7 @@ UNSCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulab
     pod_security=(
         pods_are_refused(SECURITY),
         "Pod Security restricted:latest rejects pods",
-        "unrestricted capabilities",
+        "capabilities",
     ),
     webhook=(
         pods_are_refused(DENIED),
@@ -206,60 +137,64 @@ UNSCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulab
     ),
 )
 @pytest.mark.parametrize("is_asked", [False, True], ids=["from-the-start", "later"])
-def test_what_keeps_the_webhooks_pods_from_being_ready_is_named(
-    fake, trouble, what, words, is_asked
+def test_what_keeps_the_webhooks_pods_from_being_ready_is_named(  # noqa: PLR0917 - a table
+    ctx, fake, trouble, what, words, is_asked
 ):
     fake.webhook_is_ready = is_asked
-    reconciled(fake)
+    run(ctx)
     fake.webhook_answers = False
     fake.find("Deployment", NAME, "kubeflow")["status"] = {}
     trouble(fake)
-
-    part = reconciled(fake)
-
-    ((kind, message),) = said(part)
-    assert kind is ops.BlockedStatus
-    assert message.startswith(f"admission: {what}{COMMAND}")
-    assert words in message
-    assert not part.works
-    assert part.problem().endswith(words)
-    assert what in part.problem()
+    status = run(ctx)
+    assert status.name == "blocked"
+    assert f"admission: {what}" in status.message
+    assert f"admission: {what[:30]}" in status.message[:100]
+    assert DIAGNOSE in status.message[:100]
+    assert words in status.message
+    (found,) = diagnose(ctx, "admission")
+    assert found.message == "PODS_NOT_PREPARED"
+    assert what in found.seen
+    assert words in found.seen
 
 
 @pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing"])
-def test_pods_that_start_as_usual_are_waited_for(stuck, reason):
-    pod_waits(reason)(stuck)
+def test_pods_that_start_as_usual_are_waited_for(ctx, fake, reason):
+    fake.webhook_is_ready = False
+    run(ctx)
+    pod_waits(reason)(fake)
+    assert run(ctx).message.startswith("admission: the webhook's pods are starting")
 
-    assert said(reconciled(stuck)) == [STARTING]
 
-
-def test_author_of_any_length_leaves_the_command_in_sight(stuck):
-    name = "x" * 200
-    pods_are_refused(f'admission webhook "{name}" denied the request: no')(stuck)
-
-    (message,) = reconciled(stuck).said
-
-    visible = message.status(application="app").message[:100]
-    assert visible.startswith('run: juju run app/leader diagnose; admission: webhook "xxx')
+def test_author_of_any_length_leaves_the_command_in_sight(ctx, fake):
+    fake.webhook_is_ready = False
+    run(ctx)
+    pods_are_refused(f'admission webhook "{"x" * 200}" denied the request: no')(fake)
+    assert run(ctx).message[:100].startswith(f'{DIAGNOSE}; admission: webhook "xxx')
 
 
 @pytest.mark.parametrize("message", [QUOTA, DENIED], ids=["quota", "webhook"])
-def test_refused_dry_run_pod_is_told_by_its_author_and_not_tried_again(fake, message):
-    refuse(fake, message)
-    time = Time()
+def test_refused_dry_run_pod_is_told_by_its_author_and_not_tried_again(
+    ctx, fake, monkeypatch, message
+):
+    monkeypatch.setattr(admission, "PROBE_DELAYS", (0.01,) * 5)
+    tries = []
 
-    part = reconciled(fake, time=time)
+    def refuse(obj):
+        if is_probe(obj):
+            tries.append(obj)
+            return 403, message
+        return None
 
-    ((kind, found),) = said(part)
-    assert kind is ops.BlockedStatus
+    fake.validators.append(refuse)
+    status = run(ctx)
+    assert status.name == "blocked"
     author = "ResourceQuota small" if message == QUOTA else 'webhook "validate.kyverno.svc-fail"'
-    assert found.startswith(f"admission: {author} rejects pods{COMMAND}")
-    assert time.slept == []
-    assert not part.works
+    assert f"admission: {author}" in status.message[:100]
+    assert DIAGNOSE in status.message[:100]
+    assert len(tries) == 1
 
 
-JOINED = {"istio-injection": "enabled"}
-PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile", **JOINED}
+PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile", **MEMBER}
 REGISTRIES = "[{pods: a, prefixes: {docker.io: b.io}}]"
 
 
@@ -267,7 +202,7 @@ REGISTRIES = "[{pods: a, prefixes: {docker.io: b.io}}]"
     ("options", "model", "profile", "needs"),
     the_model_is_to_join=({"mesh_mode": "auto"}, {}, None, True),
     nothing=({}, {}, None, False),
-    joined_already=({}, JOINED, None, True),
+    joined_already=({}, MEMBER, None, True),
     included_pods=({"mesh_mode": "auto", "included_pods": "a=b"}, {}, None, True),
     excluded_pods=({"excluded_pods": "a=b"}, {}, None, True),
     labels=({"pod_labels": "{a: b}"}, {}, None, True),
@@ -277,146 +212,92 @@ REGISTRIES = "[{pods: a, prefixes: {docker.io: b.io}}]"
     profile_gets_sidecars=({}, {}, PROFILE, True),
     profile_of_a_revision=({}, {}, {**PROFILE, "istio.io/rev": "x"}, True),
     profile_outside=({}, {}, {**PROFILE, "istio-injection": "disabled"}, False),
-    profile_of_another=({}, {}, {**PROFILE, names.SERVED_BY: "other.app"}, False),
+    profile_of_another=({}, {}, {**PROFILE, names.SERVED_BY: "kubeflow.other"}, False),
 )
-def test_webhook_runs_while_pods_get_something(fake, options, model, profile, needs):
-    options = {"mesh_mode": "none", **options}
+def test_webhook_runs_while_pods_get_something(  # noqa: PLR0917 - a table
+    ctx, fake, options, model, profile, needs
+):
+    fake.application("other")
     fake.labels("kubeflow").update(model)
     if profile is not None:
         fake.namespace("alice")["metadata"]["labels"].update(profile)
-
-    part = reconciled(fake, **options)
-
-    assert said(part) == [WORKS if needs else NOT_NEEDED]
+    status = run(ctx, **{"mesh_mode": "none", **options})
+    assert (WORKS if needs else NOT_NEEDED) in status.message
     assert bool(kinds_of_ours(fake)) is needs
 
 
-def test_webhook_goes_when_it_is_needed_no_more(fake):
-    alice = fake.namespace("alice")["metadata"]
-    alice["labels"].update(PROFILE)
-    reconciled(fake, mesh_mode="none")
+def test_webhook_goes_when_it_is_needed_no_more(ctx, fake):
+    fake.namespace("alice", **PROFILE)
+    run(ctx, mesh_mode="none")
     assert kinds_of_ours(fake)
-    alice["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-
-    assert said(reconciled(fake, mesh_mode="none")) == [NOT_NEEDED]
-
+    fake.find("Namespace", "alice")["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert NOT_NEEDED in run(ctx, mesh_mode="none").message
     assert kinds_of_ours(fake) == set()
 
 
-def test_webhook_stays_in_a_member_while_no_istio_is_found_and_does_not_begin_elsewhere(fake):
-    assert said(reconciled(fake, changes={"mesh": None})) == [NOT_NEEDED]
-    fake.labels("kubeflow")["istio-injection"] = "enabled"
-    assert said(reconciled(fake, changes={"mesh": None})) == [WORKS]
-
-
-@pytest.mark.parametrize(
-    "mesh",
-    [
-        pytest.param(dataclasses.replace(MESH, probed=False, native_sidecars=False), id="away"),
-        pytest.param(None, id="gone"),
-    ],
-)
-def test_new_pods_get_what_they_got_while_the_mesh_can_not_be_asked(fake, mesh):
-    fake.labels("kubeflow")["istio-injection"] = "enabled"
-    reconciled(fake, changes={"mesh": MESH})
-    fake.writes.clear()
-
-    reconciled(fake, changes={"mesh": mesh})
-
-    assert fake.writes == []
-
-
-def test_missing_right_to_try_a_pod_is_no_trouble_of_the_webhook(fake):
-    fake.forbidden.add(("create", "pods"))
-    part = subject(fake)
-
-    with pytest.raises(errors.ForbiddenError):
-        part.reconcile()
-
-    assert not part.works
-
-
-@pytest.mark.parametrize("left_alone", [True, False])
-def test_pods_of_a_model_that_is_left_alone_are_its_members_and_no_more(fake, left_alone):
-    if left_alone:
-        fake.labels("kubeflow")[names.SERVED] = "disabled"
-    reconciled(fake)
-
-    settings = json.loads(fake.find("ConfigMap", NAME, "kubeflow")["data"]["settings.json"])
-    assert settings["lifecycle-in-model"] is not left_alone
+def test_webhook_stays_in_a_member_while_no_istio_is_found_and_does_not_begin_elsewhere(ctx, fake):
+    fake_cluster.uninstall_istio(fake)
+    run(ctx)
+    assert kinds_of_ours(fake) == set()
+    fake.labels("kubeflow").update(MEMBER)
+    run(ctx)
+    assert "Deployment" in kinds_of_ours(fake)
 
 
 @pytest.mark.parametrize("hold", [True, False])
-def test_profiles_are_prepared_only_while_their_pods_get_something(fake, hold):
-    reconciled(fake, hold_application=hold)
-
-    found = fake.find("MutatingWebhookConfiguration", "0-istio-integrator.kubeflow.app")
+def test_profiles_are_prepared_only_while_their_pods_get_something(ctx, fake, hold):
+    run(ctx, hold_application=hold, job_sidecars="classic")
+    found = fake.find(*CONFIGURATION)
     kinds = {hook["name"].partition(".")[0] for hook in found["webhooks"]}
     assert "model" in kinds
     assert ("profiles" in kinds) is hold
 
 
-def test_follower_says_whether_the_webhook_works_and_writes_nothing(fake):
-    follower = reconciled(fake, changes={"leader": False})
-    assert said(follower) == [(ops.WaitingStatus, "admission: waiting for the leader")]
+def test_follower_says_whether_the_webhook_works_and_writes_nothing(ctx, fake):
+    status = run(ctx, leader=False)
+    assert status.message.startswith("admission: waiting for the leader")
     assert fake.writes == []
-
-    reconciled(fake)
+    run(ctx)
     fake.writes.clear()
-    follower.said = follower.reconcile()
-
-    assert said(follower) == [WORKS]
-    assert follower.works
+    assert WORKS in run(ctx, leader=False).message
     assert fake.writes == []
 
 
-def test_certificates_are_replaced_when_asked_for(fake):
-    reconciled(fake)
+def rotate(ctx, container=None, **options):
+    ctx.run(ctx.on.action("rotate-certificates"), state(container, **options))
+    return ctx.action_results["result"]
+
+
+def test_certificates_are_replaced_when_asked_for(ctx, fake):
+    run(ctx)
     before = fake.find("Secret", f"{NAME}-tls", "kubeflow")["data"]
     fake.writes.clear()
-
-    told = subject(fake).rotate()
-
+    assert rotate(ctx) == "certificates are replaced, the webhook answers"
     kinds = [each.split()[1] for each in fake.writes]
     trusted, shown = map(kinds.index, ("mutatingwebhookconfigurations", "secrets"))
     assert trusted < shown, "a server shows a certificate that API servers do not trust yet"
     after = fake.find("Secret", f"{NAME}-tls", "kubeflow")["data"]
-    assert told["result"] == "certificates are replaced, the webhook answers"
     assert after["tls.crt"] != before["tls.crt"]
     assert after["previous.crt"] == before["tls.crt"]
 
 
-def test_certificates_are_not_replaced_by_a_follower_or_without_an_image(fake):
-    reconciled(fake)
+@cases(
+    ("given", "words"),
+    follower=({"leader": False}, "only the leader"),
+    no_image=(
+        {"container": testing.Container("lifecycle", can_connect=False)},
+        "nothing is replaced: waiting for the lifecycle",
+    ),
+)
+def test_certificates_are_not_replaced_by_a_follower_or_without_an_image(ctx, fake, given, words):
+    run(ctx)
     fake.writes.clear()
-
-    with pytest.raises(errors.CharmError, match="only the leader"):
-        subject(fake, changes={"leader": False}).rotate()
-    with pytest.raises(errors.CharmError, match="nothing is replaced: waiting for the lifecycle"):
-        subject(fake, image="").rotate()
+    with pytest.raises(testing.ActionFailed, match=words):
+        rotate(ctx, **given)
     assert fake.writes == []
 
 
-def test_without_a_webhook_there_are_no_certificates_to_replace(fake):
-    part = reconciled(fake, mesh_mode="none")
-
-    assert part.rotate() == {"result": "no webhook is in use, so there are no certificates"}
-
-
-def test_removal_takes_the_configuration_before_its_servers(fake):
-    reconciled(fake)
-    fake.writes.clear()
-
-    subject(fake).remove()
-
-    kinds = [each.split()[1] for each in fake.writes]
-    assert kinds[0] == "mutatingwebhookconfigurations"
-    assert kinds_of_ours(fake) == set()
-
-
-def kinds_of_ours(fake):
-    return {
-        obj["kind"]
-        for obj in fake.objects.values()
-        if obj["metadata"].get("labels", {}).get(names.OWNER) == "kubeflow.app"
-    }
+def test_without_a_webhook_there_are_no_certificates_to_replace(ctx):
+    run(ctx, mesh_mode="none")
+    words = "no webhook is in use, so there are no certificates"
+    assert rotate(ctx, mesh_mode="none") == words

@@ -1,105 +1,76 @@
 """What the charm does and says about policies of other teams that the workload found."""
 
 import json
-import types
 
 import msgspec
-import ops
 import pytest
 
 from integrator_contract import names
 from integrator_contract.refusals import Refusal
 from integrator_contract.rejections import KEY, Rejections
-from istio_integrator.admission import admission
-from istio_integrator.admission import rejections as admission_rejections
-from istio_integrator.diagnosis.checks import admission as checked
-from istio_integrator.messages import Said
-from tests import shown
-from tests.unit.charm.lifecycle import world
+from tests.unit.charm import fake_cluster
+from tests.unit.charm.charm_world import state, status
+from tests.unit.charm.diagnosis.world import diagnose
 
 POLICY = Refusal(author="ValidatingAdmissionPolicy no-istio-overrides", words="not allowed here")
 WEBHOOK = Refusal(author='webhook "validate.kyverno.svc-fail"', words="nobody outside")
+LONG = Refusal(author="webhook " + "x" * 200, words="no")
+COMMAND = "run: juju run istio-integrator/leader diagnose"
 
 
 @pytest.fixture
-def remembered(fake):
+def found(ctx, fake):
     """Have the workload write what it found."""
+    fake_cluster.install_istio(fake)
 
-    def write(text):
-        labels = names.labels("kubeflow", "app", "convergence")
-        metadata = {"name": "app-convergence", "namespace": "kubeflow", "labels": labels}
-        head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-        fake.add({**head, "data": {KEY: text}})
+    def write(text="", **found):
+        labels = names.labels("kubeflow", "istio-integrator", "convergence")
+        metadata = {"name": "istio-integrator-convergence", "namespace": "kubeflow"}
+        metadata["labels"] = labels
+        text = text or msgspec.json.encode(Rejections(**found)).decode()
+        kind = {"apiVersion": "v1", "kind": "ConfigMap"}
+        fake.add({**kind, "metadata": metadata, "data": {KEY: text}})
 
     return write
 
 
-def subject(fake):
-    return admission.Admission(world.context(fake, admission="webhook"), lambda: "workload:1")
+def left_out(fake):
+    data = fake.find("ConfigMap", "istio-integrator-admission", "kubeflow")["data"]
+    return json.loads(data["settings.json"])["left-out"]
 
 
-def written(fake):
-    found = fake.find("ConfigMap", "app-admission", "kubeflow")["data"]["settings.json"]
-    return json.loads(found)["left-out"]
+@pytest.mark.parametrize("refusal", [POLICY, WEBHOOK, LONG])
+def test_change_that_a_policy_forbids_is_left_out_and_its_author_named(ctx, fake, found, refusal):
+    found(changes={"hold": refusal})
+    said = status(ctx, state())
+    assert left_out(fake) == ["hold"]
+    assert said.name == "blocked"
+    assert COMMAND in said.message[:100]
+    assert refusal.author[:50] in said.message[:100]
+    assert f"{refusal.author} forbids hold on pods" in said.message
 
 
-def test_change_that_a_policy_forbids_is_left_out_and_its_author_named(fake, remembered):
-    remembered(json.dumps({"changes": {"hold": {"author": POLICY.author, "words": "no"}}}))
-    statuses = shown.statuses(subject(fake).reconcile())
-
-    assert written(fake) == ["hold"]
-    (said,) = [each for each in statuses if isinstance(each, ops.BlockedStatus)]
-    assert (
-        said.message == f"{POLICY.author} forbids hold on pods; run: juju run app/leader diagnose"
-    )
-    assert len(said.message) <= 100
+@pytest.mark.parametrize("text", ["[]", "{", '{"changes": {"hold": "no"}}', "[" * 99])
+def test_what_can_not_be_read_leaves_nothing_out(ctx, fake, found, text):
+    found(text)
+    assert status(ctx, state()).name == "active"
+    assert left_out(fake) == []
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"changes": {"hold": "no"}}', "[" * 99])
-def test_what_can_not_be_read_leaves_nothing_out(fake, remembered, text):
-    remembered(text)
-    subject(fake).reconcile()
-    assert written(fake) == []
+def test_diagnosis_names_who_forbids_and_what_to_do(ctx, found):
+    found(changes={"hold": POLICY, "excluded": WEBHOOK})
+    outside, hold = diagnose(ctx, "rejections")
+    assert {hold.message, outside.message} == {"CHANGE_LEFT_OUT"}
+    assert POLICY.author in hold.seen
+    assert hold.next.endswith("juju config istio-integrator hold-application=false")
+    assert outside.next == "exempt the namespace kubeflow from it"
 
 
-@pytest.mark.parametrize("author", [POLICY.author, WEBHOOK.author, "webhook " + "x" * 200])
-def test_status_names_author_and_command_within_what_juju_shows(author):
-    found = Rejections(changes={"hold": Refusal(author=author, words="no")})
-    (said,) = admission_rejections.messages(found, application="istio-integrator")
-    visible = said.status(application="istio-integrator").message[:100]
-    assert "run: juju run istio-integrator/leader diagnose" in visible
-    assert author[:50] in visible
-
-
-@pytest.fixture
-def judged(fake, remembered):
-    """Have `diagnose` look at what the workload found."""
-
-    def judge(**found):
-        remembered(msgspec.json.encode(Rejections(**found)).decode())
-        facts = types.SimpleNamespace(
-            context=world.context(fake), cluster=fake.api(), model="kubeflow", application="app"
-        )
-        return list(checked.check_rejections(facts))
-
-    return judge
-
-
-def test_diagnosis_names_who_forbids_and_what_to_do(judged):
-    hold, outside = judged(changes={"hold": POLICY, "excluded": WEBHOOK})[::-1]
-    assert {hold.said, outside.said} == {Said.CHANGE_LEFT_OUT}
-    assert (hold.about["author"], hold.about["change"]) == (POLICY.author, "hold")
-    assert hold.command.endswith("juju config app hold-application=false")
-    assert outside.command == "exempt the namespace kubeflow from it"
-
-
-def test_diagnosis_names_workloads_without_pods_modeloperator_first(judged):
+def test_diagnosis_names_workloads_without_pods_modeloperator_first(ctx, found):
     names_of = ("Deployment/minio", "Deployment/modeloperator", "StatefulSet/a")
-    assert judged(workloads=dict.fromkeys(names_of, WEBHOOK)) == [
-        Said.PODS_REJECTED(workload=each, refusal=WEBHOOK, namespace="kubeflow")
-        for each in ("Deployment/modeloperator", "Deployment/minio", "StatefulSet/a")
-    ]
-
-
-def test_diagnosis_of_a_model_without_rejections_is_one_line(judged):
-    assert judged() == [Said.PODS_NOT_REJECTED()]
+    found(workloads=dict.fromkeys(names_of, WEBHOOK))
+    rows = diagnose(ctx, "rejections")
+    assert {row.message for row in rows} == {"PODS_REJECTED"}
+    for row, name in zip(rows, (names_of[1], names_of[0], names_of[2]), strict=True):
+        assert name in row.seen
+        assert WEBHOOK.author in row.seen
