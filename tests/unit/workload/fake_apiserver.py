@@ -49,7 +49,8 @@ class FakeApiserver(api_objects.Objects):
         """What a dry run makes of an object."""
         self.token = "t"
         """Whose bearer is let in."""
-        self.in_flight = 0
+        self.streams: list[str] = []
+        """The pods to which a stream is open."""
 
     async def __aenter__(self) -> Client:
         app = web.Application(client_max_size=1 << 24)
@@ -114,6 +115,11 @@ class FakeApiserver(api_objects.Objects):
         statuses = pod["status"]["containerStatuses"]
         next(each for each in statuses if each["name"] == container)["state"] = state
         self.put("pods", pod)
+
+    def state(self, name: str, container: str = "main", namespace: str = "kubeflow") -> Object:
+        """Return the state of a pod's container."""
+        statuses = self.get("pods", namespace, name)["status"]["containerStatuses"]
+        return next(each["state"] for each in statuses if each["name"] == container)
 
     def end_watches(self) -> None:
         """Close all watch connections, as a restarting apiserver does."""
@@ -280,24 +286,26 @@ class FakeApiserver(api_objects.Objects):
         proxy = self.proxies[name]
         if sub == "exec" and proxy.exec_mode == "forbidden":
             return _status(403, "Forbidden")
-        quits = functools.partial(self._quit, namespace, name)
+        uid = self.get("pods", namespace, name)["metadata"]["uid"]
+        quits = functools.partial(self._quit, namespace, name, uid)
         socket = web.WebSocketResponse(protocols=(PROTOCOL,))
         await socket.prepare(request)
-        self.in_flight += 1
+        self.streams.append(name)
         try:
             if sub == "portforward":
                 await proxy.port_forward(request, socket, quits)
             else:
                 await proxy.exec(request, socket, quits)
         finally:
-            self.in_flight -= 1
+            self.streams.remove(name)
         await socket.close()
         return socket
 
-    def _quit(self, namespace: str, name: str) -> None:
+    def _quit(self, namespace: str, name: str, uid: str) -> None:
         ended = {"terminated": {"exitCode": 0, "finishedAt": "2026-01-01T00:02:00Z"}}
         # A pod deleted meanwhile has no kubelet to report.
-        with contextlib.suppress(KeyError):
+        pod = self.objects.get(("pods", namespace, name))
+        if pod and pod["metadata"]["uid"] == uid:
             self.set_state(namespace, name, PROXY, ended)
 
 

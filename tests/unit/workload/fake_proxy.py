@@ -24,6 +24,11 @@ class Proxy:
         """Ends a hang."""
         self.requests: list[str] = []
         """What arrived at the proxy, by transport."""
+        self.on_asked: Callable[[], None] = lambda: None
+
+    def _asked(self, way: str) -> None:
+        self.requests.append(way)
+        self.on_asked()
 
     async def port_forward(
         self, request: web.Request, socket: web.WebSocketResponse, quits: Callable[[], None]
@@ -44,7 +49,7 @@ class Proxy:
                 return
             assert message.data[0] == 0
             received += message.data[1:]
-        self.requests.append("port-forward")
+        self._asked("port-forward")
         assert received.startswith(b"POST /quitquitquit HTTP/1.1\r\n")
         if self.mode == "cut":
             asyncio.get_running_loop().call_later(2, quits)
@@ -77,7 +82,7 @@ class Proxy:
     ) -> None:
         """Take a command that asks it to quit."""
         assert request.query.getall("command")[0] == "pilot-agent"
-        self.requests.append("exec")
+        self._asked("exec")
         if self.exec_mode == "hang":
             await self.release.wait()
         while self.exec_mode == "talks" and not socket.closed:

@@ -7,15 +7,15 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.kube import client, events
 from sidecar_lifecycle.shell.shutdown import controller as shutdown
-from sidecar_lifecycle.shell.shutdown import slots
 
-from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task
 
 NAMESPACE = "kubeflow"
+OWNED = [{"kind": "Job", "name": "j", "uid": "u", "controller": True}]
 
 
 def settings(unit: int = 0, **extra: Any) -> options.Settings:
@@ -27,39 +27,28 @@ def settings(unit: int = 0, **extra: Any) -> options.Settings:
 
 @contextlib.asynccontextmanager
 async def reconciler(
-    cluster: FakeApiserver,
-    *,
-    unit: int = 0,
-    limits: slots.Limits | None = None,
-    connection: client.Client | None = None,
-    **extra: Any,
+    cluster: FakeApiserver, *, unit: int = 0, connection: client.Client | None = None, **extra: Any
 ) -> AsyncIterator[shutdown.Controller]:
-    loop = asyncio.get_running_loop()
     connection = connection or cluster.client
-    live = options.Live(settings(unit, **extra))
-    controller = shutdown.Controller(
-        connection,
-        live,
-        events.Recorder(connection, clock=loop.time),
-        limits=limits,
-    )
+    recorder = events.Recorder(connection, clock=asyncio.get_running_loop().time)
+    controller = shutdown.Controller(connection, options.Live(settings(unit, **extra)), recorder)
     async with running_task(controller.run()):
         yield controller
 
 
-def phase(cluster: FakeApiserver, name: str = "job-x") -> str:
-    return cluster.get("pods", NAMESPACE, name)["status"]["phase"]
+def phase(cluster: FakeApiserver, name: str = "job-x", namespace: str = NAMESPACE) -> str:
+    return cluster.get("pods", namespace, name)["status"]["phase"]
 
 
 def event_reasons(cluster: FakeApiserver) -> list[str]:
     return sorted(each["reason"] for each in cluster.all("events"))
 
 
-def opened(cluster: FakeApiserver, name: str = "job-x") -> int:
-    """How often a way to the proxy of a pod was opened, used or not."""
+def opened(cluster: FakeApiserver, name: str = "job-x") -> list[str]:
+    """By which ways the proxy of a pod was opened, used or not."""
     ends = (f"/pods/{name}/portforward", f"/pods/{name}/exec")
-    return sum(path.endswith(ends) for _, path in cluster.requests)
+    return [path.rpartition("/")[2] for _, path in cluster.requests if path.endswith(ends)]
 
 
-def finished_pod(**extra: Any) -> dict[str, Any]:
-    return pods.pod_json(**extra)
+def counted(name: str, **labels: str) -> float:
+    return metrics.REGISTRY.get_sample_value(f"sidecar_lifecycle_{name}", labels) or 0

@@ -67,14 +67,14 @@ async def test_port_is_not_open_before_the_kubelet_says_so(cluster: FakeApiserve
 
 async def test_connections_end_behind_what_needed_them(cluster: FakeApiserver):
     async with streams.port_forward(cluster.client, "kubeflow", "job-x", 15020, deadline=5):
-        assert cluster.in_flight == 1
-    await until(lambda: not cluster.in_flight)
+        assert cluster.streams == ["job-x"]
+    await until(lambda: not cluster.streams)
     cluster.proxies["job-x"].exec_mode = "hang"
     with pytest.raises(errors.Unreachable):
         await streams.run_command(
             cluster.client, "kubeflow", "job-x", "istio-proxy", ["pilot-agent"], deadline=5
         )
-    await until(lambda: not cluster.in_flight)
+    await until(lambda: not cluster.streams)
     await until(lambda: not streams._closing)
 
 

@@ -1,102 +1,238 @@
-"""The reconciler against an apiserver with real frames; time is virtual."""
+"""The life of pods whose work ends: by which way the proxy is stopped, and what is reported."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import random
+from collections import Counter
 from typing import Any
 
 import pytest
-from sidecar_lifecycle.shell import metrics
-from sidecar_lifecycle.shell.shutdown import reports, slots
+import structlog
+from sidecar_lifecycle.shell.shutdown import controller as shutdown
+from sidecar_lifecycle.shell.shutdown import reports, stop
 
-from tests.unit.workload import pods
+from integrator_contract import names
+from tests.unit.cases import cases
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
+from tests.unit.workload.pods import ended, pod_json, running, waiting
 from tests.unit.workload.shutdown_world import (
     NAMESPACE,
+    counted,
     event_reasons,
-    finished_pod,
     opened,
     phase,
     reconciler,
 )
 
 VIRTUAL_TIME = True
+NEVER = {"restartPolicy": "Never"}
+UNMARKED: dict[str, Any] = {"labels": {}}
+NO_PORT = {"annotations": {names.STATUS_PORT: "0"}}
+WITHOUT_ENVOY = {"annotations": {names.TEMPLATES: "grpc-agent"}}
+MISSPELT = {"annotations": {names.WAIT_FOR_CONTAINERS: "mian"}}
+BUSY = {"main": running()}
+ON_FAILURE = {**BUSY, "policy": "OnFailure"}
+BEFORE_ITS_POD = ended(finished="2025-12-31T23:59:00Z")
+SOON, LATER = reports.START_WITHIN / 2, 3 * reports.START_WITHIN
+FORWARD, EXEC = "port-forward", "exec"
+STOPPED = ["ProxyStopped"]
 
 
-def at_most(per_node: int) -> slots.Limits:
-    return slots.Limits(first=slots.Share(per_node=per_node, total=64))
+def sidecar(seconds: float, state: dict[str, Any]) -> tuple[float, str, dict[str, Any]]:
+    return seconds, "istio-proxy", state
 
 
-async def test_pod_that_finishes_under_watch_completes(cluster: FakeApiserver):
-    cluster.put("pods", finished_pod(main=pods.running()))
-    async with reconciler(cluster) as controller:
-        await until(lambda: len(controller.view) == 1)
-        assert cluster.proxies["job-x"].requests == []
-        cluster.set_state(NAMESPACE, "job-x", "main", pods.ended())
+def main(seconds: float, state: dict[str, Any]) -> tuple[float, str, dict[str, Any]]:
+    return seconds, "main", state
+
+
+@cases(
+    ("pod", "modes", "steps", "asked", "told"),
+    finished_while_nobody_watched=({}, ("ok", "ok"), [], [FORWARD], STOPPED),
+    finishes_under_watch=(BUSY, ("ok", "ok"), [main(9, ended())], [FORWARD], STOPPED),
+    finishes_after_retries=(
+        ON_FAILURE,
+        ("ok", "ok"),
+        [main(30, each) for each in (ended(1), waiting(), running(), ended(1), ended(0))],
+        [FORWARD],
+        STOPPED,
+    ),
+    # How a proxy may take the request.
+    ends_without_an_answer=({}, ("mute", "ok"), [], [FORWARD], STOPPED),
+    ends_after_its_connection=({}, ("cut", "ok"), [], [FORWARD], STOPPED),
+    refuses=({}, ("refused", "ok"), [], [EXEC], STOPPED),
+    forbids=({}, ("403", "ok"), [], [FORWARD, EXEC], STOPPED),
+    speaks_no_http=({}, ("no-http", "ok"), [], [FORWARD, EXEC], STOPPED),
+    hangs=({}, ("hang", "ok"), [], [FORWARD, EXEC], STOPPED),
+    runs_on_after_its_connection=({}, ("vanish", "ok"), [], [FORWARD, EXEC], STOPPED),
+    runs_on_after_its_answer=({}, ("deaf", "ok"), [], [FORWARD, EXEC], STOPPED),
+    never_ends=({}, ("vanish", "exit-1"), [], [FORWARD, EXEC], ["ProxyStopFailed"]),
+    # Pods that are injected in an unusual way.
+    without_a_label=(UNMARKED, ("ok", "ok"), [], [FORWARD], STOPPED),
+    always_but_each_container_never=(
+        {"policy": "Always", "main_spec": NEVER, "proxy_spec": NEVER},
+        *(("ok", "ok"), [], [FORWARD], STOPPED),
+    ),
+    without_a_status_port=(NO_PORT, ("ok", "ok"), [], [EXEC], STOPPED),
+    no_status_port_in_the_configuration=(
+        {"annotations": {"proxy.istio.io/config": "statusPort: 0"}},
+        *(("ok", "ok"), [], [EXEC], STOPPED),
+    ),
+    proxy_without_envoy=(WITHOUT_ENVOY, ("ok", "ok"), [], [], ["ProxyWithoutEnvoy"]),
+    name_that_the_pod_lacks=(
+        {**BUSY, **MISSPELT},
+        *(("ok", "ok"), [main(9, ended())], [FORWARD], [*STOPPED, "UnknownContainer"]),
+    ),
+    # Proxies that do not run.
+    proxy_that_never_starts=(
+        {"proxy": waiting("ErrImagePull")},
+        *(("ok", "ok"), [sidecar(LATER, waiting("ImagePullBackOff"))], [], ["ProxyNotRunning"]),
+    ),
+    proxy_that_starts_late=(
+        {"proxy": waiting("ContainerCreating")},
+        *(("ok", "ok"), [sidecar(SOON, running())], [FORWARD], STOPPED),
+    ),
+    proxy_that_starts_after_the_report=(
+        {"proxy": waiting("ImagePullBackOff")},
+        *(("ok", "ok"), [sidecar(LATER, running())], [FORWARD], ["ProxyNotRunning", *STOPPED]),
+    ),
+    payload_runs_again_before_the_report=(
+        {"proxy": waiting("ContainerCreating")},
+        *(("ok", "ok"), [main(SOON, running())], [], []),
+    ),
+    proxy_lost=(BUSY, ("ok", "ok"), [sidecar(9, ended())], [], ["ProxyLost"]),
+    proxy_that_the_kubelet_ends_first=(
+        BUSY,
+        *(("ok", "ok"), [sidecar(9, ended()), main(5, ended(143))], [], []),
+    ),
+    # A node whose clock stepped back; a status of the pod's earlier life.
+    end_before_its_pod=({"main": BEFORE_ITS_POD}, ("ok", "ok"), [], [FORWARD], STOPPED),
+    end_before_its_pod_corrected=(
+        {"main": BEFORE_ITS_POD},
+        *(("ok", "ok"), [main(shutdown.OLD_END_COUNTS_AFTER / 2, running())], [], []),
+    ),
+)
+async def test_proxy_is_stopped_once_when_the_work_is_done(
+    cluster: FakeApiserver,
+    *,
+    pod: dict[str, Any],
+    modes: tuple[str, str],
+    steps: list[tuple[float, str, dict[str, Any]]],
+    asked: list[str],
+    told: list[str],
+):
+    proxy = cluster.proxies["job-x"]
+    proxy.mode, proxy.exec_mode = modes
+    cluster.put("pods", pod_json(**pod))
+    async with reconciler(cluster):
+        for seconds, container, state in steps:
+            await asyncio.sleep(seconds)
+            assert not proxy.requests
+            cluster.set_state(NAMESPACE, "job-x", container, state)
+        await asyncio.sleep(2 * shutdown.OLD_END_COUNTS_AFTER)
+
+    is_over = phase(cluster) == "Succeeded"
+    assert (proxy.requests if is_over else [*dict.fromkeys(proxy.requests)]) == asked
+    assert event_reasons(cluster) == told
+    assert [each["count"] for each in cluster.all("events")] == [1] * len(told)
+    assert is_over is ("ProxyStopped" in told)
+
+
+@cases(
+    ("pod", "forbidden", "reason", "words"),
+    without_envoy=(
+        WITHOUT_ENVOY,
+        "",
+        *(
+            "ProxyWithoutEnvoy",
+            "kubectl -n kubeflow exec job-x -c istio-proxy -- bash -c 'kill 1'",
+        ),
+    ),
+    forbidden=(NO_PORT, "/exec", "ProxyStopFailed", "grant the application pods/exec"),
+    holding=(
+        {"others": {"agent": running()}, "annotations": {names.IGNORE_CONTAINERS: "agent"}},
+        *("", "ProxyStopped", "agent"),
+    ),
+)
+async def test_event_names_the_next_command_or_the_container_that_holds_the_pod(
+    cluster: FakeApiserver, pod: dict[str, Any], forbidden: str, reason: str, words: str
+):
+    cluster.denied = lambda method, path: bool(forbidden) and path.endswith(forbidden)
+    cluster.put("pods", pod_json(**pod))
+    async with reconciler(cluster):
+        await until(lambda: event_reasons(cluster) == [reason])
+
+    assert words in cluster.all("events")[0]["message"]
+    assert "portforward" not in opened(cluster) or reason == "ProxyStopped"
+
+
+async def test_status_from_before_the_pod_is_not_believed_in_the_pods_next_life(
+    cluster: FakeApiserver,
+):
+    cluster.put("pods", pod_json(BEFORE_ITS_POD))
+    async with reconciler(cluster):
+        for state in (running(), BEFORE_ITS_POD):
+            await asyncio.sleep(shutdown.OLD_END_COUNTS_AFTER * 0.6)
+            cluster.put("pods", pod_json(state))
+        await asyncio.sleep(shutdown.OLD_END_COUNTS_AFTER * 0.6)
+        assert not opened(cluster)
         await until(lambda: phase(cluster) == "Succeeded")
-        await until(lambda: event_reasons(cluster) == ["ProxyStopped"])
-
-    assert cluster.proxies["job-x"].requests == ["port-forward"]
 
 
-async def test_pod_that_finished_while_nobody_watched_completes(cluster: FakeApiserver):
-    cluster.put("pods", finished_pod())
+@cases(
+    ("code", "result", "way"),
+    **{
+        str(code): (code, result, way)
+        for code, result, way in (
+            (400, "refused", "exec"),
+            (401, "forbidden", "exec"),
+            (403, "forbidden", "exec"),
+            (404, "gone", "portforward"),
+            (428, "refused", "exec"),
+            (429, "busy", "portforward"),
+            (430, "refused", "exec"),
+            (499, "refused", "exec"),
+            (500, "unavailable", "portforward"),
+            (503, "unavailable", "portforward"),
+        )
+    },
+)
+async def test_next_try_goes_the_way_that_the_failure_of_this_one_suggests(
+    cluster: FakeApiserver, code: int, result: str, way: str
+):
+    before = counted("stops_total", transport="port-forward", result=result)
+    cluster.failures = [("/portforward", code, {})]
+    cluster.put("pods", pod_json())
     async with reconciler(cluster):
         await until(lambda: phase(cluster) == "Succeeded")
 
-
-async def test_proxy_that_ends_without_an_answer_counts_as_stopped(cluster: FakeApiserver):
-    cluster.proxies["job-x"].mode = "mute"
-    cluster.put("pods", finished_pod())
-    async with reconciler(cluster):
-        await until(lambda: event_reasons(cluster) == ["ProxyStopped"])
-
-    assert phase(cluster) == "Succeeded"
-
-
-async def test_onfailure_payload_that_comes_back_keeps_its_proxy(cluster: FakeApiserver):
-    cluster.put("pods", finished_pod(main=pods.running(), policy="OnFailure"))
-    async with reconciler(cluster) as controller:
-        await until(lambda: len(controller.view) == 1)
-        for state in (pods.ended(1), pods.waiting(), pods.running(), pods.ended(1)):
-            cluster.set_state(NAMESPACE, "job-x", "main", state)
-            await asyncio.sleep(30)
-        assert cluster.proxies["job-x"].requests == []
-        cluster.set_state(NAMESPACE, "job-x", "main", pods.ended(0))
-        await until(lambda: phase(cluster) == "Succeeded")
-
-
-@pytest.mark.parametrize("mode", ["refused", "403", "no-http", "hang", "vanish", "deaf"])
-async def test_exec_is_used_where_the_port_forward_fails(cluster: FakeApiserver, mode: str):
-    cluster.proxies["job-x"].mode = mode
-    cluster.put("pods", finished_pod())
-    async with reconciler(cluster):
-        await until(lambda: phase(cluster) == "Succeeded")
-
-    assert cluster.proxies["job-x"].requests[-1] == "exec"
+    assert opened(cluster) == ["portforward", way]
+    assert counted("stops_total", transport="port-forward", result=result) == before + 1
 
 
 async def test_proxy_that_answers_500_is_asked_again_the_same_way(cluster: FakeApiserver):
-    cluster.proxies["job-x"].mode = "500"
-    cluster.put("pods", finished_pod())
+    proxy = cluster.proxies["job-x"]
+    proxy.mode = "500"
+    cluster.put("pods", pod_json())
     async with reconciler(cluster):
-        await until(lambda: len(cluster.proxies["job-x"].requests) == 3)
-        cluster.proxies["job-x"].mode = "ok"
+        await until(lambda: len(proxy.requests) == 3)
+        proxy.mode = "ok"
         await until(lambda: phase(cluster) == "Succeeded")
 
-    assert set(cluster.proxies["job-x"].requests) == {"port-forward"}
+    assert set(proxy.requests) == {FORWARD}
 
 
 async def test_failing_stop_is_never_given_up_and_said_once(cluster: FakeApiserver):
     proxy = cluster.proxies["job-x"]
     proxy.mode, proxy.exec_mode = "refused", "exit-1"
-    cluster.put("pods", finished_pod())
+    cluster.put("pods", pod_json())
     async with reconciler(cluster):
         await until(lambda: cluster.all("events"))
-        assert opened(cluster) == reports.FAILURES_BEFORE_EVENT
-        await asyncio.sleep(3600)
-        tries = len([path for _, path in cluster.requests if path.endswith("/portforward")])
-        assert tries > 20
+        assert len(opened(cluster)) == reports.FAILURES_BEFORE_EVENT
+        await asyncio.sleep(1200)
+        assert opened(cluster).count("portforward") > 10
         assert event_reasons(cluster) == ["ProxyStopFailed"]
         proxy.exec_mode = "ok"
         await until(lambda: phase(cluster) == "Succeeded")
@@ -104,227 +240,189 @@ async def test_failing_stop_is_never_given_up_and_said_once(cluster: FakeApiserv
 
 async def test_forbidden_port_forward_is_remembered_for_other_pods(cluster: FakeApiserver):
     cluster.denied = lambda method, path: path.endswith("/portforward")
-    cluster.put("pods", finished_pod())
+    cluster.put("pods", pod_json())
     async with reconciler(cluster):
         await until(lambda: phase(cluster) == "Succeeded")
-        cluster.put("pods", finished_pod(name="job-y", uid="uid-y"))
+        cluster.put("pods", pod_json(name="job-y", uid="uid-y"))
         await until(lambda: phase(cluster, "job-y") == "Succeeded")
 
-    asked = [path for _, path in cluster.requests if path.endswith("/portforward")]
-    assert len(asked) == 1
+    assert (opened(cluster), opened(cluster, "job-y")) == (["portforward", "exec"], ["exec"])
 
 
-async def test_hung_proxy_delays_no_other_pod_of_its_node(cluster: FakeApiserver):
-    for number in range(4):
-        proxy = cluster.proxies[f"hung-{number}"]
-        proxy.mode = proxy.exec_mode = "hang"
-        cluster.put("pods", finished_pod(name=f"hung-{number}", uid=f"hung-{number}"))
-    loop = asyncio.get_running_loop()
-    async with reconciler(cluster):
-        await asyncio.sleep(60)
-        began = loop.time()
-        cluster.put("pods", finished_pod())
-        await until(lambda: phase(cluster) == "Succeeded")
-        assert loop.time() - began < 1
-
-
-async def test_hung_proxies_that_ask_first_hold_the_places_of_their_node_for_a_moment(
-    cluster: FakeApiserver,
+@cases(
+    ("retry_after", "failures", "least", "most"),
+    respected=("40", 1, 40, 60),
+    shortens_no_back_off=("1", 5, 10, 120),
+)
+async def test_apiserver_that_asks_for_patience_gets_it(
+    cluster: FakeApiserver, retry_after: str, failures: int, least: float, most: float
 ):
-    limits = slots.Limits()
-    for number in range(limits.first.per_node):
-        cluster.proxies[f"hung-{number}"].mode = "hang"
-        cluster.put("pods", finished_pod(name=f"hung-{number}", uid=f"hung-{number}"))
-    cluster.put("pods", finished_pod())
+    cluster.failures = [("/portforward", 429, {"Retry-After": retry_after})] * failures
+    cluster.put("pods", pod_json())
+    began = asyncio.get_running_loop().time()
+    async with reconciler(cluster):
+        await until(lambda: phase(cluster) == "Succeeded")
+    assert not cluster.failures
+    assert least <= asyncio.get_running_loop().time() - began < most
+
+
+async def test_log_says_how_a_try_ended_and_how_long_it_took(cluster: FakeApiserver):
+    cluster.proxies["job-x"].mode = "hang"
+    cluster.put("pods", pod_json())
+    with structlog.testing.capture_logs() as said:
+        async with reconciler(cluster):
+            await until(lambda: [one for one in said if one["event"] == "stop attempted"])
+
+    found = next(one for one in said if one["event"] == "stop attempted")
+    assert (found["pod"], found["log_level"]) == ("kubeflow/job-x", "warning")
+    assert (found["transport"], found["result"]) == (FORWARD, "timeout")
+    assert found["detail"]
+    assert 1_000 <= found["milliseconds"] < 60_000
+
+
+@cases(
+    ("mode", "ways", "is_warned"),
+    it_ends=("cut", ["portforward"], False),
+    it_runs_on=("vanish", ["portforward", "exec"], True),
+)
+async def test_proxy_whose_answer_is_cut_off_has_time_to_end(
+    cluster: FakeApiserver,
+    *,
+    mode: str,
+    ways: list[str],
+    is_warned: bool,
+    capsys: pytest.CaptureFixture[str],
+):
+    before = counted("stops_total", transport=FORWARD, result="unanswered")
+    cluster.proxies["job-x"].mode = mode
+    cluster.put("pods", pod_json())
     loop = asyncio.get_running_loop()
     async with reconciler(cluster):
-        began = loop.time()
+        await until(lambda: cluster.proxies["job-x"].requests)
+        cut = loop.time()
         await until(lambda: phase(cluster) == "Succeeded")
-        assert loop.time() - began < 2
+    assert opened(cluster) == ways
+    assert loop.time() - cut >= (stop.CATCH_UP if is_warned else 2)
+    assert counted("stops_total", transport=FORWARD, result="unanswered") == before + 1
+    assert ("warning" in capsys.readouterr().out) is is_warned
+
+
+# Places.
+
+
+def hung(cluster: FakeApiserver, number: int, node: str = "node-1") -> None:
+    """Have a pod whose proxy takes no stop, either way, and answers nothing."""
+    name = f"hung-{number}"
+    cluster.proxies[name].mode = cluster.proxies[name].exec_mode = "hang"
+    cluster.put("pods", pod_json(name=name, uid=name, node=node))
+
+
+CROWD = 20
+"""Pods on one node: more than it has places, and more than there are places for retries."""
+
+
+@cases(
+    ("count", "node", "ahead", "mode", "within"),
+    after_hung_proxies_have_failed_once=(4, "node-1", 60, "ok", 1),
+    beside_hung_proxies_that_ask_first=(4, "node-1", 0, "ok", 2),
+    beside_a_node_that_is_away=(CROWD, "away", 60, "refused", 5),
+)
+async def test_hung_proxies_delay_no_other_pod(
+    cluster: FakeApiserver, *, count: int, node: str, ahead: float, mode: str, within: float
+):
+    for number in range(count):
+        hung(cluster, number, node)
+    cluster.proxies["job-x"].mode = mode
+    loop = asyncio.get_running_loop()
+    async with reconciler(cluster):
+        await asyncio.sleep(ahead)
+        began = loop.time()
+        cluster.put("pods", pod_json())
+        await until(lambda: phase(cluster) == "Succeeded")
+        assert loop.time() - began < within
 
 
 async def test_connection_that_is_slow_to_end_holds_no_place(cluster: FakeApiserver):
-    for number in range(5):
+    for number in range(CROWD):
         cluster.proxies[f"job-{number}"].mode = "lingers"
-        cluster.put("pods", finished_pod(name=f"job-{number}", uid=f"uid-{number}"))
+        cluster.put("pods", pod_json(name=f"job-{number}", uid=f"uid-{number}"))
     loop = asyncio.get_running_loop()
-    async with reconciler(cluster, limits=at_most(1)):
+    async with reconciler(cluster):
         began = loop.time()
         await until(lambda: all(p["status"]["phase"] == "Succeeded" for p in cluster.all("pods")))
         assert loop.time() - began < 1
 
 
-async def test_retry_after_is_respected(cluster: FakeApiserver):
-    cluster.failures = [("/portforward", 429, {"Retry-After": "40"})]
-    cluster.put("pods", finished_pod())
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    async with reconciler(cluster):
-        await until(lambda: phase(cluster) == "Succeeded")
-    assert 40 <= loop.time() - began < 60
-
-
-async def test_retry_after_shortens_no_back_off(cluster: FakeApiserver):
-    cluster.failures = [("/portforward", 429, {"Retry-After": "1"})] * 5
-    cluster.put("pods", finished_pod())
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    async with reconciler(cluster):
-        await until(lambda: phase(cluster) == "Succeeded")
-    assert not cluster.failures
-    assert loop.time() - began > 10
-
-
-async def test_stop_is_cancelled_when_the_pod_goes(cluster: FakeApiserver):
-    proxy = cluster.proxies["job-x"]
-    proxy.mode = "hang"
-    cluster.put("pods", finished_pod())
-    async with reconciler(cluster) as controller:
-        await until(lambda: proxy.requests)
-        cluster.delete("pods", NAMESPACE, "job-x")
-        await until(lambda: metrics.IN_FLIGHT._value.get() == 0, seconds=2)
-        assert len(controller.view) == 0
-
-
-async def test_proxy_lost_is_said_after_it_has_stayed_lost(cluster: FakeApiserver):
-    cluster.put("pods", finished_pod(main=pods.running()))
-    async with reconciler(cluster) as controller:
-        await until(lambda: len(controller.view) == 1)
-        cluster.set_state(NAMESPACE, "job-x", "istio-proxy", pods.ended())
-        await asyncio.sleep(5)
-        assert event_reasons(cluster) == []
-        await until(lambda: event_reasons(cluster) == ["ProxyLost"])
-        assert phase(cluster) == "Running"
-
-
-async def test_kubelet_that_ends_a_pod_proxy_first_is_no_lost_proxy(cluster: FakeApiserver):
-    cluster.put("pods", finished_pod(main=pods.running()))
-    async with reconciler(cluster) as controller:
-        await until(lambda: len(controller.view) == 1)
-        cluster.set_state(NAMESPACE, "job-x", "istio-proxy", pods.ended())
-        await asyncio.sleep(5)
-        cluster.set_state(NAMESPACE, "job-x", "main", pods.ended(143))
-        await asyncio.sleep(60)
-        assert event_reasons(cluster) == []
-
-
-async def test_container_that_an_annotation_names_and_the_pod_lacks_is_said_once(
-    cluster: FakeApiserver,
+@pytest.mark.parametrize("comes_back", [True, False], ids=["ends-again", "runs-on"])
+async def test_payload_that_runs_again_before_its_turn_gives_its_turn_back(
+    cluster: FakeApiserver, comes_back: bool
 ):
-    annotations = {"istio-integrator.charmhub.io/wait-for-containers": "mian"}
-    cluster.put("pods", finished_pod(main=pods.running(), annotations=annotations))
+    for number in range(CROWD):
+        hung(cluster, number)
     async with reconciler(cluster) as controller:
-        await until(lambda: len(controller.view) == 1)
-        cluster.set_state(NAMESPACE, "job-x", "main", pods.ended())
-        await until(lambda: event_reasons(cluster) == ["ProxyStopped", "UnknownContainer"])
-
-
-async def test_container_that_holds_the_pod_is_named(cluster: FakeApiserver):
-    annotations = {"istio-integrator.charmhub.io/ignore-containers": "agent"}
-    cluster.put("pods", finished_pod(others={"agent": pods.running()}, annotations=annotations))
-    async with reconciler(cluster):
-        await until(lambda: event_reasons(cluster) == ["ProxyStopped"])
-
-    assert "agent" in cluster.all("events")[0]["message"]
-
-
-@pytest.mark.parametrize("how", ["ended", "410", "unstreamed"])
-async def test_watch_interruptions_lose_nothing(cluster: FakeApiserver, how: str):
-    cluster.streaming_lists = how != "unstreamed"
-    cluster.put("pods", finished_pod(main=pods.running()))
-    cluster.put("pods", finished_pod(name="goes", uid="uid-goes", main=pods.running()))
-    relists = metrics.RELISTS._value.get()
-    async with reconciler(cluster) as controller:
-        await until(lambda: len(controller.view) == 2)
-        cluster.end_watches()
-        cluster.set_state(NAMESPACE, "job-x", "main", pods.ended())
-        cluster.delete("pods", NAMESPACE, "goes")
-        if how != "ended":
-            cluster.compact()
-        await until(lambda: phase(cluster) == "Succeeded")
-        await until(lambda: len(controller.view) == 0)
-    assert metrics.RELISTS._value.get() - relists == (how != "ended")
-
-
-@pytest.mark.parametrize(
-    ("metadata", "want"),
-    [
-        pytest.param({}, "Running", id="other"),
-        pytest.param(
-            {"labels": {"app.kubernetes.io/part-of": "kubeflow-profile"}},
-            "Succeeded",
-            id="profile",
-        ),
-        pytest.param(
-            {
-                "labels": {"istio-integrator.charmhub.io/served": "enabled"},
-                "annotations": {"istio-integrator.charmhub.io/proxy-shutdown": "disabled"},
-            },
-            "Running",
-            id="shutdown-disabled",
-        ),
-    ],
-)
-@pytest.mark.parametrize("wide", [True, False], ids=["cluster-wide", "per-namespace"])
-async def test_namespaces_in_scope(
-    cluster: FakeApiserver, metadata: dict[str, Any], want: str, wide: bool
-):
-    if not wide:
-        cluster.denied = lambda method, path: path == "/api/v1/pods"
-    cluster.namespace("team", **metadata)
-    cluster.put("pods", finished_pod(namespace="team"))
-    async with reconciler(cluster) as controller:
-        await until(lambda: controller.pods.live)
-        await asyncio.sleep(30)
-
-    assert cluster.get("pods", "team", "job-x")["status"]["phase"] == want
-
-
-async def test_namespace_labelled_later_is_served_from_then_on(cluster: FakeApiserver):
-    cluster.namespace("team")
-    cluster.put("pods", finished_pod(namespace="team"))
-    async with reconciler(cluster) as controller:
-        await until(lambda: controller.pods.live)
-        await asyncio.sleep(30)
-        assert cluster.get("pods", "team", "job-x")["status"]["phase"] == "Running"
-        cluster.namespace("team", labels={"istio-integrator.charmhub.io/served": "enabled"})
-        await until(lambda: cluster.get("pods", "team", "job-x")["status"]["phase"] == "Succeeded")
-
-
-async def test_model_is_served_where_namespaces_may_not_be_listed(cluster: FakeApiserver):
-    cluster.denied = lambda method, path: path in ("/api/v1/pods", "/api/v1/namespaces")
-    cluster.put("pods", finished_pod())
-    async with reconciler(cluster):
-        await until(lambda: phase(cluster) == "Succeeded")
-
-
-async def test_switched_off_stops_nothing(cluster: FakeApiserver):
-    cluster.put("pods", finished_pod())
-    async with reconciler(cluster, proxy_shutdown=False) as controller:
-        await until(lambda: len(controller.view) == 1)
+        await until(lambda: any(proxy.requests for proxy in cluster.proxies.values()))
+        cluster.put("pods", pod_json(policy="OnFailure"))
+        await until(lambda: len(controller.view) == CROWD + 1)
+        tracked = next(each for each in controller.view if each.name.endswith("job-x"))
+        cluster.set_state(NAMESPACE, "job-x", "main", running())
+        await until(lambda: tracked.decision.reason == "PayloadRunning")
+        assert not opened(cluster), "its place came too early for this test"
+        if comes_back:
+            cluster.set_state(NAMESPACE, "job-x", "main", ended())
+            await until(lambda: phase(cluster) == "Succeeded")
         await asyncio.sleep(60)
 
-    assert cluster.proxies["job-x"].requests == []
+    assert len(opened(cluster)) == comes_back
 
 
-async def test_stop_under_way_finishes_when_asked_to_end(cluster: FakeApiserver):
-    proxy = cluster.proxies["job-x"]
-    proxy.mode = "hang"
-    cluster.put("pods", finished_pod())
+@pytest.mark.parametrize("seed", range(8))
+async def test_crowd_of_pods_comes_to_its_end_in_any_order_of_events(
+    cluster: FakeApiserver, seed: int
+):
+    """Payloads end and run again, pods are replaced, proxies answer or do not, nodes are full."""
+    chance = random.Random(seed)
+    pods = [f"{node}-{number}" for node in "ab" for number in range(8)]
+    lives = dict.fromkeys(pods, 0)
+    wrong: list[str] = []
+
+    def look(name: str) -> None:
+        if "running" in cluster.state(name):
+            wrong.append(name)
+
+    def put(name: str, state: dict[str, Any]) -> None:
+        uid = f"{name}-{lives[name]}"
+        cluster.put("pods", pod_json(state, name=name, uid=uid, node=name[0], policy="OnFailure"))
+
+    def is_over(name: str) -> bool:
+        return phase(cluster, name) == "Succeeded"
+
     async with reconciler(cluster):
-        await until(lambda: proxy.requests)
-        asyncio.get_running_loop().call_later(1, proxy.release.set)
-
-    assert phase(cluster) == "Succeeded"
-
-
-async def test_asked_to_end_it_ends_before_pebble_kills_it(cluster: FakeApiserver):
-    proxy = cluster.proxies["job-x"]
-    proxy.mode = "hang"
-    cluster.put("pods", finished_pod())
-    loop = asyncio.get_running_loop()
-    async with reconciler(cluster):
-        await until(lambda: proxy.requests)
-        asked = loop.time()
-
-    assert loop.time() - asked < 4
+        for name in pods:
+            cluster.proxies[name].on_asked = functools.partial(look, name)
+            put(name, running())
+        for _ in range(60):
+            name = chance.choice(pods)
+            proxy = cluster.proxies[name]
+            match chance.randrange(5):
+                case 0:
+                    proxy.mode = chance.choice(["ok", "hang", "500", "cut", "refused", "deaf"])
+                    proxy.exec_mode = chance.choice(["ok", "hang", "exit-1"])
+                case 1 if not is_over(name):
+                    put(name, running())
+                case 2 | 3 if not is_over(name):
+                    put(name, ended())
+                case _:
+                    cluster.delete("pods", NAMESPACE, name)
+                    lives[name] += 1
+                    put(name, chance.choice([running(), ended()]))
+            await asyncio.sleep(chance.choice([0.01, 0.6, 5.1, 31]))
+            most = max(Counter(name[0] for name in cluster.streams).values(), default=0)
+            assert most <= 6, "a node has four places, and two for retries"
+        for proxy in cluster.proxies.values():
+            proxy.mode = proxy.exec_mode = "ok"
+        busy = {name for name in pods if "running" in cluster.state(name)}
+        await until(lambda: all(is_over(name) for name in pods if name not in busy))
+        assert not any(is_over(name) for name in busy)
+        await until(lambda: not cluster.streams)
+        assert counted("stops_pending") == 0
+    assert wrong == []

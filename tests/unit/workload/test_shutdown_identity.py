@@ -6,18 +6,16 @@ import asyncio
 from typing import Any
 
 import pytest
-from sidecar_lifecycle.decide import finished
-from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell import metrics
-from sidecar_lifecycle.shell.shutdown import reports, stop
+from sidecar_lifecycle.shell.shutdown import reports
 
-from integrator_contract.answers import Action
-from tests.unit.workload import pods
+from tests.unit.cases import cases
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
+from tests.unit.workload.pods import container, ended, pod_json, running, waiting
 from tests.unit.workload.shutdown_world import (
     NAMESPACE,
+    OWNED,
+    counted,
     event_reasons,
-    finished_pod,
     opened,
     phase,
     reconciler,
@@ -28,222 +26,244 @@ VIRTUAL_TIME = True
 
 def with_proxy(number: int, **extra: Any) -> dict[str, Any]:
     """A finished pod whose proxy has been started so many times before."""
-    pod = finished_pod(policy="OnFailure", **extra)
+    pod = pod_json(policy="OnFailure", **extra)
     for status in pod["status"]["containerStatuses"]:
         if status["name"] == "istio-proxy":
             status["containerID"] = f"containerd://proxy-{number}"
     return pod
 
 
-CHANGES = [
-    pytest.param(with_proxy(0, uid="uid-2"), id="another-pod"),
-    pytest.param(with_proxy(1), id="another-proxy"),
-    pytest.param(with_proxy(0, main=pods.running()), id="the-payload-runs"),
-    pytest.param(with_proxy(0, deletionTimestamp="2026-01-01T00:02:00Z"), id="deleted"),
-]
-
-
-def decide(pod: types.Pod) -> finished.Decision:
-    return finished.finished(pod, finished.Policy())
-
-
-async def stopped(cluster: FakeApiserver, transport: stop.Transport) -> stop.Outcome:
-    """Send a stop that was decided about the pod as `with_proxy(0)` has it."""
-    judged = pods.pod(policy="OnFailure")
-    judged.status.containerStatuses[-1].containerID = "containerd://proxy-0"
-    decision = decide(judged)
-    assert decision.action is Action.STOP
-    return await stop.Stopper(cluster.client).stop(judged, decision, transport, decide)
-
-
-@pytest.mark.parametrize("transport", list(stop.Transport))
-async def test_what_was_judged_is_stopped(cluster: FakeApiserver, transport: stop.Transport):
-    cluster.put("pods", with_proxy(0))
-
-    outcome = await stopped(cluster, transport)
-
-    assert outcome.result is stop.Result.ACKNOWLEDGED
-    assert cluster.proxies["job-x"].requests == [transport]
-
-
-@pytest.mark.parametrize("now", CHANGES)
-@pytest.mark.parametrize("transport", list(stop.Transport))
+@cases(
+    ("transport", "denied", "asked_last"),
+    port_forward=("port-forward", "none", "/portforward"),
+    exec=("exec", "/portforward", "/pods/job-x"),
+)
+@cases(
+    ("now", "is_stopped"),
+    another_pod=(with_proxy(0, uid="uid-2"), True),
+    another_proxy=(with_proxy(1), True),
+    another_pod_whose_payload_runs=(with_proxy(0, uid="uid-2", main=running()), False),
+    the_payload_runs=(with_proxy(0, main=running()), False),
+    deleted=(with_proxy(0, deletionTimestamp="2026-01-01T00:02:00Z"), False),
+)
 async def test_what_is_not_as_it_was_judged_gets_no_stop(
-    cluster: FakeApiserver, transport: stop.Transport, now: dict[str, Any]
+    cluster: FakeApiserver,
+    *,
+    transport: str,
+    denied: str,
+    asked_last: str,
+    now: dict[str, Any],
+    is_stopped: bool,
 ):
-    cluster.put("pods", now)
-
-    outcome = await stopped(cluster, transport)
-
-    assert outcome.result is stop.Result.CHANGED
-    assert cluster.proxies["job-x"].requests == []
-
-
-def change_before_sending(cluster: FakeApiserver, pod: dict[str, Any]) -> None:
-    """Have another pod or proxy under the name as soon as the way in is asked for."""
+    """It changes at the last request before the stop; what took its place is judged again."""
 
     def change(method: str, path: str) -> None:
-        if path.endswith("/portforward"):
+        if path.endswith(asked_last):
             cluster.before_answer = lambda method, path: None
-            if pod["metadata"]["uid"] != "uid-1":
+            if now["metadata"]["uid"] != "uid-1":
                 cluster.delete("pods", NAMESPACE, "job-x")
-            cluster.put("pods", pod)
+            cluster.put("pods", now)
 
+    before = counted("stops_total", transport=transport, result="changed")
+    cluster.denied = lambda method, path: path.endswith(denied)
     cluster.before_answer = change
-
-
-@pytest.mark.parametrize(
-    "now",
-    [
-        pytest.param(with_proxy(0, uid="uid-2"), id="another-pod"),
-        pytest.param(with_proxy(1), id="another-proxy"),
-    ],
-)
-async def test_what_took_its_place_is_judged_anew_and_then_stopped(
-    cluster: FakeApiserver, now: dict[str, Any]
-):
-    changed = metrics.STOPS.labels(stop.Transport.PORT_FORWARD, stop.Result.CHANGED)._value
-    before = changed.get()
     cluster.put("pods", with_proxy(0))
-    change_before_sending(cluster, now)
     async with reconciler(cluster):
-        await until(lambda: phase(cluster) == "Succeeded")
-
-    # The first way in was left unused: it was opened for somebody else.
-    assert opened(cluster) == 2
-    assert cluster.proxies["job-x"].requests == ["port-forward"]
-    assert changed.get() - before == 1
-
-
-async def test_pod_of_the_same_name_whose_payload_runs_is_left_alone(cluster: FakeApiserver):
-    cluster.put("pods", with_proxy(0))
-    change_before_sending(cluster, with_proxy(0, uid="uid-2", main=pods.running()))
-    async with reconciler(cluster) as controller:
-        await until(lambda: [each.pod.metadata.uid for each in controller.view] == ["uid-2"])
+        await until(lambda: any(path.endswith(asked_last) for _, path in cluster.requests))
         await asyncio.sleep(60)
 
-    assert opened(cluster) == 1
-    assert cluster.proxies["job-x"].requests == []
-    assert phase(cluster) == "Running"
+    # A way in that was opened for another is left unused.
+    assert cluster.proxies["job-x"].requests == [transport] * is_stopped
+    assert (phase(cluster) == "Succeeded") is is_stopped
+    assert counted("stops_total", transport=transport, result="changed") == before + 1
 
 
-async def test_proxy_that_comes_back_while_its_stop_ends_is_stopped_again(
-    cluster: FakeApiserver,
-):
-    def quit_and_come_back(namespace: str, name: str) -> None:
-        cluster._quit = quit_for_good  # type: ignore[method-assign]
-        cluster.set_state(namespace, name, "istio-proxy", pods.ended(1))
+async def test_proxy_that_comes_back_while_its_stop_ends_is_stopped_again(cluster: FakeApiserver):
+    def come_back(method: str, path: str) -> None:
         # At once, so that the stop under way sees neither its end nor its beginning.
-        cluster.objects["pods", namespace, name]["status"]["phase"] = "Running"
-        cluster.put("pods", with_proxy(1))
+        if cluster.proxies["job-x"].requests:
+            cluster.before_answer = lambda method, path: None
+            cluster.objects["pods", NAMESPACE, "job-x"]["status"]["phase"] = "Running"
+            cluster.put("pods", with_proxy(1))
 
-    quit_for_good = cluster._quit
-    cluster._quit = quit_and_come_back  # type: ignore[method-assign]
+    cluster.before_answer = come_back
+    cluster.proxies["job-x"].mode = "deaf"
     cluster.put("pods", with_proxy(0))
     async with reconciler(cluster):
         await until(lambda: phase(cluster) == "Succeeded")
 
-    assert cluster.proxies["job-x"].requests == ["port-forward", "port-forward"]
+    assert len(cluster.proxies["job-x"].requests) == 2
 
 
-OWNED = [{"kind": "Job", "name": "j", "uid": "u", "controller": True}]
+def broken_pod(owner: str = "u", name: str = "job-x", **extra: Any) -> dict[str, Any]:
+    values = {"ownerReferences": [{**OWNED[0], "uid": owner}], "uid": f"uid-{name}", **extra}
+    return pod_json(**{"main": running(), "proxy": ended(), "name": name, **values})
 
 
-def broken_pod(**extra: Any) -> dict[str, Any]:
-    return finished_pod(main=pods.running(), proxy=pods.ended(), ownerReferences=OWNED, **extra)
-
-
-@pytest.mark.parametrize(
-    "metadata",
-    [
-        pytest.param({"uid": "uid-2"}, id="another-pod"),
-        pytest.param({"resourceVersion": "999999"}, id="the-pod-in-another-state"),
-    ],
+@cases(
+    ("pod", "denied", "at_deletion", "told", "stays"),
+    owned=(broken_pod(), "", {}, [], False),
+    bare=(broken_pod(ownerReferences=[]), "", {}, [], True),
+    forbidden=(broken_pod(), "DELETE", {}, ["PodNotReplaced"], True),
+    another_pod=(broken_pod(), "", {"uid": "uid-2"}, [], True),
+    the_pod_in_another_state=(broken_pod(), "", {"resourceVersion": "999999"}, [], True),
+    part_of_its_work_is_done=(
+        broken_pod(main=ended(), others={"helper": running()}),
+        *("", {}, ["PodNotReplaced"], True),
+    ),
 )
 async def test_only_the_very_pod_that_was_judged_is_replaced(
-    cluster: FakeApiserver, metadata: dict[str, str]
+    cluster: FakeApiserver,
+    *,
+    pod: dict[str, Any],
+    denied: str,
+    at_deletion: dict[str, str],
+    told: list[str],
+    stays: bool,
 ):
-    cluster.put("pods", broken_pod())
-
     def change(method: str, path: str) -> None:
         if method == "DELETE":
-            cluster.get("pods", NAMESPACE, "job-x")["metadata"].update(metadata)
+            cluster.get("pods", NAMESPACE, "job-x")["metadata"].update(at_deletion)
 
     cluster.before_answer = change
+    cluster.denied = lambda method, path: method == denied
+    cluster.put("pods", pod)
     async with reconciler(cluster, delete_broken_pods=True):
-        await until(lambda: any(method == "DELETE" for method, _ in cluster.requests))
+        await until(lambda: event_reasons(cluster) == [*told, "ProxyLost"])
         await asyncio.sleep(5)
 
-    assert metadata.items() <= cluster.get("pods", NAMESPACE, "job-x")["metadata"].items()
-
-
-@pytest.mark.parametrize(
-    ("owners", "replaced"),
-    [
-        pytest.param(
-            [{"kind": "Job", "name": "j", "uid": "u", "controller": True}], True, id="job"
-        ),
-        pytest.param([], False, id="bare"),
-    ],
-)
-async def test_broken_pod_is_replaced_if_asked_and_owned(
-    cluster: FakeApiserver, owners: list[Any], replaced: bool
-):
-    cluster.put(
-        "pods", finished_pod(main=pods.running(), proxy=pods.ended(), ownerReferences=owners)
-    )
-    async with reconciler(cluster, delete_broken_pods=True):
-        await until(lambda: event_reasons(cluster) == ["ProxyLost"])
-        await asyncio.sleep(5)
-        assert (cluster.all("pods") == []) is replaced
-
-
-async def test_broken_pod_that_may_not_be_deleted_says_so(cluster: FakeApiserver):
-    owners = [{"kind": "Job", "name": "j", "uid": "u", "controller": True}]
-    cluster.denied = lambda method, path: method == "DELETE"
-    cluster.put(
-        "pods", finished_pod(main=pods.running(), proxy=pods.ended(), ownerReferences=owners)
-    )
-    async with reconciler(cluster, delete_broken_pods=True):
-        await until(lambda: event_reasons(cluster) == ["PodNotReplaced", "ProxyLost"])
-
-
-async def test_pod_part_of_whose_work_is_done_is_not_replaced(cluster: FakeApiserver):
-    helper = {"helper": pods.running()}
-    cluster.put("pods", finished_pod(others=helper, proxy=pods.ended(), ownerReferences=OWNED))
-    async with reconciler(cluster, delete_broken_pods=True):
-        await until(lambda: event_reasons(cluster) == ["PodNotReplaced", "ProxyLost"])
-        await asyncio.sleep(5)
-
-    assert len(cluster.all("pods")) == 1
-    messages = {each["reason"]: each["message"] for each in cluster.all("events")}
-    assert messages["PodNotReplaced"] == (
-        "The pod is not replaced: main succeeded, and a new pod would run it again."
-    )
+    assert bool(cluster.all("pods")) is stays
+    for each in cluster.all("events"):
+        if each["reason"] == "PodNotReplaced" and not denied:
+            assert "main succeeded, and a new pod would run it again." in each["message"]
 
 
 async def test_controller_whose_pods_lose_their_proxy_again_and_again_is_left(
     cluster: FakeApiserver,
 ):
-    def broken(number: int, owner: str) -> dict[str, Any]:
-        owned = [{"kind": "Job", "name": owner, "uid": owner, "controller": True}]
-        return finished_pod(
-            name=f"{owner}-{number}",
-            uid=f"{owner}-{number}",
-            main=pods.running(),
-            proxy=pods.ended(),
-            ownerReferences=owned,
-        )
-
     async with reconciler(cluster, delete_broken_pods=True):
         for number in range(reports.MOST_REPLACED):
-            cluster.put("pods", broken(number, "j"))
+            cluster.put("pods", broken_pod("j", f"j-{number}"))
             await until(lambda: cluster.all("pods") == [])
-        cluster.put("pods", broken(reports.MOST_REPLACED, "j"))
+        cluster.put("pods", broken_pod("j", "last"))
         await until(lambda: "PodNotReplaced" in event_reasons(cluster))
-        cluster.put("pods", broken(0, "other"))
+        cluster.put("pods", broken_pod("other", "other"))
         await until(lambda: len(cluster.all("pods")) == 1)
         await asyncio.sleep(60)
 
-    assert [each["metadata"]["name"] for each in cluster.all("pods")] == ["j-3"]
+    assert [each["metadata"]["name"] for each in cluster.all("pods")] == ["last"]
     assert event_reasons(cluster).count("PodNotReplaced") == 1
+
+
+# What is watched.
+
+
+@pytest.mark.parametrize("how", ["ended", "410", "unstreamed"])
+async def test_watch_interruptions_lose_nothing(cluster: FakeApiserver, how: str):
+    cluster.streaming_lists = how != "unstreamed"
+    for name in ("job-x", "goes", "other"):
+        cluster.put("pods", pod_json(running(), name=name, uid=f"uid-{name}"))
+    relists = counted("relists_total")
+    async with reconciler(cluster) as controller:
+        await until(lambda: len(controller.view) == 3)
+        cluster.end_watches()
+        cluster.set_state(NAMESPACE, "job-x", "main", ended())
+        cluster.delete("pods", NAMESPACE, "goes")
+        # Another pod without a sidecar takes the name.
+        cluster.delete("pods", NAMESPACE, "other")
+        bare = pod_json(running(), name="other", uid="uid-2", labels={})
+        del bare["spec"]["containers"][1]
+        cluster.put("pods", bare)
+        if how != "ended":
+            cluster.compact()
+        await until(lambda: phase(cluster) == "Succeeded")
+        await until(lambda: len(controller.view) == 0)
+    assert counted("relists_total") - relists == (how != "ended")
+
+
+async def test_stop_is_cancelled_when_the_pod_goes(cluster: FakeApiserver):
+    proxy = cluster.proxies["job-x"]
+    proxy.mode = "hang"
+    cluster.put("pods", pod_json())
+    async with reconciler(cluster) as controller:
+        await until(lambda: proxy.requests)
+        cluster.delete("pods", NAMESPACE, "job-x")
+        await until(lambda: not counted("stops_in_flight") and not cluster.streams, seconds=2)
+        assert len(controller.view) == 0
+
+
+SERVED = {"istio-integrator.charmhub.io/served": "enabled"}
+OFF = {"istio-integrator.charmhub.io/proxy-shutdown": "disabled"}
+
+
+@cases(
+    ("metadata", "served_later"),
+    other=({}, True),
+    profile=({"labels": {"app.kubernetes.io/part-of": "kubeflow-profile"}}, None),
+    shutdown_disabled=({"labels": SERVED, "annotations": OFF}, True),
+)
+@pytest.mark.parametrize("wide", [True, False], ids=["cluster-wide", "per-namespace"])
+async def test_namespaces_in_scope(
+    cluster: FakeApiserver, metadata: dict[str, Any], served_later: bool | None, wide: bool
+):
+    cluster.denied = lambda method, path: not wide and path == "/api/v1/pods"
+    cluster.namespace("team", **metadata)
+    cluster.put("pods", pod_json(namespace="team"))
+    async with reconciler(cluster) as controller:
+        await until(lambda: controller.pods.live)
+        await asyncio.sleep(30)
+        assert (phase(cluster, namespace="team") == "Running") is bool(served_later)
+        cluster.namespace("team", labels=SERVED)
+        await until(lambda: phase(cluster, namespace="team") == "Succeeded")
+
+
+async def test_model_is_served_where_namespaces_may_not_be_listed(cluster: FakeApiserver):
+    cluster.denied = lambda method, path: path in ("/api/v1/pods", "/api/v1/namespaces")
+    cluster.put("pods", pod_json())
+    async with reconciler(cluster):
+        await until(lambda: phase(cluster) == "Succeeded")
+
+
+async def test_switched_off_stops_nothing(cluster: FakeApiserver):
+    cluster.put("pods", pod_json())
+    async with reconciler(cluster, proxy_shutdown=False) as controller:
+        await until(lambda: len(controller.view) == 1)
+        await asyncio.sleep(60)
+
+    assert not opened(cluster)
+
+
+async def test_pods_without_a_node_or_a_sidecar_are_not_kept(cluster: FakeApiserver):
+    web = pod_json(name="web", uid="web", policy="Always", labels={})
+    del web["spec"]["containers"][1]
+    queued = pod_json(waiting(), name="queued", uid="queued", init=[container("first")])
+    del queued["spec"]["nodeName"]
+    for each in (web, queued):
+        cluster.put("pods", each)
+    async with reconciler(cluster) as controller:
+        await until(lambda: controller.pods.live)
+        web["metadata"]["labels"] = {"app": "web"}
+        cluster.put("pods", web)
+        await asyncio.sleep(5)
+        assert len(controller.view) == 0
+        queued["spec"]["nodeName"] = "node-1"
+        cluster.put("pods", queued)
+        await until(lambda: [each.name for each in controller.view] == ["kubeflow/queued"])
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_asked_to_end_it_ends_before_pebble_kills_it_and_finishes_a_stop(
+    cluster: FakeApiserver, answers: bool
+):
+    proxy = cluster.proxies["job-x"]
+    proxy.mode = "hang"
+    cluster.put("pods", pod_json())
+    loop = asyncio.get_running_loop()
+    async with reconciler(cluster):
+        await until(lambda: proxy.requests)
+        if answers:
+            loop.call_later(1, proxy.release.set)
+        asked = loop.time()
+
+    assert loop.time() - asked < 4
+    assert (phase(cluster) == "Succeeded") is answers

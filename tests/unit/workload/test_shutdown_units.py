@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import client
 from sidecar_lifecycle.shell.shutdown import controller as shutdown
 
-from tests.unit.workload import pods
+from integrator_contract import names
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
+from tests.unit.workload.pods import ended, pod_json, running
 from tests.unit.workload.shutdown_world import (
     NAMESPACE,
+    OWNED,
+    counted,
     event_reasons,
-    finished_pod,
     opened,
     phase,
     reconciler,
@@ -22,41 +23,35 @@ from tests.unit.workload.shutdown_world import (
 )
 
 VIRTUAL_TIME = True
-
-
-HOLDING = {
-    "others": {"ignored": pods.running()},
-    "annotations": {"istio-integrator.charmhub.io/ignore-containers": "ignored"},
-}
-"""A container that runs on when the proxy has ended."""
-OWNED = [{"kind": "Job", "name": "j", "uid": "u", "controller": True}]
+BROKEN = {"main": running(), "proxy": ended(), "ownerReferences": OWNED}
+"""A pod to replace."""
+FOLLOWER = settings(leader=False, delete_broken_pods=True)
+LEADER = settings(delete_broken_pods=True)
 
 
 def work_of_the_leader(cluster: FakeApiserver) -> None:
-    """A pod to speak about, and one to replace."""
-    annotations = {"istio-integrator.charmhub.io/wait-for-containers": "mian"}
-    misspelt = finished_pod(
-        name="misspelt", uid="uid-m", main=pods.running(), annotations=annotations
-    )
-    cluster.put("pods", misspelt)
-    broken = {"main": pods.running(), "proxy": pods.ended(), "ownerReferences": OWNED}
-    cluster.put("pods", finished_pod(name="broken", uid="uid-b", **broken))
+    """A pod to speak about, one that cannot be read, and one to replace."""
+    misspelt = {names.WAIT_FOR_CONTAINERS: "mian"}
+    cluster.put("pods", pod_json(running(), name="misspelt", uid="m", annotations=misspelt))
+    odd = pod_json(running(), name="odd", uid="o")
+    odd["spec"]["nodeName"] = 5
+    cluster.put("pods", odd)
+    cluster.put("pods", pod_json(name="broken", uid="b", **BROKEN))
 
 
 async def test_only_the_leader_reports_and_replaces_pods(cluster: FakeApiserver):
     work_of_the_leader(cluster)
-    wanted = settings(leader=False, delete_broken_pods=True)
     async with reconciler(cluster, leader=False, delete_broken_pods=True) as controller:
         await until(lambda: len(controller.view) == 2)
         await asyncio.sleep(120)
         assert {method for method, _ in cluster.requests} == {"GET"}
 
-        controller.live.change(settings(delete_broken_pods=True))
-        await until(lambda: len(cluster.all("pods")) == 1)
+        controller.live.change(LEADER)
+        await until(lambda: len(cluster.all("pods")) == 2)
         assert {"ProxyLost", "UnknownContainer"} <= set(event_reasons(cluster))
-        controller.live.change(wanted)
+        controller.live.change(FOLLOWER)
         said = len(cluster.all("events"))
-        cluster.put("pods", finished_pod(name="other", uid="uid-o", proxy=pods.ended()))
+        cluster.put("pods", pod_json(name="other", uid="uid-o", proxy=ended()))
         await asyncio.sleep(120)
         assert len(cluster.all("events")) == said
 
@@ -67,24 +62,10 @@ async def test_leader_that_leads_no_more_does_not_replace_what_it_was_about_to(
     work_of_the_leader(cluster)
     async with reconciler(cluster, delete_broken_pods=True) as controller:
         await until(lambda: len(controller.view) == 2)
-        controller.live.change(settings(leader=False, delete_broken_pods=True))
+        controller.live.change(FOLLOWER)
         await asyncio.sleep(120)
 
-    assert len(cluster.all("pods")) == 2
-
-
-async def test_unit_that_does_not_lead_tells_nobody_of_a_pod_that_it_can_not_read(
-    cluster: FakeApiserver,
-):
-    odd = finished_pod(name="odd", uid="uid-o", main=pods.running())
-    odd["spec"]["nodeName"] = 5
-    cluster.put("pods", odd)
-    cluster.put("pods", finished_pod(main=pods.running()))
-    async with reconciler(cluster, leader=False) as controller:
-        await until(lambda: len(controller.view) == 1)
-        await asyncio.sleep(60)
-
-    assert cluster.all("events") == []
+    assert len(cluster.all("pods")) == 3
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
@@ -94,7 +75,7 @@ async def test_unit_stops_a_proxy_after_the_units_before_it_had_time_to(
     turn = number * shutdown.TURN
     async with reconciler(cluster, unit=number) as controller:
         await until(lambda: controller.pods.live)
-        cluster.put("pods", finished_pod())
+        cluster.put("pods", pod_json())
         await until(lambda: len(controller.view) == 1)
         if turn:
             await asyncio.sleep(turn - 0.5)
@@ -102,10 +83,23 @@ async def test_unit_stops_a_proxy_after_the_units_before_it_had_time_to(
         await until(lambda: phase(cluster) == "Succeeded", seconds=2)
 
 
+async def test_need_that_is_over_before_the_units_turn_is_forgotten(cluster: FakeApiserver):
+    async with reconciler(cluster, unit=2) as controller:
+        await until(lambda: controller.pods.live)
+        cluster.put("pods", pod_json())
+        await until(lambda: len(controller.view) == 1)
+        cluster.put("pods", pod_json(annotations={names.PROXY_SHUTDOWN: "disabled"}))
+        await asyncio.sleep(60)
+
+    assert not opened(cluster)
+
+
 async def test_what_the_unit_before_has_stopped_is_left_alone(cluster: FakeApiserver):
+    """Even while a container that is ignored holds the pod."""
+    holding = {"others": {"agent": running()}, "annotations": {names.IGNORE_CONTAINERS: "agent"}}
     async with reconciler(cluster) as first, reconciler(cluster, unit=1) as second:
         await until(lambda: first.pods.live and second.pods.live)
-        cluster.put("pods", finished_pod(**HOLDING))
+        cluster.put("pods", pod_json(**holding))
         await until(lambda: cluster.proxies["job-x"].requests)
         await asyncio.sleep(60)
 
@@ -121,16 +115,16 @@ async def test_unit_that_was_cut_off_does_not_stop_the_pod_that_has_the_name_now
     async with reconciler(cluster, connection=connection) as first:
         await until(lambda: first.pods.live)
         connection.server = "http://127.0.0.1:1"
-        cluster.put("pods", finished_pod())
+        cluster.put("pods", pod_json())
         await until(lambda: len(first.view) == 1)
         # Its watches stay open, and nothing comes.
         cluster.watchers.clear()
         async with reconciler(cluster, unit=1):
             await until(lambda: phase(cluster) == "Succeeded", seconds=shutdown.TURN + 2)
             cluster.delete("pods", NAMESPACE, "job-x")
-            cluster.put("pods", finished_pod(uid="uid-2", main=pods.running()))
+            cluster.put("pods", pod_json(running(), uid="uid-2"))
             connection.server = server
-            await until(lambda: opened(cluster) == 2)
+            await until(lambda: len(opened(cluster)) == 2)
             await asyncio.sleep(60)
     await connection.close()
 
@@ -138,44 +132,31 @@ async def test_unit_that_was_cut_off_does_not_stop_the_pod_that_has_the_name_now
     assert phase(cluster) == "Running"
 
 
-async def test_need_that_is_over_before_the_units_turn_is_forgotten(cluster: FakeApiserver):
-    async with reconciler(cluster, unit=2) as controller:
-        await until(lambda: controller.pods.live)
-        cluster.put("pods", finished_pod())
-        await until(lambda: len(controller.view) == 1)
-        annotations = {"istio-integrator.charmhub.io/proxy-shutdown": "disabled"}
-        cluster.put("pods", finished_pod(annotations=annotations))
-        await asyncio.sleep(60)
-
-    assert not opened(cluster)
-
-
 async def test_metrics_say_how_long_the_oldest_stop_has_waited(cluster: FakeApiserver):
     proxy = cluster.proxies["job-x"]
     proxy.mode = proxy.exec_mode = "hang"
     async with reconciler(cluster) as controller:
         assert controller.oldest_pending() == 0
-        cluster.put("pods", finished_pod())
+        cluster.put("pods", pod_json())
         await until(lambda: proxy.requests)
         await asyncio.sleep(30)
-        cluster.put("pods", finished_pod(name="younger", uid="uid-y"))
+        cluster.put("pods", pod_json(name="younger", uid="uid-y"))
         await asyncio.sleep(30)
         assert controller.oldest_pending() == pytest.approx(60, abs=5)
-    assert metrics.PENDING._value.get() == 0
+    assert counted("stops_pending") == 0
 
 
 async def test_second_stop_of_a_proxy_does_no_harm(cluster: FakeApiserver):
-    for number in range(20):
-        busy = finished_pod(name=f"job-{number}", uid=f"uid-{number}", main=pods.running())
-        cluster.put("pods", busy)
+    names_ = [f"job-{number}" for number in range(20)]
+    for name in names_:
+        cluster.put("pods", pod_json(running(), name=name, uid=f"uid-{name}"))
     async with reconciler(cluster) as first, reconciler(cluster) as second:
         await until(lambda: len(first.view) == len(second.view) == 20)
-        for number in range(20):
-            assert cluster.proxies[f"job-{number}"].requests == []
-            cluster.set_state(NAMESPACE, f"job-{number}", "main", pods.ended())
-        await until(lambda: all(p["status"]["phase"] == "Succeeded" for p in cluster.all("pods")))
+        for name in names_:
+            assert cluster.proxies[name].requests == []
+            cluster.set_state(NAMESPACE, name, "main", ended())
+        await until(lambda: all(phase(cluster, name) == "Succeeded" for name in names_))
         await until(lambda: len(cluster.all("events")) == 20)
         await asyncio.sleep(60)
 
-    assert set(event_reasons(cluster)) == {"ProxyStopped"}
-    assert len(cluster.all("events")) == 20
+    assert event_reasons(cluster) == ["ProxyStopped"] * 20

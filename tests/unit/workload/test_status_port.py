@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sidecar_lifecycle.decide import finished
@@ -12,10 +11,7 @@ from integrator_contract import names
 from integrator_contract.answers import Action
 from tests.unit.cases import cases
 from tests.unit.workload import pods
-from tests.unit.workload.fake_apiserver import FakeApiserver, until
-from tests.unit.workload.shutdown_world import event_reasons, finished_pod, phase, reconciler
 
-VIRTUAL_TIME = True
 CONFIG = "proxy.istio.io/config"
 MESH = finished.Policy(status_port=17020)
 
@@ -62,29 +58,3 @@ def test_status_port_survives_what_is_dropped_to_save_memory(own: str, config: s
 
     assert finished.finished(pod, MESH) == whole
     assert CONFIG not in pod.metadata.annotations
-
-
-@pytest.mark.parametrize("annotation", [{names.STATUS_PORT: "0"}, {CONFIG: "statusPort: 0"}])
-async def test_proxy_without_a_status_port_is_stopped_by_a_command(
-    cluster: FakeApiserver, annotation: dict[str, str]
-):
-    cluster.put("pods", finished_pod(annotations=annotation))
-    async with reconciler(cluster):
-        await until(lambda: phase(cluster) == "Succeeded")
-        await until(lambda: event_reasons(cluster) == ["ProxyStopped"])
-
-    assert cluster.proxies["job-x"].requests == ["exec"]
-    assert not any(path.endswith("/portforward") for _, path in cluster.requests)
-
-
-async def test_proxy_without_a_status_port_whose_command_is_forbidden_is_reported(
-    cluster: FakeApiserver,
-):
-    cluster.put("pods", finished_pod(annotations={names.STATUS_PORT: "0"}))
-    cluster.denied = lambda method, path: path.endswith("/exec")
-    async with reconciler(cluster):
-        await until(lambda: event_reasons(cluster) == ["ProxyStopFailed"])
-
-    (event,) = cluster.all("events")
-    assert "grant the application pods/exec" in event["message"]
-    assert not any(path.endswith("/portforward") for _, path in cluster.requests)
