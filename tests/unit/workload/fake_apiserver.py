@@ -47,6 +47,10 @@ class FakeApiserver(api_objects.Objects):
         self.before_answer: Callable[[str, str], None] = lambda method, path: None
         self.admission: Callable[[Object], Object] = lambda item: item
         """What a dry run makes of an object."""
+        self.raw: defaultdict[str, list[bytes]] = defaultdict(list)
+        """Objects by plural that every list and watch has besides, as the bytes that are sent."""
+        self.answers: dict[str, bytes] = {}
+        """To GET requests for an object, instead of it, by path."""
         self.token = "t"
         """Whose bearer is let in."""
         self.streams: list[str] = []
@@ -121,6 +125,12 @@ class FakeApiserver(api_objects.Objects):
         statuses = self.get("pods", namespace, name)["status"]["containerStatuses"]
         return next(each["state"] for each in statuses if each["name"] == container)
 
+    def say(self, plural: str, kind: str, text: bytes) -> None:
+        """Send a line to all watches of a kind, whatever JSON it is."""
+        for queue, wanted in self.watchers.items():
+            if wanted == plural:
+                queue.put_nowait(_line(kind, text))
+
     def end_watches(self) -> None:
         """Close all watch connections, as a restarting apiserver does."""
         for queue in list(self.watchers):
@@ -183,7 +193,8 @@ class FakeApiserver(api_objects.Objects):
             return _status(404, "NotFound")
         current = self.objects[key]
         if method == "GET":
-            return web.json_response(current)
+            answer = self.answers.get(request.path) or json.dumps(current).encode()
+            return web.Response(body=answer, content_type="application/json")
         if method == "PUT":
             wanted = body["metadata"].get("resourceVersion")
             if wanted and wanted != current["metadata"]["resourceVersion"]:
@@ -217,13 +228,12 @@ class FakeApiserver(api_objects.Objects):
         start = int(request.query.get("continue", 0))
         limit = int(request.query.get("limit", 0)) or len(items)
         more = str(start + limit) if start + limit < len(items) else ""
-        return web.json_response(
-            {
-                "kind": "List",
-                "metadata": {"resourceVersion": str(self.version), "continue": more},
-                "items": items[start : start + limit],
-            }
-        )
+        texts = [json.dumps(item).encode() for item in items[start : start + limit]]
+        raw = [] if more else self.raw[plural]
+        metadata = {"resourceVersion": str(self.version), "continue": more}
+        body = b'{"kind":"List","metadata":%s,"items":[%s]}'
+        body %= json.dumps(metadata).encode(), b",".join([*texts, *raw])
+        return web.Response(body=body, content_type="application/json")
 
     async def _watch(
         self, request: web.Request, plural: str, namespace: str
@@ -241,6 +251,8 @@ class FakeApiserver(api_objects.Objects):
             if initial:
                 for item in [item for item in self.all(plural) if matches(item)]:
                     await _send(response, "ADDED", item)
+                for text in self.raw[plural]:
+                    await response.write(_line("ADDED", text))
                 await _send(response, "BOOKMARK", self._bookmark(ended=True))
             elif since < self.compacted:
                 await _send(response, "ERROR", {"kind": "Status", "code": 410, "reason": "Gone"})
@@ -249,7 +261,10 @@ class FakeApiserver(api_objects.Objects):
                 if entry[0] > since:
                     await self._event(response, entry, matches)
             while (entry := await queue.get()) is not None:
-                await self._event(response, entry, matches)
+                if isinstance(entry, bytes):
+                    await response.write(entry)
+                else:
+                    await self._event(response, entry, matches)
         except ConnectionResetError:
             pass
         finally:
@@ -333,7 +348,11 @@ def _status(code: int, reason: str, headers: dict[str, str] | None = None) -> we
 
 
 async def _send(response: web.StreamResponse, kind: str, item: Object) -> None:
-    await response.write(json.dumps({"type": kind, "object": item}).encode() + b"\n")
+    await response.write(_line(kind, json.dumps(item).encode()))
+
+
+def _line(kind: str, text: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (kind.encode(), text)
 
 
 @contextlib.asynccontextmanager

@@ -1,0 +1,293 @@
+"""Whatever objects of others look like, the service goes on, and honest ones get what they would.
+
+Each object is spoilt in one place, by each of many values: a share of them in each run, all of
+them in the runs marked `long`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import dataclasses
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sidecar_lifecycle.decide import finished
+from sidecar_lifecycle.decide.convergence import facts
+from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell.convergence import cluster as hands
+from sidecar_lifecycle.shell.settings import Live
+
+from integrator_contract import names, service
+from tests.unit.workload import pods
+from tests.unit.workload.convergence import test_acting as acting
+from tests.unit.workload.convergence.test_acting import MEMORY, MODEL, Apiserver
+from tests.unit.workload.fake_apiserver import FakeApiserver, until
+from tests.unit.workload.shutdown_world import event_reasons, phase, reconciler
+from tests.unit.workload.test_local_listener import SETTINGS, served
+
+VIRTUAL_TIME = True
+RAW = {
+    "RAW-digits": b"1" * 4301,
+    "RAW-lists": b"[" * 1000 + b"]" * 1000,
+    "RAW-mappings": b'{"a":' * 1000 + b"1" + b"}" * 1000,
+    "RAW-float": b"1e999",
+    "RAW-twice": b'{"name":"a","name":5}',
+}
+"""Texts that `json.dumps` would not write."""
+BROKEN = (b"[" * 50, b'"\xff\xfe"', b'"\\ud800"', b'"\xed\xa0\x80"', b"<html>", b"[1]", b"5")
+"""Texts that no apiserver sends for an object; in a list they would take the whole of it along."""
+TEXTS = (
+    *("", "0", "-1", "65536", "1" * 4301, "[" * 2000, '{"revision":' + "[" * 2000, "a," * 5000),
+    *("," * 5000, "x" * 100_000, "\x00\n\x1b[2J", "2026-13-45T99:99:99Z", "2026-01-01T00:00:00"),
+    *("enabled", "disabled", "proxyv2:1." + "1" * 5000, ":1.1" * 5000 + "/"),
+)
+VALUES = (None, True, 0, -1, 2**31, 2**64, 10**40, 1.5, [], {}, [[]], {"": None}, *TEXTS, *RAW)
+ANNOTATIONS = dict.fromkeys(
+    (
+        *(names.STATUS_PORT, names.SIDECAR_STATUS, names.INJECT, names.TEMPLATES, names.REVISION),
+        *(names.WAIT_FOR_CONTAINERS, names.IGNORE_CONTAINERS, names.PROXY_SHUTDOWN),
+        *(names.RESTART_PODS, names.APPLIED, "deprecated.daemonset.template.generation"),
+    ),
+    "",
+)
+
+
+def owner(kind: str) -> dict[str, Any]:
+    return {"apiVersion": "apps/v1", "kind": kind, "name": "x", "uid": "u", "controller": True}
+
+
+def meta(**extra: Any) -> dict[str, Any]:
+    return {"name": "x", "namespace": "tenant", "uid": "u", "generation": 1, **extra}
+
+
+TEMPLATE = {
+    "metadata": {"labels": {"istio": "gateway"}, "annotations": {}},
+    "spec": {"containers": [{"name": "istio-proxy", "args": ["proxy", "router"]}]},
+}
+WORKLOAD = {
+    "metadata": meta(annotations=ANNOTATIONS, ownerReferences=[owner("Namespace")]),
+    "spec": {
+        "replicas": 2,
+        "updateStrategy": {"type": "OnDelete"},
+        "template": TEMPLATE,
+        "volumeClaimTemplates": [{"metadata": {"name": "data"}}],
+    },
+    "status": {
+        "readyReplicas": 1,
+        "numberReady": 1,
+        "desiredNumberScheduled": 2,
+        "observedGeneration": 1,
+        "updateRevision": "r",
+    },
+}
+POD = pods.pod_json(
+    name="x",
+    uid="u",
+    namespace="tenant",
+    main_spec={"restartPolicyRules": [pods.rule("Restart", 3)], "restartPolicy": "Never"},
+    init=[pods.container("istio-init")],
+    init_statuses=[pods.status("istio-init", pods.ended())],
+    conditions=[
+        {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+        {"type": "DisruptionTarget", "status": "False"},
+    ],
+    annotations=ANNOTATIONS,
+    ownerReferences=[owner("StatefulSet")],
+    creationTimestamp="2026-01-01T00:00:00Z",
+)
+INJECTOR = {"name": "a", "clientConfig": {"service": {"namespace": "n", "name": "istiod"}}}
+DOCUMENTS: dict[str, dict[str, Any]] = {
+    "pods": POD,
+    "namespaces": {
+        "metadata": {
+            "name": "x",
+            "uid": "u",
+            "annotations": {},
+            "labels": {"app.kubernetes.io/part-of": "kubeflow-profile"},
+        }
+    },
+    "deployments": WORKLOAD,
+    "daemonsets": WORKLOAD,
+    "statefulsets": WORKLOAD,
+    "replicasets": {"metadata": meta(ownerReferences=[owner("Deployment")])},
+    "services": {
+        "metadata": meta(),
+        "spec": {"selector": {"istio": "gateway"}, "ports": [{"name": "http", "port": 80}]},
+    },
+    "gateways": {"metadata": meta(), "spec": {"servers": [{"hosts": ["*"]}]}},
+    "envoyfilters": {
+        "metadata": meta(creationTimestamp="2026-01-01T00:00:00Z"),
+        "spec": {"configPatches": [{"patch": {"value": {"a": [1]}}}]},
+    },
+    "mutatingwebhookconfigurations": {
+        "metadata": {"name": "istio-sidecar-injector", "uid": "u", "labels": {}},
+        "webhooks": [INJECTOR],
+    },
+    "endpointslices": {"metadata": meta(), "endpoints": [{"conditions": {"ready": True}}]},
+}
+MEMORY_MAP = {
+    "metadata": meta(resourceVersion="1"),
+    "data": {"state": '{"rounds":{},"proven":["sidecar"]}', "request": "null"},
+}
+
+
+def places(item: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield every holder of a value with the key or index at which it is."""
+    for key, value in list(item.items() if isinstance(item, dict) else enumerate(item)):
+        yield item, key
+        if isinstance(value, dict | list):
+            yield from places(value)
+
+
+def spoilt(document: dict[str, Any], first: int = 0, step: int = 1) -> Iterator[bytes]:
+    """Return an object with each value in each place, without it, and with a list many times."""
+    count = sum(1 for _ in places(document))
+    every = itertools.product(range(count), (*VALUES, "MISSING", "MANY"))
+    for place, value in itertools.islice(every, first, None, step):
+        item = copy.deepcopy(document)
+        holder, key = next(itertools.islice(places(item), place, None))
+        if value == "MISSING":
+            holder.pop(key)
+        elif value == "MANY":
+            holder[key] = holder[key] * 300 if isinstance(holder[key], list) else key
+        else:
+            holder[key] = value
+        text = json.dumps(item).encode()
+        for mark, raw in RAW.items():
+            text = text.replace(f'"{mark}"'.encode(), raw)
+        yield text
+
+
+SHARES = 157
+cluster = acting.cluster
+
+
+@pytest.mark.parametrize(
+    "share", [0, 1, *(pytest.param(each, marks=pytest.mark.long) for each in range(2, SHARES))]
+)
+async def test_honest_objects_among_hostile_ones_get_what_they_would(
+    cluster: Apiserver, share: int
+):
+    hostile = {kind: list(spoilt(document, share, SHARES)) for kind, document in DOCUMENTS.items()}
+    settings = dataclasses.replace(
+        SETTINGS, gateway=service.Gateway(), delete_broken_pods=True, leader=True
+    )
+
+    async def listed(session: Any) -> list[Any]:
+        async with session.get("/uninjected") as answer:
+            assert answer.status == 200, await answer.text()
+            return [pod for pod in (await answer.json())["pods"] if pod["name"] == "web-0"]
+
+    def put(name: str, *state: dict[str, Any]) -> None:
+        cluster.put("pods", pods.pod_json(*state, name=name, uid=name))
+
+    cluster.admission = lambda pod: pod
+    async with served(cluster, dataclasses.replace(SETTINGS, leader=False)) as (session, _):
+        alone = await listed(session)
+    assert alone
+    cluster.raw.update(hostile)
+    put("done")
+    put("busy", pods.running())
+    async with served(cluster, settings) as (session, program):
+        told: list[str] = []
+        await until(lambda: phase(cluster, "done") == "Succeeded")
+        for kind in ("MODIFIED", "DELETED", "ADDED"):
+            for plural, texts in hostile.items():
+                for text in (*texts, *BROKEN):
+                    cluster.say(plural, kind, text)
+        put("late")
+        await until(lambda: phase(cluster, "late") == "Succeeded")
+        assert await listed(session) == alone
+        await asyncio.sleep(5)
+        program.notifier.notify = lambda key, *_: told.append(key)
+        metadata = {"name": "honest", "uid": "honest", "namespace": MODEL, "labels": {"a": "b"}}
+        metadata["annotations"] = {names.APPLIED_HASH: "a"}
+        cluster.namespace(MODEL, labels={"istio-injection": "disabled"})
+        await until(lambda: told)
+        assert program.ready() == {"watch": True}
+    assert not cluster.proxies["busy"].requests
+
+
+def test_each_place_is_spoilt_by_each_value():
+    assert len(list(spoilt({"a": {"b": []}}))) == 2 * (len(VALUES) + 2)
+
+
+async def test_answers_about_one_object_end_nothing_whatever_they_are(cluster: Apiserver):
+    subject = hands.Cluster(cluster.client, Live(SETTINGS), lambda: 1_800_000_000.0)
+    replica = facts.Replica(name="p", uid="u", created=0.0, workload="StatefulSet/web")
+    cluster.put("configmaps", {"metadata": {"name": MEMORY, "namespace": MODEL}})
+    async with served(cluster) as (session, _):
+        for text in (*spoilt(MEMORY_MAP, 0, 11), *BROKEN):
+            cluster.answers = {f"/api/v1/namespaces/{MODEL}/configmaps/{MEMORY}": text}
+            async with session.get("/uninjected") as answer:
+                assert answer.status in (200, 502)
+    for text in (*spoilt(WORKLOAD, 0, 79), *BROKEN, b'{"spec":{}}'):
+        cluster.answers = {f"/apis/apps/v1/namespaces/{MODEL}/statefulsets/web": text}
+        found = await subject.ask(replica, SETTINGS.scope({}))
+        assert found.verdict == "refused" or text.startswith(b'{"metadata"')
+
+
+# What one object may cost.
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["streaming-list", "paged-list"])
+async def test_pod_that_can_not_be_decoded_gets_one_event_and_others_complete(
+    cluster: FakeApiserver, streaming: bool
+):
+    cluster.streaming_lists = streaming
+    hostile = pods.pod_json(name="hostile", uid="h")
+    hostile["spec"]["nodeName"] = 5
+    cluster.put("pods", hostile)
+    cluster.put("pods", pods.pod_json())
+    async with reconciler(cluster) as controller:
+        await until(lambda: phase(cluster) == "Succeeded")
+        assert controller.pods.live
+        cluster.put("pods", hostile)
+        cluster.put("pods", pods.pod_json(name="later", uid="l"))
+        await until(lambda: phase(cluster, "later") == "Succeeded")
+
+    told = [each for each in cluster.all("events") if each["reason"] == "ObjectNotUnderstood"]
+    assert [(each["involvedObject"]["name"], each["count"]) for each in told] == [("hostile", 1)]
+
+
+async def test_pod_that_can_not_be_decoded_any_more_is_forgotten_when_it_is_deleted(
+    cluster: FakeApiserver,
+):
+    cluster.put("pods", pods.pod_json(pods.running()))
+    bad = json.dumps({**pods.pod_json(), "spec": 5}).encode()
+    async with reconciler(cluster) as controller:
+        await until(lambda: len(controller.view) == 1)
+        cluster.say("pods", "MODIFIED", bad)
+        cluster.say("pods", "DELETED", bad)
+        await until(lambda: len(controller.view) == 0)
+
+
+async def test_rules_that_raise_about_one_pod_leave_the_others_to_complete(
+    cluster: FakeApiserver, monkeypatch: pytest.MonkeyPatch
+):
+    rules = finished.finished
+
+    def broken(pod: types.Pod, policy: finished.Policy) -> finished.Decision:
+        if pod.metadata.name == "hostile":
+            raise RecursionError
+        return rules(pod, policy)
+
+    monkeypatch.setattr(finished, "finished", broken)
+    cluster.put("pods", pods.pod_json(name="hostile", uid="h"))
+    async with reconciler(cluster) as controller:
+        await until(lambda: len(controller.view) == 1)
+        cluster.put("pods", pods.pod_json())
+        await until(lambda: phase(cluster) == "Succeeded")
+        # A namespace that changes has all its pods judged anew.
+        cluster.namespace(MODEL, annotations={names.PROXY_SHUTDOWN: "disabled"})
+        await asyncio.sleep(5)
+        cluster.namespace(MODEL)
+        cluster.put("pods", pods.pod_json(name="later", uid="l"))
+        await until(lambda: phase(cluster, "later") == "Succeeded")
+
+    assert event_reasons(cluster).count("ObjectNotUnderstood") == 1
+    assert cluster.proxies["hostile"].requests == []
