@@ -1,4 +1,4 @@
-"""The charm is told when what it rests on changed, and not otherwise."""
+"""The charm is told when what it rests on changed by another's hand, and not otherwise."""
 
 from __future__ import annotations
 
@@ -8,257 +8,292 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
 from sidecar_lifecycle.shell.observers import observe
 
+from integrator_contract import names
+from tests.unit.cases import cases
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
 
 VIRTUAL_TIME = True
-MESH = "istio-system"
+MODEL, MESH, SPACE = "kubeflow", "istio-system", "istio-ingress"
+OWNER = "kubeflow.istio-integrator"
+Object = dict[str, Any]
 
 
-def injector(name: str = "istio-sidecar-injector", **meta: Any) -> dict[str, Any]:
+@contextlib.asynccontextmanager
+async def observing(
+    *present: tuple[str, Object], gateway: str | None = None, joined: bool = True
+) -> AsyncIterator[tuple[FakeApiserver, list[float]]]:
+    """Observe the mesh, or the model's gateway; collect when the charm is told."""
+    cluster = FakeApiserver()
+    told: list[float] = []
+    now = asyncio.get_running_loop().time
+    async with cluster as client:
+        cluster.namespace(MODEL)
+        for plural, item in present:
+            cluster.put(plural, item)
+        if gateway is None:
+            observer = observe.Mesh(client, MODEL, lambda: told.append(now()), joined=joined).run()
+        else:
+            observer = observe.follow_gateway(
+                client, model=MODEL, owner=OWNER, named=gateway, changed=lambda: told.append(now())
+            )
+        async with running_task(observer):
+            await until(lambda: len(cluster.watchers) >= (3 if gateway is None else 5))
+            await asyncio.sleep(5)
+            assert not told or gateway is None
+            if joined:
+                told.clear()
+            yield cluster, told
+
+
+async def is_told(plural: str, before: Object | None, after: Object, **options: Any) -> bool:
+    async with observing(*([(plural, before)] if before else []), **options) as (cluster, told):
+        cluster.put(plural, after)
+        await asyncio.sleep(5)
+        return bool(told)
+
+
+def written(item: Object, applied: str = "a", **labels: str) -> Object:
+    """Return an object of the model as the charm makes it, with the hash of what it applied."""
+    metadata = {"annotations": {names.APPLIED_HASH: applied}, "uid": "ours", "namespace": MODEL}
+    labels = {names.OWNER: OWNER, **labels}
+    return {**item, "metadata": {**item["metadata"], **metadata, "labels": labels}}
+
+
+def injector(name: str = "istio-sidecar-injector", generation: int = 1) -> Object:
     service = {"namespace": MESH, "name": "istiod"}
     return {
-        "metadata": {"name": name, "uid": name, "generation": 1, **meta},
+        "metadata": {"name": name, "uid": name, "generation": generation},
         "webhooks": [{"name": "x", "clientConfig": {"service": service}}],
     }
 
 
-def backend(*, ready: bool) -> dict[str, Any]:
+def deployment(
+    name: str, namespace: str, ready: int = 1, generation: int = 1, **labels: str
+) -> Object:
     return {
         "metadata": {
-            "name": "istiod-1",
-            "namespace": MESH,
-            "labels": {"kubernetes.io/service-name": "istiod"},
+            "name": name,
+            "namespace": namespace,
+            "generation": generation,
+            "labels": labels,
         },
-        "endpoints": [{"conditions": {"ready": ready}}],
-    }
-
-
-def deployment(name: str, namespace: str, ready: int, **labels: str) -> dict[str, Any]:
-    return {
-        "metadata": {"name": name, "namespace": namespace, "generation": 1, "labels": labels},
         "status": {"readyReplicas": ready},
     }
 
 
-def ours(generation: int = 1, *, applied: str = "a", ready: int = 1) -> dict[str, Any]:
+def webhook(generation: int = 1, applied: str = "a", ready: int = 1, **status: Any) -> Object:
     """Return the Deployment of our webhook, after so many changes of its specification."""
-    component = {"istio-integrator.charmhub.io/component": "admission-webhook"}
-    made = deployment("x", "kubeflow", ready, **component)
-    annotations = {"istio-integrator.charmhub.io/applied-hash": applied}
-    made["metadata"].update(generation=generation, uid="x", annotations=annotations)
-    return made
+    made = deployment("x", MODEL, ready, generation)
+    made["status"] |= status
+    return written(made, applied, **{names.COMPONENT: "admission-webhook"})
 
 
-def refused() -> dict[str, Any]:
-    """Return the Deployment of our webhook, whose pods are refused."""
-    made = ours(ready=0)
-    made["status"]["conditions"] = [{"type": "ReplicaFailure", "status": "True"}]
-    return made
+REFUSED = webhook(ready=0, conditions=[{"type": "ReplicaFailure", "status": "True"}])
+INJECTORS, WORKLOADS = "mutatingwebhookconfigurations", "deployments"
+JOINED = {"istio-injection": "enabled"}
 
 
-@contextlib.asynccontextmanager
-async def observing(*present: tuple[str, dict[str, Any]]) -> AsyncIterator[Any]:
-    cluster = FakeApiserver()
-    told: list[int] = []
-    async with cluster as client:
-        cluster.namespace("kubeflow")
-        for plural, item in present:
-            cluster.put(plural, item)
-        observer = observe.Mesh(client, "kubeflow", lambda: told.append(1))
-        async with running_task(observer.run()):
-            await until(lambda: len(cluster.watchers) >= 3)
-            await asyncio.sleep(5)
-            told.clear()
-            yield cluster, told
-
-
-@pytest.mark.parametrize(
-    ("plural", "before", "after", "want"),
-    [
-        pytest.param("mutatingwebhookconfigurations", None, injector(), True, id="injector-comes"),
-        pytest.param(
-            "mutatingwebhookconfigurations", None, injector("other"), False, id="other-webhook"
-        ),
-        pytest.param(
-            "mutatingwebhookconfigurations", injector(), injector(), False, id="same-injector"
-        ),
-        pytest.param(
-            "mutatingwebhookconfigurations",
-            injector(),
-            injector(generation=2),
-            True,
-            id="injector-changed",
-        ),
-        pytest.param(
-            "namespaces",
-            None,
-            {"metadata": {"name": "kubeflow", "labels": {"istio-injection": "enabled"}}},
-            True,
-            id="model-labelled",
-        ),
-        pytest.param(
-            "namespaces",
-            None,
-            {"metadata": {"name": "kubeflow", "annotations": {"a": "b"}}},
-            False,
-            id="model-annotated",
-        ),
-        pytest.param(
-            "deployments",
-            None,
-            deployment(
-                "x",
-                "kubeflow",
-                1,
-                **{"istio-integrator.charmhub.io/component": "admission-webhook"},
-            ),
-            True,
-            id="our-webhook-ready",
-        ),
-        pytest.param("deployments", None, deployment("x", "kubeflow", 1), False, id="any-app"),
-    ],
-)
-async def test_charm_is_told_of_a_change_that_matters(
-    plural: str, before: dict[str, Any] | None, after: dict[str, Any], want: bool
-):
-    async with observing(*([(plural, before)] if before else [])) as (cluster, told):
-        cluster.put(plural, after)
-        await asyncio.sleep(5)
-        assert bool(told) is want
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "want"),
-    [
-        pytest.param(None, ours(ready=0), False, id="made"),
-        pytest.param(ours(ready=0), ours(), True, id="answers"),
-        pytest.param(ours(), ours(ready=0), True, id="answers-no-more"),
-        pytest.param(ours(ready=2), ours(ready=3), False, id="rolling"),
-        pytest.param(ours(ready=0), refused(), True, id="refused"),
-        pytest.param(refused(), refused(), False, id="refused-as-before"),
-        pytest.param(ours(), ours(2, applied="b"), False, id="written-by-the-charm"),
-        pytest.param(ours(), ours(2), True, id="edited-by-another"),
-        pytest.param(ours(ready=0), ours(2, ready=0), True, id="edited-before-it-answers"),
-    ],
-)
-async def test_charm_is_told_of_its_webhook_only_what_it_did_not_write(
-    before: dict[str, Any] | None, after: dict[str, Any], want: bool
-):
-    async with observing(*([("deployments", before)] if before else [])) as (cluster, told):
-        cluster.put("deployments", after)
-        await asyncio.sleep(5)
-        assert bool(told) is want
-
-
-INJECTED = {"istio-injection": "enabled"}
-
-
-def model(ours: dict[str, str] | str = "", **labels: str) -> dict[str, Any]:
+def model(ours: dict[str, str] | str = "", labels: Object | None = None) -> Object:
     """Return the model's namespace, with what the charm wrote down of the labels it set."""
     said = ours if isinstance(ours, str) else json.dumps({"owner": "a.b", "set": ours})
-    annotations = {"istio-integrator.charmhub.io/membership": said} if said else {}
-    found = {key.replace("_", "-"): value for key, value in labels.items()}
-    return {"metadata": {"name": "kubeflow", "labels": found, "annotations": annotations}}
+    annotations = {names.MEMBERSHIP: said} if said else {}
+    return {"metadata": {"name": MODEL, "labels": labels or {}, "annotations": annotations}}
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "want"),
-    [
-        pytest.param(model(), model(INJECTED, istio_injection="enabled"), False, id="joined"),
-        pytest.param(model(INJECTED, istio_injection="enabled"), model({}), False, id="left"),
-        pytest.param(
-            model(INJECTED, istio_injection="enabled"), model(INJECTED), True, id="taken-away"
-        ),
-        pytest.param(
-            model(INJECTED, istio_injection="enabled"),
-            model(INJECTED, istio_injection="disabled"),
-            True,
-            id="changed-by-another",
-        ),
-        pytest.param(
-            model(INJECTED, istio_injection="enabled"),
-            model(INJECTED, istio_injection="enabled", team="a"),
-            True,
-            id="labelled-beside-ours",
-        ),
-        pytest.param(model(), model("no record", team="a"), True, id="no-record-can-be-read"),
-        pytest.param(model(), model('{"set": [["a"]]}', team="a"), True, id="record-of-no-shape"),
-    ],
+@cases(
+    ("plural", "before", "after", "want"),
+    injector_comes=(INJECTORS, None, injector(), True),
+    other_webhook=(INJECTORS, None, injector("other"), False),
+    same_injector=(INJECTORS, injector(), injector(), False),
+    injector_changed=(INJECTORS, injector(), injector(generation=2), True),
+    model_labelled=("namespaces", None, model(labels=JOINED), True),
+    model_annotated=("namespaces", None, {"metadata": {"name": MODEL, "annotations": {}}}, False),
+    any_application=(WORKLOADS, None, deployment("x", MODEL), False),
+    # What the charm writes itself is no news.
+    webhook_ready=(WORKLOADS, None, webhook(), True),
+    webhook_made=(WORKLOADS, None, webhook(ready=0), False),
+    webhook_answers=(WORKLOADS, webhook(ready=0), webhook(), True),
+    webhook_answers_no_more=(WORKLOADS, webhook(), webhook(ready=0), True),
+    webhook_rolling=(WORKLOADS, webhook(ready=2), webhook(ready=3), False),
+    webhook_refused=(WORKLOADS, webhook(ready=0), REFUSED, True),
+    webhook_refused_as_before=(WORKLOADS, REFUSED, REFUSED, False),
+    webhook_written_by_the_charm=(WORKLOADS, webhook(), webhook(2, "b"), False),
+    webhook_edited=(WORKLOADS, webhook(), webhook(2), True),
+    webhook_edited_early=(WORKLOADS, webhook(ready=0), webhook(2, ready=0), True),
+    model_joined=("namespaces", model(), model(JOINED, JOINED), False),
+    model_left=("namespaces", model(JOINED, JOINED), model({}), False),
+    label_taken_away=("namespaces", model(JOINED, JOINED), model(JOINED), True),
+    label_changed=(
+        *("namespaces", model(JOINED, JOINED)),
+        *(model(JOINED, {"istio-injection": "disabled"}), True),
+    ),
+    label_beside_ours=(
+        *("namespaces", model(JOINED, JOINED), model(JOINED, {**JOINED, "team": "a"}), True),
+    ),
+    no_record=("namespaces", model(), model("no record", {"team": "a"}), True),
+    record_of_no_shape=("namespaces", model(), model('{"set": [["a"]]}', {"team": "a"}), True),
 )
-async def test_charm_is_told_of_its_model_only_what_it_did_not_write(
-    before: dict[str, Any], after: dict[str, Any], want: bool
+async def test_charm_is_told_of_a_change_of_the_mesh_that_matters(
+    plural: str, before: Object | None, after: Object, want: bool
 ):
-    async with observing(("namespaces", before)) as (cluster, told):
-        cluster.put("namespaces", after)
-        await asyncio.sleep(5)
-        assert bool(told) is want
+    assert await is_told(plural, before, after) is want
 
 
-async def test_webhook_that_is_deleted_is_told():
-    async with observing(("deployments", ours())) as (cluster, told):
-        cluster.delete("deployments", "kubeflow", "x")
-        await asyncio.sleep(5)
-        assert told
+async def test_istiod_behind_the_injector_is_observed_wherever_it_is_and_until_it_goes():
+    def backend(*, ready: bool) -> Object:
+        labels = {"kubernetes.io/service-name": "istiod"}
+        metadata = {"name": "istiod-1", "namespace": MESH, "labels": labels}
+        return {"metadata": metadata, "endpoints": [{"conditions": {"ready": ready}}]}
 
-
-async def test_istiod_behind_the_injector_is_observed_wherever_it_is():
     present = [
-        ("mutatingwebhookconfigurations", injector()),
+        (INJECTORS, injector()),
         ("endpointslices", backend(ready=True)),
-        ("deployments", deployment("istiod", MESH, 1, app="istiod")),
+        (WORKLOADS, deployment("istiod", MESH, app="istiod")),
     ]
     async with observing(*present) as (cluster, told):
         cluster.put("endpointslices", backend(ready=False))
         await until(lambda: len(told) == 1)
-        cluster.put("deployments", deployment("istiod", MESH, 0, app="istiod"))
+        cluster.put(WORKLOADS, deployment("istiod", MESH, 0, app="istiod"))
         await until(lambda: len(told) == 2)
         cluster.put("endpointslices", backend(ready=False))
         await asyncio.sleep(5)
         assert len(told) == 2
-
-
-async def test_removed_injector_is_told_and_its_istiod_no_longer_observed():
-    present = [("mutatingwebhookconfigurations", injector())]
-    async with observing(*present) as (cluster, told):
         watching = len(cluster.watchers)
-        cluster.delete("mutatingwebhookconfigurations", "", "istio-sidecar-injector")
-        await until(lambda: told)
+        cluster.delete(INJECTORS, "", "istio-sidecar-injector")
+        await until(lambda: len(told) == 3)
         await until(lambda: len(cluster.watchers) < watching)
 
 
 async def test_what_may_not_be_watched_is_asked_for_again():
     async with observing() as (cluster, told):
-        cluster.denied = lambda method, path: "mutatingwebhookconfigurations" in path
+        cluster.denied = lambda method, path: INJECTORS in path
         cluster.end_watches()
         await asyncio.sleep(5)
         cluster.denied = lambda method, path: False
-        cluster.put("mutatingwebhookconfigurations", injector())
+        cluster.put(INJECTORS, injector())
         await until(lambda: told)
 
 
-@pytest.mark.parametrize(
-    ("joined", "ready", "want"),
-    [
-        pytest.param(False, 1, 1, id="waits-for-it"),
-        pytest.param(False, 0, 0, id="not-ready"),
-        pytest.param(True, 1, 0, id="joined"),
-    ],
+@cases(("ready", "want"), waits_for_it=(1, 1), not_ready=(0, 0))
+async def test_charm_that_waits_is_told_of_a_webhook_that_was_ready_before(ready: int, want: int):
+    async with observing((WORKLOADS, webhook(ready=ready)), joined=False) as (cluster, told):
+        cluster.put(WORKLOADS, webhook(ready=ready))
+        await asyncio.sleep(5)
+        assert len(told) == want
+
+
+# The model's gateway.
+
+NAMED = f"{SPACE}/gateway"
+ROUTER = {"name": "istio-proxy", "args": ["proxy", "router"]}
+SIDECAR = {"name": "istio-proxy", "args": ["proxy", "sidecar"]}
+BY_TEMPLATE = {"inject.istio.io/templates": "gateway"}
+
+
+def workload(
+    container: Object = ROUTER,
+    *,
+    ready: int = 1,
+    status: str = "readyReplicas",
+    namespace: str = SPACE,
+    annotations: dict[str, str] | None = None,
+    **labels: str,
+) -> Object:
+    pod = {"labels": {"istio": "gateway", **labels}, "annotations": annotations or {}}
+    return {
+        "metadata": {"name": "gateway", "namespace": namespace, "generation": 1},
+        "spec": {"template": {"metadata": pod, "spec": {"containers": [container]}}},
+        "status": {status: ready},
+    }
+
+
+def service(
+    port: int = 80, *, namespace: str = SPACE, name: str = "gateway", **selector: str
+) -> Object:
+    ports = [{"name": "http2", "port": port}]
+    spec = {"selector": selector or {"istio": "gateway"}, "ports": ports}
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+def bare(generation: int = 1) -> Object:
+    return {"metadata": {"name": "web", "namespace": "shop", "generation": generation}}
+
+
+def ours(generation: int = 1, applied: str = "a", **labels: str) -> Object:
+    return written(bare(generation), applied, **labels)
+
+
+def of_istiod(item: Object) -> Object:
+    """Return an object as istiod makes it for our Gateway of the Gateway API."""
+    labels = {"gateway.networking.k8s.io/gateway-name": "kubeflow-gateway"}
+    return {**item, "metadata": {**item["metadata"], "namespace": MODEL, "labels": labels}}
+
+
+def on_nodes(ready: int) -> Object:
+    return workload(ready=ready, status="numberReady")
+
+
+@cases(
+    ("named", "plural", "before", "after", "want"),
+    comes=(NAMED, WORKLOADS, None, workload(), True),
+    on_every_node_comes=(NAMED, "daemonsets", None, workload(), True),
+    by_template_comes=(
+        *(NAMED, WORKLOADS, None),
+        *(workload({"name": "istio-proxy"}, annotations=BY_TEMPLATE), True),
+    ),
+    application_comes=(NAMED, WORKLOADS, None, workload(SIDECAR), False),
+    ready=(NAMED, WORKLOADS, workload(ready=0), workload(), True),
+    scaled=(NAMED, WORKLOADS, workload(), workload(ready=2), False),
+    on_every_node_ready=(NAMED, "daemonsets", on_nodes(0), on_nodes(1), True),
+    relabelled=(NAMED, WORKLOADS, workload(), workload(app="x"), True),
+    no_more=(NAMED, WORKLOADS, workload(), workload(SIDECAR), True),
+    second_elsewhere=(NAMED, WORKLOADS, workload(), workload(namespace="tenant"), True),
+    gateway_of_another_team=(NAMED, "gateways", None, bare(), False),
+    gateway_made=(NAMED, "gateways", None, ours(), False),
+    gateway_written_by_the_charm=(NAMED, "gateways", ours(), ours(2, "b"), False),
+    gateway_edited=(NAMED, "gateways", ours(), ours(2), True),
+    of_another_application=(
+        *(NAMED, "gateways", None, ours(**{names.OWNER: "another.one"}), False),
+    ),
+    service_comes=(NAMED, "services", None, service(), True),
+    service_has_another_port=(NAMED, "services", service(), service(8080), True),
+    service_is_touched=(NAMED, "services", service(), service(), False),
+    service_leads_elsewhere=(NAMED, "services", service(), service(app="other"), True),
+    service_has_another_name=(NAMED, "services", None, service(name="other"), False),
+    service_elsewhere=(NAMED, "services", None, service(namespace="shop"), False),
+    # Without a named gateway, what the charm or istiod makes in the model is looked at.
+    guard_made=("", "envoyfilters", None, ours(), False),
+    guard_written_by_the_charm=("", "envoyfilters", ours(), ours(2, "b"), False),
+    guard_edited=("", "envoyfilters", ours(), ours(2), True),
+    own_workload_made=("", WORKLOADS, None, written(workload(ready=0)), False),
+    own_workload_ready=("", WORKLOADS, written(workload(ready=0)), written(workload()), True),
+    own_service_written=(
+        *("", "services", written(service()), written(service(8080), "b"), False),
+    ),
+    own_service_edited=("", "services", written(service()), written(service(8080)), True),
+    istiods_service=("", "services", None, of_istiod(service()), True),
+    istiods_service_has_another_port=(
+        *("", "services", of_istiod(service()), of_istiod(service(8080)), True),
+    ),
+    other_service=("", "services", None, service(namespace=MODEL), False),
+    istiods_workload=("", WORKLOADS, None, of_istiod(workload()), True),
+    gateway_of_another_namespace=("", WORKLOADS, None, workload(), False),
 )
-async def test_charm_that_waits_is_told_of_a_webhook_that_was_ready_before(
-    joined: bool, ready: int, want: int
+async def test_charm_is_told_of_a_gateways_change_that_matters(
+    named: str, plural: str, before: Object | None, after: Object, want: bool
 ):
-    told: list[int] = []
-    cluster = FakeApiserver()
-    async with cluster as client:
-        cluster.namespace("kubeflow")
-        cluster.put("deployments", ours(ready=ready))
-        observer = observe.Mesh(client, "kubeflow", lambda: told.append(1), joined=joined)
-        async with running_task(observer.run()):
-            await until(lambda: len(cluster.watchers) >= 3)
-            await asyncio.sleep(5)
-            cluster.put("deployments", ours(ready=ready))
-            await asyncio.sleep(5)
-    assert len(told) == want
+    assert await is_told(plural, before, after, gateway=named) is want
+
+
+@cases(
+    ("gateway", "plural", "item"),
+    webhook=(None, WORKLOADS, webhook()),
+    named_gateway=(NAMED, WORKLOADS, workload()),
+    own_gateway=(NAMED, "gateways", ours()),
+)
+async def test_what_is_deleted_is_told(gateway: str | None, plural: str, item: Object):
+    async with observing((plural, item), gateway=gateway) as (cluster, told):
+        cluster.delete(plural, item["metadata"]["namespace"], item["metadata"]["name"])
+        await until(lambda: told)
