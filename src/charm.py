@@ -88,8 +88,8 @@ class IstioIntegrator(ops.CharmBase):
             except errors.CharmError as error:
                 logger.warning("%s: %s", step.__qualname__, error)
                 failed.append(error)
-        for error in all_parts.context.manifests.unseen.values():
-            logger.warning("Objects that may not be listed are not removed: %s", error)
+        for refusal in all_parts.context.cluster.missing:
+            logger.warning("Not removed, for want of a right: %s", refusal)
         if any(not isinstance(error, errors.ForbiddenError) for error in failed):
             # Juju runs the hook again; without any right it would never succeed.
             raise failed[0]

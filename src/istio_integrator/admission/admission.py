@@ -183,8 +183,6 @@ class Admission(situation.Component):
         pod = probe.pod(scope.model, {names.PROBE: "true"}, like=like)
         try:
             created = scope.cluster.create(pod, dry_run=True)
-        except errors.ForbiddenError:
-            raise
         except errors.RefusedError as error:
             refusal = error.refusal
             # Only a pod that the webhook did not keep outside of the mesh is sent to istiod.

@@ -15,7 +15,7 @@ from istio_integrator.ingress.guard import authentication, envoyfilter
 from istio_integrator.ingress.routes import plan, render, requested
 from istio_integrator.istio import injectors
 from istio_integrator.istio.authorization_policy import principal
-from istio_integrator.kube import cluster, errors
+from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import endpoints, ingress_route, kubeflow
 from istio_integrator.situation import situation
@@ -67,11 +67,9 @@ class Ingress(situation.Component):
             service, port = found.pilot
             kubeflow.publish_pilot(self._related, service=service, port=port)
         if not self._related.is_related(*kubeflow.EXPOSING):
-            try:
+            # Nothing was ever made without the right to see it.
+            with self._scope.cluster.optional():
                 self.remove()
-            except errors.ForbiddenError:
-                # Nothing was ever made without the right to see it.
-                logger.debug("The ingress can't be listed, so none of it was made here.")
         elif found is not None:
             logger.debug("Authentication: %s.", self.decision.word)
             self.is_up = False

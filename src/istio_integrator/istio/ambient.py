@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from integrator_contract import booleans, names
 from istio_integrator.istio import installation
-from istio_integrator.kube import cluster, errors, fences
+from istio_integrator.kube import cluster, fences
 
 _DAEMONS = (
     ("ztunnel", {"app": "ztunnel"}),
@@ -30,25 +30,9 @@ def is_labelled(labels: Mapping[str, str | None]) -> bool:
     return labels.items() >= names.AMBIENT.items()
 
 
-def missing(api: cluster.Cluster, mesh: installation.Mesh, labels: Mapping[str, str]) -> str:
-    """Say what the cluster lacks for ambient mode; empty where nothing is seen to be missing.
-
-    Args:
-        api: The API server.
-        mesh: The Istio that was found.
-        labels: The model's namespace's. One that is in ambient mode stays so where nobody may
-            look; none is brought there unseen.
-
-    Raises:
-        ForbiddenError: The charm may not look at the nodes' DaemonSets.
-    """
-    try:
-        daemons = api.list(cluster.DAEMON_SET)
-    except errors.ForbiddenError:
-        if is_labelled(labels):
-            return ""
-        raise
-    return judge(daemons, mesh.environment)
+def missing(api: cluster.Cluster, mesh: installation.Mesh) -> str:
+    """Say what the cluster lacks for ambient mode; empty where nothing is seen to be missing."""
+    return judge(api.list(cluster.DAEMON_SET), mesh.environment)
 
 
 def judge(daemons: Iterable[cluster.Object], environment: Mapping[str, str] | None) -> str:

@@ -149,8 +149,6 @@ def ask(
     asked = pod(namespace, marked, like=like, annotations=annotations)
     try:
         created = api.create(asked, dry_run=True)
-    except errors.ForbiddenError:
-        raise
     except errors.RefusedError as error:
         if error.refusal.is_istio:
             return ProbedProxy(problem=_said_by_istio(error.refusal))

@@ -168,6 +168,18 @@ class Cluster:
     def __init__(self, client: lightkube.Client) -> None:
         # The library's annotations leave plain mappings partially unknown.
         self.client: Any = client
+        self.missing: set[str] = set()
+        """Refusals for which an optional right is missing."""
+
+    @contextlib.contextmanager
+    def optional(self) -> Generator[None]:
+        """Leave out a step for which the charm lacks an optional right."""
+        try:
+            yield
+        except errors.ForbiddenError as error:
+            if error.message not in self.missing:
+                logger.info("Left out: %s", error)
+            self.missing.add(error.message)
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
         """Read one object; None where it, or its kind, does not exist."""
@@ -188,11 +200,9 @@ class Cluster:
 
     def get_if_allowed(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
         """Read as `get` does; None also where the right to read the object is missing."""
-        try:
+        with self.optional():
             return self.get(kind, name, namespace)
-        except errors.ForbiddenError as error:
-            logger.info("%s %s is ignored: %s", kind.name, name, error)
-            return None
+        return None
 
     def list(
         self,
@@ -210,11 +220,9 @@ class Cluster:
 
     def list_if_allowed(self, kind: Kind, namespace: str | None = None) -> list[Object]:
         """Read as `list` does, and nothing where the right to list the kind is missing."""
-        try:
+        with self.optional():
             return self.list(kind, namespace)
-        except errors.ForbiddenError as error:
-            logger.info("%s are ignored: %s", kind.plural, error)
-            return []
+        return []
 
     def events(self, reason: str) -> list[Object]:
         """Read the Events of all namespaces that have a reason."""

@@ -45,8 +45,12 @@ class ApiError(CharmError):
         return self.code in (400, 422)
 
 
-class ForbiddenError(ApiError):
+class ForbiddenError(CharmError):
     """The authorizer denies the charm a request: a missing right."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+        super().__init__(message)
 
 
 class RefusedError(ApiError):
@@ -143,10 +147,10 @@ def _meant(error: Exception, reference: str) -> CharmError:
     return GarbledError(f"the answer is not understood: {error}")
 
 
-def error_of(code: int, message: str, reference: str = "") -> ApiError:
+def error_of(code: int, message: str, reference: str = "") -> ApiError | ForbiddenError:
     """Choose the error for an answer that is not success."""
     if refusals.is_missing_right(code, message):
-        return ForbiddenError(code, message)
+        return ForbiddenError(message)
     if refusal := refusals.read(code, message):
         return RefusedError(code, message, refusal, reference)
     if code == 409:

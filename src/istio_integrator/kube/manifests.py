@@ -98,8 +98,6 @@ class Manifests:
         self._model = model
         self._application = application
         self.owner = names.owner(model, application)
-        self.unseen: dict[str, errors.ForbiddenError] = {}
-        """Kinds that may not be listed: none of them was made by the rights that we have now."""
 
     @property
     def secrets(self) -> dict[str, str]:
@@ -204,11 +202,9 @@ class Manifests:
 
     def owned_of(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
         """List what the application owns of a kind; none where the right to list it is missing."""
-        try:
+        with self._cluster.optional():
             return self._owned(kind, folder)
-        except errors.ForbiddenError as error:
-            self.unseen[kind.plural] = error
-            return []
+        return []
 
     def prune_retired(self) -> None:
         """Delete what an older revision of the charm made of kinds or in folders that are no more.

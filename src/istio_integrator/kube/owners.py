@@ -14,12 +14,9 @@ and stops to count when that application is no more.
 from __future__ import annotations
 
 import hashlib
-import logging
 
 from integrator_contract import names
 from istio_integrator.kube import cluster, errors
-
-logger = logging.getLogger(__name__)
 
 _MAX_NAME = 63
 """Characters of a DNS label."""
@@ -47,13 +44,11 @@ def is_gone(api: cluster.Cluster, owner: str) -> bool:
             beginning = beginning[: names.KEPT_OF_LONG_OWNERS].rstrip("-.")
         if not owner.startswith(beginning):
             continue
-        try:
+        with api.optional():
             found = api.list(cluster.STATEFUL_SET, model)
-        except errors.ForbiddenError as error:
-            logger.debug("Whether %s is still there is not known: %s", owner, error)
-            return False
-        if any(names.owner(model, each["metadata"]["name"]) == owner for each in found):
-            return False
+            if all(names.owner(model, each["metadata"]["name"]) != owner for each in found):
+                continue
+        return False
     return True
 
 
@@ -85,11 +80,9 @@ def anchor(api: cluster.Cluster, *, model: str, application: str) -> cluster.Obj
         "resourceVersion": role["metadata"]["resourceVersion"],
         "ownerReferences": [*present, wanted],
     }
-    try:
+    with api.optional():
         return api.merge_patch(role, {"metadata": change})
-    except errors.ForbiddenError as error:
-        logger.debug("The application's ClusterRole can't be bound to the model: %s", error)
-        return namespace
+    return namespace
 
 
 def anchors(api: cluster.Cluster, *, model: str, application: str) -> list[cluster.Object]:

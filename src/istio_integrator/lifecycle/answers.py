@@ -51,7 +51,7 @@ def progress(
 def _blocked(trouble: Trouble, others: int, application: str, model: str) -> Message:
     """Name what hangs and the command that shows why, or that mends it."""
     if trouble.reason == Reason.FORBIDDEN.value:
-        error = errors.ForbiddenError(403, trouble.message)
+        error = errors.ForbiddenError(trouble.message)
         return error_messages.of_error(error, application=application)
     command = f"juju run {application}/leader list-uninjected"
     if trouble.reason == Reason.NOT_SERVED.value:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable
 
 from integrator_contract import names
@@ -11,8 +10,6 @@ from istio_integrator import texts
 from istio_integrator.kube import cluster, errors, fences, owners
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation import situation
-
-logger = logging.getLogger(__name__)
 
 
 class Claims(situation.Component):
@@ -64,10 +61,9 @@ class Claims(situation.Component):
             }
         }
         try:
-            self._context.cluster.merge_patch(namespace, patch)
-        except errors.ForbiddenError as error:
-            # One integrator needs no label, so the right to write it is optional.
-            logger.info("Namespace %s is served without a label: %s", metadata["name"], error)
+            # One integrator needs no label.
+            with self._context.cluster.optional():
+                self._context.cluster.merge_patch(namespace, patch)
         except errors.ConflictError:
             # Another integrator may have labelled it: reconcile looks again.
             raise

@@ -69,8 +69,6 @@ def _patch(
     metadata = {"labels": {names.DATAPLANE_MODE: mode}, "annotations": annotations}
     try:
         context.cluster.merge_patch(pod, {"metadata": metadata})
-    except errors.ForbiddenError:
-        raise
     except errors.ApiError as error:
         # It has gone, or somebody's admission refuses it: the others are labelled.
         fences.note(cluster.reference(pod), str(error))

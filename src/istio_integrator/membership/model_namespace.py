@@ -52,11 +52,9 @@ class Membership(situation.Component):
         if record.owner != context.manifests.owner:
             return decision.rival(context.model, record.owner)
         if context.leader and record != _written(namespace):
-            try:
+            # One integrator needs no record.
+            with context.cluster.optional():
                 self._patch(namespace, {}, record)
-            except errors.ForbiddenError as error:
-                # One integrator needs no record, so the right to write it is optional.
-                logger.info("Model %s is served without a record: %s", context.model, error)
         return None
 
     def reconcile(self) -> list[Message]:
@@ -141,14 +139,15 @@ class Membership(situation.Component):
         mode = context.config.mesh_mode
         if not ambient.is_chosen(mode, labels):
             return "sidecar", None
+        missing: Message | None = None
         try:
-            lack = ambient.missing(context.cluster, context.mesh, labels) if context.mesh else ""
+            if lack := ambient.missing(context.cluster, context.mesh) if context.mesh else "":
+                missing = Said.AMBIENT_LACKS(namespace=context.model, mode=mode, lack=lack)
         except errors.ForbiddenError:
-            said = Said.AMBIENT_UNKNOWN(application=context.application, mode=mode)
-            return "ambient", said
-        if not lack:
-            return "ambient", None
-        return "ambient", Said.AMBIENT_LACKS(namespace=context.model, mode=mode, lack=lack)
+            # A namespace that is in ambient mode stays so; none is brought there unseen.
+            if not ambient.is_labelled(labels):
+                missing = Said.AMBIENT_UNKNOWN(application=context.application, mode=mode)
+        return "ambient", missing
 
     def remove(self) -> None:
         """Give the namespace and its pods back as they were, whoever leads."""

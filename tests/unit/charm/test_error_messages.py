@@ -23,7 +23,7 @@ DENIED = 'is forbidden: User "u" cannot {} resource "{}" in API group "{}" in th
     ],
 )
 def test_missing_right_is_named_with_its_object(message, right):
-    assert error_messages.missing_right(errors.ForbiddenError(403, message)) == right
+    assert error_messages.missing_right(errors.ForbiddenError(message)) == right
 
 
 APP = "istio-integrator"

@@ -162,11 +162,10 @@ class ManagedGateway:
         """Of the Gateway that is there, which can't change it, else the one that it would get."""
         if found := cluster.at(self.find(), "spec").get("gatewayClassName"):
             return str(found)
-        try:
-            classes = self._classes
-        except errors.ForbiddenError:
-            return USUAL_CLASS
-        return classes[0] if len(classes) == 1 else USUAL_CLASS
+        with self._scope.cluster.optional():
+            if len(self._classes) == 1:
+                return self._classes[0]
+        return USUAL_CLASS
 
     @functools.cached_property
     def _classes(self) -> list[str]:

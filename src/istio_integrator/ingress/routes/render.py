@@ -155,7 +155,7 @@ def _apply_grpc(
         scope.manifests.apply(GRPC, {"backends": backends, "export_to": target.namespace})
     except errors.ConflictError:
         raise
-    except (errors.ApiError, errors.ForeignError) as error:
+    except (errors.ApiError, errors.ForbiddenError, errors.ForeignError) as error:
         # Roles that are older than the charm lack the right; without it none was made.
         logger.debug("DestinationRules: %s", error)
         return [f"gRPC of {_sources(wanted)}: {error}"] if wanted else []

@@ -36,7 +36,7 @@ def failing(error):
     ("error", "said", "seen"),
     [
         pytest.param(
-            errors.ForbiddenError(403, 'cannot list resource "pods" in API group ""'),
+            errors.ForbiddenError('cannot list resource "pods" in API group ""'),
             Said.CHECK_FORBIDDEN,
             "not known: missing permission to list pods",
             id="right is missing",
