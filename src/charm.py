@@ -90,8 +90,9 @@ class IstioIntegrator(ops.CharmBase):
                 failed.append(error)
         for refusal in all_parts.context.cluster.missing:
             logger.warning("Not removed, for want of a right: %s", refusal)
-        if any(not isinstance(error, errors.ForbiddenError) for error in failed):
-            # Juju runs the hook again; without any right it would never succeed.
+        hopeless = (errors.ForbiddenError, errors.LifecycleError)
+        if any(not isinstance(error, hopeless) for error in failed):
+            # Juju runs the hook again; without any right or the workload it would never succeed.
             raise failed[0]
 
     def _on_action(self, event: ops.ActionEvent) -> None:

@@ -13,6 +13,7 @@ from cryptography import exceptions, x509
 from integrator_contract import charm_facts as contract
 from integrator_contract import seen
 from istio_integrator import order
+from istio_integrator.kube import errors
 from istio_integrator.lifecycle import settings
 from istio_integrator.messages import Message
 
@@ -77,5 +78,5 @@ def write(
     made = dataclasses.replace(told, facts=facts, expected=expected)
     try:
         settings.write(container, made, told)
-    except (ops.pebble.Error, TimeoutError) as error:
+    except errors.LifecycleError as error:
         logger.warning("What this hook found is not in the metrics: %s", error)

@@ -29,7 +29,8 @@ def of_error(error: errors.CharmError, *, application: str) -> Message:
         return Said.OBJECT_FOREIGN(reference=error.reference, belongs=error.belongs)
     if isinstance(error, errors.KindAbsentError):
         return Said.KIND_ABSENT(problem=error.message[:_LONGEST])
-    return Said.API_SILENT(problem=str(error)[:_LONGEST])
+    said = Said.SERVICE_SILENT if isinstance(error, errors.LifecycleError) else Said.API_SILENT
+    return said(problem=str(error)[:_LONGEST])
 
 
 def of_refusal(refusal: refusals.Refusal, reference: str, consequence: str = "") -> Message:

@@ -231,8 +231,6 @@ class Said(enum.Enum):
 
     # The workload, and what it says about the model's pods.
     CONTAINER_STARTING = _waiting("waiting for the lifecycle container")
-    PEBBLE_SILENT = _waiting("waiting for Pebble in lifecycle")
-    SERVICE_NOT_STARTED = _waiting("lifecycle does not start: {problem}")
     SERVICE_NOT_READY = _waiting("waiting for lifecycle to watch the cluster")
     SERVICE_SILENT = _waiting("{problem}")
     IMAGE_TOO_OLD = _blocked(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -10,8 +11,9 @@ from collections.abc import Callable
 
 import ops
 
-from integrator_contract import rejections
+from integrator_contract import rejections, schema
 from integrator_contract.seen import Seen
+from istio_integrator import error_messages
 from istio_integrator.kube import cluster, errors
 from istio_integrator.lifecycle import answers, removal_notice, settings, workload
 from istio_integrator.messages import Message, Said, Severity
@@ -87,45 +89,52 @@ class Lifecycle(situation.Component):
 
     def image(self) -> str:
         """Return the workload's image for other pods; empty while it is not known to fit."""
-        return workload.image(self._context) if self._fits else ""
-
-    @property
-    def _fits(self) -> bool:
-        return self._container.can_connect() and self._mismatch is None
+        if self._mismatch:
+            return ""
+        pod = self._context.cluster.get(cluster.POD, self._context.pod, self._context.model)
+        containers = cluster.parts(cluster.at(pod, "spec"), "containers")
+        found = (each for each in containers if each.get("name") == workload.CONTAINER)
+        return str(next(found, {}).get("image", ""))
 
     @functools.cached_property
     def _mismatch(self) -> Message | None:
-        """What is to be done about the image first; None where the container can't be asked."""
+        """What comes before this charm and the image work together.
+
+        Of another image nothing is started, and what runs there goes on.
+        """
         if not self._container.can_connect():
+            return Said.CONTAINER_STARTING()
+        application = self._context.application
+        try:
+            contract = self._workload.contract()
+        except errors.LifecycleError as error:
+            return error_messages.of_error(error, application=application)
+        if contract == schema.SCHEMA:
             return None
-        return workload.mismatch(self._workload, application=self._context.application)
+        said = Said.IMAGE_DOES_NOT_FIT if contract else Said.IMAGE_TOO_OLD
+        contracts = f"contract {contract or 'none'}, here {schema.SCHEMA}"
+        return said(application=application, contracts=contracts)
 
     def reconcile(self) -> list[Message]:
         """Have the service run with the options as they are, and ask how far the model is."""
+        if self._mismatch:
+            return [self._mismatch]
         said: list[Message] = []
         if self._context.data_plane == "ambient":
             said.append(Said.DATA_PLANE(data_plane="ambient mode"))
         elif self._context.mesh is not None:
             said.append(Said.DATA_PLANE(data_plane=self._context.mesh.sidecars))
-        return [*said, *self._run()]
-
-    def _run(self) -> list[Message]:
-        if not self._container.can_connect():
-            return [Said.CONTAINER_STARTING()]
-        if self._mismatch:
-            return [self._mismatch]
         joined = self._joined() and self._context.mesh is not None
-        if problem := self._replan(joined=joined) or self._not_ready():
-            return [problem]
+        self._replan(joined=joined)
+        with settings.pebble("waiting for Pebble in lifecycle"):
+            check = self._container.get_checks(_READY).get(_READY)
+        if check is not None and check.status is ops.pebble.CheckStatus.DOWN:
+            return [*said, Said.SERVICE_NOT_READY()]
         if self._context.leader:
             self._context.manifests.tie(cluster.CONFIG_MAP, self._memory)
         if not joined:
-            return []
-        try:
-            summary = self._workload.uninjected().summary
-        except errors.LifecycleError as error:
-            logger.warning("%s", error)
-            return [Said.SERVICE_SILENT(problem=str(error)[:120])]
+            return said
+        summary = self._workload.uninjected().summary
         self.progress, self.old_proxies = summary.word, summary.stale
         progress = answers.progress(
             summary,
@@ -133,7 +142,7 @@ class Lifecycle(situation.Component):
             model=self._context.model,
             is_automatic=self._context.config.restart_pods == "auto",
         )
-        return [*map(self._shown, progress)]
+        return [*said, *map(self._shown, progress)]
 
     def seen(self) -> Seen | None:
         """Return what the gateway's Envoys have; None where the service does not answer."""
@@ -155,7 +164,7 @@ class Lifecycle(situation.Component):
 
     def stop_convergence(self) -> None:
         """Let no pod be replaced any more; the reconciler goes on."""
-        if self._fits:
+        if not self._mismatch:
             self._replan(joined=False)
 
     def give_notice(self) -> None:
@@ -164,11 +173,9 @@ class Lifecycle(situation.Component):
 
     def stop(self) -> None:
         """Stop the service, if it runs."""
-        try:
+        # Juju stops the container anyway, and may have done so already.
+        with contextlib.suppress(ops.pebble.Error, ops.ModelError, RuntimeError):
             self._container.stop(workload.SERVICE)
-        except (ops.pebble.Error, ops.ModelError, RuntimeError) as error:
-            # Juju stops the container anyway, and may have done so already.
-            logger.debug("The service is not stopped: %s", error)
 
     def remove(self) -> None:
         """Stop the service and delete what it keeps in the cluster."""
@@ -184,26 +191,9 @@ class Lifecycle(situation.Component):
         """The name of the ConfigMap that the service keeps in the cluster."""
         return rejections.config_map(self._context.application)
 
-    def _replan(self, *, joined: bool) -> Message | None:
-        """Start the service, or return why it does not start."""
+    def _replan(self, *, joined: bool) -> None:
         told = settings.read(self._container)
-        made = settings.make(self._context, told, joined=joined)
-        try:
-            settings.write(self._container, made, told)
+        settings.write(self._container, settings.make(self._context, told, joined=joined), told)
+        with settings.pebble("lifecycle does not start"):
             self._container.add_layer(workload.SERVICE, pebble_layer(), combine=True)
             self._container.replan()
-        except (ops.pebble.Error, TimeoutError) as error:
-            logger.warning("The lifecycle service does not start: %s", error)
-            first = str(error).splitlines()[0] if str(error) else type(error).__name__
-            return Said.SERVICE_NOT_STARTED(problem=first[:100])
-        return None
-
-    def _not_ready(self) -> Message | None:
-        try:
-            check = self._container.get_checks(_READY).get(_READY)
-        except (ops.pebble.Error, TimeoutError) as error:
-            logger.warning("Whether the lifecycle service is ready: %s", error)
-            return Said.PEBBLE_SILENT()
-        if check is not None and check.status is ops.pebble.CheckStatus.DOWN:
-            return Said.SERVICE_NOT_READY()
-        return None

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import secrets
+from collections.abc import Generator
 
 import msgspec
 import ops
 
 from integrator_contract import names, service
+from istio_integrator.kube import errors
 from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
 
 FILE = "/tmp/sidecar-lifecycle.settings.json"  # noqa: S108  the container's own, writable by all
+
+
+@contextlib.contextmanager
+def pebble(problem: str) -> Generator[None]:
+    """Turn what goes wrong between us and Pebble into a LifecycleError: the problem and why."""
+    try:
+        yield
+    except ops.pebble.ChangeError as error:
+        # A headline, one line for the only task, and its log.
+        reason = error.err.splitlines()[-1].removeprefix("- ")
+        raise errors.LifecycleError(f"{problem}: {reason}") from error
+    except (ops.pebble.Error, TimeoutError) as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise errors.LifecycleError(f"{problem}: {reason}") from error
 
 
 def read(container: ops.Container) -> service.Options | None:
@@ -30,14 +47,10 @@ def read(container: ops.Container) -> service.Options | None:
 def write(
     container: ops.Container, settings: service.Options, told: service.Options | None
 ) -> None:
-    """Write the file, unless `told` says that it is so already.
-
-    Raises:
-        ops.pebble.Error: It can't be written.
-        TimeoutError: Pebble does not answer.
-    """
+    """Write the file, unless `told` says that it is so already; else raise a LifecycleError."""
     if settings != told:
-        container.push(FILE, settings.document(), make_dirs=True, permissions=0o600)
+        with pebble("lifecycle gets no settings"):
+            container.push(FILE, settings.document(), make_dirs=True, permissions=0o600)
 
 
 def make(

@@ -1,4 +1,4 @@
-"""The workload: its image, and what it answers about pods, proxies and the gateway.
+"""What the workload answers about pods, proxies and the gateway.
 
 The service answers on 127.0.0.1, as both containers are in one pod. What it has no answer for is
 asked by exec.
@@ -25,8 +25,6 @@ from integrator_contract.answers import Listing, PodAnswer, ProxyAnswer, Stopped
 from istio_integrator import texts
 from istio_integrator.kube import cluster, errors
 from istio_integrator.lifecycle import settings
-from istio_integrator.messages import Message, Said
-from istio_integrator.situation import situation
 
 CONTAINER = "lifecycle"
 SERVICE = "lifecycle"
@@ -95,10 +93,8 @@ class Workload:
 
         A service that was told of the contract runs in an image that keeps to it.
         """
-        try:
+        with settings.pebble("waiting for Pebble in lifecycle"):
             running = self._container.get_plan().services.get(SERVICE)
-        except (ops.pebble.Error, TimeoutError) as error:
-            raise errors.LifecycleError("waiting for Pebble in lifecycle") from error
         if running and CONTRACT in itertools.pairwise(shlex.split(running.command)):
             return schema.SCHEMA
         said = _KEEPS_TO.search(self._execute("--version").strip())
@@ -125,24 +121,18 @@ class Workload:
 
     def _execute(self, *arguments: str, stdin: str | None = None) -> str:
         """Run the program in its container, and return what it prints."""
-        try:
+        with settings.pebble("the workload does not answer"):
             # The image's user has no home, in which Pebble would start commands.
             process = self._container.exec(
                 [PROGRAM, *arguments], timeout=_COMMAND_SECONDS, stdin=stdin, working_dir="/"
             )
-            output, _ = process.wait_output()
-        except ops.pebble.ExecError as error:  # pyright: ignore[reportUnknownVariableType]
-            # The program's last line says why it fails. What comes before may be warnings.
-            reason = str(cast("Any", error).stderr or "").strip().rpartition("\n")[-1]
-            reason = reason.removeprefix("sidecar-lifecycle: ")
-            raise errors.LifecycleError(f"the workload can't tell: {reason[:200]}") from error
-        except ops.pebble.ChangeError as error:
-            # A headline, one line for the only task, and its log.
-            reason = error.err.splitlines()[-1].removeprefix("- ")
-            raise errors.LifecycleError(f"the workload does not answer: {reason}") from error
-        except (ops.pebble.Error, TimeoutError) as error:
-            raise errors.LifecycleError(f"the workload does not answer: {error}") from error
-        return output
+            try:
+                return process.wait_output()[0]
+            except ops.pebble.ExecError as error:  # pyright: ignore[reportUnknownVariableType]
+                # The program's last line says why it fails. What comes before may be warnings.
+                reason = str(cast("Any", error).stderr or "").strip().rpartition("\n")[-1]
+                reason = reason.removeprefix("sidecar-lifecycle: ")
+                raise errors.LifecycleError(f"the workload can't tell: {reason[:200]}") from error
 
 
 @tenacity.retry(
@@ -178,28 +168,3 @@ def _decode(kind: type[_T], document: bytes | str) -> _T:
     except (ValueError, RecursionError) as error:
         said = texts.plain(f"the workload's answer is not understood: {error}", _LONGEST_ERROR)
         raise errors.LifecycleError(said) from error
-
-
-def image(context: situation.Situation) -> str:
-    """Return the image of the workload container, as deployed; empty where it is not known."""
-    pod = context.cluster.get(cluster.POD, context.pod, context.model)
-    for container in cluster.parts(cluster.at(pod, "spec"), "containers"):
-        if container.get("name") == CONTAINER:
-            return str(container.get("image", ""))
-    return ""
-
-
-def mismatch(asked: Workload, *, application: str) -> Message | None:
-    """Say what is to be done before this charm and the image work together.
-
-    Of another image nothing is started, and what runs there goes on.
-    """
-    try:
-        contract = asked.contract()
-    except errors.LifecycleError as error:
-        return Said.SERVICE_SILENT(problem=str(error)[:120])
-    if contract == schema.SCHEMA:
-        return None
-    said = Said.IMAGE_DOES_NOT_FIT if contract else Said.IMAGE_TOO_OLD
-    contracts = f"contract {contract or 'none'}, here {schema.SCHEMA}"
-    return said(application=application, contracts=contracts)

@@ -51,7 +51,7 @@ def breaks(monkeypatch, method, error):
     ("method", "error", "words"),
     service_that_exits_at_once=(
         "replan",
-        ops.pebble.ChangeError("cannot start\nmore", CHANGE),
+        ops.pebble.ChangeError("cannot perform:\n- cannot start", CHANGE),
         "lifecycle does not start: cannot start",
     ),
     container_gone=("replan", GONE, "lifecycle does not start: no socket"),
