@@ -1,22 +1,47 @@
-"""The part that tells Prometheus, Grafana and Loki what there is to see here."""
+"""What Prometheus, Grafana and Loki are told about this application.
+
+The data bags are those of the charm libraries prometheus_k8s.v0.prometheus_scrape,
+grafana_k8s.v0.grafana_dashboard and loki_k8s.v1.loki_push_api, which live on Charmhub only. Their
+topology, rules and compression are those of cosl, which is imported once one of them is related.
+"""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
-import logging
+import pathlib
+import re
+import urllib.parse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 import ops
 
+from integrator_contract import bounded
 from istio_integrator.admission import webhook
-from istio_integrator.kube import cluster, errors
-from istio_integrator.lifecycle import service, workload
+from istio_integrator.kube import cluster
+from istio_integrator.lifecycle import service, settings, workload
 from istio_integrator.messages import Message, Said
-from istio_integrator.relations import endpoints, observability
+from istio_integrator.relations import endpoints
 from istio_integrator.situation import situation
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from cosl import JujuTopology
 
-_LAYER = "log-forwarding"
+METRICS = "metrics-endpoint"
+GRAFANA = "grafana-dashboard"
+
+_HERE = pathlib.Path(__file__).parents[1]
+DASHBOARDS = _HERE / "grafana_dashboards"
+ALERT_RULES = _HERE / "prometheus_alert_rules"
+
+_SELECTOR = re.compile(r"\b(up|(?:sidecar_lifecycle|istio_integrator)_\w+)(\{)?")
+"""A metric of ours in a rule's expression, and the brace where it has matchers already."""
+_PREFIX = "loki-"
+_URL = re.compile(r"https?://[!-~]{1,2048}")
+_OFF = ("-all",)
+"""What a log target forwards that nobody wants any more: layers can't take a target out."""
 
 
 class Observability(situation.Component):
@@ -30,75 +55,175 @@ class Observability(situation.Component):
         self._charm = charm
         self._scope = scope
         self._related = related
-        self._container = charm.unit.get_container(workload.CONTAINER)
 
     def reconcile(self) -> list[Message]:
-        """Publish what is there, and send logs where they are wanted.
-
-        Returns:
-            The units of Loki whose URL can't be used.
-        """
-        lost = self._forward_logs()
-        self._related.publish_unit(observability.METRICS, self._unit)
-        if self._scope.leader and self._related.is_related(observability.GRAFANA):
-            bag = {
-                "dashboards": json.dumps(
-                    observability.dashboards(observability.topology(self._charm))
-                )
+        """Publish what is there, send logs where they are wanted, and name a Loki without URL."""
+        scope, related = self._scope, self._related
+        related.publish_unit(
+            METRICS,
+            lambda address: {
+                "prometheus_scrape_unit_address": address,
+                "prometheus_scrape_unit_name": scope.unit,
+            },
+        )
+        if scope.leader and related.is_related(GRAFANA):
+            related.write(GRAFANA, {"dashboards": json.dumps(dashboards(self._topology))})
+        if scope.leader and related.is_related(METRICS):
+            scraping = {
+                "scrape_metadata": self._topology.as_dict(),
+                "scrape_jobs": scrape_jobs(self._servers()),
+                "alert_rules": alert_rules(self._topology),
             }
-            self._related.write(observability.GRAFANA, bag)
-        if self._scope.leader and self._related.is_related(observability.METRICS):
-            self._related.write(observability.METRICS, self._scraping())
-
+            related.write(METRICS, {key: json.dumps(value) for key, value in scraping.items()})
+        # Units of Loki that have not said anything yet will.
+        units = related.unit_bags(endpoints.LOGGING)
+        urls = {unit: push_url(bag) for unit, bag in units.items() if "endpoint" in bag}
+        self._forward_logs({unit: url for unit, url in urls.items() if url})
+        lost = sorted(unit for unit, url in urls.items() if not url)
         return [Said.LOKI_WITHOUT_URL(units=", ".join(lost))] if lost else []
 
-    def _scraping(self) -> dict[str, str]:
-        topology = observability.topology(self._charm)
-        return {
-            "scrape_metadata": json.dumps(topology.as_dict()),
-            "scrape_jobs": json.dumps(observability.scrape_jobs(self._servers(), service.PORT)),
-            "alert_rules": json.dumps(observability.alert_rules(topology)),
-        }
+    @functools.cached_property
+    def _topology(self) -> JujuTopology:
+        from cosl import JujuTopology  # noqa: PLC0415 - it takes long to import
 
-    def _unit(self, address: str) -> dict[str, str]:
-        return {
-            "prometheus_scrape_unit_address": address,
-            "prometheus_scrape_unit_name": self._scope.unit,
-        }
+        return JujuTopology.from_charm(self._charm)
 
     def _servers(self) -> dict[str, str]:
-        labels = webhook.pod_labels(self._scope.manifests.owner)
-        try:
-            pods = self._scope.cluster.list(
-                cluster.POD, namespace=self._scope.model, labels=labels
-            )
-        except errors.CharmError as error:
-            logger.warning("The webhook's pods are not known: %s", error)
-            return {}
+        """Return the addresses of the webhook's pods, as far as they may be listed."""
+        pods: list[cluster.Object] = []
+        with self._scope.cluster.optional():
+            labels = webhook.pod_labels(self._scope.manifests.owner)
+            pods = self._scope.cluster.list(cluster.POD, self._scope.model, labels)
         addresses = {
             pod["metadata"]["name"]: cluster.at(pod, "status").get("podIP") for pod in pods
         }
         return {name: address for name, address in addresses.items() if isinstance(address, str)}
 
-    def _forward_logs(self) -> list[str]:
-        units = self._related.unit_bags(endpoints.LOGGING)
-        # Those that have not said anything yet will.
-        lost = sorted(
-            unit
-            for unit, bag in units.items()
-            if "endpoint" in bag and not observability.push_url(bag)
-        )
-        wanted = (
-            observability.log_targets(observability.topology(self._charm), units) if units else {}
-        )
-        if not self._container.can_connect():
+    def _forward_logs(self, urls: Mapping[str, str]) -> None:
+        container = self._charm.unit.get_container(workload.CONTAINER)
+        if not container.can_connect():
             # Its pebble-ready comes.
-            return lost
-        try:
-            present = self._container.get_plan().log_targets
-            changes = observability.changed_targets(present, wanted)
-            if changes:
-                self._container.add_layer(_LAYER, {"log-targets": changes}, combine=True)
-        except (ops.pebble.Error, TimeoutError) as error:
-            logger.warning("Logs are not forwarded: %s", error)
-        return lost
+            return
+        wanted = log_targets(self._topology, urls) if urls else {}
+        with settings.pebble("logs are not forwarded"):
+            if changes := changed_targets(container.get_plan().log_targets, wanted):
+                container.add_layer("log-forwarding", {"log-targets": changes}, combine=True)
+
+
+def scrape_jobs(servers: Mapping[str, str]) -> list[dict[str, Any]]:
+    """List what Prometheus is to scrape: every unit, and the webhook's servers."""
+    jobs: dict[str, list[dict[str, Any]]] = {"lifecycle": [{"targets": [f"*:{service.PORT}"]}]}
+    for name, address in sorted(servers.items()):
+        host = f"[{address}]" if ":" in address else address
+        # Without a label of their own the servers' series could not be told apart: the consumer
+        # makes `instance` from the topology alone.
+        config = {"targets": [f"{host}:{service.PORT}"], "labels": {"pod": name}}
+        jobs.setdefault("admission", []).append(config)
+    return [
+        {"job_name": name, "metrics_path": "/metrics", "static_configs": configs}
+        for name, configs in jobs.items()
+    ]
+
+
+def alert_rules(topology: JujuTopology) -> dict[str, Any]:
+    """Read the alert rules, for this application's metrics only.
+
+    cosl writes the matchers into expressions by a program that is no Python package. Charms that
+    read the rules from Prometheus' charm may not have it either: the rules of two applications
+    would then read each other's series.
+    """
+    from cosl.rules import AlertRules  # noqa: PLC0415
+
+    matchers = ", ".join(f'{key}="{value}"' for key, value in _matchers(topology).items())
+
+    def selected(metric: re.Match[str]) -> str:
+        return f"{metric[1]}{{{matchers}{', ' if metric[2] else '}'}"
+
+    rules = AlertRules("promql", topology)
+    rules.add_path(ALERT_RULES)
+    told = rules.as_dict()
+    for group in told["groups"]:
+        for rule in group["rules"]:
+            rule["expr"] = _SELECTOR.sub(selected, rule["expr"])
+    return told
+
+
+def _matchers(topology: JujuTopology) -> dict[str, str]:
+    labels = topology.label_matcher_dict
+    return {key: value for key, value in labels.items() if key != "juju_charm"}
+
+
+def dashboards(topology: JujuTopology) -> dict[str, Any]:
+    """Read the dashboards as Grafana's charm takes them."""
+    sent = {
+        f"file:{path.stem}": _dashboard(path, topology)
+        for path in sorted(DASHBOARDS.glob("*.json"))
+    }
+    digest = hashlib.sha256(json.dumps(sent, sort_keys=True).encode()).hexdigest()
+    # The consumer wants something that differs when the dashboards do.
+    return {"templates": sent, "uuid": digest[:32]}
+
+
+def _dashboard(path: pathlib.Path, topology: JujuTopology) -> dict[str, Any]:
+    from cosl import DashboardPath40UID, LZMABase64  # noqa: PLC0415
+
+    charm = str(topology.charm_name)
+    board = json.loads(path.read_text())
+    # The consumer has its own, and would keep both.
+    del board["templating"]
+    board["uid"] = DashboardPath40UID.generate(charm, path.relative_to(_HERE.parent).as_posix())
+    board["tags"] = [*board.get("tags", []), f"charm: {charm}"]
+    alternative = hashlib.shake_256(f"{charm}-file:{path.stem}".encode()).hexdigest(8)
+    return {
+        "charm": charm,
+        "content": LZMABase64.compress(json.dumps(board)),
+        "juju_topology": topology.as_dict(excluded_keys=["charm_name"]),
+        "inject_dropdowns": True,
+        "dashboard_alt_uid": alternative,
+    }
+
+
+def log_targets(
+    topology: JujuTopology, urls: Mapping[str, str]
+) -> dict[str, ops.pebble.LogTargetDict]:
+    """Write where Pebble sends the workload's logs, with the URL of each unit of Loki."""
+    own = {"juju_unit": str(topology.unit), "charm": str(topology.charm_name), "product": "Juju"}
+    return {
+        f"{_PREFIX}{unit.replace('/', '-')}": {
+            "override": "replace",
+            "type": "loki",
+            "location": url,
+            "services": ["all"],
+            "labels": _matchers(topology) | own,
+        }
+        for unit, url in sorted(urls.items())
+    }
+
+
+def push_url(bag: Mapping[str, str]) -> str:
+    """Read where a unit of Loki takes logs; empty where it names no URL that can be sent to."""
+    try:
+        endpoint = {"endpoint": bounded.read_json(bag.get("endpoint", "{}"))}
+        url = str(cluster.at(endpoint, "endpoint").get("url"))
+        place = urllib.parse.urlsplit(url)
+        # Reading the port checks it.
+        is_place = place.hostname and place.port != 0
+    except ValueError:
+        return ""
+    return url if is_place and _URL.fullmatch(url) else ""
+
+
+def changed_targets(
+    present: Mapping[str, ops.pebble.LogTarget], wanted: Mapping[str, ops.pebble.LogTargetDict]
+) -> dict[str, ops.pebble.LogTargetDict]:
+    """Write what has to change; targets that are not wanted any more forward nothing."""
+    changes = {
+        name: target
+        for name, target in wanted.items()
+        if name not in present or present[name] != target
+    }
+    for name, target in present.items():
+        if name.startswith(_PREFIX) and name not in wanted and tuple(target.services) != _OFF:
+            off = {"override": "replace", "type": "loki", "location": target.location}
+            changes[name] = cast("ops.pebble.LogTargetDict", {**off, "services": list(_OFF)})
+    return changes

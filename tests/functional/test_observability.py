@@ -18,7 +18,7 @@ import yaml
 from cosl import JujuTopology
 
 from integrator_contract import charm_facts, service
-from istio_integrator.relations import observability
+from istio_integrator import observability
 from testbed import loopback, paths
 from tests import prometheus
 from tests.functional import admission_world, convergence_world, loopback_webhook
@@ -177,7 +177,7 @@ def review(server, pod):
 def scraped(model, port, server):
     """Say what is scraped as the charm does; only the ports are those of this machine."""
     told = topology(model)
-    jobs = json.dumps(observability.scrape_jobs({"admission-x": "127.0.0.1"}, 8080))
+    jobs = json.dumps(observability.scrape_jobs({"admission-x": "127.0.0.1"}))
     jobs = jobs.replace("*:8080", f"*:{port}").replace("127.0.0.1:8080", server)
     application = {"scrape_metadata": json.dumps(told.as_dict()), "scrape_jobs": jobs}
     unit = {"prometheus_scrape_unit_address": "127.0.0.1", "prometheus_scrape_unit_name": "app/0"}

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ops import testing
 
+from istio_integrator import observability
 from istio_integrator.admission import webhook
-from istio_integrator.relations import observability
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state, workload
 

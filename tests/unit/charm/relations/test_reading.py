@@ -7,13 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from istio_integrator.relations import (
-    endpoints,
-    ingress_route,
-    kubeflow,
-    observability,
-    service_mesh,
-)
+from istio_integrator import observability
+from istio_integrator.relations import endpoints, ingress_route, kubeflow, service_mesh
 from tests.unit.cases import cases
 from tests.unit.charm.ingress import wishes
 from tests.unit.charm.security.test_policies_properties import JSON
