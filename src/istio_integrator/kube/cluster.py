@@ -368,15 +368,6 @@ class _Page(TypedDict, total=False):
     metadata: dict[str, Any]
 
 
-class _Spec(TypedDict, total=False):
-    conversion: dict[str, Any]
-
-
-class _Definition(TypedDict, total=False):
-    metadata: dict[str, Any]
-    spec: _Spec
-
-
 def _read_page(kind: Kind, answer: bytes) -> tuple[str, list[Object]]:
     """Decode one page of a list; what follows is empty for the last."""
     try:
@@ -385,41 +376,24 @@ def _read_page(kind: Kind, answer: bytes) -> tuple[str, list[Object]]:
     except RecursionError:
         # Cut, it can be decoded, and the object that nests too much still does.
         return _read_page(kind, bounded.shallow(answer, bounded.DEEPEST + _AROUND_ITEMS + 1))
-    return page.get("metadata", {}).get("continue", ""), [each for each in found if each]
+    return page.get("metadata", {}).get("continue", ""), found
 
 
-def _decoded(kind: Kind, text: msgspec.Raw) -> Object | None:
-    if kind != CUSTOM_RESOURCE_DEFINITION:
-        return _plain(kind, msgspec.json.decode(text))
-    try:
-        return _plain(kind, msgspec.json.decode(text, type=_Definition))
-    except msgspec.ValidationError as error:
-        fences.note(reference(_plain(kind, msgspec.json.decode(text))), str(error))
-        return None
+def _decoded(kind: Kind, text: msgspec.Raw) -> Object:
+    found = _plain(kind, msgspec.json.decode(text))
+    if kind == CUSTOM_RESOURCE_DEFINITION:
+        found["spec"] = {"conversion": at(found, "spec", "conversion")}
+    return found
 
 
 def lack(obj: Object) -> str:
-    """Say what an object lacks that all have; empty: nothing.
+    """Say why an answer is no object that can be read; empty where it is one.
 
-    Whatever the API server keeps, it has given a name and, as far as there are any, labels and
-    annotations that are texts. What else an object says, no schema may have seen.
+    API servers check metadata of every kind. What else an object says, no schema may have seen.
     """
-    metadata = at(obj, "metadata")
-    is_namespaced = KINDS[obj["apiVersion"], obj["kind"]].namespaced
-    for key in ("name", "namespace") if is_namespaced else ("name",):
-        if not isinstance(metadata.get(key), str):
-            return f"it has no {key}"
-    for key in ("labels", "annotations"):
-        if not _is_texts(metadata.get(key) or {}):
-            return f"its {key} are no texts"
+    if not isinstance(at(obj, "metadata").get("name"), str):
+        return "it has no name"
     return "" if bounded.is_shallow(obj) else TOO_DEEP
-
-
-def _is_texts(value: Any) -> bool:
-    if not isinstance(value, dict):
-        return False
-    pairs = cast("dict[Any, Any]", value).items()
-    return all(isinstance(key, str) and isinstance(text, str) for key, text in pairs)
 
 
 def _is_sound(obj: Object) -> bool:

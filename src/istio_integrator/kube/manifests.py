@@ -282,17 +282,14 @@ class Manifests:
 
     def _owned(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
         if kind == cluster.SECRET:
-            return self._owned_secrets(folder)
+            # By name: who may list Secrets sees everybody's.
+            secrets = (self._own_secret(each) for each in self.secrets if folder in ("", each))
+            return [*filter(None, secrets)]
         is_in_model = kind.namespaced and kind.name not in _ELSEWHERE
         place = self._model if is_in_model else None
         # One list for all folders, whose parts a snapshot knows.
         found = self._cluster.list(kind, place, {names.OWNER: self.owner})
         return [obj for obj in found if self.is_ours(obj) and folder in ("", _component(obj))]
-
-    def _owned_secrets(self, folder: str) -> list[cluster.Object]:
-        """Read them by name: who may list Secrets sees everybody's."""
-        found = (self._own_secret(each) for each in self.secrets if folder in ("", each))
-        return [each for each in found if each is not None]
 
     def _own_secret(self, folder: str) -> cluster.Object | None:
         place = self._model

@@ -46,29 +46,16 @@ class Snapshot(cluster.Cluster):
     ) -> list[cluster.Object]:
         """Read the objects of a kind, as `Cluster.list` does."""
         selected: _Labels = frozenset((labels or {}).items())
-        key = (kind, namespace or "", selected)
-        if key not in self._lists:
-            wider = self._wider(kind, namespace, selected)
-            if wider is not None:
-                self._lists[key] = [each for each in wider if _is_in(each, namespace, selected)]
-                return self._lists[key]
-            self._lists[key] = super().list(kind, namespace, labels)
-            # Of definitions, a list has less than is read of each.
-            if kind != cluster.CUSTOM_RESOURCE_DEFINITION:
-                for each in self._lists[key]:
-                    metadata = each["metadata"]
-                    place = metadata.get("namespace", "")
-                    self._objects[kind, place, metadata["name"]] = each
-        return self._lists[key]
-
-    def _wider(
-        self, kind: cluster.Kind, namespace: str | None, selected: _Labels
-    ) -> list[cluster.Object] | None:
-        """Find a list that has all that is asked for, and more."""
-        for (listed, place, labels), found in self._lists.items():
-            if listed == kind and place in ("", namespace) and labels <= selected:
-                return found
-        return None
+        for (listed, place, wider), known in self._lists.items():
+            if listed == kind and place in ("", namespace) and wider <= selected:
+                return [each for each in known if _is_in(each, namespace, selected)]
+        found = super().list(kind, namespace, labels)
+        self._lists[kind, namespace or "", selected] = found
+        # Of definitions, a list has less than is read of each.
+        for each in found if kind != cluster.CUSTOM_RESOURCE_DEFINITION else ():
+            metadata = each["metadata"]
+            self._objects[kind, metadata.get("namespace", ""), metadata["name"]] = each
+        return found
 
     @contextlib.contextmanager
     def _writing(

@@ -16,19 +16,13 @@ NAMED = {"name": "a", "namespace": "b"}
     ("obj", "lacks"),
     [
         ({"metadata": NAMED}, ""),
-        ({"metadata": {**NAMED, "labels": {"a": "b"}, "annotations": None}}, ""),
-        ({"kind": "Node", "metadata": {"name": "a"}}, ""),
         ({}, "it has no name"),
         ({"metadata": []}, "it has no name"),
-        ({"metadata": {**NAMED, "name": 1}}, "it has no name"),
-        ({"metadata": {"name": "a"}}, "it has no namespace"),
-        ({"metadata": {**NAMED, "labels": ["a"]}}, "its labels are no texts"),
-        ({"metadata": {**NAMED, "labels": {"a": 1}}}, "its labels are no texts"),
-        ({"metadata": {**NAMED, "annotations": {"a": None}}}, "its annotations are no texts"),
+        ({"metadata": {"name": 1}}, "it has no name"),
         ({"metadata": NAMED, "spec": json.loads("[" * 200 + "]" * 200)}, cluster.TOO_DEEP),
     ],
 )
-def test_what_an_object_lacks_that_all_have_is_said(obj, lacks):
+def test_answer_that_is_no_object_is_told(obj, lacks):
     assert cluster.lack({"apiVersion": "v1", "kind": "Pod", **obj}) == lacks
 
 
@@ -46,16 +40,12 @@ def large(name):
 def test_of_definitions_name_labels_and_conversion_are_read_and_no_schema(fake):
     fences.forget()
     wanted = fake.add(large("a.b"))
-    for name, spec in (("odd.b", 7), ("odd.c", {"conversion": "x"})):
-        fake.add({**large(name), "spec": spec})
     listed = fake.api().list
     (found,) = listed(cluster.CUSTOM_RESOURCE_DEFINITION, labels={"a": "b"})
     assert not listed(cluster.CUSTOM_RESOURCE_DEFINITION, labels={"a": "c"})
     assert found["metadata"] == wanted["metadata"]
     assert found["spec"] == {"conversion": wanted["spec"]["conversion"]}
     assert [call.service for call in model.calls([found], model="kubeflow")] == ["converter"]
-    named = {f"CustomResourceDefinition {each}" for each in ("odd.b", "odd.c")}
-    assert set(fences.noted()) == named
 
 
 def test_schemas_of_a_large_cluster_take_no_memory():
