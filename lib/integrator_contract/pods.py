@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeGuard, TypeVar, cast
@@ -26,8 +27,9 @@ _OTHERS = re.compile(r"(?:[^/]*\.)?(?:juju\.is|kubernetes\.io)/.*|pod-template-h
 _OTHERS_LABELS = re.compile(rf"(?:[^/]*\.)?istio\.io/.*|{re.escape(names.PREFIX)}.*", re.DOTALL)
 _OUR_ANNOTATIONS = frozenset((names.APPLIED, names.SETTINGS))
 # With a dot, a port or localhost in front: anything else would be read as a name on docker.io.
+# Container runtimes take no longer name of an image.
 _REGISTRY = re.compile(
-    r"(?:localhost|[a-z0-9][-a-z0-9]*[.:][-a-z0-9.:]*[a-z0-9])(?:/[a-z0-9._-]+)*"
+    r"(?=.{1,255}\Z)(?:localhost|[a-z0-9][-a-z0-9]*[.:][-a-z0-9.:]*[a-z0-9])(?:/[a-z0-9._-]+)*"
 )
 
 _T = TypeVar("_T")
@@ -122,10 +124,11 @@ def _check_annotations(rules: Iterable[Entries]) -> None:
 
 def _check_registries(rules: Iterable[Registries]) -> None:
     """Refuse a new name that would be moved again: a pod may be mutated twice."""
-    pairs = [pair for rule in rules for pair in rule.pairs]
-    for new, old in ((new, old) for _, new in pairs for old, _ in pairs):
-        if f"{new}/".startswith(f"{old}/"):
-            raise ValueError(f"'{new}' would itself be moved by '{old}'")
+    moved = {old for rule in rules for old in rule.prefixes}
+    for new in {new for rule in rules for new in rule.prefixes.values()}:
+        for prefix in itertools.accumulate(new.split("/"), "{}/{}".format):
+            if prefix in moved:
+                raise ValueError(f"'{new}' would itself be moved by '{prefix}'")
 
 
 def _check_key(key: str, *, taken: bool) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import re
+import time
 
 import msgspec
 import pydantic
@@ -72,6 +73,11 @@ REFUSED = [
         id="registry",
     ),
     pytest.param(
+        {"image-registries": [{"pods": "a", "prefixes": {"a.io": f"a.io/{'x/' * 200}x"}}]},
+        "is not a registry",
+        id="longer than an image's name may be",
+    ),
+    pytest.param(
         {
             "image-registries": [
                 {"pods": "a", "prefixes": {"a.io": "b.io/x"}},
@@ -124,6 +130,16 @@ def test_both_programs_read_the_same_settings(change):
 def test_settings_that_cannot_be_meant_are_refused_with_what_is_wrong(read, change, message):
     with pytest.raises(ValueError, match=re.escape(message) or "."):
         read({**MINIMAL, **change})
+
+
+@PROGRAMS
+def test_thousands_of_registries_are_read_in_a_moment(read):
+    prefixes = {f"{number}.io/{'x/' * 50}y": f"m.io/{'x/' * 50}{number}" for number in range(8000)}
+    began = time.process_time()
+
+    read({**MINIMAL, "image-registries": [{"pods": "a", "prefixes": prefixes}]})
+
+    assert time.process_time() - began < 5
 
 
 @PROGRAMS
