@@ -130,7 +130,6 @@ class Reason(enum.StrEnum):
     CONFIG_SAYS_ITSELF = "ConfigSaysItself"
     CONFIG_NOT_MERGEABLE = "ConfigNotMergeable"
     CONFIG_TOO_LONG = "ConfigTooLong"
-    CONFIG_UNCLEAR = "ConfigUnclear"
     PORTS_NOT_MERGEABLE = "PortsNotMergeable"
     ANNOTATIONS_FULL = "AnnotationsFull"
 
@@ -159,13 +158,9 @@ ADMISSION: Mapping[Reason, str] = {
         "Its proxy.istio.io/config sets holdApplicationUntilProxyStarts itself."
     ),
     Reason.CONFIG_NOT_MERGEABLE: (
-        "Its proxy.istio.io/config is no mapping that begins plainly enough to add to."
+        "Its proxy.istio.io/config is not one mapping in YAML without anchors, aliases and tags."
     ),
-    Reason.CONFIG_TOO_LONG: "Its proxy.istio.io/config is longer than 32768 characters.",
-    Reason.CONFIG_UNCLEAR: (
-        "Its proxy.istio.io/config names holdApplicationUntilProxyStarts where it is not clear"
-        " whether it is set."
-    ),
+    Reason.CONFIG_TOO_LONG: "Its proxy.istio.io/config is longer than 2048 characters.",
     Reason.PORTS_NOT_MERGEABLE: (
         "Its list of excluded outbound ports has an empty place, which istiod refuses."
     ),

@@ -24,7 +24,6 @@ REPORTED = (
     Reason.ANNOTATIONS_FULL,
     Reason.CONFIG_NOT_MERGEABLE,
     Reason.CONFIG_TOO_LONG,
-    Reason.CONFIG_UNCLEAR,
     Reason.PORTS_NOT_MERGEABLE,
 )
 """Reasons that whoever creates the pod is warned of."""
