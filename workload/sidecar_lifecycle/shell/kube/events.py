@@ -6,11 +6,10 @@ import asyncio
 import datetime
 import hashlib
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Literal
 
-import msgspec
 import structlog
 
 from integrator_contract.reasons import Reason
@@ -24,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 COMPONENT = "istio-integrator"
 REPEAT_AFTER = 600.0
-"""Seconds before the same Event about the same object is counted up again."""
+"""Seconds before the same Event about the same object is sent again; it may have expired."""
 REMEMBERED = 4096
 """How many Events we remember having sent."""
 AT_ONCE = 8
@@ -34,7 +33,7 @@ Type = Literal["Normal", "Warning"]
 
 
 class Recorder:
-    """Writes Events; one that was sent lately is not sent again, also by another replica."""
+    """Writes Events; one that exists is not written again, also by another replica."""
 
     def __init__(
         self, client: Client, *, instance: str = "", clock: Callable[[], float] = time.monotonic
@@ -44,13 +43,13 @@ class Recorder:
         self._clock = clock
         self._fence = Fence()
         self._sent: OrderedDict[str, float] = OrderedDict()
-        self._waiting: deque[bytes] = deque()
-        self._writers: set[asyncio.Task[None]] = set()
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._writing: set[asyncio.Task[None]] = set()
 
     def record(
         self, about: types.Object, reason: Reason, message: str, kind: Type = "Normal"
     ) -> None:
-        """Have an Event written soon, by one of a few writers; a failure is logged."""
+        """Have an Event written soon; a failure is logged."""
         identity = f"{about.metadata.uid}\0{reason}\0{message}"
         digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
         # The same for the same Event about the same object.
@@ -62,47 +61,31 @@ class Recorder:
         self._sent.move_to_end(name)
         if len(self._sent) > REMEMBERED:
             self._sent.popitem(last=False)
-        # As bytes it is small and holds nothing else in memory.
         event = _event(about, name, reason, message, kind=kind, instance=self._instance)
-        self._waiting.append(msgspec.json.encode(event))
-        if len(self._writers) < AT_ONCE:
-            writer = asyncio.create_task(self._work(), name="events")
-            self._writers.add(writer)
-            writer.add_done_callback(self._writers.discard)
+        task = asyncio.create_task(self._write(event), name="event")
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
 
     async def drain(self, seconds: float) -> None:
         """Let what was recorded be written, but not for long."""
-        if self._writers:
-            _, late = await asyncio.wait(self._writers, timeout=seconds)
-            for writer in late:
-                writer.cancel()
+        if self._writing:
+            _, late = await asyncio.wait(self._writing, timeout=seconds)
+            for task in late:
+                task.cancel()
 
-    async def _work(self) -> None:
-        while self._waiting:
-            event = msgspec.json.decode(self._waiting.popleft(), type=types.Event)
-            name = event.metadata.name
-            try:
-                with self._fence.around("report", event):
-                    await self._write(name, event)
-                    continue
-            except errors.KubeError as error:
-                log.warning("event not written", name=name, reason=event.reason, error=str(error))
-            self._sent.pop(name, None)
-
-    async def _write(self, name: str, event: types.Event) -> None:
-        namespace = event.metadata.namespace
+    async def _write(self, event: types.Event) -> None:
+        meta = event.metadata
         try:
-            await self._client.request("POST", path(types.Event, namespace), body=event)
-        except errors.StatusError as error:
-            if error.code != 409:
-                raise
-            earlier = await self._client.get(types.Event, namespace, name)
-            await self._client.request(
-                "PATCH",
-                path(types.Event, namespace, name),
-                body={"count": (earlier.count or 1) + 1, "lastTimestamp": event.lastTimestamp},
-                content_type="application/merge-patch+json",
-            )
+            async with self._slots:
+                with self._fence.around("report", event):
+                    where = path(types.Event, meta.namespace)
+                    await self._client.request("POST", where, body=event)
+                    return
+        except errors.KubeError as error:
+            if isinstance(error, errors.StatusError) and error.code == 409:
+                return
+            log.warning("event not written", name=meta.name, reason=event.reason, error=str(error))
+        self._sent.pop(meta.name, None)
 
 
 def _event(
