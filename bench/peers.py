@@ -72,10 +72,8 @@ async def by_exec(connection: client.Client) -> None:
             if pod is None or not is_ready_for_cleanup(pod):
                 continue
             try:
-                done = await streams.run_command(
-                    connection, *key, PROXY, stop.COMMAND, deadline=3600
-                )
-                result = "acknowledged" if done.exit_code == 0 else "refused"
+                await streams.run_command(connection, *key, PROXY, stop.COMMAND, deadline=3600)
+                result = "acknowledged"
             except errors.KubeError as error:
                 result = str(error)
             log.info("stop attempted", pod="/".join(key), result=result)

@@ -93,9 +93,16 @@ class Proxy:
             await socket.send_bytes(b"\x03" + b'{"status":"Success"}')
         elif self.exec_mode == "exit-1":
             cause = {"reason": "ExitCode", "message": "1"}
-            status = {"status": "Failure", "details": {"causes": [cause]}}
+            status = {
+                "status": "Failure",
+                "reason": "NonZeroExitCode",
+                "message": "command terminated with non-zero exit code: exit status 1",
+                "details": {"causes": [cause]},
+            }
             await socket.send_bytes(b"\x02no admin port\n")
             await socket.send_bytes(b"\x03" + json.dumps(status).encode())
+        elif self.exec_mode == "garbage":
+            await socket.send_bytes(b"\x03{]")
         else:
             status = {"status": "Failure", "message": "executable file not found"}
             await socket.send_bytes(b"\x03" + json.dumps(status).encode())

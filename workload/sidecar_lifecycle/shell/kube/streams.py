@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 
 import aiohttp
 import msgspec
@@ -30,15 +29,6 @@ _LONGEST_OUTPUT = 64 * 1024
 its owner's, and what talks for ever would keep us busy until the deadline."""
 
 _closing: set[asyncio.Task[None]] = set()
-
-
-@dataclass(frozen=True, slots=True)
-class ExecResult:
-    """What a command in a container left."""
-
-    exit_code: int
-    stdout: str
-    stderr: str
 
 
 class PortForward:
@@ -170,19 +160,48 @@ async def port_forward(
 
 async def run_command(
     client: Client, namespace: str, pod: str, container: str, argv: list[str], *, deadline: float
-) -> ExecResult:
-    """Run a command in a container and wait for its end.
+) -> None:
+    """Run a command in a container until it succeeds.
 
     Raises:
         StatusError: if the API or the kubelet refused.
-        StreamError: if the command could not be started, or the stream ended early.
+        StreamError: if the command failed or could not be started, or the stream ended early.
         Unreachable: if it did not end in time.
     """
     params = [("container", container), ("stdout", "true"), ("stderr", "true")]
     params += [("command", argument) for argument in argv]
     where = path(types.Pod, namespace, pod, "exec")
+    output = {_STDOUT: b"", _STDERR: b""}
     async with _opened(client, where, params, EXEC_PROTOCOLS, deadline) as socket:
-        return await _collect(socket)
+        while sum(map(len, output.values())) <= _LONGEST_OUTPUT:
+            message = await socket.receive()
+            if message.type is not aiohttp.WSMsgType.BINARY:
+                raise errors.StreamEnded(f"exec ended: {_why(socket, message)}")
+            data: bytes = message.data
+            channel, payload = int.from_bytes(data[:1]), data[1:]
+            if channel == _EXEC_ERROR:
+                return _check_end(payload, output[_STDERR].strip() or output[_STDOUT].strip())
+            if channel in output:
+                output[channel] += payload
+    raise errors.StreamError("the command says more than can be listened to")
+
+
+class _End(msgspec.Struct):
+    status: str = ""
+    message: str = ""
+
+
+def _check_end(payload: bytes, output: bytes) -> None:
+    """Raise StreamError unless exec's last frame says that the command succeeded."""
+    try:
+        with errors.understood():
+            end = msgspec.json.decode(payload, type=_End)
+    except errors.Unreachable:
+        end = _End(message=payload.decode(errors="replace"))
+    if end.status != "Success":
+        # What comes before the last line may be a warning.
+        last = output.rpartition(b"\n")[-1].decode(errors="replace")
+        raise errors.StreamError(": ".join(filter(None, (end.message[:300], last[-200:]))))
 
 
 @contextlib.asynccontextmanager
@@ -200,57 +219,6 @@ async def _opened(
                 yield socket
             finally:
                 _close_soon(socket)
-
-
-async def _collect(socket: aiohttp.ClientWebSocketResponse) -> ExecResult:
-    output = {_STDOUT: b"", _STDERR: b""}
-    while sum(map(len, output.values())) <= _LONGEST_OUTPUT:
-        message = await socket.receive()
-        if message.type is not aiohttp.WSMsgType.BINARY:
-            raise errors.StreamEnded(f"exec ended: {_why(socket, message)}")
-        data: bytes = message.data
-        channel, payload = int.from_bytes(data[:1]), data[1:]
-        if channel == _EXEC_ERROR:
-            texts = [output[key].decode(errors="replace") for key in (_STDOUT, _STDERR)]
-            return ExecResult(exit_code(payload), *texts)
-        if channel in output:
-            output[channel] += payload
-    raise errors.StreamError("the command says more than can be listened to")
-
-
-class _Cause(msgspec.Struct):
-    reason: str = ""
-    message: str = ""
-
-
-class _Details(msgspec.Struct):
-    causes: list[_Cause] = []
-
-
-class _ExecStatus(msgspec.Struct):
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-    details: _Details | None = None
-
-
-def exit_code(payload: bytes) -> int:
-    """Return the exit code that exec's last frame carries.
-
-    Raises:
-        StreamError: if the command was not run at all.
-    """
-    try:
-        with errors.understood():
-            status = msgspec.json.decode(payload, type=_ExecStatus)
-    except errors.Unreachable as error:
-        raise errors.StreamError(payload.decode(errors="replace")[:300]) from error
-    if status.status == "Success":
-        return 0
-    for cause in status.details.causes if status.details else ():
-        if cause.reason == "ExitCode" and cause.message.isdecimal() and len(cause.message) <= 10:
-            return int(cause.message)
-    raise errors.StreamError(status.message[:300] or status.reason)
 
 
 def _close_soon(socket: aiohttp.ClientWebSocketResponse) -> None:
