@@ -75,7 +75,6 @@ WITHOUT_NAMES = {
     # Others' pods, Events about them, and namespaces: nobody knows their names before.
     "create pods/portforward",
     "create pods/exec",
-    "patch events",
     "patch pods",
     "delete pods",
     "patch namespaces",
