@@ -31,6 +31,8 @@ class Expectation:
     gateway: str
     """Our Gateway, NAMESPACE/NAME."""
     servers: tuple[Server, ...]
+    hosts: tuple[str, ...] = ()
+    """Hosts whose virtual hosts our filters guard by name; none: every virtual host is guarded."""
     filters: tuple[str, ...]
     """The names of our HTTP filters, all of which a filter chain must have."""
     latest: str = ""

@@ -1,6 +1,7 @@
 """A tenant with Gateways of their own against the guard before others' hosts, in a real Envoy."""
 
 import itertools
+import urllib.request
 
 import pytest
 
@@ -77,6 +78,10 @@ def test_host_of_ours_is_closed_while_an_older_gateway_has_another_number_for_it
         place.reconcile()
         third = {"match": [{"uri": {"prefix": "/third"}}], "route": lead(WEB)}
         with place.there(virtual_service("shop", "third", [OURS], ["*"], third)):
+            dump = f"http://127.0.0.1:{place.admin}/config_dump?resource=dynamic_route_configs"
+            assert waiting.eventually(
+                lambda: b'"/third"' in urllib.request.urlopen(dump, timeout=9).read()
+            )
             # That virtual host has no filter of ours, so our Gateway does not have the host.
             for path, headers in itertools.product(("/kfp/x", "/third"), ({}, {"Cookie": COOKIE})):
                 assert {place.asked_once(path, **headers).status for _ in range(10)} == {404}

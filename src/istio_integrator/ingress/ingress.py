@@ -238,6 +238,7 @@ class Ingress(situation.Component):
             selector=dict(target.selector),
             gateway=f"{self._scope.model}/{gateway.NAME}",
             servers=servers,
+            hosts=() if target.is_own else tuple(target.written_hosts),
             filters=tuple(each for each in filters if each != latest),
             latest=latest,
             entry=envoyfilter.ask_entry(self._scope.manifests.owner),

@@ -127,6 +127,15 @@ OTHERS = listener(chain("https.443.x.web.shop", *FILTERS, names=("kf.example.com
 EARLIER = (ROUTES[0], routes(OURS, "kf.example.com:443", marks="VX"))
 RANDOM = tuple(dataclasses.replace(each, hosts=()) for each in (HTTP, TLS))
 HOST = "host=kf.example.com port=443"
+ALIAS = routes("http.8080", "kf.example.com:8080")
+HIDDEN = routes("http.8080", "x.invalid:80", "x.invalid")["route_config"]["virtual_hosts"]
+BESIDE_HIDDEN = {
+    "route_config": {
+        "name": "http.8080",
+        "virtual_hosts": [*HIDDEN, *ALIAS["route_config"]["virtual_hosts"]],
+    }
+}
+TAKEN = "host taken host=kf.example.com port=80 by=with virtual host kf.example.com:8080"
 NO_HTTPS = "server missing port=443 protocol=HTTPS"
 NO_HTTP = "server missing port=80 protocol=HTTP"
 NOT_443 = "filters missing port=443"
@@ -164,6 +173,33 @@ NOT_443 = "filters missing port=443"
     another_dns_domain=(
         {"clusters": ("outbound|80||oidc.kubeflow.svc.corp.example",)},
         *("80 443", "", 2, ["other domain domain=corp.example"]),
+    ),
+    older_gateway_names_a_host_to_open=(
+        {
+            "configurations": (BESIDE_HIDDEN, ROUTES[1]),
+            "hosts": ("kf.example.com",),
+            "servers": RANDOM,
+        },
+        *("443", "80", 0, [TAKEN]),
+    ),
+    older_gateway_names_an_open_host=(
+        {"configurations": (ALIAS, ROUTES[1]), "hosts": ("kf.example.com",)},
+        *(
+            "443",
+            "80",
+            0,
+            [TAKEN, NO_HTTP, f"routes missing {HOST.replace('443', '80 routes=0 of 2')}"],
+        ),
+    ),
+    host_in_capitals=(
+        {"configurations": (routes("http.8080", "KF.example.com:80", "KF.example.com"), ROUTES[1])}
+        | {"hosts": ("kf.example.com",), "servers": RANDOM},
+        *("443", "80", 0, [TAKEN.replace("kf.example.com:8080", "KF.example.com:80")]),
+    ),
+    nothing_routed_yet=(
+        {"configurations": (routes("http.8080", "blackhole:80", "*"), ROUTES[1])}
+        | {"hosts": ("*",), "servers": RANDOM},
+        *("80 443", "", 0, []),
     ),
     only_the_random_name=({"servers": RANDOM}, "80 443", "", 0, []),
     another_port_of_the_listener=(
