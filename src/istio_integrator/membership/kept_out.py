@@ -16,55 +16,39 @@ from istio_integrator.situation import situation
 logger = logging.getLogger(__name__)
 
 
-def label(context: situation.Situation) -> None:
+def mark(context: situation.Situation, *, is_ambient: bool) -> None:
     """Label the pods that stay outside, and take our label from those that do no more.
 
     API servers call Juju's modeloperator and our webhook in plain text, which somebody's policies
-    may forbid inside of the mesh.
+    may forbid inside of the mesh. Of a model that is not in ambient mode no pod needs the label.
     """
     excluded = selectors.parse(context.config.excluded_pods)
-    for pod in context.cluster.list(cluster.POD, context.model):
+    ours = records.Record(
+        context.manifests.owner, names.OUT_OF_AMBIENT, {names.DATAPLANE_MODE: None}
+    )
+    labelled = None if is_ambient else names.OUT_OF_AMBIENT
+    for pod in context.cluster.list(cluster.POD, context.model, labelled):
         with fences.around(cluster.reference(pod)):
             labels = cluster.at(pod, "metadata", "labels")
             has_ended = cluster.at(pod, "status").get("phase") in ("Succeeded", "Failed")
-            stays_out = names.is_machinery(labels, context.application) or selectors.matches(
-                excluded, labels
+            stays_out = is_ambient and (
+                names.is_machinery(labels, context.application)
+                or selectors.matches(excluded, labels)
             )
-            if _is_ours(context, pod):
+            written = cluster.at(pod, "metadata", "annotations").get(names.MEMBERSHIP)
+            record = records.Record.read(written)
+            is_ours = record is not None and record.owner == ours.owner
+            if is_ours and labels.items() >= names.OUT_OF_AMBIENT.items():
                 if not stays_out:
-                    _patch(context, pod, None, None)
+                    _patch(context, pod, None)
             elif stays_out and names.DATAPLANE_MODE not in labels and not has_ended:
-                record = records.Record(
-                    context.manifests.owner, names.OUT_OF_AMBIENT, {names.DATAPLANE_MODE: None}
-                )
-                _patch(context, pod, names.OUT_OF_AMBIENT[names.DATAPLANE_MODE], record)
-
-
-def give_back(context: situation.Situation) -> None:
-    """Take our label from every pod, in a model that is not in ambient mode."""
-    for pod in context.cluster.list(cluster.POD, context.model, names.OUT_OF_AMBIENT):
-        with fences.around(cluster.reference(pod)):
-            if _is_ours(context, pod):
-                _patch(context, pod, None, None)
-
-
-def _is_ours(context: situation.Situation, pod: cluster.Object) -> bool:
-    """Tell whether the label is there because we set it."""
-    metadata = cluster.at(pod, "metadata")
-    record = records.Record.read(cluster.at(metadata, "annotations").get(names.MEMBERSHIP))
-    return (
-        record is not None
-        and record.owner == context.manifests.owner
-        and cluster.at(metadata, "labels").items() >= names.OUT_OF_AMBIENT.items()
-    )
+                _patch(context, pod, ours)
 
 
 def _patch(
-    context: situation.Situation,
-    pod: cluster.Object,
-    mode: str | None,
-    record: records.Record | None,
+    context: situation.Situation, pod: cluster.Object, record: records.Record | None
 ) -> None:
+    mode = record.values[names.DATAPLANE_MODE] if record else None
     annotations = {names.MEMBERSHIP: record.written() if record else None}
     metadata = {"labels": {names.DATAPLANE_MODE: mode}, "annotations": annotations}
     try:

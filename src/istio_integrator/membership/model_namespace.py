@@ -76,13 +76,13 @@ class Membership(situation.Component):
         is_ambient = decided.joined and decided.data_plane == "ambient"
         if is_ambient:
             # Before the others join.
-            kept_out.label(self._context)
+            kept_out.mark(self._context, is_ambient=True)
         if decided.labels or decided.record != _written(namespace):
             self._patch(namespace, decided.labels, decided.record)
             if decided.log:
                 logger.warning("%s.", decided.log)
         if not is_ambient:
-            kept_out.give_back(self._context)
+            kept_out.mark(self._context, is_ambient=False)
 
     def decided(self, namespace: cluster.Object) -> decision.Decision:
         """Decide what the options and the mesh make of the model's namespace; write nothing."""
@@ -157,7 +157,7 @@ class Membership(situation.Component):
         place = self._place(namespace)
         if place.record is not None and place.record.owner == place.owner:
             self._patch(namespace, place.given_back, None)
-        kept_out.give_back(self._context)
+        kept_out.mark(self._context, is_ambient=False)
 
     def _namespace(self) -> cluster.Object | None:
         return self._context.cluster.get(cluster.NAMESPACE, self._context.model)
