@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import yaml
 
-from integrator_contract.answers import ACKNOWLEDGED, Listing, PodAnswer
+from integrator_contract.answers import ACKNOWLEDGED, PodAnswer
 from istio_integrator import order, texts
 from istio_integrator.config import config
 from istio_integrator.diagnosis import registry, report
@@ -21,21 +22,21 @@ _PREVIEWED = ("authorization", "mtls", "mtls-exceptions")
 
 
 def _list(parts: order.Parts, _: Parameters) -> dict[str, str]:
-    return listed(parts.lifecycle.workload.uninjected())
+    answer = parts.lifecycle.workload.uninjected()
+    return {
+        "in-mesh": f"{answer.summary.in_mesh}/{answer.summary.eligible}",
+        "pods": _lines(answer.pods),
+    }
 
 
-def _restart(*, stale: bool) -> Answer:
-    def answer(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
-        dry_run = bool(parameters.get("dry-run", False))
-        force = bool(parameters.get("force", False))
-        pods = parts.lifecycle.workload.restart(dry_run=dry_run, stale=stale, force=force)
-        return restarted(pods, dry_run=dry_run)
-
-    return answer
-
-
-def _rotate(parts: order.Parts, _: Parameters) -> dict[str, str]:
-    return parts.admission.rotate()
+def _restart(parts: order.Parts, parameters: Parameters, *, stale: bool) -> dict[str, str]:
+    dry_run = bool(parameters.get("dry-run", False))
+    force = bool(parameters.get("force", False))
+    pods = parts.lifecycle.workload.restart(dry_run=dry_run, stale=stale, force=force)
+    return {
+        "would-restart" if dry_run else "restarting": _lines(pod for pod in pods if pod.fixable),
+        "not-ours-to-restart": _lines(pod for pod in pods if not pod.fixable),
+    }
 
 
 def _stop(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
@@ -76,45 +77,9 @@ def _chosen(own: config.Config, parameters: Parameters) -> config.Config:
 
 
 def _show(parts: order.Parts, _: Parameters) -> dict[str, str]:
-    return shown(parts.context.manifests.owned())
-
-
-ANSWERS: dict[str, Answer] = {
-    "list-uninjected": _list,
-    "preview-security": _preview,
-    "restart-uninjected": _restart(stale=False),
-    "restart-stale": _restart(stale=True),
-    "rotate-certificates": _rotate,
-    "show-manifests": _show,
-    "stop-proxy": _stop,
-}
-"""By the action's name; each may raise a CharmError, which fails the action."""
-
-
-def listed(answer: Listing) -> dict[str, str]:
-    """Answer `list-uninjected`."""
-    summary = answer.summary
-    return {
-        "in-mesh": f"{summary.in_mesh}/{summary.eligible}",
-        "pods": "\n".join(map(_line, answer.pods)) or "none",
-    }
-
-
-def restarted(pods: Sequence[PodAnswer], *, dry_run: bool) -> dict[str, str]:
-    """Answer `restart-uninjected` and `restart-stale`."""
-    ours = [pod for pod in pods if pod.fixable]
-    others = [pod for pod in pods if not pod.fixable]
-    key = "would-restart" if dry_run else "restarting"
-    return {
-        key: "\n".join(map(_line, ours)) or "none",
-        "not-ours-to-restart": "\n".join(map(_line, others)) or "none",
-    }
-
-
-def shown(objects: list[cluster.Object]) -> dict[str, str]:
-    """Answer `show-manifests` with live objects, without the API server's bookkeeping."""
-    cleaned: list[Any] = []
-    for obj in objects:
+    """Show live objects without the API server's bookkeeping."""
+    cleaned: list[cluster.Object] = []
+    for obj in parts.context.manifests.owned():
         metadata = {key: obj["metadata"][key] for key in obj["metadata"] if key != "managedFields"}
         head = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}
         rest = {key: value for key, value in obj.items() if key not in (*head, "status")}
@@ -125,6 +90,21 @@ def shown(objects: list[cluster.Object]) -> dict[str, str]:
     return {"manifests": record.hide(text)}
 
 
-def _line(pod: PodAnswer) -> str:
-    owner = f" ({pod.workload})" if pod.workload else ""
-    return texts.plain(f"{pod.namespace}/{pod.name}{owner}: {pod.message}")
+def _lines(pods: Iterable[PodAnswer]) -> str:
+    lines = (
+        f"{pod.namespace}/{pod.name}{f' ({pod.workload})' if pod.workload else ''}: {pod.message}"
+        for pod in pods
+    )
+    return "\n".join(map(texts.plain, lines)) or "none"
+
+
+ANSWERS: dict[str, Answer] = {
+    "list-uninjected": _list,
+    "preview-security": _preview,
+    "restart-uninjected": functools.partial(_restart, stale=False),
+    "restart-stale": functools.partial(_restart, stale=True),
+    "rotate-certificates": lambda parts, _: parts.admission.rotate(),
+    "show-manifests": _show,
+    "stop-proxy": _stop,
+}
+"""By the action's name; each may raise a CharmError, which fails the action."""

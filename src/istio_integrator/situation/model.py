@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -398,15 +398,7 @@ class Model:
         return next(found, None)
 
     def pod_ports(self, service: Service, wanted: Collection[int] = ()) -> tuple[list[int], str]:
-        """Find where pods listen for ports of a Service.
-
-        Args:
-            service: The Service.
-            wanted: Ports of it; none: all.
-
-        Returns:
-            The pods' ports, and what is not known; empty where all is.
-        """
+        """Find where pods listen for the wanted ports of a Service, or for all, and what lacks."""
         known = {each.port: each for each in service.ports}
         named = {port for pod in self._chosen(service.selector) for port in pod.ports}
         missing: list[int] = []
@@ -459,23 +451,17 @@ class Model:
                 yield pod
 
     def _chosen(self, by: Labels) -> list[Pod]:
-        selected = self._selected(by)
-        return [pod for number, pod in enumerate(self.pods_to_come) if selected >> number & 1]
-
-    def _selected(self, by: Labels) -> int:
-        """Return the pods that a selector means, a bit for each."""
-        selected = -1 if by else 0
-        for pair in by:
-            selected &= self._by_label.get(pair, 0)
-        return selected
+        return [self.pods_to_come[number] for number in sorted(self._selected(by))]
 
     @functools.cached_property
-    def _by_label(self) -> Mapping[tuple[str, str], int]:
-        """The pods that have a label, a bit for each: it is asked for with every pair of them."""
-        found: dict[tuple[str, str], int] = {}
-        for number, pod in enumerate(self.pods_to_come):
-            for pair in pod.metadata.labels.items():
-                found[pair] = found.get(pair, 0) | 1 << number
+    def _selected(self) -> Callable[[Labels], frozenset[int]]:
+        """Finds the numbers of the pods that a selector means, once for each selector."""
+        labels = [pod.labels for pod in self.pods_to_come]
+
+        @functools.cache
+        def found(by: Labels) -> frozenset[int]:
+            return frozenset(number for number, own in enumerate(labels) if by and by <= own)
+
         return found
 
 
