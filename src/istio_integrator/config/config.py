@@ -14,12 +14,9 @@ from istio_integrator import texts
 from istio_integrator.config import plain_ports, pod_rules
 from istio_integrator.kube import errors
 
-_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-_HOST = re.compile(
-    r"(\*\.)?([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)+[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?",
-    re.IGNORECASE,
-)
+_DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_DNS_NAME = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
+_HOST = re.compile(rf"(\*\.)?({_DNS_LABEL}\.)+{_DNS_LABEL}", re.IGNORECASE)
 _ANNOTATION = re.compile(
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 )
@@ -29,11 +26,14 @@ _LONGEST_LINE = 400
 """Characters of a problem."""
 
 
-def _name(value: str) -> str:
-    value = value.strip()
-    if value and not _DNS_LABEL.fullmatch(value):
-        raise ValueError("use lower-case letters, digits and inner hyphens, at most 63")
-    return value
+def _like(pattern: str, problem: str) -> pydantic.AfterValidator:
+    def check(value: str) -> str:
+        value = value.strip()
+        if value and not re.fullmatch(pattern, value):
+            raise ValueError(problem)
+        return value
+
+    return pydantic.AfterValidator(check)
 
 
 def _selector(value: str) -> str:
@@ -47,17 +47,9 @@ def _items(value: Any) -> Any:
 
 def _container_names(values: tuple[str, ...]) -> tuple[str, ...]:
     for value in values:
-        if not _DNS_LABEL.fullmatch(value):
+        if not re.fullmatch(_DNS_LABEL, value):
             raise ValueError(f"'{value}' is not the name of a container")
     return values
-
-
-def _namespaced_name(value: str) -> str:
-    value = value.strip()
-    namespace, slash, name = value.partition("/")
-    if value and not (slash and _DNS_LABEL.fullmatch(namespace) and _DNS_NAME.fullmatch(name)):
-        raise ValueError("write it as NAMESPACE/NAME")
-    return value
 
 
 def _hosts(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -70,7 +62,9 @@ def _hosts(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value.lower() for value in values))
 
 
-Name = Annotated[str, pydantic.AfterValidator(_name)]
+Name = Annotated[
+    str, _like(_DNS_LABEL, "use lower-case letters, digits and inner hyphens, at most 63")
+]
 Budget = Annotated[str, pydantic.AfterValidator(service.budget)]
 Selector = Annotated[str, pydantic.AfterValidator(_selector)]
 ContainerNames = Annotated[
@@ -132,7 +126,7 @@ def _annotations(value: Any) -> Any:
 
 Annotations = Annotated[Mapping[str, str], pydantic.BeforeValidator(_annotations)]
 PlainPorts = Annotated[tuple[plain_ports.Named, ...], pydantic.BeforeValidator(plain_ports.parse)]
-ServiceName = Annotated[str, pydantic.AfterValidator(_namespaced_name)]
+ServiceName = Annotated[str, _like(f"{_DNS_LABEL}/{_DNS_NAME}", "write it as NAMESPACE/NAME")]
 Cpu = Annotated[str, pydantic.AfterValidator(_cpu)]
 Memory = Annotated[str, pydantic.AfterValidator(_memory)]
 Hosts = Annotated[

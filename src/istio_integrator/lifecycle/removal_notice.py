@@ -36,12 +36,9 @@ def leave(context: situation.Situation, asked: workload.Workload) -> None:
             continue
         try:
             context.cluster.create(_event(pod))
-        except errors.ConflictError:
-            logger.debug("Another unit, which leaves at the same time, has said the same.")
         except errors.CharmError as error:
-            # A namespace that is going takes no Events, and that of another pod may stay.
-            reference = cluster.reference(pod)
-            logger.warning("%s gets no Event about the removal: %s", reference, error)
+            # Another unit that leaves may have said it; a namespace that is going takes no Event.
+            logger.info("%s gets no Event about the removal: %s", cluster.reference(pod), error)
 
 
 def candidates(api: cluster.Cluster, namespaces: Iterable[str]) -> list[cluster.Object]:

@@ -8,7 +8,6 @@ authentication.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Annotated, Literal, Self
 
 import pydantic
@@ -154,21 +153,7 @@ class IstioIngressRouteConfig(kubeflow.Wire):
     grpc_routes: Annotated[tuple[GRPCRoute, ...], _Many] = ()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Received(kubeflow.Received[IstioIngressRouteConfig]):
-    """The routes of one related application, and at which of the two endpoints."""
-
-    endpoint: str
-
-    @property
-    def reference(self) -> str:
-        """How people know the relation: `istio-ingress-route:3 kfp-ui`."""
-        return f"{self.endpoint}:{self.relation} {self.application}"
-
-    @property
-    def is_asked(self) -> bool:
-        """Whether authentication comes before the routes."""
-        return self.endpoint != kubeflow.OPEN_INGRESS_ROUTE
+Received = kubeflow.Received[IstioIngressRouteConfig]
 
 
 def read(text: str) -> tuple[IstioIngressRouteConfig | None, str]:
@@ -180,24 +165,16 @@ def read(text: str) -> tuple[IstioIngressRouteConfig | None, str]:
 
 def received(related: endpoints.Relations) -> list[Received]:
     """Return the routes of every application, the oldest relation first."""
-    found: list[Received] = []
-    for endpoint in kubeflow.INGRESS_ROUTES:
-        for bag in related.bags(endpoint):
-            config, problem = read(bag.content.get(CONFIG, ""))
-            found.append(
-                Received(bag.relation, bag.application, config, problem, endpoint=endpoint)
-            )
+    found = (
+        one
+        for endpoint in kubeflow.INGRESS_ROUTES
+        for one in kubeflow.received(related, endpoint, lambda bag: read(bag.get(CONFIG, "")))
+    )
     return sorted(found, key=lambda one: one.relation)
 
 
 def answer(related: endpoints.Relations, *, external_host: str, tls_enabled: bool) -> None:
-    """Write to every application how the model is reached.
-
-    Args:
-        related: The relations.
-        external_host: A name or an address; empty while there is none, which keeps the last one.
-        tls_enabled: Whether HTTPS is served. The interface has it as the word that Python writes.
-    """
+    """Write to every application how the model is reached; an empty host keeps the last one."""
     told = {EXTERNAL_HOST: external_host} if external_host else {}
     for endpoint in kubeflow.INGRESS_ROUTES:
         related.write(endpoint, {**told, TLS_ENABLED: str(tls_enabled)})

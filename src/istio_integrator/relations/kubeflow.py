@@ -220,6 +220,17 @@ class Received(Generic[_Message]):
     """None while there is none, or none that can be understood."""
     problem: str = ""
     """What is wrong with it; empty while it only has not come yet."""
+    endpoint: str = ""
+
+    @property
+    def reference(self) -> str:
+        """How people know the relation: `istio-ingress-route:3 kfp-ui`."""
+        return f"{self.endpoint}:{self.relation} {self.application}"
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether authentication comes before its routes."""
+        return self.endpoint != OPEN_INGRESS_ROUTE
 
 
 def read(parse: Callable[[], _Message | None]) -> tuple[_Message | None, str]:
@@ -268,34 +279,35 @@ def is_of_another_model(application: str) -> bool:
     return bool(_OF_ANOTHER_MODEL.match(application))
 
 
+def received(
+    related: endpoints.Relations,
+    endpoint: str,
+    reader: Callable[[Mapping[str, str]], tuple[_Message | None, str]],
+) -> list[Received[_Message]]:
+    """Return what the applications on an endpoint say, the oldest relation first."""
+    found: list[Received[_Message]] = []
+    for bag in related.bags(endpoint):
+        message, problem = reader(bag.content)
+        is_request = isinstance(message, _ServiceRequest) and message.namespace is None
+        if is_request and is_of_another_model(bag.application):
+            message, problem = None, "sends no namespace, which another model's has to"
+        found.append(Received(bag.relation, bag.application, message, problem, endpoint))
+    return found
+
+
 def ingress(related: endpoints.Relations) -> list[Received[IngressRequest]]:
     """Return the requests for routes on `ingress`."""
-    return _received(related, INGRESS, INGRESS_MODELS)
+    return received(related, INGRESS, lambda bag: read_request(bag, INGRESS_MODELS))
 
 
 def ingress_auth(related: endpoints.Relations) -> list[Received[AuthRequest]]:
     """Return the authorization services on `ingress-auth`."""
-    return _received(related, INGRESS_AUTH, AUTH_MODELS)
-
-
-def _received(
-    related: endpoints.Relations, endpoint: str, models: Mapping[str, type[_Service]]
-) -> list[Received[_Service]]:
-    found: list[Received[_Service]] = []
-    for bag in related.bags(endpoint):
-        message, problem = read_request(bag.content, models)
-        if message and message.namespace is None and is_of_another_model(bag.application):
-            message, problem = None, "sends no namespace, which another model's has to"
-        found.append(Received(bag.relation, bag.application, message, problem))
-    return found
+    return received(related, INGRESS_AUTH, lambda bag: read_request(bag, AUTH_MODELS))
 
 
 def forward_auth(related: endpoints.Relations) -> list[Received[ForwardAuth]]:
-    """Return the authorization services on `forward-auth`, the oldest relation first."""
-    return [
-        Received(bag.relation, bag.application, *read_forward_auth(bag.content))
-        for bag in related.bags(FORWARD_AUTH)
-    ]
+    """Return the authorization services on `forward-auth`."""
+    return received(related, FORWARD_AUTH, read_forward_auth)
 
 
 def names(received: Iterable[Received[Any]]) -> str:
@@ -327,10 +339,7 @@ def publish_gateway(related: endpoints.Relations, *, name: str, namespace: str, 
 
 
 def publish_metadata(related: endpoints.Relations, metadata: GatewayMetadata | None) -> None:
-    """Write which Gateway controllers make the parent of HTTPRoutes (`gateway-metadata`).
-
-    It is a Gateway of gateway.networking.k8s.io. Where there is none, the key goes, and they wait.
-    """
+    """Write which Gateway of the Gateway API controllers bind HTTPRoutes to; they wait for one."""
     related.write(GATEWAY_METADATA, {METADATA: metadata.model_dump_json() if metadata else ""})
 
 
