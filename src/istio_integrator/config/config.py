@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, cast
 
 import pydantic
 
-from integrator_contract import bounded, namespaces, pods, selectors, service
+from integrator_contract import bounded, names, namespaces, pods, selectors, service
 from istio_integrator import texts
-from istio_integrator.config import plain_ports, pod_rules
+from istio_integrator.config import plain_ports
 from istio_integrator.kube import errors
 
 _DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
@@ -20,6 +21,9 @@ _HOST = re.compile(rf"(\*\.)?({_DNS_LABEL}\.)+{_DNS_LABEL}", re.IGNORECASE)
 _ANNOTATION = re.compile(
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 )
+_PLACE = (names.INJECT, names.REVISION)
+"""Labels that decide about a pod's place in the mesh."""
+_STRICT = pydantic.ConfigDict(strict=True, extra="forbid", defer_build=True)
 _LONGEST_SHOWN = 80
 """Characters of an option's value that a problem quotes."""
 _LONGEST_LINE = 400
@@ -78,15 +82,44 @@ NamespaceKinds = Annotated[
     pydantic.BeforeValidator(_items),
 ]
 
-EntryRules = Annotated[
-    tuple[pods.Entries, ...], pod_rules.reader(tuple[pods.Entries, ...], alone="add")
-]
-PortRules = Annotated[
-    tuple[pods.Ports, ...], pod_rules.reader(tuple[pods.Ports, ...], alone="ports")
-]
-RegistryRules = Annotated[
-    tuple[pods.Registries, ...], pod_rules.reader(tuple[pods.Registries, ...])
-]
+
+def _rules(rules: Any, alone: str = "") -> pydantic.BeforeValidator:
+    """Return what reads an option with a tuple of rules, in YAML.
+
+    The value of the field `alone` is a rule for every pod where it is all that is written.
+    """
+    adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(rules, config=_STRICT)
+
+    def read(text: Any) -> Any:
+        if not isinstance(text, str):
+            return text
+        try:
+            # Of JSON, strict validation takes lists for tuples and mappings for dataclasses.
+            return adapter.validate_json(json.dumps(_listed(text, alone), default=str))
+        except bounded.DocumentError as error:
+            raise ValueError(f"this {error}") from error
+        except pydantic.ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            message = first["msg"].removeprefix("Value error, ")
+            raise ValueError(f"{place}: {message}" if place else message) from error
+
+    return pydantic.BeforeValidator(read)
+
+
+def _listed(text: str, alone: str) -> Any:
+    if alone == "ports" and re.fullmatch(r"[0-9,\s]*", text):
+        ports = [int(port) for port in re.findall(r"[0-9]+", text)]
+        return [{alone: ports}] if ports else []
+    value: Any = bounded.read_yaml(text, longest=bounded.LONGEST_OBJECT)
+    if value in (None, {}):
+        return []
+    return [{alone: value}] if alone == "add" and isinstance(value, dict) else value
+
+
+EntryRules = Annotated[tuple[pods.Entries, ...], _rules(tuple[pods.Entries, ...], alone="add")]
+PortRules = Annotated[tuple[pods.Ports, ...], _rules(tuple[pods.Ports, ...], alone="ports")]
+RegistryRules = Annotated[tuple[pods.Registries, ...], _rules(tuple[pods.Registries, ...])]
 
 
 def _cpu(text: str) -> str:
@@ -200,7 +233,16 @@ class Config(pydantic.BaseModel):
 
     @pydantic.model_validator(mode="after")
     def _selectors_stand_alone(self) -> Self:
-        pod_rules.check_selectors(self.pod_rules, self.included_pods, self.excluded_pods)
+        """See that no selector depends on what is added, or order would matter."""
+        added = {key for rule in self.pod_labels for key in rule.add}
+        own = [rule.pods for rule in self.pod_rules.rules]
+        for selector in (*own, self.included_pods, self.excluded_pods):
+            for requirement in selectors.parse(selector):
+                looks = f"the selector '{selector}' looks at {requirement.key}, which"
+                if requirement.key in _PLACE and selector in own:
+                    raise ValueError(f"{looks} is set here")
+                if requirement.key in added:
+                    raise ValueError(f"pod-labels: {looks} pod-labels adds")
         return self
 
     @property

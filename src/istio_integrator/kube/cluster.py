@@ -259,7 +259,11 @@ class Cluster:
                 if error.code in (404, 405):
                     return
                 raise
-            yield from filter(_is_sound, found)
+            for each in found:
+                if said := lack(each):
+                    fences.note(reference(each), said)
+                else:
+                    yield each
             if not following:
                 return
             params["continue"] = following
@@ -394,9 +398,3 @@ def lack(obj: Object) -> str:
     if not isinstance(at(obj, "metadata").get("name"), str):
         return "it has no name"
     return "" if bounded.is_shallow(obj) else TOO_DEEP
-
-
-def _is_sound(obj: Object) -> bool:
-    if said := lack(obj):
-        fences.note(reference(obj), said)
-    return not said

@@ -104,11 +104,6 @@ def _headers(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value.lower() for value in values))
 
 
-def _headers_sent(text: str) -> Any:
-    # The library writes null for none.
-    return bounded.read_json(text) or ()
-
-
 @dataclasses.dataclass(frozen=True)
 class Address:
     """Where an authorization service answers, by HTTP."""
@@ -195,7 +190,10 @@ class ForwardAuth(Wire):
         pydantic.BeforeValidator(bounded.read_json),
     ]
     """Applications that want to be protected. Here all are."""
-    headers: Annotated[Headers, pydantic.BeforeValidator(_headers_sent)] = ()
+    # The library writes null for none.
+    headers: Annotated[
+        Headers, pydantic.BeforeValidator(lambda text: bounded.read_json(text) or ())
+    ] = ()
     """Passed from its answer to the applications."""
 
 
