@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -40,15 +40,6 @@ class ObjectMeta(Model):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     ownerReferences: list[OwnerReference] = []
-
-
-class Resource(Protocol):
-    """What every resource here has."""
-
-    metadata: ObjectMeta
-
-
-R = TypeVar("R", bound=Resource)
 
 
 class ExitCodes(Model):
@@ -173,6 +164,9 @@ class Object(Model, gc=True):
     apiVersion: str | None = None
     kind: str | None = None
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+
+
+R = TypeVar("R", bound=Object)
 
 
 class Pod(Object):
@@ -307,9 +301,4 @@ _named = msgspec.json.Decoder(_Named).decode
 def identity(data: bytes | msgspec.Raw) -> ObjectMeta:
     """Return which object a document is about, though the rest of it can't be read."""
     found = bounded.cut_if_deep(_named, data).metadata
-    return ObjectMeta(
-        name=found.name,
-        namespace=found.namespace,
-        uid=found.uid,
-        resourceVersion=found.resourceVersion,
-    )
+    return ObjectMeta(**msgspec.structs.asdict(found))

@@ -33,25 +33,9 @@ class Settings(service.Options):
         return stale.Proxy(revision=self.proxy_revision, version=self.proxy_version)
 
     @property
-    def number(self) -> int:
-        """The unit's number, which says in what order units stop a proxy."""
-        return int(self.unit.rpartition("/")[2])
-
-    @property
     def rules(self) -> finished.Policy:
         """What the rules need beside a pod, as if proxy-shutdown were on everywhere."""
         return finished.Policy(**service.values(service.Rules, self))
-
-    def policy(
-        self, *, namespace_enabled: bool = True, old_ends_count: bool = False
-    ) -> finished.Policy:
-        """Return what the rules need beside a pod."""
-        return dataclasses.replace(
-            self.rules,
-            enabled=self.proxy_shutdown,
-            namespace_enabled=namespace_enabled,
-            old_ends_count=old_ends_count,
-        )
 
     def scope(self, namespace_labels: Mapping[str, str]) -> eligible.Scope:
         """Return what the rules need to decide about a pod of the model."""

@@ -7,6 +7,7 @@ a second stop of a proxy does no harm. Only Juju's leader reports pods, and dele
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Iterable
 
 from integrator_contract import namespaces
@@ -77,7 +78,7 @@ class Controller:
         async for settings in self.live.changes(but_facts):
             if not settings.leader:
                 self._keep_silent()
-            self.namespaces.serve(settings.served())
+            self.namespaces.rules = settings.served()
             self._on_namespace("*")
 
     async def _follow_pods(self, model_only: bool) -> None:
@@ -90,11 +91,14 @@ class Controller:
     def decide(self, pod: types.Pod) -> finished.Decision:
         """Apply the rules to a pod, its namespace included."""
         namespace = pod.metadata.namespace or ""
-        if namespace not in self.namespaces.served:
+        kind, is_disabled = self.namespaces.state(namespace)
+        if kind is None:
             return _ignored(Reason.OUT_OF_SCOPE, "the namespace is not served")
         tracked = self.view.get(pod.metadata.uid)
-        policy = self.live.current.policy(
-            namespace_enabled=namespace not in self.namespaces.disabled,
+        policy = dataclasses.replace(
+            self.live.current.rules,
+            enabled=self.live.current.proxy_shutdown,
+            namespace_enabled=not is_disabled,
             old_ends_count=tracked is not None and tracked.old_end_counts,
         )
         with self._fence.around("decide", pod):
@@ -153,8 +157,8 @@ class Controller:
             self._over(tracked)
         elif tracked.turn is None and tracked.need is None:
             loop = asyncio.get_running_loop()
-            wait = TURN * self.live.current.number
-            tracked.turn = loop.call_later(wait, self._take_turn, tracked)
+            number = int(self.live.current.unit.rpartition("/")[2])
+            tracked.turn = loop.call_later(TURN * number, self._take_turn, tracked)
 
     def _take_turn(self, tracked: Tracked) -> None:
         tracked.turn = None

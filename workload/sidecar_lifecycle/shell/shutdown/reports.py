@@ -45,7 +45,11 @@ class Reporter:
 
     def stopped(self, tracked: Tracked, decision: finished.Decision, way: stop.Transport) -> None:
         """Say that a proxy was stopped."""
-        self._recorder.record(tracked.pod, Reason.PROXY_STOPPED, stop.event_message(decision, way))
+        message = f"Stopped the Istio proxy ({way}): {decision.message}."
+        if decision.holding:
+            holding = ", ".join(decision.holding)
+            message += f" The pod does not complete before {holding} ends."
+        self._recorder.record(tracked.pod, Reason.PROXY_STOPPED, message)
 
     def failed(self, tracked: Tracked, outcome: stop.Outcome, failures: int) -> None:
         """Say that stopping fails, when it has failed some times."""
@@ -68,35 +72,33 @@ class Reporter:
         elif decision.reason not in (Reason.PROXY_LOST, Reason.PROXY_NOT_RUNNING):
             self._once(tracked, Reason(decision.reason), decision.message)
         elif tracked.report is None:
-            is_lost = decision.reason == Reason.PROXY_LOST
-            later = self._lost(tracked) if is_lost else self._not_running(tracked)
-            tracked.report = asyncio.create_task(later)
+            tracked.report = asyncio.create_task(self._later(tracked))
 
     def _once(self, tracked: Tracked, reason: Reason, message: str) -> None:
         if reason not in tracked.told:
             tracked.told += (reason,)
             self._recorder.record(tracked.pod, reason, message, "Warning")
 
-    async def _lost(self, tracked: Tracked) -> None:
-        await asyncio.sleep(SETTLE)
-        metrics.LOST.inc()
+    async def _later(self, tracked: Tracked) -> None:
+        is_lost = tracked.decision.reason == Reason.PROXY_LOST
+        await asyncio.sleep(SETTLE if is_lost else START_WITHIN)
         decision, pod = tracked.decision, tracked.pod
-        log.warning("proxy lost", pod=tracked.name, reason=decision.message)
-        message = f"The pod has no network through the mesh: {decision.message}."
+        log.warning("proxy does not run", pod=tracked.name, reason=decision.message)
         with self._fence.around("report", pod):
-            self._recorder.record(pod, Reason.PROXY_LOST, message, "Warning")
-            owner = eligible.controller(pod.metadata.ownerReferences)
-            is_wanted = self._live.current.delete_broken_pods
-            if is_wanted and owner and (why := await self._delete(pod, owner.uid)):
-                message = f"The pod is not replaced: {why}."
-                self._recorder.record(pod, Reason.POD_NOT_REPLACED, message, "Warning")
+            if is_lost:
+                await self._lost(pod, decision.message)
+            else:
+                self._once(tracked, Reason(decision.reason), f"{decision.message}.")
 
-    async def _not_running(self, tracked: Tracked) -> None:
-        await asyncio.sleep(START_WITHIN)
-        decision = tracked.decision
-        with self._fence.around("report", tracked.pod):
-            log.warning("proxy does not run", pod=tracked.name, reason=decision.message)
-            self._once(tracked, Reason(decision.reason), f"{decision.message}.")
+    async def _lost(self, pod: types.Pod, why: str) -> None:
+        metrics.LOST.inc()
+        message = f"The pod has no network through the mesh: {why}."
+        self._recorder.record(pod, Reason.PROXY_LOST, message, "Warning")
+        owner = eligible.controller(pod.metadata.ownerReferences)
+        is_wanted = self._live.current.delete_broken_pods
+        if is_wanted and owner and (why := await self._delete(pod, owner.uid)):
+            message = f"The pod is not replaced: {why}."
+            self._recorder.record(pod, Reason.POD_NOT_REPLACED, message, "Warning")
 
     async def _delete(self, pod: types.Pod, owner: str) -> str:
         """Delete a pod for its controller to replace, unless that repeats work or mends nothing.

@@ -54,11 +54,21 @@ class Namespaces:
 
     rules: namespaces.Served
     fence: Fence = field(default_factory=Fence)
-    served: dict[str, namespaces.Kind] = field(default_factory=dict[str, namespaces.Kind])
-    disabled: set[str] = field(default_factory=set[str])
-    """Those whose annotation switches proxy-shutdown off."""
     known: asyncio.Event = field(default_factory=asyncio.Event)
     _seen: dict[str, types.ObjectMeta] = field(default_factory=dict[str, types.ObjectMeta])
+
+    @property
+    def served(self) -> set[str]:
+        """The names of those that are served."""
+        return {name for name in self._seen if self.state(name)[0]}
+
+    def state(self, name: str) -> tuple[namespaces.Kind | None, bool]:
+        """Return as what a namespace is served, and whether it switches proxy-shutdown off."""
+        metadata = self._seen.get(name)
+        if metadata is None:
+            return None, False
+        is_disabled = metadata.annotations.get(names.PROXY_SHUTDOWN) == "disabled"
+        return self.rules.kind_of(name, metadata.labels), is_disabled
 
     @_when_refused
     async def follow(self, connection: client.Client, changed: Callable[[str], None]) -> None:
@@ -69,39 +79,25 @@ class Namespaces:
                     self.known.set()
                     changed("*")
                     continue
-                metadata = change.object.metadata
                 with self.fence.around("decide", change.object):
-                    self._seen[metadata.name] = metadata
-                    if change.kind == "deleted":
-                        del self._seen[metadata.name]
-                    if self._judge(metadata.name):
-                        changed(metadata.name)
+                    if self._note(change.object.metadata, is_there=change.kind != "deleted"):
+                        changed(change.object.metadata.name)
         except errors.StatusError as error:
             log.warning("namespaces can't be watched, serving the model only", error=str(error))
             self._seen = {self.rules.model: types.ObjectMeta(name=self.rules.model)}
-            self.serve(self.rules)
             self.known.set()
             changed("*")
             raise
 
-    def serve(self, rules: namespaces.Served) -> None:
-        """Judge all namespaces by other rules."""
-        self.rules = rules
-        for name in {*self.served, *self._seen}:
-            self._judge(name)
-
-    def _judge(self, name: str) -> bool:
-        """Take note of what is served now; return whether something changed."""
-        metadata = self._seen.get(name)
-        kind = None if metadata is None else self.rules.kind_of(name, metadata.labels)
-        before = (self.served.pop(name, None), name in self.disabled)
-        self.disabled.discard(name)
-        is_disabled = False
-        if metadata is not None and kind is not None:
-            self.served[name] = kind
-            is_disabled = metadata.annotations.get(names.PROXY_SHUTDOWN) == "disabled"
-            if is_disabled:
-                self.disabled.add(name)
+    def _note(self, metadata: types.ObjectMeta, *, is_there: bool) -> bool:
+        """Take note of a namespace; return whether that changes anything."""
+        name = metadata.name
+        before = self.state(name)
+        if is_there:
+            self._seen[name] = metadata
+        else:
+            self._seen.pop(name, None)
+        kind, is_disabled = self.state(name)
         has_changed = before != (kind, is_disabled)
         if has_changed and self.known.is_set():
             log.info("namespace changed", namespace=name, served=kind, disabled=is_disabled)
@@ -199,7 +195,7 @@ class Pods:
             await asyncio.gather(*watches.values(), return_exceptions=True)
 
     def _adapt(self, watches: dict[str, asyncio.Task[None]]) -> None:
-        wanted = set(self._namespaces.served)
+        wanted = self._namespaces.served
         for name in [name for name in watches if name not in wanted or watches[name].done()]:
             watches.pop(name).cancel()
             self._on_synced(name, set())

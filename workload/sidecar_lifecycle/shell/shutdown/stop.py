@@ -183,14 +183,6 @@ class Stopper:
             raise Changed("the proxy has been started anew")
 
 
-def event_message(decision: finished.Decision, transport: Transport) -> str:
-    """Say in an Event what was done."""
-    text = f"Stopped the Istio proxy ({transport}): {decision.message}."
-    if decision.holding:
-        text += f" The pod does not complete before {', '.join(decision.holding)} ends."
-    return text
-
-
 async def answer(
     connection: client.Client, live: Live, parameters: Mapping[str, str]
 ) -> answers.Stopped:
