@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import yaml
 
@@ -17,16 +17,7 @@ _SPELLINGS = (HOLD, "hold_application_until_proxy_starts")
 """Protobuf takes both and refuses a value that has both."""
 
 
-class Merge(NamedTuple):
-    """What becomes of a `proxy.istio.io/config` that is to say whether the application is held."""
-
-    value: str | None
-    """The new value; None: leave it as it is."""
-    reason: Reason | None = None
-    """Why it is left."""
-
-
-def merge(value: str | None, *, held: bool) -> Merge:
+def merge(value: str | None, *, held: bool) -> str | Reason:
     """Put the hold into a proxy configuration, as text, in front of its first entry.
 
     The value is YAML that is never rewritten: a user's own entry stays where it is and wins, and
@@ -35,20 +26,23 @@ def merge(value: str | None, *, held: bool) -> Merge:
     Args:
         value: Of the annotation; None: the pod does not have it.
         held: Whether the application waits for its proxy.
+
+    Returns:
+        The new value, or why it is left as it is.
     """
     word = json.dumps(held)
     if value is None or not value.strip(" \t\r\n"):
-        return Merge(f'{{"{HOLD}": {word}}}')
+        return f'{{"{HOLD}": {word}}}'
     if len(value) > status_port.LONGEST_CONFIG:
-        return Merge(None, Reason.CONFIG_TOO_LONG)
+        return Reason.CONFIG_TOO_LONG
     try:
         config = bounded.read_yaml(value)
     except bounded.DocumentError:
         config = None
     if not isinstance(config, dict):
-        return Merge(None, Reason.CONFIG_NOT_MERGEABLE)
+        return Reason.CONFIG_NOT_MERGEABLE
     if not cast("dict[Any, Any]", config).keys().isdisjoint(_SPELLINGS):
-        return Merge(None, Reason.CONFIG_SAYS_ITSELF)
+        return Reason.CONFIG_SAYS_ITSELF
     start = next(each for each in yaml.parse(value) if isinstance(each, yaml.MappingStartEvent))
     at = start.start_mark.index + bool(start.flow_style)
     if start.flow_style:
@@ -56,4 +50,4 @@ def merge(value: str | None, *, held: bool) -> Merge:
         entry = f'"{HOLD}": {word}{", " if config else " "}'
     else:
         entry = f"{HOLD}: {word}\n{' ' * start.start_mark.column}"
-    return Merge(f"{value[:at]}{entry}{value[at:]}")
+    return f"{value[:at]}{entry}{value[at:]}"

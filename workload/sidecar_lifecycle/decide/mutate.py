@@ -31,8 +31,7 @@ def mutate(
     is_served = not ours and (settings.lifecycle_in_model or kind != "model")
     if _has_own_proxy(pod.spec):
         draft.skip("all", Reason.HAS_PROXY)
-        if is_served:
-            _order(draft)
+        draft.note("order", is_served and _order(draft))
         return draft.result()
     if kind == "model":
         _membership(draft, settings, ours=ours)
@@ -40,10 +39,10 @@ def mutate(
             draft.annotations[names.SETTINGS] = settings.revision
     if is_served:
         for name, change in (*_ANNOTATING.items(), *_OTHERS.items()):
-            if name in settings.left_out:
-                draft.skip(name, Reason.FORBIDDEN_BY_POLICY)
-            else:
-                change(draft, settings)
+            is_left_out = name in settings.left_out
+            draft.note(
+                name, Reason.FORBIDDEN_BY_POLICY if is_left_out else change(draft, settings)
+            )
     return draft.result()
 
 
@@ -54,6 +53,10 @@ def _has_own_proxy(spec: creation.Spec) -> bool:
         each.name == names.PROXY and each.image != names.AUTO_IMAGE for each in containers
     )
     return has_whole or all(each.name == names.PROXY for each in spec.containers)
+
+
+_Outcome: TypeAlias = Reason | bool
+"""Whether a change was made, or why it was not where it was wanted."""
 
 
 class _Draft:
@@ -71,6 +74,12 @@ class _Draft:
         """The index of the container that comes first."""
         self.applied: list[str] = []
         self.skipped: list[creation.Skip] = []
+
+    def note(self, change: str, outcome: _Outcome) -> None:
+        if isinstance(outcome, Reason):
+            self.skip(change, outcome)
+        elif outcome:
+            self.applied.append(change)
 
     def skip(self, change: str, reason: Reason) -> None:
         self.skipped.append(creation.Skip(change, reason, ADMISSION[reason]))
@@ -168,11 +177,9 @@ def _membership(draft: _Draft, settings: pods.Settings, *, ours: bool) -> None:
         return
     if change in settings.left_out:
         obstacle = Reason.FORBIDDEN_BY_POLICY
-    if obstacle is not None:
-        draft.skip(change, obstacle)
-        return
-    draft.labels.update(labels)
-    draft.applied.append(change)
+    if obstacle is None:
+        draft.labels.update(labels)
+    draft.note(change, obstacle or True)
 
 
 def _says_itself(draft: _Draft, settings: pods.Settings) -> bool:
@@ -182,98 +189,90 @@ def _says_itself(draft: _Draft, settings: pods.Settings) -> bool:
     return says or names.REVISION in draft.labels or "true" in asked
 
 
-def _add(
-    draft: _Draft, change: str, rules: tuple[pods.Entries, ...], entries: dict[str, str]
-) -> None:
+def _add(draft: _Draft, rules: tuple[pods.Entries, ...], entries: dict[str, str]) -> _Outcome:
     wanted: dict[str, str] = {}
     for rule in rules:
         if rule.selects(draft.sent):
             wanted = {**rule.add, **wanted}
     missing = {key: value for key, value in wanted.items() if key not in entries}
-    if missing:
-        entries.update(missing)
-        draft.applied.append(change)
-    elif wanted:
-        draft.skip(change, Reason.POD_SAYS_ITSELF)
+    if wanted and not missing:
+        return Reason.POD_SAYS_ITSELF
+    entries.update(missing)
+    return bool(missing)
 
 
 _PORT = re.compile(r"[^, \t\r\n]+")
 _EMPTY_PLACE = re.compile(r"^[ \t\r\n]*,|,[ \t\r\n]*,|,[ \t\r\n]*\Z")
 
 
-def _ports(draft: _Draft, settings: pods.Settings) -> None:
+def _ports(draft: _Draft, settings: pods.Settings) -> _Outcome:
     rules = settings.excluded_outbound_ports
     wanted = [str(p) for rule in rules if rule.selects(draft.sent) for p in rule.ports]
     if not wanted:
-        return
+        return False
     if draft.outside:
-        draft.skip("ports", draft.outside)
-        return
+        return draft.outside
     value = draft.annotations.get(names.EXCLUDED_OUTBOUND_PORTS, "")
+    if _EMPTY_PLACE.search(value):
+        return Reason.PORTS_NOT_MERGEABLE
     present = _PORT.findall(value)
     missing = [port for port in dict.fromkeys(wanted) if port not in present]
-    if _EMPTY_PLACE.search(value):
-        draft.skip("ports", Reason.PORTS_NOT_MERGEABLE)
-    elif not missing:
-        draft.skip("ports", Reason.POD_SAYS_ITSELF)
-    else:
-        kept = [value] if present else []
-        draft.annotations[names.EXCLUDED_OUTBOUND_PORTS] = ",".join([*kept, *missing])
-        draft.applied.append("ports")
+    if not missing:
+        return Reason.POD_SAYS_ITSELF
+    kept = [value] if present else []
+    draft.annotations[names.EXCLUDED_OUTBOUND_PORTS] = ",".join([*kept, *missing])
+    return True
 
 
-def _native(draft: _Draft, settings: pods.Settings) -> None:
+def _native(draft: _Draft, settings: pods.Settings) -> _Outcome:
     spec = draft.pod.spec
     completes = spec.restartPolicy not in (None, "", "Always")
     if not settings.native or not (
         completes or startable.blocking_container(spec.initContainers or (), draft.annotations)
     ):
-        return
+        return False
     if draft.outside:
-        draft.skip("native", draft.outside)
-    elif names.NATIVE_SIDECAR in draft.annotations:
-        draft.skip("native", Reason.POD_SAYS_ITSELF)
-    elif not draft.can_be_native:
-        draft.skip("native", Reason.OTHER_TEMPLATE)
-    else:
-        draft.annotations[names.NATIVE_SIDECAR] = "true"
-        draft.applied.append("native")
+        return draft.outside
+    if names.NATIVE_SIDECAR in draft.annotations:
+        return Reason.POD_SAYS_ITSELF
+    if not draft.can_be_native:
+        return Reason.OTHER_TEMPLATE
+    draft.annotations[names.NATIVE_SIDECAR] = "true"
+    return True
 
 
-def _hold(draft: _Draft, settings: pods.Settings) -> None:
+def _hold(draft: _Draft, settings: pods.Settings) -> _Outcome:
     if not settings.hold_application:
-        return
+        return False
     if draft.outside:
-        draft.skip("hold", draft.outside)
-    elif draft.is_native:
-        draft.skip("hold", Reason.NATIVE_SIDECAR)
-    elif draft.addressed:
-        draft.skip("hold", Reason.FIRST_CONTAINER)
-    else:
-        _merge_hold(draft, "hold", held=True)
+        return draft.outside
+    if draft.is_native:
+        return Reason.NATIVE_SIDECAR
+    return Reason.FIRST_CONTAINER if draft.addressed else _merge_hold(draft, held=True)
 
 
-def _no_hold(draft: _Draft, settings: pods.Settings) -> None:
+def _no_hold(draft: _Draft, settings: pods.Settings) -> _Outcome:
     """Keep the mesh's own hold from putting the proxy before the addressed container."""
-    if settings.mesh_holds and draft.addressed and not draft.outside and not draft.is_native:
-        _merge_hold(draft, "no-hold", held=False)
+    is_wanted = settings.mesh_holds and draft.addressed
+    if not is_wanted or draft.outside or draft.is_native:
+        return False
+    return _merge_hold(draft, held=False)
 
 
-def _merge_hold(draft: _Draft, change: str, *, held: bool) -> None:
-    merge = hold.merge(draft.annotations.get(names.PROXY_CONFIG), held=held)
-    if merge.reason is not None:
-        draft.skip(change, merge.reason)
-    elif merge.value is not None:
-        draft.annotations[names.PROXY_CONFIG] = merge.value
-        draft.applied.append(change)
+def _merge_hold(draft: _Draft, *, held: bool) -> _Outcome:
+    merged = hold.merge(draft.annotations.get(names.PROXY_CONFIG), held=held)
+    if isinstance(merged, Reason):
+        return merged
+    draft.annotations[names.PROXY_CONFIG] = merged
+    return True
 
 
-def _order(draft: _Draft) -> None:
+def _order(draft: _Draft) -> bool:
     """Move the addressed container to the front."""
     containers = [each.name for each in draft.pod.spec.containers]
-    if draft.addressed and draft.addressed != containers[0]:
+    if draft.addressed:
         draft.first = containers.index(draft.addressed)
-        draft.applied.append("order")
+    return draft.first > 0
 
 
 def full_image(image: str) -> str:
@@ -285,7 +284,7 @@ def full_image(image: str) -> str:
     return image if is_registry else f"docker.io/{image}"
 
 
-def _images(draft: _Draft, settings: pods.Settings) -> None:
+def _images(draft: _Draft, settings: pods.Settings) -> bool:
     rules = [each for each in settings.image_registries if each.selects(draft.sent)]
     prefixes = [pair for rule in rules for pair in rule.pairs]
     spec = draft.pod.spec
@@ -295,8 +294,7 @@ def _images(draft: _Draft, settings: pods.Settings) -> None:
             image = moved_image(container.image or "", prefixes)
             if image and container.image != names.AUTO_IMAGE:
                 draft.images.append((f"/spec/{field}/{index}/image", image))
-    if draft.images:
-        draft.applied.append("images")
+    return bool(draft.images)
 
 
 def moved_image(image: str, prefixes: list[tuple[str, str]]) -> str:
@@ -308,10 +306,10 @@ def moved_image(image: str, prefixes: list[tuple[str, str]]) -> str:
     return ""
 
 
-_Changes: TypeAlias = Mapping[str, Callable[[_Draft, pods.Settings], None]]
+_Changes: TypeAlias = Mapping[str, Callable[[_Draft, pods.Settings], _Outcome]]
 _ANNOTATING: _Changes = {
     "annotations": lambda draft, settings: _add(
-        draft, "annotations", settings.pod_annotations, draft.annotations
+        draft, settings.pod_annotations, draft.annotations
     ),
     "ports": _ports,
     "native": _native,
@@ -320,7 +318,7 @@ _ANNOTATING: _Changes = {
 }
 _OTHERS: _Changes = {
     "images": _images,
-    "labels": lambda draft, settings: _add(draft, "labels", settings.pod_labels, draft.labels),
+    "labels": lambda draft, settings: _add(draft, settings.pod_labels, draft.labels),
 }
 CHANGES = ("excluded", "inject", *_ANNOTATING, *_OTHERS, "order")
 """What can be done to a pod at its creation, in the order and the words of its annotation."""
