@@ -214,10 +214,10 @@ async def test_server_that_is_told_to_end_is_not_ready_and_answers_for_a_while(
     )
     running = asyncio.create_task(subject.run())
     async with asyncio.timeout(30):
-        await until(lambda: subject._readiness()["serving"])
+        await until(lambda: subject._ready)
         assert told.keys() == {signal.SIGTERM, signal.SIGINT}
         told[signal.SIGTERM]()
-        await until(lambda: not subject._readiness()["serving"])
+        await until(lambda: not subject._ready)
         assert not running.done()
         await running
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -53,25 +53,6 @@ class Review(msgspec.Struct, gc=False, rename="camel"):
     api_version: str
     kind: str
     request: Request
-
-
-class Response(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
-    """What is answered to a request: always that it is allowed."""
-
-    uid: str
-    allowed: bool
-    patch_type: str | None = None
-    patch: str | None = None
-    warnings: list[str] = []
-    audit_annotations: dict[str, str] = {}
-
-
-class Reply(msgspec.Struct, gc=False, rename="camel"):
-    """An AdmissionReview that answers."""
-
-    response: Response
-    api_version: str = API_VERSION
-    kind: str = "AdmissionReview"
 
 
 class Answer(NamedTuple):
@@ -139,13 +120,15 @@ def _allowed(
     patch: bytes = b"",
     warnings: Sequence[str] = (),
 ) -> Answer:
-    response = Response(uid=uid, allowed=True, warnings=[*warnings])
+    response: dict[str, Any] = {"uid": uid, "allowed": True}
+    if warnings:
+        response["warnings"] = warnings
     if patch:
-        response.patch_type = "JSONPatch"
-        response.patch = base64.b64encode(patch).decode()
+        response |= {"patchType": "JSONPatch", "patch": base64.b64encode(patch).decode()}
     if mutation and mutation.applied:
-        response.audit_annotations = {"applied": ",".join(mutation.applied)}
-    return Answer(200, _ENCODER.encode(Reply(response)), outcome, mutation)
+        response["auditAnnotations"] = {"applied": ",".join(mutation.applied)}
+    review = {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
+    return Answer(200, _ENCODER.encode(review), outcome, mutation)
 
 
 def _malformed(message: str) -> Answer:
