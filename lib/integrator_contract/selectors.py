@@ -17,7 +17,8 @@ _EQUALITY = re.compile(rf"{_KEY}\s*(?P<operator>==|=|!=)\s*(?P<value>{_WORD})?")
 _SET = re.compile(rf"{_KEY}\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)")
 _EXISTS = re.compile(rf"(?P<negated>!?)\s*{_KEY}")
 _VALUE = re.compile(rf"(?:{_WORD})?")
-_MARK = re.compile(r"[,()]")
+_COMMA = re.compile(r",(?![^()]*\))")
+"""Commas outside of brackets; LONGEST bounds what is looked at behind each."""
 
 
 class Requirement(NamedTuple):
@@ -62,7 +63,7 @@ def parse(text: str) -> Selector:
         raise ValueError(f"a selector has at most {LONGEST} characters")
     if not text.strip():
         return NOTHING
-    return tuple(_requirement(part.strip()) for part in _parts(text))
+    return tuple(_requirement(part.strip()) for part in _COMMA.split(text))
 
 
 def is_key(text: str) -> bool:
@@ -75,23 +76,6 @@ def is_key(text: str) -> bool:
 def is_value(text: str) -> bool:
     """Tell whether a label may have that value."""
     return len(text) <= LONGEST_PART and bool(_VALUE.fullmatch(text))
-
-
-def _parts(text: str) -> list[str]:
-    """Split at the commas that the next bracket does not show to be within brackets."""
-    parts: list[str] = []
-    start = 0
-    outside: list[int] = []
-    for mark in [*_MARK.finditer(text), None]:
-        if mark is not None and mark[0] == ",":
-            outside.append(mark.start())
-            continue
-        if mark is None or mark[0] == "(":
-            for comma in outside:
-                parts.append(text[start:comma])
-                start = comma + 1
-        outside.clear()
-    return [*parts, text[start:]]
 
 
 def _requirement(part: str) -> Requirement:
