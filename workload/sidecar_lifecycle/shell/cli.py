@@ -18,6 +18,7 @@ BAD_INPUT = 2
 """Exit code for a wrong command line or a document that can't be read."""
 LONGEST_ERROR = 1000
 """In characters: what is quoted from a file may be long."""
+_SETTINGS = "of the service, as the charm writes it"
 _MODULES = {"run": "run", "admission": "admission.server", "explain": "explain"}
 _AUTHORITIES = "SSL_CERT_FILE"
 """What OpenSSL asks for the file of those that the system trusts."""
@@ -47,27 +48,12 @@ def parser() -> argparse.ArgumentParser:
             "sidecar-lifecycle run --settings settings.json",
         ),
     )
-    run.add_argument(
-        "--contract",
-        type=_contract,
-        metavar="WORD",
-        help="that the charm keeps to; --version ends with this program's",
-    )
-    _add_settings(run, required=True)
-    run.add_argument(
-        "--listen",
-        default=":8080",
-        type=_address,
-        metavar="[HOST]:PORT",
-        help="for metrics and health; without a host on every address (default: %(default)s)",
-    )
-    run.add_argument(
-        "--port",
-        type=int,
-        default=service.LISTENER_PORT,
-        metavar="PORT",
-        help="on 127.0.0.1, where the charm asks (default: %(default)s)",
-    )
+    word = "that the charm keeps to; --version ends with this program's"
+    run.add_argument("--contract", type=_contract, metavar="WORD", help=word)
+    _add_file(run, "--settings", _SETTINGS, required=True)
+    _add_address(run, "--listen", ":8080", "for metrics and health")
+    port = "on 127.0.0.1, where the charm asks (default: %(default)s)"
+    run.add_argument("--port", type=int, default=service.LISTENER_PORT, metavar="PORT", help=port)
     admission = commands.add_parser(
         "admission",
         help="serve the admission webhook",
@@ -77,30 +63,12 @@ def parser() -> argparse.ArgumentParser:
             "sidecar-lifecycle admission --settings settings.json --tls-dir tls",
         ),
     )
-    admission.add_argument("--settings", required=True, type=pathlib.Path, metavar="FILE")
-    admission.add_argument(
-        "--tls-dir", required=True, type=pathlib.Path, metavar="DIR", help="tls.crt and tls.key"
-    )
-    admission.add_argument(
-        "--listen",
-        default=":8443",
-        type=_address,
-        metavar="[HOST]:PORT",
-        help="for reviews; without a host on every address (default %(default)s)",
-    )
-    admission.add_argument(
-        "--health",
-        default=":8080",
-        type=_address,
-        metavar="[HOST]:PORT",
-        help="for /livez, /readyz and /metrics (default %(default)s)",
-    )
-    admission.add_argument(
-        "--log-level-file",
-        type=pathlib.Path,
-        metavar="FILE",
-        help="names the level of the log, and is read every second; info without it",
-    )
+    _add_file(admission, "--settings", "of admission, as its pods have it", required=True)
+    _add_file(admission, "--tls-dir", "tls.crt and tls.key", required=True, metavar="DIR")
+    _add_address(admission, "--listen", ":8443", "for reviews")
+    _add_address(admission, "--health", ":8080", "for /livez, /readyz and /metrics")
+    level = "names the level of the log, and is read every second; info without it"
+    _add_file(admission, "--log-level-file", level)
     explain = commands.add_parser(
         "explain",
         help="print what the charm would do to pods, and why",
@@ -113,24 +81,29 @@ def parser() -> argparse.ArgumentParser:
         ),
     )
     explain.add_argument("source", nargs="?", default="-", metavar="FILE", help="or - (default)")
-    explain.add_argument(
-        "--admission-settings",
-        type=pathlib.Path,
-        metavar="FILE",
-        help="of admission, as its pods have it",
-    )
-    _add_settings(explain, required=False)
+    _add_file(explain, "--admission-settings", "of admission, as its pods have it")
+    _add_file(explain, "--settings", _SETTINGS)
     return root
 
 
-def _add_settings(command: argparse.ArgumentParser, *, required: bool) -> None:
+def _add_file(
+    command: argparse.ArgumentParser,
+    option: str,
+    meaning: str,
+    *,
+    required: bool = False,
+    metavar: str = "FILE",
+) -> None:
     command.add_argument(
-        "--settings",
-        type=pathlib.Path,
-        required=required,
-        metavar="FILE",
-        help="of the service, as the charm writes it",
+        option, type=pathlib.Path, required=required, metavar=metavar, help=meaning
     )
+
+
+def _add_address(
+    command: argparse.ArgumentParser, option: str, default: str, meaning: str
+) -> None:
+    where = f"{meaning}; without a host on every address (default: %(default)s)"
+    command.add_argument(option, type=_address, default=default, metavar="[HOST]:PORT", help=where)
 
 
 def _texts(description: str, *examples: str) -> dict[str, Any]:
