@@ -44,10 +44,12 @@ def merge(value: str | None, *, held: bool) -> str | Reason:
     if not cast("dict[Any, Any]", config).keys().isdisjoint(_SPELLINGS):
         return Reason.CONFIG_SAYS_ITSELF
     start = next(each for each in yaml.parse(value) if isinstance(each, yaml.MappingStartEvent))
-    at = start.start_mark.index + bool(start.flow_style)
+    mark = start.start_mark
+    assert mark is not None
+    at = mark.index + bool(start.flow_style)
     if start.flow_style:
         # Behind the blank a comment may follow.
         entry = f'"{HOLD}": {word}{", " if config else " "}'
     else:
-        entry = f"{HOLD}: {word}\n{' ' * start.start_mark.column}"
+        entry = f"{HOLD}: {word}\n{' ' * mark.column}"
     return f"{value[:at]}{entry}{value[at:]}"
