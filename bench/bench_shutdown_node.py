@@ -66,7 +66,7 @@ async def reconciler(kubeconfig: str, per_node: int) -> None:
     import structlog  # noqa: PLC0415
     from sidecar_lifecycle.shell import logs, run  # noqa: PLC0415
     from sidecar_lifecycle.shell import settings as options  # noqa: PLC0415
-    from sidecar_lifecycle.shell.shutdown import controller, slots  # noqa: PLC0415
+    from sidecar_lifecycle.shell.shutdown import slots  # noqa: PLC0415
 
     from tests import workload_access  # noqa: PLC0415
 
@@ -79,17 +79,14 @@ async def reconciler(kubeconfig: str, per_node: int) -> None:
         restart_pods="off",
     )
     live = options.Live(settings)
+    if per_node:
+        slots.FIRST = dataclasses.replace(slots.FIRST, per_node=per_node)
     program = run.Program(
         workload_access.connect(kubeconfig),
         live,
         listen=("127.0.0.1", 0),
         port=0,
     )
-    limits = slots.Limits()
-    if per_node:
-        first = dataclasses.replace(limits.first, per_node=per_node)
-        limits = dataclasses.replace(limits, first=first)
-    program.shutdown = controller.Controller(program.client, live, program.recorder, limits=limits)
 
     async def announce() -> None:
         while not program.shutdown.pods.live:  # noqa: ASYNC110 - plain state

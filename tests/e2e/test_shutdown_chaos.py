@@ -104,7 +104,7 @@ async def test_jobs_complete_through_a_restart(
 async def test_stopped_proxies_delay_nobody_else(api, world, units, record_property):
     """More than a node has places for are frozen, while their payloads and others' end."""
     before = await units[0].usage()
-    count = slots.Limits().first.per_node + 1
+    count = slots.FIRST.per_node + 1
     stuck = await chaos.start(
         api, world, count, seconds=lambda number: 30, prefix="stuck", asks=False
     )

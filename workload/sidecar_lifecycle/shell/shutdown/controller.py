@@ -14,12 +14,13 @@ from integrator_contract import namespaces
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide import finished, payload
 from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import client, events, watch
 from sidecar_lifecycle.shell.kube.fence import Fence
 from sidecar_lifecycle.shell.settings import Live, Settings, but_facts
 
-from . import reports, slots, sources, stop, stops
-from .view import Tracked, View
+from . import reports, sources, stop, stops
+from .tracked import Tracked
 
 TURN = 5.0
 """Seconds that each unit leaves to the one with the next lower number to stop a proxy."""
@@ -43,7 +44,6 @@ class Controller:
         recorder: events.Recorder,
         *,
         stopper: stop.Stopper | None = None,
-        limits: slots.Limits | None = None,
     ) -> None:
         self.live = live
         self._recorder = recorder
@@ -55,10 +55,11 @@ class Controller:
             self._fence,
             decide=self.decide,
             consider=self._consider,
-            limits=limits,
         )
         self._client = connection
-        self.view = View(self.decide)
+        self._tracked: dict[str, Tracked] = {}
+        self.view = self._tracked.values()
+        """The pods under watch."""
         self.namespaces = sources.Namespaces(live.current.served(), self._fence)
         self.pods = sources.Pods(
             connection, self.namespaces, on_change=self._on_change, on_synced=self._on_synced
@@ -83,7 +84,7 @@ class Controller:
 
     async def _follow_pods(self, model_only: bool) -> None:
         model = self.live.current.model
-        for tracked in self.view:
+        for tracked in list(self.view):
             if model_only and tracked.pod.metadata.namespace != model:
                 self._gone(tracked.pod.metadata.uid)
         await self.pods.follow(model if model_only else "*")
@@ -94,7 +95,7 @@ class Controller:
         kind, is_disabled = self.namespaces.state(namespace)
         if kind is None:
             return _ignored(Reason.OUT_OF_SCOPE, "the namespace is not served")
-        tracked = self.view.get(pod.metadata.uid)
+        tracked = self._tracked.get(pod.metadata.uid)
         policy = dataclasses.replace(
             self.live.current.rules,
             enabled=self.live.current.proxy_shutdown,
@@ -121,14 +122,14 @@ class Controller:
         """Decide again about pods, because something else changed."""
         for tracked in pods:
             with self._fence.around("decide", tracked.pod):
-                self._consider(self.view.update(tracked.pod))
+                self._update(tracked.pod)
 
     def _on_namespace(self, name: str) -> None:
         self.pods.namespaces_changed()
-        self._again(self.view.within(name))
+        self._again(self._within(name))
 
     def _on_synced(self, namespace: str, listed: set[str]) -> None:
-        for tracked in self.view.within(namespace):
+        for tracked in self._within(namespace):
             if tracked.pod.metadata.uid not in listed:
                 self._gone(tracked.pod.metadata.uid)
 
@@ -137,18 +138,35 @@ class Controller:
         if change.kind == "deleted":
             self._gone(change.object.metadata.uid)
         else:
-            self._consider(self.view.update(change.object))
+            self._update(change.object)
+
+    def _within(self, namespace: str) -> list[Tracked]:
+        """Return the pods of a namespace, of all for `*`."""
+        return [each for each in self.view if namespace in ("*", each.pod.metadata.namespace)]
+
+    def _update(self, pod: types.Pod) -> None:
+        """Take note of a pod, and decide about it."""
+        decision = self.decide(pod)
+        tracked = self._tracked.get(pod.metadata.uid)
+        if tracked is None:
+            tracked = self._tracked[pod.metadata.uid] = Tracked(pod, decision)
+        else:
+            _count(tracked, -1)
+            tracked.pod, tracked.decision = pod, decision
+        _count(tracked, 1)
+        self._consider(tracked)
 
     def _gone(self, uid: str) -> None:
         # Leaving the watch means that the pod has succeeded, failed or gone: so has its proxy.
-        tracked = self.view.remove(uid)
+        tracked = self._tracked.pop(uid, None)
         if tracked is not None:
+            _count(tracked, -1)
             self._over(tracked)
             _forget_old_end(tracked)
             reports.end(tracked)
 
     def _consider(self, tracked: Tracked) -> None:
-        if tracked not in self.view:
+        if self._tracked.get(tracked.pod.metadata.uid) is not tracked:
             return
         if self.live.current.leader:
             self._reporter.considered(tracked)
@@ -195,6 +213,10 @@ class Controller:
             _forget_old_end(tracked)
         await self._stops.drain(self.view, DRAIN)
         await self._recorder.drain(DRAIN_EVENTS)
+
+
+def _count(tracked: Tracked, by: int) -> None:
+    metrics.PODS.labels(tracked.decision.action, tracked.decision.reason).inc(by)
 
 
 def _ignored(reason: Reason, message: str) -> finished.Decision:

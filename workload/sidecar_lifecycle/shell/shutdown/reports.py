@@ -16,7 +16,7 @@ from sidecar_lifecycle.shell.kube.fence import Fence
 from sidecar_lifecycle.shell.settings import Live
 
 from . import stop
-from .view import Tracked
+from .tracked import Tracked
 
 log = structlog.get_logger(__name__)
 

@@ -22,13 +22,9 @@ class Share:
     total: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The places of both lanes."""
-
-    # Of 1, 2, 4, 8 and 30 at once on a node with two cores, 4 answered soonest.
-    first: Share = Share(per_node=4, total=64)
-    retries: Share = Share(per_node=2, total=16)
+# Of 1, 2, 4, 8 and 30 at once on a node with two cores, 4 answered soonest.
+FIRST = Share(per_node=4, total=64)
+RETRIES = Share(per_node=2, total=16)
 
 
 class Lane(Generic[T]):

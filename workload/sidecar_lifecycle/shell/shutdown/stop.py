@@ -99,15 +99,14 @@ def classify(error: errors.KubeError) -> Result:
     return Result.TIMEOUT if isinstance(error.__cause__, TimeoutError) else Result.UNAVAILABLE
 
 
-def next_transport(outcome: Outcome, forbidden: frozenset[Transport]) -> Transport:
+def next_transport(outcome: Outcome) -> Transport:
     """Choose the transport of the next try, by the class of what went wrong.
 
     The other one where this one is closed to us or answered by the wrong party; the same where
     the trouble lies before both, such as a node that is away.
     """
     changes = (Result.FORBIDDEN, Result.REFUSED, Result.TIMEOUT, Result.UNANSWERED)
-    wanted = outcome.transport.other if outcome.result in changes else outcome.transport
-    return wanted.other if wanted in forbidden else wanted
+    return outcome.transport.other if outcome.result in changes else outcome.transport
 
 
 class Changed(Exception):  # noqa: N818 - names a condition, as those of errors
@@ -214,7 +213,7 @@ async def _both_ways(
     if cut_off:
         # It has most likely ended, and the next try looks first.
         await asyncio.sleep(CATCH_UP)
-    way = next_transport(first, frozenset())
+    way = next_transport(first)
     if way is first.transport or not (first.failed or cut_off):
         return first
     second = await stopper.stop(pod, decision, way, decide)

@@ -22,7 +22,7 @@ from sidecar_lifecycle.shell.kube import errors, watch
 from sidecar_lifecycle.shell.kube.fence import Fence
 
 from . import reports, slots, stop
-from .view import Need, Tracked
+from .tracked import Need, Tracked
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +57,6 @@ class Stops:
         *,
         decide: stop.Decide,
         consider: Callable[[Tracked], None],
-        limits: slots.Limits | None = None,
     ) -> None:
         """Stop proxies; `consider` a pod whose stop ended while it may be needed anew."""
         self._stopper = stopper
@@ -65,9 +64,8 @@ class Stops:
         self._fence = fence
         self._decide = decide
         self._consider = consider
-        limits = limits or slots.Limits()
-        self._first = slots.Lane[Need](limits.first, self._placed)
-        self._retries = slots.Lane[Need](limits.retries, self._placed)
+        self._first = slots.Lane[Need](slots.FIRST, self._placed)
+        self._retries = slots.Lane[Need](slots.RETRIES, self._placed)
         self._forbidden: dict[stop.Transport, float] = {}
         self._requests: set[asyncio.Task[stop.Outcome]] = set()
         self._acts: dict[Action, Callable[[Need], None]] = {
@@ -103,21 +101,18 @@ class Stops:
         else:
             self._account(tracked)
 
-    def leave(self, pods: Iterable[Tracked]) -> None:
-        """Leave pods to other units."""
-        needs = [tracked.need for tracked in pods if tracked.need is not None]
-        # Those that wait come first, so that a place given back begins nothing new.
-        for need in sorted(needs, key=lambda need: need.request is not None):
-            self._happen(need, Event.LEFT)
-
     async def drain(self, pods: Iterable[Tracked], seconds: float) -> None:
         """Let requests under way end, but not for long; what waits is left to other units."""
         pods = list(pods)
-        self.leave(each for each in pods if each.need is not None and each.need.request is None)
+        for need in [each.need for each in pods]:
+            if need is not None and need.request is None:
+                self._happen(need, Event.LEFT)
         if self._requests:
             log.info("waiting for stops under way", stops=len(self._requests))
             await asyncio.wait(self._requests, timeout=seconds)
-        self.leave(pods)
+        for need in [each.need for each in pods]:
+            if need is not None:
+                self._happen(need, Event.LEFT)
 
     def _happen(self, need: Need, event: Event) -> None:
         with self._fence.around("stop", need.tracked.pod):
@@ -228,7 +223,7 @@ class Stops:
         if outcome.result is stop.Result.FORBIDDEN:
             again = asyncio.get_running_loop().time() + watch.ASK_AGAIN
             self._forbidden[outcome.transport] = again
-        need.way = stop.next_transport(outcome, self._closed())
+        need.way = stop.next_transport(outcome)
         self._reporter.failed(need.tracked, outcome, need.failures)
 
     def _cancel(self, need: Need) -> None:
@@ -250,13 +245,10 @@ class Stops:
             since = datetime.datetime.now(tz=datetime.UTC) - datetime.datetime.fromisoformat(ended)
             metrics.PROXY_EXIT.observe(max(0.0, since.total_seconds()))
 
-    def _closed(self) -> frozenset[stop.Transport]:
-        """Return the transports that the API forbade a moment ago."""
-        now = asyncio.get_running_loop().time()
-        return frozenset(way for way, until in self._forbidden.items() if until > now)
-
     def _allowed(self, need: Need) -> stop.Transport:
+        """Choose the way of a try, the other one where the API forbade it a moment ago."""
         if not need.tracked.decision.port:
             return stop.Transport.EXEC
-        closed, way = self._closed(), need.way
-        return way.other if way in closed and way.other not in closed else way
+        now, way = asyncio.get_running_loop().time(), need.way
+        is_closed = self._forbidden.get(way, now) > now >= self._forbidden.get(way.other, now)
+        return way.other if is_closed else way
