@@ -159,15 +159,6 @@ def test_without_trust_it_is_blocked_with_the_command(ctx, fake):
     )
 
 
-@pytest.mark.parametrize("code", [429, 500, 503])
-def test_trouble_of_the_api_server_is_waited_for(ctx, fake, code):
-    fake_cluster.install_istio(fake)
-    fake.broken["list", "mutatingwebhookconfigurations"] = code
-    assert isinstance(status(ctx, state()), testing.WaitingStatus)
-    fake.broken.clear()
-    assert isinstance(status(ctx, state()), testing.ActiveStatus)
-
-
 def test_api_server_that_does_not_answer_is_waited_for_and_the_workload_goes_on(
     ctx, fake, tmp_path
 ):
@@ -268,15 +259,6 @@ def test_controller_model_is_left_alone(ctx, fake):
     )
     assert not out.get_container("lifecycle").plan.services
     assert fake.writes == []
-
-
-def test_charms_are_let_out_to_the_controller_that_juju_names(ctx, fake, monkeypatch):
-    monkeypatch.setenv("JUJU_API_ADDRESSES", "10.1.2.3:17071")
-    fake_cluster.install_istio(fake, cni=True)
-    ctx.run(ctx.on.config_changed(), state())
-    told = fake.find("ConfigMap", "istio-integrator-admission", "kubeflow")
-    settings = json.loads(told["data"]["settings.json"])
-    assert [each["ports"] for each in settings["excluded-outbound-ports"]] == [[17071]]
 
 
 def test_modeloperator_that_is_cut_off_is_named(ctx, fake):

@@ -1,210 +1,155 @@
-"""What new pods get, kept while the mesh can't be asked."""
+"""What new pods get: by options, and by what the mesh was seen to do while it could be asked."""
 
-import dataclasses
 import json
 
-import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from integrator_contract import names, pods
-from istio_integrator.admission import settings
-from istio_integrator.config import config
-from istio_integrator.istio import installation
-from istio_integrator.situation import situation
+from integrator_contract import names
 from tests.unit.cases import cases
+from tests.unit.charm import fake_cluster
+from tests.unit.charm.charm_world import state
 
-ALIVE = installation.Mesh(
-    namespace="istio-system", revision="x", is_default=False, probed=True, native_sidecars=True
-)
-AWAY = dataclasses.replace(ALIVE, probed=False, native_sidecars=False)
-NATIVE = settings.Seen(
-    native=True, inject_label=("istio.io/rev", "x"), istiod_namespace="istio-system"
-)
-CLASSIC = msgspec.structs.replace(NATIVE, native=False)
-HELD = msgspec.structs.replace(NATIVE, held=True)
+MAP = ("ConfigMap", "istio-integrator-admission", "kubeflow")
+OUTSIDE = "outboundTrafficPolicy: {mode: REGISTRY_ONLY}"
+HOLD = "defaultConfig: {holdApplicationUntilProxyStarts: true}"
+CHARMS = "app.kubernetes.io/name"
 
 
-NOTHING = [
-    "",
-    "{",
-    "[" * 9999,
-    '"\ud83d"',
-    "[]",
-    '{"native": 1}',
-    "null",
-    *(
-        json.dumps({"controller-ports": ports})
-        for ports in ("x", [-1], [0], [65536], [10**30], [True])
-    ),
-]
+def run(ctx, fake, **options):
+    """Run a hook; what the webhook's servers are told."""
+    ctx.run(ctx.on.config_changed(), state(**options))
+    return json.loads(fake.find(*MAP)["data"]["settings.json"])
 
 
-def scope(found, addresses="", **options):
-    return situation.Situation(
-        cluster=None,
-        manifests=None,
-        config=config.Config(**options),
-        mesh=found,
-        model="m",
-        application="a",
-        unit="a/0",
-        leader=True,
-        controller=situation.Controller.read(addresses),
-    )
-
-
-def made(found, seen, **options):
-    """What new pods get, as the webhook's servers read it."""
-    return settings.make(scope(found, **options), seen, lifecycle_in_model=True).document()
-
-
-IN_CLUSTER = "controller-service.controller-x.svc.cluster.local:17070"
-CUTTING = dataclasses.replace(ALIVE, registry_only=True)
-CUT = msgspec.structs.replace(NATIVE, controller_ports=(17070,))
-EXCLUDING = dataclasses.replace(CUTTING, excluded_outbound_ports=(17070,))
+def charms(*ports):
+    return {"excluded-outbound-ports": [{"pods": CHARMS, "ports": [*ports]}]}
 
 
 @cases(
-    ("found", "before", "want"),
-    as_it_shows_itself=(ALIVE, None, NATIVE),
-    it_changed=(ALIVE, CLASSIC, NATIVE),
-    istiod_is_away=(AWAY, NATIVE, NATIVE),
-    old_istiod_away=(dataclasses.replace(AWAY, native_sidecars=True), CLASSIC, CLASSIC),
-    istiod_was_never_seen=(AWAY, None, CLASSIC),
-    its_settings_came=(dataclasses.replace(AWAY, hold_by_default=True), NATIVE, HELD),
-    they_are_away=(dataclasses.replace(AWAY, has_settings=False), HELD, HELD),
-    its_webhook_is_away_too=(None, NATIVE, NATIVE),
-    there_was_never_an_istio=(None, None, settings.Seen(native=False)),
-    controller_is_cut_off=(CUTTING, None, CUT),
-    controller_is_not_cut_off=(ALIVE, CUT, NATIVE),
-    mesh_lets_out_to_it=(EXCLUDING, None, msgspec.structs.replace(NATIVE, mesh_ports=(17070,))),
-    cut_off_while_istiod_is_away=(AWAY, CUT, CUT),
-    cut_off_while_its_webhook_is_away=(None, CUT, CUT),
-)
-def test_what_was_seen_last_is_kept_while_the_mesh_says_nothing(found, before, want):
-    seen = settings.Seen.of(scope(found), before)
-    assert seen == want
-    own = {"pods": "app.kubernetes.io/name", "ports": (17070,)}
+    ("installed", "want"),
+    native_in_jobs=({}, {"native": True, "hold-application": True, "mesh-holds": False}),
+    classic=({"native": False}, {"native": False}),
+    held_by_the_mesh=({"mesh_config": HOLD}, {"hold-application": False, "mesh-holds": True}),
+    controller_is_not_cut_off=({}, {"excluded-outbound-ports": []}),
+    controller_is_cut_off=({"mesh_config": OUTSIDE}, charms(17070)),
     # The mesh's own ports are nobody's rule.
-    assert made(found, seen)["excluded-outbound-ports"] == ((own,) if want is CUT else ())
-    assert settings.Seen.of(scope(found, job_sidecars="classic"), before).native is False
-
-
-@pytest.mark.parametrize("option", [True, False])
-@pytest.mark.parametrize("found", [ALIVE, AWAY, None], ids=["alive", "away", "gone"])
-@pytest.mark.parametrize("held", [True, False])
-def test_pods_ask_for_the_hold_unless_the_mesh_holds_them_anyway(found, option, held):
-    before = msgspec.structs.replace(NATIVE, held=held)
-    if found is not None:
-        found = dataclasses.replace(found, hold_by_default=held)
-    seen = settings.Seen.of(scope(found), before)
-    document = made(found, seen, hold_application=option)
-    assert document["hold-application"] == (option and not held)
-    assert document["mesh-holds"] == held
-
-
-@pytest.mark.parametrize(
-    ("addresses", "want"),
-    [
-        ("", situation.Controller((17070,))),
-        ("10.1.2.3:17070 [fd00::1]:17070", situation.Controller((17070,))),
-        ("[fd00::1]:17070", situation.Controller((17070,))),
-        ("controller.example.com:443 10.1.2.3:17070", situation.Controller((443, 17070))),
-        (IN_CLUSTER, situation.Controller((17070,), is_named=True)),
-        ("nonsense", situation.Controller((17070,))),
-    ],
-)
-def test_controller_is_where_juju_tells(addresses, want):
-    assert situation.Controller.read(addresses) == want
-
-
-CAPTURING = dataclasses.replace(ALIVE, cni=True, captures_names=True)
+    mesh_lets_out_to_it=({"mesh_config": OUTSIDE, "excluded_ports": "17070"}, {
+        "excluded-outbound-ports": [],
+    }),
+    mesh_lets_out_to_others=({"mesh_config": OUTSIDE, "excluded_ports": "3306"},
+                             charms(17070, 3306)),
+    revision=({"revision": "canary"}, {"inject-label": {"istio.io/rev": "canary"}}),
+)  # fmt: skip
+def test_what_was_seen_last_is_kept_while_the_mesh_says_nothing(ctx, fake, installed, want):
+    fake_cluster.install_istio(fake, **installed)
+    before = run(ctx, fake)
+    assert {key: before[key] for key in want} == want
+    revision = installed.get("revision", "")
+    name = f"istiod-{revision}" if revision else "istiod"
+    fake_cluster.set_istiod(fake, name, alive=False)
+    assert run(ctx, fake) == before
+    fake_cluster.uninstall_istio(fake, revision=revision)
+    assert run(ctx, fake) == before
+    assert run(ctx, fake, job_sidecars="classic")["native"] is False
 
 
 @cases(
-    ("found", "addresses", "want"),
-    a_name_nobody_answers=(CAPTURING, IN_CLUSTER, (17070, 53)),
-    an_address_too=(CAPTURING, f"{IN_CLUSTER} 10.1.2.3:17070", (17070,)),
-    native=(dataclasses.replace(CAPTURING, native_proxy=True), IN_CLUSTER, ()),
-    no_plugin=(dataclasses.replace(CAPTURING, cni=False), IN_CLUSTER, ()),
-    only_names_are_captured=(
-        dataclasses.replace(CAPTURING, captures_outbound=False),
-        IN_CLUSTER,
-        (53,),
-    ),
-    nothing_captured=(dataclasses.replace(CUTTING, captures_outbound=False), "", ()),
+    "text",
+    none="",
+    no_json="{",
+    deep="[" * 9999,
+    list="[]",
+    no_bool='{"native": 1}',
+    no_port='{"controller-ports": [0]}',
+    high_port='{"controller-ports": [65536]}',
 )
-def test_charms_find_a_controller_that_has_only_a_name(found, addresses, want):
-    assert settings.Seen.of(scope(found, addresses), None).controller_ports == want
+def test_what_was_seen_and_can_not_be_read_was_not_seen(ctx, fake, text):
+    fake_cluster.install_istio(fake, native=False)
+    assert run(ctx, fake)["native"] is False
+    fake_cluster.set_istiod(fake, alive=False)
+    fake.find(*MAP)["metadata"]["annotations"][names.SEEN] = text
+    # The nodes alone are asked then.
+    assert run(ctx, fake)["native"] is True
 
 
-def test_ports_that_the_mesh_excludes_stay_so_beside_others():
-    found = dataclasses.replace(CUTTING, excluded_outbound_ports=(3306, 5432))
-    seen = settings.Seen.of(scope(found), None)
-    document = made(found, seen, excluded_outbound_ports="5432")
-    assert [rule["ports"] for rule in document["excluded-outbound-ports"]] == [
-        (5432, 3306),
-        (17070, 3306, 5432),
-    ]
-    assert settings.Seen.of(scope(None), seen).mesh_ports == (3306, 5432)
-
-
-@given(
-    seen=st.builds(
-        settings.Seen,
-        native=st.booleans(),
-        inject_label=st.tuples(st.text(), st.text()),
-        istiod_namespace=st.text(),
-        controller_ports=st.lists(st.integers(1, 65535)).map(tuple),
-        mesh_ports=st.lists(st.integers(1, 65535)).map(tuple),
-    )
+@cases(
+    ("hold", "mesh", "want"),
+    asked_for=(True, "", True),
+    switched_off=(False, "", False),
+    the_mesh_holds_anyway=(True, HOLD, False),
 )
-def test_what_is_written_is_read_back(seen):
-    annotations = {names.SEEN: seen.text()}
-    assert settings.Seen.read({"metadata": {"annotations": annotations}}) == seen
+def test_pods_ask_for_the_hold_unless_the_mesh_holds_them_anyway(ctx, fake, hold, mesh, want):
+    fake_cluster.install_istio(fake, mesh_config=mesh)
+    assert run(ctx, fake, hold_application=hold)["hold-application"] is want
 
 
-@pytest.mark.parametrize("text", NOTHING)
-def test_what_cannot_be_understood_was_not_seen(text):
-    annotations = {names.SEEN: text}
-    assert settings.Seen.read({"metadata": {"annotations": annotations}}) is None
-    assert settings.Seen.read(None) is None
-
-
-CHOSEN = {
-    "included_pods": "in",
-    "excluded_pods": "out",
-    "hold_application": False,
-    "pod_labels": "{team: ml}",
-    "pod_annotations": "{a/b: c}",
-    "excluded_outbound_ports": "80",
-    "image_registries": "[{pods: q, prefixes: {docker.io: m.io/x}}]",
+NAMED = "controller-service.controller-x.svc.cluster.local:17070"
+DNS = {"proxy_metadata": {"ISTIO_META_DNS_CAPTURE": "true"}}
+INBOUND_ONLY = {
+    "injected_annotations": {"traffic.sidecar.istio.io/excludeOutboundIPRanges": "0.0.0.0/0"}
 }
 
 
-def test_option_of_a_settings_name_is_what_new_pods_get():
-    fields = {field.name for field in dataclasses.fields(pods.Settings)}
-    assert fields & set(config.Config.model_fields) == {*CHOSEN, "revision"}
-    where = scope(ALIVE, revision="canary", **CHOSEN)
+@cases(
+    ("installed", "addresses", "want"),
+    not_told=({"cni": True}, "", [17070]),
+    address=({"cni": True}, "10.1.2.3:17071", [17071]),
+    addresses=({"cni": True}, "10.1.2.3:17070 [fd00::1]:17070", [17070]),
+    name=({"cni": True}, "controller.example.com:443 10.1.2.3:17070", [443, 17070]),
+    nonsense=({"cni": True}, "nonsense", [17070]),
+    a_name_nobody_answers=({"cni": True, **DNS}, NAMED, [17070, 53]),
+    an_address_too=({"cni": True, **DNS}, f"{NAMED} 10.1.2.3:17070", [17070]),
+    native=({"cni": True, **DNS, "native_by_default": True}, NAMED, []),
+    no_plugin=(DNS, NAMED, []),
+    only_names_are_captured=({"cni": True, **DNS, **INBOUND_ONLY}, NAMED, [53]),
+    nothing_captured=({"mesh_config": OUTSIDE, **INBOUND_ONLY}, "", []),
+)
+def test_charms_are_let_out_to_their_controller(  # noqa: PLR0917 - a table
+    ctx, fake, monkeypatch, installed, addresses, want
+):
+    monkeypatch.setenv("JUJU_API_ADDRESSES", addresses)
+    fake_cluster.install_istio(fake, **installed)
+    rules = run(ctx, fake)["excluded-outbound-ports"]
+    assert [each["ports"] for each in rules] == ([want] if want else [])
 
-    got = settings.make(where, settings.Seen(), lifecycle_in_model=True)
 
-    assert {name: getattr(got, name) for name in CHOSEN} == {
-        name: getattr(where.config, name) for name in CHOSEN
+def test_ports_that_the_mesh_excludes_stay_so_beside_others(ctx, fake):
+    fake_cluster.install_istio(fake, mesh_config=OUTSIDE, excluded_ports="3306,5432")
+    rules = run(ctx, fake, excluded_outbound_ports="5432")["excluded-outbound-ports"]
+    assert [each["ports"] for each in rules] == [[5432, 3306], [17070, 3306, 5432]]
+
+
+def test_option_of_a_settings_name_is_what_new_pods_get(ctx, fake):
+    fake_cluster.install_istio(fake)
+    got = run(
+        ctx,
+        fake,
+        included_pods="in",
+        excluded_pods="out",
+        hold_application=False,
+        pod_labels="{team: ml}",
+        pod_annotations="{a/b: c}",
+        excluded_outbound_ports="80",
+        image_registries="[{pods: q, prefixes: {docker.io: m.io/x}}]",
+    )
+    want = {
+        "model": "kubeflow",
+        "application": "istio-integrator",
+        "membership": "selected",
+        "included-pods": "in",
+        "excluded-pods": "out",
+        "hold-application": False,
+        "pod-labels": [{"pods": "", "add": {"team": "ml"}}],
+        "pod-annotations": [{"pods": "", "add": {"a/b": "c"}}],
+        "excluded-outbound-ports": [{"pods": "", "ports": [80]}],
+        "image-registries": [{"pods": "q", "prefixes": {"docker.io": "m.io/x"}}],
     }
-    assert got.membership == "selected"
-    assert got == settings.revised(got)
+    assert {key: got[key] for key in want} == want
 
 
-@pytest.mark.parametrize("data_plane", ["sidecar", "ambient"])
-@pytest.mark.parametrize("lifecycle_in_model", [True, False])
-def test_new_pods_get_what_their_model_is(data_plane, lifecycle_in_model):
-    where = dataclasses.replace(scope(ALIVE), data_plane=data_plane)
-
-    got = settings.make(where, NATIVE, lifecycle_in_model=lifecycle_in_model)
-
-    assert (got.model, got.application) == (where.model, where.application)
-    assert (got.data_plane, got.lifecycle_in_model) == (data_plane, lifecycle_in_model)
-    assert (got.inject_label, got.native) == (dict([NATIVE.inject_label]), NATIVE.native)
+@pytest.mark.parametrize("left_alone", [True, False])
+def test_pods_of_a_model_that_is_left_alone_are_its_members_and_no_more(ctx, fake, left_alone):
+    fake_cluster.install_istio(fake)
+    if left_alone:
+        fake.labels("kubeflow")[names.SERVED] = "disabled"
+    assert run(ctx, fake)["lifecycle-in-model"] is not left_alone

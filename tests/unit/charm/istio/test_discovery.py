@@ -1,193 +1,248 @@
-import ops
+"""Which Istio the charm finds, in this cluster or outside of it, and what it can do."""
+
+import dataclasses
+
 import pytest
+from ops import testing
 
-from istio_integrator.config import config
-from istio_integrator.istio import discovery, installation
-from istio_integrator.kube import errors
-from istio_integrator.messages import Said
-from tests import shown
 from tests.unit.cases import cases
-from tests.unit.charm import fake_cluster
+from tests.unit.charm import fake_cluster, istio_objects
+from tests.unit.charm.charm_world import state, status, told
 
-BY_DEFAULT = {"native_by_default": True}
-CLASSIC = {"native": False}
-UNKNOWN = "not every node tells its kubelet's version"
+URL = "https://istiod.example:15017/inject"
+ABSENT = "waiting for istiod: the cluster has no sidecar injector"
+NO_DEFAULT = "no default revision for 1 profile namespaces; "
 
 
-def discover(fake, **options) -> discovery.Discovery:
-    search = discovery.Discovery(
-        fake.api(),
-        config.Config.load({key.replace("_", "-"): value for key, value in options.items()}),
-        model="kubeflow",
-        application="istio-integrator",
+def heard(ctx, **options):
+    """Run a hook; what the workload is told."""
+    return told(ctx, ctx.run(ctx.on.config_changed(), state(**options)))
+
+
+def mesh_configuration(fake, text, *, namespace="istio-system", name="istio"):
+    metadata = {"name": name, "namespace": namespace}
+    map_ = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    fake.add({**map_, "data": {"mesh": text}})
+
+
+def istio(**installed):
+    return lambda fake: fake_cluster.install_istio(fake, **installed)
+
+
+def remote(**installed):
+    return lambda fake: istio_objects.install_remote(fake, **installed)
+
+
+def all_of(*changes):
+    def change(fake):
+        for each in changes:
+            each(fake)
+
+    return change
+
+
+def deactivate(fake):
+    (configuration,) = (
+        each for each in fake.objects.values() if each["kind"] == "MutatingWebhookConfiguration"
     )
-    search.reconcile()
-    return search
-
-
-def worst(discovery: discovery.Discovery) -> ops.StatusBase:
-    return shown.statuses(discovery.messages())[-1]
-
-
-def test_discovery_finds_a_living_mesh_and_what_it_can_do(fake):
-    fake_cluster.install_istio(
-        fake,
-        mesh_config=(
-            "rootNamespace: root\n"
-            "defaultConfig: {statusPort: 15999, holdApplicationUntilProxyStarts: true}\n"
-        ),
-    )
-    found = discover(fake).mesh
-    assert found == installation.Mesh(
-        namespace="istio-system",
-        revision="default",
-        istiod_revision="default",
-        is_default=True,
-        version="1.31.1",
-        webhook_configuration="istio-sidecar-injector",
-        environment={},
-        status_port=15999,
-        hold_by_default=True,
-        root_namespace="root",
-        alive=True,
-        probed=True,
-        native_sidecars=True,
-        proxy_revision="default",
-        discovery_address="istiod.istio-system.svc:15012",
-    )
-    assert fake.writes == []
-
-
-@pytest.mark.parametrize(
-    ("installed", "name"),
-    [
-        ({}, "istio-system/istiod 1.31"),
-        ({"revision": "canary"}, "istio-system/istiod-canary canary 1.31"),
-    ],
-)
-def test_discovery_says_which_mesh_it_is(fake, installed, name):
-    fake_cluster.install_istio(fake, **installed)
-    assert worst(discover(fake)) == ops.ActiveStatus(name)
-
-
-def test_several_istios_are_named_with_the_command(fake):
-    fake_cluster.install_istio(fake, revision="1-30")
-    fake_cluster.install_istio(fake, revision="1-31", tags=("prod",))
-    assert worst(discover(fake)) == ops.BlockedStatus(
-        "several Istios; run: juju config istio-integrator revision=1-30; or choose another of "
-        "1-30 (istio-system), 1-31 (istio-system), prod (istio-system)"
-    )
-
-
-def test_namespace_without_istiod_is_waited_for(fake):
-    fake_cluster.install_istio(fake)
-    assert worst(discover(fake, istiod_namespace="elsewhere")) == ops.WaitingStatus(
-        "waiting for an istiod in elsewhere; there is one in istio-system"
-    )
-
-
-def test_deactivated_injector_is_no_istio(fake):
-    fake_cluster.install_istio(fake)
-    configuration = fake.find("MutatingWebhookConfiguration", "istio-sidecar-injector")
     for hook in configuration["webhooks"]:
         hook["namespaceSelector"] = {"matchLabels": {"istio.io/deactivated": "never-match"}}
-    assert worst(discover(fake)) == ops.WaitingStatus(
-        "waiting for istiod: the cluster has no sidecar injector"
-    )
 
 
-def test_discovery_of_a_dead_istiod_waits_with_the_reason(fake):
-    fake_cluster.install_istio(fake, alive=False)
-    discovery = discover(fake)
-    assert discovery.mesh.alive is False
-    assert isinstance(worst(discovery), ops.WaitingStatus)
-    assert worst(discovery).message == (
-        "istio-system/istiod does not inject: object.sidecar-injector.istio.io: connection refused"
-    )
-
-
-@pytest.mark.parametrize("text", ["]", "text", "[1]"])
-def test_discovery_survives_a_mesh_configuration_that_is_none(fake, text):
-    fake_cluster.install_istio(fake, mesh_config=text)
-    assert discover(fake).mesh.status_port == 15020
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        pytest.param({"istio-injection": "enabled"}, id="joined"),
-        pytest.param({"istio-injection": "disabled"}, id="disabled"),
-        pytest.param({"istio.io/rev": "other"}, id="of another revision"),
-    ],
-)
-def test_discovery_has_an_answer_whatever_the_namespace_is_labelled(fake, labels):
-    fake.labels("kubeflow").update(labels)
-    fake_cluster.install_istio(fake)
-    assert discover(fake).mesh.alive
-
-
-def profile(fake) -> None:
+def profile(fake):
     labels = {"app.kubernetes.io/part-of": "kubeflow-profile", "istio-injection": "enabled"}
     fake.namespace("alice", **labels)
 
 
-def test_profiles_that_no_revision_serves_block_with_the_command(fake):
-    profile(fake)
-    fake_cluster.install_istio(fake, revision="1-31")
-    assert worst(discover(fake)) == ops.BlockedStatus(
-        "no default revision for 1 profile namespaces; "
-        "run: istioctl tag set default --revision 1-31"
-    )
-
-
-def test_profile_that_is_being_deleted_asks_for_nothing(fake):
+def profile_that_goes(fake):
     profile(fake)
     fake.find("Namespace", "alice")["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    fake_cluster.install_istio(fake, revision="1-31")
-    assert worst(discover(fake)).name == "active"
 
 
-def test_profiles_are_served_where_there_is_a_default_beside_the_revision(fake):
-    profile(fake)
-    fake_cluster.install_istio(fake, revision="1-31", tags=("default",))
-    assert worst(discover(fake, revision="1-31")) == ops.ActiveStatus(
-        "istio-system/istiod-1-31 1-31 1.31"
-    )
+MANAGED = remote(name="istiod-asm-managed", revision="asm-managed")
+BOTH = all_of(istio(namespace="mesh-a"), remote())
+TWICE = all_of(*(remote(name=name, url=f"https://{name}/inject") for name in ("m-a", "m-b")))
+ONE_OF_TWO = all_of(istio(revision="1-30"), istio(revision="1-31", tags=("prod",)))
 
 
-def test_a_tag_that_moves_is_followed(fake):
-    fake_cluster.install_istio(fake, revision="1-30", tags=("prod",))
-    assert discover(fake, revision="prod").mesh.service == "istiod-1-30"
-    fake.delete("MutatingWebhookConfiguration", "istio-revision-tag-prod")
-    fake_cluster.install_istio(fake, revision="1-31", tags=("prod",), image="proxyv2:1.32.0")
-    mesh_now = discover(fake, revision="prod").mesh
-    assert (mesh_now.service, mesh_now.version) == ("istiod-1-31", "1.32.0")
-    assert mesh_now.namespace_labels == {"istio.io/rev": "prod"}
+@cases(
+    ("installed", "options", "name", "words"),
+    default=(istio(), {}, "active", "istio-system/istiod 1.31 · "),
+    revision=(istio(revision="canary"), {}, "active", "istio-system/istiod-canary canary 1.31 · "),
+    outside=(remote(), {}, "active", f"{URL} 1.31 · "),
+    several=(
+        ONE_OF_TWO,
+        {},
+        "blocked",
+        (
+            "several Istios; run: juju config istio-integrator revision=1-30; or choose another "
+            "of 1-30 (istio-system), 1-31 (istio-system), prod (istio-system)"
+        ),
+    ),
+    one_outside=(
+        BOTH,
+        {},
+        "blocked",
+        (
+            "several Istios; run: juju config istio-integrator istiod-namespace=istio-system; "
+            f"or choose another of default ({URL}), default (mesh-a)"
+        ),
+    ),
+    that_outside=(BOTH, {"istiod_namespace": "istio-system"}, "active", URL),
+    that_inside=(BOTH, {"istiod_namespace": "mesh-a"}, "active", "mesh-a/istiod"),
+    two_for_the_same_pods=(
+        TWICE,
+        {},
+        "blocked",
+        (
+            "several Istios are asked for the same pods; "
+            "run: kubectl delete mutatingwebhookconfiguration m-b; "
+        ),
+    ),
+    elsewhere=(
+        istio(),
+        {"istiod_namespace": "elsewhere"},
+        "waiting",
+        "waiting for an istiod in elsewhere; there is one in istio-system",
+    ),
+    option_is_no_reason_to_join_another=(
+        remote(),
+        {"istiod_namespace": "elsewhere"},
+        "waiting",
+        "waiting for an istiod in elsewhere; there is one in istio-system",
+    ),
+    deactivated=(all_of(istio(), deactivate), {}, "waiting", ABSENT),
+    dead=(
+        istio(alive=False),
+        {},
+        "waiting",
+        "istio-system/istiod does not inject: object.sidecar-injector.istio.io: connection",
+    ),
+    never_answers=(
+        all_of(istio(), lambda fake: fake.timeouts.add(("create", "pods"))),
+        {},
+        "waiting",
+        "timed out",
+    ),
+    not_to_be_asked=(
+        all_of(istio(), lambda fake: fake.forbidden.add(("create", "pods"))),
+        {},
+        "blocked",
+        "missing permission: create pods",
+    ),
+    profile_without_a_default=(
+        all_of(profile, istio(revision="1-31")),
+        {},
+        "blocked",
+        f"{NO_DEFAULT}run: istioctl tag set default --revision 1-31",
+    ),
+    profile_that_goes=(all_of(profile_that_goes, istio(revision="1-31")), {}, "active", ""),
+    profile_with_a_default=(
+        all_of(profile, istio(revision="1-31", tags=("default",))),
+        {"revision": "1-31"},
+        "active",
+        "istio-system/istiod-1-31 1-31 1.31",
+    ),
+)
+def test_status_says_which_istio_it_is_or_what_is_missing(  # noqa: PLR0917 - a table
+    ctx, fake, installed, options, name, words
+):
+    installed(fake)
+    said = status(ctx, state(**options))
+    assert (said.name, words in said.message) == (name, True), said
+
+
+def test_workload_is_told_what_the_mesh_is(ctx, fake):
+    text = "rootNamespace: root\ndefaultConfig: {statusPort: 15999}\n"
+    fake_cluster.install_istio(fake, revision="canary", mesh_config=text)
+    found = heard(ctx)
+    assert (found.mesh_namespace, found.mesh_revision) == ("istio-system", "canary")
+    assert (found.proxy_revision, found.proxy_version) == ("canary", "1.31.1")
+    assert found.status_port == 15999
+
+
+@pytest.mark.parametrize("text", ["]", "text", "[1]", "defaultConfig: {statusPort: x}"])
+def test_mesh_configuration_that_is_none_is_as_by_default(ctx, fake, text):
+    fake_cluster.install_istio(fake, mesh_config=text)
+    assert heard(ctx).status_port == 15020
+
+
+@cases(
+    ("below", "own", "want"),
+    alone=("defaultConfig: {statusPort: 1}", None, 1),
+    within=("defaultConfig: {statusPort: 1, x: y}", "defaultConfig: {statusPort: 2}", 2),
+    beside=("defaultConfig: {statusPort: 1}", "defaultConfig: {x: y}", 1),
+    of_another_shape=("defaultConfig: text", "defaultConfig: {statusPort: 2}", 2),
+    unreadable=("a: [1", "defaultConfig: {statusPort: 2}", 2),
+)
+def test_shared_settings_lie_below_those_of_the_mesh(ctx, fake, below, own, want):
+    """The add-on of AKS has istiod merge a second ConfigMap."""
+    fake_cluster.install_istio(fake, mesh_config=own or "{}")
+    (container,) = fake.find("Deployment", "istiod", "istio-system")["spec"]["template"]["spec"][
+        "containers"
+    ]
+    container["env"] = [{"name": "SHARED_MESH_CONFIG", "value": "shared"}]
+    mesh_configuration(fake, below, name="shared")
+    assert heard(ctx).status_port == want
+
+
+def sidecar(namespace, mode="", **spec):
+    """A Sidecar, whose policy is the mesh's where the mode is empty."""
+    outbound = {"outboundTrafficPolicy": {"mode": mode}} if mode else {}
+    name = "s" + "-".join([*spec, mode.lower().replace("_", "-")])
+    metadata = {"name": name, "namespace": namespace}
+    head = {"apiVersion": "networking.istio.io/v1", "kind": "Sidecar", "metadata": metadata}
+    return {**head, "spec": {**outbound, **spec}}
+
+
+OF_PODS = {"workloadSelector": {"labels": {"app": "x"}}}
+ROOT, CLOSED, OPEN = "istio-system", "REGISTRY_ONLY", "ALLOW_ANY"
+
+
+@cases(
+    ("default", "sidecars", "is_cut_off"),
+    mesh=(CLOSED, [], True),
+    root=(OPEN, [sidecar(ROOT, CLOSED)], True),
+    model=(OPEN, [sidecar("kubeflow", CLOSED)], True),
+    nearest_wins=(CLOSED, [sidecar(ROOT, CLOSED), sidecar("kubeflow", OPEN)], False),
+    model_says_nothing=(CLOSED, [sidecar("kubeflow")], True),
+    some_pods=(OPEN, [sidecar("kubeflow", CLOSED, **OF_PODS)], True),
+    all_but_some=(CLOSED, [sidecar("kubeflow", OPEN, **OF_PODS)], True),
+    pods_of_the_root=(OPEN, [sidecar(ROOT, CLOSED, **OF_PODS)], False),
+    of_another=(OPEN, [sidecar("default", CLOSED)], False),
+)
+def test_what_proxies_let_out_is_the_nearest_sidecars_word(
+    ctx, fake, default, sidecars, is_cut_off
+):
+    fake_cluster.install_istio(fake, mesh_config=f"outboundTrafficPolicy: {{mode: {default}}}")
+    for each in sidecars:
+        fake.add(each)
+    ctx.run(ctx.on.config_changed(), state())
+    settings = fake.find("ConfigMap", "istio-integrator-admission", "kubeflow")["data"]
+    assert ("17070" in settings["settings.json"]) is is_cut_off
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "mode", "expected"),
-    [
-        pytest.param({}, "auto", "classic sidecars, native in Jobs", id="asked for"),
-        pytest.param({}, "classic", "classic sidecars", id="not asked for"),
-        pytest.param({"native_by_default": True}, "classic", "native sidecars", id="by default"),
-        pytest.param({"native": False}, "auto", "classic sidecars", id="not to be had"),
-    ],
+    "labels",
+    [{"istio-injection": "enabled"}, {"istio-injection": "disabled"}, {"istio.io/rev": "b"}],
 )
-def test_mesh_says_which_sidecars_pods_really_get(fake, behaviour, mode, expected):
-    fake_cluster.install_istio(fake, **behaviour)
-    assert discover(fake, job_sidecars=mode).mesh.sidecars == expected
-
-
-def test_discovery_without_rights_to_ask_says_so(fake):
+def test_istiod_is_asked_whatever_the_namespace_is_labelled(ctx, fake, labels):
+    fake.labels("kubeflow").update(labels)
     fake_cluster.install_istio(fake)
-    fake.forbidden.add(("create", "pods"))
-    with pytest.raises(errors.ForbiddenError):
-        discover(fake)
+    assert "does not inject" not in status(ctx, state()).message
+
+
+def test_a_tag_that_moves_is_followed(ctx, fake):
+    fake_cluster.install_istio(fake, revision="1-30", tags=("prod",))
+    assert "istiod-1-30 prod 1.31" in status(ctx, state(revision="prod")).message
+    fake.delete("MutatingWebhookConfiguration", "istio-revision-tag-prod")
+    fake_cluster.install_istio(fake, revision="1-31", tags=("prod",), image="proxyv2:1.32.0")
+    assert "istiod-1-31 prod 1.32" in status(ctx, state(revision="prod")).message
+    assert fake.labels("kubeflow")["istio.io/rev"] == "prod"
 
 
 @pytest.mark.parametrize("ready", [True, False])
-def test_discovery_that_may_ask_only_in_its_model_looks_at_istiods_endpoints(fake, ready):
+def test_istiod_that_may_be_asked_only_in_the_model_is_judged_by_its_endpoints(ctx, fake, ready):
     fake.labels("kubeflow")["istio.io/rev"] = "other"
     fake_cluster.install_istio(fake)
     fake.forbidden.add(("create", "pods", "istio-system"))
@@ -195,110 +250,107 @@ def test_discovery_that_may_ask_only_in_its_model_looks_at_istiods_endpoints(fak
     metadata["labels"] = {"kubernetes.io/service-name": "istiod"}
     slice_ = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata}
     fake.add({**slice_, "endpoints": [{"conditions": {"ready": ready}}]})
-    assert discover(fake).mesh.alive is ready
+    ctx.run(ctx.on.config_changed(), state())
+    words = "can't be asked while kubeflow has other labels"
+    assert (words in str(status(ctx, state(mesh_mode="none")))) is not ready
+
+
+BY_DEFAULT, CLASSIC = {"native_by_default": True}, {"native": False}
+UNKNOWN = "not every node tells its kubelet's version"
+JOBS, NATIVE = "classic sidecars, native in Jobs", "native sidecars"
+NEW, OLD = ["v1.36.3"], ["v1.28.9"]
 
 
 @cases(
-    ("behaviour", "kubelets", "mode", "want", "obstacle"),
-    auto_on_1_33=({}, ["v1.33.0"], "auto", True, ""),
-    auto_with_an_older_node=({}, ["v1.33.0", "v1.32.9"], "auto", False, ""),
-    auto_on_a_version_of_a_provider=({}, ["v1.33.4-eks-1"], "auto", True, ""),
-    auto_on_no_version=({}, ["unknown"], "auto", False, ""),
-    auto_without_nodes=({}, [], "auto", False, ""),
-    auto_by_default_on_an_old_node=(BY_DEFAULT, ["v1.28.0"], "auto", True, ""),
-    auto_but_not_injected=(CLASSIC, ["v1.36.3"], "auto", False, ""),
-    native_on_1_29=({}, ["v1.29.1"], "native", True, ""),
-    native_on_1_28=({}, ["v1.28.9"], "native", False, "a node's kubelet 1.28 has none"),
-    native_by_default_on_1_28=(
-        BY_DEFAULT,
-        ["v1.28.9"],
-        "native",
-        False,
-        "a node's kubelet 1.28 has none",
-    ),
-    native_on_no_version=({}, ["v1.36.3", ""], "native", False, UNKNOWN),
-    native_without_nodes=({}, [], "native", False, UNKNOWN),
-    native_but_not_injected=(
-        CLASSIC,
-        ["v1.36.3"],
-        "native",
-        False,
-        "istiod injects classic sidecars",
-    ),
-    classic=({}, ["v1.36.3"], "classic", False, ""),
-    classic_by_default_native=(BY_DEFAULT, ["v1.36.3"], "classic", False, ""),
+    ("behaviour", "kubelets", "mode", "words"),
+    auto_on_1_33=({}, ["v1.33.0"], "auto", JOBS),
+    auto_with_an_older_node=({}, ["v1.33.0", "v1.32.9"], "auto", "· classic sidecars ·"),
+    auto_on_a_version_of_a_provider=({}, ["v1.33.4-eks-1"], "auto", JOBS),
+    auto_on_no_version=({}, ["unknown"], "auto", "· classic sidecars ·"),
+    auto_without_nodes=({}, [], "auto", "· classic sidecars ·"),
+    auto_by_default_on_an_old_node=(BY_DEFAULT, ["v1.28.0"], "auto", f"· {NATIVE} ·"),
+    auto_but_not_injected=(CLASSIC, NEW, "auto", "· classic sidecars ·"),
+    native_on_1_29=({}, ["v1.29.1"], "native", JOBS),
+    native_on_1_28=({}, OLD, "native", "a node's kubelet 1.28 has none"),
+    native_by_default_on_1_28=(BY_DEFAULT, OLD, "native", "a node's kubelet 1.28 has none"),
+    native_on_no_version=({}, ["v1.36.3", ""], "native", UNKNOWN),
+    native_without_nodes=({}, [], "native", UNKNOWN),
+    native_but_not_injected=(CLASSIC, NEW, "native", "istiod injects classic sidecars"),
+    classic=({}, NEW, "classic", "· classic sidecars ·"),
+    classic_by_default_native=(BY_DEFAULT, NEW, "classic", f"· {NATIVE} ·"),
 )
 def test_jobs_get_native_sidecars_where_injector_kubelets_and_option_agree(  # noqa: PLR0917 - a table
-    fake, behaviour, kubelets, mode, want, obstacle
+    ctx, fake, behaviour, kubelets, mode, words
 ):
     fake_cluster.install_istio(fake, **behaviour)
     fake.delete("Node", "node")
     for number, kubelet in enumerate(kubelets):
         fake.node(f"node-{number}", kubelet)
-    search = discover(fake, job_sidecars=mode)
-    assert search.mesh.native_sidecars is want
-    said = [Said.NATIVE_SIDECARS_IMPOSSIBLE(obstacle=obstacle)] if obstacle else []
-    assert search.messages()[1:] == said
+    said = status(ctx, state(job_sidecars=mode))
+    assert words in said.message
+    assert said.name == ("active" if "sidecars" in words and "istiod" not in words else "blocked")
 
 
-@pytest.mark.parametrize(
-    ("outbound", "behaviour", "want"),
-    [
-        pytest.param("ALLOW_ANY", {}, False, id="istio-init"),
-        pytest.param("ALLOW_ANY", {"cni": True}, True, id="cni, classic"),
-        pytest.param("ALLOW_ANY", {"cni": True, "native_by_default": True}, False, id="cni"),
-        pytest.param("REGISTRY_ONLY", {}, True, id="registry only"),
-        pytest.param("REGISTRY_ONLY", {"native_by_default": True}, True, id="and native"),
-    ],
-)
-def test_mesh_knows_whether_charms_reach_their_controller(fake, outbound, behaviour, want):
-    outside = f"outboundTrafficPolicy: {{mode: {outbound}}}"
-    fake_cluster.install_istio(fake, mesh_config=outside, **behaviour)
-    found = discover(fake).mesh
-    assert found.cuts_off_controller is want
-    assert found.cni is behaviour.get("cni", False)
-
-
-DNS = {"ISTIO_META_DNS_CAPTURE": "true"}
-NO_DNS = {"ISTIO_META_DNS_CAPTURE": "false"}
-INBOUND_ONLY = {"traffic.sidecar.istio.io/excludeOutboundIPRanges": "0.0.0.0/0"}
-
-
-@pytest.mark.parametrize(
-    ("behaviour", "controller", "names"),
-    [
-        pytest.param({"proxy_metadata": DNS}, True, True, id="dns capture"),
-        pytest.param({"proxy_metadata": {**DNS, **NO_DNS}}, True, False, id="switched off"),
-        pytest.param({"injected_annotations": INBOUND_ONLY}, False, False, id="inbound only"),
-        pytest.param(
-            {"proxy_metadata": DNS, "injected_annotations": INBOUND_ONLY},
-            False,
-            True,
-            id="inbound only but for dns",
-        ),
-        pytest.param(
-            {"proxy_metadata": DNS, "native_by_default": True}, False, False, id="native"
-        ),
-    ],
-)
-def test_mesh_knows_what_the_cni_plugin_leads_nowhere(fake, behaviour, controller, names):
-    fake_cluster.install_istio(fake, cni=True, **behaviour)
-    found = discover(fake).mesh
-    assert (found.cuts_off_controller, found.cuts_off_names) == (controller, names)
-
-
-def test_what_istiod_writes_over_is_named(fake, caplog):
-    replaced = {"proxy.istio.io/config": "{}"}
-    fake_cluster.install_istio(fake, injected_annotations=replaced)
-    discovery = discover(fake)
-    assert discovery.mesh.overwritten == ("proxy.istio.io/config",)
-    assert shown.statuses(discovery.messages())
+def test_hold_that_istiod_writes_over_is_named(ctx, fake, caplog):
+    fake_cluster.install_istio(fake, injected_annotations={"proxy.istio.io/config": "{}"})
+    assert status(ctx, state()).name == "active"
     assert "injectedAnnotations replace proxy.istio.io/config" in caplog.text
 
 
-def test_injector_that_never_answers_is_not_alive(fake):
-    fake_cluster.install_istio(fake)
-    fake.timeouts.add(("create", "pods"))
-    found = discover(fake).mesh
-    assert not found.alive
-    assert "timed out" in found.problem
+@pytest.mark.parametrize(
+    ("name", "revision", "tag", "want"),
+    [
+        ("istio-sidecar-injector", "", "", "istio-system"),
+        ("istio-sidecar-injector-external-istiod", "", "", "external-istiod"),
+        ("istio-sidecar-injector-1-31", "1-31", "", "istio-system"),
+        ("istio-sidecar-injector-1-31-external-istiod", "1-31", "", "external-istiod"),
+        ("istio-revision-tag-prod", "1-31", "prod", "istio-system"),
+        ("istio-revision-tag-prod-external-istiod", "1-31", "prod", "external-istiod"),
+        ("istiod-asm-managed", "asm-managed", "", ""),
+        ("istio-sidecar-injectors", "", "", ""),
+    ],
+)
+def test_namespace_of_a_remote_installation_is_in_its_configurations_name(  # noqa: PLR0917 - a table
+    ctx, fake, name, revision, tag, want
+):
+    istio_objects.install_remote(fake, name=name, revision=revision, tag=tag)
+    assert heard(ctx).mesh_namespace == want
+
+
+def test_settings_in_the_cluster_are_believed_before_the_dry_run_pod(ctx, fake):
+    istio_objects.install_remote(fake, proxy_config={"statusPort": 15099})
+    assert heard(ctx).status_port == 15099
+    mesh_configuration(fake, "defaultConfig: {statusPort: 15098}")
+    assert heard(ctx).status_port == 15098
+
+
+def test_option_tells_the_namespace_that_a_configuration_does_not(ctx, fake):
+    MANAGED(fake)
+    text = "defaultConfig: {statusPort: 15098}"
+    mesh_configuration(fake, text, namespace="managed", name="istio-asm-managed")
+    unknown, known = heard(ctx), heard(ctx, istiod_namespace="managed")
+    assert (unknown.mesh_namespace, unknown.status_port) == ("", 15020)
+    assert (known.mesh_namespace, known.status_port) == ("managed", 15098)
+
+
+def test_what_a_charmed_istio_says_is_not_believed_of_another(ctx, fake):
+    MANAGED(fake)
+    hint = {"root_namespace": "istio-k8s"}
+    relation = testing.Relation("istio-metadata", remote_app_data=hint)
+    said = status(ctx, dataclasses.replace(state(), relations={relation}))
+    assert f"waiting for an istiod in istio-k8s; there is one in {URL}" in said.message
+
+
+def test_hold_that_our_own_admission_gave_the_dry_run_pod_is_not_the_meshs(ctx, fake):
+    istio_objects.install_remote(fake)
+    config = {"proxy.istio.io/config": '{"holdApplicationUntilProxyStarts": true}'}
+    prepare = fake._prepare
+
+    def hold(pod):
+        prepare(pod)
+        pod["metadata"].setdefault("annotations", {}).update(config)
+
+    fake._prepare = hold
+    ctx.run(ctx.on.config_changed(), state())
+    data = fake.find("ConfigMap", "istio-integrator-admission", "kubeflow")["data"]
+    assert '"mesh-holds": false' in data["settings.json"]

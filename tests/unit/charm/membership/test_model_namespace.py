@@ -225,14 +225,34 @@ def test_record_of_an_application_that_is_no_more_is_inherited(ctx, second, fake
     assert record(fake) is None
 
 
+def expression(operator, values=""):
+    return f"[{{matchExpressions: [{{key: tier, operator: {operator}, values: [{values}]}}]}}]"
+
+
+TIERS = {"tier": "x"}
+
+
 @cases(
-    ("selectors", "label"),
-    all=("[{}]", ""),
-    another_label=("[{matchLabels: {team: ml}}]", "team=ml"),
-    one_of_several=("[{matchLabels: {team: ml}}, {matchLabels: {istio-injection: enabled}}]", ""),
-    the_label_that_joins=("[{matchLabels: {istio-injection: enabled}}]", ""),
+    ("before", "selectors", "label"),
+    all=({}, "[{}]", ""),
+    another_label=({}, "[{matchLabels: {team: ml}}]", "team=ml"),
+    labels=({"a": "x"}, "[{matchLabels: {a: b, team: ml}}]", "a=b team=ml"),
+    one_of_several=(
+        {},
+        "[{matchLabels: {team: ml}}, {matchLabels: {istio-injection: enabled}}]",
+        "",
+    ),
+    first_of_several=({}, "[{matchLabels: {team: ml}}, {matchLabels: {b: c}}]", "team=ml"),
+    the_label_that_joins=({}, "[{matchLabels: {istio-injection: enabled}}]", ""),
+    among=(TIERS, expression("In", "w, x"), ""),
+    not_among=({}, expression("In", "x, y"), "tier=x"),
+    absent=({}, expression("Exists"), "tier=true"),
+    present=(TIERS, expression("DoesNotExist"), "tier-"),
+    excluded=(TIERS, expression("NotIn", "x"), "tier-"),
+    not_excluded=({}, expression("NotIn", "x"), ""),
 )
-def test_model_that_istiod_does_not_serve_is_not_labelled(ctx, fake, selectors, label):
+def test_model_that_istiod_does_not_serve_is_not_labelled(ctx, fake, before, selectors, label):
+    fake.labels("kubeflow").update(before)
     settings = f"discoverySelectors: {selectors}"
     fake.find("ConfigMap", "istio", "istio-system")["data"] = {"mesh": settings}
     out = run(ctx)
@@ -240,9 +260,53 @@ def test_model_that_istiod_does_not_serve_is_not_labelled(ctx, fake, selectors, 
     if label:
         assert f"kubectl label namespace kubeflow {label}" in out.unit_status.message
         assert "ignores" not in run(ctx, **OFF).unit_status.message
-        fake.labels("kubeflow")["team"] = "ml"
+        fake.labels("kubeflow").pop("tier", "")
+        fake.labels("kubeflow").update(
+            each.split("=") for each in label.split() if not each.endswith("-")
+        )
         run(ctx)
         assert mesh_labels(fake) == ENABLED
+
+
+def daemon(name, **status):
+    return lambda fake: next(
+        obj for obj in fake.objects.values() if obj["metadata"]["name"] == name
+    ).update(status=status)
+
+
+def has_environment(**variable):
+    def change(fake):
+        spec = fake.find("Deployment", "istiod", "istio-system")["spec"]["template"]["spec"]
+        spec["containers"][0]["env"] = [{"name": "PILOT_ENABLE_AMBIENT", **variable}]
+
+    return change
+
+
+NONE = {"desiredNumberScheduled": 2, "numberReady": 0}
+NO_NODES = {"desiredNumberScheduled": 0, "numberReady": 0}
+
+
+@cases(
+    ("change", "words"),
+    no_node_agent=(
+        lambda fake: fake.delete("DaemonSet", "istio-cni-node", "kube-system"),
+        "has no Istio's node agent istio-cni-node",
+    ),
+    no_ztunnel=(lose_ztunnel, "the cluster has no ztunnel"),
+    none_ready=(daemon("ztunnel", **NONE), "no pod of ztunnel is ready"),
+    no_nodes=(daemon("ztunnel", **NO_NODES), ""),
+    istiod_has_it_not=(has_environment(name="x"), "istiod has no PILOT_ENABLE_AMBIENT=true"),
+    istiod_has_it_as_go_takes_it=(has_environment(value="1"), ""),
+    istiod_has_it_from_elsewhere=(has_environment(valueFrom={}), ""),
+    istiod_is_not_seen=(
+        lambda fake: fake.delete("Deployment", "istiod", "istio-system"), "",
+    ),
+)  # fmt: skip
+def test_what_ambient_mode_lacks_is_named(ctx, fake, change, words):
+    change(fake)
+    out = run(ctx, **IN_AMBIENT)
+    assert words in out.unit_status.message
+    assert mesh_labels(fake) == ({} if words else AMBIENT)
 
 
 def add_pod(fake, name, **marks):
