@@ -4,6 +4,7 @@ import pytest
 from ops import testing
 
 from istio_integrator import messages
+from tests.unit.cases import cases
 from tests.unit.charm import charm_world, fake_cluster
 from tests.unit.charm.charm_world import state, status
 from tests.unit.charm.ingress_world import auth, route
@@ -211,22 +212,74 @@ def test_route_that_a_policy_refuses_is_named_and_the_others_are_served(world, c
     assert len(world.routes()) == 1
 
 
-def test_namespace_that_a_policy_keeps_from_being_labelled_is_named(ctx, fake):
+DENIED = (
+    "namespaces \"kubeflow\" is forbidden: ValidatingAdmissionPolicy '{0}' with binding '{0}' "
+    "denied request: the platform team labels namespaces"
+)
+LONG = "istio-integrator-limits-of-kubeflow"
+AWAY = 'failed calling webhook "check.opa.sh": failed to call webhook: connection refused'
+LOOK = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
+DIAGNOSE = "run: juju run istio-integrator/leader diagnose"
+OF_NAMESPACES = (
+    'namespaces "kubeflow" is forbidden: User "u" cannot patch resource "namespaces" in'
+)
+
+
+@cases(
+    ("code", "message", "name", "visible", "command"),
+    policy=(
+        422,
+        DENIED.format("labels"),
+        "blocked",
+        f"{DIAGNOSE}; ValidatingAdmissionPolicy labels refuses Namespace",
+        "kubectl get validatingadmissionpolicy labels -o yaml",
+    ),
+    policy_of_a_long_name=(
+        422,
+        DENIED.format(LONG),
+        "blocked",
+        f"{DIAGNOSE}; {LONG} refuses",
+        f"kubectl get validatingadmissionpolicy {LONG} -o yaml",
+    ),
+    webhook=(
+        400,
+        'admission webhook "a.b" denied the request: no labels here',
+        "blocked",
+        f'{DIAGNOSE}; webhook "a.b" refuses Namespace kubeflow',
+        LOOK,
+    ),
+    webhook_that_is_away=(
+        500,
+        f"Internal error occurred: {AWAY}",
+        "waiting",
+        f'{DIAGNOSE}; webhook "check.opa.sh" does not answer',
+        LOOK,
+    ),
+    right_to_one=(
+        403,
+        f'{OF_NAMESPACES} API group ""',
+        "blocked",
+        "missing permission: patch namespaces kubeflow; run: juju trust istio-integrator",
+        "juju trust istio-integrator --scope=cluster",
+    ),
+)
+def test_who_keeps_the_namespace_from_being_labelled_is_named(  # noqa: PLR0917 - a table
+    ctx, fake, code, message, name, visible, command
+):
     fake_cluster.install_istio(fake)
     fake.validators.append(
-        policy(
-            "Namespace",
-            "labels",
-            "the platform team labels namespaces",
-            lambda obj: "istio-injection" in obj["metadata"]["labels"],
+        lambda obj: (
+            (code, message)
+            if obj["kind"] == "Namespace" and "istio-injection" in obj["metadata"]["labels"]
+            else None
         )
     )
     shown = status(ctx, state())
-    assert shown.message == (
-        "run: juju run istio-integrator/leader diagnose; "
-        "ValidatingAdmissionPolicy labels refuses Namespace kubeflow; "
-        "the platform team labels namespaces"
-    )
+    assert shown.name == name
+    assert shown.message[: messages.VISIBLE].startswith(visible)
+    with pytest.raises(testing.ActionFailed):
+        ctx.run(ctx.on.action("diagnose"), state())
+    assert f"→ {command}" in ctx.action_results["report"]
 
 
 def test_dry_run_pods_are_like_the_units_own_pod(ctx, fake):

@@ -5,22 +5,12 @@ import json
 import pytest
 from ops import testing
 
-import charm
 from integrator_contract import names
-from istio_integrator.admission import admission
-from istio_integrator.kube import cluster as charm_cluster
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import POD, state, workload
 
 MODEL = "kubeflow"
 MEMBER = {"istio-injection": "enabled"}
-
-
-@pytest.fixture(autouse=True)
-def connected(fake, monkeypatch):
-    monkeypatch.setattr(admission, "PROBE_DELAYS", ())
-    monkeypatch.setattr(charm_cluster, "connect", fake.api)
-    fake.add(pod("istio-integrator-0", "lifecycle"))
 
 
 def pod(name, *containers, labels=None):
@@ -29,9 +19,8 @@ def pod(name, *containers, labels=None):
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def diagnose(given=None):
+def diagnose(ctx, given=None):
     """Run the action; its messages by check with their levels, and what it failed with."""
-    ctx = testing.Context(charm.IstioIntegrator)
     failure = ""
     try:
         ctx.run(ctx.on.action("diagnose", params={"format": "json"}), given or state())
@@ -43,17 +32,16 @@ def diagnose(given=None):
     return findings, failure
 
 
-def test_healthy_model_gives_only_check_marks(fake):
+def test_healthy_model_gives_only_check_marks(ctx, fake):
     fake_cluster.install_istio(fake)
-    findings, failure = diagnose()
+    findings, failure = diagnose(ctx)
     assert [line for lines in findings.values() for line in lines if line[0] != "fine"] == []
     assert failure == ""
     assert len(findings) >= 10
 
 
-def test_text_is_what_people_get_unasked(fake):
+def test_text_is_what_people_get_unasked(ctx, fake):
     fake_cluster.install_istio(fake)
-    ctx = testing.Context(charm.IstioIntegrator)
     ctx.run(ctx.on.action("diagnose"), state())
     *lines, last = ctx.action_results["report"].splitlines()
     assert "✓ istiod         istio-system/istiod 1.31 gave a dry-run pod its sidecar" in lines
@@ -62,16 +50,34 @@ def test_text_is_what_people_get_unasked(fake):
     assert last == "See also: istioctl analyze -n kubeflow ; istioctl proxy-status"
 
 
-def test_what_is_broken_fails_the_action(fake):
+def test_worst_is_first_with_what_to_do_and_where_to_read_of_it(ctx, fake):
     fake_cluster.install_istio(fake, alive=False)
-    findings, failure = diagnose()
+    fake.forbidden.add(("list", "pods"))
+    findings, failure = diagnose(ctx, state(job_sidecars="native"))
+    with pytest.raises(testing.ActionFailed, match=failure):
+        ctx.run(ctx.on.action("diagnose"), state(job_sidecars="native"))
+    *lines, _ = ctx.action_results["report"].splitlines()
+    heads = "".join(line[0] for line in lines if not line.startswith(" "))
+    assert heads == "".join(sorted(heads, key="✗!✓".index))
+    assert {*heads} == {*"✗!✓"}
+    assert len(heads) == sum(map(len, findings.values()))
+    place = next(n for n, line in enumerate(lines) if line.startswith("✗ istiod"))
+    assert lines[place + 1].strip().startswith("→ kubectl -n istio-system get pods,endpoints")
+    assert lines[place + 2].strip().startswith("docs/how-to/symptoms.md#")
+    anchors = [each for line in lines if "symptoms.md#" in line for each in line.split("#")[1:]]
+    assert len(anchors) == len({each.rstrip(", ") for each in anchors})
+
+
+def test_what_is_broken_fails_the_action(ctx, fake):
+    fake_cluster.install_istio(fake, alive=False)
+    findings, failure = diagnose(ctx)
     assert findings["istiod"] == [("broken", "ISTIOD_AWAY")]
     assert failure.startswith("1 broken")
 
 
-def test_pods_without_a_sidecar_are_named(fake):
+def test_pods_without_a_sidecar_are_named(ctx, fake):
     fake_cluster.install_istio(fake)
-    findings, _ = diagnose(state(workload(POD, in_mesh=13)))
+    findings, _ = diagnose(ctx, state(workload(POD, in_mesh=13)))
     assert ("doubtful", "NO_SIDECAR") in findings["sidecars"]
 
 
@@ -82,7 +88,7 @@ def failed_create(fake, namespace, name, message, **changes):
     fake.add({"apiVersion": "v1", "kind": "Event", "metadata": metadata, **event})
 
 
-def test_pods_of_profiles_that_a_policy_refuses_are_named_with_its_author(fake):
+def test_pods_of_profiles_that_a_policy_refuses_are_named_with_its_author(ctx, fake):
     fake_cluster.install_istio(fake)
     fake.namespace("alice", **{names.PART_OF: names.PROFILE, **MEMBER})
     fake.namespace("elsewhere")
@@ -93,45 +99,44 @@ def test_pods_of_profiles_that_a_policy_refuses_are_named_with_its_author(fake):
     failed_create(fake, "alice", "nb", denied)
     failed_create(fake, "elsewhere", "theirs", denied)
     failed_create(fake, "alice", "fine", "created it", reason="SuccessfulCreate")
-    ctx = testing.Context(charm.IstioIntegrator)
     ctx.run(ctx.on.action("diagnose", params={"format": "json"}), state())
     rows = json.loads(ctx.action_results["report"])
     (found,) = (each["seen"] for each in rows if each["message"] == "PODS_WERE_REJECTED")
     assert found.startswith("pods of alice/nb were rejected: ")
     assert 'webhook "validate.kyverno.svc" refuses: no privileged containers' in found
     fake.forbidden.add(("list", "events"))
-    findings, _ = diagnose()
+    findings, _ = diagnose(ctx)
     assert ("doubtful", "CHECK_FORBIDDEN") in findings["rejections"]
 
 
-def test_wrong_option_is_said_and_everything_else_is_looked_at(fake):
+def test_wrong_option_is_said_and_everything_else_is_looked_at(ctx, fake):
     fake_cluster.install_istio(fake)
-    findings, failure = diagnose(state(job_sidecars="sometimes"))
+    findings, failure = diagnose(ctx, state(job_sidecars="sometimes"))
     assert findings["status"] == [("broken", "CONFIG_INVALID")]
     assert findings["istiod"] == [("fine", "ISTIOD_INJECTS")]
     assert failure
 
 
-def test_without_any_right_each_check_says_what_it_may_not(fake):
+def test_without_any_right_each_check_says_what_it_may_not(ctx, fake):
     fake_cluster.install_istio(fake)
     fake.forbidden.add(("*", "*"))
-    findings, failure = diagnose()
+    findings, failure = diagnose(ctx)
     assert findings["istiod"] == [("doubtful", "CHECK_FORBIDDEN")]
     assert findings["rights"][0] == ("broken", "RIGHTS_MISSING")
     assert "broken" in failure
 
 
-def test_workload_that_does_not_answer_is_said(fake):
+def test_workload_that_does_not_answer_is_said(ctx, fake):
     fake_cluster.install_istio(fake)
-    findings, _ = diagnose(state(workload(code=502, text="no API")))
+    findings, _ = diagnose(ctx, state(workload(code=502, text="no API")))
     assert findings["sidecars"] == [("doubtful", "CHECK_FAILED")]
     assert findings["rights"] == [("fine", "TRUSTED")]
 
 
-def test_api_server_that_does_not_answer_is_a_report_too(fake):
+def test_api_server_that_does_not_answer_is_a_report_too(ctx, fake):
     fake_cluster.install_istio(fake)
     fake.unreachable = True
-    findings, _ = diagnose()
+    findings, _ = diagnose(ctx)
     assert {line[0] for lines in findings.values() for line in lines} <= {"doubtful", "fine"}
     assert findings["istiod"] == [("doubtful", "CHECK_FAILED")]
 
@@ -166,14 +171,13 @@ def cut_off(fake):
     )
 
 
-def status(given):
-    ctx = testing.Context(charm.IstioIntegrator)
+def status(ctx, given):
     return ctx.run(ctx.on.update_status(), given).unit_status
 
 
-def test_status_says_what_the_diagnosis_found_with_the_same_words(cut_off):
-    said = status(state())
-    findings, _ = diagnose()
+def test_status_says_what_the_diagnosis_found_with_the_same_words(ctx, cut_off):
+    said = status(ctx, state())
+    findings, _ = diagnose(ctx)
     assert findings["webhooks"] == [("broken", "WEBHOOK_NOT_REACHED")]
     assert isinstance(said, testing.BlockedStatus)
     assert said.message.startswith("run: juju run istio-integrator/leader diagnose; Pod kubeflow/")
@@ -181,12 +185,12 @@ def test_status_says_what_the_diagnosis_found_with_the_same_words(cut_off):
     assert "status" not in findings
 
 
-def test_status_without_the_optional_right_says_nothing_of_it(fake, cut_off):
+def test_status_without_the_optional_right_says_nothing_of_it(ctx, fake, cut_off):
     fake.forbidden.add(("list", "validatingwebhookconfigurations"))
-    assert isinstance(status(state()), testing.ActiveStatus)
-    findings, _ = diagnose()
+    assert isinstance(status(ctx, state()), testing.ActiveStatus)
+    findings, _ = diagnose(ctx)
     assert findings["webhooks"] == [("doubtful", "CHECK_FORBIDDEN")]
 
 
-def test_follower_leaves_it_to_the_leader(cut_off):
-    assert not isinstance(status(state(leader=False)), testing.BlockedStatus)
+def test_follower_leaves_it_to_the_leader(ctx, cut_off):
+    assert not isinstance(status(ctx, state(leader=False)), testing.BlockedStatus)

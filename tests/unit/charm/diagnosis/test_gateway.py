@@ -271,3 +271,9 @@ def test_certificate_of_the_gateway_is_judged_by_its_age(world, made, want):
     world.run()
     rows = [row for row in diagnose_ingress(world, "certificates") if "gateway" in row.seen]
     assert said(rows) == [want]
+
+
+def test_line_of_the_status_leads_to_its_symptom(world):
+    rows = diagnose_ingress(world, "status")
+    (found,) = (row for row in rows if "ingress is closed" in row.seen)
+    assert found.symptoms == ["403-at-the-gateway"]
