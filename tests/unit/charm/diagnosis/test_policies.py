@@ -7,6 +7,7 @@ from ops import testing
 from integrator_contract import names
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
+from tests.unit.charm.ambient_objects import install_ambient
 from tests.unit.charm.diagnosis.world import add, add_pod, diagnose, diagnose_ingress
 from tests.unit.charm.ingress_world import route
 from tests.unit.charm.security import callers
@@ -127,9 +128,9 @@ def test_policy_that_trusts_the_users_header_from_any_pod_is_named(
     assert ("alice/theirs" in found.seen) is is_named
 
 
-def stated(application="kfp-api"):
+def stated(application="kfp-api", *endpoints):
     """The relation of an application that lets kfp-ui call it."""
-    bag = {"policies": json.dumps([callers.policy("kfp-ui", application)])}
+    bag = {"policies": json.dumps([callers.policy("kfp-ui", application, *endpoints)])}
     return testing.Relation("service-mesh", remote_app_name=application, remote_app_data=bag)
 
 
@@ -261,3 +262,20 @@ def test_callers_are_held_to_what_relations_say(world, change, options, want, wo
     (found,) = diagnose_ingress(world, "callers")
     assert found.message == want
     assert words in found.seen
+
+
+def test_rules_about_requests_in_ambient_mode_are_named(world):
+    """ztunnel sees connections, and no method or path in them."""
+    install_ambient(world.fake)
+    labels = world.fake.find("Namespace", MODEL)["metadata"]["labels"]
+    labels["istio.io/dataplane-mode"] = "ambient"
+    add_application(world.fake, "kfp-api")
+    spec = {"selector": API, "ports": [{"name": "http", "port": 8888}]}
+    add(world.fake, "Service", "kfp-api", spec=spec, labels=API)
+    world.config = RELATED
+    for endpoint, is_named in (({"ports": [8888]}, False), ({"methods": ["GET"]}, True)):
+        world.related = [stated("kfp-api", endpoint)]
+        rows = {row.message: row for row in diagnose_ingress(world, "ambient")}
+        assert ("HTTP_RULES_NEED_WAYPOINT" in rows) is is_named
+    assert f"{NAME}=kfp-api" in rows["HTTP_RULES_NEED_WAYPOINT"].seen
+    assert "waypoint" in rows["HTTP_RULES_NEED_WAYPOINT"].next
