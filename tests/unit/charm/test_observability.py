@@ -9,8 +9,6 @@ import ops
 import pytest
 import yaml
 from cosl import JujuTopology, LZMABase64
-from hypothesis import given
-from hypothesis import strategies as st
 from ops import testing
 
 from istio_integrator import observability
@@ -178,37 +176,3 @@ def test_logs_no_longer_go_to_a_unit_that_went(run):
 def test_without_a_container_logs_wait(run):
     out = run(loki("http://loki-0:3100/push"), container=workload(can_connect=False))
     assert targets(out) == {}
-
-
-NAMES = st.sampled_from(["loki-a-0", "loki-a-1", "loki-b-0", "foreign"])
-TARGETS = st.dictionaries(
-    NAMES,
-    st.builds(
-        lambda location, services: {
-            "override": "replace",
-            "type": "loki",
-            "location": location,
-            "services": services,
-        },
-        st.sampled_from(["http://one", "http://two"]),
-        st.sampled_from([["all"], ["-all"]]),
-    ),
-)
-
-
-@given(TARGETS, TARGETS)
-def test_changes_lead_to_what_is_wanted(present, wanted):
-    wanted = {
-        name: {**target, "services": ["all"]}
-        for name, target in wanted.items()
-        if name != "foreign"
-    }
-    plan = {name: ops.pebble.LogTarget(name, target) for name, target in present.items()}
-    changes = observability.changed_targets(plan, wanted)
-    after = {**present, **changes}
-    assert {name: after[name] for name in wanted} == wanted
-    for name in after.keys() - wanted.keys():
-        assert name == "foreign" or after[name]["services"] == ["-all"]
-    assert "foreign" not in changes
-    later = {name: ops.pebble.LogTarget(name, target) for name, target in after.items()}
-    assert observability.changed_targets(later, wanted) == {}

@@ -6,7 +6,6 @@ import ops
 import pytest
 from ops import testing
 
-from istio_integrator import order
 from istio_integrator.ingress import ingress
 from tests import asked
 from tests.unit.charm import fake_cluster, ingress_world
@@ -135,27 +134,19 @@ def waits(served, fake, monkeypatch):
 
 
 @pytest.mark.usefixtures("waits")
-def test_gateway_has_time_to_forget_the_routes_before_the_guard_goes(fake):
-    world = World(fake, route(), auth())
-    world.run()
-    fake.writes.clear()
-
-    world.remove()
-
-    order = ["delete virtualservices", "delete gateways", "wait 1", "delete envoyfilters"]
-    assert parts_in_order(fake.writes, order) == order
-
-
-@pytest.mark.usefixtures("waits")
-def test_gateway_has_time_to_forget_the_routes_before_they_move(fake):
+@pytest.mark.parametrize("moves", [False, True], ids=["goes", "moves"])
+def test_gateway_has_time_to_forget_the_routes_before_the_guard_goes(fake, moves):
     world = World(fake, route(), auth(), hosts="kf.example.com")
     world.run()
     fake.writes.clear()
-
-    world.config |= OWN
-    world.run()
-
-    order = ["delete virtualservices", "wait 1", "patch envoyfilters", "patch virtualservices"]
+    if moves:
+        world.config |= OWN
+        world.run()
+        then = ["patch envoyfilters", "patch virtualservices"]
+    else:
+        world.remove()
+        then = ["delete envoyfilters"]
+    order = ["delete virtualservices", "wait 1", *then]
     assert parts_in_order(fake.writes, order) == order
 
 
@@ -232,37 +223,14 @@ def test_removal_without_rights_does_not_fail(ctx, fake, installed):
     assert _objects(fake) == before
 
 
-def parts_of(ctx, **options) -> order.Parts:
-    with ctx(ctx.on.update_status(), state(**options)) as manager:
-        subject = manager.charm
-        return order.Parts(subject, subject._situation_without_mesh(), subject._related)
-
-
-def test_step_that_the_cluster_refuses_keeps_no_later_one_from_being_taken(
-    ctx, fake, installed, monkeypatch
-):
-    taken: list[str] = []
-
-    def follow(owner: type, name: str) -> None:
-        real = getattr(owner, name)
-
-        def step(subject):
-            taken.append(f"{owner.__name__}.{name}")
-            return real(subject)
-
-        monkeypatch.setattr(owner, name, step)
-
-    ctx.run(ctx.on.config_changed(), state())
-    steps = parts_of(ctx).removal
-    for step in steps:
-        follow(type(step.__self__), step.__name__)
+def test_step_that_the_cluster_refuses_keeps_no_other_from_being_taken(ctx, fake, installed):
+    before = _objects(fake)
+    ctx.run(ctx.on.start(), state())
+    kept_by_the_workload(fake)
     fake.broken["patch", "namespaces"] = 500
     with pytest.raises(testing.errors.UncaughtCharmError):
         ctx.run(ctx.on.remove(), state(units=0))
-    assert taken == [f"{type(step.__self__).__name__}.{step.__name__}" for step in steps]
-
-
-def test_every_part_that_makes_something_is_removed(ctx, installed):
-    parts = parts_of(ctx)
-    removing = [part for part in parts.reconciled if hasattr(part, "remove")]
-    assert {part.remove for part in removing} <= {*parts.removal}
+    assert fake.labels("kubeflow")[INJECTION] == "enabled"
+    del fake.labels("kubeflow")[INJECTION]
+    fake.find("Namespace", "kubeflow")["metadata"].pop("annotations")
+    assert _objects(fake) == before

@@ -204,16 +204,6 @@ def test_foreign_gateway_of_the_name_is_left_alone(world):
     assert "kubeflow/kubeflow-gateway exists and was not made by this charm" in status.message
 
 
-def test_removal_takes_the_guard_last(world):
-    world.related = [route(), auth()]
-    world.run()
-    world.fake.writes.clear()
-    world.remove()
-    deleted = [write.split()[1] for write in world.fake.writes if write.startswith("delete")]
-    kinds = [kind for kind in deleted if kind in ("envoyfilters", "gateways", "virtualservices")]
-    assert kinds == ["virtualservices", "gateways", "envoyfilters"]
-
-
 def test_nothing_is_left_after_the_last_relation(world):
     world.related = [route(), auth()]
     world.run()

@@ -125,6 +125,17 @@ def policy(source, target, *stated, namespace=MODEL, **more):
     }
 
 
+def by_target(*rules, target="ml-pipeline", **spec):
+    """A policy that an application writes for waypoints."""
+    reference = {"group": "", "kind": "Service", "name": target}
+    return {
+        "apiVersion": "security.istio.io/v1",
+        "kind": "AuthorizationPolicy",
+        "metadata": {"name": "theirs", "namespace": "kubeflow"},
+        "spec": {"targetRefs": [reference], "rules": list(rules), **spec},
+    }
+
+
 def said(application, *stated, relation=3):
     """What we read of it."""
     bag = endpoints.Bag(relation, application, {"policies": json.dumps(stated)})

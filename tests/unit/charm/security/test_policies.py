@@ -13,6 +13,7 @@ from tests.unit.charm.security.callers import (
     Call,
     admits,
     asked,
+    by_target,
     http,
     pod,
     policy,
@@ -51,17 +52,6 @@ def api(*endpoints, **more):
 def ui(port=18888, **more):
     """A call by kfp-ui."""
     return Call(sa("kfp-ui"), port, **more)
-
-
-def by_target(*rules, target="ml-pipeline", **spec):
-    """A policy that an application writes for waypoints."""
-    reference = {"group": "", "kind": "Service", "name": target}
-    return {
-        "apiVersion": "security.istio.io/v1",
-        "kind": "AuthorizationPolicy",
-        "metadata": {"name": "theirs", "namespace": "kubeflow"},
-        "spec": {"targetRefs": [reference], "rules": list(rules), **spec},
-    }
 
 
 LIMITED = api(

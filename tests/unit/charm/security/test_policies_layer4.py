@@ -7,8 +7,15 @@ from hypothesis import strategies as st
 
 from istio_integrator.policies.decide import decide
 from tests.unit.cases import cases
-from tests.unit.charm.security.callers import asked, http, pod, policy, said, service
-from tests.unit.charm.security.test_policies import by_target
+from tests.unit.charm.security.callers import (
+    asked,
+    by_target,
+    http,
+    pod,
+    policy,
+    said,
+    service,
+)
 
 FROM = [{"source": {"principals": ["cluster.local/ns/a/sa/b"]}}]
 AT = [{"operation": {"ports": ["8888"]}}]

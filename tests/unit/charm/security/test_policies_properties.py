@@ -7,7 +7,6 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from istio_integrator.policies import decide
 from istio_integrator.relations import endpoints, service_mesh
 from tests.unit.charm.security import callers
 from tests.unit.charm.security.callers import GATEWAY, MODEL, NAME, Call, sa
@@ -137,28 +136,6 @@ def test_nobody_is_shut_out_of_a_workload_that_nobody_may_call(said, routed):
     assert all(each.rules for each in decision.policies)
 
 
-REMOTE = "remote-0123456789abcdef0123456789abcdef"
-
-
-@given(hostile | stated.map(json.dumps), modes)
-def test_application_of_another_model_selects_nothing_whatever_it_says(said, mode):
-    one = service_mesh.read(endpoints.Bag(4, REMOTE, {"policies": said}), model=MODEL)
-    decision = callers.decide(*SERVICES, *PODS, one, mode=mode)
-    assert decision.policies == ()
-    problems = [each.about["problem"] for each in decision.said]
-    assert problems == ([f"{one.reference}: {one.problems[0]}"] if said else [])
-
-
-@given(hostile | stated.map(json.dumps), st.sampled_from(["d", "minio", "mlmd-of-theirs"]))
-def test_application_that_is_consumed_under_a_name_of_its_own_selects_no_pod_of_the_model(
-    said, alias
-):
-    one = service_mesh.read(endpoints.Bag(4, alias, {"policies": said}), model=MODEL)
-    decision = callers.decide(*SERVICES, *PODS, one)
-    for each in decision.policies:
-        assert not any(each.selector <= pod.labels for pod in PODS)
-
-
 @given(stated, routes, modes)
 def test_decision_is_the_same_whatever_the_order(policies_of_a, routed, mode):
     def decided(consumer, order):
@@ -168,13 +145,6 @@ def test_decision_is_the_same_whatever_the_order(policies_of_a, routed, mode):
 
     forward = decided(callers.said("a", *policies_of_a), list)
     assert forward == decided(callers.said("a", *policies_of_a[::-1]), lambda each: each[::-1])
-
-
-@given(stated, routes)
-def test_off_is_nothing(policies_of_a, routed):
-    stated = callers.said("a", *policies_of_a)
-    decided = callers.decide(*SERVICES, stated, mode="off", routed=routed)
-    assert decided == decide.Decision()
 
 
 class Counted(dict):
