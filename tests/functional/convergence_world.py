@@ -286,12 +286,12 @@ class World:
         )
 
     @contextlib.asynccontextmanager
-    async def converging(self, client=None, **settings):
-        """Run the controller, over a connection of its own, and what stands in for the others."""
+    async def converging(self, **settings):
+        """Run the controller, and what stands in for the others."""
         metrics.EVICTIONS.clear()
         clock = Impatient()
         options = self._settings(**settings)
-        running = controller.run(client or self.client, Live(options), clock=clock)
+        running = controller.run(self.client, Live(options), clock=clock)
         async with self.kubelet():
             task = asyncio.create_task(running)
             self.clock = clock

@@ -87,19 +87,6 @@ COLLECTED = 120
 still while it learns of kinds that other tests install or delete."""
 
 
-def test_charm_that_is_removed_leaves_the_cluster_as_it_was(api, namespace):
-    waiting.eventually(lambda: api.get(charm_cluster.CONFIG_MAP, "kube-root-ca.crt", namespace))
-    assert waiting.eventually(lambda: _settled(api), COLLECTED), (
-        "other tests' namespaces do not go away"
-    )
-    before = everything(api)
-    charm_runs.run("start", namespace)
-    assert everything(api) != before
-    charm_runs.run("remove", namespace, units=0)
-    is_restored = waiting.eventually(lambda: everything(api) == before, COLLECTED)
-    assert is_restored, everything(api) ^ before
-
-
 def test_deleted_model_takes_everything_of_ours_along(api):
     """What has no namespace is owned by Juju's ClusterRole, and that one by the namespace."""
     model = f"doomed-{uuid.uuid4().hex[:6]}"

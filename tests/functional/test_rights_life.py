@@ -11,24 +11,22 @@ from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import client as kube
 from sidecar_lifecycle.shell.kube import events, watch
 from sidecar_lifecycle.shell.observers import observe
-from sidecar_lifecycle.shell.shutdown import sources
 
-from integrator_contract import names, namespaces
+from integrator_contract import names
 from integrator_contract.reasons import Reason
 from istio_integrator.ingress import certificate, ingress
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import manifests
 from istio_integrator.relations import endpoints, kubeflow
-from tests import rights, waiting, workload_access
+from tests import rights, workload_access
 from tests.functional import (
     charm_parts,
-    convergence_world,
     ingress_world,
     istiod_world,
     limits_world,
 )
 from tests.functional.limits_world import APP, World
-from tests.unit.workload.fake_apiserver import running_task, until
+from tests.unit.workload.fake_apiserver import until
 
 
 @pytest.fixture(scope="module")
@@ -127,22 +125,6 @@ def test_gateway_routes_certificate_and_annotations_come_and_go(
     assert "example.com/name" not in service["metadata"].get("annotations", {})
 
 
-async def test_what_missed_its_sidecar_is_replaced(held, connection, kubeconfig):
-    async with convergence_world.living(kubeconfig, held.model) as world:
-        await world.workload("StatefulSet", "one")
-        await world.workload("Deployment", "web")
-        await world.join()
-
-        async def converged():
-            now = await world.injected()
-            return sum(now.values()) == len(now) == 2
-
-        async with world.converging(connection, restart_max_unavailable="1"):
-            await world.until(converged)
-        stored = await world.remembered()
-    assert stored["metadata"]["name"] == f"{APP}-convergence"
-
-
 async def test_leader_tells_of_pods_and_replaces_a_broken_one(held, connection):
     proxy = limits_world.pod(held.model, "broken")
     proxy["spec"]["containers"].append({"name": names.PROXY, "image": "none"})
@@ -187,87 +169,3 @@ async def test_what_the_workload_watches_may_be_watched(api, namespace, untruste
             async for change in changes:
                 if change.kind == "synced":
                     break
-
-
-def _named(kind: str, name: str, namespace: str) -> dict:
-    return {"kind": kind, "metadata": {"name": name, "namespace": namespace}}
-
-
-@pytest.fixture
-def confined(control_plane, client, namespace, untrusted) -> Iterator[str]:
-    """A labelled namespace in which, beside the model, pods may be seen; its role is bound there.
-
-    As administrators do who take the ClusterRoleBinding of that role away.
-    """
-    role = f"{namespace}-{APP}-proxies"
-    labelled = f"{namespace}-labelled"
-    control_plane.kubectl("delete", "clusterrolebinding", role)
-    control_plane.kubectl("create", "namespace", labelled)
-    mark = "istio-integrator.charmhub.io/served=enabled"
-    control_plane.kubectl("label", "namespace", labelled, mark)
-    who = f"--serviceaccount={namespace}:{APP}"
-    for each in (namespace, labelled):
-        binding = ("create", "rolebinding", role, f"--clusterrole={role}", who)
-        control_plane.kubectl("-n", each, *binding)
-
-    def may(where: str) -> bool:
-        asked = ("auth", "can-i", "list", "pods", where)
-        account = f"--as=system:serviceaccount:{namespace}:{APP}"
-        return control_plane.kubectl(*asked, account, check=False).stdout.strip() == "yes"
-
-    places = [f"--namespace={each}" for each in (namespace, labelled)]
-    assert waiting.eventually(lambda: not may("--all-namespaces") and all(map(may, places)))
-    yield labelled
-    control_plane.kubectl("delete", "namespace", labelled, "--wait=false")
-    everywhere = ("create", "clusterrolebinding", role, f"--clusterrole={role}", who)
-    control_plane.kubectl(*everywhere)
-
-
-@pytest.mark.usefixtures("unreachable_node")
-async def test_pods_are_watched_where_they_may_be_seen_when_not_everywhere(
-    control_plane, held, confined, connection
-):
-    seen: set[str | None] = set()
-    synced: set[str] = set()
-    both = asyncio.Event()
-
-    def note(change: watch.Change[types.Pod]) -> None:
-        assert change.object is not None
-        seen.add(change.object.metadata.namespace)
-
-    def note_synced(namespace: str, _: set[str]) -> None:
-        synced.add(namespace)
-        if {held.model, confined} <= synced:
-            both.set()
-
-    served = sources.Namespaces(namespaces.Served(model=held.model))
-    pods = sources.Pods(
-        connection,
-        served,
-        on_change=note,
-        on_synced=note_synced,
-    )
-
-    def changed(_: str) -> None:
-        pods.namespaces_changed()
-
-    for namespace in (held.model, confined, "default"):
-        pod = limits_world.pod(namespace, "job", "default")
-        pod["spec"] |= {"restartPolicy": "Never", "nodeName": "node-1"}
-        pod["spec"]["containers"].append({"name": names.PROXY, "image": "none"})
-        held.api.create(pod)
-        status = json.dumps({"status": {"phase": "Running"}})
-        run = ("-n", namespace, "patch", "pod", "job", "--subresource=status", "-p", status)
-        control_plane.kubectl(*run)
-    try:
-        async with (
-            running_task(served.follow(connection, changed)),
-            running_task(pods.follow("*")),
-            asyncio.timeout(30),
-        ):
-            await both.wait()
-            assert pods.live
-            assert seen == {held.model, confined}
-    finally:
-        with contextlib.suppress(Exception):
-            control_plane.kubectl("-n", "default", "delete", "pod", "job", "--force")
