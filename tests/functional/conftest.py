@@ -33,7 +33,6 @@ LONGEST = (
     "test_admission_charm",
     "test_rights_life",
     "test_tenants_gateway",
-    "test_charm_roles",
 )
 """The modules that take longest start first, so that none of them runs alone at the end."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import pytest
 from ops import testing
 
-from integrator_contract import names
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import manifests
 from tests import waiting
@@ -17,9 +16,7 @@ from tests.functional import charm_runs, loopback_istiod
 from tests.functional.test_charm_removal import COLLECTED, everything
 
 AMBIENT = {"istio.io/dataplane-mode": "ambient"}
-NONE = {"istio.io/dataplane-mode": "none"}
 ENABLED = {"istio-injection": "enabled"}
-MODELOPERATOR = {"operator.juju.is/name": "modeloperator"}
 
 
 @pytest.fixture(scope="module")
@@ -70,18 +67,6 @@ def assert_restored(api, model, before):
     assert is_restored, of_model(api, model) ^ before
 
 
-def add_pod(api, model, name, **labels):
-    metadata = {"name": name, "namespace": model, "labels": labels}
-    spec = {"containers": [{"name": "main", "image": "none.invalid/none"}]}
-    return api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-
-
-def place(api, model, name):
-    """What a pod is known by, and what it says to the mesh."""
-    metadata = api.get(charm_cluster.POD, name, model)["metadata"]
-    return metadata["uid"], metadata["labels"], metadata.get("annotations", {})
-
-
 def test_model_goes_there_and_back_and_everything_is_as_it_was(api, model):
     before = of_model(api, model)
     charm_runs.run("start", model)
@@ -100,16 +85,3 @@ def test_model_goes_there_and_back_and_everything_is_as_it_was(api, model):
     assert "MutatingWebhookConfiguration" in kinds(api, model)
     charm_runs.run("remove", model, units=0)
     assert_restored(api, model, before)
-
-
-def test_running_pods_that_stay_outside_are_labelled_and_given_back(api, model):
-    add_pod(api, model, "modeloperator-1", **MODELOPERATOR)
-    add_pod(api, model, "notebook-0", app="notebook")
-    before = {name: place(api, model, name) for name in ("modeloperator-1", "notebook-0")}
-    switch(model, "ambient")
-    uid, labels, annotations = place(api, model, "modeloperator-1")
-    assert (uid, labels) == (before["modeloperator-1"][0], {**MODELOPERATOR, **NONE})
-    assert names.MEMBERSHIP in annotations
-    assert place(api, model, "notebook-0") == before["notebook-0"]
-    charm_runs.run("remove", model, units=0)
-    assert {name: place(api, model, name) for name in before} == before

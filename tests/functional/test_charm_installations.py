@@ -3,6 +3,8 @@ installer writes it, with the real istiod on loopback."""
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from ops import testing
 
@@ -147,3 +149,42 @@ def test_istiod_is_seen_to_inject_where_every_pod_is_excluded(world, namespace):
             assert isinstance(said, testing.ActiveStatus), said
         assert charm_runs.mesh_labels(world.api, namespace) == ({names.INJECTION: "enabled"}, True)
         charm_runs.run("remove", namespace, units=0)
+
+
+@contextlib.contextmanager
+def unanswered(api, namespace, policy):
+    """An injector as Istio's charts render it, for one namespace, without an istiod behind it."""
+    marker = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [namespace]}
+    kind = "MutatingWebhookConfiguration", loopback_istiod.CONFIGURATION
+    configuration = loopback_istiod.render()[kind]
+    configuration["metadata"]["name"] += f"-{namespace}"
+    for hook in configuration["webhooks"]:
+        hook["clientConfig"]["service"]["namespace"] = f"istio-{namespace}"
+        hook["namespaceSelector"]["matchExpressions"].append(marker)
+        hook["failurePolicy"] = policy
+    created = api.create(configuration)
+    yield
+    api.delete(created)
+
+
+@pytest.mark.parametrize(
+    ("level", "policy", "said"),
+    [
+        ("privileged", "Fail", 'object.sidecar-injector.istio.io: service "istiod" not found'),
+        ("baseline", "Ignore", "the injector was not asked for the pod"),
+        ("restricted", "Ignore", "the injector was not asked for the pod"),
+    ],
+)
+def test_probe_of_an_injector_without_istiod_says_why(world, namespace, level, policy, said):
+    account = cluster.kind("v1", "ServiceAccount"), "default", namespace
+    assert waiting.eventually(lambda: world.api.get(*account))
+    enforce = {"pod-security.kubernetes.io/enforce": level}
+    found = world.api.get(cluster.NAMESPACE, namespace)
+    world.api.merge_patch(found, {"metadata": {"labels": enforce}})
+    with unanswered(world.api, namespace, policy):
+        mesh = charm_runs.discover(
+            world.api, namespace, istiod_namespace=f"istio-{namespace}"
+        ).mesh
+    assert mesh.alive is False
+    assert mesh.problem.endswith(said)
+    assert world.api.list(cluster.POD, namespace=namespace) == []
