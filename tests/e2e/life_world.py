@@ -2,11 +2,9 @@
 
 import collections
 import contextlib
-import dataclasses
 import hashlib
 import re
 import time
-import zipfile
 
 from testbed import kubernetes
 from testbed.juju import client
@@ -16,37 +14,6 @@ from tests.e2e import pods
 MARK = "example.com/version"
 _NOTICED = 15.0
 """Seconds after which a notice has been sent, the gap after another one included, and heard."""
-
-SLOW = """\
-# Each request to the API server takes longer, as with one that has much to do.
-import time
-
-import httpx2
-
-_send = httpx2.Client.send
-
-
-def _slowly(self, *arguments, **options):
-    time.sleep({seconds})
-    return _send(self, *arguments, **options)
-
-
-httpx2.Client.send = _slowly
-"""
-
-
-def slowed(charm, target, seconds):
-    """Pack a charm again, of which every request to the API server takes so much longer."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    future = "from __future__ import annotations\n"
-    with zipfile.ZipFile(charm.path) as source, zipfile.ZipFile(target, "w") as copy:
-        for entry in source.infolist():
-            content = source.read(entry)
-            if entry.filename == "src/charm.py":
-                slow = f"{future}{SLOW.format(seconds=seconds)}"
-                content = content.decode().replace(future, slow, 1)
-            copy.writestr(entry, content)
-    return dataclasses.replace(charm, path=target)
 
 
 @contextlib.asynccontextmanager
@@ -118,22 +85,6 @@ class World:
         pod = await self.pod(unit)
         await self.api.delete("Pod", pod["metadata"]["name"], self.model, grace=0)
         return pod["metadata"]["uid"]
-
-    async def running(self, hook, within=180, unit=0):
-        """Wait until the unit's agent is in this hook."""
-
-        async def is_in_it():
-            document = await self.juju.do("status")
-            units = document["applications"][juju.APPLICATION].get("units") or {}
-            found = units.get(f"{juju.APPLICATION}/{unit}", {}).get("juju-status", {})
-            return hook in found.get("message", "") and found["current"] == "executing"
-
-        await observer.eventually(is_in_it, within, f"the agent in {hook}", every=0.05)
-
-    async def ran(self, hook):
-        """Count the hooks of this name that came to their end."""
-        log = await self.juju.do("debug_log")
-        return sum(f'ran "{hook}" hook' in line for line in log.splitlines())
 
     async def hooks(self):
         """Count the hooks that came to their end, but those that the clock starts."""

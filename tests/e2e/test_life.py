@@ -7,8 +7,8 @@ import asyncio
 
 import pytest
 
-from testbed.kit import istiod, juju, observer
-from tests.e2e import conftest, life_world
+from testbed.kit import istiod, juju
+from tests.e2e import life_world
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -36,41 +36,6 @@ async def test_units_come_and_go(world):
     await world.all_watch(1)
     await world.mark("by-0")
     await world.settings_arrive("by-0")
-    await world.juju.remove(juju.APPLICATION)
-    await world.is_clean()
-
-
-@pytest.mark.cluster("tomorrow")
-async def test_pod_that_is_killed_in_any_hook_starts_over(world):
-    slow = life_world.slowed(
-        world.node.charms.integrator, conftest.BUILD / "slow" / "istio-integrator.charm", 0.2
-    )
-    await world.deploy(slow)
-    # After the first three no hook of the unit is new: a pod that comes back is upgraded.
-    hooks = ("install", "leader-elected", "upgrade-charm", "config-changed", "start")
-    for hook in hooks:
-        await world.running(hook)
-        ran = await world.ran(hook)
-        gone = await world.kill()
-
-        async def is_replaced(gone=gone):
-            pod = await world.pod()
-            return pod and pod["metadata"]["uid"] != gone
-
-        await observer.eventually(is_replaced, 60, "another pod")
-        assert await world.ran(hook) == ran, f"{hook} was over before the pod was killed"
-    await world.running("pebble-ready")
-    await world.kill()
-    await world.active()
-    # Nothing would be served without an authorization service, and the unit not be Active.
-    await world.juju.config(juju.APPLICATION, require_authentication="false")
-    await world.juju.do("fake_app", "learner", {"gateway-info": {"role": "requires"}})
-    await world.juju.do("integrate", f"{juju.APPLICATION}:gateway-info", "learner:gateway-info")
-    await world.running("gateway-info-relation")
-    await world.kill()
-    # The two pods of the model's own gateway are in the mesh, too.
-    await world.active(in_mesh=3)
-    # Juju lets no pod in for a unit that is leaving, so the last hook has one chance.
     await world.juju.remove(juju.APPLICATION)
     await world.is_clean()
 
