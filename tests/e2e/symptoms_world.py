@@ -6,7 +6,7 @@ import json
 from testbed import istio
 from testbed.juju import client
 from testbed.kit import workloads
-from tests import waiting
+from tests import admission_policies, waiting
 from tests.e2e import ingress_world as world
 from tests.e2e import pages_world
 
@@ -141,22 +141,9 @@ def made(node, model):
 
 def refusing(name, namespace, app):
     """A policy of another team that admits no pod of an application."""
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"]}
-    admission = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
-    match = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
     denied = f"object.metadata.?labels['app'].orValue('') != '{app}'"
-    policy = {
-        "matchConstraints": {
-            "namespaceSelector": match,
-            "resourceRules": [{**rule, "resources": ["pods"]}],
-        },
-        "validations": [{"expression": denied, "message": "not in this model"}],
-    }
-    bound = {"policyName": name, "validationActions": ["Deny"]}
-    return (
-        {**admission, "kind": "ValidatingAdmissionPolicy", "spec": policy},
-        {**admission, "kind": "ValidatingAdmissionPolicyBinding", "spec": bound},
-    )
+    validation = {"expression": denied, "message": "not in this model"}
+    return admission_policies.validating(name, namespace, validation)
 
 
 def held(name, namespace, image):

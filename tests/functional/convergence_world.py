@@ -16,7 +16,8 @@ from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import path
 from sidecar_lifecycle.shell.settings import Live, Settings
 
-from tests import workload_access
+from integrator_contract import names
+from tests import admission_policies, workload_access
 
 APPLICATION = "istio-integrator"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
@@ -63,70 +64,42 @@ class World:
         body = {"apiVersion": "v1", "kind": "ConfigMap", **certificate}
         with contextlib.suppress(errors.StatusError):
             await self.request("POST", path(resources.ConfigMap, self.namespace), body)
-        name = f"injector-{self.namespace}"
-        honest = "object.metadata.?labels['lies'].orValue('') != 'yes'"
-        policy = {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "MutatingAdmissionPolicy",
-            "metadata": {"name": name},
-            "spec": {
-                "failurePolicy": "Fail",
-                "reinvocationPolicy": "Never",
-                "matchConstraints": {
-                    "namespaceSelector": {
-                        "matchLabels": {"kubernetes.io/metadata.name": self.namespace}
-                    },
-                    "resourceRules": [
-                        {
-                            "apiGroups": [""],
-                            "apiVersions": ["v1"],
-                            "operations": ["CREATE"],
-                            "resources": ["pods"],
-                        }
-                    ],
-                },
-                "matchConditions": [
-                    {
-                        "name": "not-lying",
-                        "expression": f"{honest} || request.dryRun",
-                    },
-                    {
-                        "name": "not-skipped",
-                        "expression": "object.metadata.?labels['skip'].orValue('') != 'yes'",
-                    },
-                ],
-                "mutations": [
-                    {
-                        "patchType": "JSONPatch",
-                        "jsonPatch": {
-                            "expression": '[JSONPatch{op: "add", path: "/spec/containers/-", '
-                            'value: Object.spec.containers{name: "istio-proxy", '
-                            'image: "x:1.30.4"}}, '
-                            'JSONPatch{op: "add", path: "/metadata/annotations", '
-                            'value: {"sidecar.istio.io/status": "{}"}}]'
-                        },
-                    }
-                ],
-            },
-        }
+        policy, _ = self._injector()
         await self.request("POST", POLICIES, policy)
         await self.bind()
-        labels = {"metadata": {"labels": {"istio-injection": "enabled"}}}
+        await self.label({names.INJECTION: "enabled"})
+
+    async def label(self, labels):
+        """Label the namespace as the charm does."""
         await self.request(
             "PATCH",
             path(types.Namespace, name=self.namespace),
-            labels,
+            {"metadata": {"labels": labels}},
             content_type="application/merge-patch+json",
         )
 
-    async def bind(self):
-        name = f"injector-{self.namespace}"
-        binding = {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "MutatingAdmissionPolicyBinding",
-            "metadata": {"name": name},
-            "spec": {"policyName": name},
+    def _injector(self):
+        """A policy that plays the injector, which skips pods, or lies in dry runs, by a label."""
+        proxy = 'Object.spec.containers{name: "istio-proxy", image: "x:1.30.4"}'
+        patches = {
+            "/spec/containers/-": proxy,
+            "/metadata/annotations": "object.metadata.?annotations.orValue({})",
+            "/metadata/annotations/sidecar.istio.io~1status": '"{}"',
         }
+        added = (
+            f'JSONPatch{{op: "add", path: "{at}", value: {it}}}' for at, it in patches.items()
+        )
+        patch = f"[{', '.join(added)}]"
+        when = admission_policies.conditions(
+            honest="object.metadata.?labels['lies'].orValue('') != 'yes' || request.dryRun",
+            wanted="object.metadata.?labels['skip'].orValue('') != 'yes'",
+        )
+        return admission_policies.mutating(
+            f"injector-{self.namespace}", patch, namespace=self.namespace, matchConditions=when
+        )
+
+    async def bind(self):
+        _, binding = self._injector()
         await self.request("POST", BINDINGS, binding)
         await self.until_injecting(True)
 
@@ -271,12 +244,21 @@ class World:
             for each in listing["items"]
         }
 
+    async def events(self, reason):
+        """Count the Events with a reason."""
+        listing = await self.request("GET", path(types.Event, self.namespace))
+        return sum(each["reason"] == reason for each in listing["items"])
+
     async def remembered(self):
         name = f"{APPLICATION}-convergence"
         return await self.request("GET", path(resources.ConfigMap, self.namespace, name))
 
-    def _settings(self, **settings):
-        return Settings(
+    @contextlib.asynccontextmanager
+    async def converging(self, **settings):
+        """Run the controller, and what stands in for the others."""
+        metrics.EVICTIONS.clear()
+        clock = Impatient()
+        options = Settings(
             model=self.namespace,
             application=APPLICATION,
             unit=f"{APPLICATION}/0",
@@ -284,13 +266,6 @@ class World:
             leader=True,
             **settings,
         )
-
-    @contextlib.asynccontextmanager
-    async def converging(self, **settings):
-        """Run the controller, and what stands in for the others."""
-        metrics.EVICTIONS.clear()
-        clock = Impatient()
-        options = self._settings(**settings)
         running = controller.run(self.client, Live(options), clock=clock)
         async with self.kubelet():
             task = asyncio.create_task(running)

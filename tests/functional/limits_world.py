@@ -13,7 +13,7 @@ from lightkube.config.models import User
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors
 from testbed import cluster
-from tests import rights, waiting
+from tests import admission_policies, rights, waiting
 
 APP = rights.APPLICATION
 
@@ -87,33 +87,17 @@ def juju_webhook(model: str) -> list[dict[str, Any]]:
     mark, path = "app.juju.is/created-by", "/metadata/labels"
     add = f'JSONPatch{{op: "add", path: "{path}/{mark.replace("/", "~1")}", value: "{APP}"}}'
     anew = f'JSONPatch{{op: "add", path: "{path}", value: {{"{mark}": "{APP}"}}}}'
-    name = {"name": f"juju-{model}"}
     groups = ["", "apps", "policy", "rbac.authorization.k8s.io", "coordination.k8s.io"]
     rule = {"apiGroups": groups, "apiVersions": ["*"], "resources": ["*"]}
-    condition = f'request.userInfo.username == "system:serviceaccount:{model}:{APP}"'
-    spec = {
-        "failurePolicy": "Ignore",
-        "reinvocationPolicy": "Never",
-        "matchConstraints": {"resourceRules": [{**rule, "operations": ["CREATE", "UPDATE"]}]},
-        "matchConditions": [{"name": "ours", "expression": condition}],
-        "mutations": [
-            {
-                "patchType": "JSONPatch",
-                "jsonPatch": {
-                    "expression": f"[has(object.metadata.labels) ? {add} : {anew}]",
-                },
-            }
-        ],
-    }
-    head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": name}
-    return [
-        {**head, "kind": "MutatingAdmissionPolicy", "spec": spec},
-        {
-            **head,
-            "kind": "MutatingAdmissionPolicyBinding",
-            "spec": {"policyName": name["name"]},
-        },
-    ]
+    user = f'request.userInfo.username == "system:serviceaccount:{model}:{APP}"'
+    policies = admission_policies.mutating(
+        f"juju-{model}",
+        f"[has(object.metadata.labels) ? {add} : {anew}]",
+        failurePolicy="Ignore",
+        matchConstraints={"resourceRules": [{**rule, "operations": ["CREATE", "UPDATE"]}]},
+        matchConditions=admission_policies.conditions(ours=user),
+    )
+    return [*policies]
 
 
 def real(world: World, obj: dict[str, Any]) -> str:

@@ -54,8 +54,7 @@ async def test_what_missed_its_sidecar_is_replaced_and_nothing_else_is(world):
     stored = await world.remembered()
     assert stored["metadata"]["labels"][names.MANAGED_BY] == "istio-integrator"
     assert not memory.decode(stored["data"]).rounds
-    events = await world.request("GET", path(types.Event, world.namespace))
-    assert sum(each["reason"] == "SidecarMissing" for each in events["items"]) == 6
+    assert await world.events("SidecarMissing") == 6
 
 
 async def test_a_disruption_budget_is_waited_for(world):
@@ -141,3 +140,45 @@ async def test_units_that_all_believe_to_lead_keep_the_limits_together(world, un
         # The units of this process share one registry.
         sample = "sidecar_lifecycle_evictions_total"
         assert registry.get_sample_value(sample, {"result": "evicted"}) == 3
+
+
+async def uids(world):
+    listing = await world.request("GET", path(types.Pod, world.namespace))
+    return {each["metadata"]["name"]: each["metadata"]["uid"] for each in listing["items"]}
+
+
+async def test_a_model_goes_into_ambient_mode_and_comes_back(world):
+    await world.join()
+    await world.workload("StatefulSet", "one")
+    await world.workload("Deployment", "web", replicas=2)
+    await world.workload("StatefulSet", "nb", owner=await world.owner("notebook"))
+    await world.bare_pod("bare")
+    assert all((await world.injected()).values())
+    before = await uids(world)
+
+    async def none_left():
+        now = await world.injected()
+        if len(now) != 5 or {name for name, has in now.items() if has} != {"bare", "nb-0"}:
+            return False
+        return not memory.decode((await world.remembered())["data"]).rounds
+
+    await world.unbind()
+    await world.label({names.INJECTION: None, names.DATAPLANE_MODE: "ambient"})
+    async with world.converging(data_plane="ambient", restart_max_unavailable="1"):
+        await world.until(none_left)
+
+    there = await uids(world)
+    assert {name for name in there if there[name] == before.get(name)} == {"bare", "nb-0"}
+    assert await world.events("SidecarLeft") == 3
+
+    async def all_back():
+        now = await world.injected()
+        return len(now) == 5 and all(now.values())
+
+    await world.label({names.INJECTION: "enabled", names.DATAPLANE_MODE: None})
+    await world.bind()
+    async with world.converging(restart_max_unavailable="1"):
+        await world.until(all_back)
+
+    back = await uids(world)
+    assert {name for name in back if back[name] == before.get(name)} == {"bare", "nb-0"}

@@ -8,15 +8,17 @@ import uuid
 
 import pytest
 from sidecar_lifecycle.decide.convergence import facts, trial
-from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell.convergence import trials
+from sidecar_lifecycle.model import resources, types
+from sidecar_lifecycle.shell.convergence import cluster, trials
 from sidecar_lifecycle.shell.kube.client import path
-from sidecar_lifecycle.shell.settings import Settings
+from sidecar_lifecycle.shell.settings import Live, Settings
 
 from integrator_contract import names
 from integrator_contract.pods import Settings as Wanted
+from tests import admission_policies
 from tests.functional import convergence_world
 from tests.functional.convergence_world import APPLICATION
+from tests.unit.cases import cases
 
 SEED = 20261125
 OF_EACH_KIND = 12
@@ -218,14 +220,7 @@ async def current(world, name):
     return await world.request("GET", path(types.Pod, world.namespace, name))
 
 
-CASES = {
-    "no bare pods": "has(object.metadata.ownerReferences)",
-    "allowed registries": "object.spec.containers.all(c, c.image.startsWith('x.invalid/') "
-    "|| c.name == 'istio-proxy')",
-    "no overrides": f"!('{names.PROXY_CONFIG}' in object.metadata.?annotations.orValue({{}}))",
-    "nobody outside": f"object.metadata.?labels['{names.INJECT}'].orValue('') != 'false'",
-    "no pods": "false",
-}
+IN_EFFECT = "!('in-effect' in object.metadata.?labels.orValue({}))"
 
 
 @pytest.fixture
@@ -234,20 +229,17 @@ async def forbid(world):
     name = f"policy-{world.namespace}"
 
     async def create(expression):
-        await world.request("POST", POLICIES, policy(name, world.namespace, expression))
-        binding = {"policyName": name, "validationActions": ["Deny"]}
-        head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
-        kind = "ValidatingAdmissionPolicyBinding"
-        await world.request("POST", BINDINGS, {**head, "kind": kind, "spec": binding})
-        forbidden = {"labels": {"in-effect": "asked"}}
+        asked = {"expression": IN_EFFECT, "message": "in effect"}
+        rule = {"expression": expression, "message": "not allowed here", "reason": "Forbidden"}
+        made = admission_policies.validating(name, world.namespace, asked, rule)
+        for where, item in zip((POLICIES, BINDINGS), made, strict=True):
+            await world.request("POST", where, item)
         tried = trials.Trials(world.client, trial_settings(world))
+        metadata = {"generateName": "x-", "labels": {"in-effect": "asked"}}
+        pod = {"metadata": metadata, "spec": convergence_world.SPEC}
 
         async def in_effect():
-            made = {
-                "metadata": {"generateName": "x-", **forbidden},
-                "spec": convergence_world.SPEC,
-            }
-            return await tried.refusal_of_next(made) is not None
+            return await tried.refusal_of_next(pod) is not None
 
         await world.until(in_effect)
         return name
@@ -255,30 +247,6 @@ async def forbid(world):
     yield create
     for where in (BINDINGS, POLICIES):
         await world.client.request("DELETE", f"{where}/{name}")
-
-
-def policy(name, namespace, expression):
-    rule = {
-        "apiGroups": [""],
-        "apiVersions": ["v1"],
-        "operations": ["CREATE"],
-        "resources": ["pods"],
-    }
-    match = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
-    asked = "!('in-effect' in object.metadata.?labels.orValue({}))"
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {"namespaceSelector": match, "resourceRules": [rule]},
-            "validations": [
-                {"expression": asked, "message": "in effect"},
-                {"expression": expression, "message": "not allowed here", "reason": "Forbidden"},
-            ],
-        },
-    }
 
 
 async def own_pod(world):
@@ -289,59 +257,62 @@ async def own_pod(world):
     await world.request("POST", path(types.Pod, world.namespace), body)
 
 
-@pytest.mark.parametrize(
-    ("case", "verdict"),
-    [
-        ("no bare pods", "injects"),
-        ("allowed registries", "injects"),
-        ("no overrides", "injects"),
-        ("no pods", "refused"),
-    ],
+@cases(
+    ("expression", "verdict", "changes"),
+    no_bare_pods=("has(object.metadata.ownerReferences)", "injects", set()),
+    allowed_registries=(
+        "object.spec.containers.all(c, c.image.startsWith('x.') || c.name == 'istio-proxy')",
+        *("injects", set()),
+    ),
+    no_overrides=(
+        f"!('{names.PROXY_CONFIG}' in object.metadata.?annotations.orValue({{}}))",
+        *("injects", {"hold"}),
+    ),
+    nobody_outside=(
+        f"object.metadata.?labels['{names.INJECT}'].orValue('') != 'false'",
+        *("injects", {"excluded"}),
+    ),
+    no_pods=("false", "refused", set()),
 )
 async def test_policy_of_another_team_decides_by_the_pod_that_the_controller_makes(
-    world, forbid, case, verdict
+    world, forbid, expression, verdict, changes
 ):
+    """The changes that it forbids are told from its other refusals."""
     await world.workload("Deployment", "shop")
     await own_pod(world)
     await world.join()
-    author = await forbid(CASES[case])
+    author = f"ValidatingAdmissionPolicy {await forbid(expression)}"
     (pod,) = await owned_pods(world, "Deployment", "shop", 1)
     settings = trial_settings(world)
-    scope = settings.scope({"istio-injection": "enabled"})
+    tried = trials.Trials(world.client, settings)
     replica = facts.Replica(
         name=pod["metadata"]["name"], uid="u", created=0, workload="Deployment/shop"
     )
 
-    found, said = await trials.Trials(world.client, settings).ask(replica, scope)
+    found, said = await tried.ask(replica, settings.scope({"istio-injection": "enabled"}))
 
     assert found == verdict
-    assert said == (
-        ""
-        if verdict == "injects"
-        else f"ValidatingAdmissionPolicy {author} refuses: not allowed here"
-    )
-
-
-@pytest.mark.parametrize(
-    ("case", "want"),
-    [
-        ("no bare pods", set()),
-        ("allowed registries", set()),
-        ("no overrides", {"hold"}),
-        ("nobody outside", {"excluded"}),
-        ("no pods", set()),
-    ],
-)
-async def test_changes_that_a_policy_forbids_are_told_from_its_other_refusals(
-    world, forbid, case, want
-):
-    await own_pod(world)
-    author = await forbid(CASES[case])
-    tried = trials.Trials(world.client, trial_settings(world))
+    assert said == ("" if verdict == "injects" else f"{author} refuses: not allowed here")
     wanted = Wanted(application=APPLICATION, model=world.namespace, native=True)
     own = await tried.own_pod()
-    found = {}
+    forbidden = {}
     for labels, restart in (({}, "Always"), ({}, "Never"), ({names.NAME: APPLICATION}, "Always")):
-        found |= await tried.forbidden(trial.plain(own, labels, restart), wanted)
-    assert found.keys() == want
-    assert {each.author for each in found.values()} <= {f"ValidatingAdmissionPolicy {author}"}
+        forbidden |= await tried.forbidden(trial.plain(own, labels, restart), wanted)
+    assert forbidden.keys() == changes
+    assert {each.author for each in forbidden.values()} <= {author}
+
+
+async def test_template_of_a_daemon_set_that_changes_has_another_number(world):
+    """The API server counts where a template that waits for its pods' deletion is looked up."""
+    settings = Live(trial_settings(world))
+    subject = cluster.Cluster(world.client, settings)
+    where = path(resources.DaemonSet, world.namespace)
+    spec = workload(random.Random(SEED), "DaemonSet", "x")
+    spec["updateStrategy"] = {"type": "OnDelete"}
+    body = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "x"}, "spec": spec}
+    numbers = []
+    for verb, name in (("POST", where), ("PUT", f"{where}/x")):
+        spec["template"]["spec"]["containers"][0]["image"] = f"x.invalid/{verb.lower()}"
+        await world.request(verb, name, body)
+        numbers.append((await subject.owners([])).lookup("DaemonSet", "x").withheld_from)
+    assert numbers == ["1", "2"]
