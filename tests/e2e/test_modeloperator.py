@@ -9,7 +9,6 @@ import json
 
 import pytest
 
-from integrator_contract import names
 from istio_integrator.situation.model import Pod, read
 from testbed import istio, kubernetes, mesh
 from testbed.kit import juju, observer, workloads
@@ -123,36 +122,6 @@ async def test_modeloperator_is_rescheduled_and_called_while_istiod_is_down(mode
     # Where nobody keeps pods outside, none is created.
     with pytest.raises(kubernetes.ApiError, match="failed calling webhook"):
         await juju_world.tried(cni_api, BARE)
-
-
-async def settings(api):
-    """What the webhook's servers are told, and its version."""
-    found = await api.get("ConfigMap", f"{juju.APPLICATION}-admission", MEMBER)
-    return found["metadata"]["resourceVersion"], found["data"]
-
-
-async def test_our_own_pods_restart_while_istiod_is_down_and_it_refuses_others(models, cni_api):
-    await juju_world.look_again(models)
-    controller = models.juju(MEMBER)
-    await controller.wait_for("active", 120, words="admission: webhook")
-    before = await settings(cni_api)
-    await asyncio.to_thread(mesh.stop, models.testbed)
-    await controller.wait_for("waiting", 60, words="new pods are refused")
-    servers = f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}"
-    for labels in (f"app.kubernetes.io/name={juju.APPLICATION}", servers):
-        for pod in await pods.renewed(cni_api, MEMBER, labels):
-            assert pod["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
-    with pytest.raises(kubernetes.ApiError) as refused:
-        await juju_world.tried(cni_api, MEMBER)
-    assert '"namespace.sidecar-injector.istio.io"' in refused.value.message
-    assert juju.APPLICATION not in refused.value.message
-    # The charm's agent came back with its pod and has looked at everything again.
-    await controller.wait_for("waiting", 90, words="new pods are refused")
-    assert await settings(cni_api) == before
-    await asyncio.to_thread(mesh.start, models.testbed)
-    await controller.wait_for("active", 90)
-    assert await settings(cni_api) == before
-    assert pods.has_proxy(await juju_world.tried(cni_api, MEMBER))
 
 
 @pytest.fixture

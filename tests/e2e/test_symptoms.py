@@ -137,12 +137,6 @@ def test_route_to_no_gateway_is_not_found(place):
         place.leads("404-at-the-gateway", f"Gateway {MODEL}/nowhere, which VirtualService")
 
 
-def selected(place, name):
-    """Have the Service of who is asked lead to a Deployment."""
-    patch = json.dumps({"spec": {"selector": {"app": name}}})
-    place.kubectl("patch", "service", "-n", MODEL, "oidc-gatekeeper", "-p", patch)
-
-
 def test_ingress_without_an_authorization_service_forbids_everything(place):
     ends = (f"{APP}:ingress-auth", "oidc-gatekeeper:ingress-auth")
     place.juju.remove_relation(*ends)
@@ -153,16 +147,6 @@ def test_ingress_without_an_authorization_service_forbids_everything(place):
         assert "blocked: ingress is closed" in place.message()
     finally:
         place.juju.integrate(*ends)
-
-
-def test_who_is_asked_without_pods_forbids_everything(place):
-    selected(place, "nobody")
-    try:
-        seen = place.sees("403", place.visit)
-        assert "RBAC" not in seen
-        place.leads("403-at-the-gateway", "has no pods")
-    finally:
-        selected(place, "servers")
 
 
 def test_gateway_without_pods_refuses_connections(place):
