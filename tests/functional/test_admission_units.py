@@ -16,6 +16,7 @@ from istio_integrator.kube import cluster
 from tests import waiting
 from tests.functional import admission_cases as table
 from tests.functional import admission_world, loopback_istiod, loopback_webhook
+from tests.unit.cases import cases
 
 CLASSIC = "values.pilot.env.ENABLE_NATIVE_SIDECARS=false"
 HOLDS = {
@@ -113,13 +114,20 @@ SERVED = {"": "units-hold", "MeshConfig": "units-mesh-holds", "Helm value": "uni
 
 
 @pytest.mark.usefixtures("ours")
-@pytest.mark.parametrize(
-    ("held_by", "want"), [("", LAST), ("MeshConfig", LAST), ("Helm value", MOVED)]
+@cases(
+    ("held_by", "served", "reinvoked", "unserved"),
+    nobody=("", LAST, LAST, LAST),
+    mesh_config=("MeshConfig", LAST, LAST, BROKEN),
+    helm_value=("Helm value", MOVED, BROKEN, BROKEN),
 )
-def test_charm_is_the_first_container_whoever_holds(mesh, held_by, want):
+def test_charm_is_the_first_container_whoever_holds(mesh, held_by, served, reinvoked, unserved):
+    """An istiod that is called again restores its own order only by the Helm value."""
     mesh.hold(held_by)
 
-    assert mesh.order(SERVED[held_by]) == want
+    assert mesh.order(SERVED[held_by]) == served
+    assert mesh.order(UNSERVED) == unserved
+    with mesh.reinvoked():
+        assert mesh.order(SERVED[held_by]) == reinvoked
 
 
 @pytest.mark.usefixtures("ours")
@@ -129,22 +137,3 @@ def test_charm_is_the_first_container_of_a_unit_that_asks_for_the_hold(mesh):
 
     assert mesh.order(UNSERVED, asked) == BROKEN
     assert mesh.order(SERVED[""], asked) == MOVED
-
-
-@pytest.mark.usefixtures("ours")
-@pytest.mark.parametrize(
-    ("held_by", "want"), [("", LAST), ("MeshConfig", LAST), ("Helm value", BROKEN)]
-)
-def test_reinvoked_istiod_restores_its_own_order_only_by_the_helm_value(mesh, held_by, want):
-    mesh.hold(held_by)
-    with mesh.reinvoked():
-        assert mesh.order(SERVED[held_by]) == want
-
-
-@pytest.mark.parametrize(
-    ("held_by", "want"), [("", LAST), ("MeshConfig", BROKEN), ("Helm value", BROKEN)]
-)
-def test_unit_without_our_webhook_has_what_its_mesh_gives_it(mesh, held_by, want):
-    mesh.hold(held_by)
-
-    assert mesh.order(UNSERVED) == want
