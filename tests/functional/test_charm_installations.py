@@ -10,9 +10,10 @@ from ops import testing
 
 from integrator_contract import names
 from istio_integrator.istio import probe
-from istio_integrator.kube import cluster
+from istio_integrator.kube import cluster, manifests
 from tests import profiles, waiting
 from tests.functional import charm_runs, installations_world, loopback_istiod
+from tests.functional.test_charm_removal import COLLECTED, everything
 
 SHORT = ("default", "helm-revision", "aks")
 """Those that are tried at each change; the others are as long together as all else here."""
@@ -188,3 +189,37 @@ def test_probe_of_an_injector_without_istiod_says_why(world, namespace, level, p
     assert mesh.alive is False
     assert mesh.problem.endswith(said)
     assert world.api.list(cluster.POD, namespace=namespace) == []
+
+
+def test_model_goes_into_ambient_mode_and_back_and_everything_is_as_it_was(world, namespace):
+    """There is no node, so no ztunnel takes a pod in: it is about what the API server sees."""
+    enabled, ambient = {names.INJECTION: "enabled"}, {names.DATAPLANE_MODE: "ambient"}
+    own = manifests.Manifests(world.api, model=namespace, application="istio-integrator")
+
+    def of_model():
+        return {each for each in everything(world.api) if namespace in each}
+
+    def mode(value, labels, *, has_webhook, event="config_changed"):
+        options = {"mesh-mode": value} if value else {}
+        said = charm_runs.run(event, namespace, **options).unit_status
+        assert isinstance(said, testing.ActiveStatus), said
+        assert ("admission: not needed · ambient mode" in said.message) is not has_webhook
+        assert charm_runs.mesh_labels(world.api, namespace) == (labels, True)
+        kinds = {each["kind"] for each in own.owned()}
+        assert ("MutatingWebhookConfiguration" in kinds) is bool(kinds) is has_webhook
+
+    with world.installed(installations_world.ROWS["ambient"]):
+        for each in ("istio-ca-root-cert", "kube-root-ca.crt"):
+            wanted = cluster.CONFIG_MAP, each, namespace
+            assert waiting.eventually(lambda wanted=wanted: world.api.get(*wanted)), each
+        account = cluster.kind("v1", "ServiceAccount"), "default", namespace
+        assert waiting.eventually(lambda: world.api.get(*account))
+        before = of_model()
+        mode("", enabled, has_webhook=True, event="start")
+        mode("ambient", ambient, has_webhook=False)
+        # Without the option it stays there.
+        mode("", ambient, has_webhook=False, event="update_status")
+        mode("sidecar", enabled, has_webhook=True)
+        charm_runs.run("remove", namespace, units=0)
+        is_restored = waiting.eventually(lambda: of_model() == before, COLLECTED)
+    assert is_restored, of_model() ^ before
