@@ -1,24 +1,19 @@
 """Kubeflow's kinds, and the pods that their controllers make.
 
-Workflows, JobSets and TrainJobs are for their real controllers, of `testbed.parts`. Katib's kinds
-and Notebook are minimal ones of our own: they take any content, and are there to own what their
-controllers would create. Pods of trials have the containers, labels, volumes and owners that
-Katib's injector gives them, and steps of pipelines what the pipelines' API server writes on them;
-what runs in them is our payload.
+Workflows, JobSets and TrainJobs are for their real controllers, of `testbed.parts`. Notebook is a
+minimal kind of our own, there to own what its controller would create. Pods of trials have the
+containers, labels and volumes that Katib's injector gives them, and steps of pipelines what the
+pipelines' API server writes on them; what runs in them is our payload.
 """
 
-import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from testbed import cluster, kubernetes
-from testbed.kit import observer, workloads
+from testbed.kit import workloads
 
 Object = dict[str, Any]
 Labels = Mapping[str, str] | None
 
-KATIB = "kubeflow.org/v1beta1"
 ARGO = "argoproj.io/v1alpha1"
 METRICS = "/var/log/katib"
 COLLECTOR = "metrics-logger-and-collector"
@@ -29,86 +24,30 @@ ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 OUTSIDE = {"sidecar.istio.io/inject": "false"}
 
 
-def minimal(kind: str, version: str) -> Object:
-    """A definition of a kind of kubeflow.org that takes any content."""
-    plural = f"{kind.lower()}s"
-    content = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.kubeflow.org"},
-        "spec": {
-            "group": "kubeflow.org",
-            "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
-            "versions": [
-                {
-                    "name": version,
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": content},
-                }
-            ],
-        },
-    }
-
-
-NOTEBOOKS = minimal("Notebook", "v1")
-
-
-async def define(testbed: cluster.Testbed) -> None:
-    """Have the API server serve Katib's kinds."""
-    made = [minimal("Experiment", "v1beta1"), minimal("Trial", "v1beta1")]
-    names = [f"crd/{each['metadata']['name']}" for each in made]
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
-    await asyncio.to_thread(testbed.apply, text)
-    wait = ("wait", "--for=condition=Established", *names)
-    await asyncio.to_thread(testbed.kubectl, *wait)
-    # For a moment more the API server answers 429, since it sets their storage up.
-    kinds = ",".join(each["metadata"]["name"] for each in made)
-
-    async def are_served() -> bool:
-        ask = ("get", kinds, "--all-namespaces")
-        return (await asyncio.to_thread(testbed.kubectl, *ask, check=False)).returncode == 0
-
-    await observer.eventually(are_served, 30, "the new kinds served")
-
-
-async def create(api: kubernetes.Api, items: Sequence[Object]) -> None:
-    """Create objects; those that own others come before them."""
-    uids: dict[tuple[str, str], str] = {}
-    for item in items:
-        references = [
-            {**each, "uid": uids[each["kind"], each["name"]]}
-            for each in item["metadata"].get("ownerReferences", ())
-        ]
-        metadata = {**item["metadata"], "ownerReferences": references}
-        made = await api.create({**item, "metadata": metadata})
-        uids[item["kind"], made["metadata"]["name"]] = made["metadata"]["uid"]
-
-
-def owner(item: Object) -> Object:
-    """A reference to an object as its dependents' controller; the uid comes when it is created."""
-    return {
-        "apiVersion": item["apiVersion"],
-        "kind": item["kind"],
-        "name": item["metadata"]["name"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-
-
-def owned(item: Object, by: Object) -> Object:
-    """The same object with an owner."""
-    return {**item, "metadata": {**item["metadata"], "ownerReferences": [owner(by)]}}
-
-
-def trial(job: Object) -> list[Object]:
-    """An Experiment, its one Trial, and the job that the Trial runs."""
-    place = job["metadata"]["name"], job["metadata"]["namespace"]
-    experiment = workloads.manifest(KATIB, "Experiment", *place)
-    made = workloads.manifest(KATIB, "Trial", *place, runSpec=job)
-    return [experiment, owned(made, experiment), owned(job, made)]
+NOTEBOOKS = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "notebooks.kubeflow.org"},
+    "spec": {
+        "group": "kubeflow.org",
+        "scope": "Namespaced",
+        "names": {"kind": "Notebook", "plural": "notebooks", "singular": "notebook"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    }
+                },
+            }
+        ],
+    },
+}
+"""The definition of a kind that takes any content."""
 
 
 def with_collector(template: Object, name: str, peer: str, *, wait_for_all: bool) -> Object:

@@ -181,8 +181,7 @@ def trial(*, wait_for_all: bool = False, annotations: Mapping[str, str] | None =
         template = world.template(training, **(annotations or {}))
         peer = f"{PEER}.{world.model}:{DB_MANAGER}"
         collected = kubeflow_kinds.with_collector(template, name, peer, wait_for_all=wait_for_all)
-        (made,) = job(world, name, collected)
-        return kubeflow_kinds.trial(made)
+        return job(world, name, collected)
 
     return make
 

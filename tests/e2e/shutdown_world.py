@@ -57,7 +57,6 @@ async def set_up(node: Any) -> World:
     made = World(MODEL, "by-revision", node.charms.payload_image, classic)
     await asyncio.to_thread(parts.install, node.testbed, *parts.PARTS)
     async with kubernetes.Api.from_kubeconfig(node.testbed.kubeconfig) as api:
-        await kubeflow_kinds.define(node.testbed)
         if not await api.find("Namespace", MODEL):
             await controller.add_model()
             await controller.deploy(node.charms.integrator, juju.APPLICATION)

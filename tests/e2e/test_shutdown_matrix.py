@@ -11,8 +11,8 @@ import pytest
 
 from testbed import kubernetes
 from testbed.kit import observer, timeline
-from tests.e2e import kubeflow_kinds, shutdown_world
 from tests.e2e import shutdown_cases as cases
+from tests.e2e import shutdown_world
 from tests.e2e.shutdown_world import MODEL, conditions_of
 
 # The first one builds Kubeflow's controllers where that was not done yet.
@@ -97,12 +97,18 @@ async def start(api, world, chosen):
     for first in range(0, len(chosen), LOT):
         lot = chosen[first : first + LOT]
         items = [case.make(world, case.name) for case in lot]
-        await asyncio.gather(*(kubeflow_kinds.create(api, its) for its in items))
+        await asyncio.gather(*(create(api, its) for its in items))
         created += [item for its in items for item in its]
         if any(case.name == "cron" for case in lot):
             await make_due(api, "cron")
         await have_started(api, world, lot, seen)
     return created
+
+
+async def create(api, items):
+    """Create objects, one after the other."""
+    for item in items:
+        await api.create(item)
 
 
 async def existing(api, world, kind, chosen):
