@@ -120,7 +120,7 @@ async def measure(count: int, others: int = 0) -> dict[str, float]:
     """Run the reconciler against that many pods and return the figures."""
     from sidecar_lifecycle.shell import logs, run  # noqa: PLC0415
     from sidecar_lifecycle.shell import settings as options  # noqa: PLC0415
-    from sidecar_lifecycle.shell.kube.client import Access, Client  # noqa: PLC0415
+    from sidecar_lifecycle.shell.kube.client import Client  # noqa: PLC0415
 
     logs.configure("error")
     run.tune_garbage_collection()
@@ -136,7 +136,7 @@ async def measure(count: int, others: int = 0) -> dict[str, float]:
     server = simulation.stdout.readline().strip()
     settings = options.Settings(model="bench", application="bench", unit="bench/0")
     program = run.Program(
-        Client(Access(server=server, token="t")),
+        Client(server, token=lambda: "t"),
         options.Live(settings),
         listen=("127.0.0.1", 0),
         port=0,

@@ -20,35 +20,28 @@ if TYPE_CHECKING:
     from lightkube.config.kubeconfig import SingleConfig
 
 
-def of_context(config: SingleConfig) -> client.Access:
-    """Return the access that one context of a kubeconfig gives."""
+def of_context(config: SingleConfig) -> client.Client:
+    """Return a client for one context of a kubeconfig."""
     server, user = config.cluster.server, config.user
     tls = None
     if server.startswith("https") and user:
         tls = client_adapter.verify_cluster(config.cluster, user, config.abs_file, trust_env=False)
-    return client.Access(
-        server=server,
-        tls=tls,
-        token=user.token if user else None,
-        token_file=Path(user.token_file) if user and user.token_file else None,
-    )
+    if user and user.token_file:
+        return client.Client(server, tls=tls, token=Path(user.token_file).read_text)
+    token = user.token if user else None
+    return client.Client(server, tls=tls, token=lambda: token or "")
 
 
-def of_kubeconfig(file: str | os.PathLike[str]) -> client.Access:
-    """Return the access that the current context of a kubeconfig gives."""
+def connect(file: str | os.PathLike[str]) -> client.Client:
+    """Return a client for the current context of a kubeconfig."""
     config = kubeconfig.KubeConfig.from_file(file).get()
     assert config is not None
     return of_context(config)
 
 
-def connect(file: str | os.PathLike[str]) -> client.Client:
-    """Return a client for a kubeconfig."""
-    return client.Client(of_kubeconfig(file))
-
-
 def main(file: str | os.PathLike[str], argv: Sequence[str]) -> int:
     """Run a command with the access of a kubeconfig in place of a pod's."""
-    with mock.patch.object(client, "of_pod", return_value=of_kubeconfig(file)):
+    with mock.patch.object(client, "of_pod", return_value=connect(file)):
         return cli.main(list(argv))
 
 

@@ -49,7 +49,7 @@ async def connected(config) -> AsyncIterator[kube.Client]:
     """The workload's connection, until the last of its sockets is closed."""
     sockets = asyncio.get_running_loop()._selector.get_map()
     before = len(sockets)
-    made = kube.Client(workload_access.of_context(config))
+    made = workload_access.of_context(config)
     try:
         yield made
     finally:

@@ -11,7 +11,6 @@ from urllib import parse
 
 import lightkube
 import pytest
-from sidecar_lifecycle.shell.kube import client as kube
 from sidecar_lifecycle.shell.kube import errors as kube_errors
 
 from istio_integrator.kube import cluster as charm_cluster
@@ -282,7 +281,7 @@ async def test_commands_outside_of_the_model_are_those_that_stop_a_proxy(
     free, held = worlds
     namespace = (held if is_ours else free).model
     query = parse.urlencode({"container": container, "command": command}, doseq=True)
-    connection = kube.Client(workload_access.of_context(held.app.client.config))
+    connection = workload_access.of_context(held.app.client.config)
     try:
         # Without a node every command fails, after admission has had its say.
         where = f"/api/v1/namespaces/{namespace}/pods/theirs/exec?{query}"

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from aiohttp import web
-from sidecar_lifecycle.shell.kube.client import Access, Client
+from sidecar_lifecycle.shell.kube.client import Client
 
 from tests.unit import api_objects
 from tests.unit.api_objects import Object
@@ -42,7 +42,6 @@ class FakeApiserver(api_objects.Objects):
         self.denied: Callable[[str, str], bool] = lambda method, path: False
         self.failures: list[tuple[str, int, dict[str, str]]] = []
         """(path part, status, headers): the next request that matches gets it once."""
-        self.streaming_lists = True
         self.requests: list[tuple[str, str]] = []
         self.before_answer: Callable[[str, str], None] = lambda method, path: None
         self.admission: Callable[[Object], Object] = lambda item: item
@@ -66,7 +65,7 @@ class FakeApiserver(api_objects.Objects):
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
         port = self._runner.addresses[0][1]
-        self.client = Client(Access(server=f"http://127.0.0.1:{port}", token=self.token))
+        self.client = Client(f"http://127.0.0.1:{port}", token=lambda: "t")
         return self.client
 
     async def __aexit__(self, *_: object) -> None:
@@ -238,9 +237,6 @@ class FakeApiserver(api_objects.Objects):
     async def _watch(
         self, request: web.Request, plural: str, namespace: str
     ) -> web.StreamResponse:
-        initial = request.query.get("sendInitialEvents") == "true"
-        if initial and not self.streaming_lists:
-            return _status(422, "Invalid")
         matches = self._select(request, namespace)
         since = int(request.query.get("resourceVersion") or 0)
         queue: asyncio.Queue[Any] = asyncio.Queue()
@@ -248,13 +244,7 @@ class FakeApiserver(api_objects.Objects):
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
         try:
-            if initial:
-                for item in [item for item in self.all(plural) if matches(item)]:
-                    await _send(response, "ADDED", item)
-                for text in self.raw[plural]:
-                    await response.write(_line("ADDED", text))
-                await _send(response, "BOOKMARK", self._bookmark(ended=True))
-            elif since < self.compacted:
+            if since < self.compacted:
                 await _send(response, "ERROR", {"kind": "Status", "code": 410, "reason": "Gone"})
                 return response
             for entry in [each for each in self.history if each[1] == plural and since]:
@@ -271,11 +261,13 @@ class FakeApiserver(api_objects.Objects):
             self.watchers.pop(queue, None)
         return response
 
-    def _bookmark(self, *, ended: bool) -> Object:
-        annotations = {"k8s.io/initial-events-end": "true"} if ended else {}
-        meta = {"resourceVersion": str(self.version), "annotations": annotations}
+    def bookmark(self) -> None:
+        """Tell all watches the latest version."""
         # As the real one sends it: the kind's zero value, nulls included.
-        return {"metadata": meta, "spec": {"containers": None}, "status": {}}
+        meta = {"resourceVersion": str(self.version)}
+        item = {"metadata": meta, "spec": {"containers": None}, "status": {}}
+        for plural in {*self.watchers.values()}:
+            self.say(plural, "BOOKMARK", json.dumps(item).encode())
 
     async def _event(
         self, response: web.StreamResponse, entry: Any, matches: Callable[[Object], bool]

@@ -234,11 +234,9 @@ async def test_answers_about_one_object_end_nothing_whatever_they_are(cluster: A
 # What one object may cost.
 
 
-@pytest.mark.parametrize("streaming", [True, False], ids=["streaming-list", "paged-list"])
 async def test_pod_that_can_not_be_decoded_gets_one_event_and_others_complete(
-    cluster: FakeApiserver, streaming: bool
+    cluster: FakeApiserver,
 ):
-    cluster.streaming_lists = streaming
     hostile = pods.pod_json(name="hostile", uid="h")
     hostile["spec"]["nodeName"] = 5
     cluster.put("pods", hostile)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from sidecar_lifecycle.shell import InputError
 from sidecar_lifecycle.shell.kube import client, errors, streams
 
 from testbed import certificates
@@ -15,48 +16,8 @@ from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver
 
 
-def credentials(token_file: Path | None, token: str | None = None) -> client.Access:
-    return client.Access(server="", token=token, token_file=token_file)
-
-
-def test_token_file_is_read_again_after_the_api_refused_it(tmp_path: Path):
-    path = tmp_path / "token"
-    path.write_text("first\n")
-    subject = credentials(path)
-    assert subject.headers() == {"Authorization": "Bearer first"}
-
-    path.write_text("second\n")
-    assert subject.headers() == {"Authorization": "Bearer first"}
-    subject.expire()
-    assert subject.headers() == {"Authorization": "Bearer second"}
-
-
-def test_token_file_is_read_again_with_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    path = tmp_path / "token"
-    path.write_text("first")
-    subject = credentials(path)
-    subject.headers()
-    path.write_text("second")
-    subject._read_at -= client.TOKEN_MAX_AGE + 1
-    assert subject.headers() == {"Authorization": "Bearer second"}
-
-
-def test_token_file_that_is_away_for_a_moment_keeps_the_old_token(tmp_path: Path):
-    path = tmp_path / "token"
-    path.write_text("first")
-    subject = credentials(path)
-    subject.headers()
-    path.unlink()
-    subject.expire()
-    assert subject.headers() == {"Authorization": "Bearer first"}
-
-
-def test_user_without_token_sends_no_header():
-    assert credentials(None).headers() == {}
-
-
 def test_access_outside_of_a_pod_says_so():
-    with pytest.raises(errors.NoAccess, match="no pod with a ServiceAccount"):
+    with pytest.raises(InputError, match="no cluster to connect to"):
         client.of_pod()
 
 
@@ -92,15 +53,15 @@ def test_pod_gets_in_by_its_service_account(
 
     found = client.of_pod(tmp_path)
 
-    assert (found.server, found.token, found.token_file) == (want, "the token", tmp_path / "token")
-    assert found.tls is not None
-    assert found.tls.verify_mode is ssl.CERT_REQUIRED
-    assert found.tls.check_hostname
+    assert found.server == want
+    assert found._headers() == {"Authorization": "Bearer the token"}
+    tls = found._tls
+    assert tls is not None
+    assert tls.verify_mode is ssl.CERT_REQUIRED
+    assert tls.check_hostname
     # The cluster's authority, and none of the public ones.
-    assert [each["subject"] for each in found.tls.get_ca_certs()] == [
-        each["issuer"] for each in found.tls.get_ca_certs()
-    ]
-    assert len(found.tls.get_ca_certs()) == 1
+    (trusted,) = tls.get_ca_certs()
+    assert trusted["subject"] == trusted["issuer"]
 
 
 async def ask(connection: client.Client) -> None:
@@ -124,25 +85,20 @@ def cluster(cluster: FakeApiserver) -> FakeApiserver:
 
 
 @pytest.mark.parametrize("use", [ask, watch, forward])
-async def test_token_that_is_refused_is_read_anew_for_the_next_try(
+async def test_token_that_is_renewed_on_disk_is_used_by_the_next_request(
     cluster: FakeApiserver, tmp_path: Path, use: Callable[[client.Client], Awaitable[None]]
 ):
     path = tmp_path / "token"
-    path.write_text(cluster.token)
-    way_in = client.Access(server=cluster.client.server, token=cluster.token, token_file=path)
-    connection = client.Client(way_in)
+    path.write_text(f"{cluster.token}\n")
+    connection = client.Client(cluster.client.server, token=path.read_text)
     await use(connection)
 
-    path.write_text("second")
-    cluster.failures = [("/pods", 403, {})]
-    with pytest.raises(errors.StatusError):
+    path.unlink()
+    with pytest.raises(errors.Unreachable):
         await use(connection)
-    await use(connection)  # what is forbidden is so to whoever the token says
 
     cluster.token = "second"
-    with pytest.raises(errors.StatusError) as raised:
-        await use(connection)
-    assert raised.value.code == 401
+    path.write_text(cluster.token)
     await use(connection)
     await connection.close()
 
@@ -166,7 +122,7 @@ async def test_request_without_an_answer_ends(cluster: FakeApiserver):
 
     async with await asyncio.start_server(hang, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        connection = client.Client(client.Access(server=f"http://127.0.0.1:{port}"))
+        connection = client.Client(f"http://127.0.0.1:{port}")
         with pytest.raises(errors.Unreachable):
             await connection.request("GET", "/asked", timeout=0.05)
         await connection.close()

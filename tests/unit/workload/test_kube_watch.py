@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell.kube import errors, watch
+from sidecar_lifecycle.shell.kube import client, errors, watch
 
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
@@ -64,12 +64,10 @@ def pod(name: str, **extra: Any) -> dict[str, Any]:
     return pods.pod_json(name=name, uid=f"uid-{name}", **extra)
 
 
-@pytest.mark.parametrize("streaming", [True, False], ids=["streaming-list", "paged-list"])
 async def test_what_exists_comes_first_then_synced_then_changes(
-    cluster: FakeApiserver, streaming: bool, monkeypatch: pytest.MonkeyPatch
+    cluster: FakeApiserver, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(watch, "PAGE", 2)
-    cluster.streaming_lists = streaming
+    monkeypatch.setattr(client, "PAGE", 2)
     for name in "abc":
         cluster.put("pods", pod(name))
     async with following(cluster) as follower:
@@ -151,16 +149,20 @@ async def test_watch_that_is_resumed_after_a_failure_is_live_again(cluster: Fake
         assert follower.said.count("synced") == 1
 
 
-@pytest.mark.parametrize("code", [400, 422])
-async def test_server_that_knows_no_streaming_list_is_asked_for_pages_at_once(
-    cluster: FakeApiserver, code: int
+async def test_quiet_watch_that_ends_is_resumed_at_its_bookmark_without_a_pause(
+    cluster: FakeApiserver,
 ):
-    cluster.failures = [("/pods", code, {})]
-    cluster.put("pods", pod("a"))
-    began = asyncio.get_running_loop().time()
     async with following(cluster) as follower:
-        assert asyncio.get_running_loop().time() - began < 0.1
-        assert follower.said == ["added a", "synced"]
+        for number in range(9):
+            await until(lambda: cluster.watchers)
+            (ended,) = cluster.watchers
+            cluster.namespace(f"other-{number}")
+            cluster.compact()
+            cluster.bookmark()
+            await asyncio.sleep(0.1)
+            cluster.end_watches()
+            await until(lambda: {*cluster.watchers} - {ended}, seconds=0.1)  # noqa: B023
+        assert follower.said == ["synced"]
 
 
 @pytest.mark.parametrize("code", [403, 404])
@@ -198,6 +200,7 @@ async def test_server_that_is_away_is_asked_again(cluster: FakeApiserver):
 
 async def test_peer_that_has_gone_silent_is_left_for_another(cluster: FakeApiserver):
     async with following(cluster) as follower:
+        await until(lambda: cluster.watchers)
         # As behind a firewall that forgot the connection: it stands, and nothing comes.
         cluster.watchers.clear()
         asked = len(cluster.requests)
@@ -207,61 +210,58 @@ async def test_peer_that_has_gone_silent_is_left_for_another(cluster: FakeApiser
         await until(lambda: "added a" in follower.said, seconds=120)
 
 
-class Script:
-    """Stands for an apiserver whose watches say just this, one after the other."""
+async def test_list_that_breaks_off_is_asked_for_from_its_beginning(
+    cluster: FakeApiserver, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(client, "PAGE", 2)
+    for name in "abc":
+        cluster.put("pods", pod(name))
+    lists: list[int] = []
 
-    def __init__(self, *watches: list[tuple[str, str, str]]) -> None:
+    def expire(method: str, path: str) -> None:
+        lists.append(1)
+        if len(lists) == 2:
+            cluster.failures = [("/pods", 410, {})]
+
+    cluster.before_answer = expire
+    async with following(cluster) as follower:
+        assert follower.said == [
+            *("added a", "added b"),
+            *("modified a", "modified b", "added c", "synced"),
+        ]
+
+
+class EndsAtOnce(client.Client):
+    """Stands for an apiserver whose watches say just this."""
+
+    def __init__(self, said: bytes) -> None:
+        super().__init__("")
         self.client = self
-        self.watches = list(watches)
-        self.params: list[dict[str, str]] = []
+        self.said = said
         self.opened: list[float] = []
 
+    async def request(self, *_: Any, **__: Any) -> bytes:
+        return b'{"metadata": {"resourceVersion": "7"}}'
+
     @contextlib.asynccontextmanager
-    async def stream(
-        self, path: str, *, params: dict[str, str], idle: float
-    ) -> AsyncIterator[Script]:
-        self.params.append(params)
+    async def stream(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
         self.opened.append(asyncio.get_running_loop().time())
         assert len(self.opened) < 1000, "the server is asked without a pause"
         yield self
 
     async def iter_any(self) -> AsyncIterator[bytes]:
-        for kind, name, version in self.watches.pop(0) if self.watches else ():
-            metadata: dict[str, Any] = {"name": name, "resourceVersion": version, "uid": name}
-            if kind == "BOOKMARK":
-                metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-            yield msgspec.json.encode({"type": kind, "object": {"metadata": metadata}}) + b"\n"
+        yield self.said
 
 
-async def test_list_that_breaks_off_is_asked_for_from_its_beginning():
-    script = Script(
-        [("ADDED", "new", "900"), ("ADDED", "old", "7")],
-        [("ADDED", "old", "7"), ("ADDED", "new", "900"), ("BOOKMARK", "", "901")],
-        [("MODIFIED", "old", "902")],
-    )
-    async with running_task(Follower(script).run()):  # type: ignore[arg-type]
-        await until(lambda: len(script.params) == 4)
-
-    asked = [("sendInitialEvents" in each, each.get("resourceVersion")) for each in script.params]
-    assert asked == [(True, None), (True, None), (False, "901"), (False, "902")]
-
-
-class Forgetful(Script):
-    """Stands for an apiserver that has always forgotten where we were."""
-
-    async def iter_any(self) -> AsyncIterator[bytes]:
-        yield msgspec.json.encode({"type": "ERROR", "object": {"code": 410}}) + b"\n"
-
-
-@pytest.mark.parametrize("kind", [Script, Forgetful])
-async def test_server_that_ends_each_watch_at_once_is_asked_ever_more_slowly(kind: type[Script]):
-    script = kind()
-    async with running_task(Follower(script).run()) as following_it:  # type: ignore[arg-type]
+@pytest.mark.parametrize("said", [b"", b'{"type": "ERROR", "object": {"code": 410}}\n'])
+async def test_server_that_ends_each_watch_at_once_is_asked_ever_more_slowly(said: bytes):
+    server = EndsAtOnce(said)
+    async with running_task(Follower(server).run()) as following_it:  # type: ignore[arg-type]
         await asyncio.sleep(300)
         assert not following_it.done()
 
     pauses = [
-        after - before for before, after in zip(script.opened, script.opened[1:], strict=False)
+        after - before for before, after in zip(server.opened, server.opened[1:], strict=False)
     ]
     assert 5 <= len(pauses) < 60
     # The first end may be the usual one, and costs no time.

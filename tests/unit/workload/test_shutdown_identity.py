@@ -158,9 +158,8 @@ async def test_controller_whose_pods_lose_their_proxy_again_and_again_is_left(
 # What is watched.
 
 
-@pytest.mark.parametrize("how", ["ended", "410", "unstreamed"])
+@pytest.mark.parametrize("how", ["ended", "410"])
 async def test_watch_interruptions_lose_nothing(cluster: FakeApiserver, how: str):
-    cluster.streaming_lists = how != "unstreamed"
     for name in ("job-x", "goes", "other"):
         cluster.put("pods", pod_json(running(), name=name, uid=f"uid-{name}"))
     relists = counted("relists_total")

@@ -111,7 +111,7 @@ async def test_unit_that_was_cut_off_does_not_stop_the_pod_that_has_the_name_now
     cluster: FakeApiserver,
 ):
     server = cluster.client.server
-    connection = client.Client(client.Access(server=server, token=cluster.token))
+    connection = client.Client(server, token=lambda: cluster.token)
     async with reconciler(cluster, connection=connection) as first:
         await until(lambda: first.pods.live)
         connection.server = "http://127.0.0.1:1"

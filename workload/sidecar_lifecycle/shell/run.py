@@ -15,11 +15,11 @@ import structlog
 from aiohttp import web
 
 from integrator_contract import answers, names, service
-from sidecar_lifecycle.shell import InputError, logs, metrics, serving
+from sidecar_lifecycle.shell import logs, metrics, serving
 from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.convergence import cluster, listing, rejections
 from sidecar_lifecycle.shell.convergence import controller as convergence
-from sidecar_lifecycle.shell.kube import client, errors, events
+from sidecar_lifecycle.shell.kube import client, events
 from sidecar_lifecycle.shell.observers import notices, observe, seen
 from sidecar_lifecycle.shell.shutdown import controller as shutdown
 from sidecar_lifecycle.shell.shutdown import stop
@@ -31,10 +31,7 @@ def main(arguments: argparse.Namespace) -> None:
     """Run until SIGTERM."""
     live = options.Live(options.read(arguments.settings), arguments.settings)
     logs.configure(live.current.log_level)
-    try:
-        connection = client.Client(client.of_pod())
-    except errors.NoAccess as error:
-        raise InputError(f"no cluster to connect to: {error}") from error
+    connection = client.of_pod()
     tune_garbage_collection()
     program = Program(connection, live, listen=arguments.listen, port=arguments.port)
     asyncio.run(_until_signalled(program.run()))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-import msgspec
 import tenacity
 
 from integrator_contract import answers, names, namespaces, refusals, rejections
@@ -20,7 +18,6 @@ from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import Client, answer, path
 from sidecar_lifecycle.shell.kube.fence import Fence
-from sidecar_lifecycle.shell.kube.watch import listed
 from sidecar_lifecycle.shell.settings import Live, Settings
 
 from . import trials
@@ -291,21 +288,9 @@ class Cluster:
     ) -> list[T]:
         listed_kind = of or kind
         everywhere = kind in (types.MutatingWebhookConfiguration, types.Namespace)
-        selectors = {"labelSelector": labels, "fieldSelector": fields}
-        data = await self.client.request(
-            "GET",
-            path(listed_kind, None if everywhere else namespace or self.settings.model),
-            params={key: value for key, value in selectors.items() if value} or None,
-        )
-        found: list[T] = []
-        for raw in listed(data).items or ():
-            with self.fence.around("decode", functools.partial(_named, listed_kind, raw)):
-                found.append(types.decode_json(raw, kind))
-        return found
-
-
-def _named(kind: type[types.Object], raw: msgspec.Raw) -> types.Object:
-    return kind(metadata=types.identity(raw))
+        where = path(listed_kind, None if everywhere else namespace or self.settings.model)
+        pages = self.client.pages(where, kind, self.fence, labels=labels, fields=fields)
+        return [each async for _, items in pages for each in items]
 
 
 def _creator(about: types.ObjectReference) -> str:

@@ -3,68 +3,43 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import ssl
-import time
-from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
 
+from integrator_contract import bounded
 from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell import InputError
 
 from . import errors
+from .fence import Fence
 
 R = TypeVar("R", bound=types.Object)
 
 REQUEST_TIMEOUT = 15.0
-"""Seconds for a request that is neither a watch nor a stream."""
-TOKEN_MAX_AGE = 60.0
-"""Seconds after which the token file is read again; the kubelet renews it well before expiry."""
+"""Seconds for a request that is neither a list, nor a watch, nor a stream."""
+LIST_TIMEOUT = 60.0
+PAGE = 500
+"""Objects per page of a list."""
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-@dataclass(slots=True, kw_only=True)
-class Access:
-    """The API server's URL, and how the two know each other."""
-
-    server: str
-    tls: ssl.SSLContext | None = None
-    token: str | None = None
-    token_file: Path | None = None
-    """Has the token, and a newer one when the kubelet renews it."""
-    _read_at: float = float("-inf")
-
-    def headers(self) -> dict[str, str]:
-        """Return the Authorization header, if there is a token."""
-        if self.token_file is not None and time.monotonic() - self._read_at > TOKEN_MAX_AGE:
-            with contextlib.suppress(OSError):
-                self.token = self.token_file.read_text().strip()
-            self._read_at = time.monotonic()
-        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
-
-    def expire(self) -> None:
-        """Have the token read again before the next request, because the API refused it."""
-        self._read_at = float("-inf")
+class _ListMeta(msgspec.Struct):
+    resourceVersion: str = ""  # noqa: N815 - the API's name
+    token: str = msgspec.field(default="", name="continue")
 
 
-def of_pod(account: Path = SERVICE_ACCOUNT) -> Access:
-    """Return how a pod gets in: https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/.
+class _Listing(msgspec.Struct):
+    """The answer to a list request, its items not decoded yet."""
 
-    Raises:
-        NoAccess: This is no pod with a ServiceAccount.
-    """
-    try:
-        host, port = (os.environ[f"KUBERNETES_SERVICE_{each}"] for each in ("HOST", "PORT"))
-        tls = ssl.create_default_context(cafile=account / "ca.crt")
-        token = (account / "token").read_text().strip()
-    except (KeyError, OSError) as error:
-        raise errors.NoAccess(f"this is no pod with a ServiceAccount: {error}") from error
-    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    return Access(server=server, tls=tls, token=token, token_file=account / "token")
+    items: list[msgspec.Raw] | None = None
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
 
 
 class Client:
@@ -73,23 +48,24 @@ class Client:
     Every method raises StatusError if the API refused, and Unreachable if there was no answer.
     """
 
-    def __init__(self, access: Access) -> None:
-        self.server = access.server.rstrip("/")
-        self._access = access
-        self._session: aiohttp.ClientSession | None = None
+    def __init__(
+        self, server: str, *, tls: ssl.SSLContext | None = None, token: Callable[[], str] = str
+    ) -> None:
+        self.server = server.rstrip("/")
+        self._tls = tls
+        self._token = token
+        """Returns the token of each request: the kubelet renews it."""
 
+    @functools.cached_property
     def session(self) -> aiohttp.ClientSession:
-        """Return the session, made on first use because aiohttp wants a running loop."""
-        if self._session is None or self._session.closed:
-            # Every stop needs a connection of its own; how many is the controller's decision.
-            connector = aiohttp.TCPConnector(limit=0, ssl=self._access.tls or True)
-            self._session = aiohttp.ClientSession(connector=connector, trust_env=False)
-        return self._session
+        """The connections, made on first use because aiohttp wants a running loop."""
+        # Every stop needs a connection of its own; how many is the controller's decision.
+        connector = aiohttp.TCPConnector(limit=0, ssl=self._tls or True)
+        return aiohttp.ClientSession(connector=connector, trust_env=False)
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._session is not None:
-            await self._session.close()
+        await self.session.close()
 
     async def request(
         self,
@@ -104,17 +80,16 @@ class Client:
         """Send one request and return the body of a successful answer."""
         headers = {"Content-Type": content_type} if body is not None else {}
         with errors.mapped():
-            async with self.session().request(
+            async with self.session.request(
                 method,
                 self.server + path,
                 params=params,
                 data=msgspec.json.encode(body) if body is not None else None,
-                headers={**self._access.headers(), **headers},
+                headers=self._headers() | headers,
                 timeout=aiohttp.ClientTimeout(total=timeout),
             ) as response:
-                data = await response.read()
-                self._check(response, data)
-                return data
+                await _check(response)
+                return await response.read()
 
     async def get(self, kind: type[R], namespace: str | None, name: str) -> R:
         """Read an object."""
@@ -129,6 +104,39 @@ class Client:
                 return None
             raise
 
+    async def pages(
+        self,
+        where: str,
+        kind: type[R],
+        fence: Fence,
+        *,
+        labels: str = "",
+        fields: str = "",
+        concerns: Callable[[R], bool] = lambda _: True,
+    ) -> AsyncGenerator[tuple[str, list[R]]]:
+        """Yield the version of a collection and its objects, page by page.
+
+        An object that can't be decoded is left to the fence and costs no other.
+        """
+        params = {**selectors(labels, fields), "limit": str(PAGE)}
+        while True:
+            data = await self.request("GET", where, params=params, timeout=LIST_TIMEOUT)
+            with errors.understood():
+                try:
+                    listing = msgspec.json.decode(data, type=_Listing)
+                except RecursionError:
+                    listing = msgspec.json.decode(bounded.shallow(data), type=_Listing)
+            items: list[R] = []
+            for raw in listing.items or ():
+                with fence.around("decode", functools.partial(named, kind, raw)):
+                    item = types.decode_json(raw, kind)
+                    if concerns(item):
+                        items.append(item)
+            yield listing.metadata.resourceVersion, items
+            if not listing.metadata.token:
+                break
+            params["continue"] = listing.metadata.token
+
     @contextlib.asynccontextmanager
     async def stream(
         self, path: str, *, params: Mapping[str, str], idle: float
@@ -138,13 +146,11 @@ class Client:
         After so many seconds without a byte the connection counts as dead.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=idle)
-        url, headers = self.server + path, self._access.headers()
         with errors.mapped():
-            async with self.session().get(
-                url, params=params, headers=headers, timeout=timeout
+            async with self.session.get(
+                self.server + path, params=params, headers=self._headers(), timeout=timeout
             ) as response:
-                if response.status >= 300:
-                    self._check(response, await response.read())
+                await _check(response)
                 yield response.content
 
     async def websocket(
@@ -153,25 +159,43 @@ class Client:
         """Upgrade a GET to a WebSocket; the caller closes it and bounds the time."""
         with errors.mapped():
             try:
-                return await self.session().ws_connect(
+                return await self.session.ws_connect(
                     self.server + path,
                     params=params,
                     protocols=protocols,
-                    headers=self._access.headers(),
+                    headers=self._headers(),
                     max_msg_size=1 << 20,
                 )
             except aiohttp.WSServerHandshakeError as error:
-                if error.status == 401:
-                    self._access.expire()
                 retry = error.headers.get("Retry-After") if error.headers else None
                 raise errors.from_response(error.status, error.message.encode(), retry) from error
 
-    def _check(self, response: aiohttp.ClientResponse, data: bytes) -> None:
-        if response.status < 300:
-            return
-        if response.status == 401:
-            self._access.expire()
-        raise errors.from_response(response.status, data, response.headers.get("Retry-After"))
+    def _headers(self) -> dict[str, str]:
+        token = self._token().strip()
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def of_pod(account: Path = SERVICE_ACCOUNT) -> Client:
+    """Return the client of a pod: https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/.
+
+    Raises:
+        InputError: This is no pod with a ServiceAccount.
+    """
+    try:
+        host, port = (os.environ[f"KUBERNETES_SERVICE_{each}"] for each in ("HOST", "PORT"))
+        tls = ssl.create_default_context(cafile=account / "ca.crt")
+        token = account / "token"
+        token.read_text()
+    except (KeyError, OSError) as error:
+        raise InputError(f"no cluster to connect to: {error}") from error
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    return Client(server, tls=tls, token=token.read_text)
+
+
+async def _check(response: aiohttp.ClientResponse) -> None:
+    if response.status >= 300:
+        retry = response.headers.get("Retry-After")
+        raise errors.from_response(response.status, await response.read(), retry)
 
 
 def path(
@@ -184,6 +208,17 @@ def path(
     if namespace is not None:
         parts += ["namespaces", namespace]
     return "/".join([*parts, api.plural, *filter(None, (name, sub))])
+
+
+def selectors(labels: str, fields: str) -> dict[str, str]:
+    """Return the parameters that select objects of a collection."""
+    found = {"labelSelector": labels, "fieldSelector": fields}
+    return {key: value for key, value in found.items() if value}
+
+
+def named(kind: type[R], raw: bytes | msgspec.Raw) -> R:
+    """Return an object of which no more can be read than which one it is."""
+    return kind(metadata=types.identity(raw))
 
 
 def answer(data: bytes, kind: type[R]) -> R:

@@ -16,10 +16,6 @@ class KubeError(Exception):
     """Base of what this package raises."""
 
 
-class NoAccess(Exception):  # noqa: N818 - names a condition, as the rest of this family
-    """Nothing says where the API is, or who we are there."""
-
-
 class Unreachable(KubeError):  # noqa: N818 - names a condition, as the rest of this family
     """No answer: refused, reset, timed out, or not understood."""
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 import contextlib
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
-from types import TracebackType
+from collections.abc import Callable, Generator
 from typing import Literal, TypeAlias
 
 import structlog
@@ -48,20 +46,26 @@ class Fence:
         self._tell = tell
         self._told: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
-    def around(self, stage: Stage, subject: Subject) -> _Section:
-        """Return a context that ends, and never raises, with whatever is raised inside.
+    @contextlib.contextmanager
+    def around(self, stage: Stage, subject: Subject) -> Generator[None]:
+        """End, and never pass on, whatever is raised inside.
 
         Errors of the connection pass: they are about no object.
         """
-        return _Section(self, stage, subject)
+        try:
+            yield
+        except errors.KubeError:
+            raise
+        # Everything, because nobody can list what an object made by others may raise.
+        except Exception as error:
+            self.caught(stage, subject, error)
 
     def caught(self, stage: Stage, subject: Subject, error: Exception) -> None:
         """Count what was raised, and tell it unless that has been done."""
-        item = subject if isinstance(subject, types.Object) else types.Object()
-        if not isinstance(subject, types.Object):
-            # Nothing is known of what can't even be named.
-            with contextlib.suppress(Exception):
-                item = subject()
+        item = types.Object()
+        # Nothing is known of what can't even be named.
+        with contextlib.suppress(Exception):
+            item = subject if isinstance(subject, types.Object) else subject()
         kind, meta = type(item).__name__, item.metadata
         metrics.BROKEN.labels(stage, kind).inc()
         key = (stage, kind, meta.uid or f"{meta.namespace}/{meta.name}")
@@ -85,26 +89,3 @@ class Fence:
         )
         if meta.uid:
             self._tell(item, why)
-
-
-@dataclass(slots=True)
-class _Section:
-    fence: Fence
-    stage: Stage
-    subject: Subject
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
-        # Everything, because nobody can list what an object made by somebody else may raise;
-        # cancellation and the end of the program are no `Exception`.
-        if not isinstance(error, Exception) or isinstance(error, errors.KubeError):
-            return False
-        self.fence.caught(self.stage, self.subject, error)
-        return True

@@ -15,6 +15,7 @@ from integrator_contract import names, schema, seen
 from sidecar_lifecycle.decide import seen as rules
 from sidecar_lifecycle.model import envoy, types
 from sidecar_lifecycle.shell.kube import client, errors, streams
+from sidecar_lifecycle.shell.kube.fence import Fence
 
 log = structlog.get_logger(__name__)
 
@@ -34,16 +35,13 @@ TIMEOUT = 5.0
 _T = TypeVar("_T")
 
 
-class _PodList(types.Model):
-    items: list[types.Pod] = []  # noqa: RUF012 - msgspec copies it
-
-
 class Looker:
     """Looks at the gateway's Envoys again and again, and calls back when the answer changes."""
 
     def __init__(self, connection: client.Client, changed: Callable[[], None]) -> None:
         self._client = connection
         self._changed = changed
+        self._fence = Fence()
         self._asked = asyncio.Event()
         self.answer: seen.Seen | None = None
         """What the gateway has; None where nothing is expected of one."""
@@ -94,11 +92,11 @@ class Looker:
 
     async def _ready_pods(self, expected: seen.Expectation) -> list[str]:
         labels = ",".join(f"{key}={value}" for key, value in expected.selector.items())
-        path = client.path(types.Pod, expected.namespace)
-        data = await self._client.request("GET", path, params={"labelSelector": labels})
-        with errors.understood():
-            pods = msgspec.json.decode(data, type=_PodList).items
-        return sorted(pod.metadata.name for pod in pods if _is_ready(pod))
+        where = client.path(types.Pod, expected.namespace)
+        pages = self._client.pages(
+            where, types.Pod, self._fence, labels=labels, concerns=_is_ready
+        )
+        return sorted([pod.metadata.name async for _, pods in pages for pod in pods])
 
     async def _proxy(self, namespace: str, pod: str) -> envoy.Proxy:
         async with streams.port_forward(
