@@ -32,14 +32,18 @@ async def observing(
         cluster.namespace(MODEL)
         for plural, item in present:
             cluster.put(plural, item)
+
+        def changed() -> None:
+            told.append(now())
+
         if gateway is None:
-            observer = observe.Mesh(client, MODEL, lambda: told.append(now()), joined=joined).run()
+            observer = observe.follow_mesh(client, model=MODEL, changed=changed, joined=joined)
         else:
             observer = observe.follow_gateway(
-                client, model=MODEL, owner=OWNER, named=gateway, changed=lambda: told.append(now())
+                client, model=MODEL, owner=OWNER, named=gateway, changed=changed
             )
         async with running_task(observer):
-            await until(lambda: len(cluster.watchers) >= (3 if gateway is None else 5))
+            await until(lambda: len(cluster.watchers) == 5)
             await asyncio.sleep(5)
             assert not told or gateway is None
             if joined:
@@ -141,29 +145,33 @@ async def test_charm_is_told_of_a_change_of_the_mesh_that_matters(
     assert await is_told(plural, before, after) is want
 
 
-async def test_istiod_behind_the_injector_is_observed_wherever_it_is_and_until_it_goes():
-    def backend(*, ready: bool) -> Object:
-        labels = {"kubernetes.io/service-name": "istiod"}
-        metadata = {"name": "istiod-1", "namespace": MESH, "labels": labels}
-        return {"metadata": metadata, "endpoints": [{"conditions": {"ready": ready}}]}
+def backend(service: str = "istiod", *, ready: bool) -> Object:
+    labels = {"kubernetes.io/service-name": service, "app": "istiod"}
+    metadata = {"name": f"{service}-1", "namespace": MESH, "labels": labels}
+    return {"metadata": metadata, "endpoints": [{"conditions": {"ready": ready}}]}
 
-    present = [
-        (INJECTORS, injector()),
-        ("endpointslices", backend(ready=True)),
-        (WORKLOADS, deployment("istiod", MESH, app="istiod")),
-    ]
-    async with observing(*present) as (cluster, told):
+
+async def test_istiod_behind_the_injector_is_observed_wherever_it_is_and_until_it_goes():
+    istiod = deployment("istiod", MESH, app="istiod")
+    present = [(INJECTORS, injector()), ("endpointslices", backend(ready=True))]
+    async with observing(*present, (WORKLOADS, istiod)) as (cluster, told):
         cluster.put("endpointslices", backend(ready=False))
         await until(lambda: len(told) == 1)
         cluster.put(WORKLOADS, deployment("istiod", MESH, 0, app="istiod"))
         await until(lambda: len(told) == 2)
         cluster.put("endpointslices", backend(ready=False))
+        # Nobody named these.
+        cluster.put("endpointslices", backend("another", ready=False))
+        cluster.put(WORKLOADS, deployment("istiod", "tenant", app="istiod"))
         await asyncio.sleep(5)
         assert len(told) == 2
-        watching = len(cluster.watchers)
         cluster.delete(INJECTORS, "", "istio-sidecar-injector")
-        await until(lambda: len(told) == 3)
-        await until(lambda: len(cluster.watchers) < watching)
+        cluster.delete(WORKLOADS, MESH, "istiod")
+        await asyncio.sleep(5)
+        told.clear()
+        cluster.put(WORKLOADS, istiod)
+        await asyncio.sleep(5)
+        assert not told
 
 
 async def test_what_may_not_be_watched_is_asked_for_again():

@@ -1,4 +1,4 @@
-"""Slim types of the objects that only convergence reads."""
+"""Slim types of the objects that only convergence and the observers read."""
 
 # Names are those of the Kubernetes API, and msgspec copies empty defaults.
 # ruff: noqa: N815, D101, RUF012
@@ -24,9 +24,27 @@ class UpdateStrategy(types.Model):
     rollingUpdate: Partition = msgspec.field(default_factory=Partition)
 
 
-class WorkloadSpec(types.Model):
+class Container(types.Model):
+    name: str = ""
+    args: list[str] = []
+
+
+class PodSpec(types.Model):
+    containers: list[Container] = []
+
+
+class PodTemplate(types.Model):
+    metadata: types.ObjectMeta = msgspec.field(default_factory=types.ObjectMeta)
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+
+
+class _Spec(types.Model):
     replicas: int | None = None
     updateStrategy: UpdateStrategy = msgspec.field(default_factory=UpdateStrategy)
+
+
+class WorkloadSpec(_Spec):
+    template: PodTemplate = msgspec.field(default_factory=PodTemplate)
 
 
 class WorkloadStatus(types.Model):
@@ -36,6 +54,9 @@ class WorkloadStatus(types.Model):
     updateRevision: str = ""
     desiredNumberScheduled: int = 0
     currentNumberScheduled: int = 0
+    readyReplicas: int = 0
+    numberReady: int = 0
+    conditions: list[types.Condition] = []
 
 
 def _apps(kind: str) -> types.Api:
@@ -81,7 +102,7 @@ class Ordinals(types.Model):
     start: int = 0
 
 
-class CreatorSpec(WorkloadSpec):
+class CreatorSpec(_Spec):
     template: Template = msgspec.field(default_factory=Template)
     ordinals: Ordinals = msgspec.field(default_factory=Ordinals)
     serviceName: str = ""

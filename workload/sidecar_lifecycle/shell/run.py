@@ -107,14 +107,15 @@ class Program:
 
     def _parts(self) -> dict[str, Coroutine[Any, Any, None]]:
         settings = self.live.current
-        mesh = observe.Mesh(self.client, settings.model, self._tell, joined=settings.joined)
         return {
             "shutdown": self.shutdown.run(),
             "convergence": convergence.run(
                 self.client, self.live, progress=self._tell_progress, recorder=self.recorder
             ),
             "rejections": rejections.run(self.client, self.live, tell=self._tell),
-            "mesh": mesh.run(),
+            "mesh": observe.follow_mesh(
+                self.client, model=settings.model, changed=self._tell, joined=settings.joined
+            ),
             "gateway": self.live.restart(lambda now: now.gateway, self._observe_gateway),
             "seen": self.live.restart(lambda now: now.expected, self.looker.run),
             "notices": self.notifier.run(),

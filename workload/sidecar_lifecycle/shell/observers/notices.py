@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
+import aiohttp
 import structlog
 
 from integrator_contract import names
 
 log = structlog.get_logger(__name__)
 
-PEBBLE = Path("/charm/bin/pebble")
 GAPS: Mapping[str, float] = {names.MESH_NOTICE: 2.0, names.PROGRESS_NOTICE: 10.0}
 """Seconds between two notices of a key: each one runs a hook of the charm.
 
@@ -23,20 +21,15 @@ keep the unit from them.
 """
 SETTLING: Mapping[str, float] = {names.PROGRESS_NOTICE: 3.0}
 """Seconds from the wish for a notice to sending it, in which a hook that is under way ends."""
-TIMEOUT = 10.0
+TIMEOUT = aiohttp.ClientTimeout(total=10.0)
 
 
 class Notifier:
     """Sends notices, many requests within the gap as one, where there is a Pebble to tell."""
 
     def __init__(
-        self,
-        pebble: Path = PEBBLE,
-        *,
-        gaps: Mapping[str, float] = GAPS,
-        settling: Mapping[str, float] = SETTLING,
+        self, *, gaps: Mapping[str, float] = GAPS, settling: Mapping[str, float] = SETTLING
     ) -> None:
-        self._pebble = pebble
         self._gaps = gaps
         self._settling = settling
         self._wanted = {key: asyncio.Event() for key in gaps}
@@ -58,29 +51,19 @@ class Notifier:
             await self._wanted[key].wait()
             await asyncio.sleep(self._settling.get(key, 0.0))
             self._wanted[key].clear()
-            if not (self._pebble.exists() and os.environ.get("PEBBLE_SOCKET")):
+            pebble = os.environ.get("PEBBLE_SOCKET")
+            if not pebble or not self._is_news[key]():
                 continue
-            if self._is_news[key]():
-                try:
-                    async with asyncio.timeout(TIMEOUT):
-                        await self._send(key)
-                except (OSError, TimeoutError) as error:
-                    log.warning("notice not sent", key=key, error=repr(error))
-                await asyncio.sleep(self._gaps[key])
+            try:
+                await _send(pebble, key)
+            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                log.warning("notice not sent", key=key, error=repr(error))
+            await asyncio.sleep(self._gaps[key])
 
-    async def _send(self, key: str) -> None:
-        quiet, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(
-            str(self._pebble), "notify", key, stdout=quiet, stderr=pipe
-        )
-        try:
-            _, output = await process.communicate()
-        finally:
-            # It took too long, or we are to end ourselves.
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
-        if process.returncode:
-            text = output.decode(errors="replace")[-200:].strip()
-            log.warning("notice not sent", key=key, error=text)
+
+async def _send(pebble: str, key: str) -> None:
+    """Do what `pebble notify` does."""
+    notice = {"action": "add", "type": "custom", "key": key}
+    connector = aiohttp.UnixConnector(pebble)
+    async with aiohttp.ClientSession(connector=connector, raise_for_status=True) as session:
+        await session.post("http://pebble/v1/notices", json=notice, timeout=TIMEOUT)

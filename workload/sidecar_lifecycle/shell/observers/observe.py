@@ -2,8 +2,8 @@
 # ruff: noqa: N815, D101, RUF012
 """Watch what the charm's decisions rest on, and have it told when that changes.
 
-A fingerprint of each object is compared, because objects are written more often than they change.
-It leaves out what the charm wrote.
+What matters of each object is compared, because objects are written more often than they change,
+and what the charm wrote itself is left out.
 """
 
 from __future__ import annotations
@@ -11,58 +11,22 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple
 
 import msgspec
 import structlog
 
 from integrator_contract import names
 from sidecar_lifecycle.model import types
+from sidecar_lifecycle.model.resources import DaemonSet, Deployment, Workload
 from sidecar_lifecycle.shell.kube import client, watch
 from sidecar_lifecycle.shell.kube.fence import Fence
 
 log = structlog.get_logger(__name__)
 
 INJECTORS = ("istio-sidecar-injector", "istio-revision-tag")
-
-Fingerprint = object
-ServiceName = tuple[str, str]
-"""Namespace and name."""
-
-
-class Container(types.Model):
-    name: str = ""
-    args: list[str] = []
-
-
-class PodSpec(types.Model):
-    containers: list[Container] = []
-
-
-class Template(types.Model):
-    metadata: types.ObjectMeta = msgspec.field(default_factory=types.ObjectMeta)
-    spec: PodSpec = msgspec.field(default_factory=PodSpec)
-
-
-class WorkloadSpec(types.Model):
-    template: Template = msgspec.field(default_factory=Template)
-
-
-class WorkloadStatus(types.Model):
-    readyReplicas: int = 0
-    numberReady: int = 0
-    conditions: list[types.Condition] = []
-
-
-class Deployment(types.Object):
-    api = types.Api("apps", "v1", "Deployment", "deployments")
-
-    spec: WorkloadSpec = msgspec.field(default_factory=WorkloadSpec)
-    status: WorkloadStatus = msgspec.field(default_factory=WorkloadStatus)
-
-
-class DaemonSet(Deployment):
-    api = types.Api("apps", "v1", "DaemonSet", "daemonsets")
+ISTIOD = "app=istiod"
+"""The label of istiod's Deployment and Service; a Service's EndpointSlices have its labels."""
 
 
 class ServicePort(types.Model):
@@ -90,33 +54,26 @@ class EnvoyFilter(types.Object):
     api = types.Api("networking.istio.io", "v1alpha3", "EnvoyFilter", "envoyfilters")
 
 
-class Edits:
-    """Tells what others made of what the charm wrote.
+class Seen(NamedTuple):
+    """What matters of an object."""
 
-    Each write of the charm changes the annotation that bears the hash of what it wanted: what is
-    seen with a new hash is the charm's own doing.
-    """
+    state: object
+    written: object
+    """What the charm writes."""
+    applied: str
+    """The hash of what the charm wanted at its last write: with a new one, it wrote."""
 
-    def __init__(self) -> None:
-        self._written: dict[str, tuple[str, Fingerprint]] = {}
-        """By UID, the hash and what was first seen with it."""
 
-    def forget(self, meta: types.ObjectMeta) -> None:
-        """Forget an object that has been deleted."""
-        self._written.pop(meta.uid, None)
+def _differs(before: Seen | None, now: Seen | None) -> bool:
+    """Tell whether an object changed otherwise than by the charm."""
+    if before is None or now is None:
+        return before is not now
+    is_edited = before.applied == now.applied and before.written != now.written
+    return before.state != now.state or is_edited
 
-    def of(self, meta: types.ObjectMeta, now: Fingerprint = None) -> Fingerprint:
-        """Return what an object is by now; None while it is as the charm last wrote it.
 
-        Where it is not said what matters of it now, its specification's version does.
-        """
-        applied = meta.annotations.get(names.APPLIED_HASH, "")
-        now = meta.generation or 0 if now is None else now
-        known, written = self._written.get(meta.uid, ("", None))
-        if known != applied or written is None:
-            self._written[meta.uid] = applied, now
-            return None
-        return None if now == written else now
+def _generation(item: types.Object) -> object:
+    return item.metadata.generation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,25 +81,25 @@ class Row(Generic[watch.T]):
     """A kind of objects to watch, and what matters of each."""
 
     kind: type[watch.T]
-    fingerprint: Callable[[watch.T, Edits], Fingerprint]
+    state: Callable[[watch.T], object] = lambda _: True
     """Returns None for an object that does not matter."""
     _: dataclasses.KW_ONLY
+    written: Callable[[watch.T], object] = lambda _: None
+    """Returns what only the charm should change."""
     namespace: str = "*"
     labels: str = ""
     fields: str = ""
-    noted: Callable[[watch.Change[watch.T]], None] = lambda _: None
-    """Called with every change, before the fingerprint."""
     is_ours: Callable[[watch.T], bool] = lambda _: False
     """Tells which objects the charm made itself: it knows of their creation."""
+    tells_first: bool = False
+    """Whether what is listed first is told, too."""
+    seen: dict[watch.Key, Seen] = dataclasses.field(default_factory=dict[watch.Key, Seen])
 
 
 async def follow(
     connection: client.Client, rows: list[Row[Any]], changed: Callable[[], None]
 ) -> None:
-    """Watch objects until cancelled, and call back for each whose fingerprint is new.
-
-    What is listed first is not told.
-    """
+    """Watch objects until cancelled, and call back for each change that matters."""
     async with asyncio.TaskGroup() as tasks:
         for row in rows:
             name = f"observe {row.kind.__name__}"
@@ -150,9 +107,7 @@ async def follow(
 
 
 async def _follow(connection: client.Client, row: Row[Any], changed: Callable[[], None]) -> None:
-    seen: dict[tuple[str | None, str], Fingerprint] = {}
-    is_synced = False
-    edits, fence = Edits(), Fence()
+    tells, fence = row.tells_first, Fence()
     async for change in watch.watch(
         connection,
         row.kind,
@@ -164,106 +119,80 @@ async def _follow(connection: client.Client, row: Row[Any], changed: Callable[[]
     ):
         item = change.object
         if item is None:
-            is_synced = True
+            tells = True
             continue
-        key = (item.metadata.namespace, item.metadata.name)
-        now: Fingerprint = None
+        meta: types.ObjectMeta = item.metadata
+        key = (meta.namespace or "", meta.name)
+        before, now = row.seen.pop(key, None), None
         with fence.around("observe", item):
-            row.noted(change)
-            if change.kind == "deleted":
-                edits.forget(item.metadata)
-            else:
-                now = row.fingerprint(item, edits)
-        if now == seen.get(key):
-            continue
-        is_made = key not in seen and row.is_ours(item)
-        if now is None:
-            del seen[key]
-        else:
-            seen[key] = now
-        if is_synced and not is_made:
-            log.info("object changed", kind=row.kind.__name__, name=item.metadata.name)
+            if change.kind != "deleted" and (state := row.state(item)) is not None:
+                applied = meta.annotations.get(names.APPLIED_HASH, "")
+                now = row.seen[key] = Seen(state, row.written(item), applied)
+        is_made = before is None and row.is_ours(item)
+        if tells and not is_made and _differs(before, now):
+            log.info("object changed", kind=row.kind.__name__, name=meta.name)
             changed()
 
 
-class Mesh:
-    """Follows the injectors, the istiod that they name, the model's namespace and our webhook."""
+async def follow_mesh(
+    connection: client.Client, *, model: str, changed: Callable[[], None], joined: bool = True
+) -> None:
+    """Call back when an injector, its istiod, the model's namespace or our webhook changed.
 
-    def __init__(
-        self,
-        connection: client.Client,
-        model: str,
-        changed: Callable[[], None],
-        *,
-        joined: bool = True,
-    ) -> None:
-        self._client = connection
-        self._model = model
-        self._changed = changed
-        self._joined = joined
-        self._backends: dict[ServiceName, asyncio.Task[None]] = {}
-        self._configurations: dict[str, set[ServiceName]] = {}
+    A model that has not joined waits for the webhook, which may be ready before it is observed.
+    """
+    services: dict[str, set[tuple[str, str]]] = {}
+    """Namespace and name of those that an injector names."""
 
-    async def run(self) -> None:
-        """Call back for each change, until cancelled."""
-        rows: list[Row[Any]] = [
-            Row(types.Namespace, _of_namespace, fields=f"metadata.name={self._model}"),
-            Row(types.MutatingWebhookConfiguration, _of_injector, noted=self._note_injector),
-            Row(
-                Deployment,
-                _of_webhook,
-                noted=self._note_webhook,
-                namespace=self._model,
-                labels=f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}",
-            ),
-        ]
-        try:
-            await follow(self._client, rows, self._changed)
-        finally:
-            for task in self._backends.values():
-                task.cancel()
+    def of_injector(configuration: types.MutatingWebhookConfiguration) -> object:
+        meta = configuration.metadata
+        if not meta.name.startswith(INJECTORS):
+            return None
+        named = [each.clientConfig.service for each in configuration.webhooks]
+        services[meta.name] = {(each.namespace, each.name) for each in named if each}
+        return (meta.uid, meta.generation, tuple(sorted(meta.labels.items())))
 
-    def _note_webhook(self, change: watch.Change[Deployment]) -> None:
-        # The charm labels the model's namespace once the webhook is ready, which it may have been
-        # before it was observed.
-        if not self._joined and change.object and change.object.status.readyReplicas:
-            self._joined = True
-            self._changed()
+    injectors = Row(types.MutatingWebhookConfiguration, of_injector)
 
-    def _note_injector(self, change: watch.Change[types.MutatingWebhookConfiguration]) -> None:
-        assert change.object is not None
-        name = change.object.metadata.name
-        self._configurations.pop(name, None)
-        if change.kind != "deleted" and name.startswith(INJECTORS):
-            services = [each.clientConfig.service for each in change.object.webhooks]
-            self._configurations[name] = {(each.namespace, each.name) for each in services if each}
-        wanted = set[ServiceName]().union(*self._configurations.values())
-        for service in self._backends.keys() - wanted:
-            self._backends.pop(service).cancel()
-        for service in wanted - self._backends.keys():
-            self._backends[service] = asyncio.create_task(self._follow_backend(*service))
+    def named() -> set[tuple[str, str]]:
+        # Anybody may give an object the labels of istiod's.
+        return set[tuple[str, str]]().union(*(services[name] for _, name in injectors.seen))
 
-    async def _follow_backend(self, namespace: str, name: str) -> None:
-        service = f"{names.SERVICE_NAME}={name}"
-        rows: list[Row[Any]] = [
-            Row(types.EndpointSlice, _of_endpoints, namespace=namespace, labels=service),
-            Row(Deployment, _of_istiod, namespace=namespace, labels="app=istiod"),
-        ]
-        await follow(self._client, rows, self._changed)
+    def of_endpoints(slices: types.EndpointSlice) -> object:
+        meta = slices.metadata
+        if (meta.namespace, meta.labels.get(names.SERVICE_NAME)) not in named():
+            return None
+        return any(each.conditions.ready is not False for each in slices.endpoints)
 
+    def of_istiod(deployment: Deployment) -> object:
+        meta = deployment.metadata
+        is_named = any(namespace == meta.namespace for namespace, _ in named())
+        return (meta.generation, deployment.status.readyReplicas) if is_named else None
 
-def _of_injector(configuration: types.MutatingWebhookConfiguration, _: Edits) -> Fingerprint:
-    meta = configuration.metadata
-    if not meta.name.startswith(INJECTORS):
-        return None
-    return (meta.uid, meta.generation, tuple(sorted(meta.labels.items())))
+    webhook = Row(
+        Deployment,
+        _of_webhook,
+        written=_generation,
+        namespace=model,
+        labels=f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}",
+        is_ours=lambda item: not any(_of_webhook(item)),
+        tells_first=not joined,
+    )
+    rows: list[Row[Any]] = [
+        Row(types.Namespace, _of_namespace, fields=f"metadata.name={model}"),
+        injectors,
+        Row(types.EndpointSlice, of_endpoints, labels=ISTIOD),
+        Row(Deployment, of_istiod, labels=ISTIOD),
+        webhook,
+    ]
+    await follow(connection, rows, changed)
 
 
 class _Membership(msgspec.Struct):
     labels: dict[str, str] = msgspec.field(name="set", default_factory=dict[str, str])
 
 
-def _of_namespace(namespace: types.Namespace, _: Edits) -> Fingerprint:
+def _of_namespace(namespace: types.Namespace) -> object:
     """Return how the labels of the model's namespace differ from what we set."""
     meta = namespace.metadata
     try:
@@ -275,22 +204,12 @@ def _of_namespace(namespace: types.Namespace, _: Edits) -> Fingerprint:
     return (tuple(sorted(others)), tuple(sorted(lost)), meta.deletionTimestamp is not None)
 
 
-def _of_endpoints(slices: types.EndpointSlice, _: Edits) -> Fingerprint:
-    return any(each.conditions.ready is not False for each in slices.endpoints)
-
-
-def _of_webhook(deployment: Deployment, edits: Edits) -> Fingerprint:
-    status = deployment.status
-    is_refused = any(
-        (condition.type, condition.status) == ("ReplicaFailure", "True")
-        for condition in status.conditions
-    )
-    found = (bool(status.readyReplicas), is_refused, edits.of(deployment.metadata))
-    return found if any(found) else None
-
-
-def _of_istiod(deployment: Deployment, _: Edits) -> Fingerprint:
-    return (deployment.metadata.generation, deployment.status.readyReplicas)
+def _of_webhook(deployment: Deployment) -> tuple[bool, bool]:
+    """Return whether the webhook answers, and whether its pods are refused."""
+    refused = ("ReplicaFailure", "True")
+    conditions = deployment.status.conditions
+    is_refused = any((each.type, each.status) == refused for each in conditions)
+    return (bool(deployment.status.readyReplicas), is_refused)
 
 
 async def follow_gateway(
@@ -310,32 +229,35 @@ async def follow_gateway(
         meta = item.metadata
         return meta.namespace == model and meta.labels.get(names.OWNER) == owner
 
-    def of_service(service: Service, edits: Edits) -> Fingerprint:
-        ports = tuple((port.name, port.port, port.targetPort) for port in service.spec.ports)
-        now = (tuple(sorted(service.spec.selector.items())), ports)
-        if named or names.GATEWAY_NAME in service.metadata.labels:
-            return now
-        # A Service has no version of its specification.
-        meta = service.metadata
-        return (meta.uid, edits.of(meta, now)) if is_ours(service) else None
+    def of_service(service: Service) -> object:
+        is_gateway = named or names.GATEWAY_NAME in service.metadata.labels
+        return True if is_gateway or is_ours(service) else None
 
     fields = f"metadata.name={name}" if name else ""
     ours = f"{names.OWNER}={owner}"
     rows: list[Row[Any]] = [
         Row(Deployment, _of_workload, namespace=workloads, is_ours=is_ours),
         Row(DaemonSet, _of_workload, namespace=workloads, is_ours=is_ours),
-        Row(Service, of_service, namespace=home, fields=fields, is_ours=is_ours),
-        Row(Gateway, _edited, namespace=model, labels=ours, is_ours=is_ours),
-        Row(EnvoyFilter, _edited, namespace=home, labels=ours, is_ours=lambda _: True),
+        Row(Service, of_service, written=_routed, namespace=home, fields=fields, is_ours=is_ours),
+        Row(Gateway, written=_generation, namespace=model, labels=ours, is_ours=is_ours),
+        Row(
+            EnvoyFilter,
+            written=_generation,
+            namespace=home,
+            labels=ours,
+            is_ours=lambda _: True,
+        ),
     ]
     await follow(connection, rows, changed)
 
 
-def _edited(item: types.Object, edits: Edits) -> Fingerprint:
-    return (item.metadata.uid, edits.of(item.metadata))
+def _routed(service: Service) -> object:
+    """Return what a Service has in place of the generation of other objects."""
+    ports = tuple((port.name, port.port, port.targetPort) for port in service.spec.ports)
+    return (tuple(sorted(service.spec.selector.items())), ports)
 
 
-def _of_workload(workload: Deployment, _: Edits) -> Fingerprint:
+def _of_workload(workload: Workload) -> object:
     """Return what matters of a gateway's workload; None for every other workload."""
     pods = workload.spec.template
     is_gateway = "gateway" in pods.metadata.annotations.get(names.TEMPLATES, "").split(",") or any(
