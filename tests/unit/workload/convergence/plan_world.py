@@ -1,6 +1,6 @@
 """What the plan is given, in few words, and what it says."""
 
-from sidecar_lifecycle.decide.convergence import facts, memory, plan
+from sidecar_lifecycle.decide.convergence import choice, facts, memory
 
 NOW = 1_000_000.0
 
@@ -44,7 +44,7 @@ def snapshot(*replicas, desired=None, answers=(), **values):
 
 
 def decide(shot, remembered=None, *, mode="auto", now=NOW, max_unavailable="2"):
-    return plan.plan(
+    return choice.decide(
         shot,
         remembered or memory.Memory(proven=PROVEN),
         mode=mode,
@@ -72,7 +72,7 @@ def asked(decided):
 
 
 def reasons(decided):
-    return {row.replica.name: row.reason for row in decided.rows}
+    return {row.name: row.reason for row in decided.rows}
 
 
 def a_round(**values):

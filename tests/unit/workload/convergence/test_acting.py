@@ -154,14 +154,18 @@ async def test_refused_eviction_is_remembered_and_tried_again_in_its_time(cluste
         await until(lambda: cluster.evicted)
 
 
-async def test_eviction_without_an_answer_may_have_happened(
-    cluster: Apiserver, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "result"),
+    [(errors.Unreachable("reset"), "unknown"), (errors.StatusError(503), "error")],
+)
+async def test_eviction_without_a_clear_answer_may_have_happened(
+    cluster: Apiserver, monkeypatch: pytest.MonkeyPatch, error: Exception, result: str
 ):
     async def evict(self: hands.Cluster, replica: facts.Replica) -> None:
-        raise errors.Unreachable("reset")
+        raise error
 
     monkeypatch.setattr(hands.Cluster, "evict", evict)
-    counted = "sidecar_lifecycle_evictions_total", {"result": "unknown"}
+    counted = "sidecar_lifecycle_evictions_total", {"result": result}
     before = metrics.REGISTRY.get_sample_value(*counted) or 0
     async with converging(cluster):
         await until(lambda: metrics.REGISTRY.get_sample_value(*counted) == before + 1)

@@ -58,34 +58,26 @@ def pod_of(kind: str, name: str) -> types.Pod:
     )
 
 
-def replica_set(cluster: FakeApiserver, name: str, *owners: str) -> types.Pod:
-    """Create a ReplicaSet; return a pod of it."""
+def replica_set(cluster: FakeApiserver, name: str, *owners: str) -> None:
     references = [
         {"apiVersion": "apps/v1", "kind": "Deployment", "name": owner, "uid": owner}
         for owner in owners
     ]
     metadata = {"name": name, "namespace": MODEL, "uid": f"uid-of-{name}"}
     cluster.put("replicasets", {"metadata": {**metadata, "ownerReferences": references}})
-    return pod_of("ReplicaSet", name)
 
 
-async def test_replica_set_is_read_once_while_it_has_pods_and_a_deployment(cluster: FakeApiserver):
-    owned, orphan = replica_set(cluster, "rs-owned", "web"), replica_set(cluster, "rs-orphan")
-    reader = subject(cluster)
-    for _ in range(2):
-        found = (await reader.owners([owned, orphan, pod_of("StatefulSet", "web")])).found
-        assert {*found} == {
-            ("StatefulSet", "web"),
-            ("ReplicaSet", "rs-owned"),
-            ("ReplicaSet", "rs-orphan"),
-        }
-        assert [each.name for each in found["ReplicaSet", "rs-owned"].owners] == ["web"]
-    assert (asked(cluster, "/rs-owned"), asked(cluster, "/rs-orphan")) == (1, 2)
-    assert asked(cluster, "/replicasets/web") == 0
-
-    await reader.owners([orphan])
-    await reader.owners([owned])
-    assert asked(cluster, "/rs-owned") == 2
+async def test_replica_sets_lead_from_pods_to_their_deployments(cluster: FakeApiserver):
+    replica_set(cluster, "rs-owned", "web")
+    replica_set(cluster, "rs-orphan")
+    owners, desired = await subject(cluster).owners()
+    assert {*owners} == {
+        ("StatefulSet", "web"),
+        ("ReplicaSet", "rs-owned"),
+        ("ReplicaSet", "rs-orphan"),
+    }
+    assert [each.name for each in owners["ReplicaSet", "rs-owned"].owners] == ["web"]
+    assert desired == {"StatefulSet/web": 1}
 
 
 @cases(
@@ -102,10 +94,10 @@ async def test_application_does_not_manage_the_gateway_workload_that_is_tied_to_
     metadata = {"name": "web", "namespace": MODEL, "uid": "uid-of-web", "labels": labels}
     cluster.put("statefulsets", {"metadata": {**metadata, "ownerReferences": [tied]}})
 
-    owners = await subject(cluster).owners([])
+    owners, _ = await subject(cluster).owners()
 
     pod = pod_of("StatefulSet", "web")
-    assert eligible.ownership(pod, False, owners.lookup).reason == reason
+    assert eligible.ownership(pod, False, lambda *key: owners.get(key)).reason == reason
 
 
 def elsewhere(namespace: str, name: str, *, proxy: bool = False, **extra: Any) -> dict[str, Any]:
@@ -154,7 +146,7 @@ async def test_replica_set_that_can_not_be_read_is_named(cluster: FakeApiserver)
     cluster.put("replicasets", {"metadata": metadata})
 
     with structlog.testing.capture_logs() as said:
-        found = (await subject(cluster).owners([pod_of("ReplicaSet", "rs")])).found
+        found, _ = await subject(cluster).owners()
     assert ("ReplicaSet", "rs") not in found
     assert [(each["kind"], each["name"]) for each in said] == [("ReplicaSet", "rs")]
 
@@ -244,10 +236,10 @@ async def test_refused_pods_are_looked_for_while_a_replacement_is_missing(cluste
         cluster.put("statefulsets", {**web, "spec": {"replicas": desired}})
         remembered = memory.Memory(rounds={"StatefulSet/web": a_round(since=SINCE)})
         failed_create(cluster, "StatefulSet", "web", KYVERNO)
-        reading = await hands.read(subject(cluster), [], remembered, {})
+        snapshot, _ = await hands.read(subject(cluster), [], remembered, {})
         assert asked(cluster, "/events") == reads
-        assert bool(reading.snapshot.refused) is bool(reads)
+        assert bool(snapshot.refused) is bool(reads)
 
     cluster.failures = [("/events", 403, {})]
-    reading = await hands.read(subject(cluster), [], remembered, {})
-    assert reading.snapshot.refused == {}
+    snapshot, _ = await hands.read(subject(cluster), [], remembered, {})
+    assert snapshot.refused == {}

@@ -1,7 +1,5 @@
 """How refusals of an eviction are taken; the rest runs against a real control plane."""
 
-import pytest
-from sidecar_lifecycle.decide.convergence import memory
 from sidecar_lifecycle.shell.convergence import controller
 from sidecar_lifecycle.shell.kube import errors
 
@@ -40,17 +38,3 @@ def test_a_refusal_says_how_long_to_leave_the_workload_alone(error, result, reas
     assert (hold.until - NOW if hold else None) == seconds
     author = refusals.read(error.code, error.message)
     assert (author.author if author else error.message) in (hold or error).message
-
-
-@pytest.mark.parametrize("keep", [True, False])
-def test_a_refused_eviction_gives_its_slot_back_unless_it_may_have_happened(keep):
-    current = memory.Round(
-        pod="a-0", uid="u", known=("u",), was_ready=True, ready_before=1, since=NOW
-    )
-    hold = memory.Hold(reason="DisruptionBudget", message="m", since=NOW, until=NOW + 10)
-    remembered = memory.Memory(rounds={"StatefulSet/a": current})
-
-    after = controller._called_off(remembered, "StatefulSet/a", hold, keep=keep)
-
-    assert bool(after.rounds) is keep
-    assert after.holds == {"StatefulSet/a": hold}

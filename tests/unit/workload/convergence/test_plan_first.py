@@ -138,7 +138,7 @@ def test_no_other_pod_follows_a_first_that_is_no_better(fault):
     assert decided.memory.proven == ()
     assert reasons(decided)["b-0"] == "FirstPod"
     later = decide(shot, decided.memory)
-    assert (later.evict, later.ask) == ((), ())
+    assert (later.evict, later.ask) == ([], [])
 
 
 def test_a_first_that_is_gone_or_left_alone_proves_nothing_and_the_next_is_tried():
@@ -185,7 +185,7 @@ def test_a_replacement_that_cannot_start_stops_further_evictions_at_once(proves)
     message = "the replacement a-0 cannot start: main: ImagePullBackOff: no such image"
     trouble = Trouble("StatefulSet/a", "ReplacementHangs", message, "a-0")
     assert decided.summary.troubles == (trouble,)
-    assert (decided.evict, decided.ask) == ((), ())
+    assert (decided.evict, decided.ask) == ([], [])
     assert reasons(decided) == {"b-0": "ReplacementHangs"}
     assert decided.summary.converging == 1
 
@@ -206,7 +206,7 @@ def test_nothing_else_is_evicted_while_a_replacement_starts(proves):
     trouble = ("ReplacementStarting", "waiting for a-0 to be Ready", "a-0", True)
     (found,) = decided.summary.troubles
     assert (found.reason, found.message, found.pod, found.passing) == trouble
-    assert (decided.evict, decided.ask) == ((), ())
+    assert (decided.evict, decided.ask) == ([], [])
 
 
 def test_after_ten_minutes_a_replacement_that_starts_is_reported_with_what_it_waits_for():
@@ -257,7 +257,7 @@ def test_nothing_is_evicted_where_istiod_does_not_serve_the_namespace():
     shot = snapshot(of("Deployment/a"), answers=injecting("Deployment/a"), is_served=False)
     decided = decide(shot, NOTHING)
 
-    assert (decided.evict, decided.ask) == ((), ())
+    assert (decided.evict, decided.ask) == ([], [])
     assert reasons(decided) == {"a-0": "NotServed"}
     (trouble,) = decided.summary.troubles
     assert (trouble.reason, trouble.workload) == ("NotServed", "")
@@ -288,7 +288,7 @@ def test_a_workload_whose_replacement_would_not_be_right_is_named_and_the_others
     hold = decided.memory.holds["Deployment/a"]
     assert (hold.since, hold.until, hold.revision) == (NOW, NOW + retry, revision)
     assert look(pods[0], answers=answers).wake_at == NOW + retry
-    assert look(*pods, answers=answers, remembered=decided.memory).ask == ()
+    assert look(*pods, answers=answers, remembered=decided.memory).ask == []
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import itertools
 from typing import Literal
 
 import msgspec
-from sidecar_lifecycle.decide.convergence import facts, ledger, memory, plan
+from sidecar_lifecycle.decide.convergence import choice, facts, memory, plan
 
 from integrator_contract import service
 
@@ -196,7 +196,7 @@ class World:
             {memory.STATE: self.state or "{}", memory.REQUEST: self.request or "null"}
         )
         self.is_proven = bool(remembered.proven)
-        self.last = plan.plan(
+        self.last = choice.decide(
             self.snapshot(),
             remembered,
             mode=self.mode,
@@ -235,10 +235,10 @@ class World:
         siblings = [each for each in self.of(pod.workload) if each is not pod]
         assert workload.fixable, f"{pod} is not ours"
         assert not pod.terminating
-        is_given_up = self.now - pod.created >= ledger.UNREADY_FOR
+        is_given_up = self.now - pod.created >= plan.UNREADY_FOR
         assert pod.ready or pod.crash_looping or is_given_up
         if pod.ready:
-            assert self.now - pod.ready_since >= ledger.READY_FOR
+            assert self.now - pod.ready_since >= plan.READY_FOR
         assert not any(each.terminating for each in siblings)
         assert self.now >= self.paused.get(pod.workload, 0), f"{pod.workload} asked for time"
         if not workload.budget:

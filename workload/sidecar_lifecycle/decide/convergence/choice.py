@@ -11,16 +11,17 @@ from integrator_contract.answers import Trouble
 from integrator_contract.names import PROXY, ROOT_CERTIFICATE
 from integrator_contract.reasons import Reason
 
-from .facts import Answer, Replica, expected
-from .ledger import (
+from .facts import Answer, Replica, Snapshot, expected
+from .memory import Hold, Memory, Round
+from .plan import (
     ANSWER_TTL,
     EVICTION_GRACE,
     READY_FOR,
     UNREADY_FOR,
-    Ledger,
+    Plan,
     retry_after,
 )
-from .memory import Hold, Round
+from .review import review
 
 _KINDS = ("Deployment", "StatefulSet", "DaemonSet")
 """Workloads, from the one that can spare a pod best."""
@@ -38,35 +39,50 @@ Wait = tuple[str, str]
 """A reason and a message."""
 
 
-def choose(ledger: Ledger) -> None:
+def decide(
+    snapshot: Snapshot,
+    remembered: Memory,
+    *,
+    mode: service.RestartPods,
+    max_unavailable: str,
+    now: float,
+) -> Plan:
+    """Decide what to do next: a pure function of what is known."""
+    plan = Plan(snapshot, remembered, mode, max_unavailable, now)
+    review(plan)
+    _review_request(plan)
+    _choose(plan)
+    return plan
+
+
+def _choose(plan: Plan) -> None:
     """Choose what to evict and what to ask the API server about."""
-    _review_request(ledger)
-    candidates = _candidates(ledger)
-    obstacle = _obstacle(ledger) if candidates else None
+    candidates = _candidates(plan)
+    obstacle = _obstacle(plan) if candidates else None
     victims: list[Replica] = []
     for workload, replicas in candidates.items():
-        victim, wait = _victim(ledger, workload, replicas)
+        victim, wait = _victim(plan, workload, replicas)
         if victim is not None:
             victims.append(victim)
             wait = obstacle or (Reason.QUEUED, "other workloads come first")
         for each in replicas:
-            ledger.waits[each.uid] = wait
+            plan.waits[each.uid] = wait
     if obstacle is None:
-        _take(ledger, victims)
+        _take(plan, victims)
         for victim in victims:
             for each in candidates[victim.workload]:
-                ledger.waits[each.uid] = ledger.waits[victim.uid]
+                plan.waits[each.uid] = plan.waits[victim.uid]
 
 
-def _review_request(ledger: Ledger) -> None:
+def _review_request(plan: Plan) -> None:
     """Keep of what was asked for by hand the pods that can still be replaced."""
-    request = ledger.memory.request
+    request = plan.remembered.request
     if request is None:
         return
-    judged = {workload for workload, hold in ledger.holds.items() if hold.until is None}
-    ledger.requested = frozenset(
+    judged = {workload for workload, hold in plan.holds.items() if hold.until is None}
+    plan.requested = frozenset(
         each.uid
-        for each in ledger.snapshot.replicas
+        for each in plan.snapshot.replicas
         if each.uid in request.uids
         and each.fixable
         and not each.terminating
@@ -74,82 +90,82 @@ def _review_request(ledger: Ledger) -> None:
     )
 
 
-def _candidates(ledger: Ledger) -> dict[str, list[Replica]]:
+def _candidates(plan: Plan) -> dict[str, list[Replica]]:
     """Return the pods to replace, by workload; note why others are not."""
     found: dict[str, list[Replica]] = defaultdict(list)
-    for replica in ledger.snapshot.replicas:
-        asked = replica.uid in ledger.requested
+    for replica in plan.snapshot.replicas:
+        asked = replica.uid in plan.requested
         if not asked and not (replica.faulty and replica.fixable):
             continue
-        hold = ledger.holds.get(replica.workload)
-        if hold is not None and (hold.until is None or ledger.now < hold.until):
-            ledger.waits[replica.uid] = (hold.reason, hold.message)
-        elif asked or (ledger.mode == "auto" and replica.reason != Reason.EXCLUDED.value):
+        hold = plan.holds.get(replica.workload)
+        if hold is not None and (hold.until is None or plan.now < hold.until):
+            plan.waits[replica.uid] = (hold.reason, hold.message)
+        elif asked or (plan.mode == "auto" and replica.reason != Reason.EXCLUDED.value):
             found[replica.workload].append(replica)
         elif replica.reason != Reason.EXCLUDED.value:
-            message = f"restart-pods is {ledger.mode}: run restart-uninjected"
-            ledger.waits[replica.uid] = (Reason.NOT_ASKED, message)
+            message = f"restart-pods is {plan.mode}: run restart-uninjected"
+            plan.waits[replica.uid] = (Reason.NOT_ASKED, message)
             if replica.fault == "order":
                 trouble = Trouble(replica.workload, replica.reason, replica.message, replica.name)
-                ledger.troubles.append(trouble)
+                plan.troubles.append(trouble)
     return found
 
 
-def _obstacle(ledger: Ledger) -> Wait | None:
+def _obstacle(plan: Plan) -> Wait | None:
     """Return why no pod of the model is evicted now."""
-    if not ledger.snapshot.is_served:
+    if not plan.snapshot.is_served:
         message = f"istiod has not written the ConfigMap {ROOT_CERTIFICATE} into this namespace"
-        ledger.troubles.append(Trouble("", Reason.NOT_SERVED, message))
-        ledger.wake(ledger.now + ANSWER_TTL)
+        plan.troubles.append(Trouble("", Reason.NOT_SERVED, message))
+        plan.wake(plan.now + ANSWER_TTL)
         return Reason.NOT_SERVED, message
-    for answer in ledger.snapshot.answers.values():
-        if answer.verdict == "down" and _is_fresh(ledger, answer):
-            ledger.wake(answer.at + ANSWER_TTL)
+    for answer in plan.snapshot.answers.values():
+        if answer.verdict == "down" and _is_fresh(plan, answer):
+            plan.wake(answer.at + ANSWER_TTL)
             return Reason.MESH_DOWN, answer.message
-    if ledger.troubles:
-        worst = min(ledger.troubles, key=lambda each: each.passing)
+    if plan.troubles:
+        worst = min(plan.troubles, key=lambda each: each.passing)
         return worst.reason, worst.message
-    for workload, current in ledger.rounds.items():
+    for workload, current in plan.rounds.items():
         reason = Reason.FIRST_POD if current.proves else Reason.QUEUED
         return reason, f"a pod of {workload} is being replaced"
     return None
 
 
-def _is_fresh(ledger: Ledger, answer: Answer) -> bool:
-    return ledger.now < answer.at + ANSWER_TTL
+def _is_fresh(plan: Plan, answer: Answer) -> bool:
+    return plan.now < answer.at + ANSWER_TTL
 
 
-def _proof(ledger: Ledger, replica: Replica) -> str:
+def _proof(plan: Plan, replica: Replica) -> str:
     """Name what has to be proven by one pod before others like this one are replaced."""
-    request = ledger.memory.request
+    request = plan.remembered.request
     if replica.in_mesh and request is not None:
         return f"request {request.id}"
-    return ledger.snapshot.mesh
+    return plan.snapshot.mesh
 
 
-def _is_proven(ledger: Ledger, replica: Replica) -> bool:
+def _is_proven(plan: Plan, replica: Replica) -> bool:
     # A pod that is taken out of the mesh becomes what it was before the mesh.
-    return replica.fault == "unwanted" or _proof(ledger, replica) in ledger.proven
+    return replica.fault == "unwanted" or _proof(plan, replica) in plan.proven
 
 
-def _victim(ledger: Ledger, workload: str, replicas: list[Replica]) -> tuple[Replica | None, Wait]:
+def _victim(plan: Plan, workload: str, replicas: list[Replica]) -> tuple[Replica | None, Wait]:
     """Return the pod of a workload that may be evicted now, or why none may."""
-    if workload in ledger.rounds:
+    if workload in plan.rounds:
         return None, (Reason.REPLACING, f"a pod of {workload} is being replaced")
-    if ledger.is_changing(workload):
+    if plan.is_changing(workload):
         return None, (Reason.CHANGING, f"a pod of {workload} is terminating")
-    if ledger.snapshot.desired.get(workload, 0) == 0:
+    if plan.snapshot.desired.get(workload, 0) == 0:
         return None, (Reason.CHANGING, f"{workload} is going away")
-    is_proven = _is_proven(ledger, replicas[0])
-    serving, wait = _serving(ledger, workload, replicas)
-    broken = [each for each in replicas if _is_broken(ledger, each, is_proven=is_proven)]
+    is_proven = _is_proven(plan, replicas[0])
+    serving, wait = _serving(plan, workload, replicas)
+    broken = [each for each in replicas if _is_broken(plan, each, is_proven=is_proven)]
     comes_first = serving is not None or wait[0] == Reason.NOT_SETTLED.value
     if broken and (is_proven or not comes_first):
         return max(broken, key=_ordinal), ("", "")
     return serving, wait
 
 
-def _is_broken(ledger: Ledger, replica: Replica, *, is_proven: bool) -> bool:
+def _is_broken(plan: Plan, replica: Replica, *, is_proven: bool) -> bool:
     """Tell whether evicting the pod takes nothing from the application."""
     if replica.ready:
         return False
@@ -157,107 +173,105 @@ def _is_broken(ledger: Ledger, replica: Replica, *, is_proven: bool) -> bool:
     if replica.crash_looping:
         # It is Ready again and again for a moment.
         since, patience = replica.created, 0.0 if is_proven else patience
-    if replica.uid in ledger.requested:
+    if replica.uid in plan.requested:
         since, patience = replica.created, min(patience, READY_FOR)
-    ledger.wake(since + patience)
-    return ledger.now >= since + patience
+    plan.wake(since + patience)
+    return plan.now >= since + patience
 
 
-def _serving(
-    ledger: Ledger, workload: str, replicas: list[Replica]
-) -> tuple[Replica | None, Wait]:
+def _serving(plan: Plan, workload: str, replicas: list[Replica]) -> tuple[Replica | None, Wait]:
     serving = [each for each in replicas if each.ready]
     if not serving:
         return None, (Reason.NOT_READY, "it is not Ready")
-    for each in ledger.live(workload):
+    for each in plan.live(workload):
         if each.in_mesh and not each.ready:
             return None, (Reason.NOT_READY, f"{each.name}, which is in the mesh, is not Ready")
     due = {each.uid: (each.ready_since or 0) + READY_FOR for each in serving}
-    settled = [each for each in serving if due[each.uid] <= ledger.now]
+    settled = [each for each in serving if due[each.uid] <= plan.now]
     if not settled:
-        ledger.wake(min(due.values()))
+        plan.wake(min(due.values()))
         return None, (Reason.NOT_SETTLED, f"Ready for less than {READY_FOR:.0f} s")
-    if ledger.snapshot.desired[workload] > 1 and ledger.ready(workload) < 2:
+    if plan.snapshot.desired[workload] > 1 and plan.ready(workload) < 2:
         return None, (Reason.LAST_READY_REPLICA, f"it is the only Ready pod of {workload}")
     return max(settled, key=_ordinal), ("", "")
 
 
-def _take(ledger: Ledger, victims: list[Replica]) -> None:
+def _take(plan: Plan, victims: list[Replica]) -> None:
     """Take the pods of this wave, as many as may be away at once; the first of all alone."""
-    running = sum(desired > 0 for desired in ledger.snapshot.desired.values())
-    most = service.at_most(ledger.max_unavailable, running)
+    running = sum(desired > 0 for desired in plan.snapshot.desired.values())
+    most = service.at_most(plan.max_unavailable, running)
     left = most
-    for victim in sorted(victims, key=lambda each: _rank(ledger, each)):
-        is_proven = _is_proven(ledger, victim)
+    for victim in sorted(victims, key=lambda each: _rank(plan, each)):
+        is_proven = _is_proven(plan, victim)
         is_alone = victim.fault == "unwanted" or not is_proven
         if not is_proven:
-            if (judged := _judged(ledger, victim)) is not None:
-                ledger.waits[victim.uid] = (Reason.FIRST_POD, judged.message)
+            if (judged := _judged(plan, victim)) is not None:
+                plan.waits[victim.uid] = (Reason.FIRST_POD, judged.message)
                 continue
-            if not victim.ready and _is_coming_up(ledger, victims):
-                ledger.waits[victim.uid] = (Reason.NOT_READY, "a Ready pod is replaced first")
+            if not victim.ready and _is_coming_up(plan, victims):
+                plan.waits[victim.uid] = (Reason.NOT_READY, "a Ready pod is replaced first")
                 continue
         if left == 0 or (is_alone and left < most):
             continue
-        ledger.waits[victim.uid], is_taken = _proceed(ledger, victim)
+        plan.waits[victim.uid], is_taken = _proceed(plan, victim)
         if is_taken:
             left = 0 if is_alone else left - 1
 
 
-def _judged(ledger: Ledger, victim: Replica) -> Hold | None:
+def _judged(plan: Plan, victim: Replica) -> Hold | None:
     """Return the hold of a workload whose first replacement was no better."""
-    request = ledger.memory.request
+    request = plan.remembered.request
     since = request.at if victim.in_mesh and request is not None else 0.0
-    for hold in ledger.holds.values():
+    for hold in plan.holds.values():
         if hold.until is None and hold.reason in _JUDGED and hold.since >= since:
             return hold
     return None
 
 
-def _is_coming_up(ledger: Ledger, victims: Iterable[Replica]) -> bool:
+def _is_coming_up(plan: Plan, victims: Iterable[Replica]) -> bool:
     """Tell whether a Ready pod can be taken instead, or soon."""
-    is_soon = any(reason == Reason.NOT_SETTLED.value for reason, _ in ledger.waits.values())
+    is_soon = any(reason == Reason.NOT_SETTLED.value for reason, _ in plan.waits.values())
     return is_soon or any(each.ready and each.fault for each in victims)
 
 
-def _rank(ledger: Ledger, victim: Replica) -> tuple[bool, bool, int, str]:
+def _rank(plan: Plan, victim: Replica) -> tuple[bool, bool, int, str]:
     """Order pods by how well they can be spared."""
     kind = victim.workload.partition("/")[0]
-    spare = not victim.ready or ledger.ready(victim.workload) > 1
+    spare = not victim.ready or plan.ready(victim.workload) > 1
     return victim.fault != "unwanted", not spare, _KINDS.index(kind), victim.workload
 
 
-def _proceed(ledger: Ledger, victim: Replica) -> tuple[Wait, bool]:
+def _proceed(plan: Plan, victim: Replica) -> tuple[Wait, bool]:
     """Ask whether a replacement would be right; evict when it would.
 
     Returns why the workload's pods wait, and whether this takes a place in the wave.
     """
     workload = victim.workload
-    answer = ledger.snapshot.answers.get(workload)
-    if answer is None or not _is_fresh(ledger, answer):
-        ledger.ask.append(victim)
+    answer = plan.snapshot.answers.get(workload)
+    if answer is None or not _is_fresh(plan, answer):
+        plan.ask.append(victim)
         return (Reason.QUEUED, "asking whether its replacement would be right"), True
-    request = ledger.memory.request
-    is_forced = request is not None and request.force and victim.uid in ledger.requested
+    request = plan.remembered.request
+    is_forced = request is not None and request.force and victim.uid in plan.requested
     is_insisted = is_forced and answer.verdict == "refused"
     if answer.verdict != expected(victim) and not is_insisted:
         reason = _HELD_BY_TRIAL[answer.verdict]
         message = answer.message or "its replacement would have a sidecar, too"
-        ledger.hold(victim, reason, message, retry=retry_after(answer.verdict))
+        plan.hold(victim, reason, message, retry=retry_after(answer.verdict))
         return (reason, message), False
-    ledger.evict.append(victim)
-    ledger.rounds[workload] = Round(
+    plan.evict.append(victim)
+    plan.rounds[workload] = Round(
         pod=victim.name,
         uid=victim.uid,
-        known=tuple(sorted(each.uid for each in ledger.workloads[workload])),
+        known=tuple(sorted(each.uid for each in plan.workloads[workload])),
         was_ready=victim.ready,
-        ready_before=ledger.ready(workload),
-        since=ledger.now,
-        fingerprint=ledger.snapshot.fingerprint,
+        ready_before=plan.ready(workload),
+        since=plan.now,
+        fingerprint=plan.snapshot.fingerprint,
         broken=tuple(sorted({each.container for each in victim.ailments} - {PROXY})),
-        proves="" if _is_proven(ledger, victim) else _proof(ledger, victim),
+        proves="" if _is_proven(plan, victim) else _proof(plan, victim),
     )
-    ledger.wake(ledger.now + EVICTION_GRACE)
+    plan.wake(plan.now + EVICTION_GRACE)
     return (Reason.REPLACING, f"a pod of {workload} is being replaced"), True
 
 

@@ -1,145 +1,216 @@
-"""What to do next about pods that are to be replaced: a pure function of what is known."""
+"""What to do next about pods that are to be replaced, and what is said of them.
+
+`review` writes in a plan how rounds and holds go, then `choice` which pods are replaced.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import msgspec
 
 from integrator_contract import answers, service
 from integrator_contract.reasons import Reason
 
-from .choice import choose
 from .facts import Replica, Snapshot
-from .ledger import Ledger, News
-from .memory import Memory
-from .review import review
+from .memory import Hold, Memory, Round
+
+# In seconds.
+READY_FOR = 60.0
+"""A pod that came up just now may be in the middle of something."""
+UNREADY_FOR = 600.0
+"""A pod that has not been Ready for this long is not coming up any more."""
+FIRST_STAYS = 10.0
+"""The first replacement has to be Ready for this long: a crash shows only after it."""
+ANSWER_TTL = 5.0
+"""How long the answer to a dry run counts; also the pause when the mesh is down."""
+EVICTION_GRACE = 30.0
+"""An eviction whose outcome is unknown shows within this time, or did not happen."""
+REPLACEMENT_DEADLINE = 600.0
+"""After this a replacement that is not Ready is reported; the others wait on."""
+
+
+def retry_after(verdict: str) -> float:
+    """Return after how many seconds a replacement that would not be right is tried again."""
+    return 600.0 if verdict == "skips" else 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A pod that should be replaced."""
+class News:
+    """Something that this plan found out, to be told once."""
 
-    replica: Replica
+    kind: Literal["held", "completed"]
+    workload: str
     reason: str
     message: str
+    replica: Replica | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Plan:
-    """What to remember, what to ask, what to evict, and what to say."""
+    """The model as it is, what is remembered of it, and what comes of both."""
 
-    memory: Memory
-    """To be stored before anything is evicted."""
-    ask: tuple[Replica, ...]
-    evict: tuple[Replica, ...]
-    rows: tuple[Row, ...]
-    summary: answers.Summary
-    news: tuple[News, ...]
-    wake_at: float | None
-    """When something may change by the mere passing of time."""
+    snapshot: Snapshot
+    remembered: Memory
+    mode: service.RestartPods
+    max_unavailable: str
+    """Workloads that may miss a pod because of us at the same time: a number, or a share."""
+    now: float
+    """Seconds since the epoch."""
+    workloads: dict[str, list[Replica]] = field(init=False)
+    """All pods of each workload, terminating ones included."""
+    rounds: dict[str, Round] = field(init=False)
+    """Under way, by workload."""
+    holds: dict[str, Hold] = field(init=False)
+    """By workload."""
+    proven: set[str] = field(init=False)
+    requested: frozenset[str] = frozenset()
+    """UIDs of the pods that an operator asked to have replaced and that still can be."""
+    waits: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """Why each pod, by UID, is not replaced right now: a reason and a message."""
+    ask: list[Replica] = field(default_factory=list[Replica])
+    evict: list[Replica] = field(default_factory=list[Replica])
+    news: list[News] = field(default_factory=list[News])
+    troubles: list[answers.Trouble] = field(default_factory=list[answers.Trouble])
+    """Of the replacements that are not right yet, and of the model as a whole."""
+    wakes: list[float] = field(default_factory=list[float])
 
-    def reasons(self) -> Counter[str]:
-        """Count the pods that should be replaced by reason."""
-        return Counter(row.reason for row in self.rows)
+    def __post_init__(self) -> None:
+        self.workloads = defaultdict(list)
+        for replica in self.snapshot.replicas:
+            if replica.workload:
+                self.workloads[replica.workload].append(replica)
+        self.rounds = dict(self.remembered.rounds)
+        self.holds = dict(self.remembered.holds)
+        self.proven = set(self.remembered.proven)
 
+    def live(self, workload: str) -> list[Replica]:
+        """Return the pods of a workload that are not terminating."""
+        return [each for each in self.workloads[workload] if not each.terminating]
 
-def plan(
-    snapshot: Snapshot,
-    memory: Memory,
-    *,
-    mode: service.RestartPods,
-    max_unavailable: str,
-    now: float,
-) -> Plan:
-    """Decide what to do next."""
-    ledger = Ledger(snapshot, memory, mode, max_unavailable, now)
-    review(ledger)
-    choose(ledger)
-    rows = tuple(_row(ledger, each) for each in snapshot.replicas if each.faulty)
-    return Plan(
-        memory=_remember(ledger),
-        ask=tuple(ledger.ask),
-        evict=tuple(ledger.evict),
-        rows=rows,
-        summary=_summary(ledger, rows),
-        news=tuple(ledger.news),
-        wake_at=min(ledger.wakes, default=None),
-    )
+    def ready(self, workload: str) -> int:
+        """Count the pods of a workload that serve."""
+        return sum(each.ready for each in self.workloads[workload])
 
+    def replacements(self, workload: str) -> list[Replica]:
+        """Return the live pods that have come since the round of a workload began."""
+        known = self.rounds[workload].known
+        return [each for each in self.live(workload) if each.uid not in known]
 
-def _remember(ledger: Ledger) -> Memory:
-    request = ledger.memory.request
-    if request is not None:
-        left = tuple(uid for uid in request.uids if uid in ledger.requested)
-        request = msgspec.structs.replace(request, uids=left) if left else None
-    current = f"request {request.id}" if request else ""
-    requests = {each for each in ledger.proven if each.startswith("request ")} - {current}
-    return Memory(
-        rounds=ledger.rounds,
-        holds=ledger.holds,
-        proven=tuple(sorted(ledger.proven - requests)),
-        request=request,
-        answered=ledger.memory.answered,
-    )
+    def is_changing(self, workload: str) -> bool:
+        """Tell whether a pod of the workload is terminating."""
+        return any(each.terminating for each in self.workloads[workload])
 
+    def wake(self, at: float) -> None:
+        """Note when something may change by the mere passing of time."""
+        if at > self.now:
+            self.wakes.append(at)
 
-def _is_coming(ledger: Ledger, replica: Replica) -> bool:
-    """Tell whether the pod replaces one that was evicted, and does not serve yet."""
-    current = ledger.rounds.get(replica.workload)
-    return (
-        current is not None
-        and replica.in_mesh
-        and not (replica.ready or replica.terminating)
-        and replica.uid not in current.known
-    )
+    def hold(
+        self, replica: Replica, reason: Reason, message: str, *, retry: float | None = None
+    ) -> None:
+        """Leave the pod's workload alone.
 
+        It is tried again after `retry` seconds; None: when its template or the mesh has changed.
+        """
+        is_judged = retry is None or reason is Reason.INJECTOR_SKIPS
+        self.holds[replica.workload] = Hold(
+            reason=reason,
+            message=message,
+            since=self.now,
+            until=None if retry is None else self.now + retry,
+            revision=replica.revision if is_judged else "",
+            fingerprint=self.snapshot.fingerprint,
+        )
+        if retry is not None:
+            self.wake(self.now + retry)
+        if is_judged:
+            self.news.append(News("held", replica.workload, reason, message, replica))
 
-def _coming(ledger: Ledger, workload: str) -> int:
-    """Count the pods that a round still owes its workload and that are no rows."""
-    live = ledger.live(workload)
-    absent = len(live) < ledger.snapshot.desired[workload]
-    return absent + sum(_is_coming(ledger, each) for each in live)
+    @property
+    def wake_at(self) -> float | None:
+        """When something may change by the mere passing of time."""
+        return min(self.wakes, default=None)
 
+    @property
+    def memory(self) -> Memory:
+        """What to remember, stored before anything is evicted."""
+        request = self.remembered.request
+        if request is not None:
+            left = tuple(uid for uid in request.uids if uid in self.requested)
+            request = msgspec.structs.replace(request, uids=left) if left else None
+        current = f"request {request.id}" if request else ""
+        requests = {each for each in self.proven if each.startswith("request ")} - {current}
+        return Memory(
+            rounds=self.rounds,
+            holds=self.holds,
+            proven=tuple(sorted(self.proven - requests)),
+            request=request,
+            answered=self.remembered.answered,
+        )
 
-def _row(ledger: Ledger, replica: Replica) -> Row:
-    if not replica.fixable:
-        return Row(replica, replica.reason, replica.message)
-    return Row(replica, *ledger.waits.get(replica.uid, (replica.reason, replica.message)))
+    @property
+    def rows(self) -> list[Replica]:
+        """The pods that should be replaced, each with why it is not right now."""
+        found: list[Replica] = []
+        for each in self.snapshot.replicas:
+            if each.faulty:
+                wait = self.waits.get(each.uid) if each.fixable else None
+                reason, message = wait or (each.reason, each.message)
+                found.append(replace(each, reason=reason, message=message))
+        return found
 
+    @property
+    def summary(self) -> answers.Summary:
+        """How far the model is in the mesh."""
+        rows = self.rows
+        ours = [each for each in rows if each.fixable and each.wanted]
+        in_mesh = sum(
+            each.in_mesh and not each.terminating and not self._is_coming(each)
+            for each in self.snapshot.replicas
+        )
+        proposed = sum(each.reason == Reason.NOT_ASKED.value for each in ours)
+        held = sum(each.workload in self.holds for each in ours)
+        stuck = {each.workload for each in self.troubles if not each.passing}
+        coming = {workload: self._coming(workload) for workload in self.rounds}
+        on_the_way = sum(coming.values())
+        overdue = sum(count for workload, count in coming.items() if workload in stuck)
+        return answers.Summary(
+            eligible=in_mesh + on_the_way + len(ours),
+            in_mesh=in_mesh,
+            converging=len(ours) - proposed - held + on_the_way - overdue,
+            proposed=proposed,
+            troubles=self._all_troubles({each.workload for each in rows if each.fixable}),
+            reported=sum(not each.fixable and each.wanted for each in rows),
+            unwanted=sum(not each.wanted for each in rows),
+            stale=sum(
+                bool(each.stale) and not each.terminating for each in self.snapshot.replicas
+            ),
+        )
 
-def _troubles(ledger: Ledger, rows: tuple[Row, ...]) -> tuple[answers.Trouble, ...]:
-    """Return what keeps pods from being replaced, what needs a person first."""
-    lacking = {row.replica.workload for row in rows if row.replica.fixable}
-    budget = Reason.DISRUPTION_BUDGET.value
-    held = [
-        answers.Trouble(workload, hold.reason, hold.message, passing=hold.reason == budget)
-        for workload, hold in sorted(ledger.holds.items())
-        if workload in lacking
-    ]
-    return tuple(sorted((*ledger.troubles, *held), key=lambda each: each.passing))
+    def _is_coming(self, replica: Replica) -> bool:
+        """Tell whether the pod replaces one that was evicted, and does not serve yet."""
+        current = self.rounds.get(replica.workload)
+        return (
+            current is not None
+            and replica.in_mesh
+            and not (replica.ready or replica.terminating)
+            and replica.uid not in current.known
+        )
 
+    def _coming(self, workload: str) -> int:
+        """Count the pods that a round still owes its workload and that are no rows."""
+        absent = self.snapshot.lacks_pods(workload)
+        return absent + sum(map(self._is_coming, self.live(workload)))
 
-def _summary(ledger: Ledger, rows: tuple[Row, ...]) -> answers.Summary:
-    ours = [row for row in rows if row.replica.fixable and row.replica.wanted]
-    in_mesh = sum(
-        each.in_mesh and not each.terminating and not _is_coming(ledger, each)
-        for each in ledger.snapshot.replicas
-    )
-    proposed = sum(row.reason == Reason.NOT_ASKED.value for row in ours)
-    held = sum(row.replica.workload in ledger.holds for row in ours)
-    stuck = {each.workload for each in ledger.troubles if not each.passing}
-    coming = {workload: _coming(ledger, workload) for workload in ledger.rounds}
-    on_the_way = sum(coming.values())
-    overdue = sum(count for workload, count in coming.items() if workload in stuck)
-    return answers.Summary(
-        eligible=in_mesh + on_the_way + len(ours),
-        in_mesh=in_mesh,
-        converging=len(ours) - proposed - held + on_the_way - overdue,
-        proposed=proposed,
-        troubles=_troubles(ledger, rows),
-        reported=sum(not row.replica.fixable and row.replica.wanted for row in rows),
-        unwanted=sum(not row.replica.wanted for row in rows),
-        stale=sum(bool(each.stale) and not each.terminating for each in ledger.snapshot.replicas),
-    )
+    def _all_troubles(self, lacking: set[str]) -> tuple[answers.Trouble, ...]:
+        """Return what keeps pods from being replaced, what needs a person first."""
+        budget = Reason.DISRUPTION_BUDGET.value
+        held = [
+            answers.Trouble(workload, hold.reason, hold.message, passing=hold.reason == budget)
+            for workload, hold in sorted(self.holds.items())
+            if workload in lacking
+        ]
+        return tuple(sorted((*self.troubles, *held), key=lambda each: each.passing))

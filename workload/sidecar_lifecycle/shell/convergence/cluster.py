@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+import msgspec
 import tenacity
 
 from integrator_contract import answers, names, namespaces, refusals, rejections
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide import eligible, stale
-from sidecar_lifecycle.decide.convergence import facts, memory
+from sidecar_lifecycle.decide.convergence import choice, facts, memory
+from sidecar_lifecycle.decide.convergence.plan import Plan
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import Client, answer, path
@@ -24,26 +26,15 @@ from . import trials
 
 T = TypeVar("T", bound=types.Object)
 
+Owners = dict[tuple[str, str], eligible.Owner]
+"""By kind and name."""
+
 LISTED_AT_ONCE = 8
 """Namespaces whose pods are listed at the same time."""
 
 
 class Conflict(errors.KubeError):
     """Somebody else wrote the memory meanwhile: another leader, or a request."""
-
-
-@dataclass(frozen=True, slots=True)
-class Owners:
-    """The workloads of the model, and how many pods each should have."""
-
-    found: dict[tuple[str, str], eligible.Owner] = field(
-        default_factory=dict[tuple[str, str], eligible.Owner]
-    )
-    desired: dict[str, int] = field(default_factory=dict[str, int])
-
-    def lookup(self, kind: str, name: str) -> eligible.Owner | None:
-        """Return an owner by kind and name."""
-        return self.found.get((kind, name))
 
 
 @dataclass(slots=True)
@@ -54,7 +45,6 @@ class Cluster:
     live: Live
     clock: Callable[[], float] = time.time
     fence: Fence = field(default_factory=Fence)
-    _replica_sets: dict[str, eligible.Owner] = field(default_factory=dict[str, eligible.Owner])
 
     @property
     def settings(self) -> Settings:
@@ -72,48 +62,30 @@ class Cluster:
         """List the pods of the model."""
         return await self._list(types.Pod)
 
-    async def owners(self, pods: list[types.Pod]) -> Owners:
-        """Read the workloads, and the ReplicaSets between them and these pods."""
-        owners = Owners()
-        lists = await asyncio.gather(*map(self._list, resources.WORKLOADS.values()))
-        for kind, listed_ones in zip(resources.WORKLOADS, lists, strict=True):
-            for each in listed_ones:
+    async def owners(self) -> tuple[Owners, dict[str, int]]:
+        """Read what owns pods, and how many pods each workload should have."""
+        owners: Owners = {}
+        desired: dict[str, int] = {}
+        kinds = {**resources.WORKLOADS, "ReplicaSet": resources.ReplicaSet}
+        lists = await asyncio.gather(*map(self._list, kinds.values()))
+        for kind, objects in zip(kinds, lists, strict=True):
+            for each in objects:
                 with self.fence.around("converge", each):
-                    owners.found[kind, each.metadata.name] = self._workload(each)
-                    owners.desired[f"{kind}/{each.metadata.name}"] = resources.desired(each)
-        wanted = {
-            (each.name, each.uid)
-            for pod in pods
-            for each in pod.metadata.ownerReferences
-            if each.kind == "ReplicaSet"
-        }
-        known = self._replica_sets
-        self._replica_sets = {uid: known[uid] for _, uid in wanted if uid in known}
-        for name, uid in sorted(wanted):
-            owner = self._replica_sets.get(uid) or await self._replica_set(name)
-            if owner is not None:
-                # Which Deployment it belongs to does not change as long as it has one.
-                if owner.owners:
-                    self._replica_sets[owner.uid] = owner
-                owners.found["ReplicaSet", name] = owner
-        return owners
+                    owners[kind, each.metadata.name] = self._owner(each)
+                    if isinstance(each, resources.Workload):
+                        desired[f"{kind}/{each.metadata.name}"] = resources.desired(each)
+        return owners, desired
 
-    def _workload(self, found: types.Object) -> eligible.Owner:
-        owner = _owner(found)
+    def _owner(self, found: types.Object) -> eligible.Owner:
         ours = names.owner(self.settings.model, self.settings.application)
-        if found.metadata.labels.get(names.OWNER) == ours:
-            # The gateway workload goes with the application, which does not manage its pods.
-            owner = replace(owner, owners=())
-        return owner
-
-    async def _replica_set(self, name: str) -> eligible.Owner | None:
-        kind = resources.ReplicaSet
-        try:
-            found = await self.client.find(kind, self.settings.model, name)
-        except errors.NotUnderstood as error:
-            self.fence.caught("decode", kind(metadata=self._meta(name)), error)
-            return None
-        return None if found is None else _owner(found)
+        # The gateway workload goes with the application, which does not manage its pods.
+        is_ours = found.metadata.labels.get(names.OWNER) == ours
+        return eligible.Owner(
+            uid=found.metadata.uid,
+            owners=() if is_ours else tuple(found.metadata.ownerReferences),
+            disabled=eligible.switched_off(found.metadata),
+            withheld_from=resources.withheld_from(found),
+        )
 
     async def creators(self, kind: type[types.Object]) -> list[resources.Creator]:
         """List the objects of a kind of the model with what their next pods are made of."""
@@ -124,21 +96,18 @@ class Cluster:
         served = self.settings.served()
         if served.kinds <= namespaces.MODEL_ONLY:
             return []
-        at_once = asyncio.Semaphore(LISTED_AT_ONCE)
-
-        async def lacking(namespace: types.Namespace) -> list[answers.PodAnswer]:
-            async with at_once:
-                return await self._lacking(namespace)
-
         theirs = [
             each
             for each in await self._list(types.Namespace)
             if served.kind_of(each.metadata.name, each.metadata.labels) not in (None, "model")
         ]
-        found = await asyncio.gather(*map(lacking, theirs))
+        at_once = asyncio.Semaphore(LISTED_AT_ONCE)
+        found = await asyncio.gather(*(self._lacking(each, at_once) for each in theirs))
         return [pod for pods in found for pod in pods]
 
-    async def _lacking(self, namespace: types.Namespace) -> list[answers.PodAnswer]:
+    async def _lacking(
+        self, namespace: types.Namespace, at_once: asyncio.Semaphore
+    ) -> list[answers.PodAnswer]:
         name = namespace.metadata.name
         scope = eligible.Scope(
             model="",
@@ -147,21 +116,25 @@ class Cluster:
             mesh_revision=self.settings.mesh_revision,
             membership="none",
         )
-        found: list[answers.PodAnswer] = []
-        for pod in await self._list(types.Pod, namespace=name):
-            with self.fence.around("converge", pod):
-                said = eligible.wanted(pod, scope)
-                if said.wanted and eligible.alive(pod) and not eligible.injected(pod):
-                    lacks = answers.PodAnswer(
-                        namespace=name,
-                        name=pod.metadata.name,
-                        workload="",
-                        fixable=False,
-                        reason=Reason.OTHER_NAMESPACE,
-                        message=f"{said.message}; outside of the model pods are only reported",
-                    )
-                    found.append(lacks)
-        return found
+
+        def lacks_sidecar(pod: types.Pod) -> bool:
+            is_missing = eligible.alive(pod) and not eligible.injected(pod)
+            return is_missing and eligible.wanted(pod, scope).wanted
+
+        async with at_once:
+            pods = await self._list(types.Pod, namespace=name, concerns=lacks_sidecar)
+        return [
+            answers.PodAnswer(
+                namespace=name,
+                name=pod.metadata.name,
+                workload="",
+                fixable=False,
+                reason=Reason.OTHER_NAMESPACE,
+                message=f"{eligible.wanted(pod, scope).message};"
+                " outside of the model pods are only reported",
+            )
+            for pod in pods
+        ]
 
     async def is_served(self) -> bool:
         """Tell whether istiod has written its root certificate into the model's namespace."""
@@ -193,10 +166,13 @@ class Cluster:
         """Have the apiserver create the workload's next pod as a dry run, and look at it."""
         verdict: facts.Verdict = "refused"
         message = f"{replica.workload} can't be dealt with; the log says why"
-        pod = types.Pod(metadata=self._meta(replica.name, replica.uid))
-        with self.fence.around("converge", pod):
+        with self.fence.around("converge", self.pod(replica)):
             verdict, message = await trials.Trials(self.client, self.settings).ask(replica, scope)
         return facts.Answer(verdict=verdict, message=message, uid=replica.uid, at=self.clock())
+
+    def pod(self, replica: facts.Replica) -> types.Pod:
+        """Return which pod a replica is."""
+        return types.Pod(metadata=self._meta(replica.name, replica.uid))
 
     def _meta(self, name: str, uid: str = "") -> types.ObjectMeta:
         return types.ObjectMeta(name=name, namespace=self.settings.model, uid=uid)
@@ -222,7 +198,7 @@ class Cluster:
     async def recall(self) -> resources.ConfigMap:
         """Read the ConfigMap; one without resourceVersion does not exist yet."""
         found = await self.client.find(resources.ConfigMap, self.settings.model, self.memory_name)
-        return found or resources.ConfigMap(metadata=types.ObjectMeta(name=self.memory_name))
+        return found or resources.ConfigMap(metadata=self._meta(self.memory_name))
 
     @tenacity.retry(retry=tenacity.retry_if_exception_type(Conflict))
     async def remember_entry(self, key: str, text: str) -> None:
@@ -238,32 +214,24 @@ class Cluster:
         Raises:
             Conflict: Somebody wrote it since `before` was read.
         """
-        kind, settings, meta = resources.ConfigMap, self.settings, before.metadata
+        settings, meta = self.settings, before.metadata
         ours = names.labels(settings.model, settings.application, "convergence")
-        method, name = ("PUT", self.memory_name) if meta.resourceVersion else ("POST", "")
-        body = kind(
+        body = resources.ConfigMap(
             apiVersion="v1",
             kind="ConfigMap",
-            metadata=types.ObjectMeta(
-                name=self.memory_name,
-                namespace=settings.model,
-                resourceVersion=meta.resourceVersion,
-                labels={**meta.labels, **ours},
-                annotations=meta.annotations,
-                ownerReferences=meta.ownerReferences,
-            ),
+            metadata=msgspec.structs.replace(meta, labels={**meta.labels, **ours}),
             data=data,
         )
+        method, name = ("PUT", self.memory_name) if meta.resourceVersion else ("POST", "")
+        where = path(resources.ConfigMap, settings.model, name)
         try:
-            written = await self.client.request(
-                method, path(kind, settings.model, name), body=body
-            )
+            written = await self.client.request(method, where, body=body)
         except errors.StatusError as error:
             # Not found: it was deleted since, as when the application is being removed.
             if error.code == 409 or (error.code == 404 and method == "PUT"):
                 raise Conflict(str(error)) from error
             raise
-        return answer(written, kind)
+        return answer(written, resources.ConfigMap)
 
     # The API
 
@@ -285,11 +253,14 @@ class Cluster:
         labels: str = "",
         fields: str = "",
         namespace: str | None = None,
+        concerns: Callable[[T], bool] = lambda _: True,
     ) -> list[T]:
         listed_kind = of or kind
         everywhere = kind in (types.MutatingWebhookConfiguration, types.Namespace)
         where = path(listed_kind, None if everywhere else namespace or self.settings.model)
-        pages = self.client.pages(where, kind, self.fence, labels=labels, fields=fields)
+        pages = self.client.pages(
+            where, kind, self.fence, labels=labels, fields=fields, concerns=concerns
+        )
         return [each async for _, items in pages for each in items]
 
 
@@ -303,32 +274,13 @@ def _creator(about: types.ObjectReference) -> str:
     return f"{about.kind}/{name}"
 
 
-def _owner(found: types.Object) -> eligible.Owner:
-    return eligible.Owner(
-        uid=found.metadata.uid,
-        owners=tuple(found.metadata.ownerReferences),
-        disabled=eligible.switched_off(found.metadata),
-        withheld_from=resources.withheld_from(found),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """A snapshot, and what else was read with it."""
-
-    snapshot: facts.Snapshot
-    scope: eligible.Scope
-    pods: dict[str, types.Pod]
-    """By UID."""
-
-
 async def read(
     cluster: Cluster,
     pods: list[types.Pod],
     remembered: memory.Memory,
     answers: dict[str, facts.Answer],
     proxy: stale.Proxy = stale.UNKNOWN,
-) -> Reading:
+) -> tuple[facts.Snapshot, eligible.Scope]:
     """Read what the plan needs to know, and only if pods are to be replaced who owns them.
 
     Old proxies are found where it is known what new pods get.
@@ -346,17 +298,24 @@ async def read(
                 is_faulty = is_faulty or bool(fault)
                 live.append(pod)
     busy = remembered.rounds or remembered.holds or remembered.request or proxy.known
-    owners = await cluster.owners(live) if is_faulty or busy else Owners()
+    owners: Owners = {}
+    desired: dict[str, int] = {}
+    if is_faulty or busy:
+        owners, desired = await cluster.owners()
     disabled = eligible.switched_off(namespace.metadata)
+
+    def find_owner(kind: str, name: str) -> eligible.Owner | None:
+        return owners.get((kind, name))
+
     replicas: list[facts.Replica] = []
     for pod in live:
         with cluster.fence.around("converge", pod):
-            ownership = eligible.ownership(pod, disabled, owners.lookup)
+            ownership = eligible.ownership(pod, disabled, find_owner)
             replicas.append(facts.replica(pod, scope, ownership, proxy))
     injectors, is_served = await asyncio.gather(cluster.injectors(), cluster.is_served())
     snapshot = facts.Snapshot(
         replicas=tuple(replicas),
-        desired=owners.desired,
+        desired=desired,
         fingerprint=facts.fingerprint(scope, injectors),
         mesh=facts.mesh(scope),
         is_served=is_served,
@@ -369,4 +328,24 @@ async def read(
     }
     if since:
         snapshot = replace(snapshot, refused=await cluster.refused(since))
-    return Reading(snapshot=snapshot, scope=scope, pods={pod.metadata.uid: pod for pod in live})
+    return snapshot, scope
+
+
+async def look(
+    cluster: Cluster,
+    pods: list[types.Pod],
+    stored: resources.ConfigMap,
+    answers: dict[str, facts.Answer],
+    proxy: stale.Proxy = stale.UNKNOWN,
+) -> tuple[Plan, eligible.Scope]:
+    """Read what there is beside these pods, and plan what to do about them."""
+    remembered = memory.decode(stored.data)
+    snapshot, scope = await read(cluster, pods, remembered, answers, proxy)
+    plan = choice.decide(
+        snapshot,
+        remembered,
+        mode=cluster.settings.restart_pods,
+        max_unavailable=cluster.settings.restart_max_unavailable,
+        now=cluster.clock(),
+    )
+    return plan, scope

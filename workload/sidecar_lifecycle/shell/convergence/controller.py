@@ -9,13 +9,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 
-import msgspec
 import structlog
 
 from integrator_contract import answers, names, refusals
 from integrator_contract.reasons import Reason
-from sidecar_lifecycle.decide import mutate
-from sidecar_lifecycle.decide.convergence import facts, memory, plan
+from sidecar_lifecycle.decide import eligible, mutate
+from sidecar_lifecycle.decide.convergence import facts, memory
+from sidecar_lifecycle.decide.convergence.plan import Plan
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import errors, events
@@ -78,68 +78,59 @@ class Controller:
     async def look(self) -> float | None:
         """Decide and, if we lead, act. Return when to look again; None: at the usual time."""
         stored = await self.cluster.recall()
-        decided, reading = await self._decide(list(self.pods.values()), stored)
-        has_work = decided.ask or decided.evict or _changed(decided, stored)
+        plan, scope = await hands.look(
+            self.cluster, list(self.pods.values()), stored, self.answers
+        )
+        has_work = plan.ask or plan.evict or _changed(plan, stored)
         acting = self.cluster.settings.leader and has_work
         for _ in range(STEPS if acting else 0):
             # The watch may be behind: what is acted on is read now.
-            decided, reading = await self._decide(await self.cluster.pods(), stored)
-            stored = await self._act(decided, reading, stored)
-            if not decided.ask:
+            pods = await self.cluster.pods()
+            plan, scope = await hands.look(self.cluster, pods, stored, self.answers)
+            stored = await self._act(plan, scope, stored)
+            if not plan.ask:
                 break
-        self._show(decided)
-        if acting and (decided.ask or decided.evict):
-            return self.clock.now()
-        return decided.wake_at
-
-    async def _decide(
-        self, pods: list[types.Pod], stored: resources.ConfigMap
-    ) -> tuple[plan.Plan, hands.Reading]:
-        remembered = memory.decode(stored.data)
-        reading = await hands.read(self.cluster, pods, remembered, self.answers)
         # Workloads come and go, and this process stays.
-        for workload in self.answers.keys() - reading.snapshot.desired.keys():
+        for workload in self.answers.keys() - plan.snapshot.desired.keys():
             del self.answers[workload]
-        return make_plan(reading, remembered, self.cluster, self.clock.now()), reading
+        self._show(plan)
+        if acting and (plan.ask or plan.evict):
+            return self.clock.now()
+        return plan.wake_at
 
     async def _act(
-        self, decided: plan.Plan, reading: hands.Reading, stored: resources.ConfigMap
+        self, plan: Plan, scope: eligible.Scope, stored: resources.ConfigMap
     ) -> resources.ConfigMap:
-        if _changed(decided, stored):
-            stored = await self._remember(decided.memory, stored)
-        for news in decided.news:
+        stored = await self._remember(plan, stored)
+        for news in plan.news:
             log.info(news.kind, workload=news.workload, reason=news.reason, why=news.message)
-            if news.replica and (pod := reading.pods.get(news.replica.uid)):
+            if news.replica:
+                pod = self.cluster.pod(news.replica)
                 self.recorder.record(pod, Reason(news.reason), news.message, "Warning")
-        for first in range(0, len(decided.ask), ASKED_AT_ONCE):
-            # An answer counts for seconds only: hundreds, one by one, would outlast it.
-            asked = decided.ask[first : first + ASKED_AT_ONCE]
-            found = await asyncio.gather(
-                *(self.cluster.ask(each, reading.scope) for each in asked)
-            )
-            for replica, answer in zip(asked, found, strict=True):
-                self.answers[replica.workload] = answer
-                log.debug("asked the injector", workload=replica.workload, verdict=answer.verdict)
-        remembered = decided.memory
-        for replica in decided.evict:
-            after = await self._evict(replica, reading, remembered)
-            if after != remembered:
-                remembered = after
-                stored = await self._remember(remembered, stored)
+        at_once = asyncio.Semaphore(ASKED_AT_ONCE)
+
+        async def ask(replica: facts.Replica) -> None:
+            async with at_once:
+                answer = await self.cluster.ask(replica, scope)
+            self.answers[replica.workload] = answer
+            log.debug("asked the injector", workload=replica.workload, verdict=answer.verdict)
+
+        # An answer counts for seconds only: hundreds, one by one, would outlast it.
+        await asyncio.gather(*map(ask, plan.ask))
+        for replica in plan.evict:
+            if self.cluster.settings.leader:
+                await self._evict(replica, plan)
+                stored = await self._remember(plan, stored)
         return stored
 
-    async def _remember(
-        self, remembered: memory.Memory, stored: resources.ConfigMap
-    ) -> resources.ConfigMap:
-        data = {**stored.data, memory.STATE: memory.encode(remembered)}
+    async def _remember(self, plan: Plan, stored: resources.ConfigMap) -> resources.ConfigMap:
+        if not _changed(plan, stored):
+            return stored
+        data = {**stored.data, memory.STATE: memory.encode(plan.memory)}
         return await self.cluster.remember(stored, data)
 
-    async def _evict(
-        self, replica: facts.Replica, reading: hands.Reading, remembered: memory.Memory
-    ) -> memory.Memory:
-        """Evict a pod whose round is remembered; return what to remember after a refusal."""
-        if not self.cluster.settings.leader:
-            return remembered
+    async def _evict(self, replica: facts.Replica, plan: Plan) -> None:
+        """Evict a pod whose round is remembered; a refusal ends the round, and may hold others."""
         pod = f"{self.cluster.settings.model}/{replica.name}"
         try:
             await self.cluster.evict(replica)
@@ -147,28 +138,32 @@ class Controller:
             result, hold = _refusal(error, self.clock.now())
             metrics.EVICTIONS.labels(result).inc()
             log.warning("not evicted", pod=pod, result=result, error=str(error))
-            return _called_off(remembered, replica.workload, hold, keep=result == "error")
+            if result != "error":
+                del plan.rounds[replica.workload]
+            if hold is not None:
+                plan.holds[replica.workload] = hold
+            return
         except errors.Unreachable as error:
             # Whether it happened will show in the pod: the round stays.
             metrics.EVICTIONS.labels("unknown").inc()
             log.warning("eviction got no answer", pod=pod, error=str(error))
-            return remembered
+            return
         metrics.EVICTIONS.labels("evicted").inc()
         reason, why = _reason(replica)
         log.info("evicted", pod=pod, workload=replica.workload, why=why)
         is_without = reason in (Reason.SIDECAR_LEFT, Reason.SIDECAR_UNWANTED)
         self.recorder.record(
-            reading.pods[replica.uid],
+            self.cluster.pod(replica),
             reason,
             f"Evicted ({why}): {replica.workload} creates it again "
             f"{'without' if is_without else 'with'} a sidecar",
         )
-        return remembered
 
-    def _show(self, decided: plan.Plan) -> None:
-        summary = decided.summary
+    def _show(self, plan: Plan) -> None:
+        summary = plan.summary
         applied = (pod.metadata.annotations.get(names.APPLIED, "") for pod in self.pods.values())
-        show(decided.reasons(), summary.in_mesh, len(decided.memory.rounds), applied)
+        reasons = collections.Counter(row.reason for row in plan.rows)
+        show(reasons, summary.in_mesh, len(plan.rounds), applied)
         if summary != self.last:
             self.last = summary
             self.progress(summary)
@@ -222,22 +217,9 @@ class Controller:
             self.woken.set()
 
 
-def make_plan(
-    reading: hands.Reading, remembered: memory.Memory, cluster: hands.Cluster, now: float
-) -> plan.Plan:
-    """Plan by the settings."""
-    return plan.plan(
-        reading.snapshot,
-        remembered,
-        mode=cluster.settings.restart_pods,
-        max_unavailable=cluster.settings.restart_max_unavailable,
-        now=now,
-    )
-
-
-def _changed(decided: plan.Plan, stored: resources.ConfigMap) -> bool:
+def _changed(plan: Plan, stored: resources.ConfigMap) -> bool:
     empty = memory.encode(memory.Memory())
-    return memory.encode(decided.memory) != stored.data.get(memory.STATE, empty)
+    return memory.encode(plan.memory) != stored.data.get(memory.STATE, empty)
 
 
 def show(
@@ -293,18 +275,6 @@ def _refusal(error: errors.StatusError, now: float) -> tuple[str, memory.Hold | 
             return "error", None
     message = str(refused or error.message)
     return "refused", hold(Reason.EVICTION_REFUSED, message, REFUSED_RETRY)
-
-
-def _called_off(
-    remembered: memory.Memory, workload: str, hold: memory.Hold | None, *, keep: bool
-) -> memory.Memory:
-    rounds = dict(remembered.rounds)
-    holds = dict(remembered.holds)
-    if not keep:
-        rounds.pop(workload, None)
-    if hold is not None:
-        holds[workload] = hold
-    return msgspec.structs.replace(remembered, rounds=rounds, holds=holds)
 
 
 async def run(

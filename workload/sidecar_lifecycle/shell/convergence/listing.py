@@ -11,10 +11,9 @@ import msgspec
 
 from integrator_contract import answers, schema
 from integrator_contract.reasons import Reason
-from sidecar_lifecycle.decide.convergence import memory, plan
+from sidecar_lifecycle.decide.convergence import facts, memory
 
 from . import cluster as hands
-from . import controller
 
 
 async def uninjected(cluster: hands.Cluster, parameters: Mapping[str, str]) -> answers.Listing:
@@ -25,7 +24,7 @@ async def uninjected(cluster: hands.Cluster, parameters: Mapping[str, str]) -> a
     is_stale = "stale" in parameters
     summary, rows = await _look(cluster, stale=is_stale)
     elsewhere = [] if is_stale else await cluster.elsewhere()
-    rows = sorted(rows, key=lambda row: row.replica.name)
+    rows = sorted(rows, key=lambda row: row.name)
     summary = dataclasses.replace(summary, reported=summary.reported + len(elsewhere))
     return _listing(cluster, rows, elsewhere, summary)
 
@@ -38,8 +37,11 @@ async def restart(cluster: hands.Cluster, parameters: Mapping[str, str]) -> answ
     returned the fixable ones are those to be replaced.
     """
     summary, rows = await _look(cluster, stale="stale" in parameters)
-    chosen = [each.replica for each in rows if each.replica.fixable]
-    chosen = [each for each in chosen if not each.terminating]
+    chosen = [
+        dataclasses.replace(each, reason=Reason.REQUESTED, message=each.stale or "to be replaced")
+        for each in rows
+        if each.fixable and not each.terminating
+    ]
     if chosen and "dry-run" not in parameters:
         request = memory.Request(
             id=uuid.uuid4().hex,
@@ -48,45 +50,42 @@ async def restart(cluster: hands.Cluster, parameters: Mapping[str, str]) -> answ
             force="force" in parameters,
         )
         await cluster.remember_entry(memory.REQUEST, msgspec.json.encode(request).decode())
-    asked = [plan.Row(each, Reason.REQUESTED, each.stale or "to be replaced") for each in chosen]
-    others = [row for row in rows if not row.replica.fixable]
-    return _listing(cluster, [*asked, *others], (), summary)
+    others = [each for each in rows if not each.fixable]
+    return _listing(cluster, [*chosen, *others], (), summary)
 
 
 async def _look(
     cluster: hands.Cluster, *, stale: bool
-) -> tuple[answers.Summary, tuple[plan.Row, ...]]:
+) -> tuple[answers.Summary, list[facts.Replica]]:
     """Return what the controller would plan now, but for what it asked the apiserver."""
-    remembered = memory.decode((await cluster.recall()).data)
-    proxy = cluster.settings.proxy
-    reading = await hands.read(cluster, await cluster.pods(), remembered, {}, proxy)
-    decided = controller.make_plan(reading, remembered, cluster, time.time())
+    stored, pods = await cluster.recall(), await cluster.pods()
+    plan, _ = await hands.look(cluster, pods, stored, {}, cluster.settings.proxy)
     # The service, which tells the charm of what is new, looks at the model alone.
-    summary = dataclasses.replace(decided.summary, word=decided.summary.named())
+    summary = dataclasses.replace(plan.summary, word=plan.summary.named())
     if not stale:
-        return summary, decided.rows
-    return summary, tuple(
-        plan.Row(each, Reason.OLD_PROXY, each.stale)
-        for each in reading.snapshot.replicas
+        return summary, plan.rows
+    return summary, [
+        dataclasses.replace(each, reason=Reason.OLD_PROXY, message=each.stale)
+        for each in plan.snapshot.replicas
         if each.stale and not each.terminating
-    )
+    ]
 
 
 def _listing(
     cluster: hands.Cluster,
-    rows: Iterable[plan.Row],
+    replicas: Iterable[facts.Replica],
     elsewhere: Iterable[answers.PodAnswer],
     summary: answers.Summary,
 ) -> answers.Listing:
     found = (
         answers.PodAnswer(
             namespace=cluster.settings.model,
-            name=row.replica.name,
-            workload=row.replica.workload,
-            fixable=row.replica.fixable,
-            reason=row.reason,
-            message=row.message,
+            name=each.name,
+            workload=each.workload,
+            fixable=each.fixable,
+            reason=each.reason,
+            message=each.message,
         )
-        for row in rows
+        for each in replicas
     )
     return answers.Listing(contract=schema.SCHEMA, pods=(*found, *elsewhere), summary=summary)

@@ -58,10 +58,9 @@ class Fence:
             raise
         # Everything, because nobody can list what an object made by others may raise.
         except Exception as error:
-            self.caught(stage, subject, error)
+            self._caught(stage, subject, error)
 
-    def caught(self, stage: Stage, subject: Subject, error: Exception) -> None:
-        """Count what was raised, and tell it unless that has been done."""
+    def _caught(self, stage: Stage, subject: Subject, error: Exception) -> None:
         item = types.Object()
         # Nothing is known of what can't even be named.
         with contextlib.suppress(Exception):
