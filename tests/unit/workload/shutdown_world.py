@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -30,7 +29,7 @@ async def reconciler(
     cluster: FakeApiserver, *, unit: int = 0, connection: client.Client | None = None, **extra: Any
 ) -> AsyncIterator[shutdown.Controller]:
     connection = connection or cluster.client
-    recorder = events.Recorder(connection, clock=asyncio.get_running_loop().time)
+    recorder = events.Recorder(connection)
     controller = shutdown.Controller(connection, options.Live(settings(unit, **extra)), recorder)
     async with running_task(controller.run()):
         yield controller

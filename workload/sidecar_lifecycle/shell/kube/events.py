@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import datetime
 import hashlib
-import time
-from collections import OrderedDict
-from collections.abc import Callable
 from typing import Literal
 
 import structlog
@@ -22,10 +19,6 @@ from .fence import Fence
 log = structlog.get_logger(__name__)
 
 COMPONENT = "istio-integrator"
-REPEAT_AFTER = 600.0
-"""Seconds before the same Event about the same object is sent again; it may have expired."""
-REMEMBERED = 4096
-"""How many Events we remember having sent."""
 AT_ONCE = 8
 """Requests under way; thousands of pods may end together, and Events are not urgent."""
 
@@ -35,14 +28,10 @@ Type = Literal["Normal", "Warning"]
 class Recorder:
     """Writes Events; one that exists is not written again, also by another replica."""
 
-    def __init__(
-        self, client: Client, *, instance: str = "", clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, client: Client, *, instance: str = "") -> None:
         self._client = client
         self._instance = instance
-        self._clock = clock
         self._fence = Fence()
-        self._sent: OrderedDict[str, float] = OrderedDict()
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._writing: set[asyncio.Task[None]] = set()
 
@@ -50,18 +39,7 @@ class Recorder:
         self, about: types.Object, reason: Reason, message: str, kind: Type = "Normal"
     ) -> None:
         """Have an Event written soon; a failure is logged."""
-        identity = f"{about.metadata.uid}\0{reason}\0{message}"
-        digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
-        # The same for the same Event about the same object.
-        name = f"{about.metadata.name[:230]}.{digest}"
-        now = self._clock()
-        if now - self._sent.get(name, float("-inf")) < REPEAT_AFTER:
-            return
-        self._sent[name] = now
-        self._sent.move_to_end(name)
-        if len(self._sent) > REMEMBERED:
-            self._sent.popitem(last=False)
-        event = _event(about, name, reason, message, kind=kind, instance=self._instance)
+        event = _event(about, reason, message, kind=kind, instance=self._instance)
         task = asyncio.create_task(self._write(event), name="event")
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
@@ -80,19 +58,21 @@ class Recorder:
                 with self._fence.around("report", event):
                     where = path(types.Event, meta.namespace)
                     await self._client.request("POST", where, body=event)
-                    return
         except errors.KubeError as error:
-            if isinstance(error, errors.StatusError) and error.code == 409:
-                return
-            log.warning("event not written", name=meta.name, reason=event.reason, error=str(error))
-        self._sent.pop(meta.name, None)
+            if not isinstance(error, errors.StatusError) or error.code != 409:
+                log.warning(
+                    "event not written", name=meta.name, reason=event.reason, error=str(error)
+                )
 
 
 def _event(
-    about: types.Object, name: str, reason: str, message: str, *, kind: Type, instance: str
+    about: types.Object, reason: str, message: str, *, kind: Type, instance: str
 ) -> types.Event:
     now = datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     meta, api = about.metadata, about.api
+    # The same name for the same Event about the same object: the second one is refused.
+    digest = hashlib.sha256(f"{meta.uid}\0{reason}\0{message}".encode()).hexdigest()[:16]
+    name = f"{meta.name[:230]}.{digest}"
     return types.Event(
         apiVersion="v1",
         kind="Event",
