@@ -74,7 +74,7 @@ async def test_connections_end_behind_what_needed_them(cluster: FakeApiserver):
             cluster.client, "kubeflow", "job-x", "istio-proxy", ["pilot-agent"], deadline=5
         )
     await until(lambda: not cluster.streams)
-    await until(lambda: not streams._closing)
+    await until(lambda: not cluster.client.closing)
 
 
 async def test_absent_pod_is_the_apis_404(cluster: FakeApiserver):

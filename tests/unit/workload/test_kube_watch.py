@@ -7,10 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.kube import client, errors, watch
 
@@ -237,7 +234,7 @@ class EndsAtOnce(client.Client):
     def __init__(self, said: bytes) -> None:
         super().__init__("")
         self.client = self
-        self.said = said
+        self.said = self.each = said
         self.opened: list[float] = []
 
     async def request(self, *_: Any, **__: Any) -> bytes:
@@ -247,10 +244,12 @@ class EndsAtOnce(client.Client):
     async def stream(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
         self.opened.append(asyncio.get_running_loop().time())
         assert len(self.opened) < 1000, "the server is asked without a pause"
+        self.said = self.each
         yield self
 
-    async def iter_any(self) -> AsyncIterator[bytes]:
-        yield self.said
+    async def readline(self, **_: int) -> bytes:
+        said, self.said = self.said, b""
+        return said
 
 
 @pytest.mark.parametrize("said", [b"", b'{"type": "ERROR", "object": {"code": 410}}\n'])
@@ -278,24 +277,9 @@ async def test_null_where_a_list_belongs_is_an_empty_one(cluster: FakeApiserver)
         assert follower.said == ["added a", "synced"]
 
 
-@given(st.lists(st.binary(max_size=30).filter(lambda line: b"\n" not in line)), st.data())
-async def test_lines_do_not_depend_on_how_the_stream_is_cut(
-    wanted: list[bytes], data: st.DataObject
-):
-    text = b"".join(line + b"\n" for line in wanted)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
-    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-
-    class Content:
-        async def iter_any(self) -> AsyncIterator[bytes]:
-            for piece in pieces:
-                yield piece
-
-    got = [line async for line in watch.lines(Content())]  # type: ignore[arg-type]
-    assert got == [line for line in wanted if line]
-
-
-def test_pod_of_a_megabyte_decodes_to_what_we_need():
-    big = pod("a", annotations={"filler": "x" * 1_000_000})
-    decoded = types.decode_json(msgspec.json.encode(big), types.Pod)
-    assert decoded.metadata.name == "a"
+async def test_object_of_a_megabyte_is_one_event_as_any_other(cluster: FakeApiserver):
+    async with following(cluster) as follower:
+        await until(lambda: cluster.watchers)
+        cluster.put("pods", pod("a", annotations={"filler": "x" * 3_000_000}))
+        cluster.put("pods", pod("b"))
+        await until(lambda: follower.said[1:] == ["added a", "added b"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import os
@@ -27,6 +28,7 @@ REQUEST_TIMEOUT = 15.0
 LIST_TIMEOUT = 60.0
 PAGE = 500
 """Objects per page of a list."""
+STREAM_PROTOCOL = "v4.channel.k8s.io"
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -55,6 +57,7 @@ class Client:
         self._tls = tls
         self._token = token
         """Returns the token of each request: the kubelet renews it."""
+        self.closing: set[asyncio.Task[bool]] = set()
 
     @functools.cached_property
     def session(self) -> aiohttp.ClientSession:
@@ -153,22 +156,37 @@ class Client:
                 await _check(response)
                 yield response.content
 
+    @contextlib.asynccontextmanager
     async def websocket(
-        self, path: str, *, params: list[tuple[str, str]], protocols: tuple[str, ...]
-    ) -> aiohttp.ClientWebSocketResponse:
-        """Upgrade a GET to a WebSocket; the caller closes it and bounds the time."""
+        self, path: str, *, params: list[tuple[str, str]], deadline: float
+    ) -> AsyncGenerator[aiohttp.ClientWebSocketResponse]:
+        """Upgrade a GET to a WebSocket for the time of the block, which has a deadline."""
         with errors.mapped():
-            try:
-                return await self.session.ws_connect(
-                    self.server + path,
-                    params=params,
-                    protocols=protocols,
-                    headers=self._headers(),
-                    max_msg_size=1 << 20,
-                )
-            except aiohttp.WSServerHandshakeError as error:
-                retry = error.headers.get("Retry-After") if error.headers else None
-                raise errors.from_response(error.status, error.message.encode(), retry) from error
+            async with asyncio.timeout(deadline):
+                socket = await self._upgrade(path, params)
+                try:
+                    yield socket
+                finally:
+                    # The answer is there, and the peer's goodbye takes a while.
+                    task = asyncio.create_task(socket.close(), name="closing")
+                    self.closing.add(task)
+                    task.add_done_callback(self.closing.discard)
+
+    async def _upgrade(
+        self, path: str, params: list[tuple[str, str]]
+    ) -> aiohttp.ClientWebSocketResponse:
+        try:
+            return await self.session.ws_connect(
+                self.server + path,
+                params=params,
+                protocols=(STREAM_PROTOCOL,),
+                headers=self._headers(),
+                timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
+                max_msg_size=1 << 20,
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            retry = error.headers.get("Retry-After") if error.headers else None
+            raise errors.from_response(error.status, error.message.encode(), retry) from error
 
     def _headers(self) -> dict[str, str]:
         token = self._token().strip()

@@ -8,6 +8,7 @@ from collections.abc import Generator
 
 import aiohttp
 import msgspec
+from aiohttp.http import HttpProcessingError
 
 _MOST_DOUBLINGS = 30
 
@@ -18,10 +19,6 @@ class KubeError(Exception):
 
 class Unreachable(KubeError):  # noqa: N818 - names a condition, as the rest of this family
     """No answer: refused, reset, timed out, or not understood."""
-
-
-class NotUnderstood(Unreachable):
-    """An answer that is not what the API sends."""
 
 
 class StatusError(KubeError):
@@ -79,7 +76,7 @@ def understood() -> Generator[None]:
     try:
         yield
     except (msgspec.MsgspecError, ValueError, RecursionError, MemoryError) as error:
-        raise NotUnderstood(f"not understood: {error}"[:300]) from error
+        raise Unreachable(f"not understood: {error}"[:300]) from error
 
 
 @contextlib.contextmanager
@@ -87,7 +84,7 @@ def mapped() -> Generator[None]:
     """Turn the errors of aiohttp into ours, the cause kept."""
     try:
         yield
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+    except (aiohttp.ClientError, HttpProcessingError, TimeoutError, OSError) as error:
         raise Unreachable(f"{type(error).__name__}: {error}"[:300]) from error
 
 

@@ -6,7 +6,6 @@ k8s.io/kubelet/pkg/cri/streaming.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 
@@ -18,8 +17,6 @@ from sidecar_lifecycle.model import types
 from . import errors
 from .client import Client, path
 
-PORT_FORWARD_PROTOCOL = "v4.channel.k8s.io"
-EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _DATA, _ERROR = 0, 1
 _STDOUT, _STDERR, _EXEC_ERROR = 1, 2, 3
 _LONGEST_HEAD = 16 * 1024
@@ -27,8 +24,6 @@ _LONGEST_NUMBER = 20
 _LONGEST_OUTPUT = 64 * 1024
 """Bytes that a command may say before it is given up: pilot-agent says two, but the container is
 its owner's, and what talks for ever would keep us busy until the deadline."""
-
-_closing: set[asyncio.Task[None]] = set()
 
 
 class PortForward:
@@ -152,7 +147,7 @@ async def port_forward(
     """
     where = path(types.Pod, namespace, pod, "portforward")
     params = [("ports", str(port))]
-    async with _opened(client, where, params, (PORT_FORWARD_PROTOCOL,), deadline) as socket:
+    async with client.websocket(where, params=params, deadline=deadline) as socket:
         forward = PortForward(socket)
         await forward.ready()
         yield forward
@@ -172,7 +167,7 @@ async def run_command(
     params += [("command", argument) for argument in argv]
     where = path(types.Pod, namespace, pod, "exec")
     output = {_STDOUT: b"", _STDERR: b""}
-    async with _opened(client, where, params, EXEC_PROTOCOLS, deadline) as socket:
+    async with client.websocket(where, params=params, deadline=deadline) as socket:
         while sum(map(len, output.values())) <= _LONGEST_OUTPUT:
             message = await socket.receive()
             if message.type is not aiohttp.WSMsgType.BINARY:
@@ -202,34 +197,3 @@ def _check_end(payload: bytes, output: bytes) -> None:
         # What comes before the last line may be a warning.
         last = output.rpartition(b"\n")[-1].decode(errors="replace")
         raise errors.StreamError(": ".join(filter(None, (end.message[:300], last[-200:]))))
-
-
-@contextlib.asynccontextmanager
-async def _opened(
-    client: Client,
-    where: str,
-    params: list[tuple[str, str]],
-    protocols: tuple[str, ...],
-    deadline: float,
-) -> AsyncGenerator[aiohttp.ClientWebSocketResponse]:
-    with errors.mapped():
-        async with asyncio.timeout(deadline):
-            socket = await client.websocket(where, params=params, protocols=protocols)
-            try:
-                yield socket
-            finally:
-                _close_soon(socket)
-
-
-def _close_soon(socket: aiohttp.ClientWebSocketResponse) -> None:
-    """Close in the background: the answer is there, and the peer's goodbye takes a while."""
-    task = asyncio.create_task(_close(socket), name="closing")
-    _closing.add(task)
-    task.add_done_callback(_closing.discard)
-
-
-async def _close(socket: aiohttp.ClientWebSocketResponse) -> None:
-    # The peer may be hung: closing is a courtesy with a short limit, the connection goes anyway.
-    with contextlib.suppress(TimeoutError, aiohttp.ClientError, OSError):
-        async with asyncio.timeout(1):
-            await socket.close()

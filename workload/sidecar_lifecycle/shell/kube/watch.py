@@ -6,11 +6,10 @@ import asyncio
 import contextlib
 import functools
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
-import aiohttp
 import msgspec
 import structlog
 
@@ -29,6 +28,8 @@ log = structlog.get_logger(__name__)
 
 IDLE = 120.0
 """Seconds; the apiserver sends a bookmark about every minute, so silence means a dead peer."""
+LONGEST = 32 << 20
+"""Bytes of an event: etcd takes objects of 1.5 MB unless it is told otherwise."""
 ASK_AGAIN = 60.0
 """Seconds until something that was forbidden, or is not there, is tried again."""
 
@@ -97,7 +98,7 @@ class _Watch(Generic[T]):
         }
         async with self.client.stream(self.where, params=params, idle=IDLE) as content:
             self.state.live = True
-            async for line in lines(content):
+            while line := await content.readline(max_line_length=LONGEST):
                 changes: list[Change[T]] = []
                 with self.fence.around("decode", functools.partial(self._named, line)):
                     changes = self._event(line)
@@ -182,18 +183,6 @@ class _Watch(Generic[T]):
 
 def _key(item: types.Object) -> Key:
     return (item.metadata.namespace or "", item.metadata.name)
-
-
-async def lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Yield the lines of a stream, of any length."""
-    parts: list[bytes] = []
-    async for chunk in content.iter_any():
-        head, *rest = chunk.split(b"\n")
-        parts.append(head)
-        for piece in rest:
-            if line := b"".join(parts):
-                yield line
-            parts = [piece]
 
 
 async def watch(
