@@ -105,7 +105,6 @@ class Reason(enum.StrEnum):
 
     # What became of a replacement.
     REQUESTED = "Requested"
-    REPLACED = "Replaced"
     REPLACEMENT_STARTING = "ReplacementStarting"
     REPLACEMENT_HANGS = "ReplacementHangs"
     REPLACEMENT_NOT_READY = "ReplacementNotReady"

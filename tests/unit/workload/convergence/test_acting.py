@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 import structlog
-from sidecar_lifecycle.decide.convergence import facts, memory
+from sidecar_lifecycle.decide.convergence import facts, memory, plan
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.convergence import cluster as hands
@@ -134,6 +134,16 @@ async def test_leader_replaces_a_pod_that_missed_its_sidecar(cluster: Apiserver)
     (event,) = cluster.all("events")
     assert (event["reason"], event["involvedObject"]["uid"]) == ("SidecarMissing", "uid-1")
     assert event["message"].endswith("StatefulSet/web creates it again with a sidecar")
+
+
+async def test_pod_is_replaced_soon_after_it_has_been_ready_for_a_minute(cluster: Apiserver):
+    pod = without_sidecar()
+    now = datetime.datetime.fromtimestamp(LoopClock().now(), tz=datetime.UTC)
+    pod["status"]["conditions"][0]["lastTransitionTime"] = now.isoformat()
+    cluster.put("pods", pod)
+    async with converging(cluster):
+        await until(lambda: cluster.evicted)
+        assert plan.READY_FOR <= LoopClock().now() - now.timestamp() <= plan.READY_FOR + 7
 
 
 def remembered(cluster: Apiserver) -> memory.Memory:

@@ -1,7 +1,7 @@
 """What the plan says in each single situation."""
 
 import pytest
-from sidecar_lifecycle.decide.convergence import memory, plan
+from sidecar_lifecycle.decide.convergence import memory
 
 from integrator_contract import answers
 from tests.unit.cases import cases
@@ -44,7 +44,6 @@ def test_an_eviction_is_remembered_with_the_pods_that_were_there():
     assert evicted(decided) == ["a-0"]
     assert decided.memory.rounds[SET].known == ("uid-a-0",)
     assert decided.summary.converging == 1
-    assert decided.wake_at == NOW + plan.EVICTION_GRACE
 
 
 def test_an_old_answer_is_asked_for_again():
@@ -65,10 +64,6 @@ def test_a_pod_is_left_alone_with_the_reason(pod, desired, want):
 
     assert (asked(decided), evicted(decided), reasons(decided)) == ([], [], {"a-0": want})
     assert list(reasons(decided).values()) == [want]
-
-
-def test_the_plan_says_when_a_pod_will_have_been_ready_long_enough():
-    assert look(replica(ready_since=NOW - 10), answers=()).wake_at == NOW + 50
 
 
 def test_a_crash_looping_pod_is_taken_at_once():
@@ -118,7 +113,6 @@ def test_nothing_is_evicted_while_the_injector_does_not_answer():
 
     assert not decided.evict
     assert reasons(decided) == {"a-0": "MeshDown", "b-0": "MeshDown"}
-    assert decided.wake_at == NOW + 5
     assert asked(look(*of_each("ab"), answers=answers, now=NOW + 5)) == ["a-0", "b-0"]
 
 

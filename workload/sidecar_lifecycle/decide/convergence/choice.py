@@ -15,7 +15,6 @@ from .facts import Answer, Replica, Snapshot, expected
 from .memory import Hold, Memory, Round
 from .plan import (
     ANSWER_TTL,
-    EVICTION_GRACE,
     READY_FOR,
     UNREADY_FOR,
     Plan,
@@ -116,11 +115,9 @@ def _obstacle(plan: Plan) -> Wait | None:
     if not plan.snapshot.is_served:
         message = f"istiod has not written the ConfigMap {ROOT_CERTIFICATE} into this namespace"
         plan.troubles.append(Trouble("", Reason.NOT_SERVED, message))
-        plan.wake(plan.now + ANSWER_TTL)
         return Reason.NOT_SERVED, message
     for answer in plan.snapshot.answers.values():
         if answer.verdict == "down" and _is_fresh(plan, answer):
-            plan.wake(answer.at + ANSWER_TTL)
             return Reason.MESH_DOWN, answer.message
     if plan.troubles:
         worst = min(plan.troubles, key=lambda each: each.passing)
@@ -175,7 +172,6 @@ def _is_broken(plan: Plan, replica: Replica, *, is_proven: bool) -> bool:
         since, patience = replica.created, 0.0 if is_proven else patience
     if replica.uid in plan.requested:
         since, patience = replica.created, min(patience, READY_FOR)
-    plan.wake(since + patience)
     return plan.now >= since + patience
 
 
@@ -186,10 +182,8 @@ def _serving(plan: Plan, workload: str, replicas: list[Replica]) -> tuple[Replic
     for each in plan.live(workload):
         if each.in_mesh and not each.ready:
             return None, (Reason.NOT_READY, f"{each.name}, which is in the mesh, is not Ready")
-    due = {each.uid: (each.ready_since or 0) + READY_FOR for each in serving}
-    settled = [each for each in serving if due[each.uid] <= plan.now]
+    settled = [each for each in serving if (each.ready_since or 0) + READY_FOR <= plan.now]
     if not settled:
-        plan.wake(min(due.values()))
         return None, (Reason.NOT_SETTLED, f"Ready for less than {READY_FOR:.0f} s")
     if plan.snapshot.desired[workload] > 1 and plan.ready(workload) < 2:
         return None, (Reason.LAST_READY_REPLICA, f"it is the only Ready pod of {workload}")
@@ -271,7 +265,6 @@ def _proceed(plan: Plan, victim: Replica) -> tuple[Wait, bool]:
         broken=tuple(sorted({each.container for each in victim.ailments} - {PROXY})),
         proves="" if _is_proven(plan, victim) else _proof(plan, victim),
     )
-    plan.wake(plan.now + EVICTION_GRACE)
     return (Reason.REPLACING, f"a pod of {workload} is being replaced"), True
 
 

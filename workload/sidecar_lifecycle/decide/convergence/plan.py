@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import msgspec
 
@@ -25,7 +24,7 @@ UNREADY_FOR = 600.0
 FIRST_STAYS = 10.0
 """The first replacement has to be Ready for this long: a crash shows only after it."""
 ANSWER_TTL = 5.0
-"""How long the answer to a dry run counts; also the pause when the mesh is down."""
+"""How long the answer to a dry run counts."""
 EVICTION_GRACE = 30.0
 """An eviction whose outcome is unknown shows within this time, or did not happen."""
 REPLACEMENT_DEADLINE = 600.0
@@ -35,17 +34,6 @@ REPLACEMENT_DEADLINE = 600.0
 def retry_after(verdict: str) -> float:
     """Return after how many seconds a replacement that would not be right is tried again."""
     return 600.0 if verdict == "skips" else 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class News:
-    """Something that this plan found out, to be told once."""
-
-    kind: Literal["held", "completed"]
-    workload: str
-    reason: str
-    message: str
-    replica: Replica | None = None
 
 
 @dataclass(slots=True)
@@ -72,10 +60,10 @@ class Plan:
     """Why each pod, by UID, is not replaced right now: a reason and a message."""
     ask: list[Replica] = field(default_factory=list[Replica])
     evict: list[Replica] = field(default_factory=list[Replica])
-    news: list[News] = field(default_factory=list[News])
+    held: list[Replica] = field(default_factory=list[Replica])
+    """Pods whose workloads are left alone from now on, each with why."""
     troubles: list[answers.Trouble] = field(default_factory=list[answers.Trouble])
     """Of the replacements that are not right yet, and of the model as a whole."""
-    wakes: list[float] = field(default_factory=list[float])
 
     def __post_init__(self) -> None:
         self.workloads = defaultdict(list)
@@ -103,11 +91,6 @@ class Plan:
         """Tell whether a pod of the workload is terminating."""
         return any(each.terminating for each in self.workloads[workload])
 
-    def wake(self, at: float) -> None:
-        """Note when something may change by the mere passing of time."""
-        if at > self.now:
-            self.wakes.append(at)
-
     def hold(
         self, replica: Replica, reason: Reason, message: str, *, retry: float | None = None
     ) -> None:
@@ -124,15 +107,8 @@ class Plan:
             revision=replica.revision if is_judged else "",
             fingerprint=self.snapshot.fingerprint,
         )
-        if retry is not None:
-            self.wake(self.now + retry)
         if is_judged:
-            self.news.append(News("held", replica.workload, reason, message, replica))
-
-    @property
-    def wake_at(self) -> float | None:
-        """When something may change by the mere passing of time."""
-        return min(self.wakes, default=None)
+            self.held.append(replace(replica, reason=reason, message=message))
 
     @property
     def memory(self) -> Memory:

@@ -13,7 +13,6 @@ from .plan import (
     EVICTION_GRACE,
     FIRST_STAYS,
     REPLACEMENT_DEADLINE,
-    News,
     Plan,
     retry_after,
 )
@@ -33,8 +32,6 @@ def review(plan: Plan) -> None:
     for workload, hold in plan.remembered.holds.items():
         if _is_lifted(plan, workload, hold):
             del plan.holds[workload]
-        elif hold.until is not None:
-            plan.wake(hold.until)
     for workload in sorted(plan.remembered.rounds):
         _review_round(plan, workload)
 
@@ -68,15 +65,15 @@ def _review_round(plan: Plan, workload: str) -> None:
     victim = next((each for each in plan.workloads[workload] if each.uid == current.uid), None)
     if victim is not None and not victim.terminating:
         # Its eviction is under way, or it never happened.
-        until = current.since + EVICTION_GRACE
-        if plan.now >= until:
+        if plan.now >= current.since + EVICTION_GRACE:
             del plan.rounds[workload]
-        plan.wake(until)
         return
     judged = _judge(plan, workload)
     is_over = victim is None or victim.ended
     if judged and is_over and _is_restored(plan, workload):
-        _finish(plan, workload)
+        if current.proves and plan.replacements(workload):
+            plan.proven.add(current.proves)
+        del plan.rounds[workload]
     else:
         _watch(plan, workload, victim)
 
@@ -120,28 +117,15 @@ def _is_restored(plan: Plan, workload: str) -> bool:
 def _is_right(plan: Plan, current: Round, replica: Replica) -> bool:
     """Tell whether a replacement is Ready, or no worse than a pod that was not Ready."""
     if replica.ready_since is not None:
-        since = replica.ready_since + (FIRST_STAYS if current.proves else 0)
-        plan.wake(since)
-        return since <= plan.now
+        return replica.ready_since + (FIRST_STAYS if current.proves else 0) <= plan.now
     broken = {each.container for each in replica.ailments}
     return not current.was_ready and broken <= set(current.broken)
-
-
-def _finish(plan: Plan, workload: str) -> None:
-    replacements = plan.replacements(workload)
-    current = plan.rounds.pop(workload)
-    if current.proves and replacements:
-        plan.proven.add(current.proves)
-    message = f"{current.pod} was replaced"
-    plan.news.append(News("completed", workload, Reason.REPLACED, message))
 
 
 def _watch(plan: Plan, workload: str, victim: Replica | None) -> None:
     """Say what keeps a replacement from being right."""
     current = plan.rounds[workload]
-    until = current.since + REPLACEMENT_DEADLINE
-    plan.wake(until)
-    is_late = plan.now >= until
+    is_late = plan.now >= current.since + REPLACEMENT_DEADLINE
     late = f"after {round(REPLACEMENT_DEADLINE / 60)} minutes"
     new = next((each for each in plan.replacements(workload) if not each.ready), None)
     ailments = new.ailments if new else ()

@@ -29,12 +29,12 @@ log = structlog.get_logger(__name__)
 
 RESYNC = 30.0
 """Seconds after which we look again though nothing was reported."""
+MOVING = 5.0
+"""The same while pods are being replaced, or wait for something that passes with time."""
 PACE = 0.1
 """Seconds between two looks, so that a burst of events costs one."""
 IDLE_PACE = 2.0
 """The same while there is nothing to converge."""
-STEPS = 2
-"""Of one look: to ask the injector, and to evict by its answer."""
 ASKED_AT_ONCE = 8
 """Dry runs under way: each passes the injector."""
 BUDGET_RETRY = 10.0
@@ -75,38 +75,34 @@ class Controller:
     answers: dict[str, facts.Answer] = field(default_factory=dict[str, facts.Answer])
     last: answers.Summary | None = None
 
-    async def look(self) -> float | None:
-        """Decide and, if we lead, act. Return when to look again; None: at the usual time."""
+    async def look(self) -> float:
+        """Decide and, if we lead, act. Return after how many seconds to look again."""
         stored = await self.cluster.recall()
         plan, scope = await hands.look(
             self.cluster, list(self.pods.values()), stored, self.answers
         )
         has_work = plan.ask or plan.evict or _changed(plan, stored)
         acting = self.cluster.settings.leader and has_work
-        for _ in range(STEPS if acting else 0):
+        if acting:
             # The watch may be behind: what is acted on is read now.
             pods = await self.cluster.pods()
             plan, scope = await hands.look(self.cluster, pods, stored, self.answers)
-            stored = await self._act(plan, scope, stored)
-            if not plan.ask:
-                break
+            await self._act(plan, scope, stored)
         # Workloads come and go, and this process stays.
         for workload in self.answers.keys() - plan.snapshot.desired.keys():
             del self.answers[workload]
-        self._show(plan)
+        summary = self._show(plan)
         if acting and (plan.ask or plan.evict):
-            return self.clock.now()
-        return plan.wake_at
+            return 0.0
+        is_moving = summary.converging and all(each.passing for each in summary.troubles)
+        return MOVING if is_moving else RESYNC
 
-    async def _act(
-        self, plan: Plan, scope: eligible.Scope, stored: resources.ConfigMap
-    ) -> resources.ConfigMap:
+    async def _act(self, plan: Plan, scope: eligible.Scope, stored: resources.ConfigMap) -> None:
         stored = await self._remember(plan, stored)
-        for news in plan.news:
-            log.info(news.kind, workload=news.workload, reason=news.reason, why=news.message)
-            if news.replica:
-                pod = self.cluster.pod(news.replica)
-                self.recorder.record(pod, Reason(news.reason), news.message, "Warning")
+        for each in plan.held:
+            log.info("held", workload=each.workload, reason=each.reason, why=each.message)
+            pod = self.cluster.pod(each)
+            self.recorder.record(pod, Reason(each.reason), each.message, "Warning")
         at_once = asyncio.Semaphore(ASKED_AT_ONCE)
 
         async def ask(replica: facts.Replica) -> None:
@@ -121,7 +117,6 @@ class Controller:
             if self.cluster.settings.leader:
                 await self._evict(replica, plan)
                 stored = await self._remember(plan, stored)
-        return stored
 
     async def _remember(self, plan: Plan, stored: resources.ConfigMap) -> resources.ConfigMap:
         if not _changed(plan, stored):
@@ -159,7 +154,7 @@ class Controller:
             f"{'without' if is_without else 'with'} a sidecar",
         )
 
-    def _show(self, plan: Plan) -> None:
+    def _show(self, plan: Plan) -> answers.Summary:
         summary = plan.summary
         applied = (pod.metadata.annotations.get(names.APPLIED, "") for pod in self.pods.values())
         reasons = collections.Counter(row.reason for row in plan.rows)
@@ -167,29 +162,29 @@ class Controller:
         if summary != self.last:
             self.last = summary
             self.progress(summary)
+        return summary
 
     async def run(self) -> None:
         """Look whenever something changes, until cancelled."""
         failures = 0
         while True:
             self.woken.clear()
-            until: float | None = None
+            pause = RESYNC
             try:
                 with self.cluster.fence.around("converge", self.cluster.itself):
                     if self.synced:
-                        until = await self.look()
+                        pause = await self.look()
                     failures = 0
             except hands.Conflict as error:
                 log.debug("another process wrote convergence's memory", error=str(error))
-                until = self.clock.now()
+                pause = 0.0
             except errors.KubeError as error:
                 failures += 1
                 log.warning("convergence interrupted", error=str(error))
-                until = self.clock.now() + min(RESYNC, 2.0**failures)
-            now = self.clock.now()
+                pause = min(RESYNC, 2.0**failures)
             idle = self.last is not None and self.last.converging == 0
             await self.clock.wait(asyncio.Event(), IDLE_PACE if idle else PACE)
-            await self.clock.wait(self.woken, min(until or now + RESYNC, now + RESYNC) - now)
+            await self.clock.wait(self.woken, pause)
 
     async def follow_pods(self) -> None:
         """Keep `pods` as the apiserver has them."""
