@@ -24,7 +24,7 @@ async def cluster() -> AsyncIterator[FakeApiserver]:
 
 
 def recorder(cluster: FakeApiserver) -> events.Recorder:
-    return events.Recorder(cluster.client, instance="app/0")
+    return events.Recorder(cluster.client)
 
 
 async def record(writer: events.Recorder, *event: Any) -> None:

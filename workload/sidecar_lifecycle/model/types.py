@@ -205,8 +205,6 @@ class Event(Object):
     count: int | None = None
     firstTimestamp: str | None = None
     lastTimestamp: str | None = None
-    reportingComponent: str = ""
-    reportingInstance: str = ""
 
 
 class EndpointConditions(Model):

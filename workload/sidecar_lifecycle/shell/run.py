@@ -65,7 +65,7 @@ class Program:
         self.port = port
         self.notifier = notices.Notifier()
         self.looker = seen.Looker(connection, self._tell)
-        self.recorder = events.Recorder(connection, instance=live.current.unit)
+        self.recorder = events.Recorder(connection)
         self.shutdown = shutdown.Controller(connection, live, self.recorder)
 
     def ready(self) -> Mapping[str, bool]:

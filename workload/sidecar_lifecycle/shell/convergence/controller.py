@@ -238,7 +238,6 @@ def show(
 
 
 def _reason(replica: facts.Replica) -> tuple[Reason, str]:
-    """Say why a pod is replaced."""
     if replica.fault == "unwanted":
         return Reason.SIDECAR_UNWANTED, replica.message
     if replica.fault == "order":
@@ -293,7 +292,7 @@ async def run(
         cluster = hands.Cluster(client, live, clock.now)
         controller = Controller(
             cluster=cluster,
-            recorder=recorder or events.Recorder(client, instance=live.current.application),
+            recorder=recorder or events.Recorder(client),
             progress=progress,
             clock=clock,
         )

@@ -28,9 +28,8 @@ Type = Literal["Normal", "Warning"]
 class Recorder:
     """Writes Events; one that exists is not written again, also by another replica."""
 
-    def __init__(self, client: Client, *, instance: str = "") -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
-        self._instance = instance
         self._fence = Fence()
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._writing: set[asyncio.Task[None]] = set()
@@ -39,7 +38,7 @@ class Recorder:
         self, about: types.Object, reason: Reason, message: str, kind: Type = "Normal"
     ) -> None:
         """Have an Event written soon; a failure is logged."""
-        event = _event(about, reason, message, kind=kind, instance=self._instance)
+        event = _event(about, reason, message, kind)
         task = asyncio.create_task(self._write(event), name="event")
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
@@ -65,9 +64,7 @@ class Recorder:
                 )
 
 
-def _event(
-    about: types.Object, reason: str, message: str, *, kind: Type, instance: str
-) -> types.Event:
+def _event(about: types.Object, reason: str, message: str, kind: Type) -> types.Event:
     now = datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     meta, api = about.metadata, about.api
     # The same name for the same Event about the same object: the second one is refused.
@@ -91,6 +88,4 @@ def _event(
         count=1,
         firstTimestamp=now,
         lastTimestamp=now,
-        reportingComponent=COMPONENT,
-        reportingInstance=instance,
     )
