@@ -15,7 +15,6 @@ from sidecar_lifecycle.shell.settings import Live
 from integrator_contract import names
 from integrator_contract.pods import Settings as Wanted
 from tests.unit.workload.convergence import test_trials as trials_world
-from tests.unit.workload.convergence.test_acting import LoopClock
 from tests.unit.workload.convergence.test_trials import MODEL, SETTINGS, Apiserver, forbidding
 from tests.unit.workload.fake_apiserver import running_task, until
 
@@ -51,7 +50,6 @@ async def looking(cluster: Apiserver, *, leads: bool = True) -> AsyncIterator[li
         cluster.client,
         Live(dataclasses.replace(SETTINGS, leader=leads)),
         tell=lambda: told.append(None),
-        clock=LoopClock(),
     )
     async with running_task(run) as task:
         yield told

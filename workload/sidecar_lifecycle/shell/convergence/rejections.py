@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import structlog
 
 from integrator_contract import names, pods, refusals, rejections
 from sidecar_lifecycle.decide.convergence import trial
-from sidecar_lifecycle.model import resources, types
+from sidecar_lifecycle.model import resources
 from sidecar_lifecycle.shell import admission_settings
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import Client
@@ -21,7 +22,7 @@ from sidecar_lifecycle.shell.kube.watch import watch
 from sidecar_lifecycle.shell.settings import Live
 
 from . import cluster as hands
-from . import controller, trials
+from . import trials
 
 log = structlog.get_logger(__name__)
 
@@ -38,12 +39,12 @@ class Observer:
     cluster: hands.Cluster
     trials: trials.Trials
     tell: Callable[[], None]
-    clock: controller.Clock
     wanted: pods.Settings | None = None
     """What admission does to new pods; None while no webhook runs."""
     is_synced: bool = False
     """Whether it is known what admission does."""
-    tried_at: float = 0.0
+    tried_at: float = float("-inf")
+    """In the loop's time."""
     woken: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -56,7 +57,8 @@ class Observer:
                         await self.look()
             except errors.KubeError as error:
                 log.warning("rejections are not known", error=str(error))
-            await self.clock.wait(self.woken, PAUSE)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.woken.wait(), PAUSE)
 
     async def follow_settings(self) -> None:
         """Keep `wanted` as the webhook's ConfigMap has it."""
@@ -84,14 +86,21 @@ class Observer:
         """Find what is rejected now; keep it and tell the charm if it is something else."""
         before = read((await self.cluster.recall()).data)
         digest = _digest(self.wanted) if self.wanted else ""
-        now = self.clock.now()
+        now = asyncio.get_running_loop().time()
         is_late = bool(before.changes) and now >= self.tried_at + RETRY
         changes = dict(before.changes)
         if is_everything := digest != before.settings or is_late:
             self.tried_at = now
             changes = {}
         if self.wanted and is_everything:
-            for made in self._generic(await self.trials.own_pod()):
+            own, application = await self.trials.own_pod(), self.cluster.settings.application
+            # They stand for pods that may come: a server, a task and this charm.
+            for labels, restart_policy in (
+                ({}, "Always"),
+                ({}, "Never"),
+                ({names.NAME: application}, "Always"),
+            ):
+                made = trial.plain(own, labels, restart_policy)
                 changes |= await self.trials.forbidden(made, self.wanted)
         workloads: dict[str, refusals.Refusal] = {}
         for workload, made in await self._next_pods(everything=is_everything):
@@ -111,14 +120,6 @@ class Observer:
         if (changes, workloads) != (before.changes, before.workloads):
             log.info("rejections", changes=[*changes], workloads=[*workloads])
             self.tell()
-
-    def _generic(self, own: types.Pod) -> list[dict[str, Any]]:
-        """Return pods that stand for those that may come: a server, a task and this charm."""
-        return [
-            trial.plain(own, {}),
-            trial.plain(own, {}, "Never"),
-            trial.plain(own, {names.NAME: self.cluster.settings.application}),
-        ]
 
     async def _next_pods(self, *, everything: bool) -> list[tuple[str, dict[str, Any]]]:
         """Return the next pod of every workload, or of those that have fewer than they should."""
@@ -146,17 +147,9 @@ def read(data: dict[str, str]) -> rejections.Rejections:
         return rejections.Rejections()
 
 
-async def run(
-    client: Client,
-    live: Live,
-    *,
-    tell: Callable[[], None],
-    clock: controller.Clock | None = None,
-) -> None:
+async def run(client: Client, live: Live, *, tell: Callable[[], None]) -> None:
     """Look for rejections until cancelled, and tell when they are others than before."""
-    clock = clock or controller.Clock()
-    cluster = hands.Cluster(client, live, clock.now)
-    observer = Observer(cluster, trials.Trials(client, live.current), tell, clock)
+    observer = Observer(hands.Cluster(client, live), trials.Trials(client, live.current), tell)
     async with asyncio.TaskGroup() as group:
         group.create_task(observer.follow_settings(), name="admission settings")
         group.create_task(observer.run(), name="rejections")
