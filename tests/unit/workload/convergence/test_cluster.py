@@ -11,7 +11,8 @@ import pytest
 import structlog
 from sidecar_lifecycle.decide import eligible
 from sidecar_lifecycle.decide.convergence import memory
-from sidecar_lifecycle.model import types
+from sidecar_lifecycle.decide.convergence.plan import Plan
+from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.settings import Live, Settings
@@ -45,6 +46,11 @@ async def cluster() -> AsyncIterator[FakeApiserver]:
 
 def subject(cluster: FakeApiserver) -> hands.Cluster:
     return hands.Cluster(cluster.client, Live(SETTINGS))
+
+
+async def look(cluster: FakeApiserver, remembered: memory.Memory) -> Plan:
+    stored = resources.ConfigMap(data={memory.STATE: memory.encode(remembered)})
+    return (await hands.look(subject(cluster), [], stored, {}))[0]
 
 
 def asked(cluster: FakeApiserver, end: str) -> int:
@@ -97,7 +103,7 @@ async def test_application_does_not_manage_the_gateway_workload_that_is_tied_to_
     owners, _ = await subject(cluster).owners()
 
     pod = pod_of("StatefulSet", "web")
-    assert eligible.ownership(pod, False, lambda *key: owners.get(key)).reason == reason
+    assert eligible.ownership(pod, False, owners.find).reason == reason
 
 
 def elsewhere(namespace: str, name: str, *, proxy: bool = False, **extra: Any) -> dict[str, Any]:
@@ -165,7 +171,7 @@ async def test_replica_set_that_can_not_be_read_is_named(cluster: FakeApiserver)
 async def test_workloads_are_read_while_something_is_remembered_of_them(
     cluster: FakeApiserver, remembered: memory.Memory, reads: int
 ):
-    await hands.read(subject(cluster), [], remembered, {})
+    await look(cluster, remembered)
     assert asked(cluster, "/statefulsets") == reads
 
 
@@ -236,10 +242,9 @@ async def test_refused_pods_are_looked_for_while_a_replacement_is_missing(cluste
         cluster.put("statefulsets", {**web, "spec": {"replicas": desired}})
         remembered = memory.Memory(rounds={"StatefulSet/web": a_round(since=SINCE)})
         failed_create(cluster, "StatefulSet", "web", KYVERNO)
-        snapshot, _ = await hands.read(subject(cluster), [], remembered, {})
+        plan = await look(cluster, remembered)
         assert asked(cluster, "/events") == reads
-        assert bool(snapshot.refused) is bool(reads)
+        assert bool(plan.snapshot.refused) is bool(reads)
 
     cluster.failures = [("/events", 403, {})]
-    snapshot, _ = await hands.read(subject(cluster), [], remembered, {})
-    assert snapshot.refused == {}
+    assert (await look(cluster, remembered)).snapshot.refused == {}

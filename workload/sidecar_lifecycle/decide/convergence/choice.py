@@ -55,7 +55,6 @@ def decide(
 
 
 def _choose(plan: Plan) -> None:
-    """Choose what to evict and what to ask the API server about."""
     candidates = _candidates(plan)
     obstacle = _obstacle(plan) if candidates else None
     victims: list[Replica] = []
@@ -213,7 +212,6 @@ def _take(plan: Plan, victims: list[Replica]) -> None:
 
 
 def _judged(plan: Plan, victim: Replica) -> Hold | None:
-    """Return the hold of a workload whose first replacement was no better."""
     request = plan.remembered.request
     since = request.at if victim.in_mesh and request is not None else 0.0
     for hold in plan.holds.values():
@@ -229,7 +227,6 @@ def _is_coming_up(plan: Plan, victims: Iterable[Replica]) -> bool:
 
 
 def _rank(plan: Plan, victim: Replica) -> tuple[bool, bool, int, str]:
-    """Order pods by how well they can be spared."""
     kind = victim.workload.partition("/")[0]
     spare = not victim.ready or plan.ready(victim.workload) > 1
     return victim.fault != "unwanted", not spare, _KINDS.index(kind), victim.workload

@@ -243,11 +243,6 @@ def _short(text: str | None) -> str:
     return words if len(words) <= _LONGEST_WORDS else f"{words[:_LONGEST_WORDS]}…"
 
 
-def mesh(scope: eligible.Scope) -> str:
-    """Name what the first replacement of a model is a trial of."""
-    return f"{scope.data_plane} {scope.mesh_revision or 'default'}"
-
-
 def fingerprint(scope: eligible.Scope, injectors: tuple[str, ...]) -> str:
     """Return a digest of what decides about injection."""
     keys = (names.INJECTION, names.REVISION, names.DATAPLANE_MODE)

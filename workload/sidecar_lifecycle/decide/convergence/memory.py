@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
+
+_T = TypeVar("_T")
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -69,17 +73,18 @@ REQUEST = "request"
 
 def decode(data: dict[str, str]) -> Memory:
     """Return what the ConfigMap's data remembers; what can't be read is forgotten."""
-    try:
-        memory = msgspec.json.decode(data.get(STATE, "{}"), type=Memory)
-    except (msgspec.MsgspecError, RecursionError):
-        memory = Memory()
-    try:
-        request = msgspec.json.decode(data.get(REQUEST, "null"), type=Request | None)
-    except (msgspec.MsgspecError, RecursionError):
-        request = None
+    memory = _read(data, STATE, Memory) or Memory()
+    request = _read(data, REQUEST, Request)
     if request is None or request.id == memory.answered:
         return memory
     return msgspec.structs.replace(memory, request=request, answered=request.id)
+
+
+def _read(data: dict[str, str], key: str, kind: type[_T]) -> _T | None:
+    try:
+        return msgspec.json.decode(data.get(key, "null"), type=kind | None)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
 
 
 def encode(memory: Memory) -> str:

@@ -123,7 +123,6 @@ def _is_right(plan: Plan, current: Round, replica: Replica) -> bool:
 
 
 def _watch(plan: Plan, workload: str, victim: Replica | None) -> None:
-    """Say what keeps a replacement from being right."""
     current = plan.rounds[workload]
     is_late = plan.now >= current.since + REPLACEMENT_DEADLINE
     late = f"after {round(REPLACEMENT_DEADLINE / 60)} minutes"

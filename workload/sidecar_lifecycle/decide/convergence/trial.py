@@ -126,7 +126,6 @@ def _from_template(kind: str, owner: resources.Creator) -> dict[str, Any]:
 
 
 def _identify(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod | None) -> None:
-    """Give the pod its place among those of a StatefulSet."""
     spec, status = owner.spec, owner.status
     found = _ORDINAL.fullmatch(replaced.metadata.name) if replaced else None
     ordinal = int(found[1]) if found else spec.ordinals.start + status.replicas
@@ -147,7 +146,6 @@ def _identify(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod
 
 
 def _bind(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod | None) -> None:
-    """Give the pod what a DaemonSet's pod of one node has."""
     spec = pod["spec"]
     taints = (
         *names.DAEMON_TAINTS,

@@ -26,15 +26,20 @@ from . import trials
 
 T = TypeVar("T", bound=types.Object)
 
-Owners = dict[tuple[str, str], eligible.Owner]
-"""By kind and name."""
-
 LISTED_AT_ONCE = 8
 """Namespaces whose pods are listed at the same time."""
 
 
 class Conflict(errors.KubeError):
     """Somebody else wrote the memory meanwhile: another leader, or a request."""
+
+
+class Owners(dict[tuple[str, str], eligible.Owner]):
+    """What owns pods, by kind and name."""
+
+    def find(self, kind: str, name: str) -> eligible.Owner | None:
+        """Return an owner."""
+        return self.get((kind, name))
 
 
 @dataclass(slots=True)
@@ -64,7 +69,7 @@ class Cluster:
 
     async def owners(self) -> tuple[Owners, dict[str, int]]:
         """Read what owns pods, and how many pods each workload should have."""
-        owners: Owners = {}
+        owners = Owners()
         desired: dict[str, int] = {}
         kinds = {**resources.WORKLOADS, "ReplicaSet": resources.ReplicaSet}
         lists = await asyncio.gather(*map(self._list, kinds.values()))
@@ -274,19 +279,20 @@ def _creator(about: types.ObjectReference) -> str:
     return f"{about.kind}/{name}"
 
 
-async def read(
+async def look(
     cluster: Cluster,
     pods: list[types.Pod],
-    remembered: memory.Memory,
+    stored: resources.ConfigMap,
     answers: dict[str, facts.Answer],
     proxy: stale.Proxy = stale.UNKNOWN,
-) -> tuple[facts.Snapshot, eligible.Scope]:
-    """Read what the plan needs to know, and only if pods are to be replaced who owns them.
+) -> tuple[Plan, eligible.Scope]:
+    """Plan what to do about these pods; only if some are to be replaced read who owns them.
 
     Old proxies are found where it is known what new pods get.
     """
-    namespace = await cluster.client.get(types.Namespace, None, cluster.settings.model)
-    scope = cluster.settings.scope(namespace.metadata.labels)
+    settings, remembered = cluster.settings, memory.decode(stored.data)
+    namespace = await cluster.client.get(types.Namespace, None, settings.model)
+    scope = settings.scope(namespace.metadata.labels)
     live: list[types.Pod] = []
     # A StatefulSet makes no other while its pod's object is left.
     victims = {each.uid for each in remembered.rounds.values()}
@@ -297,27 +303,20 @@ async def read(
                 fault, *_ = facts.diagnose(pod, scope, eligible.wanted(pod, scope))
                 is_faulty = is_faulty or bool(fault)
                 live.append(pod)
-    busy = remembered.rounds or remembered.holds or remembered.request or proxy.known
-    owners: Owners = {}
-    desired: dict[str, int] = {}
-    if is_faulty or busy:
-        owners, desired = await cluster.owners()
+    is_busy = remembered.rounds or remembered.holds or remembered.request or proxy.known
+    owners, desired = await cluster.owners() if is_faulty or is_busy else (Owners(), {})
     disabled = eligible.switched_off(namespace.metadata)
-
-    def find_owner(kind: str, name: str) -> eligible.Owner | None:
-        return owners.get((kind, name))
-
     replicas: list[facts.Replica] = []
     for pod in live:
         with cluster.fence.around("converge", pod):
-            ownership = eligible.ownership(pod, disabled, find_owner)
+            ownership = eligible.ownership(pod, disabled, owners.find)
             replicas.append(facts.replica(pod, scope, ownership, proxy))
     injectors, is_served = await asyncio.gather(cluster.injectors(), cluster.is_served())
     snapshot = facts.Snapshot(
         replicas=tuple(replicas),
         desired=desired,
         fingerprint=facts.fingerprint(scope, injectors),
-        mesh=facts.mesh(scope),
+        mesh=f"{scope.data_plane} {scope.mesh_revision or 'default'}",
         is_served=is_served,
         answers=answers,
     )
@@ -328,24 +327,11 @@ async def read(
     }
     if since:
         snapshot = replace(snapshot, refused=await cluster.refused(since))
-    return snapshot, scope
-
-
-async def look(
-    cluster: Cluster,
-    pods: list[types.Pod],
-    stored: resources.ConfigMap,
-    answers: dict[str, facts.Answer],
-    proxy: stale.Proxy = stale.UNKNOWN,
-) -> tuple[Plan, eligible.Scope]:
-    """Read what there is beside these pods, and plan what to do about them."""
-    remembered = memory.decode(stored.data)
-    snapshot, scope = await read(cluster, pods, remembered, answers, proxy)
     plan = choice.decide(
         snapshot,
         remembered,
-        mode=cluster.settings.restart_pods,
-        max_unavailable=cluster.settings.restart_max_unavailable,
+        mode=settings.restart_pods,
+        max_unavailable=settings.restart_max_unavailable,
         now=cluster.clock(),
     )
     return plan, scope

@@ -60,14 +60,10 @@ def from_response(code: int, body: bytes, retry_after: str | None = None) -> Sta
             status = msgspec.json.decode(body, type=_Status)
     except Unreachable:
         status = _Status(message=body[:200].decode(errors="replace"))
-    return StatusError(code, status.reason, status.message, _seconds(retry_after))
-
-
-def _seconds(value: str | None) -> float | None:
-    try:
-        return float(value) if value is not None else None
-    except ValueError:
-        return None
+    seconds = None
+    with contextlib.suppress(ValueError):
+        seconds = float(retry_after) if retry_after else None
+    return StatusError(code, status.reason, status.message, seconds)
 
 
 @contextlib.contextmanager

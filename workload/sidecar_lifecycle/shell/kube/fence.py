@@ -35,14 +35,10 @@ LONGEST = 300
 log = structlog.get_logger(__name__)
 
 
-def _tell_nobody(item: types.Object, why: str) -> None:
-    """Leave it to the log."""
-
-
 class Fence:
     """Keeps what is raised about one object from the others."""
 
-    def __init__(self, tell: Tell = _tell_nobody) -> None:
+    def __init__(self, tell: Tell = lambda *_: None) -> None:
         self._tell = tell
         self._told: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 

@@ -147,7 +147,6 @@ class _Watch(Generic[T]):
         return self._seen(item) if self.concerns(item) else []
 
     def _seen(self, item: T) -> list[Change[T]]:
-        """Return the changes that follow from an object that exists."""
         key, uid = _key(item), item.metadata.uid
         before = self.known.get(key)
         self.known[key] = uid

@@ -65,7 +65,6 @@ class Seen(NamedTuple):
 
 
 def _differs(before: Seen | None, now: Seen | None) -> bool:
-    """Tell whether an object changed otherwise than by the charm."""
     if before is None or now is None:
         return before is not now
     is_edited = before.applied == now.applied and before.written != now.written
