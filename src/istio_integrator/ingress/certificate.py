@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 from typing import TYPE_CHECKING
 
 import ops
@@ -45,10 +46,12 @@ def requirer(charm: ops.CharmBase) -> tls_certificates.TLSCertificatesRequiresV4
     # Most models have no such relation, and the import takes as long as a request.
     from charmlibs.interfaces import tls_certificates  # noqa: PLC0415
 
+    short = next((host for host in hosts if len(host) <= _LONGEST_COMMON_NAME), None)
+    request = tls_certificates.CertificateRequestAttributes
     return tls_certificates.TLSCertificatesRequiresV4(
         charm,
         endpoints.CERTIFICATES,
-        certificate_requests=[_request(hosts)] if hosts else [],
+        certificate_requests=[request(common_name=short, sans_dns=hosts)] if hosts else [],
         mode=tls_certificates.Mode.APP,
         refresh_events=[charm.on.config_changed, charm.on.update_status, charm.on.upgrade_charm],
         renewal_relative_time=_RENEW_AT,
@@ -83,15 +86,6 @@ def problem(bag: endpoints.Bag) -> str:
     return f"{endpoints.CERTIFICATES}:{bag.relation} {bag.application}: {said}"
 
 
-def _request(hosts: tuple[str, ...]) -> tls_certificates.CertificateRequestAttributes:
-    from charmlibs.interfaces import tls_certificates  # noqa: PLC0415
-
-    names = [host for host in hosts if len(host) <= _LONGEST_COMMON_NAME]
-    return tls_certificates.CertificateRequestAttributes(
-        common_name=names[0] if names else None, sans_dns=hosts
-    )
-
-
 class GatewayCertificate:
     """Hands the certificate to the gateway."""
 
@@ -106,26 +100,26 @@ class GatewayCertificate:
         """Whether the model is to be served by HTTPS."""
         self.messages: list[Message] = []
         """What is missing for HTTPS, once `credential` was called."""
-        self._name = scope.manifests.secrets[SECRET_FOLDER]
         self.shown = ""
         """What the gateway shows, in PEM; empty where it is not known."""
 
     def credential(self, target: gateway.Target, *, shown: str) -> str:
         """Name the Secret for the gateway to use instead of the shown one; empty: none."""
         self.messages = []
-        given = self._scope.config.tls_secret
+        scope, given = self._scope, self._scope.config.tls_secret
         if not self.is_wanted:
             return ""
         if not given and not target.hosts:
-            application = self._scope.application
-            self.messages.append(Said.CERTIFICATES_NEED_HOSTS(application=application))
+            self.messages.append(Said.CERTIFICATES_NEED_HOSTS(application=scope.application))
             return ""
-        name = given or self._name
-        found = self._scope.cluster.get(cluster.SECRET, name, target.namespace)
-        self.shown = _decoded(cluster.at(found, "data").get("tls.crt", ""))
+        name = given or scope.manifests.secrets[SECRET_FOLDER]
+        found = scope.cluster.get(cluster.SECRET, name, target.namespace)
+        with contextlib.suppress(ValueError):
+            text = base64.b64decode(cluster.at(found, "data").get("tls.crt", ""), validate=True)
+            self.shown = text.decode()
         if data := {} if given else self._issued(target):
             context = {"name": name, "namespace": target.namespace, "data": data}
-            self._scope.manifests.apply(SECRET_FOLDER, context)
+            scope.manifests.apply(SECRET_FOLDER, context)
         elif given and found is None:
             self.messages.append(Said.TLS_SECRET_ABSENT(secret=f"{target.namespace}/{name}"))
             # Envoy goes on with what it has of one that is being replaced.
@@ -152,8 +146,7 @@ class GatewayCertificate:
             return {}
         found, key = requirer.get_assigned_certificate(requirer.certificate_requests[0])
         if found is None:
-            reasons = [each.error.message for each in requirer.get_request_errors()]
-            if reasons:
+            if reasons := [each.error.message for each in requirer.get_request_errors()]:
                 reason = texts.plain(reasons[-1], _LONGEST_REASON)
                 self.messages.append(Said.CERTIFICATE_REFUSED(reason=reason))
             elif not self.shown:
@@ -165,10 +158,3 @@ class GatewayCertificate:
         self._record.certificate_in = target.namespace
         data = {"tls.crt": bundle, "tls.key": f"{key}\n"}
         return {name: base64.b64encode(text.encode()).decode() for name, text in data.items()}
-
-
-def _decoded(text: str) -> str:
-    try:
-        return base64.b64decode(text, validate=True).decode()
-    except ValueError:
-        return ""

@@ -6,9 +6,8 @@ alone, for anybody may write it on a Service of their own.
 
 from __future__ import annotations
 
-import functools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from integrator_contract import names
 from istio_integrator.ingress import gateway
@@ -18,45 +17,6 @@ from istio_integrator.messages import Message, Said
 from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
-
-
-def decide(
-    live: Mapping[str, str],
-    wanted: Mapping[str, str],
-    owner: str,
-    is_gone: Callable[[str], bool] = lambda _: False,
-) -> dict[str, str | None] | str:
-    """Decide what to change of a Service's annotations.
-
-    Args:
-        live: All annotations that it has.
-        wanted: What the operator wants; none: everything as it was before.
-        owner: This application.
-        is_gone: Whether another application is no more, so that its record becomes ours.
-
-    Returns:
-        A merge patch of the annotations, empty where all is well, or what forbids it.
-    """
-    record = records.Record.read(live.get(names.ANNOTATIONS))
-    if record and record.owner != owner and not is_gone(record.owner):
-        return f"its annotations are managed by {record.owner}" if wanted else {}
-    ours: Mapping[str, str] = record.values if record else {}
-    before = dict(record.before) if record else {}
-    patch: dict[str, str | None] = {}
-    for key in ours.keys() - wanted.keys():
-        # What somebody changed since is theirs now.
-        if live.get(key) == ours[key]:
-            patch[key] = before.get(key)
-        before.pop(key, None)
-    for key, value in wanted.items():
-        if key not in ours:
-            before[key] = live.get(key)
-        if live.get(key) != value:
-            patch[key] = value
-    new = records.Record(owner, dict(wanted), before).written() if wanted else None
-    if new != live.get(names.ANNOTATIONS):
-        patch[names.ANNOTATIONS] = new
-    return patch
 
 
 def apply(scope: situation.Situation, target: gateway.Target, kept: Record) -> Message | None:
@@ -81,16 +41,32 @@ def remove(scope: situation.Situation, kept: Record) -> None:
 def _change(
     scope: situation.Situation, reference: str, wanted: Mapping[str, str]
 ) -> Message | None:
+    """Give a Service the wanted annotations; without any it gets those that it had before."""
     namespace, _, name = reference.partition("/")
     service = scope.cluster.get(cluster.SERVICE, name, namespace) if name else None
     if service is None:
         return None
     metadata, owner = service["metadata"], scope.manifests.owner
-    live = cluster.at(metadata, "annotations")
-    patch = decide(live, wanted, owner, functools.partial(owners.is_gone, scope.cluster))
-    shown = cluster.reference(service)
-    if isinstance(patch, str):
-        return Said.ANNOTATIONS_REFUSED(service=shown, problem=patch)
+    shown, live = cluster.reference(service), cluster.at(metadata, "annotations")
+    record = records.Record.read(live.get(names.ANNOTATIONS)) or records.Record(owner, {}, {})
+    if record.owner != owner and not owners.is_gone(scope.cluster, record.owner):
+        problem = f"its annotations are managed by {record.owner}"
+        return Said.ANNOTATIONS_REFUSED(service=shown, problem=problem) if wanted else None
+    before = dict(record.before)
+    patch: dict[str, str | None] = {}
+    for key in record.values.keys() - wanted.keys():
+        # What somebody changed since is theirs now.
+        if live.get(key) == record.values[key]:
+            patch[key] = before.get(key)
+        before.pop(key, None)
+    for key, value in wanted.items():
+        if key not in record.values:
+            before[key] = live.get(key)
+        if live.get(key) != value:
+            patch[key] = value
+    new = records.Record(owner, dict(wanted), before).written() if wanted else None
+    if new != live.get(names.ANNOTATIONS):
+        patch[names.ANNOTATIONS] = new
     if patch:
         change = {
             "resourceVersion": metadata["resourceVersion"],
