@@ -11,7 +11,6 @@ from lightkube.resources import core_v1
 
 from integrator_contract import names
 from istio_integrator.ingress import gateway
-from istio_integrator.ingress.gateways import managed
 from istio_integrator.kube import cluster as charm_cluster
 from testbed import programs
 from tests import waiting
@@ -75,7 +74,7 @@ def run(place, client, *needed):
         client: Of the API server.
         needed: Ports that the Service has to have by now.
     """
-    name, namespace = managed.deployment("istio"), ingress_world.MODEL
+    name, namespace = f"{gateway.NAME}-istio", ingress_world.MODEL
     ports = {80: place.port, 443: place.https_port}
 
     def made():

@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import sleep
 
-from integrator_contract.seen import Expectation, Seen, Server
+from integrator_contract.seen import Expectation, Seen
 from istio_integrator.ingress import certificate, gateway, record, seen, service_annotations
 from istio_integrator.ingress.gateways import managed, named, own
 from istio_integrator.ingress.guard import authentication, envoyfilter
 from istio_integrator.ingress.routes import plan, render, requested
-from istio_integrator.istio import injectors
 from istio_integrator.istio.authorization_policy import principal
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
@@ -44,7 +43,6 @@ class Ingress(situation.Component):
         self._record = record.Record(scope)
         self.certificate = certificate.GatewayCertificate(scope, related, self._record)
         self._own_gateway = own.OwnGateway(scope)
-        self._managed = managed.ManagedGateway(scope)
         self._messages: list[Message] = []
         self.is_up: bool | None = None
         """Whether the Gateway of the model is there and a pod of the gateway is ready; None where
@@ -99,9 +97,9 @@ class Ingress(situation.Component):
         found: gateway.Target | Message | None = None
         if scope.config.routing == "gateway-api":
             opened = scope.manifests.own(cluster.GATEWAY, gateway.NAME)
-            why = self._managed.obstacle(opened)
-            if why is None or self._managed.find() is not None:
-                found = self._managed.target()
+            why = managed.obstacle(scope, opened)
+            if why is None or managed.find(scope) is not None:
+                found = managed.target(scope)
             elif opened is None:
                 return why
         if found is None and scope.config.gateway_service:
@@ -121,26 +119,17 @@ class Ingress(situation.Component):
         """Who calls what in the model; nothing while no application wants to be reached."""
         if not self._scope.exposes:
             return situation.Exposure()
-        ending = f".{self._scope.model}.svc.{self._scope.cluster_domain}"
-
-        def of_model(hosts: Iterable[tuple[str, int]]) -> frozenset[tuple[str, int]]:
-            found = ((host, port) for host, port in hosts if host.endswith(ending))
-            return frozenset((host.removesuffix(ending), port) for host, port in found)
-
+        target = self.target if isinstance(self.target, gateway.Target) else None
+        account = target.account if target else ""
         service = self.decision.service
-        found = situation.Exposure(
-            routed=of_model(route.backend for route in self.plan.routes),
-            guards=of_model([(service.host, service.port)] if service else []),
-        )
-        target = self.target
-        if not isinstance(target, gateway.Target):
+        namespace, _, guard = service.reference.partition("/") if service else ("", "", "")
+        is_here = namespace == self._scope.model
+        return situation.Exposure(
             # A gateway that is still to come leads to the same Services.
-            return found
-        account = target.account
-        return dataclasses.replace(
-            found,
-            gateways=(principal(target.namespace, account),) if account else (),
-            gateway_pods=(frozenset(target.selector.items()),) if target.is_own else (),
+            gateways=(principal(target.namespace, account),) if target and account else (),
+            gateway_pods=(frozenset(target.selector.items()),) if target and target.is_own else (),
+            routed=frozenset((route.service, route.port) for route in self.plan.routes),
+            guards=frozenset([(guard, service.port)] if service and is_here else ()),
         )
 
     @functools.cached_property
@@ -174,27 +163,37 @@ class Ingress(situation.Component):
             opened = None
         decision, routes = self.decision, self.plan.routes
         values = self._record.values_for(envoyfilter.access(decision, target, routes))
-        filters = envoyfilter.apply(self._scope, decision, target, values, routes)
+        latest, *filters = envoyfilter.apply(self._scope, decision, target, values, routes)
         served, problems = render.apply(self._scope, routes, target, values)
         self._messages += problems
         credential = self.certificate.credential(target, shown=gateway.credential(opened))
         self._messages += self.certificate.messages
-        servers = seen.servers(target, opened, has_tls=bool(credential))
-        expected = self._expect(target, servers, served, values, filters)
+        clusters = {f"outbound|{one.port}||{one.service}.{self._scope.domain}" for one in served}
+        if decision.service:
+            clusters.add(decision.service.cluster)
+        matches = sum(len(entry.uris) for route in served for entry in route.entries)
+        expected = Expectation(
+            namespace=target.namespace,
+            selector=dict(target.selector),
+            gateway=f"{self._scope.model}/{gateway.NAME}",
+            servers=seen.servers(target, opened, has_tls=bool(credential)),
+            hosts=() if target.is_own else tuple(target.written_hosts),
+            filters=tuple(filters),
+            latest=latest,
+            entry=envoyfilter.ask_entry(self._scope.manifests.owner),
+            # An HTTPRoute has one match.
+            routes=len(served) if target.is_managed else matches,
+            marks=(values.asked, values.free, values.root),
+            clusters=tuple(sorted(clusters)),
+        )
         answer = self._look()
-        hosts = seen.open_hosts(expected, answer, target.written_hosts, seen.hidden_host(opened))
+        hosts = seen.open_hosts(expected, answer, target, opened)
         opened = self._open(target, credential, hosts) or opened
         self.certificate.prune()
         servers = seen.servers(target, opened, has_tls=bool(credential))
         self.expected = dataclasses.replace(expected, servers=servers)
-        self._messages += seen.messages(
-            self.expected,
-            answer,
-            target,
-            count=0 if decision.is_closed else len(served),
-            application=self._scope.application,
-            istiod=self._scope.mesh.namespace if self._scope.mesh else injectors.USUAL_NAMESPACE,
-        )
+        count = 0 if decision.is_closed else len(served)
+        self._messages += seen.messages(self._scope, self.expected, answer, target, count)
         if not target.is_deployed_here:
             self._scope.manifests.remove(own.FOLDER)
         if problem := service_annotations.apply(self._scope, target, self._record):
@@ -220,34 +219,6 @@ class Ingress(situation.Component):
                 said = Said.APPLICATION_SILENT(applications=names, endpoint=endpoint)
                 self._messages.append(said)
 
-    def _expect(
-        self,
-        target: gateway.Target,
-        servers: tuple[Server, ...],
-        served: Sequence[plan.Route],
-        values: record.Values,
-        filters: Sequence[str],
-    ) -> Expectation:
-        latest = envoyfilter.latest(filters)
-        clusters = {f"outbound|{one.backend.port}||{one.backend.host}" for one in served}
-        if service := self.decision.service:
-            clusters.add(service.cluster)
-        matches = sum(len(entry.uris) for route in served for entry in route.entries)
-        return Expectation(
-            namespace=target.namespace,
-            selector=dict(target.selector),
-            gateway=f"{self._scope.model}/{gateway.NAME}",
-            servers=servers,
-            hosts=() if target.is_own else tuple(target.written_hosts),
-            filters=tuple(each for each in filters if each != latest),
-            latest=latest,
-            entry=envoyfilter.ask_entry(self._scope.manifests.owner),
-            # An HTTPRoute has one match.
-            routes=len(served) if target.is_managed else matches,
-            marks=(values.asked, values.free, values.root),
-            clusters=tuple(sorted(clusters)),
-        )
-
     def _open(
         self, target: gateway.Target, credential: str, hosts: Mapping[int, Sequence[str]]
     ) -> cluster.Object | None:
@@ -266,7 +237,7 @@ class Ingress(situation.Component):
             "only_https": self._only_https,
         }
         if target.is_managed:
-            return self._managed.open(context)
+            return managed.apply(self._scope, context)
         (opened,) = self._scope.manifests.apply(gateway.FOLDER, context)
         return opened
 
@@ -283,7 +254,7 @@ class Ingress(situation.Component):
 
     def _find_gateway(self) -> cluster.Object | None:
         opened = self._scope.manifests.own(cluster.GATEWAY, gateway.NAME)
-        return opened or self._managed.find()
+        return opened or managed.find(self._scope)
 
     def _announce(self, target: gateway.Target | Message, opened: cluster.Object | None) -> None:
         related = self._related
@@ -307,8 +278,15 @@ class Ingress(situation.Component):
         have every controller restart.
         """
         if self._scope.config.routing == "gateway-api":
-            if found := self._managed.metadata():
-                kubeflow.publish_metadata(self._related, found)
+            target = managed.target(self._scope)
+            if target.ready:
+                metadata = kubeflow.GatewayMetadata(
+                    namespace=target.namespace,
+                    gateway_name=gateway.NAME,
+                    deployment_name=target.service,
+                    service_account=target.account,
+                )
+                kubeflow.publish_metadata(self._related, metadata)
             return
         kubeflow.publish_metadata(self._related, None)
         bags = self._related.bags(kubeflow.GATEWAY_METADATA)

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from integrator_contract.seen import Expectation, Protocol, Seen, Server, Unseen
 from istio_integrator.ingress import gateway, record
+from istio_integrator.istio import injectors
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
+from istio_integrator.situation import situation
 
 _HIDDEN = ".invalid"
 """The end of the name that our Gateway has before a host is opened; no client asks for it."""
@@ -27,29 +29,29 @@ def servers(
 
 
 def open_hosts(
-    expected: Expectation, answer: Seen | None, wanted: Sequence[str], hidden: str
+    expected: Expectation,
+    answer: Seen | None,
+    target: gateway.Target,
+    opened: cluster.Object | None,
 ) -> dict[int, list[str]]:
     """Decide which hosts our Gateway has, by port.
 
     All are added where every filter chain of the port has our filters, and removed where one is
-    seen without. While the gateway is not seen, hosts stay and none is added.
+    seen without. While the gateway is not seen, hosts stay and none is added. A port without
+    hosts has a random name.
     """
+    named = (host for _, hosts in _servers(opened) for host in hosts if host.endswith(_HIDDEN))
+    hidden = next(named, f"{record.random_value()}{_HIDDEN}")
     seen = answer if answer and answer.unseen is None and answer.of == expected.word() else None
     result: dict[int, list[str]] = {}
     for server in expected.servers:
-        hosts = [host for host in wanted if host in server.hosts]
+        hosts = [host for host in target.written_hosts if host in server.hosts]
         if seen and server.port in seen.guarded:
-            hosts = list(wanted)
+            hosts = target.written_hosts
         elif seen and server.port in seen.unguarded:
             hosts = []
         result[server.port] = hosts or [hidden]
     return result
-
-
-def hidden_host(opened: cluster.Object | None) -> str:
-    """Return the name that our Gateway has instead of hosts, a new one unless it has one."""
-    found = (host for _, hosts in _servers(opened) for host in hosts if host.endswith(_HIDDEN))
-    return next(found, f"{record.random_value()}{_HIDDEN}")
 
 
 def is_gone(answer: Seen | None) -> bool:
@@ -58,26 +60,28 @@ def is_gone(answer: Seen | None) -> bool:
 
 
 def messages(
+    scope: situation.Situation,
     expected: Expectation,
     answer: Seen | None,
     target: gateway.Target,
-    *,
     count: int,
-    application: str,
-    istiod: str,
 ) -> Iterable[Message]:
-    """Say what the gateway serves, or the first thing that it lacks."""
+    """Say that the gateway serves this many routes, or the first thing that it lacks."""
     where = target.reference
     if answer is None:
         yield Said.GATEWAY_NOT_SEEN(gateway=where)
     elif answer.unseen is Unseen.FORBIDDEN:
-        yield Said.PERMISSION_MISSING(right=answer.detail, application=application)
+        yield Said.PERMISSION_MISSING(right=answer.detail, application=scope.application)
     elif answer.unseen in (Unseen.UNREACHABLE, Unseen.TOO_LARGE):
         yield Said.ENVOY_NOT_SEEN(
             gateway=where, why=answer.unseen, namespace=target.namespace, detail=answer.detail
         )
     elif answer.missing and answer.is_late and answer.of == expected.word():
-        yield _lacking(answer, target, istiod)
+        first, *others = answer.missing
+        more = f"and {len(others)} more" if others else ""
+        istiod = scope.mesh.namespace if scope.mesh else injectors.USUAL_NAMESPACE
+        names = {"gateway": where, "namespace": target.namespace, "istiod": istiod}
+        yield Said[first.cause.name](**first.about, **names, others=more)
     elif answer.missing or answer.routes < expected.routes or answer.of != expected.word():
         # A gateway without a Ready pod is reported as such.
         if answer.unseen is not Unseen.NO_PODS:
@@ -86,13 +90,6 @@ def messages(
         routes = f"{count} route{'s' if count > 1 else ''}"
         some = f" ({answer.pods}/{answer.ready} pods seen)" if answer.pods < answer.ready else ""
         yield Said.ROUTES_SERVED(routes=routes, gateway=where, some=some)
-
-
-def _lacking(answer: Seen, target: gateway.Target, istiod: str) -> Message:
-    first, *others = answer.missing
-    names = {"gateway": target.reference, "namespace": target.namespace, "istiod": istiod}
-    more = f"and {len(others)} more" if others else ""
-    return Said[first.cause.name](**first.about, **names, others=more)
 
 
 def _servers(opened: cluster.Object | None) -> Iterable[tuple[object, Sequence[str]]]:

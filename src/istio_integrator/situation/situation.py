@@ -175,6 +175,11 @@ class Situation:
         return search
 
     @property
+    def domain(self) -> str:
+        """What follows the name of a Service of the model."""
+        return f"{self.model}.svc.{self.cluster_domain}"
+
+    @property
     def served(self) -> namespaces.Served:
         """The kinds of namespaces that this application serves."""
         return namespaces.Served(

@@ -37,7 +37,6 @@ class OwnGateway:
             https_port=443,
             hosts=self._scope.config.hosts,
             ready=bool(cluster.at(workload, "status").get("readyReplicas")),
-            workload=self.name,
             account=ACCOUNT,
             is_own=True,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from integrator_contract import charm_facts
 from istio_integrator.kube import cluster
@@ -25,25 +25,17 @@ _OF_A_SERVICE = re.compile(
 )
 
 
-class Header(NamedTuple):
-    """A header that the gateway writes."""
-
-    name: str
-    value: str
-    """As Envoy's substitution format strings write it."""
-
-
 _SHOWN = ("authorization", "cookie", "x-auth-token", "x-forwarded-for", "x-forwarded-proto")
 """What an application on `forward-auth` gets to see, which doesn't say what it wants to.
 
 Envoy writes the last two by itself.
 """
-_DESCRIBING = (
-    Header("x-forwarded-method", "%REQ(:method)%"),
-    Header("x-forwarded-host", "%REQ(:authority)%"),
-    Header("x-forwarded-uri", "%REQ(:path)%"),
-)
-"""What such an application is told of a request.
+_DESCRIBING = {
+    "x-forwarded-method": "%REQ(:method)%",
+    "x-forwarded-host": "%REQ(:authority)%",
+    "x-forwarded-uri": "%REQ(:path)%",
+}
+"""What such an application is told of a request, as Envoy's format strings write it.
 
 Oathkeeper and oauth2-proxy decide by it, so a client's own word for it would open every path.
 """
@@ -60,8 +52,8 @@ class Service:
     """What stands before the path of the request that it is asked about."""
     request_headers: tuple[str, ...] = ()
     """What it gets to see."""
-    describing: tuple[Header, ...] = ()
-    """What it is told beside, whatever the client says of it."""
+    describing: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    """Headers that it is told beside, whatever the client says of them."""
     response_headers: tuple[str, ...] = ()
     """What it says about a user, to the applications."""
 

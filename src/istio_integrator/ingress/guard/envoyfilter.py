@@ -46,13 +46,14 @@ def apply(
 ) -> list[str]:
     """Apply the EnvoyFilter of a gateway, and return the names of its HTTP filters.
 
+    The name of the first one has the digest of the patched places.
+
     On a gateway of the model's own every virtual host is guarded, also those of other teams'
     routes with a host of their own. On a named gateway these are the virtual hosts of our HTTPS,
     and in plain HTTP, which all Gateways of the port share, those of our hosts by name.
     """
     service = decision.service
     identity = service.identity_headers if service else authentication.IDENTITIES
-    services = f".{scope.model}.svc.{scope.cluster_domain}"
     places = list(_places(target, scope.model))
     variables = {
         "name": _name(scope.manifests.owner),
@@ -71,16 +72,17 @@ def apply(
         # Identity headers that the service sets, kept until the request leaves.
         "kept": [each for each in identity if service and each in service.response_headers],
         # Identity headers of a request that leaves, in every spelling.
-        "leaving": [
-            authentication.Header(spelling, _leaving(spelling, values.metadata, services))
+        "leaving": {
+            spelling: _leaving(spelling, values.metadata, f".{scope.domain}")
             for header in identity
             for spelling in _spellings(header)
-        ],
+        },
     }
     written = scope.manifests.apply(FOLDER, variables)
     patches = [each for obj in written for each in obj["spec"]["configPatches"]]
     filters = [each["patch"]["value"] for each in patches if each["applyTo"] == "HTTP_FILTER"]
-    return [str(each["name"]) for each in filters]
+    found = [str(each["name"]) for each in filters]
+    return sorted(found, key=lambda name: not name.endswith(".guard"))
 
 
 def access(
@@ -89,7 +91,7 @@ def access(
     """List what is granted, each as a text: if one goes, access narrows. Closed, nothing is."""
     if decision.is_closed:
         return set()
-    granted = ((one.is_asked, one.kind, one.path, one.backend) for one in routes)
+    granted = ((one.is_asked, one.kind, one.path, one.service, one.port) for one in routes)
     where = (target.namespace, sorted(target.selector.items()))
     return {repr(each) for each in (decision.service, where, *target.written_hosts, *granted)}
 
@@ -97,11 +99,6 @@ def access(
 def ask_entry(owner: str) -> str:
     """Name the entry of each guarded virtual host that authenticates requests."""
     return f"{_name(owner)}.ask"
-
-
-def latest(filters: Iterable[str]) -> str:
-    """Return the filter whose name has the digest of the patched places."""
-    return next(name for name in filters if name.endswith(".guard"))
 
 
 def _name(owner: str) -> str:

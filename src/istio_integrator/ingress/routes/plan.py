@@ -43,13 +43,6 @@ class Entry(NamedTuple):
     """What replaces what matched; empty: nothing does."""
 
 
-class Backend(NamedTuple):
-    """A Service, by its name in the cluster."""
-
-    host: str
-    port: int
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Route:
     """One way to a Service."""
@@ -68,7 +61,9 @@ class Route:
     rewrite: str = ""
     is_parted: bool = False
     """Whether a prefix matches whole parts of a path only: `/a` does not match `/ab`."""
-    backend: Backend
+    service: str
+    """In the model."""
+    port: int
     is_asked: bool = True
     """Whether requests are authenticated."""
     is_grpc: bool = False
@@ -130,31 +125,27 @@ class Plan:
 
 def plan(requested: Iterable[Requested]) -> Plan:
     """Decide which routes are served; of several that match the same, the first has it."""
-    served: list[Route] = []
     problems: list[str] = []
-    taken: dict[tuple[bool, str], str] = {}
+    taken: dict[tuple[bool, str], Route] = {}
     size = 0
     for one in requested:
-        found: list[Route] = []
         said = list(one.problems)
-        own: dict[tuple[bool, str], str] = {}
+        own: dict[tuple[bool, str], Route] = {}
         for route in one.routes:
             if owner := taken.get(route.claim):
                 named = f"route {route.title}:" if route.title else "prefix"
-                said.append(f"{one.source}: {named} {route.path} belongs to {owner}")
-            elif route.claim not in own:
-                own[route.claim] = route.application
-                found.append(route)
+                said.append(f"{named} {route.path} belongs to {owner.application}")
+            else:
+                own.setdefault(route.claim, route)
         if len(said) > _MOST_PROBLEMS:
             more = len(said) - _MOST_PROBLEMS + 1
-            said[_MOST_PROBLEMS - 1 :] = [f"{one.source}: {more} more routes can't be served"]
-        problems += said
-        weight = sum(route.size for route in found)
+            said[_MOST_PROBLEMS - 1 :] = [f"{more} more routes can't be served"]
+        weight = sum(route.size for route in own.values())
         if weight > MOST_OF_ONE or size + weight > MOST_OF_ALL:
-            problems.append(f"{one.source}: asks for more routes than there is room for")
-            continue
-        size += weight
-        served += found
-        taken |= own
-    served.sort(key=lambda route: route.precedence)
+            said.append("asks for more routes than there is room for")
+        else:
+            size += weight
+            taken |= own
+        problems += [f"{one.source}: {each}" for each in said]
+    served = sorted(taken.values(), key=lambda route: route.precedence)
     return Plan(routes=tuple(served), problems=tuple(problems))

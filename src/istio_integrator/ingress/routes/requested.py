@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
 from istio_integrator import texts
-from istio_integrator.ingress.routes.plan import Backend, Kind, Requested, Route
+from istio_integrator.ingress.routes.plan import Kind, Requested, Route
 from istio_integrator.kube import owners
 from istio_integrator.relations import ingress_route, kubeflow
 from istio_integrator.situation import situation
@@ -42,23 +42,23 @@ def _read_older(
 ) -> Requested:
     source = f"{kubeflow.INGRESS}:{one.relation} {one.application}"
     request = one.message
-    problem = _outside(scope, one.application, request and request.namespace) or one.problem
-    routes: list[Route] = []
-    if request and not problem:
-        rewrite = request.rewrite or ""
-        route = Route(
-            name=owners.object_name(scope.application, f"{kubeflow.INGRESS}-{one.relation}"),
-            source=source,
-            application=one.application,
-            relation=one.relation,
-            kind=Kind.ALL if request.prefix == "/" else Kind.PREFIX,
-            path=request.prefix,
-            rewrite=rewrite if rewrite != request.prefix else "",
-            backend=_backend(scope, request.service, request.port),
-        )
-        routes.append(route)
-    said = [f"{source}: {problem}"] if problem else []
-    return Requested(source=source, routes=routes, problems=said)
+    if said := _outside(scope, one.application, request and request.namespace) or one.problem:
+        return Requested(source=source, problems=[said])
+    if request is None:
+        return Requested(source=source)
+    rewrite = request.rewrite or ""
+    route = Route(
+        name=owners.object_name(scope.application, f"{kubeflow.INGRESS}-{one.relation}"),
+        source=source,
+        application=one.application,
+        relation=one.relation,
+        kind=Kind.ALL if request.prefix == "/" else Kind.PREFIX,
+        path=request.prefix,
+        rewrite=rewrite if rewrite != request.prefix else "",
+        service=request.service,
+        port=request.port,
+    )
+    return Requested(source=source, routes=[route])
 
 
 def _read_newer(
@@ -73,11 +73,8 @@ def _read_newer(
             found += list(_routes(scope, one, asked))
         except _RefusedError as error:
             problems.append(f"route {_title(asked)} {error}")
-    return Requested(
-        source=one.reference,
-        routes=[dataclasses.replace(each, place=n) for n, each in enumerate(found)],
-        problems=[f"{one.reference}: {each}" for each in problems],
-    )
+    routes = [dataclasses.replace(each, place=n) for n, each in enumerate(found)]
+    return Requested(source=one.reference, routes=routes, problems=problems)
 
 
 def _refusal(scope: situation.Situation, one: ingress_route.Received, served: set[str]) -> str:
@@ -98,10 +95,6 @@ def _outside(scope: situation.Situation, application: str, namespace: str | None
     if namespace and namespace != scope.model:
         return f"asks for Services of {namespace}; only Services of {scope.model} get routes"
     return ""
-
-
-def _backend(scope: situation.Situation, service: str, port: int) -> Backend:
-    return Backend(f"{service}.{scope.model}.svc.{scope.cluster_domain}", port)
 
 
 def _routes(
@@ -136,7 +129,8 @@ def _routes(
             path=path,
             rewrite=modifier.value if modifier else "",
             is_parted=True,
-            backend=_backend(scope, backend.service, backend.port),
+            service=backend.service,
+            port=backend.port,
             is_asked=one.is_asked,
             is_grpc=isinstance(asked, ingress_route.GRPCRoute),
         )

@@ -141,6 +141,9 @@ def test_name_of_the_default_domain_means_a_service_of_any_cluster(world, monkey
     world.hook()
     uri = asked(world)["http_service"]["server_uri"]["uri"]
     assert uri == "http://oidc.kubeflow.svc.corp.example:4180"
+    (found,) = world.all("VirtualService")
+    (backend,) = found["spec"]["http"][0]["route"]
+    assert backend["destination"]["host"] == "kfp-ui.kubeflow.svc.corp.example"
 
 
 def test_service_gets_and_sets_the_headers_that_its_application_names(world):

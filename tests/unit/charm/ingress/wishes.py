@@ -11,11 +11,7 @@ from istio_integrator.relations import ingress_route
 
 ASKED = "istio-ingress-route"
 OPEN = "istio-ingress-route-unauthenticated"
-TERMS = {
-    "model": "kubeflow",
-    "application": "istio-integrator",
-    "cluster_domain": "cluster.local",
-}
+TERMS = {"model": "kubeflow", "application": "istio-integrator"}
 
 
 def match(path=None, kind="PathPrefix", **more):
