@@ -274,7 +274,6 @@ def test_caller_is_answered_as_the_charm_says(istiod, tmp_path, count):
         )
         for name, (who, source) in CALLERS.items()
     }
-    pod = {"metadata": {"namespace": MODEL, "labels": LABELS}}
     wrong, said = [], []
     with (
         echo.serving(echo.Application) as application,
@@ -282,7 +281,7 @@ def test_caller_is_answered_as_the_charm_says(istiod, tmp_path, count):
     ):
         for address, policies in cases.items():
             read = authorization_policy.read_all(policies, DOMAINS)
-            held = [each for each in read if each.selects(pod, ROOT)]
+            held = [each for each in read if each.selects(LABELS, MODEL, ROOT)]
             for name, (caller, connection) in callers.items():
                 for request, sent in asked(istiod.ports):
                     answer = authorization_policy.decide(held, caller, request).answer

@@ -222,13 +222,10 @@ class AuthorizationPolicy:
         """How people name it."""
         return f"{cluster.AUTHORIZATION_POLICY.name} {self.namespace}/{self.name}"
 
-    def selects(self, pod: cluster.Object, root_namespace: str) -> bool:
-        """Tell whether the pod's proxy holds the policy; see `Attachment.includes`."""
-        metadata = cluster.at(pod, "metadata")
+    def selects(self, labels: Mapping[str, Any], namespace: str, root_namespace: str) -> bool:
+        """Tell whether the proxy of a pod holds the policy; see `Attachment.includes`."""
         return not self.is_tried and self.attachment.includes(
-            cluster.at(metadata, "labels"),
-            namespace=str(metadata.get("namespace")),
-            root_namespace=root_namespace,
+            labels, namespace=namespace, root_namespace=root_namespace
         )
 
     @property

@@ -38,8 +38,11 @@ def judge(
             others.append(each)
         elif each.labels.get(names.COMPONENT) in (FOLDER, CLOSED):
             ours.append(each)
-    root = mesh.root_namespace
-    shut = [pod for pod in pods if any(selects(each, pod, root) for each in ours)]
+
+    def selects(policy: AuthorizationPolicy, pod: Pod) -> bool:
+        return policy.selects(pod.metadata.labels, pod.metadata.namespace, mesh.root_namespace)
+
+    shut = [pod for pod in pods if any(selects(each, pod) for each in ours)]
     held = [pod for pod in shut if pod.is_in_mesh]
     admitting = [each for each in ours if each.rules]
     doubts: list[Message] = []
@@ -58,26 +61,17 @@ def judge(
             Said.CALLED_WITHOUT_SIDECAR(pods=texts.listed(outside), application=application)
         )
     for each in others:
-        hit = [pod.metadata.name for pod in held if selects(each, pod, root)]
+        hit = [pod.metadata.name for pod in held if selects(each, pod)]
         effect = _EFFECTS.get(each.action)
         if hit and effect and (each.rules or each.action != "ALLOW"):
             place = {"namespace": each.namespace, "name": each.name}
             about = {"policy": each.reference, "pods": texts.listed(hit), "effect": effect}
             doubts.append(Said.POLICY_INTERFERES(**about, **place))
     if lonely := [
-        pod.metadata.name
-        for pod in held
-        if not any(selects(each, pod, root) for each in admitting)
+        pod.metadata.name for pod in held if not any(selects(each, pod) for each in admitting)
     ]:
         doubts.append(Said.CALLED_BY_NONE(pods=texts.listed(lonely)))
     yield from doubts or [Said.CALLERS_HELD(policies=len(ours), pods=len(shut))]
-
-
-def selects(policy: AuthorizationPolicy, pod: Pod, root_namespace: str) -> bool:
-    """Tell whether the pod's proxy holds the policy."""
-    return not policy.is_tried and policy.attachment.includes(
-        pod.metadata.labels, namespace=pod.metadata.namespace, root_namespace=root_namespace
-    )
 
 
 def _without_certificate(

@@ -110,10 +110,11 @@ def _lost(
     """Find the ports of workloads that somebody may call today and could not, or not always."""
     known = _callers(scene)
     count = collections.Counter(pod.shown for pod in scene.asked.model.pods)
-    root, is_ambient = scene.mesh.root_namespace, scene.asked.is_ambient
+    model, is_ambient = scene.asked.model, scene.asked.is_ambient
+    root = scene.mesh.root_namespace
     for pod, ports in _targets(scene):
         held = [
-            [each for each in standing if callers.selects(each, pod, root)]
+            [each for each in standing if each.selects(pod.metadata.labels, model.name, root)]
             for standing in (before, after)
         ]
         # The only pod of an application calls itself within the pod.
@@ -123,7 +124,7 @@ def _lost(
             peers = peer_authentication.decide(
                 scene.peers,
                 pod.metadata.labels,
-                namespace=scene.asked.model.name,
+                namespace=model.name,
                 root_namespace=root,
                 port=port,
             )

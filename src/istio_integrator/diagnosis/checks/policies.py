@@ -62,7 +62,10 @@ def others(facts: Facts) -> Iterable[Message]:
     pods = [*(each for each in facts.pods if each.is_in_mesh), *facts.gateway_pods]
     for each in facts.policies:
         if each.denies_all and names.OWNER not in each.labels:
-            count = sum(callers_judged.selects(each, pod, root) for pod in pods)
+            selected = (
+                each.selects(pod.metadata.labels, pod.metadata.namespace, root) for pod in pods
+            )
+            count = sum(selected)
             place = {"namespace": each.namespace, "name": each.name}
             if count:
                 denying.append(Said.CALLS_DENIED(policy=each.reference, count=count, **place))

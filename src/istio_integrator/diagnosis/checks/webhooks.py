@@ -10,7 +10,6 @@ from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.istio import authorization_policy, installation, peer_authentication
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
-from istio_integrator.policies import callers
 from istio_integrator.situation import model
 
 
@@ -53,18 +52,18 @@ def _obstacle(facts: Facts, mesh: installation.Mesh, pod: model.Pod, port: int) 
     They call from outside of the mesh, without a certificate of it, and over TLS that the proxy
     can't look into.
     """
-    root = mesh.root_namespace
+    root, labels, namespace = mesh.root_namespace, pod.metadata.labels, pod.metadata.namespace
     decided = peer_authentication.decide(
         facts.peer_authentications,
-        pod.metadata.labels,
-        namespace=pod.metadata.namespace,
+        labels,
+        namespace=namespace,
         root_namespace=root,
         port=port,
     )
     if decided.is_strict and decided.policy is not None:
         return f"{decided.policy.reference} requires mutual TLS"
     denied = authorization_policy.decide(
-        [each for each in facts.policies if callers.selects(each, pod, root)],
+        [each for each in facts.policies if each.selects(labels, namespace, root)],
         authorization_policy.Caller(),
         authorization_policy.InboundRequest(port=port, seen_by="tcp"),
     )

@@ -10,7 +10,7 @@ from istio_integrator.istio.authorization_policy import Answer, Caller, InboundR
 ROOT, MODEL = "istio-system", "kubeflow"
 MINIO = Caller(principal(MODEL, "minio"), "10.1.2.3")
 OUTSIDE = Caller()
-POD = {"metadata": {"namespace": MODEL, "labels": {"app": "web"}}}
+LABELS = {"app": "web"}
 GET = InboundRequest(port=80, host="web", method="GET", path="/a?b=/c", headers={"user": "a"})
 YES, MAYBE, NO = Answer.YES, Answer.MAYBE, Answer.NO
 
@@ -33,9 +33,16 @@ def when(key, *values, **excluded):
     return {"when": [{"key": key, "values": list(values), **excluded}]}
 
 
-def answer(*policies, caller=MINIO, request=GET, pod=POD, domains=("cluster.local",)):
+def answer(
+    *policies,
+    caller=MINIO,
+    request=GET,
+    labels=LABELS,
+    namespace=MODEL,
+    domains=("cluster.local",),
+):
     found = authorization_policy.read_all(policies, domains)
-    held = [each for each in found if each.selects(pod, ROOT)]
+    held = [each for each in found if each.selects(labels, namespace, ROOT)]
     return authorization_policy.decide(held, caller, request).answer
 
 
@@ -130,8 +137,8 @@ def test_policies_decide_together(policies, want):
 def test_policy_of_a_gateway_is_held_by_its_pods_alone():
     named = policy(targetRefs=[{"kind": "Gateway", "name": "gw"}])
     labels = {"gateway.networking.k8s.io/gateway-name": "gw"}
-    assert answer(named, pod={"metadata": {"namespace": MODEL, "labels": labels}}) is NO
-    assert answer(named, pod={"metadata": {"namespace": "other", "labels": labels}}) is YES
+    assert answer(named, labels=labels) is NO
+    assert answer(named, labels=labels, namespace="other") is YES
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,6 @@ def sa(name, namespace=MODEL):
 
 def admits(decision, labels, call):
     """Tell whether the pods with these labels take a call."""
-    pod = {"metadata": {"namespace": MODEL, "labels": dict(labels)}}
     written = [(dict(each.selector), list(each.rules)) for each in decision.policies]
     if decision.is_closed:
         written.append(({}, []))
@@ -57,7 +56,7 @@ def admits(decision, labels, call):
         headers=dict(call.headers),
     )
     caller = authorization_policy.Caller(call.principal)
-    held = [each for each in policies if each.selects(pod, "istio-system")]
+    held = [each for each in policies if each.selects(dict(labels), MODEL, "istio-system")]
     answer = authorization_policy.decide(held, caller, request).answer
     assert answer is not authorization_policy.Answer.MAYBE
     return answer is authorization_policy.Answer.YES
