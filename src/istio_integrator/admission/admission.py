@@ -24,26 +24,15 @@ PROBE_SECONDS = 5.0
 class Admission(situation.Component):
     """Runs the webhook while new pods need it.
 
-    `image` returns the image that the webhook runs, empty while it is not known. `sleep` and
-    `clock` are for the time between two dry-run pods, in seconds.
+    `image` returns the image that the webhook runs, empty while it is not known.
     """
 
     name = "admission"
 
-    def __init__(
-        self,
-        scope: situation.Situation,
-        image: Callable[[], str],
-        *,
-        sleep: Callable[[float], None] = time.sleep,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, scope: situation.Situation, image: Callable[[], str]) -> None:
         self._scope = scope
         self._image = image
-        self._sleep = sleep
-        self._clock = clock
-        self.certificate = ""
-        """What the webhook's servers show, in PEM; empty where there is no webhook."""
+        self._webhook = webhook.Webhook(scope)
         self.works = False
         """Whether a dry-run pod came back changed in this hook, so that the model may join."""
 
@@ -63,9 +52,8 @@ class Admission(situation.Component):
             raise errors.CharmError("only the leader replaces certificates: use its unit")
         if self._webhook.configuration is None:
             return {"result": "no webhook is in use, so there are no certificates"}
-        state = self._run(rotate=True)
-        if state.waiting:
-            raise errors.CharmError(f"nothing is replaced: {state.waiting}")
+        if waiting := self._run(rotate=True):
+            raise errors.CharmError(f"nothing is replaced: {waiting}")
         problem = _words(self._try(patiently=True))
         answers = f"does not answer: {problem}" if problem else "answers"
         return {
@@ -77,12 +65,13 @@ class Admission(situation.Component):
         """Remove the webhook."""
         webhook.remove(self._scope.manifests)
 
-    def problem(self) -> str:
-        """Return why the webhook does not prepare pods, empty where it does; nothing is written.
+    @property
+    def certificate(self) -> str:
+        """What the webhook's servers show, in PEM; empty where there is no webhook."""
+        return self._webhook.certificate
 
-        Raises:
-            ForbiddenError: The charm may not create pods.
-        """
+    def problem(self) -> str:
+        """Return why the webhook does not prepare pods; empty where it does."""
         return _words(self._explained(self._trial(self._settings.revision)))
 
     @property
@@ -104,10 +93,6 @@ class Admission(situation.Component):
         )
 
     @functools.cached_property
-    def _webhook(self) -> webhook.Webhook:
-        return webhook.Webhook(self._scope)
-
-    @functools.cached_property
     def _rejected(self) -> Rejections:
         return rejections.read(self._scope)
 
@@ -120,35 +105,24 @@ class Admission(situation.Component):
 
     @functools.cached_property
     def _settings(self) -> pods.Settings:
-        scope = self._scope
-        namespace = scope.cluster.get(cluster.NAMESPACE, scope.model)
-        labels = cluster.at(namespace, "metadata", "labels")
-        return settings.make(
-            scope,
-            self._seen,
-            lifecycle_in_model=scope.served.kind_of(scope.model, labels) == "model",
-            left_out=self._rejected.changes,
-        )
+        return settings.make(self._scope, self._seen, self._rejected.changes)
 
-    def _run(self, *, rotate: bool = False) -> webhook.State:
+    def _run(self, *, rotate: bool = False) -> str:
         served = dataclasses.replace(
             self._scope.served, mesh_namespace=self._seen.istiod_namespace
         )
         if not self._settings.changes_lifecycle:
             served = dataclasses.replace(served, kinds=frozenset())
         annotations = {names.SEEN: self._seen.text()}
-        state = self._webhook.reconcile(
+        return self._webhook.reconcile(
             self._image(), self._settings, served, annotations=annotations, rotate=rotate
         )
-        self.certificate = state.certificate
-        return state
 
     def _serve(self) -> Message:
-        state = self._run()
-        if state.waiting:
-            problem = Said.ADMISSION_STARTING(problem=state.waiting)
+        if waiting := self._run():
+            problem = Said.ADMISSION_STARTING(problem=waiting)
         else:
-            problem = self._try(patiently=state.changed)
+            problem = self._try(patiently=self._webhook.changed)
         self.works = problem is None
         return self._explained(problem) or Said.ADMISSION_WORKS()
 
@@ -166,13 +140,13 @@ class Admission(situation.Component):
         return problem
 
     def _try(self, *, patiently: bool) -> Message | None:
-        end = self._clock() + PROBE_SECONDS
+        end = time.monotonic() + PROBE_SECONDS
         problem = self._trial(self._settings.revision)
         for delay in PROBE_DELAYS if patiently else ():
             is_starting = problem is not None and problem.said is Said.ADMISSION_STARTING
-            if not is_starting or self._clock() + delay > end:
+            if not is_starting or time.monotonic() + delay > end:
                 break
-            self._sleep(delay)
+            time.sleep(delay)
             problem = self._trial(self._settings.revision)
         return problem
 

@@ -73,19 +73,15 @@ def _cut_off(scope: situation.Situation, found: installation.Mesh) -> tuple[int,
     return tuple(port for port in ports if port not in found.excluded_outbound_ports)
 
 
-def make(
-    context: situation.Situation,
-    seen: Seen,
-    *,
-    lifecycle_in_model: bool,
-    left_out: Iterable[str] = (),
-) -> pods.Settings:
+def make(context: situation.Situation, seen: Seen, left_out: Iterable[str]) -> pods.Settings:
     """Gather what new pods get: options of the same names, and what was seen of the mesh.
 
     `left_out` are changes of pods that admission control of another team rejects.
     """
     options = context.config
     membership = options.membership
+    namespace = context.cluster.get(cluster.NAMESPACE, context.model)
+    labels = cluster.at(namespace, "metadata", "labels")
     ports = options.excluded_outbound_ports
     is_ambient = context.data_plane == "ambient"
     if seen.controller_ports and not is_ambient:
@@ -104,7 +100,7 @@ def make(
         application=context.application,
         membership=membership,
         data_plane=context.data_plane,
-        lifecycle_in_model=lifecycle_in_model,
+        lifecycle_in_model=context.served.kind_of(context.model, labels) == "model",
         inject_label=dict([seen.inject_label]),
         mesh_holds=seen.held,
         native=seen.native,

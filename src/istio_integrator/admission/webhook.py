@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import hashlib
 import json
@@ -19,18 +18,6 @@ CONFIGURATION_FOLDER = "admission-webhook-configuration"
 
 _STARTING = ("ContainerCreating", "PodInitializing")
 """What a container waits for that starts as usual."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class State:
-    """How far the webhook is."""
-
-    waiting: str = ""
-    """What for; empty when API servers ask it."""
-    certificate: str = ""
-    """What its servers show, in PEM."""
-    changed: bool = False
-    """Whether servers or API servers may still have to notice something."""
 
 
 def configuration_name(owner: str) -> str:
@@ -52,6 +39,10 @@ class Webhook:
         self._secret = scope.manifests.secrets[CERTIFICATES_FOLDER]
         self._configuration = configuration_name(scope.manifests.owner)
         self._pod_labels = pod_labels(scope.manifests.owner)
+        self.certificate = ""
+        """What the servers show, in PEM."""
+        self.changed = False
+        """Whether servers or API servers may still have to notice something."""
 
     @property
     def settings(self) -> cluster.Object | None:
@@ -71,14 +62,17 @@ class Webhook:
         *,
         annotations: dict[str, str],
         rotate: bool = False,
-    ) -> State:
+    ) -> str:
         """Bring everything up to date; API servers are told only when a server is ready.
 
         Nothing is done while the image is not known. With `rotate` the certificate is replaced
         whatever its age.
+
+        Returns:
+            What it waits for; empty when API servers ask it.
         """
         if not image:
-            return State(waiting="waiting for the lifecycle container")
+            return "waiting for the lifecycle container"
         scope, manifests = self._scope, self._scope.manifests
         material = self._certificates(rotate=rotate)
         before = self.configuration
@@ -87,6 +81,7 @@ class Webhook:
             self._configure(material, served)
         secret = {"name": self._secret, "data": material.data()}
         manifests.apply(CERTIFICATES_FOLDER, secret)
+        self.certificate = material.certificate
         document = json.dumps(settings.document(), sort_keys=True)
         own = scope.cluster.get(cluster.POD, scope.pod, scope.model)
         servers = {
@@ -102,13 +97,13 @@ class Webhook:
         }
         live = manifests.apply(WORKLOAD_FOLDER, servers)
         refreshed = self._refresh_pods(f"{document}{material.certificate}{scope.config.log_level}")
-        if before is None and not _ready(live):
-            return State(
-                waiting="the webhook's pods are starting", certificate=material.certificate
-            )
+        deployments = [obj for obj in live if obj["kind"] == "Deployment"]
+        is_ready = any(cluster.at(each, "status").get("readyReplicas") for each in deployments)
+        if before is None and not is_ready:
+            return "the webhook's pods are starting"
         after = self._configure(material, served)
-        changed = before is None or before["metadata"] != after["metadata"] or refreshed
-        return State(changed=changed, certificate=material.certificate)
+        self.changed = before is None or before["metadata"] != after["metadata"] or refreshed
+        return ""
 
     def _certificates(self, *, rotate: bool) -> certificates.Material:
         model = self._scope.model
@@ -164,11 +159,6 @@ class Webhook:
         else:
             return None
         return Said.ADMISSION_HINDERED(application=scope.application, problem=problem, words=words)
-
-
-def _ready(live: list[cluster.Object]) -> bool:
-    deployments = [obj for obj in live if obj["kind"] == "Deployment"]
-    return any(cluster.at(obj, "status").get("readyReplicas") for obj in deployments)
 
 
 def remove(manifests: manifests.Manifests) -> None:
