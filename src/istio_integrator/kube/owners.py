@@ -14,12 +14,16 @@ and stops to count when that application is no more.
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Iterable
 
 from integrator_contract import names
 from istio_integrator.kube import cluster, errors
 
 _MAX_NAME = 63
 """Characters of a DNS label."""
+_LONGEST_WORKLOAD = 30
+"""Characters of a workload in the name of an object about its pods."""
 
 
 def object_name(application: str, suffix: str) -> str:
@@ -29,6 +33,13 @@ def object_name(application: str, suffix: str) -> str:
         return full
     digest = hashlib.sha256(application.encode()).hexdigest()[:8]
     return f"{application[: _MAX_NAME - len(suffix) - 10].rstrip('-')}-{digest}-{suffix}"
+
+
+def name_by_pods(application: str, shown: str, labels: Iterable[tuple[str, str]]) -> str:
+    """Name an object by what people call some pods, and by all labels that select them."""
+    plain = re.sub(r"[^a-z0-9]+", "-", shown.lower())[:_LONGEST_WORKLOAD].strip("-")
+    digest = hashlib.sha256(repr(sorted(labels)).encode()).hexdigest()[:8]
+    return object_name(application, f"{plain or 'workload'}-{digest}")
 
 
 def is_gone(api: cluster.Cluster, owner: str) -> bool:

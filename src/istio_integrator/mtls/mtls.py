@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
@@ -18,8 +17,6 @@ from istio_integrator.situation import model, situation
 FOLDER = "mutual-tls"
 _YOUNGEST = "9999"
 """When a policy is made that is not there yet."""
-_LONGEST_WORKLOAD = 24
-"""Characters of a workload in the name of its exception."""
 
 
 class MutualTls(situation.Component):
@@ -56,9 +53,7 @@ class MutualTls(situation.Component):
     ) -> Iterable[Message]:
         """Say who is cut off with other options, and what stays open; nothing is written.
 
-        Args:
-            options: The options.
-            routed: Returns the Services that routes of the gateway lead to.
+        `routed` returns the Services that routes of the gateway lead to.
         """
         mesh = self._context.mesh
         if options.mtls != "strict":
@@ -140,21 +135,11 @@ class MutualTls(situation.Component):
 
 
 def _variables(opened: Iterable[exceptions.Opened], application: str) -> dict[str, Any]:
-    """Return the variables of the templates.
-
-    Two workloads may have one name, never one selector.
-    """
-
-    def name(each: exceptions.Opened) -> str:
-        digest = hashlib.sha256(repr(sorted(each.selector)).encode()).hexdigest()[:8]
-        workload = each.workload.replace(".", "-")[:_LONGEST_WORKLOAD].rstrip("-")
-        return owners.object_name(application, f"plain-{workload}-{digest}")
-
     return {
         "name": owners.object_name(application, "strict"),
         "exceptions": [
             {
-                "name": name(each),
+                "name": owners.name_by_pods(application, f"plain-{each.workload}", each.selector),
                 "selector": dict(sorted(each.selector)),
                 "ports": sorted(each.ports),
             }

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -163,11 +161,9 @@ def _variables(policies: Iterable[decide.Policy], application: str) -> dict[str,
 
 
 def _name(policy: decide.Policy, application: str) -> str:
-    ordered = tuple(sorted(policy.selector))
-    shown = dict(ordered).get(names.NAME) or ordered[0][1]
-    plain = re.sub(r"[^a-z0-9]+", "-", shown.lower()).strip("-")[:24].rstrip("-")
-    digest = hashlib.sha256(repr(ordered).encode()).hexdigest()[:8]
-    return owners.object_name(application, f"{plain or 'workload'}-{digest}")
+    labels = dict(sorted(policy.selector))
+    shown = labels.get(names.NAME) or next(iter(labels.values()))
+    return owners.name_by_pods(application, shown, policy.selector)
 
 
 def _obstacle(context: situation.Situation) -> Message | None:
