@@ -51,11 +51,7 @@ class Ingress(situation.Component):
         """What the gateway's Envoys should have; None where nothing was written."""
 
     def reconcile(self) -> list[Message]:
-        """Make the model reachable as related applications ask for, or unreachable.
-
-        Returns:
-            How the model is reached, or what it takes.
-        """
+        """Make the model reachable as related applications ask for, or unreachable."""
         self._messages = []
         if not self._scope.leader:
             return self._messages

@@ -20,11 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def apply(scope: situation.Situation, target: gateway.Target, kept: Record) -> Message | None:
-    """Set the operator's annotations on the gateway's Service, and restore the Service before.
-
-    Returns:
-        What forbids it; None: nothing.
-    """
+    """Set the operator's annotations on the gateway's Service, and restore the Service before."""
     wanted = scope.config.gateway_service_annotations
     reference = f"{target.namespace}/{target.service}" if wanted else ""
     if kept.annotated != reference:

@@ -36,11 +36,7 @@ class TenantPolicy(situation.Component):
         self._name = f"istio-integrator.{scope.manifests.owner}.tenants".lower()
 
     def reconcile(self) -> list[Message]:
-        """Apply the policy while the model is reachable, unless the option switches it off.
-
-        Returns:
-            Existing objects that break the policy, each with the command that deletes it.
-        """
+        """Apply the policy while the model is reachable, and name the objects that break it."""
         scope, mode = self._scope, self._scope.config.tenant_policy
         if not scope.leader or scope.mesh is None:
             return []

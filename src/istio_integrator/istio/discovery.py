@@ -114,8 +114,6 @@ class Discovery:
     def _examine(
         self, injector: injectors.Injector, present: Iterable[injectors.Injector]
     ) -> installation.Mesh:
-        """Read what the objects of the installation say."""
-
         def read(kind: cluster.Kind, name: str, namespace: str) -> cluster.Object | None:
             return self._cluster.get_if_allowed(kind, name, namespace) if namespace else None
 
@@ -196,12 +194,7 @@ class Discovery:
     ) -> tuple[bool, Message | None]:
         """Decide whether pods that run to completion get native sidecars.
 
-        Args:
-            default: What a pod that asks for nothing gets.
-            native: What a pod that asks for a native sidecar gets.
-
-        Returns:
-            The decision, and what keeps the option `job-sidecars` from being followed.
+        The message says what keeps the option `job-sidecars` from being followed.
         """
         mode = self._config.job_sidecars
         is_shown = native.native_proxy or not default.probed

@@ -144,9 +144,6 @@ def _named_namespace(configuration: str, revisions: Iterable[str]) -> str:
     Istio's charts name it `istio-sidecar-injector[-REVISION][-NAMESPACE]`, and that of a tag
     `istio-revision-tag-TAG[-NAMESPACE]`, without the namespace where it is istio-system
     (istio-discovery, mutatingwebhook.yaml and revision-tags-mwc.yaml).
-
-    Returns:
-        The namespace; empty for a name of another making.
     """
     name = f"{configuration}-"
     prefix = next((one for one in _PREFIXES if name.startswith(f"{one}-")), None)

@@ -65,13 +65,9 @@ class IstiodSettings:
         environment: Mapping[str, str] | None = None,
         installed_in: str = "",
     ) -> Self:
-        """Read the mesh configuration.
+        """Read the installation's ConfigMap, over a shared one that istiod puts below it.
 
-        Args:
-            own: The installation's ConfigMap.
-            shared: A ConfigMap that istiod puts below it.
-            environment: Of istiod.
-            installed_in: The root namespace where the mesh configuration names none.
+        The root namespace is `installed_in` where the mesh configuration names none.
         """
         found = _over(_mapping(own), _mapping(shared))
         defaults, root = cluster.at(found, "defaultConfig"), found.get("rootNamespace")
@@ -112,11 +108,7 @@ def _mapping(config_map: cluster.Object | None) -> cluster.Object:
 
 
 def unserved(selectors: Iterable[cluster.Object], labels: Mapping[str, str]) -> str:
-    """Tell by which label istiod would serve a namespace that its discoverySelectors leave out.
-
-    Returns:
-        What `kubectl label` takes; empty where istiod serves the namespace.
-    """
+    """Return what `kubectl label` takes for istiod to serve a namespace; empty where it does."""
     remedies = [_unmet(selector, labels) for selector in selectors]
     # Without any, istiod serves every namespace (istio pkg/kube/namespace/filter.go).
     return "" if "" in remedies or not remedies else remedies[0]
@@ -136,11 +128,6 @@ def is_registry_only(sidecars: Iterable[cluster.Object], *, model: str, default:
 
     A Sidecar for pods comes before one for their namespace, this before one in the root
     namespace, and this before the mesh configuration.
-
-    Args:
-        sidecars: Of the model and of the root namespace.
-        model: The model's namespace.
-        default: What the mesh configuration says.
     """
     of_pods: list[bool] = []
     of_namespace: dict[bool, bool] = {}

@@ -81,14 +81,8 @@ def pod(
 ) -> cluster.Object:
     """Write a dry-run pod that policies of the cluster admit as they admitted the unit's pod.
 
-    It has the image and the controller of that pod, and meets every pod security standard. It
-    names no user, because OpenShift assigns one for each namespace.
-
-    Args:
-        namespace: The namespace of the pod.
-        labels: They say what the pod is for, and whether to inject it.
-        like: The unit's own pod; None where it is not known.
-        annotations: What the pod asks of the injector.
+    It has the image and the controller of that pod (`like`), and meets every pod security
+    standard. It names no user, because OpenShift assigns one for each namespace.
     """
     owners = [
         # OpenShift lets nobody block the deletion of an owner without a right of its own.
@@ -140,11 +134,7 @@ def ask(
     like: cluster.Object | None,
     annotations: Mapping[str, str] | None = None,
 ) -> ProbedProxy:
-    """Create a pod by dry run, which this charm's admission leaves as it is.
-
-    Raises:
-        ForbiddenError: The charm may not create pods.
-    """
+    """Create a pod by dry run, which this charm's admission leaves as it is."""
     marked = {names.MESH_PROBE: "true", **labels}
     asked = pod(namespace, marked, like=like, annotations=annotations)
     try:

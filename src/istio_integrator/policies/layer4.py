@@ -31,11 +31,7 @@ _CONDITIONS = authorization_policy.SEEN_BY_ZTUNNEL - {"source.serviceAccount"}
 
 
 def reduced(rules: Iterable[Rule]) -> tuple[tuple[Rule, ...], bool]:
-    """Keep of rules what layer 4 carries.
-
-    Returns:
-        The rules, and whether they said more than that.
-    """
+    """Keep of rules what layer 4 carries, and tell whether they said more than that."""
     # Probes come past ztunnel.
     asked = [each for each in rules if not _is_the_kubelets(each)]
     kept = [_kept(each) for each in asked]

@@ -167,10 +167,7 @@ def _names_rules(scope: situation.Situation) -> bool:
 
 
 def _problem(obj: cluster.Object | None) -> Message | None:
-    """Say why istiod does not serve our Gateway as it is now; None where it does.
-
-    What istiod said about an earlier generation does not count.
-    """
+    """Say why istiod does not serve our Gateway as it is now; None where it does."""
     generation = cluster.at(obj, "metadata").get("generation", 0)
     conditions = {
         each.get("type"): each

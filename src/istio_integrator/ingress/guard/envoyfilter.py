@@ -44,9 +44,7 @@ def apply(
     values: Values,
     routes: Sequence[Route],
 ) -> list[str]:
-    """Apply the EnvoyFilter of a gateway, and return the names of its HTTP filters.
-
-    The name of the first one has the digest of the patched places.
+    """Apply the EnvoyFilter, and return the names of its HTTP filters, first that with the digest.
 
     On a gateway of the model's own every virtual host is guarded, also those of other teams'
     routes with a host of their own. On a named gateway these are the virtual hosts of our HTTPS,

@@ -36,9 +36,6 @@ def apply(
 
     Returns:
         What is served, and what is wrong with the rest.
-
-    Raises:
-        ApiError: All of it is rejected, and no part of it is the reason.
     """
     named = functools.partial(owners.object_name, scope.application)
     found = _apply_grpc(scope, [route for route in planned if route.is_grpc], target)
