@@ -131,15 +131,12 @@ class Ingress(situation.Component):
     @functools.cached_property
     def plan(self) -> plan.Plan:
         """The routes that related applications request."""
-        return plan.plan(requested.read(self._scope, self._older, self._newer))
+        return plan.plan(requested.read(self._scope, self._received))
 
     @functools.cached_property
-    def _older(self) -> list[kubeflow.Received[kubeflow.IngressRequest]]:
-        return kubeflow.ingress(self._related)
-
-    @functools.cached_property
-    def _newer(self) -> list[ingress_route.Received]:
-        return ingress_route.received(self._related)
+    def _received(self) -> list[requested.Received]:
+        """The messages, those of the older interface first, and each kind by age."""
+        return [*kubeflow.ingress(self._related), *ingress_route.received(self._related)]
 
     @property
     def _only_https(self) -> bool:
@@ -208,8 +205,7 @@ class Ingress(situation.Component):
             logger.warning("%s.", problem)
             self._messages.append(Said.REQUEST_INVALID(request=problem))
         for endpoint in kubeflow.ROUTING:
-            newer = [one for one in self._newer if one.endpoint == endpoint]
-            received = self._older if endpoint == kubeflow.INGRESS else newer
+            received = (one for one in self._received if one.endpoint == endpoint)
             silent = [one for one in received if one.message is None and not one.problem]
             if names := kubeflow.names(silent):
                 said = Said.APPLICATION_SILENT(applications=names, endpoint=endpoint)

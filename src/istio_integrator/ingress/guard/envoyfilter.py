@@ -89,7 +89,7 @@ def access(
     """List what is granted, each as a text: if one goes, access narrows. Closed, nothing is."""
     if decision.is_closed:
         return set()
-    granted = ((one.is_asked, one.kind, one.path, one.service, one.port) for one in routes)
+    granted = ((one.request.is_asked, one.kind, one.path, one.service, one.port) for one in routes)
     where = (target.namespace, sorted(target.selector.items()))
     return {repr(each) for each in (decision.service, where, *target.written_hosts, *granted)}
 
@@ -115,10 +115,10 @@ def _places(target: gateway.Target, model: str) -> Iterable[Mapping[str, Any]]:
 
 def _exceptions(routes: Sequence[Route]) -> Iterable[Entry]:
     """List entries for routes without authentication, and for others within their prefixes."""
-    free = [one for one in routes if not one.is_asked]
+    free = [one for one in routes if not one.request.is_asked]
     prefixes = tuple(f"{one.path}/" for one in free if one.kind is Kind.PREFIX)
     for route in routes:
-        if not route.is_asked:
+        if not route.request.is_asked:
             yield Entry(_match(route), "pass")
         elif f"{route.path}/".startswith(prefixes):
             yield Entry(_match(route), "ask")

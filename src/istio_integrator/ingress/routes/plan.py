@@ -9,7 +9,9 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from istio_integrator.relations import kubeflow
 
 _MOST_PROBLEMS = 4
 """Problems of one relation in the log, of which each line is a process."""
@@ -47,12 +49,8 @@ class Entry(NamedTuple):
 class Route:
     """One way to a Service."""
 
-    name: str
-    """Of its entries in the VirtualService."""
-    source: str
-    """The relation that requests it: `ingress:3 kfp-ui`."""
-    application: str
-    relation: int
+    request: kubeflow.Received[Any] = dataclasses.field(repr=False)
+    """The message that asks for it."""
     place: int = 0
     """Among the routes of the same relation."""
     title: str = ""
@@ -64,8 +62,6 @@ class Route:
     service: str
     """In the model."""
     port: int
-    is_asked: bool = True
-    """Whether requests are authenticated."""
     is_grpc: bool = False
 
     @property
@@ -97,12 +93,12 @@ class Route:
         """What routes are sorted by, so that the first that matches serves a request."""
         # A slash at the end does not make a prefix longer: `/foo/` is below `/foo` all the same.
         length = -len(self.path.rstrip("/"))
-        return self.kind, length, -len(self.path), self.relation, self.place
+        return self.kind, length, -len(self.path), self.request.relation, self.place
 
     @property
     def size(self) -> int:
         """Characters of it in the VirtualService, or more."""
-        return len(repr((self, self.entries))) * len(self.entries)
+        return len(repr((self, self.request.reference, self.entries))) * len(self.entries)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -134,7 +130,7 @@ def plan(requested: Iterable[Requested]) -> Plan:
         for route in one.routes:
             if owner := taken.get(route.claim):
                 named = f"route {route.title}:" if route.title else "prefix"
-                said.append(f"{named} {route.path} belongs to {owner.application}")
+                said.append(f"{named} {route.path} belongs to {owner.request.application}")
             else:
                 own.setdefault(route.claim, route)
         if len(said) > _MOST_PROBLEMS:

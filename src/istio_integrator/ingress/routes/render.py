@@ -55,7 +55,7 @@ def apply(
     groups: dict[tuple[str, int], list[Route]] = {}
     for route in planned:
         # An HTTPRoute has one route, and the VirtualService all of them.
-        key = route.source, route.place if target.is_managed else 0
+        key = route.request.reference, route.place if target.is_managed else 0
         groups.setdefault(key, []).append(route)
     folder = HTTP_ROUTES if target.is_managed else VIRTUAL_SERVICE
     refused = scope.manifests.apply_fitting(folder, groups, of_routes)
@@ -75,7 +75,7 @@ def remove(scope: situation.Situation) -> None:
 
 
 def _sources(routes: Iterable[Route]) -> str:
-    found = {(route.relation, route.source) for route in routes}
+    found = {(route.request.relation, route.request.reference) for route in routes}
     return ", ".join(source for _, source in sorted(found))
 
 

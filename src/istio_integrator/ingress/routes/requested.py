@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from istio_integrator import texts
 from istio_integrator.ingress.routes.plan import Kind, Requested, Route
-from istio_integrator.kube import owners
 from istio_integrator.relations import ingress_route, kubeflow
 from istio_integrator.situation import situation
 
 _PORTS = (80, 443)
 """Both mean the entry: whether there is TLS is up to the gateway, not to a route."""
 _LONGEST_TITLE = 40
+Received = kubeflow.Received[kubeflow.IngressRequest] | ingress_route.Received
 _HTTP_OR_GRPC = ingress_route.HTTPRoute | ingress_route.GRPCRoute
 
 
@@ -21,85 +21,63 @@ class _RefusedError(ValueError):
     """A route that can't be served; the message says why."""
 
 
-def read(
-    scope: situation.Situation,
-    older: Sequence[kubeflow.Received[kubeflow.IngressRequest]],
-    newer: Iterable[ingress_route.Received],
-) -> list[Requested]:
-    """Read what applications ask for, each kind by the age of relations.
+def read(scope: situation.Situation, received: Sequence[Received]) -> list[Requested]:
+    """Read what applications ask for.
 
     An application that is served by `ingress` is not served twice, and never displaced.
     """
-    served = {one.application for one in older if one.message}
-    return [
-        *(_read_older(scope, one) for one in older),
-        *(_read_newer(scope, one, served) for one in newer),
-    ]
+    older = (one for one in received if isinstance(one.message, kubeflow.IngressRequest))
+    served = {one.application for one in older}
+    return [_read(scope, one, served) for one in received]
 
 
-def _read_older(
-    scope: situation.Situation, one: kubeflow.Received[kubeflow.IngressRequest]
-) -> Requested:
-    source = f"{kubeflow.INGRESS}:{one.relation} {one.application}"
-    request = one.message
-    if said := _outside(scope, one.application, request and request.namespace) or one.problem:
-        return Requested(source=source, problems=[said])
-    if request is None:
-        return Requested(source=source)
-    rewrite = request.rewrite or ""
-    route = Route(
-        name=owners.object_name(scope.application, f"{kubeflow.INGRESS}-{one.relation}"),
-        source=source,
-        application=one.application,
-        relation=one.relation,
-        kind=Kind.ALL if request.prefix == "/" else Kind.PREFIX,
-        path=request.prefix,
-        rewrite=rewrite if rewrite != request.prefix else "",
-        service=request.service,
-        port=request.port,
-    )
-    return Requested(source=source, routes=[route])
-
-
-def _read_newer(
-    scope: situation.Situation, one: ingress_route.Received, served: set[str]
-) -> Requested:
+def _read(scope: situation.Situation, one: Received, served: set[str]) -> Requested:
+    message = one.message
+    if problem := _refusal(scope, one, served):
+        return Requested(source=one.reference, problems=[problem])
+    if isinstance(message, kubeflow.IngressRequest):
+        rewrite = message.rewrite or ""
+        route = Route(
+            request=one,
+            kind=Kind.ALL if message.prefix == "/" else Kind.PREFIX,
+            path=message.prefix,
+            rewrite=rewrite if rewrite != message.prefix else "",
+            service=message.service,
+            port=message.port,
+        )
+        return Requested(source=one.reference, routes=[route])
     found: list[Route] = []
-    problems = list(filter(None, [_refusal(scope, one, served)]))
-    config = None if problems else one.message
-    for asked in (*config.http_routes, *config.grpc_routes) if config else ():
+    problems: list[str] = []
+    for asked in (*message.http_routes, *message.grpc_routes) if message else ():
         try:
             # All of a route's matches, or none.
-            found += list(_routes(scope, one, asked))
+            found += list(_routes(one, asked))
         except _RefusedError as error:
             problems.append(f"route {_title(asked)} {error}")
     routes = [dataclasses.replace(each, place=n) for n, each in enumerate(found)]
     return Requested(source=one.reference, routes=routes, problems=problems)
 
 
-def _refusal(scope: situation.Situation, one: ingress_route.Received, served: set[str]) -> str:
-    if one.message is None:
+def _refusal(scope: situation.Situation, one: Received, served: set[str]) -> str:
+    message = one.message
+    if kubeflow.is_of_another_model(one.application):
+        # Its namespace may have the name of this model, in another cluster.
+        return f"is of another model; only Services of {scope.model} get routes"
+    if message is None:
         return one.problem
-    if one.application in served:
+    is_newer = isinstance(message, ingress_route.IstioIngressRouteConfig)
+    if is_newer and one.application in served:
         return (
             f"{one.application} is served by its relation to {kubeflow.INGRESS}; run: "
             f"juju remove-relation {scope.application}:{one.endpoint} {one.application}"
         )
-    return _outside(scope, one.application, one.message.model)
-
-
-def _outside(scope: situation.Situation, application: str, namespace: str | None) -> str:
-    if kubeflow.is_of_another_model(application):
-        # Its namespace may have the name of this model, in another cluster.
-        return f"is of another model; only Services of {scope.model} get routes"
+    namespace = message.model if is_newer else message.namespace
     if namespace and namespace != scope.model:
         return f"asks for Services of {namespace}; only Services of {scope.model} get routes"
     return ""
 
 
-def _routes(
-    scope: situation.Situation, one: ingress_route.Received, asked: _HTTP_OR_GRPC
-) -> Iterator[Route]:
+def _routes(one: Received, asked: _HTTP_OR_GRPC) -> Iterator[Route]:
     if unserved := _unserved(asked):
         raise _RefusedError(
             f"asks for {unserved}; served are a path prefix or an exact path, a rewrite of "
@@ -120,10 +98,7 @@ def _routes(
                 else "replaces the whole path of a prefix: ask for ReplacePrefixMatch"
             )
         yield Route(
-            name=owners.object_name(scope.application, f"{one.endpoint}-{one.relation}"),
-            source=one.reference,
-            application=one.application,
-            relation=one.relation,
+            request=one,
             title=_title(asked),
             kind=kind,
             path=path,
@@ -131,7 +106,6 @@ def _routes(
             is_parted=True,
             service=backend.service,
             port=backend.port,
-            is_asked=one.is_asked,
             is_grpc=isinstance(asked, ingress_route.GRPCRoute),
         )
 

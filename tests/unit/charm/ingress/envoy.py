@@ -7,7 +7,7 @@ def reached(routes, path):
     if found is None:
         return None
     route, entry, matched = found
-    return route.application, entry.path + path[len(matched) :] if entry.path else path
+    return route.request.application, entry.path + path[len(matched) :] if entry.path else path
 
 
 def first(routes, path):

@@ -31,7 +31,9 @@ WISHES = st.lists(
 
 def older(relation, prefix, application=None, **more):
     message = kubeflow.IngressRequest(service="app", port=80, prefix=prefix, **more)
-    return kubeflow.Received(relation, application or f"app-{relation}", message)
+    return kubeflow.Received(
+        relation, application or f"app-{relation}", message, endpoint=kubeflow.INGRESS
+    )
 
 
 def read(asked):
@@ -88,10 +90,10 @@ def test_whoever_is_first_is_who_the_gateway_api_means(asked, path):
     plan = wishes.plan(*newer, older=older)
     kept = {}
     for route in plan.routes:
-        kept.setdefault(route.relation, set()).add((route.kind == 0, route.path))
+        kept.setdefault(route.request.relation, set()).add((route.kind == 0, route.path))
     found = envoy.first(plan.routes, path)
     want = best(asked, kept, path)
-    assert (found[0].relation if found else None) == want
+    assert (found[0].request.relation if found else None) == want
 
 
 @given(WISHES, st.integers(0, 5))
@@ -100,12 +102,14 @@ def test_who_goes_leaves_the_others_as_they_were_or_with_more(asked, gone):
     before = wishes.plan(*newer, older=older).routes
     owners = {}
     for route in before:
-        assert owners.setdefault(route.claim, route.application) == route.application
+        assert (
+            owners.setdefault(route.claim, route.request.application) == route.request.application
+        )
     # What asks for nothing but `/` is the last: Istio has it after the routes of others.
     assert planning.Kind.ALL not in [route.kind for route in before][:-1]
     rest = [[one for one in some if one.relation != gone] for some in (older, newer)]
     after = wishes.plan(*rest[1], older=rest[0]).routes
-    stayed = [route for route in before if route.relation != gone]
+    stayed = [route for route in before if route.request.relation != gone]
     assert [route for route in after if route in stayed] == stayed
 
 
@@ -136,7 +140,6 @@ PARTED = Entry((Uri("exact", "/a"), Uri("prefix", "/a/")))
 def test_match_is_what_a_virtual_service_has_for_it(asked, entries):
     (found,) = served(asked)
     assert found.entries == entries
-    assert found.name == "istio-integrator-istio-ingress-route-1"
     assert (found.service, found.port) == ("app", 80)
 
 
@@ -270,7 +273,7 @@ ROUTE = "istio-ingress-route"
 )
 def test_path_belongs_to_one_application(newer, by_older, routes, problem):
     found = wishes.plan(*newer, older=by_older)
-    assert {(route.application, route.path) for route in found.routes} == {*routes}
+    assert {(route.request.application, route.path) for route in found.routes} == {*routes}
     assert found.problems == (problem,)
 
 
@@ -320,7 +323,7 @@ def test_one_application_cannot_take_the_room_of_all(length, matches, count):
     ]
     other = wishes.received(2, wishes.route(match("/b")))
     found = wishes.plan(wishes.received(1, *hungry), other)
-    assert [route.relation for route in found.routes] == [2]
+    assert [route.request.relation for route in found.routes] == [2]
     (problem,) = found.problems
     assert problem == f"{ROUTE}:1 app-1: asks for more routes than there is room for"
 
@@ -335,4 +338,4 @@ def test_all_routes_together_have_room_in_one_object():
     found = wishes.plan(*many)
     assert found.problems
     assert sum(route.size for route in found.routes) <= planning.MOST_OF_ALL
-    assert {0, 1, 2} <= {route.relation for route in found.routes}
+    assert {0, 1, 2} <= {route.request.relation for route in found.routes}
