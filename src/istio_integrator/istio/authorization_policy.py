@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from integrator_contract import booleans, names
-from istio_integrator.kube import cluster, fences
+from istio_integrator.kube import cluster
 
 OWN_TRUST_DOMAIN = "cluster.local"
 """In a policy it means the trust domain of the mesh and its aliases, whatever these are."""
@@ -259,11 +259,7 @@ def read_all(
     objects: Iterable[cluster.Object], trust_domains: Sequence[str] = (OWN_TRUST_DOMAIN,)
 ) -> list[AuthorizationPolicy]:
     """Read AuthorizationPolicies; one that can't be read is left out."""
-    found: list[AuthorizationPolicy] = []
-    for obj in objects:
-        with fences.around(cluster.reference(obj)):
-            found.append(_read(obj, trust_domains))
-    return found
+    return cluster.read_each(objects, lambda obj: [_read(obj, trust_domains)])
 
 
 def decide(

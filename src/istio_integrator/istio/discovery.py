@@ -13,7 +13,7 @@ from integrator_contract import names
 from istio_integrator import error_messages
 from istio_integrator.config import config
 from istio_integrator.istio import injectors, installation, meshconfig, probe
-from istio_integrator.kube import cluster, errors, fences
+from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
 
 logger = logging.getLogger(__name__)
@@ -242,10 +242,10 @@ class Discovery:
 
 def _oldest_kubelet(nodes: Iterable[cluster.Object]) -> tuple[int, int]:
     """Return the oldest minor version of the nodes' kubelets; 0.0 where one can't be read."""
-    found: list[tuple[int, int]] = []
-    for node in nodes:
+
+    def read(node: cluster.Object) -> list[tuple[int, int]]:
         # A virtual node that has no kubelet has no say.
-        with fences.around(cluster.reference(node)):
-            match = _MINOR.match(str(node["status"]["nodeInfo"]["kubeletVersion"]))
-            found.append((int(match[1]), int(match[2])) if match else _UNKNOWN)
-    return min(found, default=_UNKNOWN)
+        match = _MINOR.match(str(node["status"]["nodeInfo"]["kubeletVersion"]))
+        return [(int(match[1]), int(match[2])) if match else _UNKNOWN]
+
+    return min(cluster.read_each(nodes, read), default=_UNKNOWN)

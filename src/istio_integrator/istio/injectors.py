@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from integrator_contract import names, selectors
-from istio_integrator.kube import cluster, fences
+from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 
 MEMBERSHIP_LABELS = (names.INJECTION, names.REVISION)
@@ -85,11 +85,7 @@ def injecting(present: Iterable[Injector], labels: Mapping[str, str]) -> Injecto
 
 def find(configurations: Iterable[cluster.Object]) -> list[Injector]:
     """List the injectors among all webhook configurations of a cluster."""
-    found: set[Injector] = set()
-    for configuration in configurations:
-        with fences.around(cluster.reference(configuration)):
-            found.update(_read(configuration))
-    return sorted(found)
+    return sorted(set(cluster.read_each(configurations, _read)))
 
 
 def _read(configuration: cluster.Object) -> list[Injector]:

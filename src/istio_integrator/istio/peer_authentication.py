@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 
 from integrator_contract import names, pods
-from istio_integrator.kube import cluster, fences
+from istio_integrator.kube import cluster
 
 STRICT = "STRICT"
 PERMISSIVE = "PERMISSIVE"
@@ -70,11 +70,7 @@ class Decided:
 
 def read_all(objects: Iterable[cluster.Object]) -> list[PeerAuthentication]:
     """Read PeerAuthentications; one that can't be read is left out."""
-    found: list[PeerAuthentication] = []
-    for obj in objects:
-        with fences.around(cluster.reference(obj)):
-            found.append(_read(obj))
-    return found
+    return cluster.read_each(objects, lambda obj: [_read(obj)])
 
 
 def decide(

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-from collections.abc import Generator, Iterator, Mapping
-from typing import Any, NamedTuple, TypedDict, cast
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypedDict, TypeVar, cast
 
 import lightkube
 import lightkube.generic_resource
@@ -23,6 +23,7 @@ from istio_integrator.kube import errors, fences
 logger = logging.getLogger(__name__)
 
 Object = dict[str, Any]
+_T = TypeVar("_T")
 
 FIELD_MANAGER = "istio-integrator"
 TOO_DEEP = f"it nests more than {bounded.DEEPEST} lists or mappings"
@@ -160,6 +161,15 @@ def reference(obj: Object) -> str:
     namespace = metadata.get("namespace")
     name = metadata.get("name") or metadata.get("generateName", "")
     return f"{obj.get('kind', 'object')} {f'{namespace}/' if namespace else ''}{name}"
+
+
+def read_each(objects: Iterable[Object], reader: Callable[[Object], Iterable[_T]]) -> list[_T]:
+    """Read objects, each of which may be none, one or several of what is looked for."""
+    found: list[_T] = []
+    for obj in objects:
+        with fences.around(reference(obj)):
+            found += reader(obj)
+    return found
 
 
 class Cluster:

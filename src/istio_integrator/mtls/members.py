@@ -91,7 +91,7 @@ def plain_clients(
                 if _is_plain(each) and pods.is_port(number):
                     yield PlainClients(cluster.reference(obj), service, number, place)
 
-    return list(dict.fromkeys(model.read_each(objects, of)))
+    return list(dict.fromkeys(cluster.read_each(objects, of)))
 
 
 def _stays_out(template: model.Pod) -> bool:

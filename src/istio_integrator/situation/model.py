@@ -14,7 +14,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from integrator_contract import names, pods
-from istio_integrator.kube import cluster, fences
+from istio_integrator.kube import cluster
 
 CALLING = (
     cluster.MUTATING_WEBHOOK,
@@ -467,18 +467,7 @@ class Model:
 
 def read(objects: Iterable[cluster.Object], kind: type[_T]) -> list[_T]:
     """Read objects of one kind."""
-    return read_each(objects, lambda obj: [msgspec.convert(obj, kind)])
-
-
-def read_each(
-    objects: Iterable[cluster.Object], reader: Callable[[cluster.Object], Iterable[_T]]
-) -> list[_T]:
-    """Read objects, each of which may be none, one or several of what is looked for."""
-    found: list[_T] = []
-    for obj in objects:
-        with fences.around(cluster.reference(obj)):
-            found += reader(obj)
-    return found
+    return cluster.read_each(objects, lambda obj: [msgspec.convert(obj, kind)])
 
 
 def calls(objects: Iterable[cluster.Object], *, model: str) -> list[Call]:
@@ -490,7 +479,7 @@ def calls(objects: Iterable[cluster.Object], *, model: str) -> list[Call]:
             if service.get("namespace") == model and pods.is_port(port):
                 yield Call(cluster.reference(obj), str(service.get("name")), port)
 
-    return sorted(set(read_each(objects, of)))
+    return sorted(set(cluster.read_each(objects, of)))
 
 
 def _called(obj: cluster.Object) -> Iterable[cluster.Object]:
