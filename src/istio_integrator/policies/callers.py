@@ -9,6 +9,7 @@ from istio_integrator import texts
 from istio_integrator.istio import installation
 from istio_integrator.istio.authorization_policy import AuthorizationPolicy, principal
 from istio_integrator.messages import Message, Said
+from istio_integrator.situation import situation
 from istio_integrator.situation.model import Pod
 
 FOLDER = "authorization"
@@ -23,14 +24,13 @@ _EFFECTS = {
 
 
 def judge(
+    scope: situation.Situation,
+    mesh: installation.Mesh,
     policies: Iterable[AuthorizationPolicy],
     pods: Sequence[Pod],
-    *,
-    owner: str,
-    application: str,
-    mesh: installation.Mesh,
 ) -> Iterable[Message]:
     """Judge whether callers are held to what relations say."""
+    owner, application = scope.manifests.owner, scope.application
     ours: list[AuthorizationPolicy] = []
     others: list[AuthorizationPolicy] = []
     for each in policies:

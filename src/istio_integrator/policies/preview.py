@@ -73,13 +73,8 @@ def preview(scene: Scene) -> Iterable[Message]:
         authorization_policy.read_all(each, scene.mesh.trust_domains) for each in groups
     )
     yield from scene.decision.said
-    yield from callers.judge(
-        [*would_be, *others],
-        scene.asked.model.pods,
-        owner=scene.context.manifests.owner,
-        application=scene.context.application,
-        mesh=scene.mesh,
-    )
+    policies = [*would_be, *others]
+    yield from callers.judge(scene.context, scene.mesh, policies, scene.asked.model.pods)
     for call, ports in _opened(scene):
         shown = ",".join(map(str, ports))
         yield Said.PORT_OPEN_TO_ALL(service=call.service, ports=shown, caller=call.caller)

@@ -44,13 +44,8 @@ def callers(facts: Facts) -> Iterable[Message]:
     if facts.mesh is None or facts.config.authorization == "off":
         return ()
     places = (facts.model, facts.mesh.root_namespace)
-    return callers_judged.judge(
-        [each for each in facts.policies if each.namespace in places],
-        facts.pods,
-        owner=facts.manifests.owner,
-        application=facts.application,
-        mesh=facts.mesh,
-    )
+    policies = [each for each in facts.policies if each.namespace in places]
+    return callers_judged.judge(facts.context, facts.mesh, policies, facts.pods)
 
 
 @registry.check("others", place=160, symptoms=("rbac-access-denied",))
