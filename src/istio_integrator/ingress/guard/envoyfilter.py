@@ -54,7 +54,7 @@ def apply(
     identity = service.identity_headers if service else authentication.IDENTITIES
     places = list(_places(target, scope.model))
     variables = {
-        "name": _name(scope.manifests.owner),
+        "owner": scope.manifests.owner.lower(),
         "namespace": target.namespace,
         "selector": target.selector,
         "values": values,
@@ -96,11 +96,7 @@ def access(
 
 def ask_entry(owner: str) -> str:
     """Name the entry of each guarded virtual host that authenticates requests."""
-    return f"{_name(owner)}.ask"
-
-
-def _name(owner: str) -> str:
-    return f"istio-integrator.{owner}".lower()
+    return f"{owner.lower()}.ask"
 
 
 def _places(target: gateway.Target, model: str) -> Iterable[Mapping[str, Any]]:
