@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 
 import pytest
 
+from tests.unit.workload import converging
 from tests.unit.workload.fake_apiserver import FakeApiserver
 from tests.unit.workload.shutdown_world import NAMESPACE
 from tests.unit.workload.virtual_time import VirtualLoop
@@ -28,3 +29,10 @@ async def cluster() -> AsyncIterator[FakeApiserver]:
     async with fake:
         fake.namespace(NAMESPACE)
         yield fake
+
+
+@pytest.fixture
+def model(cluster: FakeApiserver) -> FakeApiserver:
+    """An API server with an application whose pod lacks its sidecar, and this charm's own."""
+    converging.fill(cluster)
+    return cluster

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import copy
 import functools
-import http
 import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
@@ -30,6 +29,15 @@ PROXY = "istio-proxy"
 PROTOCOL = "v4.channel.k8s.io"
 
 
+class Refused(Exception):  # noqa: N818
+    """Raised by an admission, or before an answer: code and message of the API's answer."""
+
+    def __init__(self, message: str = "fake", code: int = 403, **headers: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.headers = {key.replace("_", "-"): value for key, value in headers.items()}
+
+
 class FakeApiserver(api_objects.Objects):
     """The server; `async with` runs it and gives a client."""
 
@@ -45,7 +53,11 @@ class FakeApiserver(api_objects.Objects):
         self.requests: list[tuple[str, str]] = []
         self.before_answer: Callable[[str, str], None] = lambda method, path: None
         self.admission: Callable[[Object], Object] = lambda item: item
-        """What a dry run makes of an object."""
+        """What a dry run makes of an object; it may raise `Refused`."""
+        self.tried: list[Object] = []
+        """Objects of dry runs."""
+        self.evicted: list[str] = []
+        """UIDs of pods, deleted ones too."""
         self.raw: defaultdict[str, list[bytes]] = defaultdict(list)
         """Objects by plural that every list and watch has besides, as the bytes that are sent."""
         self.answers: dict[str, bytes] = {}
@@ -152,14 +164,13 @@ class FakeApiserver(api_objects.Objects):
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         path = f"/{request.match_info['path']}"
         self.requests.append((request.method, path))
-        self.before_answer(request.method, path)
-        for failure in list(self.failures):
-            part, status, headers = failure
-            if part in path:
-                self.failures.remove(failure)
-                return _status(status, "Injected", headers)
-        if refused := self._refusal(request):
-            return _status(refused, http.HTTPStatus(refused).phrase)
+        try:
+            self._refuse(request, path)
+            return await self._answer(request, path)
+        except Refused as error:
+            return _status(error.code, str(error), error.headers)
+
+    async def _answer(self, request: web.Request, path: str) -> web.StreamResponse:
         _, plural, namespace, name, sub = api_objects.Address.of(path)
         if sub in ("portforward", "exec"):
             return await self._stream(request, namespace, name, sub)
@@ -167,45 +178,60 @@ class FakeApiserver(api_objects.Objects):
             if request.query.get("watch"):
                 return await self._watch(request, plural, namespace)
             return self._list(request, plural, namespace)
-        return await self._single(request, (plural, namespace, name))
-
-    def _refusal(self, request: web.Request) -> int:
-        if request.headers.get("Authorization") != f"Bearer {self.token}":
-            return 401
-        if request.body_exists and not request.content_type.endswith("json"):
-            return 415
-        return 403 if self.denied(request.method, request.path) else 0
-
-    async def _single(  # noqa: PLR0911 - one answer per verb
-        self, request: web.Request, key: Key
-    ) -> web.Response:
-        method = request.method
         body = json.loads(await request.read() or b"{}")
+        if sub == "eviction":
+            key = (plural, namespace, name)
+            self._remove(key, body.get("deleteOptions", {}))
+            return web.json_response({}, status=201)
+        return self._single(request, (plural, namespace, name), body)
+
+    def _refuse(self, request: web.Request, path: str) -> None:
+        self.before_answer(request.method, path)
+        for failure in list(self.failures):
+            part, status, headers = failure
+            if part in path:
+                self.failures.remove(failure)
+                raise Refused("Injected", status, **headers)
+        if request.headers.get("Authorization") != f"Bearer {self.token}":
+            raise Refused("Unauthorized", 401)
+        if request.body_exists and not request.content_type.endswith("json"):
+            raise Refused("Unsupported Media Type", 415)
+        if self.denied(request.method, path):
+            raise Refused("Forbidden")
+
+    def _single(self, request: web.Request, key: Key, body: Object) -> web.Response:
+        method = request.method
         if method == "POST":
             if request.query.get("dryRun"):
+                self.tried.append(body)
                 return web.json_response(self.admission(body), status=201)
             key = (key[0], key[1], body["metadata"]["name"])
             if key in self.objects:
-                return _status(409, "AlreadyExists")
+                raise Refused("AlreadyExists", 409)
             return web.json_response(self.put(key[0], body), status=201)
         if key not in self.objects:
-            return _status(404, "NotFound")
+            raise Refused("NotFound", 404)
         current = self.objects[key]
         if method == "GET":
             answer = self.answers.get(request.path) or json.dumps(current).encode()
             return web.Response(body=answer, content_type="application/json")
-        if method == "PUT":
-            wanted = body["metadata"].get("resourceVersion")
-            if wanted and wanted != current["metadata"]["resourceVersion"]:
-                return _status(409, "Conflict")
-            return web.json_response(self.put(key[0], {**current, **body}))
-        if method == "PATCH":
-            return web.json_response(self.put(key[0], {**current, **body}))
-        wanted = body.get("preconditions", {})
-        if any(current["metadata"].get(field) != value for field, value in wanted.items()):
-            return _status(409, "Conflict")
+        if method == "DELETE":
+            self._remove(key, body)
+            return web.json_response({})
+        wanted = body["metadata"].get("resourceVersion")
+        if method == "PUT" and wanted and wanted != current["metadata"]["resourceVersion"]:
+            raise Refused("Conflict", 409)
+        return web.json_response(self.put(key[0], {**current, **body}))
+
+    def _remove(self, key: Key, options: Object) -> None:
+        if key not in self.objects:
+            raise Refused("NotFound", 404)
+        found = self.objects[key]["metadata"]
+        wanted = options.get("preconditions", {})
+        if any(found.get(field) != value for field, value in wanted.items()):
+            raise Refused("Conflict", 409)
+        self.evicted.append(found["uid"])
         self.delete(*key)
-        return _status(200, "")
 
     def _select(self, request: web.Request, namespace: str) -> Callable[[Object], bool]:
         labels = request.query.get("labelSelector", "")
@@ -287,12 +313,12 @@ class FakeApiserver(api_objects.Objects):
         self, request: web.Request, namespace: str, name: str, sub: str
     ) -> web.StreamResponse:
         if ("pods", namespace, name) not in self.objects:
-            return _status(404, "NotFound")
+            raise Refused("NotFound", 404)
         if PROTOCOL not in request.headers.get("Sec-WebSocket-Protocol", ""):
-            return _status(400, "BadRequest")
+            raise Refused("BadRequest", 400)
         proxy = self.proxies[name]
         if sub == "exec" and proxy.exec_mode == "forbidden":
-            return _status(403, "Forbidden")
+            raise Refused("Forbidden")
         uid = self.get("pods", namespace, name)["metadata"]["uid"]
         quits = functools.partial(self._quit, namespace, name, uid)
         socket = web.WebSocketResponse(protocols=(PROTOCOL,))
@@ -334,9 +360,8 @@ def _field(part: str, item: Object) -> bool:
     return (found != value) if "!=" in part else (found == value)
 
 
-def _status(code: int, reason: str, headers: dict[str, str] | None = None) -> web.Response:
-    body = api_objects.refusal(code, f"fake: {reason}", reason)
-    return web.json_response(body, status=code, headers=headers)
+def _status(code: int, message: str, headers: dict[str, str]) -> web.Response:
+    return web.json_response(api_objects.refusal(code, message), status=code, headers=headers)
 
 
 async def _send(response: web.StreamResponse, kind: str, item: Object) -> None:

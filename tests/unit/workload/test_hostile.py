@@ -23,8 +23,7 @@ from sidecar_lifecycle.shell.settings import Live
 
 from integrator_contract import names, service
 from tests.unit.workload import pods
-from tests.unit.workload.convergence import test_acting as acting
-from tests.unit.workload.convergence.test_acting import MEMORY, MODEL, Apiserver
+from tests.unit.workload.converging import MEMORY, MODEL
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.shutdown_world import event_reasons, phase, reconciler
 from tests.unit.workload.test_local_listener import SETTINGS, served
@@ -163,14 +162,13 @@ def spoilt(document: dict[str, Any], first: int = 0, step: int = 1) -> Iterator[
 
 
 SHARES = 157
-cluster = acting.cluster
 
 
 @pytest.mark.parametrize(
     "share", [0, 1, *(pytest.param(each, marks=pytest.mark.long) for each in range(2, SHARES))]
 )
 async def test_honest_objects_among_hostile_ones_get_what_they_would(
-    cluster: Apiserver, share: int
+    model: FakeApiserver, share: int
 ):
     hostile = {kind: list(spoilt(document, share, SHARES)) for kind, document in DOCUMENTS.items()}
     settings = dataclasses.replace(
@@ -183,50 +181,50 @@ async def test_honest_objects_among_hostile_ones_get_what_they_would(
             return [pod for pod in (await answer.json())["pods"] if pod["name"] == "web-0"]
 
     def put(name: str, *state: dict[str, Any]) -> None:
-        cluster.put("pods", pods.pod_json(*state, name=name, uid=name))
+        model.put("pods", pods.pod_json(*state, name=name, uid=name))
 
-    cluster.admission = lambda pod: pod
-    async with served(cluster, dataclasses.replace(SETTINGS, leader=False)) as (session, _):
+    model.admission = lambda pod: pod
+    async with served(model, dataclasses.replace(SETTINGS, leader=False)) as (session, _):
         alone = await listed(session)
     assert alone
-    cluster.raw.update(hostile)
+    model.raw.update(hostile)
     put("done")
     put("busy", pods.running())
-    async with served(cluster, settings) as (session, program):
+    async with served(model, settings) as (session, program):
         told: list[str] = []
-        await until(lambda: phase(cluster, "done") == "Succeeded")
+        await until(lambda: phase(model, "done") == "Succeeded")
         for kind in ("MODIFIED", "DELETED", "ADDED"):
             for plural, texts in hostile.items():
                 for text in (*texts, *BROKEN):
-                    cluster.say(plural, kind, text)
+                    model.say(plural, kind, text)
         put("late")
-        await until(lambda: phase(cluster, "late") == "Succeeded")
+        await until(lambda: phase(model, "late") == "Succeeded")
         assert await listed(session) == alone
         await asyncio.sleep(5)
         program.notifier.notify = lambda key, *_: told.append(key)
         metadata = {"name": "honest", "uid": "honest", "namespace": MODEL, "labels": {"a": "b"}}
         metadata["annotations"] = {names.APPLIED_HASH: "a"}
-        cluster.namespace(MODEL, labels={"istio-injection": "disabled"})
+        model.namespace(MODEL, labels={"istio-injection": "disabled"})
         await until(lambda: told)
         assert program.ready() == {"watch": True}
-    assert not cluster.proxies["busy"].requests
+    assert not model.proxies["busy"].requests
 
 
 def test_each_place_is_spoilt_by_each_value():
     assert len(list(spoilt({"a": {"b": []}}))) == 2 * (len(VALUES) + 2)
 
 
-async def test_answers_about_one_object_end_nothing_whatever_they_are(cluster: Apiserver):
-    subject = hands.Cluster(cluster.client, Live(SETTINGS), lambda: 1_800_000_000.0)
+async def test_answers_about_one_object_end_nothing_whatever_they_are(model: FakeApiserver):
+    subject = hands.Cluster(model.client, Live(SETTINGS), lambda: 1_800_000_000.0)
     replica = facts.Replica(name="p", uid="u", created=0.0, workload="StatefulSet/web")
-    cluster.put("configmaps", {"metadata": {"name": MEMORY, "namespace": MODEL}})
-    async with served(cluster) as (session, _):
+    model.put("configmaps", {"metadata": {"name": MEMORY, "namespace": MODEL}})
+    async with served(model) as (session, _):
         for text in (*spoilt(MEMORY_MAP, 0, 11), *BROKEN):
-            cluster.answers = {f"/api/v1/namespaces/{MODEL}/configmaps/{MEMORY}": text}
+            model.answers = {f"/api/v1/namespaces/{MODEL}/configmaps/{MEMORY}": text}
             async with session.get("/uninjected") as answer:
                 assert answer.status in (200, 502)
     for text in (*spoilt(WORKLOAD, 0, 79), *BROKEN, b'{"spec":{}}'):
-        cluster.answers = {f"/apis/apps/v1/namespaces/{MODEL}/statefulsets/web": text}
+        model.answers = {f"/apis/apps/v1/namespaces/{MODEL}/statefulsets/web": text}
         found = await subject.ask(replica, SETTINGS.scope({}))
         assert found.verdict == "refused" or text.startswith(b'{"metadata"')
 

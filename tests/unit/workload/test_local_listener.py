@@ -16,8 +16,7 @@ from sidecar_lifecycle.shell import run, serving
 from sidecar_lifecycle.shell.settings import Live
 
 from integrator_contract import schema, seen
-from tests.unit.workload.convergence import test_acting as acting
-from tests.unit.workload.convergence.test_acting import MEMORY, MODEL, STAND_BY, Apiserver
+from tests.unit.workload.converging import MEMORY, MODEL, STAND_BY, injected, without_sidecar
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
 
 VIRTUAL_TIME = True
@@ -26,8 +25,6 @@ ASKED = {"Authorization": f"Bearer {TOKEN}"}
 SETTINGS = dataclasses.replace(
     STAND_BY, token=TOKEN, proxy_revision="default", proxy_version="1.31.1"
 )
-
-cluster = acting.cluster
 
 
 @contextlib.asynccontextmanager
@@ -49,9 +46,9 @@ async def served(
 
 
 async def test_pods_without_their_sidecar_are_listed_with_the_word_of_the_contract(
-    cluster: Apiserver,
+    model: FakeApiserver,
 ):
-    async with served(cluster) as (session, _), session.get("/uninjected?") as answer:
+    async with served(model) as (session, _), session.get("/uninjected?") as answer:
         found = await answer.json()
 
     assert found["contract"] == schema.SCHEMA
@@ -61,14 +58,14 @@ async def test_pods_without_their_sidecar_are_listed_with_the_word_of_the_contra
     assert (found["summary"]["eligible"], found["summary"]["in_mesh"]) == (1, 0)
 
 
-async def test_pods_with_an_old_sidecar_are_listed_where_they_are_asked_for(cluster: Apiserver):
-    old = acting.injected(acting.without_sidecar())
+async def test_pods_with_an_old_sidecar_are_listed_where_they_are_asked_for(model: FakeApiserver):
+    old = injected(without_sidecar())
     old["metadata"]["labels"]["service.istio.io/canonical-name"] = "web"
     status = {"revision": "default", "containers": ["istio-proxy"]}
     old["metadata"]["annotations"] = {"sidecar.istio.io/status": json.dumps(status)}
     old["spec"]["containers"][-1]["image"] = "istio/proxyv2:1.30.0"
-    cluster.put("pods", old)
-    async with served(cluster) as (session, _):
+    model.put("pods", old)
+    async with served(model) as (session, _):
         async with session.get("/uninjected?stale=") as answer:
             stale = await answer.json()
         async with session.get("/uninjected") as answer:
@@ -79,7 +76,7 @@ async def test_pods_with_an_old_sidecar_are_listed_where_they_are_asked_for(clus
     assert lacking["summary"]["stale"] == stale["summary"]["stale"] == 1
 
 
-async def test_what_the_gateway_has_is_told_while_something_is_expected(cluster: Apiserver):
+async def test_what_the_gateway_has_is_told_while_something_is_expected(model: FakeApiserver):
     expected = seen.Expectation(
         namespace="ingress",
         selector={"a": "b"},
@@ -95,7 +92,7 @@ async def test_what_the_gateway_has_is_told_while_something_is_expected(cluster:
         assert found["contract"] == schema.SCHEMA
         return found["seen"]
 
-    async with served(cluster) as (session, program):
+    async with served(model) as (session, program):
         assert await told(session) is None
         program.live.change(dataclasses.replace(SETTINGS, expected=expected))
         await asyncio.sleep(5)
@@ -105,25 +102,27 @@ async def test_what_the_gateway_has_is_told_while_something_is_expected(cluster:
 
 
 @pytest.mark.parametrize(("how", "forced"), [("", False), ("force=", True)])
-async def test_restart_is_left_to_the_leader(cluster: Apiserver, how: str, forced: bool):
-    async with served(cluster) as (session, _):
+async def test_restart_is_left_to_the_leader(model: FakeApiserver, how: str, forced: bool):
+    async with served(model) as (session, _):
         async with session.post("/restart?dry-run=") as answer:
             assert [pod["name"] for pod in (await answer.json())["pods"]] == ["web-0"]
-        assert not [each for each in cluster.all("configmaps") if _name(each) == MEMORY]
+        assert not [each for each in model.all("configmaps") if _name(each) == MEMORY]
         async with session.post(f"/restart?{how}") as answer:
             assert answer.status == 200
-        stored = memory.decode(cluster.get("configmaps", MODEL, MEMORY)["data"])
+        stored = memory.decode(model.get("configmaps", MODEL, MEMORY)["data"])
         await asyncio.sleep(60)
 
     assert stored.request is not None
     assert (stored.request.uids, stored.request.force) == (("uid-1",), forced)
-    assert cluster.evicted == []
+    assert model.evicted == []
 
 
 @pytest.mark.parametrize("given", [None, "Bearer another", f"Basic {TOKEN}", "Bearer "])
-async def test_who_does_not_know_the_token_is_told_nothing(cluster: Apiserver, given: str | None):
+async def test_who_does_not_know_the_token_is_told_nothing(
+    model: FakeApiserver, given: str | None
+):
     headers = {} if given is None else {"Authorization": given}
-    async with served(cluster) as (_, program):
+    async with served(model) as (_, program):
         address = f"http://127.0.0.1:{program.port}"
         async with aiohttp.ClientSession(address) as session:
             for method, path in (("GET", "/uninjected"), ("POST", "/restart"), ("GET", "/x")):
@@ -137,21 +136,21 @@ async def test_who_does_not_know_the_token_is_told_nothing(cluster: Apiserver, g
             assert answer.status == 401
 
 
-async def test_reading_does_not_act(cluster: Apiserver):
-    async with served(cluster) as (session, _), session.get("/restart") as answer:
+async def test_reading_does_not_act(model: FakeApiserver):
+    async with served(model) as (session, _), session.get("/restart") as answer:
         assert answer.status == 405
 
 
-async def test_refusal_of_the_apiserver_is_told_in_its_words(cluster: Apiserver):
-    async with served(cluster) as (session, _):
-        cluster.denied = lambda method, path: path.endswith("/pods")
+async def test_refusal_of_the_apiserver_is_told_in_its_words(model: FakeApiserver):
+    async with served(model) as (session, _):
+        model.denied = lambda method, path: path.endswith("/pods")
         async with session.get("/uninjected") as answer:
             assert answer.status == 502
             assert "403" in await answer.text()
 
 
 async def test_answer_that_takes_too_long_is_given_up(
-    cluster: Apiserver, monkeypatch: pytest.MonkeyPatch
+    model: FakeApiserver, monkeypatch: pytest.MonkeyPatch
 ):
     async def never(_: object) -> None:
         await asyncio.Event().wait()

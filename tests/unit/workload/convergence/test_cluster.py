@@ -1,89 +1,63 @@
-"""What convergence reads of the cluster, how often, and how it takes an injector's answer."""
+"""What convergence reads of the model, how often, and how it takes an injector's answer."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import AsyncIterator
 from typing import Any
 
-import msgspec
 import pytest
 import structlog
 from sidecar_lifecycle.decide import eligible
-from sidecar_lifecycle.decide.convergence import memory
+from sidecar_lifecycle.decide.convergence import facts, memory
 from sidecar_lifecycle.decide.convergence.plan import Plan
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.convergence import cluster as hands
-from sidecar_lifecycle.shell.kube import errors
-from sidecar_lifecycle.shell.settings import Live, Settings
+from sidecar_lifecycle.shell.kube import errors, fence
+from sidecar_lifecycle.shell.settings import Live
 
 from integrator_contract import names
 from tests.unit.cases import cases
 from tests.unit.workload import pods
 from tests.unit.workload.convergence.plan_world import a_round, held
+from tests.unit.workload.converging import MODEL, SETTINGS, owned
 from tests.unit.workload.fake_apiserver import FakeApiserver
 
-MODEL = "kubeflow"
-SETTINGS = Settings(
-    model=MODEL, application="istio-integrator", unit="istio-integrator/0", joined=True
-)
 PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
 
 
-ROOT_CERTIFICATE = {"metadata": {"name": "istio-ca-root-cert", "namespace": MODEL}}
+def subject(model: FakeApiserver) -> hands.Cluster:
+    return hands.Cluster(model.client, Live(SETTINGS))
 
 
-@pytest.fixture
-async def cluster() -> AsyncIterator[FakeApiserver]:
-    fake = FakeApiserver()
-    async with fake:
-        fake.namespace(MODEL, labels={"istio-injection": "enabled"})
-        spec = {"replicas": 1, "template": {"spec": {"containers": [{"name": "main"}]}}}
-        metadata = {"name": "web", "namespace": MODEL, "uid": "uid-of-web"}
-        fake.put("statefulsets", {"metadata": metadata, "spec": spec})
-        yield fake
-
-
-def subject(cluster: FakeApiserver) -> hands.Cluster:
-    return hands.Cluster(cluster.client, Live(SETTINGS))
-
-
-async def look(cluster: FakeApiserver, remembered: memory.Memory) -> Plan:
+async def look(model: FakeApiserver, remembered: memory.Memory) -> Plan:
     stored = resources.ConfigMap(data={memory.STATE: memory.encode(remembered)})
-    return (await hands.look(subject(cluster), [], stored, {}))[0]
+    return (await hands.look(subject(model), [], stored, {}))[0]
 
 
-def asked(cluster: FakeApiserver, end: str) -> int:
-    return sum(path.endswith(end) for _, path in cluster.requests)
+def asked(model: FakeApiserver, end: str) -> int:
+    return sum(path.endswith(end) for _, path in model.requests)
 
 
 def pod_of(kind: str, name: str) -> types.Pod:
-    owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": f"uid-of-{name}"}
-    return msgspec.convert(
-        pods.pod_json(ownerReferences=[{**owner, "controller": True}]), types.Pod
-    )
+    return pods.pod(ownerReferences=owned(kind, name))
 
 
-def replica_set(cluster: FakeApiserver, name: str, *owners: str) -> None:
+def replica_set(model: FakeApiserver, name: str, *owners: str) -> None:
     references = [
         {"apiVersion": "apps/v1", "kind": "Deployment", "name": owner, "uid": owner}
         for owner in owners
     ]
     metadata = {"name": name, "namespace": MODEL, "uid": f"uid-of-{name}"}
-    cluster.put("replicasets", {"metadata": {**metadata, "ownerReferences": references}})
+    model.put("replicasets", {"metadata": {**metadata, "ownerReferences": references}})
 
 
-async def test_replica_sets_lead_from_pods_to_their_deployments(cluster: FakeApiserver):
-    replica_set(cluster, "rs-owned", "web")
-    replica_set(cluster, "rs-orphan")
-    owners, desired = await subject(cluster).owners()
-    assert {*owners} == {
-        ("StatefulSet", "web"),
-        ("ReplicaSet", "rs-owned"),
-        ("ReplicaSet", "rs-orphan"),
-    }
+async def test_replica_sets_lead_from_pods_to_their_deployments(model: FakeApiserver):
+    replica_set(model, "rs-owned", "web")
+    replica_set(model, "rs-orphan")
+    owners, desired = await subject(model).owners()
+    assert {name for kind, name in owners if kind == "ReplicaSet"} == {"rs-owned", "rs-orphan"}
     assert [each.name for each in owners["ReplicaSet", "rs-owned"].owners] == ["web"]
-    assert desired == {"StatefulSet/web": 1}
+    assert desired == {"StatefulSet/web": 1, "StatefulSet/istio-integrator": 1}
 
 
 @cases(
@@ -93,14 +67,14 @@ async def test_replica_sets_lead_from_pods_to_their_deployments(cluster: FakeApi
     of_another_team=("", "OwnedFurtherUp"),
 )
 async def test_application_does_not_manage_the_gateway_workload_that_is_tied_to_it(
-    cluster: FakeApiserver, owner: str, reason: str
+    model: FakeApiserver, owner: str, reason: str
 ):
     tied = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "app", "uid": "s"}
     labels = {names.OWNER: owner} if owner else {}
     metadata = {"name": "web", "namespace": MODEL, "uid": "uid-of-web", "labels": labels}
-    cluster.put("statefulsets", {"metadata": {**metadata, "ownerReferences": [tied]}})
+    model.put("statefulsets", {"metadata": {**metadata, "ownerReferences": [tied]}})
 
-    owners, _ = await subject(cluster).owners()
+    owners, _ = await subject(model).owners()
 
     pod = pod_of("StatefulSet", "web")
     assert eligible.ownership(pod, False, owners.find).reason == reason
@@ -114,74 +88,82 @@ def elsewhere(namespace: str, name: str, *, proxy: bool = False, **extra: Any) -
 
 
 async def test_pods_without_their_sidecar_are_found_in_the_namespaces_that_are_looked_after(
-    cluster: FakeApiserver,
+    model: FakeApiserver,
 ):
     member = {"istio-injection": "enabled"}
-    cluster.namespace("team", labels={**PROFILE, **member})
-    cluster.namespace("apart", labels=PROFILE)
-    cluster.namespace("another", labels=member)
+    model.namespace("team", labels={**PROFILE, **member})
+    model.namespace("apart", labels=PROFILE)
+    model.namespace("another", labels=member)
     for number, namespace in enumerate((MODEL, "team", "apart", "another")):
-        cluster.put("pods", elsewhere(namespace, "bare", uid=f"bare-{number}"))
-        cluster.put("pods", elsewhere(namespace, "good", uid=f"good-{number}", proxy=True))
+        model.put("pods", elsewhere(namespace, "bare", uid=f"bare-{number}"))
+        model.put("pods", elsewhere(namespace, "good", uid=f"good-{number}", proxy=True))
     over = elsewhere("team", "over", uid="over")
     over["spec"]["restartPolicy"] = "Never"
-    cluster.put("pods", over)
-    cluster.set_state("team", "over", "main", pods.ended())
+    model.put("pods", over)
+    model.set_state("team", "over", "main", pods.ended())
 
-    found = await subject(cluster).elsewhere()
+    found = await subject(model).elsewhere()
 
     assert [(each.namespace, each.name) for each in found] == [("team", "bare")]
 
 
-async def test_identities_of_the_injector_are_read(cluster: FakeApiserver):
+async def test_identities_of_the_injector_are_read(model: FakeApiserver):
     webhook = {"name": "istiod", "uid": "uid-of-injector", "labels": {"app": "sidecar-injector"}}
-    cluster.put("mutatingwebhookconfigurations", {"metadata": webhook})
-    assert await subject(cluster).injectors() == ("uid-of-injector",)
+    model.put("mutatingwebhookconfigurations", {"metadata": webhook})
+    assert await subject(model).injectors() == ("uid-of-injector",)
 
 
-async def test_only_a_right_that_lacks_is_done_without(cluster: FakeApiserver):
-    cluster.failures = [("/mutatingwebhookconfigurations", 403, {})]
-    assert await subject(cluster).injectors() == ()
-    cluster.failures = [("/mutatingwebhookconfigurations", 404, {})]
+async def test_only_a_right_that_lacks_is_done_without(model: FakeApiserver):
+    model.failures = [("/mutatingwebhookconfigurations", 403, {})]
+    assert await subject(model).injectors() == ()
+    model.failures = [("/mutatingwebhookconfigurations", 404, {})]
     with pytest.raises(errors.StatusError):
-        await subject(cluster).injectors()
+        await subject(model).injectors()
 
 
-async def test_replica_set_that_can_not_be_read_is_named(cluster: FakeApiserver):
+async def test_replica_set_that_can_not_be_read_is_named(model: FakeApiserver):
     metadata = {"name": "rs", "namespace": MODEL, "uid": "u", "ownerReferences": 1}
-    cluster.put("replicasets", {"metadata": metadata})
+    model.put("replicasets", {"metadata": metadata})
 
     with structlog.testing.capture_logs() as said:
-        found, _ = await subject(cluster).owners()
+        found, _ = await subject(model).owners()
     assert ("ReplicaSet", "rs") not in found
     assert [(each["kind"], each["name"]) for each in said] == [("ReplicaSet", "rs")]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("remembered", "reads"),
-    [
-        pytest.param(memory.Memory(), 0, id="nothing"),
-        pytest.param(memory.Memory(rounds={"StatefulSet/web": a_round()}), 1, id="round"),
-        pytest.param(held(), 1, id="hold"),
-        pytest.param(
-            memory.Memory(request=memory.Request(id="r", at=0.0, uids=())), 1, id="request"
-        ),
-    ],
+    nothing=(memory.Memory(), 0),
+    round=(memory.Memory(rounds={"StatefulSet/web": a_round()}), 1),
+    hold=(held(), 1),
+    request=(memory.Memory(request=memory.Request(id="r", at=0.0, uids=())), 1),
 )
 async def test_workloads_are_read_while_something_is_remembered_of_them(
-    cluster: FakeApiserver, remembered: memory.Memory, reads: int
+    model: FakeApiserver, remembered: memory.Memory, reads: int
 ):
-    await look(cluster, remembered)
-    assert asked(cluster, "/statefulsets") == reads
+    await look(model, remembered)
+    assert asked(model, "/statefulsets") == reads
 
 
 async def test_namespace_that_istiod_does_not_serve_is_told_by_its_root_certificate(
-    cluster: FakeApiserver,
+    model: FakeApiserver,
 ):
-    cluster.put("configmaps", {"metadata": {"name": "other", "namespace": MODEL}})
-    assert not await subject(cluster).is_served()
-    cluster.put("configmaps", ROOT_CERTIFICATE)
-    assert await subject(cluster).is_served()
+    assert await subject(model).is_served()
+    model.delete("configmaps", MODEL, "istio-ca-root-cert")
+    model.put("configmaps", {"metadata": {"name": "other", "namespace": MODEL}})
+    assert not await subject(model).is_served()
+
+
+async def test_pod_whose_workload_can_not_be_dealt_with_is_named(model: FakeApiserver):
+    told: list[types.Object] = []
+    reader = hands.Cluster(model.client, Live(SETTINGS), lambda: 0.0)
+    reader.fence = fence.Fence(lambda item, _: told.append(item))
+    metadata = {"name": "web", "namespace": MODEL, "uid": "uid-of-web"}
+    model.put("statefulsets", {"metadata": metadata, "spec": {"template": 1}})
+    replica = facts.Replica(name="web-0", uid="uid-1", created=0.0, workload="StatefulSet/web")
+
+    assert (await reader.ask(replica, SETTINGS.scope({}))).verdict == "refused"
+    assert [(each.metadata.namespace, each.metadata.name) for each in told] == [(MODEL, "web-0")]
 
 
 SINCE = 1_000_000.0
@@ -189,7 +171,7 @@ KYVERNO = 'admission webhook "validate.kyverno.svc" denied the request: no lates
 
 
 def failed_create(
-    cluster: FakeApiserver, kind: str, name: str, message: str, at: float = SINCE
+    model: FakeApiserver, kind: str, name: str, message: str, at: float = SINCE
 ) -> None:
     when = datetime.datetime.fromtimestamp(at, tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     event = {
@@ -199,52 +181,45 @@ def failed_create(
         "message": message,
         "lastTimestamp": when,
     }
-    cluster.put("events", event)
+    model.put("events", event)
 
 
-@pytest.mark.parametrize(
+USED = "requested: pods=1, used: pods=5, limited: pods=5"
+FAILED = 'create Pod web-0 in StatefulSet web failed error: pods "web-0" is forbidden'
+
+
+@cases(
     ("kind", "name", "message", "said"),
-    [
-        pytest.param(
-            "ReplicaSet",
-            "web-5d8f7c9b4",
-            f"Error creating: {KYVERNO}",
-            'webhook "validate.kyverno.svc" refuses: no latest tags',
-            id="deployment",
-        ),
-        pytest.param(
-            "StatefulSet",
-            "web",
-            'create Pod web-0 in StatefulSet web failed error: pods "web-0" is forbidden: exceeded'
-            " quota: small, requested: pods=1, used: pods=5, limited: pods=5",
-            "ResourceQuota small refuses: requested: pods=1, used: pods=5, limited: pods=5",
-            id="statefulset",
-        ),
-        pytest.param(
-            "DaemonSet", "web", "Error creating: no such thing", "no such thing", id="words"
-        ),
-    ],
+    deployment=(
+        *("ReplicaSet", "web-5d8f7c9b4", f"Error creating: {KYVERNO}"),
+        'webhook "validate.kyverno.svc" refuses: no latest tags',
+    ),
+    statefulset=(
+        *("StatefulSet", "web", f"{FAILED}: exceeded quota: small, {USED}"),
+        f"ResourceQuota small refuses: {USED}",
+    ),
+    words=("DaemonSet", "web", "Error creating: no such thing", "no such thing"),
 )
 async def test_pods_that_are_refused_are_told_with_the_author_of_the_refusal(
-    cluster: FakeApiserver, kind: str, name: str, message: str, said: str
+    model: FakeApiserver, kind: str, name: str, message: str, said: str
 ):
     workload = f"{kind.replace('ReplicaSet', 'Deployment')}/web"
-    failed_create(cluster, kind, name, message)
-    failed_create(cluster, kind, "another", message)
-    failed_create(cluster, kind, name, "Error creating: of another time", SINCE - 60)
+    failed_create(model, kind, name, message)
+    failed_create(model, kind, "another", message)
+    failed_create(model, kind, name, "Error creating: of another time", SINCE - 60)
 
-    assert await subject(cluster).refused({workload: SINCE}) == {workload: said}
+    assert await subject(model).refused({workload: SINCE}) == {workload: said}
 
 
-async def test_refused_pods_are_looked_for_while_a_replacement_is_missing(cluster: FakeApiserver):
+async def test_refused_pods_are_looked_for_while_a_replacement_is_missing(model: FakeApiserver):
     for desired, reads in ((0, 0), (1, 1)):
         web = {"metadata": {"name": "web", "namespace": MODEL, "uid": "uid-of-web"}}
-        cluster.put("statefulsets", {**web, "spec": {"replicas": desired}})
+        model.put("statefulsets", {**web, "spec": {"replicas": desired}})
         remembered = memory.Memory(rounds={"StatefulSet/web": a_round(since=SINCE)})
-        failed_create(cluster, "StatefulSet", "web", KYVERNO)
-        plan = await look(cluster, remembered)
-        assert asked(cluster, "/events") == reads
+        failed_create(model, "StatefulSet", "web", KYVERNO)
+        plan = await look(model, remembered)
+        assert asked(model, "/events") == reads
         assert bool(plan.snapshot.refused) is bool(reads)
 
-    cluster.failures = [("/events", 403, {})]
-    assert (await look(cluster, remembered)).snapshot.refused == {}
+    model.failures = [("/events", 403, {})]
+    assert (await look(model, remembered)).snapshot.refused == {}

@@ -14,40 +14,34 @@ from sidecar_lifecycle.shell.settings import Live
 
 from integrator_contract import names
 from integrator_contract.pods import Settings as Wanted
-from tests.unit.workload.convergence import test_trials as trials_world
-from tests.unit.workload.convergence.test_trials import MODEL, SETTINGS, Apiserver, forbidding
-from tests.unit.workload.fake_apiserver import running_task, until
+from tests.unit.workload.converging import (
+    MEMORY,
+    MODEL,
+    POLICY,
+    SETTINGS,
+    Object,
+    forbidding,
+    refusal,
+    workload,
+)
+from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
 
 VIRTUAL_TIME = True
-CONFIG_MAP = "istio-integrator-convergence"
-
-cluster = trials_world.cluster
 
 
-def want(cluster: Apiserver, **values: Any) -> None:
+def want(model: FakeApiserver, **values: Any) -> None:
     """Write the webhook's settings as the charm does."""
     wanted = Wanted(application="istio-integrator", model=MODEL, **values)
     metadata = {"name": "istio-integrator-admission", "namespace": MODEL}
     text = json.dumps(wanted.document())
-    cluster.put("configmaps", {"metadata": metadata, "data": {"settings.json": text}})
-
-
-def workload(cluster: Apiserver, kind: str, name: str, present: int, **metadata: Any) -> None:
-    template = {
-        "metadata": {"labels": {"app": name}},
-        "spec": {"containers": [{"name": "main", "image": "shop"}]},
-    }
-    meta = {"name": name, "namespace": MODEL, "uid": f"uid-of-{name}", **metadata}
-    status = {"replicas": present}
-    spec = {"replicas": 1, "template": template}
-    cluster.put(kind, {"metadata": meta, "spec": spec, "status": status})
+    model.put("configmaps", {"metadata": metadata, "data": {"settings.json": text}})
 
 
 @contextlib.asynccontextmanager
-async def looking(cluster: Apiserver, *, leads: bool = True) -> AsyncIterator[list[None]]:
+async def looking(model: FakeApiserver, *, leads: bool = True) -> AsyncIterator[list[None]]:
     told: list[None] = []
     run = rejections.run(
-        cluster.client,
+        model.client,
         Live(dataclasses.replace(SETTINGS, leader=leads)),
         tell=lambda: told.append(None),
     )
@@ -56,68 +50,67 @@ async def looking(cluster: Apiserver, *, leads: bool = True) -> AsyncIterator[li
         assert not task.done()
 
 
-def found(cluster: Apiserver) -> dict[str, Any]:
-    for each in cluster.all("configmaps"):
-        if each["metadata"]["name"] == CONFIG_MAP:
+def found(model: FakeApiserver) -> dict[str, Any]:
+    for each in model.all("configmaps"):
+        if each["metadata"]["name"] == MEMORY:
             read = rejections.read(each["data"])
             return {"changes": {*read.changes}, "workloads": {*read.workloads}}
     return {}
 
 
 @pytest.fixture(autouse=True)
-def complete(cluster: Apiserver) -> None:
-    for each in cluster.all("statefulsets"):
-        each["status"] = {"replicas": 1}
+def admits(model: FakeApiserver) -> None:
+    model.admission = lambda pod: pod
 
 
 async def test_forbidden_change_is_found_before_a_pod_has_it_and_the_charm_is_told(
-    cluster: Apiserver,
+    model: FakeApiserver,
 ):
-    cluster.admission = forbidding(names.PROXY_CONFIG)
-    want(cluster)
-    async with looking(cluster) as told:
+    model.admission = forbidding(names.PROXY_CONFIG)
+    want(model)
+    async with looking(model) as told:
         await until(lambda: told)
-    assert found(cluster) == {"changes": {"hold"}, "workloads": set()}
-    (author,) = {each.author for each in rejections.read(_data(cluster)).changes.values()}
+    assert found(model) == {"changes": {"hold"}, "workloads": set()}
+    (author,) = {each.author for each in rejections.read(_data(model)).changes.values()}
     assert author == "ValidatingAdmissionPolicy no-overrides"
 
 
-def _data(cluster: Apiserver) -> dict[str, str]:
-    return cluster.get("configmaps", MODEL, CONFIG_MAP)["data"]
+def _data(model: FakeApiserver) -> dict[str, str]:
+    return model.get("configmaps", MODEL, MEMORY)["data"]
 
 
-async def test_charm_is_not_told_that_other_settings_are_rejected_as_little(cluster: Apiserver):
-    want(cluster)
-    async with looking(cluster) as told:
-        await until(lambda: found(cluster))
-        before = _data(cluster)
-        want(cluster, excluded_pods="app=none")
-        await until(lambda: _data(cluster) != before)
+async def test_charm_is_not_told_that_other_settings_are_rejected_as_little(model: FakeApiserver):
+    want(model)
+    async with looking(model) as told:
+        await until(lambda: found(model))
+        before = _data(model)
+        want(model, excluded_pods="app=none")
+        await until(lambda: _data(model) != before)
         assert not told
 
 
-async def test_pods_are_not_tried_again_while_nothing_changes(cluster: Apiserver):
-    want(cluster)
-    async with looking(cluster) as told:
-        await until(lambda: found(cluster))
-        tried, before = len(cluster.tried), len(told)
-        want(cluster, left_out=("native",), revision="other")
-        looks = len(cluster.requests)
-        await until(lambda: len(cluster.requests) > looks + 20)
-        assert (len(cluster.tried), len(told)) == (tried, before)
+async def test_pods_are_not_tried_again_while_nothing_changes(model: FakeApiserver):
+    want(model)
+    async with looking(model) as told:
+        await until(lambda: found(model))
+        tried, before = len(model.tried), len(told)
+        want(model, left_out=("native",), revision="other")
+        looks = len(model.requests)
+        await until(lambda: len(model.requests) > looks + 20)
+        assert (len(model.tried), len(told)) == (tried, before)
 
 
-async def test_change_is_made_again_once_the_policy_has_gone(cluster: Apiserver):
-    cluster.admission = forbidding(names.PROXY_CONFIG)
-    want(cluster)
-    async with looking(cluster) as told:
+async def test_change_is_made_again_once_the_policy_has_gone(model: FakeApiserver):
+    model.admission = forbidding(names.PROXY_CONFIG)
+    want(model)
+    async with looking(model) as told:
         await until(lambda: told)
-        cluster.admission = lambda pod: pod
+        model.admission = lambda pod: pod
         await until(lambda: len(told) == 2, 1000)
-    assert found(cluster)["changes"] == set()
+    assert found(model)["changes"] == set()
 
 
-def held_and_forbidden(pod: dict[str, Any]) -> dict[str, Any]:
+def held_and_forbidden(pod: Object) -> Object:
     """What this charm's webhook does to a pod, and then a policy."""
     if names.MESH_PROBE not in pod["metadata"]["labels"]:
         annotations = {**pod["metadata"].get("annotations", {}), names.PROXY_CONFIG: "{}"}
@@ -125,47 +118,47 @@ def held_and_forbidden(pod: dict[str, Any]) -> dict[str, Any]:
     return forbidding(names.PROXY_CONFIG)(pod)
 
 
-async def test_policy_that_comes_later_is_found_by_the_pod_that_is_lacking(cluster: Apiserver):
-    want(cluster)
-    async with looking(cluster) as told:
-        await until(lambda: found(cluster))
-        cluster.admission = held_and_forbidden
-        workload(cluster, "deployments", "shop", present=0)
+async def test_policy_that_comes_later_is_found_by_the_pod_that_is_lacking(model: FakeApiserver):
+    want(model)
+    async with looking(model) as told:
+        await until(lambda: found(model))
+        model.admission = held_and_forbidden
+        workload(model, "deployments", "shop", present=0)
         owner = {"kind": "Deployment", "name": "shop", "uid": "uid-of-shop"}
         for number, hash_ in enumerate("ba"):
             revision = {"deployment.kubernetes.io/revision": str(number)}
             workload(
-                cluster,
+                model,
                 *("replicasets", f"shop-{hash_}", 0),
                 ownerReferences=[owner],
                 annotations=revision,
             )
-        cluster.tried.clear()
+        model.tried.clear()
         await until(lambda: told)
-    assert found(cluster) == {"changes": {"hold"}, "workloads": set()}
-    assert {pod["metadata"]["generateName"] for pod in cluster.tried} == {"shop-a-"}
+    assert found(model) == {"changes": {"hold"}, "workloads": set()}
+    assert {pod["metadata"]["generateName"] for pod in model.tried} == {"shop-a-"}
 
 
-async def test_workload_whose_pods_are_refused_without_any_change_is_named(cluster: Apiserver):
-    want(cluster)
-    workload(cluster, "statefulsets", "shop", present=0)
+async def test_workload_whose_pods_are_refused_without_any_change_is_named(model: FakeApiserver):
+    want(model)
+    workload(model, "statefulsets", "shop", present=0)
 
-    def admission(pod: dict[str, Any]) -> dict[str, Any]:
+    def admission(pod: Object) -> Object:
         if pod["metadata"]["labels"].get("app") == "shop":
-            raise trials_world.Refused(trials_world.POLICY)
+            raise refusal(POLICY)
         return pod
 
-    cluster.admission = admission
-    async with looking(cluster) as told:
+    model.admission = admission
+    async with looking(model) as told:
         await until(lambda: told)
-        assert found(cluster) == {"changes": set(), "workloads": {"StatefulSet/shop"}}
-        cluster.admission = lambda pod: pod
+        assert found(model) == {"changes": set(), "workloads": {"StatefulSet/shop"}}
+        model.admission = lambda pod: pod
         await until(lambda: len(told) == 2)
-        assert found(cluster) == {"changes": set(), "workloads": set()}
+        assert found(model) == {"changes": set(), "workloads": set()}
 
 
-async def test_unit_that_stands_by_tries_nothing(cluster: Apiserver):
-    want(cluster)
-    async with looking(cluster, leads=False):
-        await until(lambda: len(cluster.requests) > 1)
-    assert (cluster.tried, found(cluster)) == ([], {})
+async def test_unit_that_stands_by_tries_nothing(model: FakeApiserver):
+    want(model)
+    async with looking(model, leads=False):
+        await until(lambda: len(model.requests) > 1)
+    assert (model.tried, found(model)) == ([], {})

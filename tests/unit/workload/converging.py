@@ -1,0 +1,144 @@
+"""A model of which convergence takes care, on the small apiserver."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import datetime
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from sidecar_lifecycle.decide.convergence import memory
+from sidecar_lifecycle.shell.convergence import controller
+from sidecar_lifecycle.shell.settings import Live, Settings
+
+from tests.unit.workload import pods
+from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, running_task
+
+MODEL = "kubeflow"
+SETTINGS = Settings(
+    model=MODEL,
+    application="istio-integrator",
+    unit="istio-integrator/0",
+    joined=True,
+    leader=True,
+)
+STAND_BY = dataclasses.replace(SETTINGS, leader=False)
+EPOCH = datetime.datetime(2026, 1, 1, 1, tzinfo=datetime.UTC).timestamp()
+"""An hour after the pods of the builder came up."""
+MEMORY = "istio-integrator-convergence"
+OWN_IMAGE = "localhost/testbed/charm:1"
+POLICY = "ValidatingAdmissionPolicy 'no-overrides' with binding 'b' denied request: not allowed"
+Object = dict[str, Any]
+
+
+class LoopClock(controller.Clock):
+    """The loop's time, which jumps."""
+
+    def now(self) -> float:
+        return EPOCH + asyncio.get_running_loop().time()
+
+    async def wait(self, event: asyncio.Event, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await event.wait()
+
+
+def owned(kind: str, name: str) -> list[Object]:
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": f"uid-of-{name}"}
+    return [{**owner, "controller": True}]
+
+
+def without_sidecar(uid: str = "uid-1", workload: str = "web") -> Object:
+    """A pod of a StatefulSet that came up before the mesh was there."""
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"}
+    pod = pods.pod_json(
+        pods.running(),
+        name=f"{workload}-0",
+        namespace=MODEL,
+        uid=uid,
+        policy="Always",
+        ownerReferences=owned("StatefulSet", workload),
+        creationTimestamp="2026-01-01T00:00:00Z",
+        conditions=[ready],
+    )
+    for place, key in ((pod["spec"], "containers"), (pod["status"], "containerStatuses")):
+        place[key] = [each for each in place[key] if each["name"] != "istio-proxy"]
+    return pod
+
+
+def workload(cluster: FakeApiserver, kind: str, name: str, present: int = 1, **meta: Any) -> None:
+    """Create a workload of one pod, of which so many are there."""
+    template = {
+        "metadata": {"labels": {"app": name}},
+        "spec": {"containers": [{"name": "main", "image": "shop"}]},
+    }
+    metadata = {"name": name, "namespace": MODEL, "uid": f"uid-of-{name}", **meta}
+    metadata.setdefault("creationTimestamp", "2026-01-01T00:00:00Z")
+    spec = {"replicas": 1, "template": template}
+    cluster.put(kind, {"metadata": metadata, "spec": spec, "status": {"replicas": present}})
+
+
+def fill(cluster: FakeApiserver) -> None:
+    """Create this charm's own pod, and another application whose pod lacks its sidecar."""
+    cluster.admission = injected
+    cluster.namespace(MODEL, labels={"istio-injection": "enabled"})
+    cluster.put("configmaps", {"metadata": {"name": "istio-ca-root-cert", "namespace": MODEL}})
+    for name in ("web", "istio-integrator"):
+        workload(cluster, "statefulsets", name)
+    cluster.put("pods", without_sidecar())
+    own = without_sidecar("uid-own", "istio-integrator")
+    own["metadata"]["labels"] = {"app.kubernetes.io/name": "istio-integrator"}
+    own["spec"]["containers"][0]["image"] = OWN_IMAGE
+    cluster.put("pods", own)
+
+
+@contextlib.asynccontextmanager
+async def converging(cluster: FakeApiserver, live: Live | None = None) -> AsyncIterator[None]:
+    run = controller.run(cluster.client, live or Live(SETTINGS), clock=LoopClock())
+    async with running_task(run) as task:
+        yield
+        assert not task.done()
+
+
+def remembered(cluster: FakeApiserver) -> memory.Memory:
+    """What the ConfigMap says, if there is one."""
+    found = (each for each in cluster.all("configmaps") if each["metadata"]["name"] == MEMORY)
+    return memory.decode(next((each.get("data", {}) for each in found), {}))
+
+
+def looked(cluster: FakeApiserver) -> int:
+    """How often the memory was looked at, which each look begins with."""
+    return cluster.requests.count(("GET", f"/api/v1/namespaces/{MODEL}/configmaps/{MEMORY}"))
+
+
+# What admission makes of a pod.
+
+
+def injected(pod: Object) -> Object:
+    spec = pod["spec"]
+    return {**pod, "spec": {**spec, "containers": [*spec["containers"], {"name": "istio-proxy"}]}}
+
+
+def refusal(message: str, code: int = 403) -> Refused:
+    return Refused(f'pods "x" is forbidden: {message}' if code == 403 else message, code)
+
+
+def refuse(message: str, code: int = 403) -> Callable[[Object], Object]:
+    def admission(pod: Object) -> Object:
+        raise refusal(message, code)
+
+    return admission
+
+
+def forbidding(key: str) -> Callable[[Object], Object]:
+    """A policy that forbids a label or an annotation on pods."""
+
+    def admission(pod: Object) -> Object:
+        meta = pod["metadata"]
+        if key in meta.get("annotations", {}) or key in meta.get("labels", {}):
+            raise refusal(POLICY)
+        return pod
+
+    return admission
