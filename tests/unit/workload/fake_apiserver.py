@@ -218,7 +218,7 @@ class FakeApiserver(api_objects.Objects):
         if method == "DELETE":
             self._remove(key, body)
             return web.json_response({})
-        wanted = body["metadata"].get("resourceVersion")
+        wanted = body.get("metadata", {}).get("resourceVersion")
         if method == "PUT" and wanted and wanted != current["metadata"]["resourceVersion"]:
             raise Refused("Conflict", 409)
         return web.json_response(self.put(key[0], {**current, **body}))

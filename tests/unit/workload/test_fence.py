@@ -47,11 +47,7 @@ def test_trouble_is_counted_each_time_and_told_once_for_each_object():
 
     assert counted() == before + 4
     assert [entry["name"] for entry in logs] == ["a", "b", "a"]
-    assert [text[:15] for text in told] == [
-        "a: ValueError: ",
-        "b: ValueError: ",
-        "a: ValueError: ",
-    ]
+    assert [text[:15] for text in told] == [f"{name}: ValueError: " for name in "aba"]
     assert max(map(len, told)) <= fence.LONGEST + 3
     assert {entry["namespace"] for entry in logs} == {"tenant"}
     assert all(entry["at"].startswith("test_fence.py:") for entry in logs)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -65,10 +64,13 @@ def main(seconds: float, state: dict[str, Any]) -> tuple[float, str, dict[str, A
     refuses=({}, ("refused", "ok"), [], [EXEC], STOPPED),
     forbids=({}, ("403", "ok"), [], [FORWARD, EXEC], STOPPED),
     speaks_no_http=({}, ("no-http", "ok"), [], [FORWARD, EXEC], STOPPED),
+    answers_with_thousands_of_digits=({}, ("digits", "ok"), [], [FORWARD, EXEC], STOPPED),
+    opens_no_port=({}, ("silent", "ok"), [], [EXEC], STOPPED),
     hangs=({}, ("hang", "ok"), [], [FORWARD, EXEC], STOPPED),
     runs_on_after_its_connection=({}, ("vanish", "ok"), [], [FORWARD, EXEC], STOPPED),
     runs_on_after_its_answer=({}, ("deaf", "ok"), [], [FORWARD, EXEC], STOPPED),
     never_ends=({}, ("vanish", "exit-1"), [], [FORWARD, EXEC], ["ProxyStopFailed"]),
+    has_no_command=({}, ("refused", "missing"), [], [EXEC], ["ProxyStopFailed"]),
     # Pods that are injected in an unusual way.
     without_a_label=(UNMARKED, ("ok", "ok"), [], [FORWARD], STOPPED),
     always_but_each_container_never=(
@@ -328,16 +330,14 @@ CROWD = 20
     beside_a_node_that_is_away=(CROWD, "away", 60, "refused", 5),
 )
 async def test_hung_proxies_delay_no_other_pod(
-    cluster: FakeApiserver, *, count: int, node: str, ahead: int, mode: str, within: float
+    cluster: FakeApiserver, *, count: int, node: str, ahead: float, mode: str, within: float
 ):
     for number in range(count):
         hung(cluster, number, node)
     cluster.proxies["job-x"].mode = mode
     loop = asyncio.get_running_loop()
     async with reconciler(cluster):
-        for _ in range(ahead):
-            await asyncio.sleep(1)
-            assert len(cluster.streams) <= 6, "a node has four places, and two for retries"
+        await asyncio.sleep(ahead)
         began = loop.time()
         cluster.put("pods", pod_json())
         await until(lambda: phase(cluster) == "Succeeded")
@@ -363,7 +363,8 @@ async def test_payload_that_runs_again_before_its_turn_gives_its_turn_back(
         hung(cluster, number)
     async with reconciler(cluster) as controller:
         await until(lambda: any(proxy.requests for proxy in cluster.proxies.values()))
-        assert len(cluster.streams) <= 4
+        await asyncio.sleep(0.2)
+        assert len(cluster.streams) == 4, "a node has four places"
         cluster.put("pods", pod_json(policy="OnFailure"))
         await until(lambda: len(controller.view) == CROWD + 1)
         tracked = next(each for each in controller.view if each.name.endswith("job-x"))
@@ -403,7 +404,7 @@ async def test_crowd_of_pods_comes_to_its_end_in_any_order_of_events(
         for name in pods:
             cluster.proxies[name].on_asked = functools.partial(look, name)
             put(name, running())
-        for _ in range(60):
+        for _ in range(35):
             name = chance.choice(pods)
             proxy = cluster.proxies[name]
             match chance.randrange(5):
@@ -419,8 +420,6 @@ async def test_crowd_of_pods_comes_to_its_end_in_any_order_of_events(
                     lives[name] += 1
                     put(name, chance.choice([running(), ended()]))
             await asyncio.sleep(chance.choice([0.01, 0.6, 5.1, 31]))
-            most = max(Counter(name[0] for name in cluster.streams).values(), default=0)
-            assert most <= 6
         for proxy in cluster.proxies.values():
             proxy.mode = proxy.exec_mode = "ok"
         busy = {name for name in pods if "running" in cluster.state(name)}
