@@ -1,127 +1,226 @@
-"""What the plan says in each single situation."""
+"""What the plan says in each single situation: who is evicted or asked about, and why not."""
 
 import pytest
-from sidecar_lifecycle.decide.convergence import memory
+from sidecar_lifecycle.decide.convergence import facts, memory
 
-from integrator_contract import answers
+from integrator_contract.answers import Trouble
 from tests.unit.cases import cases
 from tests.unit.workload.convergence.plan_world import (
     NOW,
     PROVEN,
     a_budget,
+    a_round,
     asked,
+    crashing,
     decide,
     evicted,
     held,
     injecting,
     look,
     reasons,
+    remembering,
     replacement,
     replica,
     snapshot,
 )
 
 SET = "StatefulSet/a"
+NOTHING = memory.Memory()
+FIRST = {"remembered": NOTHING, "max_unavailable": "100%"}
+"""No pod of the model has been replaced yet."""
+YOUNG = {"ready_since": None, "unready_since": NOW - 599}
+STUCK = {"ready_since": None, "unready_since": NOW - 600}
+STARTING = {"ready_since": None}
 
 
-def of_each(names):
-    return [replica(f"{name}-0") for name in names]
+def of(workload, number=0, **values):
+    name = f"{workload.partition('/')[2]}-{number}"
+    return replica(name, workload=workload, **values)
+
+
+def sets(names, **values):
+    return [replica(f"{name}-0", **values) for name in names]
 
 
 def paused(until=NOW + 7, workload=SET):
     return memory.Memory(holds={workload: a_budget(until)}, proven=PROVEN)
 
 
-def test_a_first_look_asks_before_it_evicts():
-    decided = look(replica(), answers=())
+def requested(*uids, force=False, **values):
+    request = memory.Request(id="1", at=NOW, uids=uids, force=force)
+    proven = (*PROVEN, "request 1")
+    return memory.Memory(request=request, answered="1", **{"proven": proven, **values})
 
-    assert (asked(decided), evicted(decided), decided.memory.rounds) == (["a-0"], [], {})
+
+def outside(name="modeloperator", reason="SidecarUnwanted"):
+    values = {"wanted": False, "fault": "unwanted", "message": "it has a sidecar"}
+    return of(f"Deployment/{name}", reason=reason, **values)
+
+
+A, B = of("Deployment/a"), of("Deployment/b")
+ELEVEN = [replica(f"a-{number}") for number in range(11)]
+BROKEN = replica("a-0", ready_since=None, crash_looping=True)
+DOWN = [(SET, "down", ""), *injecting("StatefulSet/b")]
+LEFT_OUT = ("Deployment/modeloperator", "skips", "")
+MINIO = {"answers": [("Deployment/minio", "skips", "")]}
+REFUSED = memory.Hold(reason="ReplacementRefused", message="m", since=NOW - 9, until=NOW + 9)
+MODELOPERATOR = {"answers": [LEFT_OUT, *injecting("Deployment/a")]}
+
+
+def answer(verdict, force):
+    """A request to replace a pod whose replacement was refused before."""
+    remembered = requested("uid-a-0", force=force, holds={"Deployment/a": REFUSED})
+    return {"answers": [("Deployment/a", verdict, "")], "remembered": remembered}
+
+
+@cases(
+    ("pods", "options", "evicts", "asks", "why"),
+    first_look=([replica()], {"answers": ()}, [], ["a-0"], {}),
+    old_answer=([replica()], {"now": NOW + 5}, [], ["a-0"], {}),
+    answered=([replica()], {}, ["a-0"], [], {"a-0": "Replacing"}),
+    ready_just_now=([replica(ready_since=NOW - 10)], {}, [], [], {"a-0": "NotSettled"}),
+    starting=([replica(ready_since=None)], {}, [], [], {"a-0": "NotReady"}),
+    not_ours=([replica(fixable=False, reason="BarePod")], {}, [], [], {"a-0": "BarePod"}),
+    scaled_to_nothing=([replica()], {"desired": {SET: 0}}, [], [], {"a-0": "Changing"}),
+    crash_looping=([BROKEN], {}, ["a-0"], [], {}),
+    highest_ordinal=(ELEVEN, {}, ["a-10"], [], {}),
+    broken_one_of_several=([BROKEN, *ELEVEN[1:]], {}, ["a-0"], [], {}),
+    only_ready_one_of_several=(
+        [replica("a-0"), replica("a-1", ready_since=None)],
+        *({}, [], [], {"a-0": "LastReadyReplica"}),
+    ),
+    no_more_than_allowed_at_once=(
+        *(sets("abc"), {"max_unavailable": "2"}, ["a-0", "b-0"], [], {"c-0": "Queued"}),
+    ),
+    share_of_the_workloads_that_run=(
+        sets("abcde"),
+        {"desired": {f"Deployment/{n}": 0 for n in range(20)}, "max_unavailable": "50%"},
+        *(["a-0", "b-0", "c-0"], [], {}),
+    ),
+    all_in_one_wave_but_those_whose_budget_forbids_it=(
+        sets("abcd"),
+        {"remembered": paused(workload="StatefulSet/b"), "max_unavailable": "100%"},
+        *(["a-0", "c-0", "d-0"], [], {"b-0": "DisruptionBudget"}),
+    ),
+    pause_takes_no_slot=(
+        *(sets("ab"), {"remembered": paused(), "max_unavailable": "1"}),
+        *(["b-0"], [], {"a-0": "DisruptionBudget"}),
+    ),
+    injector_is_down=(
+        sets("ab"),
+        {"answers": DOWN},
+        [],
+        [],
+        dict.fromkeys(("a-0", "b-0"), "MeshDown"),
+    ),
+    injector_was_down=(sets("ab"), {"answers": DOWN, "now": NOW + 5}, [], ["a-0", "b-0"], {}),
+    hold_is_over=([replica()], {"remembered": held(until=NOW)}, ["a-0"], [], {}),
+    manual=([replica()], {"mode": "manual"}, [], [], {}),
+    off=([replica()], {"mode": "off"}, [], [], {}),
+    sidecar_beside_it_is_not_ready=(
+        [of("Deployment/a", in_mesh=True, ready_since=None), of("Deployment/a", 1)],
+        *({}, [], [], {"a-1": "NotReady"}),
+    ),
+    # Requests.
+    asked_for_in_manual_mode=(
+        [replica()],
+        {"remembered": requested("uid-a-0", "elsewhere"), "mode": "manual"},
+        *(["a-0"], [], {}),
+    ),
+    in_the_mesh=([replica(in_mesh=True)], {}, [], [], {}),
+    in_the_mesh_and_asked_for=(
+        *([replica(in_mesh=True)], {"remembered": requested("uid-a-0")}, ["a-0"], [], {}),
+    ),
+    never_came_up_and_asked_for=(
+        [replica(ready_since=None, created=NOW - 90)],
+        *({"remembered": requested("uid-a-0")}, ["a-0"], [], {}),
+    ),
+    comes_up_and_asked_for=(
+        [replica(ready_since=None, created=NOW - 30)],
+        *({"remembered": requested("uid-a-0")}, [], [], {}),
+    ),
+    not_ours_and_asked_for=(
+        *([replica(fixable=False)], {"remembered": requested("uid-a-0")}, [], [], {}),
+    ),
+    held_before_it_was_asked_for=(
+        [replica()],
+        {"remembered": requested("uid-a-0", holds=held().holds)},
+        *(["a-0"], [], {}),
+    ),
+    refused_and_insisted_on=([A], answer("refused", force=True), ["a-0"], [], {}),
+    refused=([A], answer("refused", force=False), [], [], {}),
+    can_not_start_and_insisted_on=([A], answer("cannot-start", force=True), [], [], {}),
+    injector_is_down_and_insisted_on=([A], answer("down", force=True), [], [], {}),
+    # The first pod of a model.
+    first_of_a_whole_model=(
+        *([of(f"Deployment/{n}") for n in "abc"], FIRST, ["a-0"], []),
+        {"a-0": "Replacing", "b-0": "Queued", "c-0": "Queued"},
+    ),
+    first_is_asked_about_before=([A, B], {**FIRST, "answers": ()}, [], ["a-0"], {}),
+    first_with_replicas=(*([A, of("DaemonSet/b"), of("DaemonSet/b", 1)], FIRST, ["b-1"], [], {}),),
+    first_a_deployment=(
+        *([of("DaemonSet/a"), of("StatefulSet/b"), of("Deployment/c")], FIRST, ["c-0"], [], {}),
+    ),
+    first_a_statefulset=([of("DaemonSet/a"), of("StatefulSet/b")], FIRST, ["b-0"], [], {}),
+    first_by_name=([B, A], FIRST, ["a-0"], [], {}),
+    first_ready=([of("Deployment/a", **STUCK), of("DaemonSet/b")], FIRST, ["b-0"], [], {}),
+    first_ready_before_crash_looping=(
+        [of("Deployment/a", crash_looping=True, **STUCK), of("DaemonSet/b")],
+        *(FIRST, ["b-0"], [], {}),
+    ),
+    first_after_ten_minutes_without_a_ready_pod=(
+        [of("DaemonSet/a", **STUCK), of("Deployment/b", **STUCK)],
+        *(FIRST, ["b-0"], [], {}),
+    ),
+    first_would_be_refused=(
+        [A, B],
+        {**FIRST, "answers": [("Deployment/a", "refused", ""), *injecting("Deployment/b")]},
+        *(["b-0"], [], {"a-0": "ReplacementRefused"}),
+    ),
+    # While no pod has been ready for a minute, the first is waited for.
+    first_comes_up=([of("Deployment/a", **YOUNG)], FIRST, [], [], {}),
+    first_crash_loops_for_less_than_ten_minutes=(
+        [of("Deployment/a", crash_looping=True, created=NOW - 599, **STUCK)],
+        *(FIRST, [], [], {}),
+    ),
+    another_is_about_to_be_ready_for_a_minute=(
+        [of("Deployment/a", **STUCK), of("Deployment/b", ready_since=NOW - 59)],
+        *(FIRST, [], [], {}),
+    ),
+    # Pods with a sidecar outside of the mesh.
+    outside_would_come_with_a_sidecar_again=(
+        *([outside(), A], {}, ["a-0"], [], {"modeloperator-0": "SidecarAgain"}),
+    ),
+    outside_goes_alone=([outside(), A], MODELOPERATOR, ["modeloperator-0"], [], {}),
+    outside_goes_before_the_first=(
+        *([outside(), A], {**MODELOPERATOR, **FIRST}, ["modeloperator-0"], [], {}),
+    ),
+    excluded_with_a_sidecar=(
+        *([outside("minio", "Excluded")], MINIO, [], [], {"minio-0": "Excluded"}),
+    ),
+    excluded_with_a_sidecar_and_asked_for=(
+        [outside("minio", "Excluded")],
+        {**MINIO, "remembered": requested("uid-minio-0", proven=PROVEN)},
+        *(["minio-0"], [], {}),
+    ),
+)
+def test_who_is_evicted_or_asked_about_and_why_not(pods, options, evicts, asks, why):
+    decided = look(*pods, **options)
+
+    assert (evicted(decided), asked(decided)) == (evicts, asks)
+    assert reasons(decided) | why == reasons(decided)
 
 
 def test_an_eviction_is_remembered_with_the_pods_that_were_there():
     decided = look(replica())
-
-    assert evicted(decided) == ["a-0"]
     assert decided.memory.rounds[SET].known == ("uid-a-0",)
     assert decided.summary.converging == 1
 
-
-def test_an_old_answer_is_asked_for_again():
-    decided = look(replica(), now=NOW + 5)
-
-    assert (asked(decided), evicted(decided)) == (["a-0"], [])
-
-
-@cases(
-    ("pod", "desired", "want"),
-    ready_just_now=(replica(ready_since=NOW - 10), 1, "NotSettled"),
-    starting=(replica(ready_since=None), 1, "NotReady"),
-    not_ours=(replica(fixable=False, reason="BarePod"), 1, "BarePod"),
-    scaled_to_nothing=(replica(), 0, "Changing"),
-)
-def test_a_pod_is_left_alone_with_the_reason(pod, desired, want):
-    decided = look(pod, desired={SET: desired})
-
-    assert (asked(decided), evicted(decided), reasons(decided)) == ([], [], {"a-0": want})
-    assert list(reasons(decided).values()) == [want]
-
-
-def test_a_crash_looping_pod_is_taken_at_once():
-    assert evicted(look(replica(ready_since=None, crash_looping=True))) == ["a-0"]
-
-
-def test_the_broken_one_of_several_is_taken_first_and_else_the_highest_ordinal():
-    pods = [replica(f"a-{number}") for number in range(11)]
-    assert evicted(look(*pods)) == ["a-10"]
-
-    pods[0] = replica("a-0", ready_since=None, crash_looping=True)
-    assert evicted(look(*pods)) == ["a-0"]
-
-
-def test_the_only_ready_pod_of_several_stays():
-    decided = look(replica("a-0"), replica("a-1", ready_since=None))
-
-    assert not decided.evict
-    assert reasons(decided)["a-0"] == "LastReadyReplica"
-
-
-def test_no_more_workloads_than_allowed_at_once():
-    decided = look(*of_each("abc"), max_unavailable="2")
-
-    assert evicted(decided) == ["a-0", "b-0"]
-    assert reasons(decided)["c-0"] == "Queued"
-
-
-def test_a_share_is_one_of_the_workloads_that_run():
-    idle = {f"Deployment/{number}": 0 for number in range(20)}
-    decided = look(*of_each("abcde"), desired=idle, max_unavailable="50%")
-
-    assert evicted(decided) == ["a-0", "b-0", "c-0"]
-
-
-def test_all_are_taken_in_one_wave_but_those_whose_budget_forbids_it():
-    remembered = paused(workload="StatefulSet/b")
-    decided = look(*of_each("abcd"), remembered=remembered, max_unavailable="100%")
-
-    assert evicted(decided) == ["a-0", "c-0", "d-0"]
-    assert reasons(decided)["b-0"] == "DisruptionBudget"
-
-
-def test_nothing_is_evicted_while_the_injector_does_not_answer():
-    answers = [(SET, "down", ""), *injecting("StatefulSet/b")]
-    decided = look(*of_each("ab"), answers=answers)
-
-    assert not decided.evict
-    assert reasons(decided) == {"a-0": "MeshDown", "b-0": "MeshDown"}
-    assert asked(look(*of_each("ab"), answers=answers, now=NOW + 5)) == ["a-0", "b-0"]
-
-
-def test_a_pause_is_waited_for_and_takes_no_slot():
-    decided = look(*of_each("ab"), remembered=paused(), max_unavailable="1")
-
-    assert evicted(decided) == ["b-0"]
-    assert reasons(decided)["a-0"] == "DisruptionBudget"
-    assert decided.memory.holds == {SET: a_budget()}
+    ailments = (*crashing(), facts.Ailment("istio-proxy", "running and not Ready"))
+    first = look(of("Deployment/a", ailments=ailments, created=NOW - 900, **STUCK), **FIRST)
+    current = first.memory.rounds["Deployment/a"]
+    # What was not Ready is remembered without the proxy.
+    assert (current.broken, current.proves, first.memory.proven) == (("main",), "sidecar", ())
 
 
 def test_a_pause_lasts_to_its_end_though_no_pod_is_missing_for_a_moment():
@@ -129,13 +228,14 @@ def test_a_pause_lasts_to_its_end_though_no_pod_is_missing_for_a_moment():
     assert decided.summary.troubles == ()
     again = look(replica(), remembered=decided.memory)
     assert (again.ask, again.evict) == ([], [])
+    assert again.memory.holds == {SET: a_budget()}
 
     assert look(replica(in_mesh=True), remembered=paused(NOW)).memory.holds == {}
 
 
 def test_what_is_said_of_a_pause_does_not_change_while_it_is_tried_again():
     waiting = look(replica(), remembered=paused()).summary
-    trouble = answers.Trouble(SET, "DisruptionBudget", "m", passing=True)
+    trouble = Trouble(SET, "DisruptionBudget", "m", passing=True)
     assert (waiting.troubles, waiting.converging) == ((trouble,), 0)
 
     tried = look(replica(), remembered=paused(NOW))
@@ -147,51 +247,19 @@ def test_what_is_said_of_a_pause_does_not_change_while_it_is_tried_again():
     assert (done.troubles, done.converging) == ((), 1)
 
 
-@pytest.mark.parametrize("mode", ["manual", "off"])
-def test_without_auto_nothing_happens_unasked(mode):
-    decided = look(replica(), mode=mode)
-
-    assert (asked(decided), evicted(decided), decided.summary.proposed) == ([], [], 1)
-
-
-def requested(*uids, **values):
-    request = memory.Request(id="1", at=NOW, uids=uids)
-    return memory.Memory(
-        request=request, answered="1", **{"proven": (*PROVEN, "request 1"), **values}
-    )
-
-
-def test_what_is_asked_for_is_done_in_manual_mode_and_then_forgotten():
+def test_what_is_asked_for_is_done_and_then_forgotten():
     decided = look(replica(), remembered=requested("uid-a-0", "elsewhere"), mode="manual")
-    assert evicted(decided) == ["a-0"]
     assert decided.memory.request.uids == ("uid-a-0",)
 
     done = decide(snapshot(replacement()), decided.memory, mode="manual")
     assert (done.memory.request, done.memory.rounds) == (None, {})
 
 
-@cases(
-    ("pod", "want"),
-    in_the_mesh=(replica(in_mesh=True), ["a-0"]),
-    never_came_up=(replica(ready_since=None, created=NOW - 90), ["a-0"]),
-    comes_up=(replica(ready_since=None, created=NOW - 30), []),
-)
-def test_a_pod_is_replaced_when_asked_for(pod, want):
-    assert evicted(look(pod, remembered=requested("uid-a-0"))) == want
-    assert evicted(look(pod)) == []
-
-
-def test_asking_lifts_an_older_guard_but_not_the_one_that_follows():
-    assert look(replica(), remembered=requested("uid-a-0", holds=held().holds)).evict
-
-    for since in (NOW, NOW + 1):
-        holds = held(since=since).holds
-        decided = look(replica(), remembered=requested("uid-a-0", holds=holds))
-        assert (decided.evict, decided.memory.request) == ([], None)
-
-
-def test_a_pod_that_is_not_ours_is_not_evicted_even_when_asked_for():
-    assert not look(replica(fixable=False), remembered=requested("uid-a-0")).evict
+@pytest.mark.parametrize("since", [NOW, NOW + 1])
+def test_asking_does_not_lift_the_guard_that_follows(since):
+    remembered = requested("uid-a-0", holds=held(since=since).holds)
+    decided = look(replica(), remembered=remembered)
+    assert (decided.evict, decided.memory.request) == ([], None)
 
 
 def test_the_summary_counts_what_we_may_fix_apart_from_what_is_only_reported():
@@ -199,10 +267,359 @@ def test_the_summary_counts_what_we_may_fix_apart_from_what_is_only_reported():
         replica("a-0"),
         replica("b-0", in_mesh=True, stale="1.29"),
         replica("c-0", fixable=False, reason="BarePod"),
-        replica("d-0", wanted=False),
+        replica("d-0", wanted=False, fault=""),
         replica("e-0", in_mesh=True, stale="1.29", terminating=True),
+        outside(),
     ]
     summary = look(*pods, answers=()).summary
 
     assert (summary.eligible, summary.in_mesh, summary.reported) == (2, 1, 1)
-    assert (summary.converging, summary.stale) == (1, 1)
+    assert (summary.converging, summary.stale, summary.unwanted) == (1, 1, 1)
+    assert look(replica(), mode="manual").summary.proposed == 1
+
+
+@cases(
+    ("verdict", "reason", "retry", "revision"),
+    refused=("refused", "ReplacementRefused", 30, ""),
+    cannot_start=("cannot-start", "CannotStart", 30, ""),
+    wrong_order=("wrong-order", "WrongOrder", 30, ""),
+    skips=("skips", "InjectorSkips", 600, "r1"),
+)
+def test_a_workload_whose_replacement_would_not_be_right_is_named_and_the_others_go_on(
+    verdict, reason, retry, revision
+):
+    answers = [("Deployment/a", verdict, ""), *injecting("Deployment/b")]
+    decided = look(A, B, answers=answers)
+
+    assert evicted(decided) == ["b-0"]
+    assert decided.summary.troubles == (Trouble("Deployment/a", reason, "why"),)
+    assert reasons(decided)["a-0"] == reason
+    hold = decided.memory.holds["Deployment/a"]
+    assert (hold.since, hold.until, hold.revision) == (NOW, NOW + retry, revision)
+    assert look(A, B, answers=answers, remembered=decided.memory).ask == []
+
+
+def test_a_pod_with_the_wrong_first_container_is_no_pod_of_the_mesh_and_is_replaced():
+    pod = of(SET, fault="order", reason="WrongOrder", message="not charm")
+    decided = look(pod)
+    assert evicted(decided) == ["a-0"]
+    assert (decided.summary.in_mesh, decided.summary.eligible) == (0, 1)
+
+    by_hand = look(pod, mode="manual")
+    assert not by_hand.evict
+    assert by_hand.summary.troubles == (Trouble(SET, "WrongOrder", "not charm", "a-0"),)
+
+
+def test_nothing_is_evicted_where_istiod_does_not_serve_the_namespace():
+    shot = snapshot(A, answers=injecting("Deployment/a"), is_served=False)
+    decided = decide(shot, NOTHING)
+
+    assert (decided.evict, decided.ask) == ([], [])
+    assert reasons(decided) == {"a-0": "NotServed"}
+    (trouble,) = decided.summary.troubles
+    assert (trouble.reason, trouble.workload) == ("NotServed", "")
+
+
+# What the first replacement proves, and how each that follows goes.
+
+
+def proving(*pods, model=None, **values):
+    """A pod of `a` has been evicted, `b` waits."""
+    answers = injecting("Deployment/b")
+    shot = snapshot(*pods, B, desired={SET: 1}, answers=answers, **(model or {}))
+    rounds = {SET: a_round(**{"proves": "sidecar", **values})}
+    return decide(shot, memory.Memory(rounds=rounds), max_unavailable="100%")
+
+
+@pytest.mark.parametrize(("seconds", "done"), [(9, False), (10, True)])
+def test_the_others_follow_when_the_first_has_stayed_ready(seconds, done):
+    decided = proving(replacement(ready_since=NOW - seconds))
+
+    assert decided.memory.proven == ("sidecar",) * done
+    assert evicted(decided) == ["b-0"] * done
+    if not done:
+        assert reasons(decided)["b-0"] == "FirstPod"
+
+
+@pytest.mark.parametrize("fault", ["missing", "order"])
+def test_no_other_pod_follows_a_first_that_is_no_better(fault):
+    bad = replacement(fault=fault, ready_since=NOW - 60)
+    shot = snapshot(bad, B, answers=[(SET, "injects", "new")])
+    decided = decide(shot, memory.Memory(rounds={SET: a_round(proves="sidecar")}))
+
+    assert not decided.evict
+    assert decided.memory.proven == ()
+    assert reasons(decided)["b-0"] == "FirstPod"
+    later = decide(shot, decided.memory)
+    assert (later.evict, later.ask) == ([], [])
+
+
+def test_a_first_that_is_gone_or_left_alone_proves_nothing_and_the_next_is_tried():
+    decided = proving(replacement(fixable=False, ready_since=None))
+
+    assert decided.memory.proven == ()
+    assert evicted(decided) == ["b-0"]
+    assert decided.memory.rounds["Deployment/b"].proves == "sidecar"
+
+
+def test_another_revision_is_proven_for_itself():
+    answers = injecting("Deployment/a", "Deployment/b")
+    shot = snapshot(A, B, answers=answers, mesh="sidecar 1-31")
+    decided = decide(shot, memory.Memory(proven=PROVEN))
+
+    assert evicted(decided) == ["a-0"]
+    assert decided.memory.proven == PROVEN
+
+
+def test_a_request_to_restart_pods_of_the_mesh_has_a_first_of_its_own():
+    pods = [of(f"Deployment/{name}", in_mesh=True) for name in "abc"]
+    remembered = requested(*(each.uid for each in pods), proven=PROVEN)
+    decided = look(*pods, remembered=remembered, max_unavailable="100%")
+
+    assert evicted(decided) == ["a-0"]
+    new = of("Deployment/a", 1, in_mesh=True, ready_since=NOW - 10)
+    after = look(new, *pods[1:], remembered=decided.memory)
+    assert after.memory.proven == ("request 1", "sidecar")
+    assert evicted(after) == ["b-0", "c-0"]
+    done = decide(snapshot(new), memory.Memory(proven=after.memory.proven))
+    assert done.memory.proven == PROVEN
+
+
+HANGS = facts.Ailment("main", "ImagePullBackOff", "no such image", hangs=True)
+STARTS = facts.Ailment("main", "ContainerCreating")
+WORDS = 'a new pod of StatefulSet/a is refused: webhook "v" refuses: no'
+
+
+@cases(
+    ("pods", "given", "trouble", "words"),
+    can_not_start=(
+        [replacement(ready_since=None, ailments=(HANGS,))],
+        *({}, "ReplacementHangs"),
+        "the replacement a-0 cannot start: main: ImagePullBackOff: no such image",
+    ),
+    starts=(
+        [replacement(ready_since=None, ailments=(STARTS,))],
+        *({}, "ReplacementStarting", "waiting for a-0 to be Ready"),
+    ),
+    starts_for_ten_minutes=(
+        [replacement(ready_since=None, ailments=(STARTS,))],
+        {"since": NOW - 600},
+        "ReplacementNotReady",
+        "the replacement a-0 is not Ready after 10 minutes: main: ContainerCreating",
+    ),
+    is_refused=(
+        *([], {"model": {"refused": {SET: 'webhook "v" refuses: no'}}}),
+        *("ReplacementHangs", WORDS),
+    ),
+)
+@pytest.mark.parametrize("proves", ["sidecar", ""], ids=["first", "later"])
+def test_nothing_else_is_evicted_while_a_replacement_is_not_right(
+    pods, given, trouble, words, proves
+):
+    decided = proving(*pods, proves=proves, **given)
+
+    (found,) = decided.summary.troubles
+    assert (found.workload, found.reason, found.pod) == (SET, trouble, "a-0" if pods else "")
+    assert found.message.endswith(words)
+    assert found.passing is (trouble == "ReplacementStarting")
+    assert (decided.evict, decided.ask) == ([], [])
+    assert reasons(decided) == {"b-0": trouble}
+
+
+def test_evictions_go_on_by_themselves_once_the_replacement_is_ready():
+    stuck = proving(replacement(ready_since=None, ailments=(HANGS,)), since=NOW - 3600)
+    shot = snapshot(replacement(), B, answers=injecting("Deployment/b"))
+    decided = decide(shot, stuck.memory)
+
+    assert evicted(decided) == ["b-0"]
+    assert decided.summary.troubles == ()
+
+
+def test_a_pod_that_was_not_ready_is_replaced_rightly_when_it_is_no_worse():
+    proxy = facts.Ailment("istio-proxy", "running and not Ready")
+    before = {"was_ready": False, "ready_before": 0, "broken": ("main",)}
+    worse = proving(replacement(ready_since=None, ailments=(*crashing(), proxy)), **before)
+    assert worse.memory.proven == ()
+    assert worse.summary.troubles[0].passing
+
+    as_before = proving(replacement(ready_since=None, ailments=crashing()), **before)
+    assert as_before.memory.proven == ("sidecar",)
+
+
+def test_a_pod_outside_of_the_mesh_waits_for_another_replacement():
+    starting = replacement(ready_since=None)
+    shot = snapshot(outside(), starting, desired={SET: 1}, answers=[LEFT_OUT])
+    decided = decide(shot, remembering())
+
+    assert not decided.evict
+    assert reasons(decided) == {"modeloperator-0": "ReplacementStarting"}
+
+
+# When a slot comes back.
+
+
+@cases(
+    ("pods", "open_"),
+    eviction_not_seen_yet=([replica()], True),
+    terminating=([replica(terminating=True)], True),
+    gone=([], True),
+    starting=([replacement(ready_since=None)], True),
+    ready=([replacement()], False),
+)
+def test_the_slot_is_held_until_the_replacement_is_ready(pods, open_):
+    others = [replica("b-0"), replica("c-0", in_mesh=True)]
+    shot = snapshot(*pods, *others, desired={SET: 1}, answers=injecting("StatefulSet/b"))
+    decided = decide(shot, remembering(), max_unavailable="1")
+
+    assert (SET in decided.memory.rounds) is open_
+    assert bool(decided.evict) is not open_
+    # A pod that is being replaced is counted once.
+    summary = decided.summary
+    assert (summary.in_mesh, summary.converging) == ((1, 2) if open_ else (2, 1))
+    assert summary.eligible == 3
+
+
+def three(ready, **new):
+    """Two of three pods as they were, so many of them Ready, beside a replacement."""
+    old = [
+        replica(f"a-{number}", in_mesh=True, ready_since=NOW - 300 if number <= ready else None)
+        for number in (1, 2)
+    ]
+    return [replacement(**new), *old]
+
+
+KNOWN = tuple(f"uid-a-{number}" for number in range(3))
+BROKEN_BEFORE = {"was_ready": False, "ready_before": 2}
+
+
+@cases(
+    ("pods", "desired", "values", "open_"),
+    all_as_before=(three(2), 3, {"known": KNOWN, "ready_before": 3}, False),
+    as_many_as_before_and_no_more=(three(1), 3, {"known": KNOWN, "ready_before": 2}, False),
+    an_old_one_fell_over=(three(1), 3, {"known": KNOWN, "ready_before": 3}, True),
+    only_the_old_ones=(three(2, **STARTING), 3, {"known": KNOWN, "ready_before": 2}, True),
+    scaled_down=([replacement()], 1, {"known": KNOWN, "ready_before": 3}, False),
+    no_replacement_yet=(three(2)[1:], 3, {"known": KNOWN, **BROKEN_BEFORE}, True),
+    as_broken_as_before=(three(2, **STARTING), 3, {"known": KNOWN, **BROKEN_BEFORE}, False),
+    crash_looped_before=(
+        *([replacement(**STARTING)], 1, {"was_ready": False, "ready_before": 0}, False),
+    ),
+    eviction_that_never_happened=([replica()], 1, {"since": NOW - 30}, False),
+    eviction_that_may_happen=([replica()], 1, {"since": NOW - 29}, True),
+    # The workload is not ours any more.
+    deleted=([], None, {}, False),
+    switched_off=([replacement(**STARTING, fixable=False)], 1, {}, False),
+    scaled_to_nothing=([], 0, {}, False),
+)
+def test_the_slot_comes_back_when_the_workload_has_what_was_taken(pods, desired, values, open_):
+    wanted = {} if desired is None else {SET: desired}
+    shot = facts.Snapshot(replicas=tuple(pods), desired=wanted, fingerprint="f")
+    decided = decide(shot, remembering(**values))
+
+    assert (SET in decided.memory.rounds) is open_
+    assert not decided.evict
+
+
+@cases(
+    ("replacing", "was", "counts"),
+    # A pod that serves is in the mesh, though its round goes on for want of another.
+    ready=({"ready_since": NOW - 1}, 3, (2, 0)),
+    starting=(STARTING, 3, (1, 1)),
+    terminating=({**STARTING, "terminating": True}, 3, (1, 1)),
+)
+def test_a_replacement_is_in_the_mesh_or_on_its_way(replacing, was, counts):
+    pods = [replica("a-1", in_mesh=True, ready_since=None), replacement(**replacing)]
+    known = ("uid-a-0", "uid-a-1")
+    summary = decide(snapshot(*pods), remembering(known=known, ready_before=was)).summary
+
+    assert (summary.in_mesh, summary.converging) == counts
+
+
+def test_a_missing_replacement_is_waited_for():
+    old = [replica("a-1"), replica("a-2")]
+    shot = snapshot(*old, desired={SET: 3}, answers=injecting(SET))
+    decided = decide(shot, remembering(known=KNOWN, ready_before=3))
+
+    assert not decided.evict
+    assert reasons(decided) == {"a-1": "Replacing", "a-2": "Replacing"}
+
+
+@cases(
+    ("answer", "fingerprint", "values", "hold"),
+    # Without an answer about the replacement the API server is asked.
+    no_answer=((), "f", {}, None),
+    about_another_pod=(("injects", "uid-a-0"), "f", {}, None),
+    # It was made while the injector was away.
+    outage=(("down", "new"), "f", STARTING, ()),
+    changed=(("injects", "new"), "other", STARTING, ()),
+    again=(("injects", "new"), "f", STARTING, ("StillNoSidecar", None)),
+    skipped=(("skips", "new"), "f", {}, ("InjectorSkips", NOW + 600)),
+    skipped_and_starting=(("skips", "new"), "f", STARTING, ("InjectorSkips", NOW + 600)),
+)
+def test_a_replacement_without_sidecar_is_blamed_by_a_dry_run(answer, fingerprint, values, hold):
+    answers = [(SET, *answer)] if answer else []
+    shot = snapshot(replacement(in_mesh=False, **values), answers=answers)
+    decided = decide(shot, remembering(fingerprint=fingerprint))
+    current = decided.memory.rounds.get(SET)
+
+    assert [each.uid for each in decided.ask] == ["new"] * (hold is None)
+    holds = [(each.reason, each.until) for each in decided.memory.holds.values()]
+    assert holds == [hold] * bool(hold)
+    if hold is None or values:
+        assert ("new" in current.known) is (hold is not None)
+
+
+def test_a_replacement_without_sidecar_ends_it():
+    """Of several, the first is asked about and named."""
+    bad = [replacement(in_mesh=False, name=f"a-{number}", uid=f"new-{number}") for number in "01"]
+    assert [each.uid for each in decide(snapshot(*bad), remembering()).ask] == ["new-0"]
+
+    decided = decide(snapshot(*bad, answers=[(SET, "injects", "new-0")]), remembering())
+    hold = decided.memory.holds[SET]
+    assert hold.reason == "StillNoSidecar"
+    assert hold.message.startswith("a-0, created in place of an evicted pod")
+    assert not decided.evict
+    assert set(reasons(decided).values()) == {"StillNoSidecar"}
+    assert [each.reason for each in decided.held] == ["StillNoSidecar"]
+    assert not decided.memory.rounds
+    assert decided.summary.converging == 0
+
+
+@cases(
+    ("remembered", "pods", "want"),
+    same=(held(), [replica()], True),
+    no_pod_right_now=(held(), [], True),
+    being_replaced=(held(), [replica(terminating=True)], True),
+    new_template=(held(), [replica(revision="r2")], False),
+    mesh_changed=(held(fingerprint="old"), [replica()], False),
+    cured=(held(), [replica(in_mesh=True)], False),
+)
+def test_a_hold_counts_until_something_changes(remembered, pods, want):
+    decided = decide(snapshot(*pods, desired={SET: 1}, answers=injecting(SET)), remembered)
+
+    assert bool(decided.memory.holds) is want
+    assert not (want and decided.evict)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_pod_that_does_not_go_is_reported_where_no_other_can_come(ended):
+    old = replica(terminating=True, ended=ended)
+    (trouble,) = decide(snapshot(old), remembering(since=NOW - 700)).summary.troubles
+    assert "terminating" in trouble.message
+
+    shot = snapshot(old, replacement(), desired={SET: 1})
+    decided = decide(shot, remembering(since=NOW - 700))
+    assert bool(decided.memory.rounds) is not ended
+    if ended:
+        assert decided.summary.troubles == ()
+
+
+@pytest.mark.parametrize(("minutes", "reported"), [(9.9, False), (10, True)])
+def test_a_replacement_has_ten_minutes_to_come_up(minutes, reported):
+    shot = snapshot(replacement(**STARTING), desired={SET: 1})
+    decided = decide(shot, remembering(since=NOW - minutes * 60))
+
+    (trouble,) = decided.summary.troubles
+    assert trouble.passing is not reported
+    assert decided.memory.rounds
+    assert decided.summary.converging == (not reported)
