@@ -1,21 +1,39 @@
+"""The decision about a pod: rows of cases, and what holds for any pod."""
+
 from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from typing import Any
 
 import msgspec
 import pytest
-from sidecar_lifecycle.decide import finished
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sidecar_lifecycle.decide import finished, payload, status_port
 from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell.shutdown import sources
 
 from integrator_contract import names
 from integrator_contract.answers import Action
 from tests.unit.cases import cases
-from tests.unit.workload import pods
-from tests.unit.workload.pods import ended, pod, rule, running, waiting
+from tests.unit.workload import fake_apiserver, pods
+from tests.unit.workload.pods import container, ended, pod, rule, running, status, waiting
 
-WAIT = names.WAIT_FOR_CONTAINERS
-IGNORE = names.IGNORE_CONTAINERS
-SIDECAR = {"restartPolicy": "Always"}
+ALWAYS = {"restartPolicy": "Always"}
 LOST = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}}
 RESTARTING_ALL = {"type": "AllContainersRestarting", "status": "True"}
+EVICTED = {"type": "DisruptionTarget", "status": "True"}
+GRPC = {names.TEMPLATES: "grpc-agent"}
+KEYS = {
+    "wait": names.WAIT_FOR_CONTAINERS,
+    "ignore": names.IGNORE_CONTAINERS,
+    "shutdown": names.PROXY_SHUTDOWN,
+    "port": names.STATUS_PORT,
+    "config": "proxy.istio.io/config",
+}
+MANY = 10_000
 
 
 def decide(subject: types.Pod, **policy: object) -> finished.Decision:
@@ -23,13 +41,26 @@ def decide(subject: types.Pod, **policy: object) -> finished.Decision:
 
 
 def annotated(**values: str) -> dict[str, str]:
-    keys = {
-        "wait": WAIT,
-        "ignore": IGNORE,
-        "shutdown": names.PROXY_SHUTDOWN,
-        "port": names.STATUS_PORT,
-    }
-    return {keys[key]: value for key, value in values.items()}
+    return {KEYS[key]: value for key, value in values.items()}
+
+
+def noted(**values: str) -> types.Pod:
+    return pod(annotations=annotated(**values))
+
+
+def ruled(code: int, *rules: dict[str, Any], **spec: Any) -> types.Pod:
+    """A pod whose container has ended so, and has rules or a policy of its own."""
+    return pod(ended(code), main_spec={"restartPolicyRules": list(rules), **spec})
+
+
+def agent(state: dict[str, Any] | None, main: Any = None, **notes: str) -> types.Pod:
+    """A pod with a second container."""
+    return pod(main, others={"agent": state}, annotations=annotated(**notes))
+
+
+def beside(name: str, state: dict[str, Any], **spec: Any) -> types.Pod:
+    """A finished pod with an init container."""
+    return pod(init=[container(name, **spec)], init_statuses=[status(name, state)])
 
 
 @cases(
@@ -49,37 +80,27 @@ def annotated(**values: str) -> dict[str, str]:
     crash_loop=(pod(waiting()), "wait PayloadWaiting"),
     image_pull=(pod(waiting("ImagePullBackOff")), "wait PayloadWaiting"),
     never_started=(pod(waiting("PodInitializing")), "wait PayloadWaiting"),
-    empty_state=(pod({}, others={"side": running()}), "wait PayloadWaiting"),
+    empty_state=(agent(running(), {}), "wait PayloadWaiting"),
     two_states=(pod({**ended(), **waiting()}), "wait PayloadWaiting"),
     # Several containers.
-    second_runs=(pod(others={"side": running()}), "wait PayloadRunning"),
-    both_ended=(pod(others={"side": ended(2)}), "stop PayloadFinished"),
-    second_without_status=(pod(others={"side": None}), "wait NoStatus"),
+    second_runs=(agent(running()), "wait PayloadRunning"),
+    both_ended=(agent(ended(2)), "stop PayloadFinished"),
+    second_without_status=(agent(None), "wait NoStatus"),
     # Rules of single containers.
-    rule_restarts_a_never_pod=(
-        pod(ended(42), main_spec={"restartPolicyRules": [rule("Restart", 42)]}),
-        "wait PayloadRestarting",
-    ),
-    rule_of_another_code=(
-        pod(ended(1), main_spec={"restartPolicyRules": [rule("Restart", 42)]}),
-        "stop PayloadFinished",
-    ),
+    rule_restarts_a_never_pod=(ruled(42, rule("Restart", 42)), "wait PayloadRestarting"),
+    rule_of_another_code=(ruled(1, rule("Restart", 42)), "stop PayloadFinished"),
     container_policy_beats_the_pods=(
-        pod(ended(1), main_spec={"restartPolicy": "OnFailure"}),
+        ruled(1, restartPolicy="OnFailure"),
         "wait PayloadRestarting",
     ),
     container_never_in_an_onfailure_pod=(
         pod(ended(1), policy="OnFailure", main_spec={"restartPolicy": "Never"}),
         "stop PayloadFinished",
     ),
-    restart_all=(
-        pod(ended(3), main_spec={"restartPolicyRules": [rule("RestartAllContainers", 3)]}),
-        "wait PayloadRestarting",
-    ),
-    unknown_action=(
-        pod(ended(3), main_spec={"restartPolicyRules": [rule("SomethingNew", 3)]}),
-        "wait PayloadRestarting",
-    ),
+    restart_all=(ruled(3, rule("RestartAllContainers", 3)), "wait PayloadRestarting"),
+    unknown_action=(ruled(3, rule("SomethingNew", 3)), "wait PayloadRestarting"),
+    unknown_condition=(ruled(0, {"action": "Restart"}), "wait PayloadRestarting"),
+    unknown_operator=(ruled(0, rule("Restart", 7, operator="Gt")), "wait PayloadRestarting"),
     restart_all_of_another_containers_code=(
         pod(
             others={"trigger": ended(9)},
@@ -89,31 +110,15 @@ def annotated(**values: str) -> dict[str, str]:
         "stop PayloadFinished",
     ),
     restart_all_from_a_native_sidecar=(
-        pod(
-            init=[
-                pods.container(
-                    "helper", **SIDECAR, restartPolicyRules=[rule("RestartAllContainers", 9)]
-                )
-            ],
-            init_statuses=[pods.status("helper", ended(9))],
-        ),
+        beside("x", ended(9), **ALWAYS, restartPolicyRules=[rule("RestartAllContainers", 9)]),
         "wait PodRestarting",
     ),
     restart_under_way=(pod(conditions=[RESTARTING_ALL]), "wait PodRestarting"),
-    # Init containers, other people's sidecars, ephemeral containers.
-    init_runs_again_in_a_new_sandbox=(
-        pod(init=[pods.container("setup")], init_statuses=[pods.status("setup", running())]),
-        "wait Initializing",
-    ),
-    other_native_sidecar_runs=(
-        pod(
-            init=[pods.container("vault", **SIDECAR)],
-            init_statuses=[pods.status("vault", running())],
-        ),
-        "stop PayloadFinished",
-    ),
+    # Init containers and other people's sidecars.
+    init_runs_again_in_a_new_sandbox=(beside("setup", running()), "wait Initializing"),
+    other_native_sidecar_runs=(beside("vault", running(), **ALWAYS), "stop PayloadFinished"),
     # Proxies of other kinds and states.
-    native_proxy=(pod(init=[pods.container("istio-proxy", **SIDECAR)]), "ignore NativeSidecar"),
+    native_proxy=(pod(init=[container("istio-proxy", **ALWAYS)]), "ignore NativeSidecar"),
     proxy_crash_loop=(pod(proxy=waiting()), "report ProxyNotRunning"),
     proxy_customised_and_never_injected=(
         pod(proxy=waiting("ErrImagePull"), proxy_spec={"image": "auto"}),
@@ -121,16 +126,10 @@ def annotated(**values: str) -> dict[str, str]:
     ),
     proxy_already_stopped=(pod(proxy=ended()), "ignore ProxyEnded"),
     proxy_comes_back=(pod(policy="OnFailure", proxy=ended(1)), "wait ProxyRestarting"),
-    proxy_restarts_always=(
-        pod(proxy_spec={"restartPolicy": "Always"}),
-        "ignore RestartsAlways",
-    ),
-    proxy_without_envoy=(
-        pod(annotations={names.TEMPLATES: "grpc-agent"}),
-        "report ProxyWithoutEnvoy",
-    ),
+    proxy_restarts_always=(pod(proxy_spec=ALWAYS), "ignore RestartsAlways"),
+    proxy_without_envoy=(pod(annotations=GRPC), "report ProxyWithoutEnvoy"),
     proxy_without_envoy_and_a_payload_that_runs=(
-        pod(running(), annotations={names.TEMPLATES: "grpc-agent"}),
+        pod(running(), annotations=GRPC),
         "wait PayloadRunning",
     ),
     proxy_of_another_template=(
@@ -145,20 +144,20 @@ def annotated(**values: str) -> dict[str, str]:
         "wait ProxyRestarting",
     ),
     lost_in_hold=(pod(waiting("PodInitializing"), proxy=ended(0)), "report ProxyLost"),
-    kubelet_evicts=(
-        pod(
-            running(), proxy=ended(0), conditions=[{"type": "DisruptionTarget", "status": "True"}]
-        ),
-        "ignore Disrupted",
+    kubelet_evicts=(pod(running(), proxy=ended(0), conditions=[EVICTED]), "ignore Disrupted"),
+    kubelet_evicts_no_more=(
+        pod(running(), proxy=ended(0), conditions=[{**EVICTED, "status": "False"}]),
+        "report ProxyLost",
+    ),
+    another_condition=(
+        pod(running(), proxy=ended(0), conditions=[{"type": "PodScheduled", "status": "True"}]),
+        "report ProxyLost",
     ),
     proxy_ended_in_a_restart_of_all=(
         pod(proxy=ended(), conditions=[RESTARTING_ALL]),
         "wait PodRestarting",
     ),
-    ignored_without_status=(
-        pod(others={"agent": None}, annotations=annotated(ignore="agent")),
-        "wait NoStatus",
-    ),
+    ignored_without_status=(agent(None, ignore="agent"), "wait NoStatus"),
     # Pods that are going, or gone, or not there yet.
     being_deleted=(pod(deletionTimestamp="2026-01-01T00:02:00Z"), "ignore Deleted"),
     succeeded=(pod(phase="Succeeded"), "ignore Ended"),
@@ -173,11 +172,7 @@ def annotated(**values: str) -> dict[str, str]:
         "report ProxyNotRunning",
     ),
     pending_ignored_container_never_started=(
-        pod(
-            others={"agent": waiting("ImagePullBackOff")},
-            annotations=annotated(ignore="agent"),
-            phase="Pending",
-        ),
+        agent(waiting("ImagePullBackOff"), ignore="agent"),
         "stop PayloadFinished",
     ),
     pending_proxy_lost_before_the_payload_starts=(
@@ -188,38 +183,17 @@ def annotated(**values: str) -> dict[str, str]:
     no_phase=(pod(phase=""), "wait NotRunning"),
     stale_status=(pod(ended(finished="2025-12-31T23:59:59Z")), "wait StaleStatus"),
     # What people ask for.
-    disabled=(pod(annotations=annotated(shutdown="disabled")), "ignore Disabled"),
-    port_0=(pod(annotations=annotated(port="0")), "stop PayloadFinished"),
-    port_x=(pod(annotations=annotated(port="x")), "report BadStatusPort"),
-    ignored_runs_on=(
-        pod(others={"agent": running()}, annotations=annotated(ignore="agent")),
-        "stop PayloadFinished",
-    ),
-    ignored_ended=(
-        pod(running(), others={"agent": ended()}, annotations=annotated(ignore="agent")),
-        "wait PayloadRunning",
-    ),
-    waited_for_ended=(
-        pod(others={"agent": running()}, annotations=annotated(wait="main")),
-        "stop PayloadFinished",
-    ),
-    argo_waits_for_both=(
-        pod(others={"wait": running()}, annotations=annotated(wait="main, wait")),
-        "wait PayloadRunning",
-    ),
-    unknown_name_widens_to_all=(
-        pod(others={"agent": running()}, annotations=annotated(wait="main,typo")),
-        "wait PayloadRunning",
-    ),
-    unknown_ignored_name_changes_nothing=(
-        pod(others={"agent": running()}, annotations=annotated(ignore="agnet")),
-        "wait PayloadRunning",
-    ),
-    all_ignored=(pod(annotations=annotated(ignore="main")), "report NothingToWaitFor"),
-    waiting_for_the_proxy_itself=(
-        pod(others={"agent": running()}, annotations=annotated(wait="istio-proxy")),
-        "wait PayloadRunning",
-    ),
+    disabled=(noted(shutdown="disabled"), "ignore Disabled"),
+    port_0=(noted(port="0"), "stop PayloadFinished"),
+    port_x=(noted(port="x"), "report BadStatusPort"),
+    ignored_runs_on=(agent(running(), ignore="agent"), "stop PayloadFinished"),
+    ignored_ended=(agent(ended(), running(), ignore="agent"), "wait PayloadRunning"),
+    waited_for_ended=(agent(running(), wait="main"), "stop PayloadFinished"),
+    argo_waits_for_both=(agent(running(), wait="main, agent"), "wait PayloadRunning"),
+    unknown_name_widens_to_all=(agent(running(), wait="main,typo"), "wait PayloadRunning"),
+    unknown_ignored_name=(agent(running(), ignore="agnet"), "wait PayloadRunning"),
+    all_ignored=(noted(ignore="main"), "report NothingToWaitFor"),
+    waiting_for_the_proxy=(agent(running(), wait="istio-proxy"), "wait PayloadRunning"),
 )
 def test_decision_for_a_pod(subject: types.Pod, want: str):
     decision = decide(subject)
@@ -228,9 +202,13 @@ def test_decision_for_a_pod(subject: types.Pod, want: str):
     assert decision.message
 
 
-@pytest.mark.parametrize(
-    ("left", "want"), [("main", "NoProxy"), ("istio-proxy", "NothingToWaitFor")]
-)
+def test_pod_whose_status_says_that_it_was_evicted_has_not_lost_its_proxy():
+    subject = pod(running(), proxy=ended())
+    subject.status.reason = "Evicted"
+    assert decide(subject).reason == "Disrupted"
+
+
+@cases(("left", "want"), main=("main", "NoProxy"), proxy=("istio-proxy", "NothingToWaitFor"))
 def test_pod_of_one_container_is_left_alone(left: str, want: str):
     subject = pod()
     subject.spec.containers = [each for each in subject.spec.containers if each.name == left]
@@ -238,97 +216,316 @@ def test_pod_of_one_container_is_left_alone(left: str, want: str):
     assert decide(subject).reason == want
 
 
-def test_running_ephemeral_container_does_not_hold_the_proxy():
+def test_what_nobody_looks_at_changes_nothing():
+    """An ephemeral container that runs, and a value that is nested deep."""
     subject = pods.pod_json()
     subject["spec"]["ephemeralContainers"] = [{"name": "debug"}]
-    debug = pods.status("debug", pods.running())
-    subject["status"]["ephemeralContainerStatuses"] = [debug]
+    subject["status"]["ephemeralContainerStatuses"] = [status("debug", running())]
+    text = json.dumps(subject)[:-1] + ',"x":' + "[" * 2000 + "]" * 2000 + "}"
 
-    assert decide(msgspec.convert(subject, types.Pod)).action is Action.STOP
-
-
-@pytest.mark.parametrize(
-    ("text", "port"),
-    [("1", 1), (" 15020 ", 15020), ("65535", 65535), ("65536", None), ("-1", None), ("²", None)],
-)
-def test_status_port_of_the_pod_is_one_that_there_is(text: str, port: int | None):
-    decision = decide(pod(annotations=annotated(port=text)))
-
-    want = ("PayloadFinished", port, "containerd://istio-proxy-0")
-    assert (decision.reason, decision.port, decision.proxy_id) == (
-        want if port else ("BadStatusPort", 0, "")
-    )
+    assert decide(types.decode_json(text.encode(), types.Pod)).action is Action.STOP
 
 
-def test_status_port_of_the_mesh_is_the_default():
-    assert decide(pod(), status_port=17020).port == 17020
-    assert decide(pod(), status_port=0).port == 0
+def test_names_that_a_pod_lacks_and_containers_that_hold_it_are_named():
+    decision = decide(agent(running(), ignore="agent"))
+    assert (decision.holding, decision.containers) == (("agent",), ("main",))
 
-
-def test_ignored_container_that_runs_on_is_named_as_holding_the_pod():
-    decision = decide(pod(others={"agent": running()}, annotations=annotated(ignore="agent")))
-
-    assert decision.holding == ("agent",)
-    assert decision.containers == ("main",)
-
-
-def test_unknown_names_of_annotations_are_named_but_another_native_sidecar_is_known():
     wrong = annotated(wait="main,typo", ignore="agnet,vault")
-    subject = pod(init=[pods.container("vault", **SIDECAR)], annotations=wrong)
-
+    subject = pod(init=[container("vault", **ALWAYS)], annotations=wrong)
     assert decide(subject).unknown == ("typo", "agnet")
 
 
 @cases(
-    ("wait_for", "ignore", "want"),
-    nothing_configured=((), (), "wait"),
-    wait_for_main=(("main",), (), "stop"),
-    wait_for_a_name_this_pod_lacks=(("other",), (), "wait"),
-    wait_for_those_of_the_names_it_has=(("main", "other"), (), "stop"),
-    ignore_agent=((), ("agent",), "stop"),
-    ignore_a_name_this_pod_lacks=((), ("agnet",), "wait"),
+    ("subject", "policy", "want"),
+    nothing_configured=(agent(running()), {}, "PayloadRunning"),
+    wait_for_main=(agent(running()), {"wait_for_containers": ("main",)}, "PayloadFinished"),
+    wait_for_a_name_this_pod_lacks=(
+        *(agent(running()), {"wait_for_containers": ("other",)}, "PayloadRunning"),
+    ),
+    wait_for_those_of_the_names_it_has=(
+        *(agent(running()), {"wait_for_containers": ("main", "other")}, "PayloadFinished"),
+    ),
+    ignore_agent=(agent(running()), {"ignore_containers": ("agent",)}, "PayloadFinished"),
+    ignore_a_name_this_pod_lacks=(
+        *(agent(running()), {"ignore_containers": ("agnet",)}, "PayloadRunning"),
+    ),
+    annotation_beats_option=(
+        *(agent(running(), wait="agent"), {"wait_for_containers": ("main",)}, "PayloadRunning"),
+    ),
+    switched_off=(pod(), {"enabled": False}, "SwitchedOff"),
+    disabled_in_the_namespace=(pod(), {"namespace_enabled": False}, "NamespaceDisabled"),
 )
 def test_options_apply_where_annotations_say_nothing(
-    wait_for: tuple[str, ...], ignore: tuple[str, ...], want: str
+    subject: types.Pod, policy: dict[str, Any], want: str
 ):
-    subject = pod(others={"agent": running()})
-
-    assert decide(subject, wait_for_containers=wait_for, ignore_containers=ignore).action == want
+    assert decide(subject, **policy).reason == want
 
 
-def test_annotation_beats_option():
-    subject = pod(others={"agent": running()}, annotations=annotated(wait="agent"))
+# The agent's port: its own annotation, then the proxy's configuration, then the mesh.
 
-    assert decide(subject, wait_for_containers=("main",)).action is Action.WAIT
-
-
-def test_switched_off_and_disabled_namespace_leave_the_pod_alone():
-    assert decide(pod(), enabled=False).reason == "SwitchedOff"
-    assert decide(pod(), namespace_enabled=False).reason == "NamespaceDisabled"
+MESH = 17020
 
 
 @cases(
-    "unknown",
-    no_condition_that_we_know={"action": "Restart"},
-    unknown_operator=rule("Restart", 7, operator="GreaterThan"),
+    ("notes", "port"),
+    mesh=({}, MESH),
+    own=({"port": "1"}, 1),
+    own_with_spaces=({"port": " 15020 "}, 15020),
+    own_is_the_largest=({"port": "65535"}, 65535),
+    own_is_too_large=({"port": "65536"}, None),
+    own_is_negative=({"port": "-1"}, None),
+    own_is_superscript=({"port": "²"}, None),
+    own_comes_first=({"port": "18020", "config": "statusPort: 16020"}, 18020),
+    yaml=({"config": "statusPort: 16020"}, 16020),
+    json=({"config": '{"statusPort": 16020}'}, 16020),
+    the_field_s_other_spelling=({"config": "status_port: 16020"}, 16020),
+    quoted=({"config": 'statusPort: "16020"'}, 16020),
+    last_wins=({"config": "statusPort: 1\nstatusPort: 16020"}, 16020),
+    switched_off=({"config": "statusPort: 0"}, 0),
+    says_nothing=({"config": "concurrency: 2"}, MESH),
+    nested=({"config": "proxyMetadata:\n  statusPort: '16020'"}, MESH),
+    comment=({"config": "# statusPort: 16020"}, MESH),
+    no_port=({"config": "statusPort: 65536"}, MESH),
+    no_number=({"config": "statusPort: true"}, MESH),
+    a_list=({"config": "statusPort: [16020]"}, MESH),
+    no_mapping=({"config": "- statusPort"}, MESH),
+    alias=({"config": "statusPort: &a 16020\nx: *a"}, MESH),
+    no_yaml=({"config": "statusPort: {"}, MESH),
+    too_long=({"config": "statusPort: 16020\n" + "#" * 100_000}, MESH),
+    too_deep=({"config": "statusPort: " + "[" * 5000}, MESH),
 )
-def test_rule_of_a_newer_kubernetes_is_expected_to_restart(unknown: dict[str, object]):
-    decision = decide(pod(ended(0), main_spec={"restartPolicyRules": [unknown]}))
+def test_status_port_of_the_proxys_configuration_comes_before_the_meshs(
+    notes: dict[str, str], port: int | None
+):
+    subject = noted(**notes)
+    decision = decide(subject, status_port=MESH)
 
-    assert decision.reason == "PayloadRestarting"
+    found = (decision.reason, decision.port, decision.proxy_id)
+    assert found == (
+        ("BadStatusPort", 0, "")
+        if port is None
+        else ("PayloadFinished", port, "containerd://istio-proxy-0")
+    )
+    sources.compact(subject)
+    assert decide(subject, status_port=MESH) == decision
+    assert KEYS["config"] not in subject.metadata.annotations
+
+
+DIGITS = st.text("0123456789²٣ +-_", max_size=12)
+
+
+@given(DIGITS | st.integers(0, 10**6).map(str) | st.just("1" * 4301))
+def test_status_port_is_a_port_or_nothing(text: str):
+    port = status_port.of({names.STATUS_PORT: text}, MESH)
+
+    assert port is None or 0 <= port < 65536
+    if text.isascii() and text.isdigit() and len(text) <= 5:
+        assert port == (int(text) if int(text) < 65536 else None)
+
+
+# When the work of a pod ended.
+
+
+def stamp(seconds: int) -> str:
+    return f"2026-01-01T{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}Z"
+
+
+@given(st.lists(st.integers(0, 80_000), min_size=1, max_size=4))
+def test_payload_ends_with_its_last_container(moments: list[int]):
+    first, *rest = (ended(finished=stamp(moment)) for moment in moments)
+    others: Any = {f"c{number}": state for number, state in enumerate(rest)}
+    assert payload.ended_at(pod(first, others=others)) == stamp(max(moments))
 
 
 @cases(
-    ("condition", "status", "want"),
-    disrupted=("DisruptionTarget", "True", "Disrupted"),
-    not_any_more=("DisruptionTarget", "False", "ProxyLost"),
-    another_condition=("PodScheduled", "True", "ProxyLost"),
+    ("one", "ignore", "has_ended"),
+    proxy_has_ended=(pod(proxy=ended()), (), False),
+    payload_runs=(pod(running()), (), False),
+    payload_waits=(pod(waiting()), (), False),
+    payload_is_started_again=(pod(ended(1), policy="OnFailure"), (), False),
+    one_of_two_runs=(agent(running()), (), False),
+    one_that_is_ignored_runs=(agent(running(), ignore="agent"), (), True),
+    one_that_the_option_ignores_runs=(agent(running()), ("agent",), True),
+    proxy_never_started=(pod(proxy=waiting()), (), True),
+    all_ignored=(pod(), ("main",), True),
+    all_ignored_and_one_runs=(pod(running()), ("main",), False),
 )
-def test_only_a_disruption_that_goes_on_explains_a_lost_proxy(
-    condition: str, status: str, want: str
+def test_end_of_a_payload_is_that_beside_a_proxy(
+    one: types.Pod, ignore: tuple[str, ...], has_ended: bool
 ):
-    subject = pod(running(), proxy=ended(), conditions=[{"type": condition, "status": status}])
-    assert decide(subject).reason == want
+    assert payload.ended_at(one, ignore=ignore) == ("2026-01-01T00:01:00Z" if has_ended else "")
 
-    subject.status.reason = "Evicted"
-    assert decide(subject).reason == "Disrupted"
+
+def test_end_is_described_by_each_containers_exit_code():
+    main = tuple(each for each in pod().spec.containers if each.name == "main")
+    assert payload.describe(pod(ended(3)), main) == "main ended with 3"
+    assert payload.describe(pod(running()), main) == "main ended with ?"
+
+
+# What a pod can make the rules do is bounded, whatever is written into it.
+
+
+@pytest.mark.parametrize("name", ["wait", "ignore"])
+@cases(
+    ("text", "is_read", "is_unknown"),
+    as_long_as_is_read=("a" * payload.LONGEST_LIST, True, True),
+    longer=("a" * (payload.LONGEST_LIST + 1), False, False),
+    as_many_as_are_read=("a," * (payload.MOST_NAMES - 1), True, True),
+    more=("a," * payload.MOST_NAMES, False, False),
+    nothing_but_commas=("," * (payload.MOST_NAMES - 1), True, False),
+    too_many_commas=("," * payload.MOST_NAMES, False, False),
+)
+def test_list_of_containers_is_read_up_to_a_length_and_else_reported(
+    name: str, text: str, is_read: bool, is_unknown: bool
+):
+    decision = decide(noted(**{name: text}))
+
+    assert decision.action is (Action.STOP if is_read else Action.REPORT)
+    assert bool(decision.unknown) is is_unknown
+    assert is_read or (decision.reason, KEYS[name] in decision.message) == (
+        "BadContainerList",
+        True,
+    )
+
+
+@pytest.mark.parametrize("key", ["wait", "ignore", "shutdown", "port"])
+def test_pod_under_watch_keeps_no_more_of_an_annotation_than_is_read(key: str):
+    subject = pod(annotations=annotated(**{key: "disabled,5" * 25_000}), init=[container("first")])
+    before = decide(subject)
+    sources.compact(subject)
+
+    assert sum(map(sys.getsizeof, subject.metadata.annotations.values())) < 5000
+    spec = subject.spec
+    assert {each.image for each in (*spec.containers, *spec.initContainers)} == {None}
+    assert decide(subject) == before
+
+
+def test_messages_about_thousands_of_containers_name_a_few():
+    for state, reason in ((running(), "PayloadRunning"), (ended(), "PayloadFinished")):
+        decision = decide(pod(others={f"c{number}": state for number in range(MANY)}))
+        assert decision.reason == reason
+        assert f"and {MANY - payload.MOST_SAID} more" in decision.message or reason[-1] == "d"
+        assert len(decision.message) < 500
+
+
+class Counting(str):
+    """A name that counts how often it is compared."""
+
+    __slots__ = ()
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Counting.compared += 1
+        return str.__eq__(self, other)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("wait_for", [(), ("main",)], ids=["all", "one-and-the-rest-holds"])
+def test_work_of_the_rules_grows_with_the_containers_and_not_with_their_square(
+    wait_for: tuple[str, ...],
+):
+    def compared(count: int) -> int:
+        subject = pod(others={f"c{number}": ended() for number in range(count)})
+        for each in (*subject.spec.containers, *subject.status.containerStatuses):
+            each.name = Counting(each.name)
+        Counting.compared = 0
+        decide(subject, wait_for_containers=wait_for)
+        return Counting.compared
+
+    assert compared(400) < 3 * compared(200)
+
+
+# What holds for any pod, also one that no kubelet would show.
+
+POLICIES = st.sampled_from(["Always", "OnFailure", "Never"])
+CODES = st.sampled_from([0, 1, 2, 42, 137, 255])
+RULES = st.builds(
+    lambda action, codes, operator: rule(action, *codes, operator=operator),
+    st.sampled_from(["Restart", "RestartAllContainers", "NotInventedYet"]),
+    st.lists(CODES, max_size=3),
+    st.sampled_from(["In", "NotIn"]),
+)
+SPECS = st.fixed_dictionaries(
+    {},
+    optional={"restartPolicy": POLICIES, "restartPolicyRules": st.lists(RULES, max_size=2)},
+)
+STATES = st.one_of(
+    st.sampled_from([running(), {}]),
+    CODES.map(ended),
+    # Before the pod of the builder started.
+    CODES.map(lambda code: ended(code, finished="2025-12-31T23:59:00Z")),
+    st.sampled_from(["CrashLoopBackOff", "ImagePullBackOff", "PodInitializing"]).map(waiting),
+)
+LISTED = st.lists(st.sampled_from(["main", "side", "nobody", "istio-proxy"]), max_size=2)
+LABELS = [{}, {"security.istio.io/tlsMode": "istio"}, {"service.istio.io/canonical-name": "x"}]
+ODD = {
+    "main": STATES,
+    "proxy": STATES,
+    "others": st.fixed_dictionaries({}, optional={"side": st.none() | STATES}),
+    "policy": POLICIES,
+    "phase": st.sampled_from(["Pending", "Succeeded", "Failed"]),
+    "main_spec": SPECS,
+    "proxy_spec": SPECS,
+    "labels": st.sampled_from(LABELS),
+    "init": st.sampled_from([[], [container("istio-proxy")]]),
+    "annotations": st.fixed_dictionaries(
+        {}, optional={KEYS[key]: LISTED.map(",".join) for key in ("wait", "ignore")}
+    ),
+    "deletionTimestamp": st.just("2026-01-01T00:02:00Z"),
+}
+"""What may be unusual about a pod whose payload has ended."""
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> dict[str, Any]:
+    """Return a pod to stop, up to a few things about it."""
+    values: dict[str, Any] = {
+        "policy": draw(st.sampled_from(["Never", "OnFailure"])),
+        "main": draw(CODES.map(ended)),
+        "others": {"side": draw(CODES.map(ended))} if draw(st.booleans()) else {},
+    }
+    for name in draw(st.lists(st.sampled_from(sorted(ODD)), unique=True, max_size=3)):
+        values[name] = draw(ODD[name])
+    found = pods.pod_json(values.pop("main"), **values)
+    if draw(st.integers(0, 5)) == 0:
+        del found["spec"]["containers"][-1]
+    return found
+
+
+def test_most_kinds_of_decision_are_reached():
+    """The properties below say something about an action only where there is one."""
+    reached: Counter[Action] = Counter()
+
+    @settings(max_examples=500, derandomize=True, database=None)
+    @given(documents())
+    def look(document: dict[str, Any]) -> None:
+        reached[decide(msgspec.convert(document, types.Pod)).action] += 1
+
+    look()
+    assert reached[Action.STOP] >= 50, reached
+    assert all(reached[action] for action in Action), reached
+
+
+@settings(max_examples=400, deadline=None)
+@given(documents(), st.lists(st.sampled_from(["main", "side", "nobody"]), max_size=2))
+def test_every_pod_gets_a_reason_and_what_is_not_watched_needs_nothing(
+    document: dict[str, Any], options: list[str]
+):
+    policy = {"wait_for_containers": tuple(options), "ignore_containers": tuple(options)}
+    subject = msgspec.convert(document, types.Pod)
+    whole = decide(subject)
+    fields = filter(None, sources.FIELDS.split(","))
+    is_watched = all(fake_apiserver._field(part, document) for part in fields)
+
+    assert whole.reason
+    assert whole.message
+    assert decide(subject, **policy).message
+    if whole.action in (Action.STOP, Action.REPORT):
+        assert is_watched
+        assert finished.concerns(subject)
+    if not finished.concerns(subject):
+        assert whole.action is Action.IGNORE
+    # The decision needs nothing that is dropped to save memory.
+    sources.compact(subject)
+    assert decide(subject) == whole
