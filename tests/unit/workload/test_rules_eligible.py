@@ -1,4 +1,4 @@
-"""Who should have a sidecar, who has one, and who may be evicted for it."""
+"""Who should be in the mesh, by a sidecar or in ambient mode, who is, and who may be evicted."""
 
 import json
 
@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from sidecar_lifecycle.decide import eligible
+from sidecar_lifecycle.decide.convergence import facts, trial
 from sidecar_lifecycle.model import resources, types
 
 from integrator_contract import names
@@ -58,7 +59,7 @@ def ref(kind, name="x", *, version="apps/v1", uid="u", controller=True):
     old_modeloperator=({"juju-modeloperator": "modeloperator"}, {}, "ModelOperator"),
     ourselves=({"app.kubernetes.io/name": "istio-integrator"}, {}, "IntegratorItself"),
     our_webhook=({names.COMPONENT: "admission-webhook"}, {}, "IntegratorItself"),
-    ambient_pod=({"istio.io/dataplane-mode": "ambient"}, {}, "Ambient"),
+    ambient_pod=({names.DATAPLANE_MODE: "ambient"}, {}, "Ambient"),
     ambient_enrolled=({}, {"ambient.istio.io/redirection": "enabled"}, "Ambient"),
 )
 def test_a_pod_of_a_member_namespace_is_judged_by_what_it_says(labels, annotations, want):
@@ -72,7 +73,9 @@ WANTED = ("NamespaceInjection", "Revision", "PodInjection", "Included")
 """Reasons for which a pod should have a sidecar."""
 REVISION = {"mesh_revision": "1-31"}
 SELECTED = {"membership": "selected", "included_pods": "app=in"}
-AMBIENT = {**ENABLED, names.DATAPLANE_MODE: "ambient"}
+AMBIENT = {names.DATAPLANE_MODE: "ambient"}
+NONE = {names.DATAPLANE_MODE: "none"}
+BOTH = {**ENABLED, **AMBIENT}
 
 
 @cases(
@@ -88,13 +91,55 @@ AMBIENT = {**ENABLED, names.DATAPLANE_MODE: "ambient"}
     both=({}, {names.REVISION: "1-31", names.INJECT: "true"}, REVISION, "Revision"),
     selected=({}, {"app": "in"}, SELECTED, "Included"),
     not_selected=({}, {"app": "else"}, SELECTED, "NotIncluded"),
-    ambient=(AMBIENT, {}, {}, "Ambient"),
-    leaves_ambient=(AMBIENT, {names.DATAPLANE_MODE: "none"}, {}, "NamespaceInjection"),
+    ambient=(BOTH, {}, {}, "Ambient"),
+    leaves_ambient=(BOTH, NONE, {}, "NamespaceInjection"),
 )
 def test_the_namespace_and_the_membership_decide(namespace, labels, settings, want):
     decided = eligible.wanted(pod(labels), scope(namespace, **settings))
 
     assert (decided.reason, decided.wanted) == (want, want in WANTED)
+
+
+def in_ambient_mode(namespace=AMBIENT, **settings):
+    return scope(namespace, data_plane="ambient", **settings)
+
+
+LEFT = {names.SIDECAR_STATUS: "{}"}
+SELECTED_OF_AMBIENT = in_ambient_mode({}, **SELECTED)
+MODEL_OF_AMBIENT = in_ambient_mode(excluded_pods="app=out")
+
+
+def left_over(labels=None):
+    return pod(labels, LEFT, containers=("main", "istio-proxy"))
+
+
+@cases(
+    ("around", "subject", "want", "in_mesh"),
+    plain=(MODEL_OF_AMBIENT, pod(), "Ambient", True),
+    leftover=(MODEL_OF_AMBIENT, left_over(), "SidecarLeft", False),
+    says_no_to_sidecars=(MODEL_OF_AMBIENT, pod({names.INJECT: "false"}), "Ambient", True),
+    asks_for_one=(MODEL_OF_AMBIENT, left_over({names.INJECT: "true"}), "PodInjection", False),
+    by_revision=(MODEL_OF_AMBIENT, left_over({names.REVISION: "x"}), "PodInjection", False),
+    out=(MODEL_OF_AMBIENT, pod(NONE), "OutOfAmbient", False),
+    out_with_a_sidecar=(MODEL_OF_AMBIENT, left_over(NONE), "OutOfAmbient", False),
+    excluded=(MODEL_OF_AMBIENT, left_over({"app": "out"}), "Excluded", False),
+    juju=(
+        *(MODEL_OF_AMBIENT, pod({"operator.juju.is/name": "modeloperator"})),
+        *("ModelOperator", True),
+    ),
+    on_the_host_network=(MODEL_OF_AMBIENT, pod(host_network=True), "HostNetwork", True),
+    # Selected pods are in ambient mode by their own label.
+    yet_to_come=(SELECTED_OF_AMBIENT, pod({"app": "in"}), "Included", False),
+    there=(SELECTED_OF_AMBIENT, pod({"app": "in", **AMBIENT}), "Ambient", True),
+    not_selected=(SELECTED_OF_AMBIENT, pod({"app": "else"}), "NotIncluded", False),
+    says_no=(SELECTED_OF_AMBIENT, pod({"app": "in", **NONE}), "OutOfAmbient", False),
+)
+def test_what_a_pod_of_an_ambient_model_is(around, subject, want, in_mesh):
+    decided = eligible.wanted(subject, around)
+
+    assert decided.reason == want
+    assert decided.wanted is (want in ("Ambient", "SidecarLeft", "Included"))
+    assert eligible.in_mesh(subject, around) is in_mesh
 
 
 def test_a_pod_on_the_host_network_or_a_windows_node_is_never_wanted():
@@ -267,7 +312,7 @@ def test_an_eviction_never_rolls_out_a_template_that_waits_for_the_pods_deletion
 
 
 LABELS = st.dictionaries(
-    st.sampled_from([names.INJECT, names.REVISION, "istio.io/dataplane-mode", "app"]),
+    st.sampled_from([names.INJECT, names.REVISION, names.DATAPLANE_MODE, "app"]),
     st.sampled_from(["true", "false", "x", "y", "ambient", "none", ""]),
 )
 
@@ -292,6 +337,24 @@ def test_a_pod_that_says_no_is_never_wanted_and_every_answer_has_a_reason(
         assert not decided.wanted
     if not namespace and names.INJECT not in labels and names.REVISION not in labels:
         assert not decided.wanted
+
+
+@given(labels=LABELS, namespace=LABELS, has_sidecar=st.booleans())
+def test_either_data_plane_is_the_other_turned_round(labels, namespace, has_sidecar):
+    """What is replaced on the way there has a sidecar, and on the way back has none."""
+    subject = left_over(labels) if has_sidecar else pod(labels)
+    for around, leaves_behind in ((in_ambient_mode(namespace), True), (scope(namespace), False)):
+        if eligible.wanted(subject, around).wanted and not eligible.in_mesh(subject, around):
+            assert has_sidecar is leaves_behind
+    if labels.get(names.INJECT) == "true" or labels.get(names.DATAPLANE_MODE) == "none":
+        # Who asks for a sidecar is never replaced for having one.
+        assert not eligible.wanted(subject, in_ambient_mode()).wanted
+
+
+def test_a_trial_of_ambient_mode_asks_for_no_sidecar_and_another_data_plane_lifts_guards():
+    around = in_ambient_mode({})
+    assert trial.generic(around, types.Pod())["metadata"]["labels"] == AMBIENT
+    assert facts.fingerprint(around, ()) != facts.fingerprint(scope({}), ())
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Unknown", "Succeeded", "Failed"])
