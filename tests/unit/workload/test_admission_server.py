@@ -158,25 +158,24 @@ async def test_body_that_does_not_arrive_is_not_waited_for(tmp_path):
     assert served.count("reviews", namespaces="model", outcome="too-slow") == 1
 
 
-async def test_each_change_of_a_file_is_counted_and_nothing_else(tmp_path):
-    registry = prometheus_client.CollectorRegistry()
-    options = webhook(tmp_path, reload_seconds=0.01)
+async def test_each_change_of_a_file_is_counted_and_what_stays_wrong_is_told_of_once(tmp_path):
+    with structlog.testing.capture_logs() as said:
+        async with serving(tmp_path, reload_seconds=0.01) as served:
 
-    def reloads(file, result):
-        labels = {"file": file, "result": result}
-        return registry.get_sample_value("sidecar_lifecycle_admission_reloads_total", labels) or 0
+            def reloads(file, result):
+                return served.count("reloads", file=file, result=result)
 
-    async with server.Server(options, registry).serving(), asyncio.timeout(30):
-        options.settings_file.write_text("{")
-        await until(lambda: reloads("settings", "failed") >= 2)
-        assert reloads("settings", "ok") == 0
-        options.settings_file.write_text(json.dumps({**MINIMAL, "revision": "new"}))
-        await until(lambda: reloads("settings", "ok") >= 1)
-        (tmp_path / "tls.key").write_text("no key")
-        await until(lambda: reloads("certificate", "failed") >= 2)
+            (tmp_path / "settings.json").write_text("{")
+            await until(lambda: reloads("settings", "failed") >= 3)
+            assert reloads("settings", "ok") == 0
+            (tmp_path / "settings.json").write_text(json.dumps({**MINIMAL, "revision": "new"}))
+            await until(lambda: reloads("settings", "ok") >= 1)
+            (tmp_path / "tls.key").write_text("no key")
+            await until(lambda: reloads("certificate", "failed") >= 2)
+            assert (reloads("settings", "ok"), reloads("certificate", "ok")) == (1, 0)
 
-    assert reloads("settings", "ok") == 1
-    assert reloads("certificate", "ok") == 0
+    warned = [each["file"] for each in said if each["log_level"] == "warning"]
+    assert warned == ["settings", "certificate"]
 
 
 async def test_certificate_without_its_key_is_shown_to_nobody(tmp_path):
@@ -185,23 +184,6 @@ async def test_certificate_without_its_key_is_shown_to_nobody(tmp_path):
         (tmp_path / "tls.crt").write_bytes(base64.b64decode(other["tls.crt"]))
         await until(lambda: served.count("reloads", file="certificate", result="failed") >= 2)
         assert await served.status(json.dumps(REVIEW)) == 200
-
-
-async def test_file_that_stays_wrong_is_told_of_once(tmp_path):
-    registry = prometheus_client.CollectorRegistry()
-    options = webhook(tmp_path, reload_seconds=0.01)
-    labels = {"file": "settings", "result": "failed"}
-
-    def failed():
-        name = "sidecar_lifecycle_admission_reloads_total"
-        return registry.get_sample_value(name, labels) or 0
-
-    with structlog.testing.capture_logs() as said:
-        async with server.Server(options, registry).serving(), asyncio.timeout(30):
-            options.settings_file.write_text("{")
-            await until(lambda: failed() >= 3)
-
-    assert [each["file"] for each in said if each["log_level"] == "warning"] == ["settings"]
 
 
 async def test_server_that_is_told_to_end_is_not_ready_and_answers_for_a_while(
