@@ -11,6 +11,7 @@ import pytest
 from sidecar_lifecycle.shell import cli
 
 from integrator_contract import service
+from tests.unit.cases import cases
 from tests.unit.workload import pods
 
 ENDED = {"stop": "2026-01-01T00:01:00Z", "wait": ""}
@@ -35,15 +36,13 @@ DONE, BUSY = pods.pod_json(name="done"), pods.pod_json(pods.running(), name="bus
 BARE = {key: value for key, value in DONE.items() if key not in ("kind", "apiVersion")}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "want"),
-    [
-        pytest.param(json.dumps(DONE), ["stop"], id="json"),
-        pytest.param(json.dumps(DONE, indent=2), ["stop"], id="pretty-json"),
-        pytest.param(json.dumps(listed(DONE, BUSY)), ["stop", "wait"], id="json-list"),
-        pytest.param(json.dumps(listed(BARE, kind="PodList")), ["stop"], id="podlist"),
-        pytest.param(json.dumps(listed()), [], id="empty-list"),
-    ],
+    json=(json.dumps(DONE), ["stop"]),
+    pretty_json=(json.dumps(DONE, indent=2), ["stop"]),
+    json_list=(json.dumps(listed(DONE, BUSY)), ["stop", "wait"]),
+    podlist=(json.dumps(listed(BARE, kind="PodList")), ["stop"]),
+    empty_list=(json.dumps(listed()), []),
 )
 def test_pods_are_read_however_they_are_given(
     text: str, want: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -134,14 +133,7 @@ def test_settings_add_what_admission_would_change(
     assert second["skipped"][0]["reason"] == "HostNetwork"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        pytest.param([], id="nothing"),
-        pytest.param(["dance"], id="unknown-command"),
-        pytest.param(["run"], id="missing-option"),
-    ],
-)
+@cases("arguments", nothing=[], unknown_command=["dance"], missing_option=["run"])
 def test_wrong_command_line_is_exit_code_2(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ):

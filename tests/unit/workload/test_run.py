@@ -15,6 +15,7 @@ from sidecar_lifecycle.shell.convergence import listing
 from sidecar_lifecycle.shell.settings import Live, Settings
 
 from integrator_contract import charm_facts, names, namespaces, schema, seen, service
+from tests.unit.cases import cases
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
 
@@ -29,16 +30,6 @@ def settings(**values: Any) -> Settings:
 def program_of(cluster: FakeApiserver, path: Path | None = None, **values: Any) -> run.Program:
     live = Live(settings(**values), path)
     return run.Program(cluster.client, live, listen=("127.0.0.1", 0), port=0)
-
-
-async def test_program_stops_a_proxy(cluster: FakeApiserver):
-    cluster.put("pods", pods.pod_json())
-    program = program_of(cluster)
-    async with running_task(program.run()):
-        await until(
-            lambda: cluster.get("pods", "kubeflow", "job-x")["status"]["phase"] != "Running"
-        )
-        await until(lambda: all(program.ready().values()))
 
 
 async def test_unit_that_does_not_lead_writes_nothing_but_stops_proxies(cluster: FakeApiserver):
@@ -63,13 +54,11 @@ async def test_unit_that_does_not_lead_writes_nothing_but_stops_proxies(cluster:
         await until(lambda: ("DELETE", "/api/v1/namespaces/kubeflow/pods/lost") in written())
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "want"),
-    [
-        pytest.param({"joined": True, "mesh_namespace": "istio-system"}, 1, id="joined"),
-        pytest.param({"joined": True}, 1, id="istiod-outside-the-cluster"),
-        pytest.param({"joined": False, "mesh_namespace": "istio-system"}, 0, id="not-joined"),
-    ],
+    joined=({"joined": True, "mesh_namespace": "istio-system"}, 1),
+    istiod_outside_the_cluster=({"joined": True}, 1),
+    not_joined=({"joined": False, "mesh_namespace": "istio-system"}, 0),
 )
 async def test_model_that_has_joined_is_converged_wherever_istiod_is(
     cluster: FakeApiserver, options: dict[str, Any], want: int

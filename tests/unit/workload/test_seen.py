@@ -11,6 +11,7 @@ import pytest
 from sidecar_lifecycle.shell.observers import seen as looking
 
 from integrator_contract.seen import Expectation, Seen, Server, Unseen
+from tests.unit.cases import cases
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
 from tests.unit.workload.fake_proxy import Proxy
 
@@ -159,12 +160,10 @@ async def test_of_many_pods_some_are_looked_at(cluster: FakeApiserver):
     assert (answer.unseen, answer.pods, answer.ready) == (None, 5, 8)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("part", "right"),
-    [
-        ("/portforward", "get and create pods/portforward in ingress"),
-        ("/pods", "list pods in ingress"),
-    ],
+    port_forward=("/portforward", "get and create pods/portforward in ingress"),
+    pods=("/pods", "list pods in ingress"),
 )
 async def test_missing_right_is_named(cluster: FakeApiserver, envoy: Envoy, part: str, right: str):
     cluster.denied = lambda _, path: path.endswith(part)
@@ -176,27 +175,18 @@ async def test_gateway_without_a_ready_pod_is_not_seen(cluster: FakeApiserver):
     assert (await look(cluster)).unseen is Unseen.NO_PODS
 
 
-@pytest.mark.parametrize(
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@cases(
     ("raw", "unseen"),
-    [
-        pytest.param(b"HTTP/1.1 404 Not Found\r\n\r\n", Unseen.UNREACHABLE, id="no-envoy"),
-        pytest.param(b"SSH-2.0\r\n", Unseen.UNREACHABLE, id="no-http"),
-        pytest.param(
-            b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n[42]", Unseen.UNREACHABLE, id="no-dump"
-        ),
-        pytest.param(b"HTTP/1.1 200 OK\r\n\r\nzz\r\n", Unseen.UNREACHABLE, id="no-length"),
-        pytest.param(
-            b"HTTP/1.1 200 OK\r\n\r\n2000001\r\n", Unseen.TOO_LARGE, id="chunk-too-large"
-        ),
-        pytest.param(
-            b"HTTP/1.1 200 OK\r\ncontent-length: 33554433\r\n\r\n",
-            Unseen.TOO_LARGE,
-            id="too-large",
-        ),
-        pytest.param(
-            b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n", Unseen.TOO_LARGE, id="negative"
-        ),
-    ],
+    no_envoy=(b"HTTP/1.1 404 Not Found\r\n\r\n", Unseen.UNREACHABLE),
+    no_http=(b"SSH-2.0\r\n", Unseen.UNREACHABLE),
+    no_dump=(OK + b"content-length: 4\r\n\r\n[42]", Unseen.UNREACHABLE),
+    no_length=(OK + b"\r\nzz\r\n", Unseen.UNREACHABLE),
+    chunk_too_large=(OK + b"\r\n2000001\r\n", Unseen.TOO_LARGE),
+    too_large=(OK + b"content-length: 33554433\r\n\r\n", Unseen.TOO_LARGE),
+    negative=(OK + b"content-length: -1\r\n\r\n", Unseen.TOO_LARGE),
 )
 async def test_answer_that_is_no_dump_is_not_read(
     cluster: FakeApiserver, envoy: Envoy, raw: bytes, unseen: Unseen
