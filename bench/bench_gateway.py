@@ -29,7 +29,7 @@ import yaml
 from istio_integrator.kube import cluster
 from testbed import command_line, loopback
 from tests import gateway_client, waiting
-from tests.functional import ingress_world, istiod_world
+from tests.functional import ingress_world, istiod_world, loopback_istiod
 
 MODEL = "bench-gateway"
 LABEL = istiod_world.LABELS["istio"]
@@ -200,7 +200,7 @@ def answering(api: cluster.Cluster, folder: pathlib.Path) -> Iterator[None]:
     path, log = folder / "answering.json", folder / "answering.log"
     path.write_text(json.dumps({"static_resources": {"listeners": listeners}}))
     argv = [istiod_world.ENVOY, "-c", path, "--concurrency", "1", "--use-dynamic-base-id"]
-    with istiod_world.process(argv, log) as started:
+    with loopback_istiod.process(argv, log) as started:
         istiod_world.wait_for_port(ports[-1], started, log)
         yield
 

@@ -2,9 +2,7 @@
 
 import contextlib
 
-import httpx2
 import lightkube
-import yaml
 from lightkube.models.authentication_v1 import TokenRequestSpec
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources import core_v1
@@ -17,39 +15,12 @@ from tests import waiting
 from tests.functional import ingress_world, loopback_istiod
 from tests.functional import istiod_world as world
 
-GROUP = "gateway.networking.k8s.io"
-GATEWAYS = lightkube.generic_resource.create_namespaced_resource(
-    GROUP, "v1", "Gateway", "gateways"
-)
-DEFINITIONS = lightkube.generic_resource.create_global_resource(
-    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"
-)
-
-
-def definitions():
-    """The definitions of the pinned Gateway API, its standard channel."""
-    folder = programs.ensure(["gateway-api"])["gateway-api"] / "share" / "definitions"
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    found = [
-        document
-        for path in sorted(folder.glob("*.yaml"))
-        for document in yaml.load_all(path.read_text(), Loader=loader)
-    ]
-    return [one for one in found if one and one["kind"] == "CustomResourceDefinition"]
-
 
 def install_definitions(client):
-    """Have the API server serve the Gateway API."""
-    for document in definitions():
-        client.apply(DEFINITIONS(document), field_manager="test", force=True)
-    assert waiting.eventually(lambda: _is_served(client))
-
-
-def _is_served(client):
-    try:
-        return isinstance(list(client.list(GATEWAYS, namespace="default")), list)
-    except (lightkube.ApiError, httpx2.HTTPStatusError):
-        return False
+    """Have the API server serve the pinned Gateway API, its standard channel."""
+    folder = programs.ensure(["gateway-api"])["gateway-api"] / "share" / "definitions"
+    text = "\n---\n".join(path.read_text() for path in sorted(folder.glob("*.yaml")))
+    world.apply_definitions(client, text, charm_cluster.KUBERNETES_GATEWAY)
 
 
 @contextlib.contextmanager
@@ -84,58 +55,35 @@ def run(place, client, *needed):
 
     found = waiting.eventually(made)
     assert found, f"istiod made no Service {namespace}/{name} with {needed}"
-    listed = [
-        {
-            "name": one["name"],
-            "port": one["port"],
-            "targetPort": ports.get(one["port"], one["port"]),
-        }
-        for one in found
-    ]
     # istiod says nothing about the target ports, which a test without rights can't listen at.
-    client.patch(
-        core_v1.Service,
-        name,
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": name},
-            "spec": {"ports": listed},
-        },
-        namespace=namespace,
-        patch_type=lightkube.types.PatchType.APPLY,
-        field_manager="test",
-        force=True,
-    )
+    listed = [
+        {"name": port, "port": number, "targetPort": ports.get(number, number)}
+        for port, number in ((one["name"], one["port"]) for one in found)
+    ]
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"ports": listed},
+    }
+    how = {"patch_type": lightkube.types.PatchType.APPLY, "field_manager": "test", "force": True}
+    client.patch(core_v1.Service, name, service, namespace=namespace, **how)
     status = {"loadBalancer": {"ingress": [{"ip": "203.0.113.7"}]}}
     client.patch(core_v1.ServiceStatus, name, {"status": status}, namespace=namespace)
-    place.api.apply(
-        {
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": {
-                "name": name,
-                "namespace": namespace,
-                "labels": {"kubernetes.io/service-name": name},
-            },
-            "addressType": "IPv4",
-            "endpoints": [{"addresses": [world.own_address()], "conditions": {"ready": True}}],
-            "ports": [
-                {"name": one["name"], "port": one["targetPort"], "protocol": "TCP"}
-                for one in listed
-            ],
-        }
-    )
+    open_ports = [
+        {"name": one["name"], "port": one["targetPort"], "protocol": "TCP"} for one in listed
+    ]
+    place.api.apply(ingress_world.endpoints(namespace, name, *open_ports))
     spec = TokenRequestSpec(audiences=["istio-ca"])
     wanted = core_v1.ServiceAccountToken(metadata=ObjectMeta(), spec=spec)
     return client.create(wanted, name, namespace=namespace).status.token
 
 
 @contextlib.contextmanager
-def serving(client, kubeconfig, folder, more=()):
+def serving(client, kubeconfig, folder):
     """Run what istiod deploys for our Gateway, which the model's routes are on."""
     install_definitions(client)
-    with ingress_world.furnished(client, kubeconfig, folder, more, (), istiod=istiod) as found:
+    with ingress_world.furnished(client, kubeconfig, folder, (), (), istiod=istiod) as found:
         assert waiting.eventually(lambda: found.api.get(charm_cluster.GATEWAY_CLASS, "istio"))
         found.options["routing"] = "gateway-api"
         found.reconcile()

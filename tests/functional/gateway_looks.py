@@ -46,22 +46,21 @@ def pod(expected, name, status="True"):
     }
 
 
-def look(expected, until, *, admins=(), seconds=0):
-    """Look at a gateway whose pods' Envoys have those ports, until the answer is as wanted.
+def look(expected, until, admin, *, seconds=0):
+    """Look at a gateway whose pod's Envoy has that port, until the answer is as wanted.
 
     Args:
         expected: Of the gateway.
         until: Tells whether an answer is the one.
-        admins: The ports.
+        admin: The port of the Envoy's administration.
         seconds: After which any answer is; 0: after 20 none is.
     """
 
     async def run():
         fake = FakeApiserver()
         async with fake as client:
-            for number, admin in enumerate(admins):
-                fake.put("pods", pod(expected, f"gateway-{number}"))
-                fake.proxies[f"gateway-{number}"] = Kubelet(admin)
+            fake.put("pods", pod(expected, "gateway-0"))
+            fake.proxies["gateway-0"] = Kubelet(admin)
             fake.put("pods", pod(expected, "starting", "False"))
             told = []
             looker = looking.Looker(client, lambda: told.append(looker.answer))
@@ -85,4 +84,4 @@ def look_at_whole(expected, admin):
     def is_whole(answer):
         return ports <= {*answer.guarded} and answer.routes == routes
 
-    return look(expected, is_whole, admins=[admin], seconds=6)
+    return look(expected, is_whole, admin, seconds=6)

@@ -3,17 +3,20 @@
 import base64
 import contextlib
 import dataclasses
+import itertools
 import time
+
+import lightkube
+from lightkube.config.kubeconfig import KubeConfig
 
 from integrator_contract.seen import Unseen
 from istio_integrator.ingress import gateway as gateways
 from istio_integrator.ingress import ingress
 from istio_integrator.kube import cluster as charm_cluster
-from istio_integrator.kube import errors
 from istio_integrator.relations import kubeflow
 from testbed import certificates, loopback
 from tests import echo, gateway_client, shown, waiting
-from tests.functional import charm_parts, gateway_looks
+from tests.functional import charm_parts, gateway_looks, loopback_istiod
 from tests.functional import istiod_world as world
 
 MODEL = "ai-hammered"
@@ -29,51 +32,60 @@ AUTH = kubeflow.AuthRequest(
 COMPLETE = kubeflow.Received(9, "oidc", AUTH)
 
 
-def namespace(name):
+NETWORKING = "networking.istio.io/v1"
+
+
+def made(api_version, kind, name, namespace="", spec=None, **more):
+    """An object, in words short enough for a table."""
+    metadata = {**more.pop("metadata", {}), "name": name, "namespace": namespace}
+    found = {"apiVersion": api_version, "kind": kind, "metadata": metadata, **more}
+    return found if spec is None else {**found, "spec": spec}
+
+
+@contextlib.contextmanager
+def being(kubeconfig, user):
+    """The API server as a user who may do everything, but for policies."""
+    with lightkube.Client(config=KubeConfig.from_file(kubeconfig).get()) as client:
+        client._client._client.headers.update(
+            {"Impersonate-User": user, "Impersonate-Group": "system:masters"}
+        )
+        yield charm_cluster.Cluster(client)
+
+
+def namespace(name, **labels):
     """A namespace."""
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    metadata = {"name": name, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
 def service(space, name, port, number=80):
     """A Service with a port of that number, whose endpoint is on this machine."""
-    yield {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name, "namespace": space},
-        "spec": {"ports": [{"name": "http", "port": number}]},
-    }
-    yield {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {
-            "name": name,
-            "namespace": space,
-            "labels": {"kubernetes.io/service-name": name},
-        },
-        "addressType": "IPv4",
-        "endpoints": [{"addresses": [world.own_address()], "conditions": {"ready": True}}],
-        "ports": [{"name": "http", "port": port, "protocol": "TCP"}],
-    }
+    yield made("v1", "Service", name, space, {"ports": [{"name": "http", "port": number}]})
+    yield endpoints(space, name, {"name": "http", "port": port, "protocol": "TCP"})
+
+
+def endpoints(space, name, *ports):
+    """The EndpointSlice of a Service whose endpoint is on this machine."""
+    return made(
+        "discovery.k8s.io/v1",
+        "EndpointSlice",
+        name,
+        space,
+        metadata={"labels": {"kubernetes.io/service-name": name}},
+        addressType="IPv4",
+        endpoints=[{"addresses": [world.own_address()], "conditions": {"ready": True}}],
+        ports=list(ports),
+    )
 
 
 def gateway_workload(ports, space=world.GATEWAY_NAMESPACE, labels=world.LABELS):
     """What makes Envoy the gateway workload: its Service's ports are those that Envoy opens."""
-    metadata = {"name": "gateway", "namespace": space}
     container = {"name": "istio-proxy", "image": "proxy", "args": ["proxy", "router"]}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
-    yield {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": metadata,
-        "spec": {
-            "replicas": 0,
-            "selector": {"matchLabels": labels},
-            "template": template,
-        },
-    }
+    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+    yield made("apps/v1", "Deployment", "gateway", space, spec)
     listed = [{"name": name, "port": port, "targetPort": to} for name, port, to in ports]
-    spec = {"selector": labels, "ports": listed}
-    yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+    yield made("v1", "Service", "gateway", space, {"selector": labels, "ports": listed})
 
 
 def server(port, hosts, **tls):
@@ -89,12 +101,8 @@ HTTPS = {"mode": "SIMPLE", "credentialName": SECRET}
 
 def gateway(space, name, *servers):
     """Somebody's Gateway on the shared workload."""
-    return {
-        "apiVersion": "networking.istio.io/v1",
-        "kind": "Gateway",
-        "metadata": {"name": name, "namespace": space},
-        "spec": {"selector": world.LABELS, "servers": list(servers)},
-    }
+    spec = {"selector": world.LABELS, "servers": list(servers)}
+    return made(NETWORKING, "Gateway", name, space, spec)
 
 
 def lead(host, **more):
@@ -104,12 +112,8 @@ def lead(host, **more):
 
 def virtual_service(space, name, gateways, hosts, *routes, **more):
     """Somebody's routes."""
-    return {
-        "apiVersion": "networking.istio.io/v1",
-        "kind": "VirtualService",
-        "metadata": {"name": name, "namespace": space},
-        "spec": {"gateways": list(gateways), "hosts": list(hosts), "http": list(routes), **more},
-    }
+    spec = {"gateways": list(gateways), "hosts": list(hosts), "http": list(routes), **more}
+    return made(NETWORKING, "VirtualService", name, space, spec)
 
 
 def tenant():
@@ -122,6 +126,12 @@ def tenant():
         [gateway_client.TENANT],
         {"route": lead(WEB)},
     )
+
+
+def frozen(_=0):
+    """A neighbour's route that Envoy refuses, and all routes of the port with it."""
+    route = {"match": [{"uri": {"regex": r"/x\x{100}"}}], "route": lead(WEB)}
+    return virtual_service("shop", "frozen", ["shop/web"], [gateway_client.TENANT], route)
 
 
 def request(number, name, prefix, rewrite):
@@ -185,6 +195,11 @@ class Place(charm_parts.Related):
             made._own_gateway = Standing(scope)
         return made
 
+    def remove(self):
+        """Do what hooks do at the end."""
+        self.part().remove()
+        self.expected = None
+
     def reconcile(self):
         """Do what hooks do until the gateway is as it stays; the last status comes back."""
         for _ in range(4):
@@ -202,9 +217,7 @@ class Place(charm_parts.Related):
         if self.expected is None:
             return None
         return gateway_looks.look(
-            self.expected,
-            lambda answer: answer.unseen is not Unseen.NOT_YET,
-            admins=[self.admin],
+            self.expected, lambda answer: answer.unseen is not Unseen.NOT_YET, self.admin
         )
 
     def analyzed(self, folder):
@@ -237,6 +250,15 @@ class Place(charm_parts.Related):
         with contextlib.ExitStack() as made:
             for obj in objects:
                 made.callback(self.api.delete, self.api.create(obj))
+            yield
+
+    @contextlib.contextmanager
+    def without(self, *objects):
+        """Objects that are gone while the block runs."""
+        with contextlib.ExitStack() as deleted:
+            for obj in objects:
+                self.api.delete(obj)
+                deleted.callback(self.api.create, obj)
             yield
 
     def asked_once(self, path="/kfp/x", *, tls="", **headers):
@@ -279,22 +301,24 @@ def furnished(
         application = stack.enter_context(echo.serving(echo.Application))
         theirs = stack.enter_context(echo.serving(echo.Application))
         authorization = stack.enter_context(echo.serving(decides))
-        with contextlib.suppress(errors.ConflictError):
-            # Other tests on this control plane have an istiod, too.
-            api.create(namespace("istio-system"))
+        loopback_istiod.create_namespace(api)
         xds = stack.enter_context(istiod(folder, kubeconfig))
         spaces = (*spaces, "shop", MODEL)
         ports = {"kfp": application, "dashboard": application, "oidc": authorization}
         ports = {name: server.server_port for name, server in ports.items()}
-        there = [*map(namespace, spaces), *service("shop", "web", theirs.server_port)]
-        for name, port in {**ports, **dict(more)}.items():
-            there += service(MODEL, name, port)
-        for obj in there:
+        backends = {
+            name: [*service(MODEL, name, port)] for name, port in {**ports, **dict(more)}.items()
+        }
+        for obj in (
+            *map(namespace, spaces),
+            *service("shop", "web", theirs.server_port),
+            *itertools.chain(*backends.values()),
+        ):
             api.create(obj)
         stack.callback(leave, api, *spaces)
         # After istiod, which listens at a port of its own choice, too.
         found = Place(api, loopback.free_ports(3), application.asked, authorization.asked)
-        found.xds, found.folder = xds, folder
+        found.xds, found.backends, found.theirs = xds, backends, theirs.asked
         found.requests = [
             request(1, "dashboard", "/", "/"),
             request(2, "kfp", "/kfp", None),
@@ -322,15 +346,9 @@ def secret(folder):
     """The certificate that every Gateway shows, of whichever name."""
     pair = certificates.Authority(folder / "pki").server("gateway", ["*.example.com"], [])
     data = {"tls.crt": pair.certificate, "tls.key": pair.key}
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "kubernetes.io/tls",
-        "metadata": {"name": SECRET, "namespace": world.GATEWAY_NAMESPACE},
-        "data": {
-            name: base64.b64encode(path.read_bytes()).decode() for name, path in data.items()
-        },
-    }
+    encoded = {name: base64.b64encode(path.read_bytes()).decode() for name, path in data.items()}
+    kind = "kubernetes.io/tls"
+    return made("v1", "Secret", SECRET, world.GATEWAY_NAMESPACE, type=kind, data=encoded)
 
 
 def leave(api, *names):

@@ -62,7 +62,6 @@ class World:
         """Have no object of istiod but its webhook configurations, which name a URL."""
         manifests = loopback_istiod.render()
         with loopback_istiod.running(self.api, self.kubeconfig, folder, manifests) as (
-            _,
             address,
             bundle,
         ):

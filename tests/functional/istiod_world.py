@@ -2,10 +2,8 @@
 
 import contextlib
 import json
-import os
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 import envoy
@@ -20,35 +18,39 @@ from lightkube.resources import rbac_authorization_v1 as rbac
 
 from istio_integrator.kube import cluster as charm_cluster
 from testbed import loopback, programs
+from tests import waiting
 from tests.functional import loopback_istiod
 
 GATEWAY_NAMESPACE = "istio-ingress"
 ISTIO_VERSION = "1.31.1"
 LABELS = {"istio": "ingressgateway"}
+DEFINITIONS = lightkube.generic_resource.create_global_resource(
+    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"
+)
 ENVOY = Path(envoy.__file__).parent / "_bin" / "envoy"
 
 
 def install_definitions(client):
     """Have the API server serve Istio's kinds."""
     place = "share/manifests/charts/base/files/crd-all.gen.yaml"
-    definitions = (programs.directory("istio") / place).read_text()
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    resource = lightkube.generic_resource.create_global_resource(
-        "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"
+    text = (programs.directory("istio") / place).read_text()
+    apply_definitions(
+        client,
+        text,
+        charm_cluster.GATEWAY,
+        charm_cluster.VIRTUAL_SERVICE,
+        charm_cluster.ENVOY_FILTER,
+        charm_cluster.AUTHORIZATION_POLICY,
     )
-    for document in yaml.load_all(definitions, Loader=loader):
-        if document:
-            client.apply(resource(document), field_manager="test", force=True)
-    deadline = time.monotonic() + 30
-    for kind in (
-        charm_cluster.kind("networking.istio.io/v1", "Gateway"),
-        charm_cluster.kind("networking.istio.io/v1", "VirtualService"),
-        charm_cluster.kind("networking.istio.io/v1alpha3", "EnvoyFilter"),
-        charm_cluster.kind("security.istio.io/v1", "AuthorizationPolicy"),
-    ):
-        while not _is_served(client, kind) and time.monotonic() < deadline:
-            time.sleep(0.2)
     return charm_cluster.Cluster(client)
+
+
+def apply_definitions(client, text, *kinds):
+    """Apply the definitions of custom resources in YAML, and wait until some kinds are served."""
+    for document in yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        if document and document["kind"] == "CustomResourceDefinition":
+            client.apply(DEFINITIONS(document), field_manager="test", force=True)
+    assert waiting.eventually(lambda: all(_is_served(client, kind) for kind in kinds))
 
 
 def _is_served(client, kind):
@@ -72,23 +74,6 @@ def own_address():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))
         return probe.getsockname()[0]
-
-
-@contextlib.contextmanager
-def process(argv, log, environment=None, directory=None):
-    """A process that ends with the block."""
-    with Path(log).open("w") as out:
-        started = subprocess.Popen(
-            argv,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **(environment or {})},
-            cwd=directory,
-        )
-        try:
-            yield started
-        finally:
-            loopback_istiod.end(started)
 
 
 @contextlib.contextmanager
@@ -134,7 +119,7 @@ def istiod(folder, kubeconfig, settings=None, environment=None, options=()):
         "PILOT_ENABLE_GATEWAY_API": "false",
         **(environment or {}),
     }
-    with process(argv, folder / "istiod.log", named, folder) as started:
+    with loopback_istiod.process(argv, folder / "istiod.log", named, folder) as started:
         wait_for_port(xds, started, folder / "istiod.log")
         yield xds
 
@@ -243,20 +228,17 @@ def envoy_of(folder, xds, admin, node, token, *, more=()):
     # As pilot-agent starts it, but for the log.
     argv = [ENVOY, "-c", path, "--concurrency", "1", "--use-dynamic-base-id"]
     argv += ["--drain-time-s", "45", "--drain-strategy", "immediate"]
-    with process(argv, folder / "envoy.log") as started:
+    with loopback_istiod.process(argv, folder / "envoy.log") as started:
         wait_for_port(admin, started, folder / "envoy.log")
         yield
 
 
 def wait_for_port(port, started, log):
     """Wait until somebody listens."""
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            assert started.poll() is None, log.read_text()[-4000:]
-            assert time.monotonic() < deadline, log.read_text()[-4000:]
-            time.sleep(0.1)
-        else:
-            return
+
+    def listens():
+        assert started.poll() is None, log.read_text()[-4000:]
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        return True
+
+    assert waiting.eventually(listens, 60), log.read_text()[-4000:]

@@ -14,7 +14,7 @@ import os
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,24 +34,16 @@ _KEPT = ("ConfigMap", "DaemonSet", "Deployment", "MutatingWebhookConfiguration",
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-@dataclasses.dataclass(frozen=True)
-class Istiod:
-    """A serving istiod."""
-
-    process: subprocess.Popen[bytes]
-    log: Path
-
-
 @contextlib.contextmanager
-def serving(api: cluster.Cluster, kubeconfig: Path, directory: Path) -> Iterator[Istiod]:
+def serving(api: cluster.Cluster, kubeconfig: Path, directory: Path) -> Iterator[None]:
     """Run istiod, with its injector configured by URL, while the block runs."""
     manifests = _settings()
     # So that only a pod's own annotation makes its sidecar a native one.
     settings = {"ENABLE_NATIVE_SIDECARS": "false"}
-    with running(api, kubeconfig, directory, manifests, **settings) as (istiod, url, bundle):
+    with running(api, kubeconfig, directory, manifests, **settings) as (url, bundle):
         applied = api.apply(_configuration(manifests, url, bundle))
         try:
-            yield istiod
+            yield
         finally:
             api.delete(applied)
 
@@ -65,10 +57,9 @@ def running(
     *,
     revision: str = "",
     place: str = istio.SYSTEM,
-    ports: list[int] | None = None,
     **environment: str,
-) -> Iterator[tuple[Istiod, str, str]]:
-    """Run istiod on its files; what comes is the process, the injector's URL and authority.
+) -> Iterator[tuple[str, str]]:
+    """Run istiod on its files; the injector's URL and authority come back.
 
     Args:
         api: The API server.
@@ -77,12 +68,11 @@ def running(
         manifests: Of its installation.
         revision: Its own.
         place: Its namespace.
-        ports: Six, to come back where another was; by default free ones.
         environment: Its settings beside those that every one here has.
     """
     programs.ensure(["istio"])
     create_namespace(api, place)
-    ports = ports or loopback.free_ports(6)
+    ports = loopback.free_ports(6)
     authority = certificates.Authority(directory / "pki")
     names = [
         _NAME,
@@ -90,35 +80,44 @@ def running(
     ]
     server = authority.server("istiod", names, ["127.0.0.1"])
     write_files(directory, manifests, revision)
+    argv = _command(kubeconfig, ports, authority, server)
+    settings = {**_environment(revision, place), **environment}
     log = directory / "istiod.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            _command(kubeconfig, ports, authority, server),
+    with process(argv, log, settings, directory) as started:
+        _wait_until_ready(ports[0], started, log)
+        bundle = base64.b64encode(authority.pair.certificate.read_bytes()).decode()
+        yield f"https://{_NAME}:{ports[1]}", bundle
+
+
+@contextlib.contextmanager
+def process(
+    argv: Sequence[str | Path],
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a process that ends with the block, as a node ends it.
+
+    An istiod that is killed leaves its Leases behind, and the next one waits half a minute for
+    them before it deploys gateways.
+    """
+    with log.open("wb") as out:
+        started = subprocess.Popen(
+            argv,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(environment or {})},
             cwd=directory,
-            env={**_environment(revision, place), **environment},
-            stdout=output,
-            stderr=output,
         )
     try:
-        _wait_until_ready(ports[0], process, log)
-        bundle = base64.b64encode(authority.pair.certificate.read_bytes()).decode()
-        yield Istiod(process, log), f"https://{_NAME}:{ports[1]}", bundle
+        yield started
     finally:
-        end(process)
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """End istiod as a node does.
-
-    One that is killed leaves its Leases behind, and the next istiod waits half a minute for them
-    before it deploys gateways.
-    """
-    process.terminate()
-    try:
-        process.wait(20)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        started.terminate()
+        try:
+            started.wait(20)
+        except subprocess.TimeoutExpired:
+            started.kill()
+            started.wait()
 
 
 def create_namespace(api: cluster.Cluster, place: str = istio.SYSTEM) -> None:
@@ -169,10 +168,8 @@ def _rendered(settings: tuple[str, ...]) -> str:
 class Installed:
     """An installation whose istiod serves."""
 
-    istiod: Istiod
     url: str
     """Of the injector, without a path."""
-    bundle: str
     api: cluster.Cluster
     directory: Path
     revision: str
@@ -201,25 +198,18 @@ def installed(
     configurations only differ by the Service's port.
     """
     manifests = render(*settings, f"revision={revision}", place=place)
-    started = running(
-        api,
-        kubeconfig,
-        directory,
-        manifests,
-        revision=revision,
-        place=place,
-        **_switches(manifests),
-    )
-    with started as (istiod, url, bundle):
+    about = {"revision": revision, "place": place, **_switches(manifests)}
+    with running(api, kubeconfig, directory, manifests, **about) as (url, bundle):
         port = int(url.rpartition(":")[2])
         for (kind, _), item in manifests.items():
             if kind == "Service":
                 item["spec"] = {"type": "ExternalName", "externalName": _NAME}
-            if kind == "MutatingWebhookConfiguration":
-                lead_to(item, port, bundle)
+            for hook in item.get("webhooks", ()):
+                hook["clientConfig"]["service"]["port"] = port
+                hook["clientConfig"]["caBundle"] = bundle
         applied = [api.apply(item) for item in manifests.values()]
         try:
-            yield Installed(istiod, url, bundle, api, directory, revision)
+            yield Installed(url, api, directory, revision)
         finally:
             for item in applied:
                 api.delete(item)
@@ -237,13 +227,6 @@ def _switches(manifests: Manifests) -> dict[str, str]:
         for each in spec["containers"][0]["env"]
         if "value" in each and each["name"].startswith(("ENABLE_", "PILOT_", "SHARED_"))
     }
-
-
-def lead_to(configuration: cluster.Object, port: int, bundle: str) -> None:
-    """Have a webhook configuration call its Service at the port of an istiod on loopback."""
-    for hook in configuration["webhooks"]:
-        hook["clientConfig"]["service"]["port"] = port
-        hook["clientConfig"]["caBundle"] = bundle
 
 
 def _settings() -> Manifests:
@@ -289,7 +272,6 @@ def _command(
 
 def _environment(revision: str, place: str) -> dict[str, str]:
     return {
-        **os.environ,
         "POD_NAMESPACE": place,
         "POD_NAME": "istiod-on-loopback",
         "REVISION": revision or "default",

@@ -14,10 +14,9 @@ import ssl
 import urllib.request
 
 from istio_integrator.kube import cluster as charm_cluster
-from istio_integrator.kube import errors
 from testbed import certificates, loopback
 from tests import echo, waiting
-from tests.functional import ingress_world, istiod_world
+from tests.functional import ingress_world, istiod_world, loopback_istiod
 
 ALPN = "istio-http/1.1"
 """What Istio's proxies offer each other, and by which a sidecar tells them from others."""
@@ -42,7 +41,7 @@ class Member:
     """The application's own port."""
 
     @contextlib.contextmanager
-    def sidecar(self, *, wanted):
+    def sidecar(self, *, wanted=lambda text: True):
         """Serve by the sidecar as istiod configures it now.
 
         Yields what asks it, as a ServiceAccount of a namespace, or without any certificate.
@@ -51,18 +50,8 @@ class Member:
             wanted: What the listener's JSON says once istiod knows all of it.
         """
         authority = Authority(self.folder)
-        one = listener(
-            self.folder,
-            xds=self.xds,
-            token=self.token,
-            namespace=self.namespace,
-            name=f"{self.name}-0",
-            labels=self.labels,
-            port=self.port,
-            wanted=wanted,
-        )
         files = authority.certificate(self.namespace, self.name)
-        served = with_files(one, *files, authority.root)
+        served = with_files(self._listener(wanted), *files, authority.root)
         with serving(self.folder, [served], self.application):
 
             def answer(who=None, headers=()):
@@ -70,6 +59,18 @@ class Member:
                 return ask(self.port, pair=pair, headers=headers)
 
             yield answer
+
+    def _listener(self, wanted):
+        about = (f"{self.name}-0", self.namespace, self.labels)
+        given = {}
+
+        def is_given():
+            given.update(listeners(admin, [self.port]))
+            return given and wanted(json.dumps(given[self.port]))
+
+        with configured(self.folder, self.xds, *about, token=self.token) as admin:
+            assert waiting.eventually(is_given), json.dumps(given)[:3000]
+        return given[self.port]
 
 
 @contextlib.contextmanager
@@ -79,12 +80,10 @@ def member(client, kubeconfig, folder, namespace, *, name, labels):
     with contextlib.ExitStack() as stack:
         api.create(ingress_world.namespace(namespace))
         stack.callback(api.delete, ingress_world.namespace(namespace))
-        with contextlib.suppress(errors.ConflictError):
-            # Other tests on this control plane have an istiod, too.
-            api.create(ingress_world.namespace("istio-system"))
+        loopback_istiod.create_namespace(api)
         application = stack.enter_context(echo.serving(echo.Application))
         xds = stack.enter_context(istiod_world.istiod(folder, kubeconfig))
-        (port,) = loopback.free_ports(1)
+        port = loopback.free_port()
         api.create(sidecar(namespace, name, labels, port, application.server_port))
         token = istiod_world.gateway_token(client, namespace)
         own = application.server_port
@@ -115,39 +114,21 @@ def sidecar(namespace, name, labels, port, application):
         "captureMode": "NONE",
         "defaultEndpoint": f"127.0.0.1:{application}",
     }
-    return {
-        "apiVersion": "networking.istio.io/v1",
-        "kind": "Sidecar",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"workloadSelector": {"labels": labels}, "ingress": [entry]},
-    }
+    spec = {"workloadSelector": {"labels": labels}, "ingress": [entry]}
+    return ingress_world.made(ingress_world.NETWORKING, "Sidecar", name, namespace, spec)
 
 
-def listener(folder, *, xds, token, namespace, name, labels, port, wanted):
-    """The listener that istiod gives the sidecar of a pod for its port.
+@contextlib.contextmanager
+def configured(folder, xds, name, namespace, labels, *, token="", interception="NONE"):
+    """Run an Envoy that istiod configures as a sidecar; the port of its administration comes back.
 
-    Args:
-        folder: For files.
-        xds: The port of istiod.
-        token: Of a ServiceAccount.
-        namespace: The pod's.
-        name: The pod's.
-        labels: The pod's.
-        port: That the pod serves.
-        wanted: What the listener's JSON says once istiod knows all of it.
+    Nobody gives it certificates.
     """
-    (admin, nobody) = loopback.free_ports(2)
-    node = istiod_world.proxy("sidecar", name, namespace, labels, INTERCEPTION_MODE="NONE")
+    admin, nobody = loopback.free_ports(2)
+    node = istiod_world.proxy("sidecar", name, namespace, labels, INTERCEPTION_MODE=interception)
     secrets = istiod_world.static_cluster("sds-grpc", nobody)
-    seen = {}
-
-    def given():
-        seen.update(listeners(admin, [port]))
-        return wanted(json.dumps({"listener": seen[port]} if seen else {}))
-
     with istiod_world.envoy_of(folder, xds, admin, node, token, more=[secrets]):
-        assert waiting.eventually(given, 30), json.dumps(seen)[:3000]
-    return seen[port]
+        yield admin
 
 
 def listeners(admin, ports):
@@ -206,7 +187,7 @@ def with_files(value, chain, key, root):
 @contextlib.contextmanager
 def serving(folder, served, application):
     """Envoy with those listeners alone, before an application."""
-    (admin,) = loopback.free_ports(1)
+    admin = loopback.free_port()
     endpoint = {"address": {"socket_address": {"address": "127.0.0.1", "port_value": application}}}
     clusters = [
         {
@@ -227,7 +208,7 @@ def serving(folder, served, application):
     path = folder / "served.json"
     path.write_text(json.dumps(bootstrap))
     argv = [istiod_world.ENVOY, "-c", path, "--concurrency", "1", "--use-dynamic-base-id"]
-    with istiod_world.process(argv, folder / "served.log") as started:
+    with loopback_istiod.process(argv, folder / "served.log") as started:
         istiod_world.wait_for_port(admin, started, folder / "served.log")
         assert waiting.eventually(lambda: is_ready(admin)), (folder / "served.log").read_text()
         yield

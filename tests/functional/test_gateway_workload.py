@@ -10,12 +10,17 @@ from integrator_contract import names
 from istio_integrator.config import config
 from istio_integrator.ingress.gateways import own
 from istio_integrator.kube import cluster, errors, manifests
-from tests.functional import charm_parts, istiod_world, loopback_istiod, model_world
+from tests.functional import (
+    charm_parts,
+    ingress_world,
+    istiod_world,
+    loopback_istiod,
+    model_world,
+)
 from tests.waiting import eventually
 
 BUDGET = cluster.kind("policy/v1", "PodDisruptionBudget")
 OWN = "istio-integrator-gateway"
-LEVEL = "pod-security.kubernetes.io/enforce"
 
 
 @pytest.fixture(scope="module")
@@ -26,16 +31,14 @@ def api(client, kubeconfig, tmp_path_factory):
         yield api
 
 
-@pytest.fixture(params=["restricted", "baseline"])
-def model(request, api):
-    """A member of the mesh whose pods must be of that level."""
+@pytest.fixture
+def model(api):
+    """A member of the mesh whose pods must be restricted."""
     name = f"edge-{uuid.uuid4().hex[:6]}"
-    labels = {LEVEL: request.param, names.INJECTION: "enabled"}
-    metadata = {"name": name, "labels": labels}
-    created = api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    labels = {"pod-security.kubernetes.io/enforce": "restricted", names.INJECTION: "enabled"}
+    created = api.create(ingress_world.namespace(name, **labels))
     with contextlib.suppress(errors.ConflictError):
-        account = {"apiVersion": "v1", "kind": "ServiceAccount"}
-        api.create({**account, "metadata": {"name": "default", "namespace": name}})
+        api.create(ingress_world.made("v1", "ServiceAccount", "default", name))
     yield name
     api.delete(created)
 
@@ -107,19 +110,12 @@ def pods_of(api, model, number):
     return api.list(cluster.POD, model, marks)
 
 
-@pytest.mark.parametrize("model", ["restricted"], indirect=True)
-def test_istiod_leaves_the_resources_that_options_ask_for_in_the_proxy(api, model, run):
-    run(gateway_cpu="250m", gateway_memory="1024Mi").apply()
-    created, _ = pods_of(api, model, 2)
-    (proxy,) = created["spec"]["containers"]
+def test_resources_budget_and_spread_are_of_the_pods_that_istiod_completes(api, model, run):
+    run(gateway_replicas=3, gateway_cpu="250m", gateway_memory="1024Mi").apply()
+    pods = pods_of(api, model, 3)
+    (proxy,) = pods[0]["spec"]["containers"]
     assert (proxy["name"], "router" in proxy["args"]) == ("istio-proxy", True)
     assert proxy["resources"] == {"requests": {"cpu": "250m", "memory": "1Gi"}}
-
-
-@pytest.mark.parametrize("model", ["restricted"], indirect=True)
-def test_budget_service_and_spread_are_about_the_pods_that_istiod_completes(api, model, run):
-    run(gateway_replicas=3).apply()
-    pods = pods_of(api, model, 3)
     (spread,) = pods[0]["spec"]["topologySpreadConstraints"]
     for chosen in (
         find(api, model, BUDGET)["spec"]["selector"]["matchLabels"],
@@ -137,7 +133,6 @@ def test_budget_service_and_spread_are_about_the_pods_that_istiod_completes(api,
     assert eventually(lambda: said() == (3, 2)), said()
 
 
-@pytest.mark.parametrize("model", ["restricted"], indirect=True)
 def test_service_keeps_its_addresses_and_ports_as_far_as_its_type_has_them(api, model, run):
     def service():
         return find(api, model, cluster.SERVICE)
@@ -159,7 +154,6 @@ def test_service_keeps_its_addresses_and_ports_as_far_as_its_type_has_them(api, 
     assert service()["metadata"]["uid"] == first["metadata"]["uid"]
 
 
-@pytest.mark.parametrize("model", ["restricted"], indirect=True)
 def test_second_event_writes_nothing_however_amounts_are_written(api, model, run, monkeypatch):
     part = run(gateway_cpu="02000m", gateway_memory="4096Mi")
     part.apply()
@@ -168,7 +162,6 @@ def test_second_event_writes_nothing_however_amounts_are_written(api, model, run
     assert written == []
 
 
-@pytest.mark.parametrize("model", ["restricted"], indirect=True)
 def test_istioctl_analyze_has_nothing_to_say(api, model, run, tmp_path):
     run().apply()
     own = manifests.Manifests(api, model=model, application=charm_parts.APP)

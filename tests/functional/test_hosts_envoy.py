@@ -5,14 +5,12 @@ import urllib.request
 
 import pytest
 
-from istio_integrator.kube import errors
 from istio_integrator.situation import model
 from testbed import loopback
 from tests import waiting
-from tests.functional import ingress_world, istiod_world
+from tests.functional import ingress_world, istiod_world, loopback_istiod, sidecar_world
 
 MODEL = "forwarding"
-SELECTOR = {"app.kubernetes.io/name": "mlmd"}
 DECLARED = {
     8081: {"name": "http"},
     8082: {"name": "http2-api"},
@@ -33,15 +31,11 @@ DECLARED = {
 @pytest.fixture(scope="module")
 def service(client):
     api = istiod_world.install_definitions(client)
-    for name in (MODEL, "istio-system"):
-        try:
-            api.create(ingress_world.namespace(name))
-        except errors.ConflictError:
-            assert name != MODEL
+    loopback_istiod.create_namespace(api)
+    api.create(ingress_world.namespace(MODEL))
     ports = [{**declared, "port": number} for number, declared in DECLARED.items()]
-    metadata = {"name": "mlmd", "namespace": MODEL}
-    spec = {"selector": SELECTOR, "ports": ports}
-    yield api.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
+    spec = {"selector": {"app.kubernetes.io/name": "mlmd"}, "ports": ports}
+    yield api.create(ingress_world.made("v1", "Service", "mlmd", MODEL, spec))
     api.delete(ingress_world.namespace(MODEL))
 
 
@@ -54,14 +48,12 @@ def test_unknown_host_is_sent_past_the_mesh_at_the_ports_that_are_predicted(
         for port in one.ports
         if port.is_http
     }
-    (admin, *listening) = loopback.free_ports(3)
+    listening = loopback.free_ports(2)
     settings = dict(zip(("proxyListenPort", "proxyInboundListenPort"), listening, strict=True))
-    token = istiod_world.gateway_token(client, MODEL)
-    node = istiod_world.proxy("sidecar", "envoy-0", MODEL, {}, INTERCEPTION_MODE="REDIRECT")
-    secrets = istiod_world.static_cluster("sds-grpc", admin)
+    about = {"token": istiod_world.gateway_token(client, MODEL), "interception": "REDIRECT"}
     with (
         istiod_world.istiod(tmp_path, kubeconfig, settings) as xds,
-        istiod_world.envoy_of(tmp_path, xds, admin, node, token, more=[secrets]),
+        sidecar_world.configured(tmp_path, xds, "envoy-0", MODEL, {}, **about) as admin,
     ):
         assert waiting.eventually(lambda: past_the_mesh(admin) == predicted, 30), (
             past_the_mesh(admin),

@@ -92,19 +92,17 @@ def istiod(kubeconfig, tmp_path_factory):
     """istiod with one sidecar."""
     folder = tmp_path_factory.mktemp("oracle")
     (folder / "config").mkdir()
-    admin, nobody, *ports = loopback.free_ports(4)
+    ports = loopback.free_ports(2)
     (folder / "config" / "policies.yaml").write_text(yaml.safe_dump(sidecar(*ports)))
     settings = {"trustDomain": OWN, "trustDomainAliases": list(DOMAINS[1:])}
     environment = {"XDS_AUTH_PLAINTEXT": "false", "PILOT_DEBOUNCE_AFTER": "10ms"}
     options = [f"--configDir={folder / 'config'}"]
-    node = istiod_world.proxy("sidecar", "web-0", MODEL, LABELS, INTERCEPTION_MODE="NONE")
-    secrets = istiod_world.static_cluster("sds-grpc", nobody)
     with contextlib.ExitStack() as stack:
         xds = stack.enter_context(
             istiod_world.istiod(folder, kubeconfig, settings, environment, options=options)
         )
-        given = istiod_world.envoy_of(folder, xds, admin, node, "", more=[secrets])
-        stack.enter_context(given)
+        given = sidecar_world.configured(folder, xds, "web-0", MODEL, LABELS)
+        admin = stack.enter_context(given)
         yield Istiod(folder, admin, ports)
 
 

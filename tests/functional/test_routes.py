@@ -9,6 +9,7 @@ import concurrent.futures
 import contextlib
 import itertools
 import json
+import re
 import time
 import urllib.request
 
@@ -16,6 +17,7 @@ import pytest
 from charmlibs.interfaces import istio_ingress_route as library
 
 from istio_integrator.kube import cluster as charm_cluster
+from istio_integrator.relations import kubeflow
 from tests import echo, forged_requests, gateway_client, http2, waiting
 from tests.functional import gateway_api_world, ingress_world
 from tests.functional.ingress_world import MODEL, WEB
@@ -189,7 +191,8 @@ def place(request, client, kubeconfig, tmp_path_factory):
         for tls in ("", HOST):
             assert waiting.eventually(lambda tls=tls: serves(found, tls), 240)
         yield found
-        found.part().remove()
+        found.remove()
+        assert found.part()._scope.manifests.owned() == []
 
 
 def serves(place, tls):
@@ -275,9 +278,52 @@ def test_calls_of_a_browser_reach_the_store_of_metadata(place, tls):
     assert asked["headers"]["kubeflow-userid"] == echo.USER
 
 
-def test_charms_hear_where_they_are_reached(place):
+def test_charms_and_controllers_hear_where_the_model_is_reached(place):
+    place.reconcile()
     told = {"external_host": HOST, "tls_enabled": "True"}
     assert place.told[ASKED] == place.told[OPEN] == told
+    if place.renderer == "gateway-api":
+        assert json.loads(place.told[kubeflow.GATEWAY_METADATA][kubeflow.METADATA]) == {
+            "namespace": MODEL,
+            "gateway_name": "kubeflow-gateway",
+            "deployment_name": "kubeflow-gateway-istio",
+            "service_account": "kubeflow-gateway-istio",
+        }
+
+
+def test_hook_writes_nothing_again_and_istiod_copies_no_label_of_ours(place):
+    def versions():
+        return {
+            each["metadata"]["resourceVersion"] for each in owned(place, *ROUTED[place.renderer])
+        }
+
+    before = versions()
+    place.reconcile()
+    assert versions() == before
+    # Else it would go with the objects that are pruned, and its pods would change with ours.
+    for kind in (charm_cluster.DEPLOYMENT, charm_cluster.SERVICE):
+        made = place.api.get(kind, "kubeflow-gateway-istio", MODEL)
+        assert (made is not None) == (place.renderer == "gateway-api")
+        marks = made and [made["metadata"]["labels"], made["metadata"].get("annotations")]
+        assert not re.search("istio-integrator|juju", json.dumps(marks))
+
+
+def test_redirect_to_https_is_given_unasked(place):
+    before, place.options = place.options, {**place.options, "https_redirect": True}
+    place.reconcile()
+    answer = place.eventually(301, **COOKIE)
+    assert answer.headers["location"] == f"https://{HOST}/kfp/x"
+    place.eventually(302, tls=HOST)
+    place.eventually(200, tls=HOST, **COOKIE)
+    seen = place.look()
+    assert (seen.guarded, seen.missing) == ((80, 443), ())
+    if place.renderer == "virtualservice":
+        assert place.asked_once("/", host=gateway_client.TENANT).status == 200
+    place.asked.clear()
+    assert place.asked_once(**COOKIE).status == 301
+    assert place.asked == []
+    place.options = before
+    get_well(place)
 
 
 def called(path, more=(), kind=tuple(GRPC)):
@@ -452,14 +498,18 @@ def test_everyone_reaches_what_needs_no_authentication_and_is_anonymous(place, p
     assert place.asked == []
 
 
+def owned(place, *kinds):
+    """Our objects of some kinds."""
+    return [each for each in place.part()._scope.manifests.owned() if each["kind"] in kinds]
+
+
 def own(place, *kinds):
     """Our objects of some kinds, as somebody could write them again."""
     kept = ("name", "namespace", "labels", "annotations", "ownerReferences")
-    for obj in place.part()._scope.manifests.owned():
-        if obj["kind"] in kinds:
-            metadata = {key: obj["metadata"][key] for key in kept if key in obj["metadata"]}
-            head = {key: obj[key] for key in ("apiVersion", "kind", "spec")}
-            yield {**head, "metadata": metadata}
+    for obj in owned(place, *kinds):
+        metadata = {key: obj["metadata"][key] for key in kept if key in obj["metadata"]}
+        head = {key: obj[key] for key in ("apiVersion", "kind", "spec")}
+        yield {**head, "metadata": metadata}
 
 
 def status(place, asked):

@@ -39,13 +39,13 @@ def served(place):
     place.eventually(302)
     place.eventually(302, tls=HOST)
     with place.there(marked("/a", "/b")):
-        look(expectation(place), lambda answer: answer.routes, admins=[place.admin])
+        see(place, lambda answer: answer.routes)
         yield place
 
 
 def expectation(place, *, hosts=(HOST,), **changes):
     """What the objects that the charm wrote come to."""
-    (guard,) = place.part()._scope.manifests.owned_in(envoyfilter.FOLDER)
+    guard = guard_of(place)
     clusters = [f"outbound|80||{name}.{MODEL}.svc.{DOMAIN}" for name in ("oidc", "kfp")]
     values = {
         "namespace": WHERE,
@@ -68,6 +68,19 @@ def expectation(place, *, hosts=(HOST,), **changes):
     return seen.Expectation(**{**values, **changes})
 
 
+def see(place, until, expected=None):
+    """Look until an answer is as it should be."""
+    return look(expected or expectation(place), until, place.admin)
+
+
+def guard_of(place):
+    return place.part()._scope.manifests.owned_in(envoyfilter.FOLDER)[0]
+
+
+def gateway_of(place):
+    return place.part()._scope.manifests.own(cluster.GATEWAY, gateway.NAME)
+
+
 def causes(answer):
     return [each.cause for each in answer.missing]
 
@@ -79,7 +92,7 @@ def about(answer, cause):
 def test_whole_gateway_is_seen_as_it_is_expected(served):
     expected = expectation(served)
     assert len(expected.filters) >= 2
-    answer = look(expected, lambda answer: answer.routes, admins=[served.admin])
+    answer = see(served, lambda answer: answer.routes, expected)
     assert answer == seen.Seen(
         of=expected.word(),
         unseen=None,
@@ -91,29 +104,23 @@ def test_whole_gateway_is_seen_as_it_is_expected(served):
     )
 
 
-def test_gateway_with_only_a_random_name_is_guarded_before_it_serves(served):
-    opened = served.part()._scope.manifests.own(cluster.GATEWAY, gateway.NAME)
-    expected = expectation(served, hosts=())
-    hidden = [{**each, "hosts": ["x1.invalid"]} for each in opened["spec"]["servers"]]
-    write(served, opened, servers=hidden)
-    served.eventually(404)
-    answer = look(expected, lambda answer: answer.unseen is None, admins=[served.admin])
-    write(served, opened)
-    assert (answer.guarded, answer.unguarded, answer.missing) == (BOTH, (), ())
-
-
-def test_port_that_only_redirects_has_the_routes_too(served):
-    opened = served.part()._scope.manifests.own(cluster.GATEWAY, gateway.NAME)
-    http = {"tls": {"httpsRedirect": True}}
-    redirecting = [
-        {**each, **(http if each["port"]["number"] == 80 else {})}
+@pytest.mark.parametrize(
+    ("changes", "hosts", "status"),
+    [
+        pytest.param({"hosts": ["x1.invalid"]}, (), 404, id="only a random name"),
+        pytest.param({"tls": {"httpsRedirect": True}}, (HOST,), 301, id="a redirect"),
+    ],
+)
+def test_port_is_guarded_whatever_its_server_serves(served, changes, hosts, status):
+    opened, expected = gateway_of(served), expectation(served, hosts=hosts)
+    servers = [
+        each if "tls" in changes and each["port"]["number"] == 443 else {**each, **changes}
         for each in opened["spec"]["servers"]
     ]
-    write(served, opened, servers=redirecting)
-    served.eventually(301)
-    answer = look(expectation(served), lambda answer: answer.routes, admins=[served.admin])
+    write(served, opened, servers=servers)
+    served.eventually(status)
+    see(served, lambda answer: (answer.guarded, answer.missing) == (BOTH, ()), expected)
     write(served, opened)
-    assert (answer.guarded, answer.routes, answer.missing) == (BOTH, 2, ())
     served.eventually(302)
 
 
@@ -135,79 +142,60 @@ def without(place, obj):
 
 def test_filters_that_no_filter_chain_has_are_ignored_by_istiod(served):
     expected = expectation(served)
-    (guard,) = served.part()._scope.manifests.owned_in(envoyfilter.FOLDER)
-    with without(served, guard):
-        answer = look(expected, lambda answer: answer.unguarded == BOTH, admins=[served.admin])
+    with without(served, guard_of(served)):
+        answer = see(served, lambda answer: answer.unguarded == BOTH, expected)
     assert causes(answer) == [Cause.FILTERS_IGNORED] * 2
     assert (answer.guarded, answer.routes) == ((), 0)
 
 
 def test_listener_that_waits_for_a_certificate_serves_without_new_filters(served):
     expected = expectation(served)
-    (guard,) = served.part()._scope.manifests.owned_in(envoyfilter.FOLDER)
     absent = {"mode": "SIMPLE", "credentialName": "absent"}
     bad = ingress_world.gateway("shop", "bad", server(443, ["bad.example.com"], **absent))
-    look(expected, lambda answer: answer.guarded == BOTH, admins=[served.admin])
+    see(served, lambda answer: answer.guarded == BOTH, expected)
     with contextlib.ExitStack() as stack:
-        with without(served, guard):
-            look(expected, lambda answer: answer.unguarded == BOTH, admins=[served.admin])
+        with without(served, guard_of(served)):
+            see(served, lambda answer: answer.unguarded == BOTH, expected)
             stack.enter_context(served.there(bad))
-            look(
-                expected,
-                lambda answer: Cause.WARMING in causes(answer),
-                admins=[served.admin],
-            )
-        answer = look(expected, lambda answer: answer.guarded == (80,), admins=[served.admin])
+            see(served, lambda answer: Cause.WARMING in causes(answer), expected)
+        answer = see(served, lambda answer: answer.guarded == (80,), expected)
     assert answer.unguarded == (443,)
     assert about(answer, Cause.WARMING) == [{"port": "443", "secrets": "absent"}]
     assert about(answer, Cause.FILTERS_MISSING) == [{"port": "443"}]
-    look(expected, lambda answer: answer.guarded == BOTH, admins=[served.admin])
+    see(served, lambda answer: answer.guarded == BOTH, expected)
 
 
 def test_routes_that_envoy_refuses_to_change_are_named(served):
-    frozen = virtual_service(
-        "shop",
-        "frozen",
-        ["shop/web"],
-        [gateway_client.TENANT],
-        {"match": [{"uri": {"regex": r"/x\x{100}"}}], "route": lead(ingress_world.WEB)},
-    )
-    with served.there(frozen):
+    with served.there(ingress_world.frozen()):
         served.api.apply(marked("/a", "/b", "/c"))
         expected = expectation(served, routes=3, marks=(*MARKS, "W"))
-        answer = look(
-            expected,
+        answer = see(
+            served,
             lambda answer: (
-                {each["port"] for each in about(answer, Cause.ROUTES_MISSING)} == {"80"}
+                [each["port"] for each in about(answer, Cause.ROUTES_MISSING)] == ["80"]
             ),
-            admins=[served.admin],
+            expected,
         )
     assert about(answer, Cause.ROUTES_MISSING) == [
         {"host": HOST, "port": "80", "routes": "2 of 3"}
     ]
     assert answer.routes == 2
-    look(expected, lambda answer: answer.routes == 3, admins=[served.admin])
+    see(served, lambda answer: answer.routes == 3, expected)
     served.api.apply(marked("/a", "/b"))
 
 
 def test_service_that_is_not_exported_to_the_gateway_is_named(served):
-    metadata = {"name": "oidc", "namespace": MODEL}
-    private = {**metadata, "annotations": {"networking.istio.io/exportTo": "."}}
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata}
-    served.api.apply({**service, "metadata": private})
-    answer = look(expectation(served), lambda answer: answer.missing, admins=[served.admin])
-    served.api.apply(service)
+    private = {"annotations": {"networking.istio.io/exportTo": "."}}
+    served.api.apply(ingress_world.made("v1", "Service", "oidc", MODEL, metadata=private))
+    answer = see(served, lambda answer: answer.missing)
+    served.api.apply(ingress_world.made("v1", "Service", "oidc", MODEL))
     assert about(answer, Cause.CLUSTER_MISSING) == [{"home": MODEL, "service": "oidc"}]
-    look(
-        expectation(served),
-        lambda answer: not (answer.unseen or answer.missing),
-        admins=[served.admin],
-    )
+    see(served, lambda answer: not (answer.unseen or answer.missing))
 
 
 def test_dns_domain_that_istiod_does_not_use_is_named(served):
     expected = expectation(served, clusters=(f"outbound|80||oidc.{MODEL}.svc.corp.example",))
-    answer = look(expected, lambda answer: answer.missing, admins=[served.admin])
+    answer = see(served, lambda answer: answer.missing, expected)
     assert about(answer, Cause.OTHER_DOMAIN) == [{"domain": DOMAIN}]
 
 
@@ -228,17 +216,17 @@ def test_dns_domain_that_istiod_does_not_use_is_named(served):
 )
 def test_server_that_istiod_drops_for_an_older_one_is_named(served, theirs, named):
     expected = expectation(served)
-    opened = served.part()._scope.manifests.own(cluster.GATEWAY, gateway.NAME)
+    opened = gateway_of(served)
     served.api.delete(opened)
     with served.there(ingress_world.gateway("shop", "older", theirs)):
         # Kubernetes knows the age of an object in whole seconds.
         time.sleep(1.1)
         write(served, opened)
-        answer = look(expected, lambda answer: answer.guarded == (80,), admins=[served.admin])
+        answer = see(served, lambda answer: answer.guarded == (80,), expected)
     assert about(answer, Cause.SERVER_MISSING) == [{"port": "443", "protocol": "HTTPS"}]
     assert about(answer, Cause.HOST_TAKEN) == [each for each in [named] if each]
     assert answer.unguarded == ()
-    look(expected, lambda answer: answer.guarded == BOTH, admins=[served.admin])
+    see(served, lambda answer: answer.guarded == BOTH, expected)
 
 
 def test_listener_that_envoy_refuses_is_told_in_its_words(served):
@@ -247,17 +235,9 @@ def test_listener_that_envoy_refuses_is_told_in_its_words(served):
     config = {"@type": lua, "default_source_code": {"inline_string": "function ("}}
     patch = {"operation": "INSERT_BEFORE", "value": {"name": "bad", "typed_config": config}}
     where = {"context": "GATEWAY", "listener": {"filterChain": {"filter": {"name": manager}}}}
-    broken = {
-        "apiVersion": "networking.istio.io/v1alpha3",
-        "kind": "EnvoyFilter",
-        "metadata": {"name": "broken", "namespace": WHERE},
-        "spec": {"configPatches": [{"applyTo": "HTTP_FILTER", "match": where, "patch": patch}]},
-    }
-    with served.there(broken):
-        answer = look(
-            expectation(served),
-            lambda answer: causes(answer) == [Cause.UPDATE_REFUSED] * 2,
-            admins=[served.admin],
-        )
+    spec = {"configPatches": [{"applyTo": "HTTP_FILTER", "match": where, "patch": patch}]}
+    kind = ("networking.istio.io/v1alpha3", "EnvoyFilter")
+    with served.there(ingress_world.made(*kind, "broken", WHERE, spec)):
+        answer = see(served, lambda answer: causes(answer) == [Cause.UPDATE_REFUSED] * 2)
     assert "script load error" in about(answer, Cause.UPDATE_REFUSED)[0]["words"]
     assert answer.guarded == BOTH

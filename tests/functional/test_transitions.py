@@ -22,7 +22,13 @@ from istio_integrator.ingress import gateway as ingress_gateway
 from istio_integrator.relations import endpoints
 from testbed import loopback
 from tests import echo, gateway_client, waiting
-from tests.functional import gateway_api_world, ingress_world, istiod_world, newer_routes
+from tests.functional import (
+    gateway_api_world,
+    ingress_world,
+    istiod_world,
+    loopback_istiod,
+    newer_routes,
+)
 from tests.functional.ingress_world import (
     AUTH,
     COMPLETE,
@@ -41,6 +47,7 @@ LABELS = {
     OWN: {"istio": "of-the-model"},
     MANAGED: {names.GATEWAY_NAME: ingress_gateway.NAME},
 }
+GROUPS = {MANAGED: "gateway.networking.k8s.io"}
 VICTIM = "victim@example.com"
 RENEWED = "session=renewed"
 """The session that the second authorization service knows, which does not know the first one's."""
@@ -65,7 +72,7 @@ class Mortal:
     def start(self):
         """Run it."""
         argv = [sys.executable, echo.__file__, "--authorization", str(self.port)]
-        started = self._running.enter_context(istiod_world.process(argv, self._log))
+        started = self._running.enter_context(loopback_istiod.process(argv, self._log))
         istiod_world.wait_for_port(self.port, started, self._log)
 
     def kill(self):
@@ -291,7 +298,7 @@ class Place(ingress_world.Place):
         # HTTPRoutes are not served while a VirtualService is on the Gateway of the same name.
         (self.api.delete if state.gateway == MANAGED else self.api.apply)(self.notebook)
         if not state.is_related:
-            self.part().remove()
+            self.remove()
         said = self.reconcile()
         if state.gateway == MANAGED:
             self.run(MANAGED, gateway_api_world.run(self.at(MANAGED), self._client, 80, 443))
@@ -299,9 +306,16 @@ class Place(ingress_world.Place):
             self.renew(state.gateway)
         for _ in range(6):
             if waiting.eventually(lambda: not self.wrong(state), 15):
+                assert self.groups() <= {GROUPS.get(state.gateway, "networking.istio.io")}
                 return
             said = self.reconcile()
         raise AssertionError(said, self.wrong(state))
+
+    def groups(self):
+        """Groups of API that our Gateway and routes are of."""
+        kinds = ("Gateway", "HTTPRoute", "VirtualService")
+        owned = self.part()._scope.manifests.owned()
+        return {obj["apiVersion"].partition("/")[0] for obj in owned if obj["kind"] in kinds}
 
     def wrong(self, state):
         """Requests whose answers are not yet those of a state."""
@@ -358,7 +372,7 @@ def beside(place):
         found.reconcile()
         found.eventually(200, "/mlflow/x", host=BESIDE, Cookie=echo.COOKIE)
         yield served.asked
-        found.part().remove()
+        found.remove()
 
 
 @pytest.fixture(scope="module")
@@ -393,7 +407,7 @@ def place(client, kubeconfig, tmp_path_factory):
         all_gateways.run(OWN, istiod_world.gateway_token(client, MODEL))
         all_gateways.beside = stack.enter_context(beside(found))
         yield all_gateways
-        all_gateways.part().remove()
+        all_gateways.remove()
 
 
 @pytest.fixture(scope="module")

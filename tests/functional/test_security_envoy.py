@@ -5,7 +5,8 @@ The answers are written beforehand, a row for each caller.
 
 import pytest
 
-from tests.functional import charm_parts, sidecar_world
+from istio_integrator.kube import cluster
+from tests.functional import charm_parts, ingress_world, sidecar_world
 from tests.unit.charm.security.callers import NAME, policy
 
 MODEL = "callers"
@@ -28,42 +29,42 @@ STATED = policy("kfp-ui", "kfp-api", {"ports": [8888]}, namespace=MODEL)
 FILTER = "filters.http.rbac.v3"
 """In a listener's JSON where policies hold; traces speak of the filter's name anyway."""
 CONTROLLER = (MODEL, "jupyter-controller")
+BOTH, CERTIFIED = (200, 200), (0, 200)
+"""What a caller in plain text and one with a certificate are answered; 0 is no answer."""
 
 
 @pytest.fixture(scope="module")
 def world(client, kubeconfig, tmp_path_factory):
-    """istiod, an API server with the model's Service, and certificates of callers."""
+    """istiod, an API server with a Service of the model, and certificates of callers."""
     folder = tmp_path_factory.mktemp("sidecar")
     with sidecar_world.member(
         client, kubeconfig, folder, MODEL, name="kfp-api", labels=LABELS
     ) as found:
-        metadata = {"name": "kfp-api", "namespace": MODEL}
         ports = [{"name": "http", "port": 8888, "targetPort": found.port}]
-        spec = {"selector": LABELS, "ports": ports}
-        service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata}
-        found.api.create({**service, "spec": spec})
+        service = {"selector": LABELS, "ports": ports}
+        found.api.create(ingress_world.made("v1", "Service", "kfp-api", MODEL, service))
+        template = {
+            "metadata": {"labels": LABELS},
+            "spec": {"containers": [{"name": "x", "image": "none"}]},
+        }
+        spec = {"replicas": 0, "serviceName": "kfp-api", "template": template}
+        spec["selector"] = {"matchLabels": LABELS}
+        found.api.create(ingress_world.made("apps/v1", "StatefulSet", "kfp-api", MODEL, spec))
         yield found
-
-
-def unclaimed():
-    """The policy that kfp-api writes for waypoints."""
-    return {
-        "apiVersion": "security.istio.io/v1",
-        "kind": "AuthorizationPolicy",
-        "metadata": {"name": "kfp-api-theirs", "namespace": MODEL},
-        "spec": {
-            "targetRefs": [{"group": "", "kind": "Service", "name": "kfp-api"}],
-            "rules": [{"when": [{"key": f"request.headers[{USER}]", "notValues": ["*"]}]}],
-        },
-    }
 
 
 def test_caller_is_answered_as_relations_say_and_a_forged_user_is_not(world):
     api = world.api
-    with world.sidecar(wanted=lambda text: "listener" in text) as ask:
+    with world.sidecar() as ask:
         before = {name: ask(EDITOR, headers) for name, headers in FORGED.items()}
     assert before == dict.fromkeys(FORGED, 200)
-    theirs = api.create(unclaimed())
+    # The policy that kfp-api writes for waypoints.
+    unclaimed = {
+        "targetRefs": [{"group": "", "kind": "Service", "name": "kfp-api"}],
+        "rules": [{"when": [{"key": f"request.headers[{USER}]", "notValues": ["*"]}]}],
+    }
+    kind = ("security.istio.io/v1", "AuthorizationPolicy")
+    theirs = api.create(ingress_world.made(*kind, "kfp-api-theirs", MODEL, unclaimed))
     written = charm_parts.policies(api, MODEL, STATED, mode="related")
     written.reconcile()
     claim = FORGED["plain"]
@@ -86,12 +87,27 @@ def test_caller_is_answered_as_relations_say_and_a_forged_user_is_not(world):
 
 
 def test_closed_workload_answers_nobody_and_off_everybody(world):
+    for mode, is_held in (("closed", True), ("off", False)):
+        charm_parts.policies(world.api, MODEL, mode=mode).reconcile()
+        with world.sidecar(wanted=lambda text, held=is_held: (FILTER in text) == held) as ask:
+            assert {ask(who) for who in (UI, EDITOR, None)} == {403 if is_held else 200}
+
+
+def test_strict_is_for_certificates_alone_and_an_exception_for_everybody(world):
+    def answers(*, open_to_plain_text):
+        with world.sidecar(
+            wanted=lambda text: ("raw_buffer" in text) == open_to_plain_text
+        ) as ask:
+            return ask(), ask(UI)
+
     api = world.api
-    written = charm_parts.policies(api, MODEL, mode="closed")
-    written.reconcile()
-    callers = (UI, EDITOR, None)
-    with world.sidecar(wanted=lambda text: FILTER in text) as ask:
-        assert [ask(who) for who in callers] == [403, 403, 403]
-    charm_parts.policies(api, MODEL, mode="off").reconcile()
-    with world.sidecar(wanted=lambda text: "listener" in text and FILTER not in text) as ask:
-        assert [ask(who) for who in callers] == [200, 200, 200]
+    assert answers(open_to_plain_text=True) == BOTH
+    assert charm_parts.said(charm_parts.strict(api, MODEL)) == ["active: strict mutual TLS"]
+    assert answers(open_to_plain_text=False) == CERTIFIED
+    charm_parts.strict(api, MODEL, mtls_exceptions=f"kfp-api:{world.port}").reconcile()
+    assert answers(open_to_plain_text=True) == BOTH
+    charm_parts.strict(api, MODEL, mtls_exceptions="kfp-api:1").reconcile()
+    assert answers(open_to_plain_text=False) == CERTIFIED
+    charm_parts.strict(api, MODEL, mtls="inherit").reconcile()
+    assert charm_parts.listed(api, cluster.PEER_AUTHENTICATION, MODEL) == {}
+    assert answers(open_to_plain_text=True) == BOTH
