@@ -16,23 +16,15 @@ from testbed import cluster
 from tests import parsed_once, rights
 from tests.functional import ingress_world
 
-# So that what they assert is told as fully as what a test does.
-pytest.register_assert_rewrite(
-    "tests.functional.tenant_world",
-    "tests.functional.tenant_envoy",
-)
-
 parsed_once.install()
 
 LONGEST = (
     "test_routes",
     "test_transitions",
     "test_admission_floods",
-    "test_tenants",
     "test_guard_tenants",
     "test_admission_charm",
     "test_rights_life",
-    "test_tenants_gateway",
 )
 """The modules that take longest start first, so that none of them runs alone at the end."""
 

@@ -27,8 +27,8 @@ import yaml
 from testbed import loopback
 from tests import echo, gateway_client
 from tests.functional import ingress_world as world
-from tests.functional import istiod_world, tenant_parts
-from tests.functional.ingress_world import MODEL, virtual_service
+from tests.functional import istiod_world
+from tests.functional.ingress_world import MODEL, lead, made, virtual_service
 
 DOMAIN = "models.example.com"
 OURS = f"{MODEL}/kubeflow-gateway"
@@ -109,8 +109,7 @@ class Model:
 def external_name(space, name):
     """The Service by which pods call a model, for which KServe and Knative each have one."""
     spec = {"type": "ExternalName", "externalName": LOCAL_SERVICE, "sessionAffinity": "None"}
-    metadata = {"name": name, "namespace": space}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+    return made("v1", "Service", name, space, spec)
 
 
 def knative_route(model):
@@ -120,31 +119,19 @@ def knative_route(model):
     routes = []
     rules = ((LOCAL, f"{name}.{space}"), (model.gateway, model.predictor_host))
     for gateway, prefix in rules:
-        destination = {
-            "destination": {
-                "host": f"{revision}.{space}.svc.{world.DOMAIN}",
-                "port": {"number": 80},
-            },
-            "weight": 100,
-            "headers": {
-                "request": {
-                    "set": {
-                        "Knative-Serving-Namespace": space,
-                        "Knative-Serving-Revision": revision,
-                    }
-                }
-            },
-        }
+        told = {"Knative-Serving-Namespace": space, "Knative-Serving-Revision": revision}
+        more = {"weight": 100, "headers": {"request": {"set": told}}}
+        route = lead(f"{revision}.{space}.svc.{world.DOMAIN}", **more)
         match = {"gateways": [gateway], "authority": {"prefix": prefix}}
         probed = {**match, "headers": {"K-Network-Hash": {"exact": "override"}}}
         routes += [
             {
                 "match": [probed],
-                "route": [destination],
+                "route": route,
                 "retries": {},
                 "headers": {"request": {"set": {"K-Network-Hash": "0123"}}},
             },
-            {"match": [match], "route": [destination], "retries": {}},
+            {"match": [match], "route": route, "retries": {}},
         ]
     short = f"{name}.{space}"
     hosts = [short, model.predictor_host, f"{short}.svc", f"{short}.svc.{world.DOMAIN}"]
@@ -167,9 +154,7 @@ def inference_service(model):
             {"authority": {"regex": inside}, "gateways": [LOCAL, "mesh"]},
             {"authority": {"regex": outside}, "gateways": [model.gateway]},
         ],
-        "route": [
-            {"destination": {"host": LOCAL_SERVICE, "port": {"number": 80}}, "weight": 100},
-        ],
+        "route": lead(LOCAL_SERVICE, weight=100),
         "headers": {"request": {"set": told}},
     }
     gateways = [LOCAL, "mesh", model.gateway]
@@ -182,18 +167,12 @@ def knative_gateways(port, labels):
         obj = world.gateway(KNATIVE, name, world.server(number, ["*"]))
         obj["spec"]["selector"] = labels
         yield obj
-    service, endpoints = world.service(MODEL, "knative-local-gateway", port)
-    service["metadata"]["labels"] = {
-        "experimental.istio.io/disable-gateway-port-translation": "true"
-    }
-    service["spec"] = {
-        "type": "ClusterIP",
-        "selector": labels,
-        "ports": [{"name": "http2", "port": 80, "targetPort": port}],
-    }
-    yield service
-    endpoints["ports"][0]["name"] = "http2"
-    yield endpoints
+    marks = {"experimental.istio.io/disable-gateway-port-translation": "true"}
+    ports = [{"name": "http2", "port": 80, "targetPort": port}]
+    spec = {"type": "ClusterIP", "selector": labels, "ports": ports}
+    name = "knative-local-gateway"
+    yield made("v1", "Service", name, MODEL, spec, metadata={"labels": marks})
+    yield world.endpoints(MODEL, name, {"name": "http2", "port": port, "protocol": "TCP"})
 
 
 class Place:
@@ -243,9 +222,7 @@ def serving(place, client, folder, models, labels=LOCAL_LABELS, *, held=None):
         spaces = [KNATIVE, *(model.namespace for model in models)]
         profile = {"app.kubernetes.io/part-of": "kubeflow-profile"}
         for space in spaces:
-            obj = world.namespace(space)
-            obj["metadata"]["labels"] = profile if space != KNATIVE else {}
-            place.api.create(obj)
+            place.api.create(world.namespace(space, **({} if space == KNATIVE else profile)))
         stack.callback(world.leave, place.api, *spaces)
         if held is not None:
             stack.enter_context(held)
@@ -257,14 +234,11 @@ def serving(place, client, folder, models, labels=LOCAL_LABELS, *, held=None):
         for model in models:
             written = model.objects(pods[model.namespace].server_port)
             for user, objects in written.items():
-                with tenant_parts.being(place.kubeconfig, user) as api:
+                with world.being(place.kubeconfig, user) as api:
                     for obj in objects:
                         stack.callback(place.api.delete, api.create(obj))
         if labels == LOCAL_LABELS:
             token = istiod_world.gateway_token(client, MODEL)
-            stack.enter_context(
-                istiod_world.gateway(
-                    folder, place.xds, admin, token, namespace=MODEL, labels=labels
-                )
-            )
+            about = {"namespace": MODEL, "labels": labels}
+            stack.enter_context(istiod_world.gateway(folder, place.xds, admin, token, **about))
         yield Place(place, port, pods)

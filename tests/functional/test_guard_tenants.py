@@ -1,44 +1,427 @@
-"""A tenant with Gateways of their own against the guard before others' hosts, in a real Envoy."""
+"""What a tenant writes against the guard of a gateway workload, in a real Envoy."""
 
+import contextlib
 import itertools
+import json
 import urllib.request
+import uuid
 
 import pytest
 
-from tests import echo, gateway_client, waiting
-from tests.functional import ingress_world
+from istio_integrator.config import config
+from istio_integrator.ingress.gateways import own
+from istio_integrator.kube import cluster, manifests
+from testbed import loopback
+from tests import echo, forged_requests, gateway_client, waiting
+from tests.functional import ingress_world, istiod_world
 from tests.functional.ingress_world import (
+    COMPLETE,
+    DOMAIN,
     HTTPS,
     MODEL,
+    NETWORKING,
     WEB,
     gateway,
     lead,
+    made,
     server,
+    service,
     virtual_service,
 )
+from tests.gateway_client import HOST, TENANT
 
 COOKIE = echo.COOKIE
+CLAIM = "admin"
+"""A user that the authorization service never names."""
+CLAIMED = {"kubeflow-userid": CLAIM}
+WHO = ({}, {"Cookie": COOKIE})
+SPACE = "mallory"
+EVIL = "evil.example.com"
 THIRD = "third.example.com"
 """The host of somebody whose route is bound to our Gateway."""
 OURS = f"{MODEL}/kubeflow-gateway"
+OIDC, KFP = (f"{name}.{MODEL}.svc.{DOMAIN}" for name in ("oidc", "kfp"))
+MINE = f"web.{SPACE}.svc.{DOMAIN}"
+GUARDED = ("/kfp/x", "/notebook/x")
+"""Paths of our host that need authentication; the second one is of a neighbour's route."""
+
+
+def to(host, prefix="/", **more):
+    return {"match": [{"uri": {"prefix": prefix}}], "route": lead(host), **more}
+
+
+def entry(name, host, port, **more):
+    """A ServiceEntry of the tenant's, whose endpoint is a server on this machine."""
+    spec = {
+        "hosts": [host],
+        "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}],
+        "location": "MESH_INTERNAL",
+        "resolution": "STATIC",
+        "exportTo": ["*"],
+        "endpoints": [{"address": istiod_world.own_address(), "ports": {"http": port}}],
+        **more,
+    }
+    return made(NETWORKING, "ServiceEntry", name, SPACE, spec)
+
+
+def destination(name, host, **policy):
+    spec = {"host": host, "exportTo": ["*"], "trafficPolicy": policy}
+    return made(NETWORKING, "DestinationRule", name, SPACE, spec)
+
+
+def answering(name, **more):
+    """An EnvoyFilter that answers every request."""
+    lua = "type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua"
+    code = 'function envoy_on_request(handle) handle:respond({[":status"] = "200"}, "x") end'
+    config = {"@type": lua, "default_source_code": {"inline_string": code}}
+    value = {"name": "evil", "typed_config": config}
+    patch = {
+        "applyTo": "HTTP_FILTER",
+        "match": {"context": "GATEWAY"},
+        "patch": {"operation": "INSERT_FIRST", "value": value},
+    }
+    spec = {"configPatches": [patch], "priority": -10, **more}
+    return made("networking.istio.io/v1alpha3", "EnvoyFilter", name, SPACE, spec)
+
+
+SELECTED = {"matchLabels": istiod_world.LABELS}
+ALLOWED = {"selector": SELECTED, "action": "ALLOW", "rules": [{}]}
+LIMITS = {
+    "connectionPool": {"tcp": {"maxConnections": 1}, "http": {"maxRequestsPerConnection": 1}},
+    "outlierDetection": {"consecutive5xxErrors": 1, "baseEjectionTime": "1h"},
+}
+TLS = {"mode": "SIMPLE", "sni": EVIL}
+OUTSIDE = {"resolution": "DNS", "location": "MESH_EXTERNAL"}
+LEADS = {
+    "ServiceEntry of the authorization service": lambda its: entry("oidc", OIDC, its.server_port),
+    "external ServiceEntry of it": lambda its: entry("external", OIDC, its.server_port, **OUTSIDE),
+    "ServiceEntry of an application": lambda its: entry("kfp", KFP, its.server_port),
+    "ServiceEntry of all hosts": lambda its: entry("all", "*.cluster.local", its.server_port),
+    "ServiceEntry of its address": lambda its: entry(
+        "address", "else.example.com", its.server_port, addresses=[its.address]
+    ),
+    "DestinationRule of the authorization service": lambda _: destination("oidc", OIDC, tls=TLS),
+    "DestinationRule of an application": lambda _: destination("kfp", KFP, tls=TLS),
+    "DestinationRule that limits": lambda _: destination("limits", KFP, **LIMITS),
+    "route within the mesh to the authorization service": lambda _: virtual_service(
+        SPACE, "mesh-oidc", ["mesh"], [OIDC], to(MINE)
+    ),
+    "route within the mesh to an application": lambda _: virtual_service(
+        SPACE, "mesh-kfp", ["mesh"], [KFP], to(MINE)
+    ),
+    "EnvoyFilter": lambda _: answering("all"),
+    "EnvoyFilter of the workload": lambda _: answering(
+        "selected", workloadSelector={"labels": istiod_world.LABELS}
+    ),
+    "AuthorizationPolicy that allows all": lambda _: made(
+        "security.istio.io/v1", "AuthorizationPolicy", "allow", SPACE, ALLOWED
+    ),
+    "route at a path of ours": lambda _: virtual_service(
+        SPACE, "ours", [OURS], [HOST], to(MINE, "/kfp/")
+    ),
+    "route at a path of ours of every host": lambda _: virtual_service(
+        SPACE, "every", [OURS], ["*"], to(MINE, "/kfp/")
+    ),
+}
+"""What would lead requests to a server of the tenant's."""
+
+
+def claiming(*hosts, **tls):
+    """The tenant's Gateway on the shared workload."""
+    return gateway(SPACE, "attack", server(80, hosts, **tls))
+
+
+GATEWAYS = {
+    "of every host": claiming("*"),
+    "of our host": claiming(f"*/{HOST}"),
+    "without hosts": claiming(),
+    "that redirects all": claiming("*", httpsRedirect=True),
+    "of our host in capitals": claiming(HOST.upper()),
+    "of a wildcard": claiming("*.example.com"),
+    "of 4,000 hosts": claiming(*(f"h{number}.mallory.example" for number in range(4000))),
+}
+TAKERS = {
+    "redirects": [claiming(HOST, httpsRedirect=True)],
+    "routes": [
+        claiming(HOST, "*"),
+        *(
+            virtual_service(SPACE, name, ["attack"], [host], to(MINE, "/own/"))
+            for name, host in (("ours", HOST), ("every", "*"))
+        ),
+    ],
+}
+"""What Istio lets everybody who may write Gateways take from a workload that they share: names."""
+
+
+def rows(table, *quick):
+    """Run a test for each row; all but the quick ones are for `make test-all`."""
+    return [pytest.param(name, marks=() if name in quick else pytest.mark.long) for name in table]
+
+
+@pytest.fixture(scope="module")
+def evil(place):
+    """A server of the tenant's, behind a Service in the tenant's namespace."""
+    kind = cluster.Kind(NETWORKING, "ServiceEntry", "serviceentries", namespaced=True)
+    with pytest.MonkeyPatch.context() as patch, echo.serving(echo.Application) as found:
+        # The charm writes none.
+        patch.setitem(cluster.KINDS, (NETWORKING, "ServiceEntry"), kind)
+        there = (ingress_world.namespace(SPACE), *service(SPACE, "web", found.server_port))
+        with place.there(*there):
+            found.address = place.api.get(cluster.SERVICE, "oidc", MODEL)["spec"]["clusterIP"]
+            yield found
+
+
+@pytest.fixture
+def guarded(place, evil):
+    """The model behind its guard at a named gateway, with a neighbour's route on our Gateway."""
+    place.options, place.auths = {"hosts": HOST}, [COMPLETE]
+    place.reconcile()
+    with place.there(virtual_service("shop", "notebook", [OURS], ["*"], to(WEB, "/notebook/"))):
+        for path in GUARDED:
+            place.eventually(200, path, Cookie=COOKIE)
+        evil.asked.clear()
+        yield place
+
+
+def wait_until_pushed(place):
+    """Wait until the gateway has got what was written by now."""
+    path = f"/{uuid.uuid4()}"
+    rule = {"match": [{"uri": {"prefix": path}}], "directResponse": {"status": 299}}
+    with place.there(virtual_service("shop", "pushed", ["shop/web"], [TENANT], rule)):
+        place.eventually(299, path, host=TENANT, Cookie=COOKIE)
+
+
+def assert_nobody_passes(place):
+    """Assert that no application is asked by a stranger, nor anybody with the name they claim."""
+    wait_until_pushed(place)
+    for asked in (place.application, place.theirs, place.asked):
+        asked.clear()
+    for path in GUARDED:
+        assert place.asked_once(path, **CLAIMED).status != 200, path
+    assert place.application == place.theirs == []
+    assert CLAIM not in json.dumps(place.asked)
+
+
+def assert_guarded(place, evil):
+    """Assert that each request is authenticated and served, and none by the tenant."""
+    assert_nobody_passes(place)
+    for path in GUARDED:
+        answer = place.asked_once(path, Cookie=COOKIE, **CLAIMED)
+        assert answer.status == 200, path
+        assert answer.echo["headers"]["kubeflow-userid"] == echo.USER, path
+    assert place.asked_once("/", host=TENANT).status == 200
+    assert evil.asked == []
+
+
+def assert_closed(place):
+    """Assert that the model is served to nobody; a host may have the tenant's own redirect."""
+
+    def answers():
+        asked = itertools.product(GUARDED, WHO)
+        return {place.asked_once(path, **headers).status for path, headers in asked}
+
+    assert waiting.eventually(lambda: answers() <= {301, 403, 404}, 10), answers()
+    place.application.clear()
+    assert 200 not in answers()
+    assert place.application == []
+
+
+@pytest.mark.parametrize("attack", [*rows(LEADS), "all at once"])
+def test_request_is_led_to_no_server_of_a_tenant(guarded, evil, attack):
+    chosen = LEADS.values() if attack == "all at once" else [LEADS[attack]]
+    with guarded.there(*(write(evil) for write in chosen)):
+        assert_guarded(guarded, evil)
+
+
+@pytest.mark.parametrize("gone", [1, 2], ids=["pods", "Service"])
+def test_nobody_decides_in_place_of_an_authorization_service_that_is_not_there(
+    guarded, evil, gone
+):
+    """istiod gives a name that no Service has to whoever writes a ServiceEntry of it."""
+    objects = reversed(guarded.backends["oidc"])
+    with (
+        guarded.there(entry("oidc", OIDC, evil.server_port)),
+        guarded.without(*itertools.islice(objects, gone)),
+    ):
+        said = guarded.reconcile()
+        assert any("waiting for Service" in message for message in said) == (gone == 2)
+        assert_closed(guarded)
+        if gone == 2:
+            # Until the hook, that ServiceEntry decided.
+            evil.asked.clear()
+            assert_closed(guarded)
+        assert evil.asked == []
+    guarded.reconcile()
+    guarded.eventually(302)
+    guarded.eventually(200, Cookie=COOKIE)
+    assert_guarded(guarded, evil)
+
+
+@pytest.mark.parametrize("attack", rows(GATEWAYS, "of every host", "of our host"))
+def test_gateway_of_a_tenant_takes_no_guard_away(guarded, evil, attack):
+    with guarded.there(GATEWAYS[attack]):
+        assert_guarded(guarded, evil)
+        guarded.reconcile()
+        assert_guarded(guarded, evil)
+
+
+@pytest.mark.parametrize("attack", rows(TAKERS, "redirects"))
+def test_tenant_who_takes_a_host_passes_nobody_unasked(guarded, attack):
+    """The routes close with their guard, and no neighbour is blamed."""
+    before = set(guarded.reconcile())
+    with guarded.there(*TAKERS[attack]):
+        said = guarded.reconcile()
+        assert_nobody_passes(guarded)
+        assert [each for each in said if each not in before and SPACE not in each] == []
+        guarded.auths = []
+        guarded.reconcile()
+        assert_closed(guarded)
+
+
+def own_ports(place):
+    """What holds a gateway workload of our own to its ports, for the ports that Envoy has here."""
+    context = {
+        "name": "ports",
+        "account": "ports",
+        "model": istiod_world.GATEWAY_NAMESPACE,
+        "pod_labels": istiod_world.LABELS,
+        "inject_labels": {},
+        "options": config.Config(),
+    }
+    rendered = {each["kind"]: each for each in manifests.render(own.FOLDER, context)}
+    here = {"http2": place.port, "https": place.https_port}
+    ports = {
+        str(port["targetPort"]): str(here[port["name"]])
+        for port in rendered["Service"]["spec"]["ports"]
+        if port["name"] in here
+    }
+    policy = rendered["AuthorizationPolicy"]
+    policy["metadata"]["namespace"] = istiod_world.GATEWAY_NAMESPACE
+    operation = policy["spec"]["rules"][0]["to"][0]["operation"]
+    operation["notPorts"] = [ports[port] for port in operation["notPorts"]]
+    return policy
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["any port", "ports of ours alone"])
+def test_port_of_a_tenant_leads_into_the_model_unless_the_workload_has_no_other(
+    guarded, evil, held
+):
+    """Bytes have no headers: only a workload of our own can do without ports of others."""
+    port = loopback.free_port()
+    request = forged_requests.head("/kfp/x", more=[f"kubeflow-userid: {CLAIM}"])
+    tcp = {"port": {"number": port, "name": "tcp", "protocol": "TCP"}, "hosts": ["*"]}
+    spec = {"hosts": ["*"], "gateways": ["tcp"], "tcp": [{"route": lead(KFP)}]}
+
+    def is_sent():
+        # The end of a connection that is refused is an answer, too.
+        with contextlib.suppress(ConnectionResetError):
+            gateway_client.raw("127.0.0.1", request, port)
+        return True
+
+    with guarded.there(
+        *([own_ports(guarded)] if held else ()),
+        gateway(SPACE, "tcp", tcp),
+        made(NETWORKING, "VirtualService", "tcp", SPACE, spec),
+    ):
+        guarded.application.clear()
+        assert waiting.eventually(is_sent)
+        assert len(guarded.application) == (0 if held else 1)
+        assert_guarded(guarded, evil)
+
+
+@pytest.mark.parametrize("kind", ["ServiceEntry", "Service"])
+def test_shared_gateway_takes_a_route_to_an_address_at_its_word(guarded, kind):
+    """Why a workload of our own is what keeps identities where tenants may write Gateways."""
+    port = guarded.asked_once(Cookie=COOKIE).echo["port"]
+    name = f"alias.{SPACE}.svc.{DOMAIN}"
+    alias = [*service(SPACE, "alias", port)]
+    if kind == "ServiceEntry":
+        name, alias = "alias.example.com", [entry("alias", "alias.example.com", port)]
+    steal = virtual_service(SPACE, "steal", ["attack"], [EVIL], to(name, "/steal/"))
+    with guarded.there(*alias, claiming(EVIL), steal):
+        assert CLAIM in guarded.eventually(200, "/steal/x", host=EVIL, **CLAIMED).text
+
+
+@pytest.fixture
+def second(place, client, tmp_path):
+    """The port of a gateway with the same labels in a namespace without the model's guard."""
+    port, admin = loopback.free_ports(2)
+    spec = {
+        "selector": istiod_world.LABELS,
+        "ports": [{"name": "http2", "port": 80, "targetPort": port}],
+    }
+    with place.there(made("v1", "Service", "gateway", SPACE, spec)):
+        token = istiod_world.gateway_token(client, SPACE)
+        with istiod_world.gateway(tmp_path, place.xds, admin, token, namespace=SPACE):
+            yield port
+
+
+def test_nothing_is_served_anywhere_while_another_gateway_has_the_same_labels(guarded, second):
+    proxy = {"name": "istio-proxy", "image": "none", "args": ["proxy", "router"]}
+    spec = {"automountServiceAccountToken": False, "containers": [proxy]}
+    pod = made("v1", "Pod", "gateway", SPACE, spec, metadata={"labels": istiod_world.LABELS})
+
+    def asked(path):
+        with contextlib.closing(gateway_client.Client(port=second)) as stranger:
+            try:
+                return stranger.get(path, HOST, **CLAIMED).status
+            except OSError:
+                return 0
+
+    with guarded.there(pod):
+        said = guarded.reconcile()
+        assert any(f"also selects pods elsewhere: {SPACE}/gateway" in each for each in said), said
+        for path in GUARDED:
+            guarded.eventually(404, path, Cookie=COOKIE)
+            assert waiting.eventually(lambda path=path: asked(path) in (0, 404))
+        assert guarded.api.list(cluster.VIRTUAL_SERVICE, MODEL) == []
+    assert waiting.eventually(lambda: not guarded.api.list(cluster.POD, SPACE))
+    guarded.reconcile()
+    guarded.eventually(200, Cookie=COOKIE)
+
+
+def test_host_of_ours_is_closed_while_an_older_gateway_has_another_number_for_its_port(place):
+    """istiod names virtual hosts by the port of the oldest Gateway, which may be the target's."""
+    place.remove()
+    objects = claimed("alias", server(place.port, [HOST]), hosts=[HOST])
+    with place.there(*objects):
+        place.eventually(200, "/of-the-tenant", host=HOST)
+        place.options, place.auths = {"hosts": HOST}, [COMPLETE]
+        place.reconcile()
+        with place.there(virtual_service("shop", "third", [OURS], ["*"], to(WEB, "/third"))):
+            dump = f"http://127.0.0.1:{place.admin}/config_dump?resource=dynamic_route_configs"
+            assert waiting.eventually(
+                lambda: b'"/third"' in urllib.request.urlopen(dump, timeout=9).read()
+            )
+            # That virtual host has no filter of ours, so our Gateway does not have the host.
+            for path, headers in itertools.product(("/kfp/x", "/third"), WHO):
+                answers = {place.asked_once(path, **headers).status for _ in range(10)}
+                assert answers == {404}, (path, headers)
+        assert place.asked_once("/", host=TENANT).status == 200
+
+    def is_open():
+        # The workload has a hook run for each change that it sees.
+        place.reconcile()
+        return getattr(place.asked_once(Cookie=COOKIE), "status", 0) == 200
+
+    assert waiting.eventually(is_open)
+    place.remove()
 
 
 @pytest.fixture(scope="module")
 def alone(place):
     """The place with a gateway of the model's own, plain and with TLS, and a third one's route."""
-    place.part().remove()
-    for obj in ingress_world.tenant():
-        place.api.delete(obj)
+    place.remove()
     place.options = {"gateway_service": "", "hosts": "", "tls_secret": ingress_world.SECRET}
-    place.reconcile()
+    place.auths = [COMPLETE]
     third = virtual_service("shop", "third", [OURS], [THIRD], {"route": lead(WEB)})
-    with place.there(third):
-        place.eventually(200, host=THIRD, Cookie=COOKIE)
-        place.eventually(200, host=THIRD, tls=THIRD, Cookie=COOKIE)
-        yield place
-    place.part().remove()
-    for obj in ingress_world.tenant():
-        place.api.create(obj)
+    with place.without(*ingress_world.tenant()):
+        place.reconcile()
+        with place.there(third):
+            place.eventually(200, host=THIRD, Cookie=COOKIE)
+            place.eventually(200, host=THIRD, tls=THIRD, Cookie=COOKIE)
+            yield place
+        place.remove()
 
 
 def both(hosts):
@@ -48,8 +431,7 @@ def both(hosts):
 def claimed(name, *servers, hosts):
     """A Gateway of the tenant, and a route that hides nothing of the hosts that they claim."""
     yield gateway("shop", name, *servers)
-    own = {"match": [{"uri": {"prefix": "/of-the-tenant"}}], "route": lead(WEB)}
-    yield virtual_service("shop", name, [f"shop/{name}"], hosts, own)
+    yield virtual_service("shop", name, [f"shop/{name}"], hosts, to(WEB, "/of-the-tenant"))
 
 
 CLAIMS = [
@@ -66,51 +448,9 @@ CLAIMS = [
 ]
 
 
-def test_host_of_ours_is_closed_while_an_older_gateway_has_another_number_for_its_port(place):
-    """istiod names virtual hosts by the port of the oldest Gateway, which may be the target's."""
-    place.part().remove()
-    objects = claimed(
-        "alias", server(place.port, [gateway_client.HOST]), hosts=[gateway_client.HOST]
-    )
-    with place.there(*objects):
-        place.eventually(200, "/of-the-tenant", host=gateway_client.HOST)
-        place.options = {"hosts": gateway_client.HOST}
-        place.reconcile()
-        third = {"match": [{"uri": {"prefix": "/third"}}], "route": lead(WEB)}
-        with place.there(virtual_service("shop", "third", [OURS], ["*"], third)):
-            dump = f"http://127.0.0.1:{place.admin}/config_dump?resource=dynamic_route_configs"
-            assert waiting.eventually(
-                lambda: b'"/third"' in urllib.request.urlopen(dump, timeout=9).read()
-            )
-            # That virtual host has no filter of ours, so our Gateway does not have the host.
-            for path, headers in itertools.product(("/kfp/x", "/third"), ({}, {"Cookie": COOKIE})):
-                assert {place.asked_once(path, **headers).status for _ in range(10)} == {404}
-        assert place.asked_once("/", host=gateway_client.TENANT).status == 200
-
-    def is_open():
-        # The workload has a hook run for each change that it sees.
-        place.reconcile()
-        return getattr(place.asked_once(Cookie=COOKIE), "status", 0) == 200
-
-    assert waiting.eventually(is_open)
-    place.part().remove()
-
-
-def test_redirect_to_https_is_given_unasked(place):
-    place.part().remove()
-    options = {"tls_secret": ingress_world.SECRET, "https_redirect": True}
-    place.options = {"hosts": gateway_client.HOST, **options}
-    place.reconcile()
-    place.eventually(301)
-    place.eventually(302, tls=gateway_client.HOST)
-    place.eventually(200, tls=gateway_client.HOST, Cookie=COOKIE)
-    assert place.asked_once("/", host=gateway_client.TENANT).status == 200
-    place.part().remove()
-
-
 @pytest.mark.parametrize(("name", "servers", "hosts"), CLAIMS)
-def test_third_ones_host_stays_guarded_whoever_claims_it(alone, request, name, servers, hosts):
-    host = f"mark-{abs(hash(request.node.name))}.example.org"
+def test_third_ones_host_stays_guarded_whoever_claims_it(alone, name, servers, hosts):
+    host = f"{uuid.uuid4()}.example.org"
     mark = gateway("shop", "mark", *both([host]))
     marked = virtual_service("shop", "mark", ["shop/mark"], [host], {"route": lead(WEB)})
     with alone.there(*claimed(name, *servers, hosts=hosts), mark, marked):
@@ -119,16 +459,16 @@ def test_third_ones_host_stays_guarded_whoever_claims_it(alone, request, name, s
         alone.eventually(200, "/", host=host, tls=host, Cookie=COOKIE)
         for said in (THIRD, THIRD.upper(), f"{THIRD}:80", f"{THIRD}:9999"):
             assert alone.asked_once("/x", host=said).status == 302
-            for sni in (THIRD, host, gateway_client.HOST):
+            for sni in (THIRD, host, HOST):
                 answer = alone.asked_once("/x", host=said, tls=sni)
                 # A connection that is the tenant's has no such route, or ends with them.
                 assert isinstance(answer, OSError) or answer.status in (302, 404)
-        for tls in ("", host, gateway_client.HOST):
+        for tls in ("", host, HOST):
             answer = alone.asked_once("/kfp/x", tls=tls)
             assert isinstance(answer, OSError) or answer.status in (302, 404)
 
 
-@pytest.mark.parametrize("hosts", ["", gateway_client.HOST])
+@pytest.mark.parametrize("hosts", ["", HOST])
 def test_gateway_of_our_own_is_guarded_at_the_hosts_of_others(alone, hosts):
     host = "own.example.org"
     route = virtual_service("shop", "own", ["shop/own"], [host], {"route": lead(WEB)})
@@ -149,8 +489,8 @@ def test_guard_never_goes_while_a_neighbour_comes_and_goes(alone, times, request
     before, options = alone.options, {"hosts": "*.example.com", "https_redirect": True}
     alone.options = {**before, **options}
     alone.reconcile()
-    alone.eventually(200, tls=gateway_client.HOST, Cookie=COOKIE)
-    stranger = alone.visitor(tls=gateway_client.HOST)
+    alone.eventually(200, tls=HOST, Cookie=COOKIE)
+    stranger = alone.visitor(tls=HOST)
     with gateway_client.Hammer(stranger, fresh=True, pause=0, path="/kfp/x") as hammer:
 
         def go_on(count):

@@ -6,16 +6,14 @@ import json
 
 import lightkube
 import pytest
-from lightkube.models import networking_v1 as networking
-from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources import networking_v1 as resources
+from lightkube.resources.networking_v1 import Ingress, IngressClass
 
 from istio_integrator.diagnosis.checks import routes as checked
 from istio_integrator.ingress import tenant_policy
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Said
 from tests import echo, gateway_client, waiting
-from tests.functional import ingress_world, istiod_world, model_world, tenant_parts
+from tests.functional import ingress_world, istiod_world, model_world
 from tests.functional.ingress_world import COMPLETE, DOMAIN, lead, virtual_service
 from tests.functional.model_world import INGRESS, LOCAL_LABELS, OURS, TOKEN, Model
 
@@ -81,21 +79,9 @@ def ground(client, kubeconfig, tmp_path_factory):
         yield place
 
 
-@contextlib.contextmanager
-def without(place, *objects):
-    """Have others' objects gone while the block runs."""
-    for obj in objects:
-        place.api.delete(obj)
-    try:
-        yield
-    finally:
-        for obj in objects:
-            place.api.create(obj)
-
-
 def is_rejected(place, obj):
     """Tell whether a tenant may not write an object."""
-    with tenant_parts.being(place.kubeconfig, "alice@example.com") as alice:
+    with ingress_world.being(place.kubeconfig, "alice@example.com") as alice:
         try:
             alice.create(obj, dry_run=True)
         except errors.RefusedError:
@@ -127,7 +113,7 @@ def models(request, ground, client, tmp_path_factory):
     world = WORLDS[request.param]
     neighbours = ingress_world.tenant() if world.options is ALONE else ()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(without(ground, *neighbours))
+        stack.enter_context(ground.without(*neighbours))
         ground.options, ground.auths = world.options, [COMPLETE]
         models = dict.fromkeys([IRIS, *world.models])
         folder, held = tmp_path_factory.mktemp("local"), enforced(ground)
@@ -135,7 +121,7 @@ def models(request, ground, client, tmp_path_factory):
         found = stack.enter_context(written)
         found.world = world
         said = ground.reconcile()
-        stack.callback(ground.part().remove)
+        stack.callback(ground.remove)
         assert waiting.eventually(lambda: is_served(found)), said
         for asked in found.served.values():
             asked.clear()
@@ -189,27 +175,26 @@ def test_session_or_token_reaches_the_model_with_the_hosts_that_knative_knows(mo
     answer = models.ask(model.host, **who)
     assert answer.status == 200
     assert models.served[model.namespace][-1] == answer.echo
-    headers = answer.echo["headers"]
+    told = {
+        "host": f"{model.predictor}.{model.namespace}.svc.cluster.local",
+        "kserve-isvc-name": model.name,
+        "knative-serving-revision": f"{model.predictor}-00001",
+        HEADER: echo.USER,
+    }
     assert answer.echo["path"] == model_world.PREDICT
-    assert headers["host"] == f"{model.predictor}.{model.namespace}.svc.cluster.local"
-    assert headers["kserve-isvc-name"] == model.name
-    assert headers["knative-serving-revision"] == f"{model.predictor}-00001"
-    assert headers[HEADER] == echo.USER
+    assert {name: answer.echo["headers"][name] for name in told} == told
     models.served[model.namespace].clear()
 
 
 @of(*ASKED)
 @pytest.mark.parametrize("who", USERS)
-def test_claimed_identity_arrives_at_a_model_as_what_the_service_said(models, who):
-    for name in (HEADER, "kubeflow_userid", "Kubeflow-Userid"):
-        answer = models.ask(IRIS.host, **who, **{name: VICTIM})
-        assert answer.status == 200
-        said = [
-            value
-            for name, value in answer.echo["headers"].items()
-            if name.replace("_", "-") == HEADER and value
-        ]
-        assert said == [echo.USER]
+@pytest.mark.parametrize("name", [HEADER, "kubeflow_userid", "Kubeflow-Userid"])
+def test_claimed_identity_arrives_at_a_model_as_what_the_service_said(models, who, name):
+    answer = models.ask(IRIS.host, **who, **{name: VICTIM})
+    assert answer.status == 200
+    headers = answer.echo["headers"].items()
+    said = [value for key, value in headers if key.replace("_", "-") == HEADER and value]
+    assert said == [echo.USER]
     assert VICTIM not in json.dumps(models.place.asked)
 
 
@@ -296,21 +281,16 @@ def test_model_without_knative_is_served_by_a_path_of_our_host(models):
 @pytest.fixture
 def ingress(client: lightkube.Client):
     """What KServe writes without Knative (kube_ingress_reconciler.go), and a class for istiod."""
-    backend = networking.IngressBackend(
-        service=networking.IngressServiceBackend(
-            name=f"{IRIS.predictor}-00001", port=networking.ServiceBackendPort(number=80)
-        )
-    )
-    path = networking.HTTPIngressPath(path="/", pathType="Prefix", backend=backend)
-    rules = [networking.IngressRule(host=RAW, http=networking.HTTPIngressRuleValue(paths=[path]))]
-    of_class = networking.IngressClassSpec(controller="istio.io/ingress-controller")
-    spec = networking.IngressSpec(ingressClassName="istio", rules=rules)
-    metadata = ObjectMeta(name="raw", namespace="team-alice")
-    client.create(resources.IngressClass(metadata=ObjectMeta(name="istio"), spec=of_class))
-    client.create(resources.Ingress(metadata=metadata, spec=spec))
+    service = {"name": f"{IRIS.predictor}-00001", "port": {"number": 80}}
+    path = {"path": "/", "pathType": "Prefix", "backend": {"service": service}}
+    spec = {"ingressClassName": "istio", "rules": [{"host": RAW, "http": {"paths": [path]}}]}
+    metadata = {"name": "raw", "namespace": "team-alice"}
+    of_class = {"controller": "istio.io/ingress-controller"}
+    client.create(IngressClass.from_dict({"metadata": {"name": "istio"}, "spec": of_class}))
+    client.create(Ingress.from_dict({"metadata": metadata, "spec": spec}))
     yield
-    client.delete(resources.Ingress, "raw", namespace="team-alice")
-    client.delete(resources.IngressClass, "istio")
+    client.delete(Ingress, "raw", namespace="team-alice")
+    client.delete(IngressClass, "istio")
 
 
 @of(SHARED)

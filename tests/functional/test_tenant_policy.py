@@ -19,7 +19,8 @@ from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors, fences
 from tests import shown
 from tests.functional import charm_parts, gateway_api_world, istiod_world, limits_world
-from tests.functional.tenant_parts import being, made
+from tests.functional.ingress_world import NETWORKING, being, made
+from tests.functional.ingress_world import namespace as namespace_of
 from tests.waiting import eventually
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -57,25 +58,16 @@ class World:
             self.foreign: {**profile, names.SERVED_BY: "another.one"},
         }
         for name, labels in marks.items():
-            metadata = {"name": name, "labels": labels}
-            for obj in (
-                {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata},
-                made("v1", "ServiceAccount", "default", name),
-            ):
+            account = made("v1", "ServiceAccount", "default", name)
+            for obj in (namespace_of(name, **labels), account):
                 with contextlib.suppress(errors.ConflictError):
                     self.api.create(obj)
         self.create(pod({**LABELS, **MORE}, "EDGE"))
 
     def filled(self, value):
         """Put the names of this world into an object of the tables."""
-        text = json.dumps(value)
-        for word, name in (
-            ("MODEL", self.model),
-            ("NAMESPACE", self.profile),
-            ("EDGE", self.edge),
-        ):
-            text = text.replace(word, name)
-        return json.loads(text)
+        text = json.dumps(value).replace("MODEL", self.model)
+        return json.loads(text.replace("NAMESPACE", self.profile).replace("EDGE", self.edge))
 
     def create(self, obj, user=""):
         """Create an object of the tables; who is not told is the administrator."""
@@ -85,14 +77,8 @@ class World:
         """Return the part of the charm."""
         scope = charm_parts.context(self.app, self.model, tenant_policy=mode)
         scope = dataclasses.replace(scope, exposes=True)
-        target = gateway.Target(
-            namespace=self.edge,
-            selector=LABELS,
-            service="edge",
-            http_port=80,
-            https_port=443,
-            hosts=hosts,
-        )
+        about = {"namespace": self.edge, "selector": LABELS, "service": "edge", "hosts": hosts}
+        target = gateway.Target(**about, http_port=80, https_port=443)
         return tenant_policy.TenantPolicy(scope, lambda: target)
 
     def reconcile(self, **given):
@@ -126,7 +112,7 @@ class World:
         self._connections.close()
         self.component().remove()
         for name in (self.model, self.profile, self.foreign, self.edge):
-            self.api.delete({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+            self.api.delete(namespace_of(name))
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +149,7 @@ def name():
 
 ROUTE = [{"destination": {"host": "web", "port": {"number": 80}}}]
 OWN_PATH = "/notebook/NAMESPACE/x/"
-NETWORKING, GATEWAY_API = "networking.istio.io/v1", "gateway.networking.k8s.io/v1"
+GATEWAY_API = "gateway.networking.k8s.io/v1"
 
 
 def virtual_service(*entries, gateways=("MODEL/kubeflow-gateway",), hosts=("*",), **metadata):
@@ -484,8 +470,7 @@ def test_many_are_named_and_more_than_one_hook_tries_are_said_until_the_model_en
         assert len(world.reconcile()) == 21
     (reason,) = fences.noted().values()
     assert "more than 21" in reason
-    metadata = {"name": world.model}
-    world.api.delete({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    world.api.delete(namespace_of(world.model))
     assert eventually(lambda: not world.is_in_force())
     world.clean()
 
