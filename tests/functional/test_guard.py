@@ -1,0 +1,447 @@
+"""The guard of a named gateway in a real Envoy: whom it asks, and what arrives."""
+
+import contextlib
+import itertools
+import json
+import re
+import subprocess
+import threading
+import urllib.request
+from concurrent import futures
+
+import httpx2
+import pytest
+
+from istio_integrator.kube import cluster
+from testbed import loopback
+from tests import echo, forged_requests, gateway_client, oidc, waiting
+from tests.functional import ingress_world
+from tests.functional.ingress_world import (
+    COMPLETE,
+    DOMAIN,
+    MODEL,
+    WEB,
+    frozen,
+    gateway,
+    lead,
+    made,
+    request,
+    server,
+    virtual_service,
+)
+from tests.gateway_client import HOST, TENANT
+
+COOKIE = echo.COOKIE
+HEADER = "kubeflow-userid"
+HTTPS = {"hosts": HOST, "tls_secret": ingress_world.SECRET}
+LIES = {
+    "X-Forwarded-Uri": "/public",
+    "X-Forwarded-Host": "elsewhere.example.com",
+    "X-Forwarded-Method": "OPTIONS",
+    "X-Forwarded-Proto": "gopher",
+    "X-Forwarded-Prefix": "/public",
+}
+TOKENS = {"Authorization": "Bearer t", "X-Auth-Token": "t", "Cookie": COOKIE}
+FORWARDS = ("", "/decisions")
+"""Paths of an application on `forward-auth`."""
+
+
+@pytest.fixture(scope="module")
+def place(client, kubeconfig, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("istiod")
+    with echo.serving(oidc.Provider) as dex:
+        more = {"dex": dex.server_port, "oauth2-proxy": loopback.free_port()}
+        with ingress_world.serving(client, kubeconfig, folder, more) as found:
+            found.ports = more
+            yield found
+
+
+def to(host, path="/", **more):
+    return {"match": [{"uri": {"prefix": path}}], "route": lead(host), **more}
+
+
+def forward(address):
+    return {"decisions_address": address, "app_names": "[]"}
+
+
+def authenticate(place, path=None, **options):
+    """Serve our host, authenticated by `ingress-auth` or by `forward-auth` at a path."""
+    address = f"http://oidc.{MODEL}.svc.{DOMAIN}{path}"
+    place.options = {**HTTPS, **options}
+    place.auths = [COMPLETE] if path is None else []
+    place.forwards = [] if path is None else [forward(address)]
+    place.reconcile()
+    place.eventually(200, Cookie=COOKIE)
+    place.eventually(200, tls=HOST, Cookie=COOKIE)
+    place.application.clear()
+    place.asked.clear()
+    return place
+
+
+def test_session_that_the_service_renews_reaches_the_browser_beside_the_applications_own(place):
+    authenticate(place)
+    address = f"http://127.0.0.1:{place.port}/kfp/x"
+    headers = {"Host": HOST, "Cookie": COOKIE}
+    answer = httpx2.get(address, params={"cookie": "own=1"}, headers=headers)
+    assert sorted(answer.headers.get_list("set-cookie")) == ["own=1", echo.RENEWED]
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "user"),
+    [
+        pytest.param(None, "/public/x", None, id="ingress-auth, no user"),
+        pytest.param("", "/kfp/x", echo.USER, id="forward-auth"),
+        pytest.param("/decisions", "/kfp/x", echo.USER, id="forward-auth below a path"),
+    ],
+)
+def test_name_that_a_client_claims_reaches_nobody(place, path, asked, user):
+    authenticate(place, path)
+    for claim in forged_requests.CLAIMS:
+        place.application.clear()
+        head = forged_requests.head(asked, more=(f"Cookie: {COOKIE}", claim))
+        answer = gateway_client.raw("127.0.0.1", head, place.port)
+        assert answer.startswith(b"HTTP/1.1 200 "), claim
+        (served,) = place.application
+        assert served["headers"].get(HEADER) == user, claim
+        assert "admin" not in json.dumps([served, place.asked]), claim
+
+
+@pytest.mark.parametrize("path", FORWARDS)
+def test_application_on_forward_auth_hears_the_truth_below_its_path_and_no_more(place, path):
+    authenticate(place, path)
+    for tls, more in itertools.product(("", HOST), ({}, TOKENS)):
+        place.asked.clear()
+        answer = place.asked_once("/kfp/x?a=b", tls=tls, **LIES, **more, **{"X-Secret": "s"})
+        assert answer.status == (200 if more else 302)
+        (asked,) = place.asked
+        assert asked["path"] == f"{path}/kfp/x?a=b"
+        headers = asked["headers"]
+        assert headers["host"] == HOST
+        assert not set(LIES.values()) & set(headers.values())
+        told = {
+            "x-forwarded-uri": "/kfp/x?a=b",
+            "x-forwarded-host": HOST,
+            "x-forwarded-method": "GET",
+            "x-forwarded-proto": "https" if tls else "http",
+            "x-secret": None,
+            **{name.lower(): more.get(name) for name in TOKENS},
+        }
+        assert {name: headers.get(name) for name in told} == told
+
+
+@pytest.fixture
+def signing_in(place, tmp_path):
+    """Browsers that go where an oauth2-proxy on `forward-auth` sends them."""
+    port, dex = place.ports["oauth2-proxy"], f"http://127.0.0.1:{place.ports['dex']}"
+    command = oidc.command(tmp_path, port, "--cookie-secure=false", **oidc.of_provider(dex))
+    address = f"http://oauth2-proxy.{MODEL}.svc.cluster.local"
+    place.options = {"hosts": HOST}
+    place.auths, place.forwards = [], [forward(address)]
+    routes = place.requests
+    place.requests = [*routes, request(4, "dex", "/dex", "/dex")]
+    log = (tmp_path / "log").open("w+")
+    process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        ping = f"http://127.0.0.1:{port}/ping"
+        assert waiting.eventually(lambda: urllib.request.urlopen(ping).status == 200)
+        place.reconcile()
+        stranger = place.visitor()
+        assert waiting.eventually(lambda: oidc.LOGIN in str(stranger.get("/").headers))
+        stranger.close()
+        proxy = f"http://127.0.0.1:{place.port}"
+        base = f"http://{HOST}"
+        yield lambda: httpx2.Client(base_url=base, proxy=proxy, follow_redirects=True)
+    finally:
+        process.kill()
+        process.wait()
+        log.seek(0)
+        print(log.read())
+        log.close()
+        place.requests, place.forwards = routes, []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_visitor_logs_in_is_known_to_the_page_and_logs_out(signing_in):
+    page = "/kfp/runs"
+    with signing_in() as browser:
+        form = browser.get(f"{page}?of=mine")
+        assert [answer.status_code for answer in form.history] == [302]
+        assert form.url.path == oidc.LOGIN
+        (number,) = re.findall(r'value="([^"]+)"', form.text)
+        entered = {"request": number, "user": oidc.USER}
+        wrong = browser.post("/dex/login", data={**entered, "password": "guess"})
+        assert (wrong.status_code, oidc.SESSION in browser.cookies) == (401, False)
+        found = browser.post("/dex/login", data={**entered, "password": oidc.PASSWORD})
+        assert [answer.status_code for answer in found.history] == [303, 302]
+        # What was wanted at first.
+        assert (found.status_code, found.url.path, found.url.query) == (200, page, b"of=mine")
+        assert found.json()["headers"][oidc.IDENTITY] == oidc.USER
+        callback = found.history[-1].url.raw_path.decode()
+        claimed = browser.get(page, headers={"Kubeflow-UserID": "admin@example.com"})
+        assert claimed.json()["headers"][oidc.IDENTITY] == oidc.USER
+        with signing_in() as other:
+            # A code is for the browser that was sent for it, and good once.
+            assert other.get(callback).status_code == 403
+        assert browser.get(callback).status_code == 403
+        assert browser.get(f"{oidc.PREFIX}/sign_out").url.path == oidc.LOGIN
+        assert oidc.SESSION not in browser.cookies
+
+
+def warming(number):
+    """A tenant's Gateway whose certificate never comes: the port's new listener waits for it."""
+    tls = {"mode": "SIMPLE", "credentialName": f"missing-{number}"}
+    return gateway("shop", "warming", server(443, ["w.example.com"], **tls))
+
+
+@contextlib.contextmanager
+def kept_up(place, obstacle):
+    """An obstacle that is renewed: Envoy waits 15 seconds for a certificate."""
+    ended = threading.Event()
+
+    def renew():
+        number = 0
+        while not ended.wait(5):
+            number += 1
+            place.api.apply(obstacle(number))
+
+    with place.there(obstacle(0)), futures.ThreadPoolExecutor(1) as threads:
+        renewed = threads.submit(renew)
+        try:
+            yield
+        finally:
+            ended.set()
+            renewed.result()
+
+
+def has_warming(place):
+    return "warming_state" in dumped(place, "config_dump?resource=dynamic_listeners")
+
+
+def has_frozen(place):
+    found = dumped(place, "stats?filter=http.*rds.*update_rejected&usedonly")
+    return any(not line.endswith(": 0") for line in found.splitlines())
+
+
+def status_of(place, tls):
+    """The status of an answer; None where the gateway takes no connection for the host."""
+    return getattr(place.asked_once(tls=tls), "status", None)
+
+
+def dumped(place, what):
+    with urllib.request.urlopen(f"http://127.0.0.1:{place.admin}/{what}") as answer:
+        return answer.read().decode()
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "is_there", "statuses"),
+    [
+        pytest.param(
+            warming, has_warming, {"": {302}, HOST: {404, None}}, id="listener kept warming"
+        ),
+        pytest.param(frozen, has_frozen, {"": {404}, HOST: {302}}, id="routes frozen"),
+    ],
+)
+def test_authentication_that_a_tenant_holds_up_leaves_routes_closed(
+    place, obstacle, is_there, statuses
+):
+    place.remove()
+    place.options = {**HTTPS, "require_authentication": False}
+    place.auths, place.forwards = [], []
+    place.reconcile()
+    for tls in statuses:
+        place.eventually(200, tls=tls)
+    with kept_up(place, obstacle):
+        assert waiting.eventually(lambda: is_there(place))
+        place.auths = [COMPLETE]
+        place.reconcile()
+        for tls, want in statuses.items():
+            assert waiting.eventually(lambda tls=tls, want=want: status_of(place, tls) in want)
+            assert {status_of(place, tls) for _ in range(20)} <= want
+
+    def is_open_again():
+        # The workload has a hook run for each change that it sees.
+        place.reconcile()
+        return all(status_of(place, tls) == 302 for tls in statuses)
+
+    assert waiting.eventually(is_open_again)
+    for tls in statuses:
+        place.eventually(200, tls=tls, Cookie=COOKIE)
+
+
+def test_every_host_of_several_is_authenticated_and_no_host_of_a_neighbour(place):
+    """Within a wildcard, a host of another team's Gateway is theirs."""
+    inner = "theirs.kf.example.org"
+    hosts = [HOST, "second.example.com", "*.kf.example.org"]
+    authenticate(place, hosts=",".join(hosts))
+    with place.there(
+        gateway("shop", "inner", server(80, [inner])),
+        virtual_service("shop", "inner", ["shop/inner"], [inner], to(WEB, "/kfp")),
+    ):
+        for host, tls in itertools.product([*hosts[:2], "a.kf.example.org"], (False, True)):
+            asked = {"host": host, "tls": host if tls else ""}
+            place.eventually(200, **asked, Cookie=COOKIE)
+            place.eventually(302, **asked)
+        assert place.eventually(200, host=inner).status == 200
+        assert place.asked_once("/", host=TENANT).status == 200
+
+
+def test_deleted_model_takes_the_guard_in_another_namespace_along(place):
+    model = place.api.create(ingress_world.namespace("doomed"))
+    ports = (place.port, place.https_port, place.admin)
+    doomed = ingress_world.Place(place.api, ports, [], [], "doomed")
+    doomed.options = {"hosts": "doomed.example.com"}
+    doomed.requests = [request(1, "kfp", "/kfp", None)]
+    doomed.part().reconcile()
+    manifests = doomed.part()._scope.manifests
+    (guard,) = manifests.owned_of(cluster.ENVOY_FILTER)
+    assert guard["metadata"]["namespace"] != "doomed"
+    place.api.delete(model)
+    assert waiting.eventually(lambda: not manifests.owned_of(cluster.ENVOY_FILTER))
+
+
+VICTIM = "victim@example.com"
+KFP = f"kfp.{MODEL}.svc.{DOMAIN}"
+OURS = f"{MODEL}/kubeflow-gateway"
+MARK = "x-route"
+"""What tells a tenant's route from ours to everything else."""
+
+
+def changing(how="set", name=HEADER, value=VICTIM):
+    return {"headers": {"request": {how: {name: value, MARK: "theirs"}}}}
+
+
+FORGED = changing()
+
+
+@pytest.fixture
+def shared(place):
+    """The place with our routes, plain and with TLS, beside a neighbour."""
+    return authenticate(place)
+
+
+def split(host, path, **more):
+    """Half of a route's traffic to each of two destinations, which say the same."""
+    halves = [{**one, **more, "weight": 50} for one in (*lead(host), *lead(host))]
+    halves[1]["destination"] = {"host": host.replace("kfp", "dashboard"), "port": {"number": 80}}
+    return {**to(host, path), "route": halves}
+
+
+ROUTES = {
+    "/set": to(KFP, "/set", **FORGED),
+    "/added": to(KFP, "/added", **changing("add")),
+    "/upper": to(KFP, "/upper", **changing(name=HEADER.upper())),
+    "/underscored": to(KFP, "/underscored", **changing(name="kubeflow_userid")),
+    "/destination": {**to(KFP, "/destination"), "route": lead(KFP, **FORGED)},
+    "/weighted": split(KFP, "/weighted", **FORGED),
+    "/authority": to(KFP, "/authority", rewrite={"authority": "elsewhere.example"}, **FORGED),
+    "/retried": to(KFP, "/retried", retries={"attempts": 3, "retryOn": "5xx"}, **FORGED),
+    "/copied": to(KFP, "/copied", **changing(value="%REQ(x-forged)%")),
+}
+
+
+def arrived(place, path, **given):
+    """Ask until the tenant's route is the one that answers."""
+
+    def asked():
+        answer = place.asked_once(path, **given)
+        return getattr(answer, "status", 0) == 200 and MARK in answer.echo["headers"] and answer
+
+    answer = waiting.eventually(asked)
+    assert answer, place.asked_once(path, **given)
+    return answer
+
+
+def seen(served):
+    """What a request said about its user, in every spelling that may count."""
+    return {
+        name: value
+        for name, value in served["headers"].items()
+        if name.replace("_", "-") == HEADER
+    }
+
+
+@pytest.fixture
+def theirs(shared):
+    """A tenant's routes into the model, on our Gateway and on their own."""
+    host = "tenant.example.com"
+    own = gateway("shop", "own", server(80, [host]), server(443, [host], **ingress_world.HTTPS))
+    on_ours = virtual_service("shop", "on-ours", [OURS], ["*"], *ROUTES.values())
+    on_own = virtual_service("shop", "on-own", ["shop/own"], [host], *ROUTES.values())
+    with shared.there(own, on_ours, on_own):
+        arrived(shared, "/set", host=host)
+        arrived(shared, "/set", host=host, tls=host)
+        arrived(shared, "/set", Cookie=COOKIE)
+        arrived(shared, "/set", tls=HOST, Cookie=COOKIE)
+        yield shared, host
+
+
+def test_forged_identity_by_a_route_on_our_gateway_arrives_as_what_the_service_said(theirs):
+    place, _ = theirs
+    for path, tls in itertools.product(ROUTES, ("", HOST)):
+        for _ in range(4 if path == "/weighted" else 1):
+            answer = place.asked_once(path, tls=tls, Cookie=COOKIE, **{"x-forged": VICTIM})
+            assert answer.status == 200, path
+            said = seen(answer.echo)
+            assert said.pop("kubeflow_userid", "") == "", path
+            assert said == {HEADER: echo.USER}, path
+
+
+def test_forged_identity_by_a_gateway_of_their_own_arrives_as_nothing(theirs):
+    place, host = theirs
+    for path, tls in itertools.product(ROUTES, ("", host)):
+        for claim in ({}, {HEADER: VICTIM}, {"kubeflow_userid": VICTIM}):
+            answer = place.asked_once(path, host=host, tls=tls, **{"x-forged": VICTIM}, **claim)
+            assert answer.status == 200, path
+            assert not any(seen(answer.echo).values()), (path, claim)
+
+
+def test_neighbours_use_of_the_header_towards_their_own_services_is_theirs(shared):
+    host = "neighbour.example.com"
+    objects = [
+        gateway("shop", "use", server(80, [host])),
+        virtual_service("shop", "use", ["shop/use"], [host], to(WEB, "/set", **FORGED), to(WEB)),
+    ]
+    with shared.there(*objects):
+        answer = shared.eventually(200, "/set", host=host)
+        assert seen(answer.echo) == {HEADER: VICTIM}
+        answer = shared.eventually(200, "/x", host=host, **{HEADER: "theirs"})
+        assert seen(answer.echo) == {HEADER: "theirs"}
+        assert seen(shared.eventually(200, "/x", host=host).echo) == {}
+
+
+def test_identity_goes_with_a_websocket_as_the_service_said_it(theirs):
+    place, host = theirs
+    where = ("127.0.0.1", "/set", "hello")
+    assert gateway_client.talk(*where, port=place.port, Cookie=COOKIE) == "hello"
+    assert " 302 " in gateway_client.talk(*where, port=place.port)
+    assert gateway_client.talk(*where, host=host, port=place.port) == "hello"
+
+
+MIRROR = to(WEB, "/mirrored", mirror={"host": KFP, "port": {"number": 80}}, **FORGED)
+HANDED = {"match": [{"uri": {"prefix": "/handed"}}], "delegate": {"name": "on"}}
+ALIAS = {"type": "ExternalName", "externalName": KFP, "ports": [{"name": "http", "port": 80}]}
+AROUND = {
+    "/mirrored": [virtual_service("shop", "mirror", [OURS], ["*"], MIRROR)],
+    "/handed": [
+        virtual_service("shop", "on", [], [], {"route": lead(KFP), **FORGED}),
+        virtual_service("shop", "handing", [OURS], [HOST], HANDED),
+    ],
+    "/alias": [
+        made("v1", "Service", "alias", "shop", ALIAS),
+        virtual_service(
+            "shop", "alias", [OURS], ["*"], to(f"alias.shop.svc.{DOMAIN}", "/alias", **FORGED)
+        ),
+    ],
+}
+"""Other ways than a route to a Service of the model on our host: a copy, a delegate, a name."""
+
+
+@pytest.mark.parametrize("path", AROUND)
+def test_no_other_way_to_a_service_of_the_model_says_another_user_at_our_host(shared, path):
+    with shared.there(*AROUND[path]):
+        arrived(shared, path, Cookie=COOKIE)
+        served = waiting.eventually(
+            lambda: [each for each in shared.application if each["path"] == path]
+        )
+        assert [seen(each) for each in served] == [{HEADER: echo.USER}] * len(served)
