@@ -1,11 +1,12 @@
 """What the workload sees in a real Envoy that a real istiod configures, whole and broken."""
 
 import contextlib
+import dataclasses
 import time
 
 import pytest
 
-from integrator_contract import names, seen
+from integrator_contract import seen
 from integrator_contract.seen import Cause
 from istio_integrator.ingress import gateway
 from istio_integrator.ingress.guard import envoyfilter
@@ -13,22 +14,11 @@ from istio_integrator.kube import cluster
 from tests import gateway_client
 from tests.functional import ingress_world, istiod_world
 from tests.functional.gateway_looks import look
-from tests.functional.ingress_world import DOMAIN, HTTPS, MODEL, lead, server, virtual_service
+from tests.functional.ingress_world import DOMAIN, HTTPS, MODEL, server
 
 HOST = gateway_client.HOST
 BOTH = (80, 443)
 WHERE = istiod_world.GATEWAY_NAMESPACE
-MARKS = ("V", "U")
-
-
-def marked(*paths):
-    """Routes that demand a mark."""
-    uris = [
-        {"uri": {"prefix": path}, "headers": {"x-mark": {"exact": mark}}}
-        for path, mark in zip(paths, "VUW", strict=False)
-    ]
-    route = {"match": uris, "route": lead(f"kfp.{MODEL}.svc.{DOMAIN}")}
-    return virtual_service(MODEL, "marked", [gateway.NAME], [HOST], route)
 
 
 @pytest.fixture
@@ -38,39 +28,13 @@ def served(place):
     place.reconcile()
     place.eventually(302)
     place.eventually(302, tls=HOST)
-    with place.there(marked("/a", "/b")):
-        see(place, lambda answer: answer.routes)
-        yield place
-
-
-def expectation(place, *, hosts=(HOST,), **changes):
-    """What the objects that the charm wrote come to."""
-    guard = guard_of(place)
-    clusters = [f"outbound|80||{name}.{MODEL}.svc.{DOMAIN}" for name in ("oidc", "kfp")]
-    values = {
-        "namespace": WHERE,
-        "selector": istiod_world.LABELS,
-        "gateway": f"{MODEL}/{gateway.NAME}",
-        "servers": (
-            seen.Server(port=80, protocol="HTTP", hosts=hosts),
-            seen.Server(port=443, protocol="HTTPS", hosts=hosts),
-        ),
-        "filters": tuple(
-            each["patch"]["value"]["name"]
-            for each in guard["spec"]["configPatches"]
-            if each["applyTo"] == "HTTP_FILTER"
-        ),
-        "entry": envoyfilter.ask_entry(guard["metadata"]["labels"][names.OWNER]),
-        "routes": 2,
-        "marks": MARKS,
-        "clusters": tuple(clusters),
-    }
-    return seen.Expectation(**{**values, **changes})
+    see(place, lambda answer: answer.routes)
+    return place
 
 
 def see(place, until, expected=None):
     """Look until an answer is as it should be."""
-    return look(expected or expectation(place), until, place.admin)
+    return look(expected or place.expected, until, place.admin)
 
 
 def guard_of(place):
@@ -90,17 +54,16 @@ def about(answer, cause):
 
 
 def test_whole_gateway_is_seen_as_it_is_expected(served):
-    expected = expectation(served)
-    assert len(expected.filters) >= 2
-    answer = see(served, lambda answer: answer.routes, expected)
+    assert len(served.expected.filters) >= 2
+    answer = see(served, lambda answer: answer.routes)
     assert answer == seen.Seen(
-        of=expected.word(),
+        of=served.expected.word(),
         unseen=None,
         pods=1,
         ready=1,
         guarded=BOTH,
         is_open=True,
-        routes=2,
+        routes=3,
     )
 
 
@@ -112,7 +75,11 @@ def test_whole_gateway_is_seen_as_it_is_expected(served):
     ],
 )
 def test_port_is_guarded_whatever_its_server_serves(served, changes, hosts, status):
-    opened, expected = gateway_of(served), expectation(served, hosts=hosts)
+    opened = gateway_of(served)
+    expected = dataclasses.replace(
+        served.expected,
+        servers=[dataclasses.replace(each, hosts=hosts) for each in served.expected.servers],
+    )
     servers = [
         each if "tls" in changes and each["port"]["number"] == 443 else {**each, **changes}
         for each in opened["spec"]["servers"]
@@ -141,47 +108,42 @@ def without(place, obj):
 
 
 def test_filters_that_no_filter_chain_has_are_ignored_by_istiod(served):
-    expected = expectation(served)
     with without(served, guard_of(served)):
-        answer = see(served, lambda answer: answer.unguarded == BOTH, expected)
+        answer = see(served, lambda answer: answer.unguarded == BOTH)
     assert causes(answer) == [Cause.FILTERS_IGNORED] * 2
     assert (answer.guarded, answer.routes) == ((), 0)
 
 
 def test_listener_that_waits_for_a_certificate_serves_without_new_filters(served):
-    expected = expectation(served)
     absent = {"mode": "SIMPLE", "credentialName": "absent"}
     bad = ingress_world.gateway("shop", "bad", server(443, ["bad.example.com"], **absent))
-    see(served, lambda answer: answer.guarded == BOTH, expected)
+    see(served, lambda answer: answer.guarded == BOTH)
     with contextlib.ExitStack() as stack:
         with without(served, guard_of(served)):
-            see(served, lambda answer: answer.unguarded == BOTH, expected)
+            see(served, lambda answer: answer.unguarded == BOTH)
             stack.enter_context(served.there(bad))
-            see(served, lambda answer: Cause.WARMING in causes(answer), expected)
-        answer = see(served, lambda answer: answer.guarded == (80,), expected)
+            see(served, lambda answer: Cause.WARMING in causes(answer))
+        answer = see(served, lambda answer: answer.guarded == (80,))
     assert answer.unguarded == (443,)
     assert about(answer, Cause.WARMING) == [{"port": "443", "secrets": "absent"}]
     assert about(answer, Cause.FILTERS_MISSING) == [{"port": "443"}]
-    see(served, lambda answer: answer.guarded == BOTH, expected)
+    see(served, lambda answer: answer.guarded == BOTH)
 
 
 def test_routes_that_envoy_refuses_to_change_are_named(served):
     with served.there(ingress_world.frozen()):
-        served.api.apply(marked("/a", "/b", "/c"))
-        expected = expectation(served, routes=3, marks=(*MARKS, "W"))
+        served.requests.append(ingress_world.request(4, "kfp", "/more", None))
+        part = served.part()
+        part.reconcile()
         answer = see(
-            served,
-            lambda answer: (
-                [each["port"] for each in about(answer, Cause.ROUTES_MISSING)] == ["80"]
-            ),
-            expected,
+            served, lambda answer: causes(answer) == [Cause.ROUTES_MISSING], part.expected
         )
     assert about(answer, Cause.ROUTES_MISSING) == [
-        {"host": HOST, "port": "80", "routes": "2 of 3"}
+        {"host": HOST, "port": "80", "routes": "3 of 4"}
     ]
-    assert answer.routes == 2
-    see(served, lambda answer: answer.routes == 3, expected)
-    served.api.apply(marked("/a", "/b"))
+    assert answer.routes == 3
+    see(served, lambda answer: answer.routes == 4, part.expected)
+    served.requests.pop()
 
 
 def test_service_that_is_not_exported_to_the_gateway_is_named(served):
@@ -194,7 +156,8 @@ def test_service_that_is_not_exported_to_the_gateway_is_named(served):
 
 
 def test_dns_domain_that_istiod_does_not_use_is_named(served):
-    expected = expectation(served, clusters=(f"outbound|80||oidc.{MODEL}.svc.corp.example",))
+    clusters = (f"outbound|80||oidc.{MODEL}.svc.corp.example",)
+    expected = dataclasses.replace(served.expected, clusters=clusters)
     answer = see(served, lambda answer: answer.missing, expected)
     assert about(answer, Cause.OTHER_DOMAIN) == [{"domain": DOMAIN}]
 
@@ -215,18 +178,17 @@ def test_dns_domain_that_istiod_does_not_use_is_named(served):
     ],
 )
 def test_server_that_istiod_drops_for_an_older_one_is_named(served, theirs, named):
-    expected = expectation(served)
     opened = gateway_of(served)
     served.api.delete(opened)
     with served.there(ingress_world.gateway("shop", "older", theirs)):
         # Kubernetes knows the age of an object in whole seconds.
         time.sleep(1.1)
         write(served, opened)
-        answer = see(served, lambda answer: answer.guarded == (80,), expected)
+        answer = see(served, lambda answer: answer.guarded == (80,))
     assert about(answer, Cause.SERVER_MISSING) == [{"port": "443", "protocol": "HTTPS"}]
     assert about(answer, Cause.HOST_TAKEN) == [each for each in [named] if each]
     assert answer.unguarded == ()
-    see(served, lambda answer: answer.guarded == BOTH, expected)
+    see(served, lambda answer: answer.guarded == BOTH)
 
 
 def test_listener_that_envoy_refuses_is_told_in_its_words(served):
