@@ -9,14 +9,12 @@ import base64
 import contextlib
 import dataclasses
 import functools
-import json
 import os
 import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -26,8 +24,6 @@ from testbed import certificates, istio, loopback, programs
 Manifests = dict[tuple[str, str], cluster.Object]
 """Objects by kind and name."""
 
-REVISIONS = ("default", "canary")
-"""Served alike, as by tags of one istiod."""
 CONFIGURATION = "istio-sidecar-injector"
 _NAME = "localhost"
 _KEPT = ("ConfigMap", "DaemonSet", "Deployment", "MutatingWebhookConfiguration", "Service")
@@ -36,16 +32,14 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @contextlib.contextmanager
 def serving(api: cluster.Cluster, kubeconfig: Path, directory: Path) -> Iterator[None]:
-    """Run istiod, with its injector configured by URL, while the block runs."""
-    manifests = _settings()
-    # So that only a pod's own annotation makes its sidecar a native one.
-    settings = {"ENABLE_NATIVE_SIDECARS": "false"}
-    with running(api, kubeconfig, directory, manifests, **settings) as (url, bundle):
-        applied = api.apply(_configuration(manifests, url, bundle))
-        try:
-            yield
-        finally:
-            api.delete(applied)
+    """Have an Istio with a tag, whose sidecars are native ones if a pod asks for it."""
+    settings = (
+        "hub=registry.example",
+        "values.revisionTags[0]=canary",
+        "values.pilot.env.ENABLE_NATIVE_SIDECARS=false",
+    )
+    with installed(api, kubeconfig, directory, *settings):
+        yield
 
 
 @contextlib.contextmanager
@@ -229,14 +223,6 @@ def _switches(manifests: Manifests) -> dict[str, str]:
     }
 
 
-def _settings() -> Manifests:
-    wanted = istio.Installation(
-        proxy_image="registry.example/proxyv2:1.31.1", pilot_image="registry.example/pilot:1.31.1"
-    )
-    items = json.loads(istio.render(wanted).settings.read_text())["items"]
-    return {(item["kind"], item["metadata"]["name"]): item for item in items}
-
-
 def write_files(directory: Path, manifests: Manifests, revision: str = "") -> None:
     """Write what istiod mounts of its ConfigMaps."""
     places = {"istio": Path("etc/istio/config"), CONFIGURATION: Path("var/lib/istio/inject")}
@@ -279,18 +265,6 @@ def _environment(revision: str, place: str) -> dict[str, str]:
         "INJECTION_WEBHOOK_CONFIG_NAME": "",
         "VALIDATION_WEBHOOK_CONFIG_NAME": "",
     }
-
-
-def _configuration(manifests: Manifests, url: str, bundle: str) -> dict[str, Any]:
-    configuration = manifests["MutatingWebhookConfiguration", CONFIGURATION]
-    for hook in configuration["webhooks"]:
-        path = hook["clientConfig"]["service"]["path"]
-        hook["clientConfig"] = {"url": url + path, "caBundle": bundle}
-        for selector in (hook["namespaceSelector"], hook["objectSelector"]):
-            for one in selector["matchExpressions"]:
-                if one["key"] == "istio.io/rev" and one["operator"] == "In":
-                    one["values"] = list(REVISIONS)
-    return configuration
 
 
 def _wait_until_ready(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
