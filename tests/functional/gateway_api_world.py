@@ -3,8 +3,6 @@
 import contextlib
 
 import lightkube
-from lightkube.models.authentication_v1 import TokenRequestSpec
-from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources import core_v1
 
 from integrator_contract import names
@@ -74,9 +72,7 @@ def run(place, client, *needed):
         {"name": one["name"], "port": one["targetPort"], "protocol": "TCP"} for one in listed
     ]
     place.api.apply(ingress_world.endpoints(namespace, name, *open_ports))
-    spec = TokenRequestSpec(audiences=["istio-ca"])
-    wanted = core_v1.ServiceAccountToken(metadata=ObjectMeta(), spec=spec)
-    return client.create(wanted, name, namespace=namespace).status.token
+    return world.token_of(client, name, namespace)
 
 
 @contextlib.contextmanager
@@ -91,9 +87,3 @@ def serving(client, kubeconfig, folder):
         about = {"namespace": ingress_world.MODEL, "labels": {names.GATEWAY_NAME: gateway.NAME}}
         with world.gateway(folder, found.xds, found.admin, token, **about):
             yield found
-
-
-def certificate(folder):
-    """The Secret in the model that its Gateway serves HTTPS with."""
-    metadata = {"name": ingress_world.SECRET, "namespace": ingress_world.MODEL}
-    return {**ingress_world.secret(folder), "metadata": metadata}

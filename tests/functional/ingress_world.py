@@ -78,14 +78,14 @@ def endpoints(space, name, *ports):
     )
 
 
-def gateway_workload(ports, space=world.GATEWAY_NAMESPACE, labels=world.LABELS):
+def gateway_workload(ports, space=world.GATEWAY_NAMESPACE, labels=world.LABELS, name="gateway"):
     """What makes Envoy the gateway workload: its Service's ports are those that Envoy opens."""
     container = {"name": "istio-proxy", "image": "proxy", "args": ["proxy", "router"]}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
     spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
-    yield made("apps/v1", "Deployment", "gateway", space, spec)
-    listed = [{"name": name, "port": port, "targetPort": to} for name, port, to in ports]
-    yield made("v1", "Service", "gateway", space, {"selector": labels, "ports": listed})
+    yield made("apps/v1", "Deployment", name, space, spec)
+    listed = [{"name": port, "port": number, "targetPort": to} for port, number, to in ports]
+    yield made("v1", "Service", name, space, {"selector": labels, "ports": listed})
 
 
 def server(port, hosts, **tls):
@@ -143,20 +143,18 @@ def request(number, name, prefix, rewrite):
 class Standing:
     """The model's own gateway, in whose place the test runs one."""
 
-    def __init__(self, scope):
+    def __init__(self, scope, name, space, labels):
         self._hosts = scope.config.hosts
+        self._about = {"namespace": space, "selector": labels, "service": name, "workload": name}
 
     def target(self):
         """Describe it as the charm describes its own."""
         return gateways.Target(
-            namespace=world.GATEWAY_NAMESPACE,
-            selector=world.LABELS,
-            service="gateway",
+            **self._about,
             http_port=80,
             https_port=443,
             hosts=self._hosts,
             ready=True,
-            workload="gateway",
             account="gateway",
             is_own=True,
         )
@@ -180,6 +178,8 @@ class Place(charm_parts.Related):
         self.application = application
         self.asked = asked
         self.options = {"hosts": gateway_client.HOST}
+        self.own = ("gateway", world.GATEWAY_NAMESPACE, world.LABELS)
+        """Name, namespace and labels of what is the model's own gateway."""
         self.expected = None
         """What the workload expects the gateway to have."""
 
@@ -192,7 +192,7 @@ class Place(charm_parts.Related):
         scope = charm_parts.context(self.api, self.model, mesh=mesh, **options)
         made = ingress.Ingress(scope, self, look=self.look)
         if not options["gateway_service"]:
-            made._own_gateway = Standing(scope)
+            made._own_gateway = Standing(scope, *self.own)
         return made
 
     def remove(self):
@@ -342,13 +342,13 @@ def serving(client, kubeconfig, folder, more=(), **parts):
             yield found
 
 
-def secret(folder):
+def secret(folder, space=world.GATEWAY_NAMESPACE):
     """The certificate that every Gateway shows, of whichever name."""
     pair = certificates.Authority(folder / "pki").server("gateway", ["*.example.com"], [])
     data = {"tls.crt": pair.certificate, "tls.key": pair.key}
     encoded = {name: base64.b64encode(path.read_bytes()).decode() for name, path in data.items()}
     kind = "kubernetes.io/tls"
-    return made("v1", "Secret", SECRET, world.GATEWAY_NAMESPACE, type=kind, data=encoded)
+    return made("v1", "Secret", SECRET, space, type=kind, data=encoded)
 
 
 def leave(api, *names):

@@ -134,9 +134,14 @@ def gateway_token(client, namespace=GATEWAY_NAMESPACE):
     role = RoleRef(apiGroup="rbac.authorization.k8s.io", kind="Role", name="gateway")
     binding = rbac.RoleBinding(metadata=metadata, roleRef=role, subjects=[subject])
     client.apply(binding, field_manager="test")
+    return token_of(client, "gateway", namespace)
+
+
+def token_of(client, account, namespace):
+    """A token for istiod."""
     spec = TokenRequestSpec(audiences=["istio-ca"])
     wanted = core_v1.ServiceAccountToken(metadata=ObjectMeta(), spec=spec)
-    return client.create(wanted, "gateway", namespace=namespace).status.token
+    return client.create(wanted, account, namespace=namespace).status.token
 
 
 @contextlib.contextmanager
@@ -163,24 +168,38 @@ def proxy(kind, name, namespace, labels, **metadata):
     }
 
 
-def static_cluster(name, port):
-    """Somebody on loopback who speaks HTTP/2."""
-    endpoint = {"address": {"socket_address": {"address": "127.0.0.1", "port_value": port}}}
-    return {
+def static_cluster(name, port, *, is_http2=True):
+    """Somebody on loopback."""
+    found = {
         "name": name,
         "type": "STATIC",
-        "typed_extension_protocol_options": {
-            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
-                "@type": "type.googleapis.com/"
-                "envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
-                "explicit_http_config": {"http2_protocol_options": {}},
-            }
-        },
         "load_assignment": {
             "cluster_name": name,
-            "endpoints": [{"lb_endpoints": [{"endpoint": endpoint}]}],
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": on_loopback(port)}}]}],
         },
     }
+    if is_http2:
+        kind = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+        spoken = {"explicit_http_config": {"http2_protocol_options": {}}}
+        options = {"@type": f"type.googleapis.com/{kind}", **spoken}
+        found["typed_extension_protocol_options"] = {kind: options}
+    return found
+
+
+def on_loopback(port):
+    """An address of Envoy's."""
+    return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
+
+
+@contextlib.contextmanager
+def envoy_with(folder, name, admin, bootstrap, *options):
+    """Run Envoy with a bootstrap and a port for its administration."""
+    path, log = folder / f"{name}.json", folder / f"{name}.log"
+    path.write_text(json.dumps({**bootstrap, "admin": {"address": on_loopback(admin)}}))
+    argv = [ENVOY, "-c", path, "--concurrency", "1", "--use-dynamic-base-id", *options]
+    with loopback_istiod.process(argv, log) as started:
+        wait_for_port(admin, started, log)
+        yield
 
 
 @contextlib.contextmanager
@@ -199,7 +218,6 @@ def envoy_of(folder, xds, admin, node, token, *, more=()):
     clusters = [static_cluster("xds-grpc", xds), *more]
     bootstrap = {
         "node": node,
-        "admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": admin}}},
         "dynamic_resources": {
             "ads_config": {
                 "api_type": "GRPC",
@@ -223,13 +241,9 @@ def envoy_of(folder, xds, admin, node, token, *, more=()):
             ]
         },
     }
-    path = folder / "bootstrap.json"
-    path.write_text(json.dumps(bootstrap))
     # As pilot-agent starts it, but for the log.
-    argv = [ENVOY, "-c", path, "--concurrency", "1", "--use-dynamic-base-id"]
-    argv += ["--drain-time-s", "45", "--drain-strategy", "immediate"]
-    with loopback_istiod.process(argv, folder / "envoy.log") as started:
-        wait_for_port(admin, started, folder / "envoy.log")
+    options = ("--drain-time-s", "45", "--drain-strategy", "immediate")
+    with envoy_with(folder, "envoy", admin, bootstrap, *options):
         yield
 
 

@@ -188,28 +188,13 @@ def with_files(value, chain, key, root):
 def serving(folder, served, application):
     """Envoy with those listeners alone, before an application."""
     admin = loopback.free_port()
-    endpoint = {"address": {"socket_address": {"address": "127.0.0.1", "port_value": application}}}
-    clusters = [
-        {
-            "name": name,
-            "type": "STATIC",
-            "load_assignment": {
-                "cluster_name": name,
-                "endpoints": [{"lb_endpoints": [{"endpoint": endpoint}]}],
-            },
-        }
-        for name in sorted(set(re.findall(r"inbound\|[^\"']*", str(served))))
-    ]
+    names = sorted(set(re.findall(r"inbound\|[^\"']*", str(served))))
+    clusters = [istiod_world.static_cluster(name, application, is_http2=False) for name in names]
     bootstrap = {
         "node": {"id": "served", "cluster": "served"},
-        "admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": admin}}},
         "static_resources": {"listeners": served, "clusters": clusters},
     }
-    path = folder / "served.json"
-    path.write_text(json.dumps(bootstrap))
-    argv = [istiod_world.ENVOY, "-c", path, "--concurrency", "1", "--use-dynamic-base-id"]
-    with loopback_istiod.process(argv, folder / "served.log") as started:
-        istiod_world.wait_for_port(admin, started, folder / "served.log")
+    with istiod_world.envoy_with(folder, "served", admin, bootstrap):
         assert waiting.eventually(lambda: is_ready(admin)), (folder / "served.log").read_text()
         yield
 

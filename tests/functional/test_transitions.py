@@ -231,16 +231,6 @@ NEIGHBOURS = [
 ]
 
 
-class OwnGateway(ingress_world.Standing):
-    """The model's own gateway, in whose place the test runs one."""
-
-    def target(self):
-        found = super().target()
-        return dataclasses.replace(
-            found, namespace=MODEL, selector=LABELS[OWN], service="own", workload="own"
-        )
-
-
 class Place(ingress_world.Place):
     """A model with all gateways."""
 
@@ -253,12 +243,7 @@ class Place(ingress_world.Place):
             MANAGED: loopback.free_ports(3),
         }
         self._running = {NAMED}
-
-    def part(self):
-        made = super().part()
-        if not self.options.get("gateway_service", NAMED):
-            made._own_gateway = OwnGateway(made._scope)
-        return made
+        self.own = ("own", MODEL, LABELS[OWN])
 
     def at(self, gateway):
         """The same model, for requests to a gateway."""
@@ -277,14 +262,12 @@ class Place(ingress_world.Place):
             running = istiod_world.gateway(folder, self.xds, admin, token, **about)
             self._stack.enter_context(running)
 
-    def renew(self, gateway):
-        """Have another certificate, wherever a gateway looks for it."""
-        secret = ingress_world.secret(self._folder)
-        for namespace in (istiod_world.GATEWAY_NAMESPACE, MODEL):
-            self.api.apply({**secret, "metadata": {**secret["metadata"], "namespace": namespace}})
+    def renew(self):
+        """Have another certificate at the named gateway."""
+        secret = self.api.apply(ingress_world.secret(self._folder))
         pem = base64.b64decode(secret["data"]["tls.crt"])
         serial = x509.load_pem_x509_certificate(pem).serial_number
-        shown = self.at(gateway).visitor(tls=HOST).certificate
+        shown = self.at(NAMED).visitor(tls=HOST).certificate
         assert waiting.eventually(lambda: shown().serial_number == serial)
 
     def bring(self, state):
@@ -303,7 +286,7 @@ class Place(ingress_world.Place):
         if state.gateway == MANAGED:
             self.run(MANAGED, gateway_api_world.run(self.at(MANAGED), self._client, 80, 443))
         if state.is_renewed:
-            self.renew(state.gateway)
+            self.renew()
         for _ in range(6):
             if waiting.eventually(lambda: not self.wrong(state), 15):
                 assert self.groups() <= {GROUPS.get(state.gateway, "networking.istio.io")}
@@ -396,14 +379,9 @@ def place(client, kubeconfig, tmp_path_factory):
         found.mortal, found.login, found.notebook = mortal, login.asked, notebook
         all_gateways = Place(found, client, folder, stack)
         ports = all_gateways._gateways[OWN]
-        _, service = ingress_world.gateway_workload(
-            [("http2", 80, ports[0]), ("https", 443, ports[1])]
-        )
-        service["metadata"] = {"name": "own", "namespace": MODEL}
-        service["spec"]["selector"] = LABELS[OWN]
-        secret = ingress_world.secret(folder)
-        secret["metadata"]["namespace"] = MODEL
-        stack.enter_context(found.there(service, secret))
+        named = [("http2", 80, ports[0]), ("https", 443, ports[1])]
+        _, service = ingress_world.gateway_workload(named, MODEL, LABELS[OWN], "own")
+        stack.enter_context(found.there(service, ingress_world.secret(folder, MODEL)))
         all_gateways.run(OWN, istiod_world.gateway_token(client, MODEL))
         all_gateways.beside = stack.enter_context(beside(found))
         yield all_gateways
