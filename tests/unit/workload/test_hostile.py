@@ -256,7 +256,7 @@ async def test_pod_that_can_not_be_decoded_any_more_is_forgotten_when_it_is_dele
     cluster.put("pods", pods.pod_json(pods.running()))
     bad = json.dumps({**pods.pod_json(), "spec": 5}).encode()
     async with reconciler(cluster) as controller:
-        await until(lambda: len(controller.view) == 1)
+        await until(lambda: controller.view and "pods" in cluster.watchers.values())
         cluster.say("pods", "MODIFIED", bad)
         cluster.say("pods", "DELETED", bad)
         await until(lambda: len(controller.view) == 0)

@@ -69,6 +69,7 @@ class Client:
     async def close(self) -> None:
         """Close all connections."""
         await self.session.close()
+        del self.session
 
     async def request(
         self,
