@@ -57,7 +57,7 @@ class Client:
         self._tls = tls
         self._token = token
         """Returns the token of each request: the kubelet renews it."""
-        self.closing: set[asyncio.Task[bool]] = set()
+        self.closing: set[asyncio.Task[None]] = set()
 
     @functools.cached_property
     def session(self) -> aiohttp.ClientSession:
@@ -169,7 +169,7 @@ class Client:
                     yield socket
                 finally:
                     # The answer is there, and the peer's goodbye takes a while.
-                    task = asyncio.create_task(socket.close(), name="closing")
+                    task = asyncio.create_task(_close(socket), name="closing")
                     self.closing.add(task)
                     task.add_done_callback(self.closing.discard)
 
@@ -182,7 +182,6 @@ class Client:
                 params=params,
                 protocols=(STREAM_PROTOCOL,),
                 headers=self._headers(),
-                timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
                 max_msg_size=1 << 20,
             )
         except aiohttp.WSServerHandshakeError as error:
@@ -209,6 +208,13 @@ def of_pod(account: Path = SERVICE_ACCOUNT) -> Client:
         raise InputError(f"no cluster to connect to: {error}") from error
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     return Client(server, tls=tls, token=token.read_text)
+
+
+async def _close(socket: aiohttp.ClientWebSocketResponse) -> None:
+    # The peer may be hung, or talk for ever: the connection goes anyway.
+    with contextlib.suppress(TimeoutError, aiohttp.ClientError, OSError):
+        async with asyncio.timeout(1):
+            await socket.close()
 
 
 async def _check(response: aiohttp.ClientResponse) -> None:
