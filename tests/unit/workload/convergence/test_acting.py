@@ -263,7 +263,7 @@ async def test_pod_that_is_not_as_the_watch_has_shown_it_is_not_acted_on(model: 
         recorder=events.Recorder(model.client),
         progress=lambda _: None,
         clock=clock,
-        pods={(MODEL, "web-0"): msgspec.convert(without_sidecar(), types.Pod)},
+        pods={"uid-1": msgspec.convert(without_sidecar(), types.Pod)},
     )
     await subject.look()
     assert {method for method, _ in model.requests} == {"GET"}

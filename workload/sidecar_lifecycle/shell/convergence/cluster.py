@@ -63,16 +63,41 @@ class Cluster:
 
     # Reading
 
-    async def pods(self) -> list[types.Pod]:
-        """List the pods of the model."""
-        return await self._list(types.Pod)
+    async def objects(
+        self,
+        kind: type[T],
+        *,
+        of: type[types.Object] | None = None,
+        labels: str = "",
+        fields: str = "",
+        namespace: str | None = None,
+        concerns: Callable[[T], bool] = lambda _: True,
+    ) -> list[T]:
+        """List what there is of a kind in the model; `of` another kind, read as this one."""
+        listed_kind = of or kind
+        everywhere = kind in (types.MutatingWebhookConfiguration, types.Namespace)
+        where = path(listed_kind, None if everywhere else namespace or self.settings.model)
+        pages = self.client.pages(
+            where, kind, self.fence, labels=labels, fields=fields, concerns=concerns
+        )
+        return [each async for _, items in pages for each in items]
+
+    async def _list_if_allowed(
+        self, kind: type[T], *, labels: str = "", fields: str = ""
+    ) -> list[T]:
+        try:
+            return await self.objects(kind, labels=labels, fields=fields)
+        except errors.StatusError as error:
+            if error.code == 403:
+                return []
+            raise
 
     async def owners(self) -> tuple[Owners, dict[str, int]]:
         """Read what owns pods, and how many pods each workload should have."""
         owners = Owners()
         desired: dict[str, int] = {}
         kinds = {**resources.WORKLOADS, "ReplicaSet": resources.ReplicaSet}
-        lists = await asyncio.gather(*map(self._list, kinds.values()))
+        lists = await asyncio.gather(*map(self.objects, kinds.values()))
         for kind, objects in zip(kinds, lists, strict=True):
             for each in objects:
                 with self.fence.around("converge", each):
@@ -92,10 +117,6 @@ class Cluster:
             withheld_from=resources.withheld_from(found),
         )
 
-    async def creators(self, kind: type[types.Object]) -> list[resources.Creator]:
-        """List the objects of a kind of the model with what their next pods are made of."""
-        return await self._list(resources.Creator, of=kind)
-
     async def elsewhere(self) -> list[answers.PodAnswer]:
         """Find pods without their sidecar in the other namespaces that we look after."""
         served = self.settings.served()
@@ -103,7 +124,7 @@ class Cluster:
             return []
         theirs = [
             each
-            for each in await self._list(types.Namespace)
+            for each in await self.objects(types.Namespace)
             if served.kind_of(each.metadata.name, each.metadata.labels) not in (None, "model")
         ]
         at_once = asyncio.Semaphore(LISTED_AT_ONCE)
@@ -127,7 +148,7 @@ class Cluster:
             return is_missing and eligible.wanted(pod, scope).wanted
 
         async with at_once:
-            pods = await self._list(types.Pod, namespace=name, concerns=lacks_sidecar)
+            pods = await self.objects(types.Pod, namespace=name, concerns=lacks_sidecar)
         return [
             answers.PodAnswer(
                 namespace=name,
@@ -145,7 +166,7 @@ class Cluster:
         """Tell whether istiod has written its root certificate into the model's namespace."""
         # A list, which the right to list them allows: the name is not one of ours.
         fields = f"metadata.name={names.ROOT_CERTIFICATE}"
-        return bool(await self._list(resources.ConfigMap, fields=fields))
+        return bool(await self.objects(resources.ConfigMap, fields=fields))
 
     async def injectors(self) -> tuple[str, ...]:
         """Return the identities of the injector's webhook configurations."""
@@ -237,36 +258,6 @@ class Cluster:
                 raise Conflict(str(error)) from error
             raise
         return answer(written, resources.ConfigMap)
-
-    # The API
-
-    async def _list_if_allowed(
-        self, kind: type[T], *, labels: str = "", fields: str = ""
-    ) -> list[T]:
-        try:
-            return await self._list(kind, labels=labels, fields=fields)
-        except errors.StatusError as error:
-            if error.code == 403:
-                return []
-            raise
-
-    async def _list(
-        self,
-        kind: type[T],
-        *,
-        of: type[types.Object] | None = None,
-        labels: str = "",
-        fields: str = "",
-        namespace: str | None = None,
-        concerns: Callable[[T], bool] = lambda _: True,
-    ) -> list[T]:
-        listed_kind = of or kind
-        everywhere = kind in (types.MutatingWebhookConfiguration, types.Namespace)
-        where = path(listed_kind, None if everywhere else namespace or self.settings.model)
-        pages = self.client.pages(
-            where, kind, self.fence, labels=labels, fields=fields, concerns=concerns
-        )
-        return [each async for _, items in pages for each in items]
 
 
 def _creator(about: types.ObjectReference) -> str:

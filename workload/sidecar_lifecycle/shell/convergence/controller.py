@@ -66,9 +66,8 @@ class Controller:
     recorder: events.Recorder
     progress: Callable[[answers.Summary], None]
     clock: Clock
-    pods: dict[tuple[str, str], types.Pod] = field(
-        default_factory=dict[tuple[str, str], types.Pod]
-    )
+    pods: dict[str, types.Pod] = field(default_factory=dict[str, types.Pod])
+    """By UID."""
     synced: bool = False
     """All pods have been reported."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -85,7 +84,7 @@ class Controller:
         acting = self.cluster.settings.leader and has_work
         if acting:
             # The watch may be behind: what is acted on is read now.
-            pods = await self.cluster.pods()
+            pods = await self.cluster.objects(types.Pod)
             plan, scope = await hands.look(self.cluster, pods, stored, self.answers)
             await self._act(plan, scope, stored)
         # Workloads come and go, and this process stays.
@@ -198,11 +197,10 @@ class Controller:
             if change.kind == "synced":
                 self.synced = True
             elif change.object is not None:
-                key = (change.object.metadata.namespace or "", change.object.metadata.name)
-                if change.kind == "deleted":
-                    self.pods.pop(key, None)
-                else:
-                    self.pods[key] = change.object
+                uid = change.object.metadata.uid
+                self.pods.pop(uid, None)
+                if change.kind != "deleted":
+                    self.pods[uid] = change.object
             if self.synced:
                 self.woken.set()
 

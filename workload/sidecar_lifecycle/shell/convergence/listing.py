@@ -12,6 +12,7 @@ import msgspec
 from integrator_contract import answers, schema
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide.convergence import facts, memory
+from sidecar_lifecycle.model import types
 
 from . import cluster as hands
 
@@ -58,7 +59,7 @@ async def _look(
     cluster: hands.Cluster, *, stale: bool
 ) -> tuple[answers.Summary, list[facts.Replica]]:
     """Return what the controller would plan now, but for what it asked the apiserver."""
-    stored, pods = await cluster.recall(), await cluster.pods()
+    stored, pods = await cluster.recall(), await cluster.objects(types.Pod)
     plan, _ = await hands.look(cluster, pods, stored, {}, cluster.settings.proxy)
     # The service, which tells the charm of what is new, looks at the model alone.
     summary = dataclasses.replace(plan.summary, word=plan.summary.named())

@@ -126,12 +126,14 @@ class Observer:
         found: list[tuple[str, dict[str, Any]]] = []
         sets: list[resources.Creator] | None = None
         for kind, model in resources.WORKLOADS.items():
-            for workload in await self.cluster.creators(model):
+            for workload in await self.cluster.objects(resources.Creator, of=model):
                 if not (everything or resources.is_short(kind, workload)):
                     continue
                 owner, creator = kind, workload
                 if kind == "Deployment":
-                    sets = sets or await self.cluster.creators(resources.ReplicaSet)
+                    sets = sets or await self.cluster.objects(
+                        resources.Creator, of=resources.ReplicaSet
+                    )
                     owner, creator = "ReplicaSet", _newest(workload, sets)
                 if creator is not None:
                     made = trial.of_creator(owner, creator)
