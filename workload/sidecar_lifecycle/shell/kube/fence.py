@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 class Fence:
     """Keeps what is raised about one object from the others."""
 
-    def __init__(self, tell: Tell = lambda *_: None) -> None:
+    def __init__(self, tell: Tell | None = None) -> None:
         self._tell = tell
         self._told: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
@@ -82,5 +82,5 @@ class Fence:
             error=why,
             at=f"{frame.filename.rpartition('/')[2]}:{frame.lineno}",
         )
-        if meta.uid:
+        if meta.uid and self._tell:
             self._tell(item, why)
