@@ -1,16 +1,20 @@
-"""The documentation says what the sources say, and its links lead somewhere."""
+"""The documentation says what the sources say, is rendered, and its links lead somewhere."""
 
 import functools
 import pathlib
 import re
 import subprocess
 import sys
+import tomllib
 
 import markdown_it.token
 import pytest
 import yaml
 from mdit_py_plugins.anchors import anchors_plugin
 from mdit_py_plugins.footnote import footnote_plugin
+
+from istio_integrator.config import config
+from istio_integrator.diagnosis import checks
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 PAGES = sorted(
@@ -128,3 +132,55 @@ def test_every_installation_has_its_row_with_the_name_of_its_case():
     page = (ROOT / "docs/reference/istio-installations.md").read_text()
     lines = [line for line in page.splitlines() if line.startswith("| ")]
     assert [line.split("`")[-2] for line in lines[2:]] == [*known]
+
+
+OPTIONS = yaml.safe_load((ROOT / "config.yaml").read_text())["options"]
+NEEDS = {
+    "gateway-service-annotations": {"gateway-service": "istio-ingress/gateway"},
+}
+"""What an example stands beside."""
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_description_is_two_lines_and_an_example_that_the_charm_takes(name):
+    *lines, last = OPTIONS[name]["description"].strip().splitlines()
+    assert 1 <= len(lines) <= 2
+    example = re.fullmatch(r"Example: `([^`]+)`(?: or `([^`]+)`)?", last)
+    assert example
+    default = OPTIONS[name]["default"]
+    for value in filter(None, example.groups()):
+        typed = type(default)(value) if not isinstance(default, bool) else value == "true"
+        config.Config.model_validate({**NEEDS.get(name, {}), name: typed})
+        assert typed != default
+
+
+def test_every_change_is_of_a_kind_that_the_changelog_has():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["towncrier"]
+    kinds = {each["directory"] for each in settings["type"]}
+    names = {path.name for path in (ROOT / settings["directory"]).iterdir()}
+    assert {*settings["ignore"]} <= names
+    changes = names - {*settings["ignore"]}
+    assert [name for name in changes if name.split(".")[-2] not in kinds] == []
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The site of our pages: no link leads nowhere, and each page is in a list."""
+    folder, docs = tmp_path_factory.mktemp("site"), ROOT / "docs"
+    strict = ("--quiet", "--fail-on-warning", "--keep-going")
+    command = [sys.executable, "-m", "sphinx", *strict, docs, folder]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder
+
+
+def test_site_has_every_page(site: pathlib.Path):
+    written = {page.relative_to(site).with_suffix(".md") for page in site.rglob("*.html")}
+    assert {page.relative_to(ROOT / "docs") for page in (ROOT / "docs").rglob("*.md")} <= written
+
+
+def test_anchor_that_diagnose_prints_leads_to_its_heading_on_the_site(site: pathlib.Path):
+    rendered = (site / "how-to" / "symptoms.html").read_text()
+    named = {anchor for each in checks.known().values() for anchor in each.symptoms}
+    assert "12-notready" in named
+    assert not {anchor for anchor in named if f'id="{anchor}"' not in rendered}
