@@ -10,6 +10,7 @@ from ops import testing
 import charm
 from integrator_contract import service
 from istio_integrator.admission import admission
+from istio_integrator.ingress import ingress
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.lifecycle import settings
 from tests import asked
@@ -94,10 +95,16 @@ def root(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
+def reach(fake, monkeypatch):
+    """Have the charm find a cluster as it is, and wait for nothing."""
+    monkeypatch.setattr(admission, "PROBE_DELAYS", ())
+    monkeypatch.setattr(ingress, "sleep", lambda _: asked.SERVICE.closes())
+    monkeypatch.setattr(charm_cluster, "connect", fake.api)
+
+
 def connect(fake, monkeypatch):
     """Have the charm reach the fake cluster, in a pod of its own."""
-    monkeypatch.setattr(admission, "PROBE_DELAYS", ())
-    monkeypatch.setattr(charm_cluster, "connect", fake.api)
+    reach(fake, monkeypatch)
     containers = [
         {"name": "charm", "image": IMAGE},
         {"name": "lifecycle", "image": "workload:1"},

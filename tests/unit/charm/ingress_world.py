@@ -13,12 +13,9 @@ from ops import testing
 
 import charm
 from integrator_contract import names
-from istio_integrator.admission import admission
-from istio_integrator.ingress import ingress
-from istio_integrator.kube import cluster as charm_cluster
 from tests import asked
 from tests.unit.charm import fake_cluster
-from tests.unit.charm.charm_world import told
+from tests.unit.charm.charm_world import reach, state, told, workload
 
 LABELS = {"app": "istio-ingressgateway", "istio": "ingressgateway"}
 OURS = "istio-integrator"
@@ -34,13 +31,6 @@ AUTH = {
     "allowed-request-headers": ["cookie"],
     "allowed-response-headers": ["kubeflow-userid"],
 }
-
-
-def reach(fake, monkeypatch):
-    """Have the charm find a cluster as it is."""
-    monkeypatch.setattr(admission, "PROBE_DELAYS", ())
-    monkeypatch.setattr(ingress, "sleep", lambda _: asked.SERVICE.closes())
-    monkeypatch.setattr(charm_cluster, "connect", fake.api)
 
 
 def connect_without_gateway(fake, monkeypatch):
@@ -235,20 +225,10 @@ class World:
         return expected is not None and asked.SERVICE.sees(expected)
 
     def hook(self, event=None, units=1, *, leader=True):
-        asked.SERVICE.says(eligible=1, in_mesh=1)
-        container = testing.Container("lifecycle", can_connect=True, execs={asked.version()})
-        state = testing.State(
-            leader=leader,
-            planned_units=units,
-            containers={container},
-            relations=set(self.related),
-            secrets=self.secrets,
-            config={
-                key.replace("_", "-"): value for key, value in {**self.base, **self.config}.items()
-            },
-            model=testing.Model("kubeflow", type="kubernetes"),
-        )
-        out = self.ctx.run(event(self.ctx) if event else self.ctx.on.config_changed(), state)
+        options = {**self.base, **self.config}
+        given = state(workload(eligible=1, in_mesh=1), leader=leader, units=units, **options)
+        given = dataclasses.replace(given, relations=set(self.related), secrets=self.secrets)
+        out = self.ctx.run(event(self.ctx) if event else self.ctx.on.config_changed(), given)
         self.related = [out.get_relation(relation.id) for relation in self.related]
         self.secrets = out.secrets
         return out
@@ -342,8 +322,8 @@ def sign(world):
         remote_app_data=ours.local_app_data,
         local_app_data=ours.remote_app_data,
     )
-    state = testing.State(leader=True, relations={relation})
-    out = ctx.run(ctx.on.relation_changed(relation), state).get_relation(relation.id)
+    given = testing.State(leader=True, relations={relation})
+    out = ctx.run(ctx.on.relation_changed(relation), given).get_relation(relation.id)
     world.related[-1] = dataclasses.replace(ours, remote_app_data=out.local_app_data)
 
 

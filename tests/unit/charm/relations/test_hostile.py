@@ -6,18 +6,30 @@ import pytest
 from ops import testing
 
 from tests.unit.charm.ingress_world import auth, is_closed, route
-from tests.unit.charm.relations.test_reading import DEEP, HOSTILE, bag
+
+DEEP = "[" * 2000 + "]" * 2000
+MERGED = "a: &a {k: v}\n" + "".join(
+    f"{after}: &{after} {{<<: [{', '.join([f'*{before}'] * 9)}]}}\n"
+    for before, after in zip("abcdefgh", "bcdefghi", strict=True)
+)
+"""Few bytes that a reader which resolves aliases turns into 43 million."""
+ALIAS = MERGED, "has an alias or an anchor"
+ESCAPE = '{service: a, port: 1, prefix: "/\\e[2J"}', "prefix='/\\x1b[2J' is not a path"
+NUMBER = f"{{service: a, port: {'9' * 5000}, prefix: /a}}", "a number of 5000 characters"
+
+
+def evil(endpoint, text):
+    bag = {"_supported_versions": "[v1]", "data": text}
+    return testing.Relation(endpoint, remote_app_name="evil", remote_app_data=bag)
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("name", ["merge keys", "an escape sequence"])
-def test_hostile_request_costs_its_application_alone_and_is_named(world, name):
-    text, problem = HOSTILE[name]
-    evil = testing.Relation("ingress", remote_app_name="evil", remote_app_data=bag(text))
-    world.related = [route(), auth(), evil]
+@pytest.mark.parametrize(("text", "problem"), [ALIAS, ESCAPE])
+def test_hostile_request_costs_its_application_alone_and_is_named(world, text, problem):
+    world.related = [route(), auth(), evil("ingress", text)]
     said = world.status()
     assert isinstance(said, testing.BlockedStatus)
-    assert f"ingress:{evil.id} evil: " in said.message
+    assert f"ingress:{world.related[-1].id} evil: " in said.message
     assert problem in said.message
     assert said.message.isprintable()
     assert len(world.routes()) == 1
@@ -25,11 +37,9 @@ def test_hostile_request_costs_its_application_alone_and_is_named(world, name):
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("name", ["merge keys", "a long port"])
-def test_hostile_authentication_leaves_the_model_closed_and_is_named(world, name):
-    text, problem = HOSTILE[name]
-    evil = testing.Relation("ingress-auth", remote_app_name="evil", remote_app_data=bag(text))
-    world.related = [route(), evil]
+@pytest.mark.parametrize(("text", "problem"), [ALIAS, NUMBER])
+def test_hostile_authentication_leaves_the_model_closed_and_is_named(world, text, problem):
+    world.related = [route(), evil("ingress-auth", text)]
     said = world.status()
     assert isinstance(said, testing.BlockedStatus)
     assert "ingress is closed: ingress-auth of evil" in said.message
@@ -74,11 +84,10 @@ NO_CERTIFICATE = {"certificate_signing_request": "x", "certificate": "x", "ca": 
 )
 def test_hostile_authority_costs_https_alone_and_is_named(world, data):
     world.config = {"hosts": "kf.example.com"}
-    evil = authority(**data)
-    world.related = [route(), auth(), evil]
+    world.related = [route(), auth(), authority(**data)]
     said = world.status()
     assert isinstance(said, testing.BlockedStatus)
-    assert f"certificates:{evil.id} ca: " in said.message
+    assert f"certificates:{world.related[-1].id} ca: " in said.message
     assert said.message.isprintable()
     assert len(world.routes()) == 1
     assert len(world.gateway()["spec"]["servers"]) == 1

@@ -11,7 +11,6 @@ from istio_integrator import observability
 from istio_integrator.relations import endpoints, ingress_route, kubeflow, service_mesh
 from tests.unit.cases import cases
 from tests.unit.charm.ingress import wishes
-from tests.unit.charm.security.test_policies_properties import JSON
 
 DEEP = "[" * 2000 + "]" * 2000
 LONG = "9" * 5000
@@ -335,11 +334,6 @@ def test_any_bag_is_read_or_refused(text, versions):
         assert len(problem) < 500
     assert all(each.isprintable() and len(each) < 500 for each in policies(text).problems)
     observability.push_url({"endpoint": text})
-
-
-@given(st.lists(JSON | st.fixed_dictionaries(dict.fromkeys(STATED, JSON)), max_size=3))
-def test_whatever_is_sent_another_policy_beside_it_stands(odd):
-    assert policies([STATED, *odd]).policies[0].source_app_name == "kfp-ui"
 
 
 @given(st.sampled_from(["model", "http_routes", "grpc_routes", "name", "matches"]), VALUES)
