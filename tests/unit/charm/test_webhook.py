@@ -114,7 +114,7 @@ def test_servers_are_reached_at_their_own_ports_and_no_others(world):
     assert "egress" not in closed
 
 
-def test_servers_run_the_image_of_our_own_pod_with_no_more_rights_than_they_need(world):
+def test_servers_have_no_token_and_no_more_rights_than_they_need(world):
     pod = template(world)["spec"]
     assert [each["image"] for each in pod["containers"]] == ["workload:1"]
     assert pod["automountServiceAccountToken"] is False

@@ -24,6 +24,13 @@ def seen(fake):
     return snapshot.Snapshot(fake.api())
 
 
+def test_object_is_read_once_and_an_absent_one_each_time(fake, seen):
+    assert seen.get(cluster.CONFIG_MAP, "settings", "kubeflow") is None
+    fake.add(config_map())
+    assert [seen.get(cluster.CONFIG_MAP, "settings", "kubeflow")["data"] for _ in "ab"]
+    assert fake.requests == ["get configmaps kubeflow settings"] * 2
+
+
 @cases(
     "write",
     apply=lambda api: api.apply(config_map()),

@@ -136,6 +136,18 @@ def test_nobody_is_shut_out_of_a_workload_that_nobody_may_call(said, routed):
     assert all(each.rules for each in decision.policies)
 
 
+REMOTE = "remote-0123456789abcdef0123456789abcdef"
+
+
+@given(hostile | stated.map(json.dumps), modes)
+def test_application_of_another_model_selects_nothing_whatever_it_says(said, mode):
+    one = service_mesh.read(endpoints.Bag(4, REMOTE, {"policies": said}), model=MODEL)
+    decision = callers.decide(*SERVICES, *PODS, one, mode=mode)
+    assert decision.policies == ()
+    problems = [each.about["problem"] for each in decision.said]
+    assert problems == ([f"{one.reference}: {one.problems[0]}"] if said else [])
+
+
 @given(stated, routes, modes)
 def test_decision_is_the_same_whatever_the_order(policies_of_a, routed, mode):
     def decided(consumer, order):
