@@ -3,8 +3,6 @@
 Each test has a model of its own, which in the end holds what it held before the charm.
 """
 
-import asyncio
-
 import pytest
 
 from testbed.kit import istiod, juju
@@ -75,14 +73,3 @@ async def test_removal_when_istiod_has_gone_before_leaves_nothing(world, api):
     finally:
         await mesh_away.install()
     await world.is_clean(mesh_away.keys)
-
-
-@pytest.mark.cluster("tomorrow")
-async def test_all_units_of_several_leave_together(world):
-    """None of them leads when its time has come: leadership is lost before the last hook."""
-    await world.deploy()
-    await world.juju.do("add_unit", juju.APPLICATION)
-    await world.active()
-    slow = world.juju.do("lead", f"{juju.APPLICATION}/1")
-    await asyncio.gather(slow, world.juju.remove(juju.APPLICATION))
-    await world.is_clean()
