@@ -98,26 +98,15 @@ async def test_restarted_apiserver_costs_nothing_but_time(
         await until(lambda: all(subject.ready().values()), seconds=60)
 
 
-@pytest.mark.parametrize("streaming", [True, False], ids=["streaming-list", "paged-list"])
 async def test_watch_lists_follows_and_resumes(
-    client: Cluster,
-    admin: kube.Client,
-    account: str,
-    streaming: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    client: Cluster, admin: kube.Client, account: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(watch, "PAGE", 2)
+    monkeypatch.setattr(kube, "PAGE", 2)
     for number in range(5):
         create(client, pods.pod_json(name=f"pod-{number}", namespace=account))
     request = admin.stream
 
     def stream(path: str, *, params: dict[str, str], idle: float) -> Any:
-        if not streaming:
-            params = (
-                {**params, "resourceVersionMatch": "Nonsense"}
-                if ("sendInitialEvents" in params)
-                else params
-            )
         # The server ends the watch each second, so that following means resuming.
         return request(path, params={**params, "timeoutSeconds": "1"}, idle=idle)
 
