@@ -190,12 +190,6 @@ class Said(enum.Enum):
         "namespace {namespace} is to be in ambient mode (mesh-mode={mode}), and {lack}: install "
         "Istio with profile=ambient, or set mesh-mode=sidecar"
     )
-    AMBIENT_UNKNOWN = _blocked(
-        "missing permission: list daemonsets",
-        _TRUST,
-        "or apply the roles; mesh-mode={mode} needs to see whether there is a ztunnel",
-        symptom="is-forbidden-user",
-    )
     MODEL_IGNORED_BY_ISTIOD = _blocked(
         "the discoverySelectors of {istiod} leave this namespace out",
         "kubectl label namespace {namespace} {label}",
@@ -326,11 +320,6 @@ class Said(enum.Enum):
         "juju config {application} gateway-service=",
     )
     GATEWAY_API_LACKS = _blocked("routing=gateway-api: {problem}")
-    GATEWAY_API_FORBIDDEN = _blocked(
-        "routing=gateway-api lacks a role",
-        _TRUST,
-        "or apply the role that ends in -httproutes of rbac/roles.yaml",
-    )
     GATEWAY_API_CUTS_OFF = _blocked(
         "routing=gateway-api would cut off {count} VirtualServices of other teams on {gateway} "
         "({names}): their owners have to move to HTTPRoutes, or set routing=virtualservice"

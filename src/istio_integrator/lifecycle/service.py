@@ -94,7 +94,7 @@ class Lifecycle(situation.Component):
         pod = self._context.cluster.get(cluster.POD, self._context.pod, self._context.model)
         containers = cluster.parts(cluster.at(pod, "spec"), "containers")
         found = (each for each in containers if each.get("name") == workload.CONTAINER)
-        return str(next(found, {}).get("image", ""))
+        return str(next(found, cluster.Object()).get("image", ""))
 
     @functools.cached_property
     def _mismatch(self) -> Message | None:

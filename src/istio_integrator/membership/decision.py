@@ -77,7 +77,8 @@ class Namespace:
     def decide(self) -> Decision:
         """Decide about the labels and their record."""
         if self.record is not None and self.record.owner != self.owner:
-            decided = Decision(record=self.record, problem=rival(self.name, self.record.owner))
+            taken = Said.MODEL_TAKEN(namespace=self.name, owner=self.record.owner)
+            decided = Decision(record=self.record, problem=taken)
         else:
             decided = self._join() if self.membership == "namespace" else self._stay_apart()
         after = {**self.labels, **decided.labels}
@@ -181,11 +182,6 @@ class Namespace:
             command=_removal(self.name, others),
             more=f"{match}this charm would set {_text(wanted)}",
         )
-
-
-def rival(namespace: str, owner: str) -> Message:
-    """Say that another integrator serves the model."""
-    return Said.MODEL_TAKEN(namespace=namespace, owner=owner)
 
 
 def _text(labels: Mapping[str, str]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from integrator_contract import names, pods
+from istio_integrator import error_messages
 from istio_integrator.istio import ambient, meshconfig
 from istio_integrator.kube import cluster, errors, owners, records
 from istio_integrator.membership import decision, kept_out
@@ -50,7 +51,7 @@ class Membership(situation.Component):
             return Said.CONTROLLER_MODEL()
         record = self._record(namespace) or records.Record(context.manifests.owner, {}, {})
         if record.owner != context.manifests.owner:
-            return decision.rival(context.model, record.owner)
+            return Said.MODEL_TAKEN(namespace=context.model, owner=record.owner)
         if context.leader and record != _written(namespace):
             # One integrator needs no record.
             with context.cluster.optional():
@@ -143,10 +144,10 @@ class Membership(situation.Component):
         try:
             if lack := ambient.missing(context.cluster, context.mesh) if context.mesh else "":
                 missing = Said.AMBIENT_LACKS(namespace=context.model, mode=mode, lack=lack)
-        except errors.ForbiddenError:
+        except errors.ForbiddenError as error:
             # A namespace that is in ambient mode stays so; none is brought there unseen.
             if not ambient.is_labelled(labels):
-                missing = Said.AMBIENT_UNKNOWN(application=context.application, mode=mode)
+                missing = error_messages.of_error(error, application=context.application)
         return "ambient", missing
 
     def remove(self) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 
 from integrator_contract import booleans, names
-from istio_integrator import texts
+from istio_integrator import error_messages, texts
 from istio_integrator.ingress import gateway
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation import situation
-
-logger = logging.getLogger(__name__)
 
 FOLDER = "managed-gateway"
 USUAL_CLASS = "istio"
@@ -43,8 +40,7 @@ def obstacle(scope: situation.Situation, opened: cluster.Object | None) -> Messa
     try:
         lacking = next(_lacking(scope), "")
     except errors.ForbiddenError as error:
-        logger.warning("The Gateway API's kinds can't be read: %s", error)
-        return Said.GATEWAY_API_FORBIDDEN(application=scope.application)
+        return error_messages.of_error(error, application=scope.application)
     if lacking:
         return Said.GATEWAY_API_LACKS(problem=lacking)
     if others := _bound(scope) if opened else ():
