@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
 import types
 
 import pytest
@@ -20,7 +21,7 @@ class Socket:
     def fileno(self):
         return 3 if self.is_open else -1
 
-    def close(self):
+    def shutdown(self, how=socket.SHUT_RDWR):
         self.is_open = False
 
 
@@ -31,7 +32,7 @@ def connect(monkeypatch):
 
     def connect(address, port):
         connection = Socket()
-        connections.add((address, port), serving.Connection(connection, connection.close))
+        connections.add((address, port), connection)
         return connection
 
     connect.connections = connections
@@ -48,7 +49,7 @@ def test_the_address_with_the_most_connections_loses_its_oldest(connect):
 
 def test_a_connection_that_has_ended_takes_no_place(connect):
     flood = [connect(TENANT, port) for port in range(4)]
-    flood[2].close()
+    flood[2].shutdown()
     connect(TENANT, 5)
 
     assert [each.is_open for each in flood] == [True, True, False, True]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
-import dataclasses
 import hmac
 import logging
 import socket
@@ -65,14 +64,6 @@ Answer = Callable[[Mapping[str, str]], Awaitable[object]]
 log = structlog.get_logger(__name__)
 
 
-@dataclasses.dataclass(slots=True)
-class Connection:
-    """An accepted connection."""
-
-    socket: socket.socket
-    close: Callable[[], object]
-
-
 class Connections:
     """Open connections, the least recently used first.
 
@@ -81,15 +72,18 @@ class Connections:
     """
 
     def __init__(self) -> None:
-        self._open: dict[Any, Connection] = {}
+        self._open: dict[Any, socket.socket] = {}
 
-    def add(self, peer: Any, connection: Connection) -> None:
+    def add(self, peer: Any, connection: socket.socket) -> None:
         """Take note of a new connection."""
-        self._open = {key: each for key, each in self._open.items() if each.socket.fileno() >= 0}
+        self._open = {key: each for key, each in self._open.items() if each.fileno() >= 0}
         if len(self._open) >= MOST_CONNECTIONS:
             addresses = collections.Counter(address for address, *_ in self._open)
             largest, _ = addresses.most_common(1)[0]
-            self._open.pop(next(key for key in self._open if key[0] == largest)).close()
+            oldest = self._open.pop(next(key for key in self._open if key[0] == largest))
+            # Whatever waits for it, such as a handshake, sees its end and closes it.
+            with contextlib.suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)
         self._open[peer] = connection
 
     @web.middleware
@@ -130,17 +124,10 @@ async def _accept(
         "ssl_shutdown_timeout": SHUTDOWN_SECONDS if tls else None,
     }
 
-    async def connect(opened: Connection) -> None:
-        task = asyncio.current_task()
-        if opened.socket.fileno() < 0 or task is None:
-            return
-        opened.close = task.cancel
+    async def connect(accepted: socket.socket) -> None:
         # Without TLS, or without it in time, the socket is closed.
         with contextlib.suppress(OSError):
-            transport, _ = await loop.connect_accepted_socket(
-                server, opened.socket, ssl=tls, **times
-            )
-            opened.close = transport.abort
+            await loop.connect_accepted_socket(server, accepted, ssl=tls, **times)
 
     while True:
         try:
@@ -149,9 +136,8 @@ async def _accept(
             # The connection ended before, or no file descriptor is left.
             await asyncio.sleep(ACCEPT_AGAIN_SECONDS)
             continue
-        opened = Connection(accepted, accepted.close)
-        connections.add(peer, opened)
-        connecting.add(task := loop.create_task(connect(opened)))
+        connections.add(peer, accepted)
+        connecting.add(task := loop.create_task(connect(accepted)))
         task.add_done_callback(connecting.discard)
 
 
