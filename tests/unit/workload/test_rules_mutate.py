@@ -128,7 +128,7 @@ def test_unit_that_says_itself_whether_it_is_held_keeps_its_word():
 def test_a_pod_of_a_profile_gets_its_hold_though_the_model_is_ambient():
     spec = creation.Spec(containers=[types.Container(name="main")])
     pod = creation.Pod(metadata=creation.Metadata(), spec=spec)
-    assert mutate.mutate(pod, load("ambient"), "profiles").applied == ("hold",)
+    assert mutate.mutate(pod, load("ambient"), "profiles").applied == ("ports", "hold")
 
 
 KEYS = st.sampled_from(
