@@ -22,11 +22,6 @@ def test_status_is_active_when_all_is_true(ctx, fake):
     assert fake.labels("kubeflow")["istio-injection"] == "enabled"
 
 
-def test_status_names_what_classic_sidecars_lack(ctx, fake):
-    fake_cluster.install_istio(fake, native=False)
-    assert "classic sidecars" in status(ctx, state()).message
-
-
 @pytest.mark.parametrize(
     "said", [testing.WaitingStatus("waiting for istiod"), testing.ActiveStatus("14/14 pods")]
 )

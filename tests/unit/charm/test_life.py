@@ -1,5 +1,6 @@
 """The life of the application: whatever fails becomes a status, and the next event repairs it."""
 
+import dataclasses
 import itertools
 
 import ops
@@ -7,10 +8,7 @@ import pytest
 from ops import testing
 
 import charm
-from istio_integrator import error_messages
-from istio_integrator.kube import errors
-from istio_integrator.messages import Said
-from tests.unit.charm import charm_world, fake_cluster, needed_rights
+from tests.unit.charm import charm_world, fake_cluster, ingress_world, needed_rights
 from tests.unit.charm.charm_world import state
 from tests.unit.charm.fake_cluster import TIMEOUT
 
@@ -124,15 +122,14 @@ def test_istios_own_kinds_may_be_absent_and_appear(ctx, fake):
     assert "istio-injection" not in fake.labels("kubeflow")
 
 
-def test_kind_that_a_route_needs_and_the_cluster_lacks_is_named(fake):
+def test_kind_that_a_route_needs_and_the_cluster_lacks_is_named(ctx, fake):
     fake.absent.add("networking.istio.io/v1")
-    metadata = {"name": "kubeflow-gateway", "namespace": "kubeflow"}
-    gateway = {"apiVersion": "networking.istio.io/v1", "kind": "Gateway", "metadata": metadata}
-    with pytest.raises(errors.KindAbsentError) as raised:
-        fake.api().apply(gateway)
-    said = error_messages.of_error(raised.value, application="istio-integrator")
-    assert said.said is Said.KIND_ABSENT
-    assert "/apis/networking.istio.io/v1/namespaces/kubeflow/gateways" in said.text
+    given = dataclasses.replace(
+        state(require_authentication=False), relations={ingress_world.route()}
+    )
+    said = ctx.run(ctx.on.config_changed(), given).unit_status
+    assert said.name == "waiting"
+    assert "/apis/networking.istio.io/v1/namespaces/kubeflow/" in said.message
 
 
 def test_kinds_that_an_api_server_lacks_are_no_traceback(ctx, fake):

@@ -133,17 +133,31 @@ def test_service_is_asked_at_the_address_that_its_application_names(world, relat
     assert service.get("path_prefix", "") == path
 
 
-def test_name_of_the_default_domain_means_a_service_of_any_cluster(world, monkeypatch, tmp_path):
-    resolver = tmp_path / "resolv.conf"
-    resolver.write_text("search kubeflow.svc.corp.example svc.corp.example corp.example\n")
-    monkeypatch.setattr(situation, "_RESOLVER", resolver)
+KUBELET = "search kubeflow.svc.{0} svc.{0} {0} example.com\nnameserver 10.96.0.10\n"
+
+
+@cases(
+    ("resolver", "domain"),
+    usual=(KUBELET.format("cluster.local"), "cluster.local"),
+    another=(KUBELET.format("corp.example"), "corp.example"),
+    with_a_dot=(KUBELET.format("corp.example."), "corp.example"),
+    of_no_pod=("nameserver 192.0.2.1\nsearch example.com\n", "cluster.local"),
+    nothing_to_search=("search\n", "cluster.local"),
+    empty=("", "cluster.local"),
+)
+def test_name_of_the_default_domain_means_a_service_of_the_domain_that_pods_search(
+    world, monkeypatch, tmp_path, resolver, domain
+):
+    file = tmp_path / "resolv.conf"
+    file.write_text(resolver)
+    monkeypatch.setattr(situation, "_RESOLVER", file)
     world.related = [route(), forwarding()]
     world.hook()
     uri = asked(world)["http_service"]["server_uri"]["uri"]
-    assert uri == "http://oidc.kubeflow.svc.corp.example:4180"
+    assert uri == f"http://oidc.kubeflow.svc.{domain}:4180"
     (found,) = world.all("VirtualService")
     (backend,) = found["spec"]["http"][0]["route"]
-    assert backend["destination"]["host"] == "kfp-ui.kubeflow.svc.corp.example"
+    assert backend["destination"]["host"] == f"kfp-ui.kubeflow.svc.{domain}"
 
 
 def test_service_gets_and_sets_the_headers_that_its_application_names(world):

@@ -4,7 +4,6 @@ import base64
 import json
 
 import pytest
-import yaml
 from ops import testing
 
 from integrator_contract import names
@@ -109,19 +108,6 @@ def test_virtual_service_is_exported_to_the_gateway_and_never_to_all(world):
     assert world.all("VirtualService") == []
 
 
-def test_second_event_writes_nothing_and_sends_no_more_requests_for_more_routes(world):
-    requests = []
-    for count in (1, 50):
-        world.related = [*(route(f"app-{n}") for n in range(count)), auth()]
-        world.run()
-        world.fake.writes.clear()
-        world.fake.requests.clear()
-        world.run()
-        assert world.fake.writes == []
-        requests.append(len(world.fake.requests))
-    assert requests[0] == requests[1]
-
-
 def test_guard_and_routes_are_there_before_the_gateway_and_its_hosts(world):
     world.related = [route(), auth()]
     world.run()
@@ -144,14 +130,6 @@ def test_another_route_writes_the_routes_and_the_record_only(world):
         "patch secrets istio-integrator-record",
         "patch virtualservices istio-integrator-routes",
     ]
-
-
-def test_malformed_application_is_named_and_the_others_served(world):
-    world.related = [route("good"), route("bad", port="no"), auth()]
-    status = world.status()
-    assert isinstance(status, testing.BlockedStatus)
-    assert "bad: port='no'" in status.message
-    assert len(world.routes()) == 1
 
 
 def test_application_that_speaks_traefiks_ingress_is_named_and_the_others_served(world):
@@ -269,15 +247,6 @@ def test_values_are_kept_before_they_are_used_and_shown_to_nobody(world):
     told = world.ctx.action_results["manifests"]
     assert "VirtualService" in told
     assert not [one for one in values(world).values() if one in told]
-
-
-def test_istiod_is_told(world):
-    relation = testing.Relation("istio-pilot", remote_app_name="gateway")
-    world.related = [relation]
-    world.run()
-    bag = world.related[0].local_app_data
-    assert yaml.safe_load(bag["data"])["service-name"] == "istiod.istio-system.svc"
-    assert yaml.safe_load(bag["_supported_versions"]) == ["v1"]
 
 
 def test_role_for_a_gateway_of_our_own_is_only_needed_with_one(world):

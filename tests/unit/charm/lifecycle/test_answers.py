@@ -1,9 +1,5 @@
 """What the charm says of the workload's counts."""
 
-import ops
-from hypothesis import given
-from hypothesis import strategies as st
-
 from integrator_contract.answers import Summary, Trouble
 from istio_integrator.lifecycle import answers
 from tests import shown
@@ -62,6 +58,7 @@ ADMIT = "run: juju trust app --scope=cluster"
         "waiting",
         f"1/3 pods in mesh, waiting for db-0 to be Ready{STOP}",
     ),
+    nothing_begun=({"in_mesh": 1}, "maintenance", "1/3 pods in mesh, 2 waiting to be replaced"),
     manual=({"in_mesh": 1, "proposed": 2}, "blocked", f"1/3 pods in mesh; {RESTART}"),
     hangs=(
         {"in_mesh": 1, "converging": 2, "troubles": [HANGS, STARTS]},
@@ -101,17 +98,3 @@ def test_progress_is_said(values, status, message):
 def test_only_waiting_is_said_while_a_replacement_starts():
     said = progress(in_mesh=1, converging=2, troubles=[STARTS])
     assert [name for name, _ in said] == ["waiting", "active"]
-
-
-COUNTS = st.integers(0, 5)
-
-
-@given(COUNTS, COUNTS, COUNTS, COUNTS)
-def test_progress_is_active_only_when_every_pod_is_in(missing, inside, moving, asked):
-    said = progress(
-        eligible=inside + missing,
-        in_mesh=inside,
-        converging=min(moving, missing),
-        proposed=min(asked, missing),
-    )
-    assert all(name == ops.ActiveStatus.name for name, _ in said) is (missing == 0)
