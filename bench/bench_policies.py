@@ -178,7 +178,8 @@ def main() -> None:
         api.create(ingress_world.namespace("istio-system"))
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         (monitoring,) = loopback.free_ports(1)
-        xds = stack.enter_context(istiod_world.istiod(folder, kubeconfig, monitoring=monitoring))
+        options = [f"--monitoringAddr=127.0.0.1:{monitoring}"]
+        xds = stack.enter_context(istiod_world.istiod(folder, kubeconfig, options=options))
         for count in counts:
             _of(api, client, folder, (xds, monitoring), count)
 

@@ -3,16 +3,17 @@
 import contextlib
 import pathlib
 from collections.abc import Iterable, Iterator
+from typing import Any
 from unittest import mock
 
 from ops import testing
 
 import charm
 from integrator_contract import names
-from istio_integrator.admission import admission, webhook
+from istio_integrator.admission import admission
 from istio_integrator.config import config
 from istio_integrator.istio import discovery
-from istio_integrator.kube import cluster
+from istio_integrator.kube import cluster, manifests
 from istio_integrator.lifecycle import service
 from tests import asked
 
@@ -42,12 +43,23 @@ def run(
         return ctx.run(getattr(ctx.on, event)(), given)
 
 
+_apply = manifests.Manifests.apply
+
+
+def _apply_ready(self: manifests.Manifests, *given: Any) -> list[cluster.Object]:
+    live = _apply(self, *given)
+    for obj in live:
+        if obj["kind"] == "Deployment":
+            obj.setdefault("status", {})["readyReplicas"] = 1
+    return live
+
+
 @contextlib.contextmanager
 def _webhook() -> Iterator[None]:
     """Stand in for the webhook's pods, which no kubelet runs here."""
     with (
         mock.patch.object(service.Lifecycle, "image", return_value="workload:1"),
-        mock.patch.object(webhook, "_ready", return_value=True),
+        mock.patch.object(manifests.Manifests, "apply", _apply_ready),
         mock.patch.object(admission.Admission, "_trial", return_value=None),
     ):
         yield
