@@ -17,8 +17,8 @@ _EQUALITY = re.compile(rf"{_KEY}\s*(?P<operator>==|=|!=)\s*(?P<value>{_WORD})?")
 _SET = re.compile(rf"{_KEY}\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)")
 _EXISTS = re.compile(rf"(?P<negated>!?)\s*{_KEY}")
 _VALUE = re.compile(rf"(?:{_WORD})?")
-_COMMA = re.compile(r",(?![^()]*\))")
-"""Commas outside of brackets; LONGEST bounds what is looked at behind each."""
+_COMMA = r",(?![^()]*\))"
+"""Outside of brackets. What is behind each is looked at, which LONGEST bounds."""
 
 
 class Requirement(NamedTuple):
@@ -63,7 +63,7 @@ def parse(text: str) -> Selector:
         raise ValueError(f"a selector has at most {LONGEST} characters")
     if not text.strip():
         return NOTHING
-    return tuple(_requirement(part.strip()) for part in _COMMA.split(text))
+    return tuple(_requirement(part.strip()) for part in re.split(_COMMA, text))
 
 
 def is_key(text: str) -> bool:

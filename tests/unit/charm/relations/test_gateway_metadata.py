@@ -133,7 +133,10 @@ def switch_off(name, value="false"):
 @pytest.mark.parametrize(
     ("change", "want"),
     [
-        (lambda world: refuse(world, ("list", "httproutes")), "role that ends in -httproutes"),
+        (
+            lambda world: refuse(world, ("list", "httproutes")),
+            "missing permission: list httproutes",
+        ),
         (lose_definitions, "no Gateway API with v1 of Gateway, HTTPRoute"),
         (drop_names_of_rules, "too old, its routes' rules have no names"),
         (switch_off("PILOT_ENABLE_GATEWAY_API"), "unset PILOT_ENABLE_GATEWAY_API"),
