@@ -48,7 +48,8 @@ def judge():
         lines = "".join(f"{json.dumps(value)}\n" for value in values)
         command = [programs.binary("istio-oracle")]
         done = subprocess.run(command, input=lines, text=True, capture_output=True, check=True)
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        # JSON's texts may have characters that end lines elsewhere.
+        return [json.loads(line) for line in done.stdout.split("\n") if line]
 
     return judge
 
