@@ -102,6 +102,18 @@ def serving(directory, values):
         server.process.wait()
 
 
+def review(pod):
+    """Write the AdmissionReview of a new pod, as an API server does."""
+    request = {
+        "uid": "u-1",
+        "operation": "CREATE",
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "object": pod,
+    }
+    whole = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    return json.dumps(whole, separators=(",", ":")).encode()
+
+
 def by_url(objects, server):
     """Point a configuration to loopback instead of to a Service."""
     for obj in objects:

@@ -167,14 +167,7 @@ def body(length):
 
 
 def review(pod):
-    request = {
-        "uid": "u-1",
-        "operation": "CREATE",
-        "resource": {"group": "", "version": "v1", "resource": "pods"},
-        "object": pod,
-    }
-    whole = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    data = json.dumps(whole, separators=(",", ":")).encode()
+    data = loopback_webhook.review(pod)
     return post(len(data)) + data
 
 

@@ -154,17 +154,10 @@ def reconciler(folder, kubeconfig, model):
 
 def review(server, pod):
     """Ask the webhook about a pod, as an API server does."""
-    request = {
-        "uid": "1",
-        "operation": "CREATE",
-        "resource": {"group": "", "version": "v1", "resource": "pods"},
-        "object": pod,
-    }
-    body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
     context = ssl.create_default_context(cadata=server.material.bundle)
     connection = http.client.HTTPSConnection("localhost", server.port, context=context)
     with contextlib.closing(connection):
-        connection.request("POST", "/mutate/model", json.dumps(body))
+        connection.request("POST", "/mutate/model", loopback_webhook.review(pod))
         assert connection.getresponse().status == 200
 
 
