@@ -134,7 +134,7 @@ class _Watch(Generic[T]):
             code = bounded.cut_if_deep(_error, event.object).code
             raise errors.from_response(code or 500, bytes(event.object))
         if event.type in ("BOOKMARK", "DELETED"):
-            # Of these nobody reads more, and what can't be read must go, too.
+            # Their name is enough, and an object that can't be decoded has to go, too.
             item = client.named(self.resource, event.object)
         else:
             item = types.decode_json(event.object, self.resource)
@@ -226,12 +226,14 @@ async def watch(
                 following.failures += 1
             except errors.KubeError as error:
                 delay = following.failed(error, is_patient=is_patient)
-                log.warning(
-                    "watch interrupted",
-                    resource=following.where,
-                    error=str(error),
-                    retry_in=round(delay, 2),
-                )
+                # A version that is too old is the usual end of a quiet watch.
+                if delay:
+                    log.warning(
+                        "watch interrupted",
+                        resource=following.where,
+                        error=str(error),
+                        retry_in=round(delay, 2),
+                    )
             await asyncio.sleep(delay)
     finally:
         following.state.live = False
