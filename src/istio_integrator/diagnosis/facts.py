@@ -24,11 +24,6 @@ from istio_integrator.relations import endpoints
 from istio_integrator.situation import model, situation
 
 
-def reference(obj: cluster.Object) -> str:
-    """Name an object as the options do: `namespace/name`."""
-    return f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
-
-
 class Facts:
     """The cluster as the checks see it. Reading any of it may raise a CharmError.
 

@@ -163,8 +163,13 @@ def reference(obj: Object) -> str:
     return f"{obj.get('kind', 'object')} {f'{namespace}/' if namespace else ''}{name}"
 
 
+def namespaced_name(obj: Object) -> str:
+    """Name an object as options and Gateways do: `a-namespace/a-name`."""
+    return f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
+
+
 def read_each(objects: Iterable[Object], reader: Callable[[Object], Iterable[_T]]) -> list[_T]:
-    """Read objects, each of which may be none, one or several of what is looked for."""
+    """Read any number of values from each object; an object that fails costs only itself."""
     found: list[_T] = []
     for obj in objects:
         with fences.around(reference(obj)):
@@ -401,7 +406,7 @@ def _decoded(kind: Kind, text: msgspec.Raw) -> Object:
 
 
 def lack(obj: Object) -> str:
-    """Say why an answer is no object that can be read; empty where it is one.
+    """Say why an answer cannot be read as an object; empty if it can.
 
     API servers check metadata of every kind. What else an object says, no schema may have seen.
     """

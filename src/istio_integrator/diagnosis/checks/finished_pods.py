@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from integrator_contract import names
 from integrator_contract.answers import Action
 from istio_integrator.diagnosis import registry
-from istio_integrator.diagnosis.facts import Facts, reference
+from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.kube import cluster, fences
 from istio_integrator.lifecycle import removal_notice
 from istio_integrator.messages import Message, Said, Severity
@@ -29,7 +29,7 @@ def finished_pods(facts: Facts) -> Iterable[Message]:
         with fences.around(cluster.reference(pod)):
             since = _waits_since(pod)
             if since and (age := _age(since)) >= _GRACE:
-                yield Said.COLLECTOR_WAITS(pod=reference(pod), age=age)
+                yield Said.COLLECTOR_WAITS(pod=cluster.namespaced_name(pod), age=age)
     ended: list[cluster.Object] = []
     for pod in removal_notice.candidates(facts.cluster, served):
         with fences.around(cluster.reference(pod)):

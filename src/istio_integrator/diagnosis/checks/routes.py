@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from integrator_contract import names
 from istio_integrator import texts
 from istio_integrator.diagnosis import registry
-from istio_integrator.diagnosis.facts import Facts, reference
+from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.ingress import gateway
 from istio_integrator.kube import cluster, fences
 from istio_integrator.messages import Message, Said, Severity
@@ -38,7 +38,7 @@ def backends(facts: Facts) -> Iterable[Message]:
     """Check whether each route of the model and its profiles has a backend that is ready."""
     if not (routes := _of_model(facts)):
         return
-    known = {reference(obj): obj for obj in facts.objects(cluster.SERVICE)}
+    known = {cluster.namespaced_name(obj): obj for obj in facts.objects(cluster.SERVICE)}
     ready = _ready_ports(facts.objects(cluster.ENDPOINT_SLICE))
     count = 0
     for route in routes:
@@ -49,7 +49,7 @@ def backends(facts: Facts) -> Iterable[Message]:
                 namespace, _, service = name.partition("/")
                 if problem := name and _problem(name, port, known.get(name), ready):
                     said = Said.BACKEND_NOT_READY(
-                        route=reference(route),
+                        route=cluster.namespaced_name(route),
                         problem=problem,
                         namespace=namespace,
                         service=service,
@@ -121,12 +121,12 @@ def hosts(facts: Facts) -> Iterable[Message]:
     """Name routes whose Gateway does not exist, or which have no host that the Gateway serves."""
     if not (routes := _of_model(facts)):
         return
-    there = {reference(obj) for obj in facts.objects(cluster.GATEWAY)}
+    there = {cluster.namespaced_name(obj) for obj in facts.objects(cluster.GATEWAY)}
     missing: dict[str, list[str]] = {}
     for route in routes:
         with fences.around(cluster.reference(route)):
             for name in {*_gateways_of(route)} - there:
-                missing.setdefault(name, []).append(reference(route))
+                missing.setdefault(name, []).append(cluster.namespaced_name(route))
     for name, users in sorted(missing.items()):
         yield Said.ROUTE_WITHOUT_GATEWAY(gateway=name, routes=texts.listed(users))
     if not missing:
@@ -145,7 +145,7 @@ def judge_hosts(routes: Iterable[cluster.Object], own: str, served: Collection[s
             hosts = [str(each).lower() for each in listed]
             is_served = any(_meet(name, host) for name in hosts for host in served)
             if hosts and not is_served and own in _gateways_of(route):
-                unserved.append(reference(route))
+                unserved.append(cluster.namespaced_name(route))
                 # Hosts of Services are for pods.
                 inside = (f".{route['metadata']['namespace']}", ".svc")
                 outside = [n for n in hosts if not n.endswith(inside) and ".svc." not in n]

@@ -28,13 +28,13 @@ _INSTALL = "install the Gateway API 1.4 or newer in the cluster, or set routing=
 
 
 def find(scope: situation.Situation) -> cluster.Object | None:
-    """Read our Gateway; None where there is none, or no Gateway API."""
+    """Read our Gateway; None without a Gateway or without the Gateway API."""
     found = scope.manifests.owned_of(cluster.KUBERNETES_GATEWAY)
     return next((each for each in found if each["metadata"]["name"] == gateway.NAME), None)
 
 
 def obstacle(scope: situation.Situation, opened: cluster.Object | None) -> Message | None:
-    """Say what keeps the model from being served by it instead of by an open Gateway."""
+    """Return why it cannot serve the model in place of an open Gateway of Istio."""
     if named := scope.config.gateway_service:
         return Said.GATEWAY_NAMED_WITH_GATEWAY_API(service=named, application=scope.application)
     try:
@@ -51,7 +51,7 @@ def obstacle(scope: situation.Situation, opened: cluster.Object | None) -> Messa
 
 
 def target(scope: situation.Situation) -> gateway.Target:
-    """Say where the model is served by it, and what istiod says about that."""
+    """Return how it serves the model, with the messages of istiod about it."""
     found = find(scope)
     said = unserved = _problem(found)
     addresses = cluster.parts(cluster.at(found, "status"), "addresses")
@@ -88,7 +88,7 @@ def apply(scope: situation.Situation, context: Mapping[str, object]) -> cluster.
 
 
 def _bound(scope: situation.Situation) -> list[str]:
-    """Name the VirtualServices of others that are bound to our Gateway, `namespace/name`."""
+    """List other teams' VirtualServices that are bound to our Gateway."""
     found: list[str] = []
     for each in scope.cluster.list(cluster.VIRTUAL_SERVICE):
         metadata = each["metadata"]
@@ -96,7 +96,7 @@ def _bound(scope: situation.Situation) -> list[str]:
         is_here = metadata["namespace"] == scope.model and gateway.NAME in gateways
         is_bound = is_here or f"{scope.model}/{gateway.NAME}" in gateways
         if is_bound and cluster.at(metadata, "labels").get(names.OWNER) != scope.manifests.owner:
-            found.append(f"{metadata['namespace']}/{metadata['name']}")
+            found.append(cluster.namespaced_name(each))
     return sorted(found)
 
 
