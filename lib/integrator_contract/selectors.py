@@ -18,7 +18,7 @@ _SET = re.compile(rf"{_KEY}\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)")
 _EXISTS = re.compile(rf"(?P<negated>!?)\s*{_KEY}")
 _VALUE = re.compile(rf"(?:{_WORD})?")
 _COMMA = r",(?![^()]*\))"
-"""Outside of brackets. What is behind each is looked at, which LONGEST bounds."""
+"""A comma outside of brackets. It reads on to the next bracket; LONGEST bounds the text."""
 
 
 class Requirement(NamedTuple):

@@ -41,7 +41,7 @@ _SELECTOR = re.compile(r"\b(up|(?:sidecar_lifecycle|istio_integrator)_\w+)(\{)?"
 _PREFIX = "loki-"
 _URL = re.compile(r"https?://[!-~]{1,2048}")
 _OFF = ("-all",)
-"""What a log target forwards that nobody wants any more: layers can't take a target out."""
+"""The services of a log target that is not wanted any more: no layer can remove a target."""
 
 
 class Observability(situation.Component):
@@ -57,7 +57,7 @@ class Observability(situation.Component):
         self._related = related
 
     def reconcile(self) -> list[Message]:
-        """Publish what is there, send logs where they are wanted, and name a Loki without URL."""
+        """Publish metrics, alerts and dashboards, forward logs, and name a Loki without a URL."""
         scope, related = self._scope, self._related
         related.publish_unit(
             METRICS,
@@ -111,7 +111,7 @@ class Observability(situation.Component):
 
 
 def scrape_jobs(servers: Mapping[str, str]) -> list[dict[str, Any]]:
-    """List what Prometheus is to scrape: every unit, and the webhook's servers."""
+    """List the scrape jobs of Prometheus: every unit, and the webhook's servers."""
     jobs: dict[str, list[dict[str, Any]]] = {"lifecycle": [{"targets": [f"*:{service.PORT}"]}]}
     for name, address in sorted(servers.items()):
         host = f"[{address}]" if ":" in address else address
@@ -216,7 +216,7 @@ def push_url(bag: Mapping[str, str]) -> str:
 def changed_targets(
     present: Mapping[str, ops.pebble.LogTarget], wanted: Mapping[str, ops.pebble.LogTargetDict]
 ) -> dict[str, ops.pebble.LogTargetDict]:
-    """Write what has to change; targets that are not wanted any more forward nothing."""
+    """Write the targets that change; a target that is not wanted any more forwards nothing."""
     changes = {
         name: target
         for name, target in wanted.items()

@@ -67,7 +67,7 @@ class Admission(situation.Component):
 
     @property
     def certificate(self) -> str:
-        """What the webhook's servers show, in PEM; empty where there is no webhook."""
+        """The certificate of the webhook's servers, in PEM; empty without a webhook."""
         return self._webhook.certificate
 
     def problem(self) -> str:

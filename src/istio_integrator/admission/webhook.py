@@ -40,7 +40,7 @@ class Webhook:
         self._configuration = configuration_name(scope.manifests.owner)
         self._pod_labels = pod_labels(scope.manifests.owner)
         self.certificate = ""
-        """What the servers show, in PEM."""
+        """The certificate of the servers, in PEM."""
         self.changed = False
         """Whether servers or API servers may still have to notice something."""
 
@@ -69,7 +69,7 @@ class Webhook:
         whatever its age.
 
         Returns:
-            What it waits for; empty when API servers ask it.
+            The reason to wait; empty when API servers send reviews.
         """
         if not image:
             return "waiting for the lifecycle container"

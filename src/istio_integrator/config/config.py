@@ -84,7 +84,7 @@ NamespaceKinds = Annotated[
 
 
 def _rules(rules: Any, alone: str = "") -> pydantic.BeforeValidator:
-    """Return what reads an option with a tuple of rules, in YAML.
+    """Return a validator that reads a tuple of rules from YAML.
 
     The value of the field `alone` is a rule for every pod where it is all that is written.
     """
@@ -233,7 +233,7 @@ class Config(pydantic.BaseModel):
 
     @pydantic.model_validator(mode="after")
     def _selectors_stand_alone(self) -> Self:
-        """See that no selector depends on what is added, or order would matter."""
+        """Refuse selectors that depend on an added label, since the order would matter."""
         added = {key for rule in self.pod_labels for key in rule.add}
         own = [rule.pods for rule in self.pod_rules.rules]
         for selector in (*own, self.included_pods, self.excluded_pods):

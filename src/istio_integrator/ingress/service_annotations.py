@@ -51,7 +51,7 @@ def _change(
     before = dict(record.before)
     patch: dict[str, str | None] = {}
     for key in record.values.keys() - wanted.keys():
-        # What somebody changed since is theirs now.
+        # An annotation that another team changed since is not restored.
         if live.get(key) == record.values[key]:
             patch[key] = before.get(key)
         before.pop(key, None)

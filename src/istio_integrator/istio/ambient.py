@@ -31,7 +31,7 @@ def is_labelled(labels: Mapping[str, str | None]) -> bool:
 
 
 def missing(api: cluster.Cluster, mesh: installation.Mesh) -> str:
-    """Say what the cluster lacks for ambient mode; empty where nothing is seen to be missing."""
+    """Say which part of ambient mode the cluster lacks; empty if none is known to be missing."""
     return judge(api.list(cluster.DAEMON_SET), mesh.environment)
 
 

@@ -282,7 +282,7 @@ class Manifests:
 
     def _owned(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
         if kind == cluster.SECRET:
-            # By name: who may list Secrets sees everybody's.
+            # By name, because the right to list Secrets includes those of all applications.
             secrets = (self._own_secret(each) for each in self.secrets if folder in ("", each))
             return [*filter(None, secrets)]
         is_in_model = kind.namespaced and kind.name not in _ELSEWHERE

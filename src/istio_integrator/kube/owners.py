@@ -36,7 +36,7 @@ def object_name(application: str, suffix: str) -> str:
 
 
 def name_by_pods(application: str, shown: str, labels: Iterable[tuple[str, str]]) -> str:
-    """Name an object by what people call some pods, and by all labels that select them."""
+    """Name an object after the shown name of some pods and the labels that select them."""
     plain = re.sub(r"[^a-z0-9]+", "-", shown.lower())[:_LONGEST_WORKLOAD].strip("-")
     digest = hashlib.sha256(repr(sorted(labels)).encode()).hexdigest()[:8]
     return object_name(application, f"{plain or 'workload'}-{digest}")

@@ -98,9 +98,9 @@ class Lifecycle(situation.Component):
 
     @functools.cached_property
     def _mismatch(self) -> Message | None:
-        """What comes before this charm and the image work together.
+        """The reason why this charm and the image cannot work together yet.
 
-        Of another image nothing is started, and what runs there goes on.
+        The charm starts no service of another image, and stops none.
         """
         if not self._container.can_connect():
             return Said.CONTAINER_STARTING()

@@ -22,7 +22,7 @@ FILE = "/tmp/sidecar-lifecycle.settings.json"  # noqa: S108  the container's own
 
 @contextlib.contextmanager
 def pebble(problem: str) -> Generator[None]:
-    """Turn what goes wrong between us and Pebble into a LifecycleError: the problem and why."""
+    """Turn errors of Pebble into a LifecycleError with the problem and the reason."""
     try:
         yield
     except ops.pebble.ChangeError as error:

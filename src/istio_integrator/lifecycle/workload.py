@@ -129,7 +129,7 @@ class Workload:
             try:
                 return process.wait_output()[0]
             except ops.pebble.ExecError as error:  # pyright: ignore[reportUnknownVariableType]
-                # The program's last line says why it fails. What comes before may be warnings.
+                # The last line of the program is its error. Earlier lines may be warnings.
                 reason = str(cast("Any", error).stderr or "").strip().rpartition("\n")[-1]
                 reason = reason.removeprefix("sidecar-lifecycle: ")
                 raise errors.LifecycleError(f"the workload can't tell: {reason[:200]}") from error

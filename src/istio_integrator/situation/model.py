@@ -398,7 +398,7 @@ class Model:
         return next(found, None)
 
     def pod_ports(self, service: Service, wanted: Collection[int] = ()) -> tuple[list[int], str]:
-        """Find where pods listen for the wanted ports of a Service, or for all, and what lacks."""
+        """Find the pods' ports behind ports of a Service, or all; say which is not known."""
         known = {each.port: each for each in service.ports}
         named = {port for pod in self._chosen(service.selector) for port in pod.ports}
         missing: list[int] = []

@@ -176,7 +176,7 @@ class Situation:
 
     @property
     def domain(self) -> str:
-        """What follows the name of a Service of the model."""
+        """The DNS suffix of the model's Services."""
         return f"{self.model}.svc.{self.cluster_domain}"
 
     @property

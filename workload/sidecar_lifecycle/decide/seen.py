@@ -136,7 +136,7 @@ def _compare_names(
     for each in (host for listed in configurations for host in listed.virtual_hosts):
         domains = {domain.lower() for domain in each.domains}
         for host in domains.intersection(expected.hosts):
-            # Istiod's own answer 404 to every host is no Gateway's.
+            # `blackhole` is istiod's own answer 404, which belongs to no Gateway.
             if each.name not in (f"{host}:{port}", f"blackhole:{port}"):
                 found.lack(
                     Cause.HOST_TAKEN, host=host, port=port, by=f"with virtual host {each.name}"

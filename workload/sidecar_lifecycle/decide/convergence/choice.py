@@ -46,7 +46,7 @@ def decide(
     max_unavailable: str,
     now: float,
 ) -> Plan:
-    """Decide what to do next: a pure function of what is known."""
+    """Decide what to do next, from a snapshot and the memory alone."""
     plan = Plan(snapshot, remembered, mode, max_unavailable, now)
     review(plan)
     _review_request(plan)

@@ -1,4 +1,4 @@
-"""What to do next about pods that are to be replaced, and what is said of them.
+"""The plan: which pods are replaced next, and why others are not.
 
 `review` writes in a plan how rounds and holds go, then `choice` which pods are replaced.
 """
@@ -38,7 +38,7 @@ def retry_after(verdict: str) -> float:
 
 @dataclass(slots=True)
 class Plan:
-    """The model as it is, what is remembered of it, and what comes of both."""
+    """A snapshot of the model, the memory, and the decisions that follow from both."""
 
     snapshot: Snapshot
     remembered: Memory
@@ -112,7 +112,7 @@ class Plan:
 
     @property
     def memory(self) -> Memory:
-        """What to remember, stored before anything is evicted."""
+        """The next memory, which is stored before a pod is evicted."""
         request = self.remembered.request
         if request is not None:
             left = tuple(uid for uid in request.uids if uid in self.requested)
@@ -182,7 +182,7 @@ class Plan:
         return absent + sum(map(self._is_coming, self.live(workload)))
 
     def _all_troubles(self, lacking: set[str]) -> tuple[answers.Trouble, ...]:
-        """Return what keeps pods from being replaced, what needs a person first."""
+        """Return why pods are not replaced, beginning with causes that need a person."""
         budget = Reason.DISRUPTION_BUDGET.value
         held = [
             answers.Trouble(workload, hold.reason, hold.message, passing=hold.reason == budget)

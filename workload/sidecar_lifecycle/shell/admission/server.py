@@ -158,7 +158,7 @@ class Server:
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncGenerator[None]:
         """Serve, and follow the files, while the block runs."""
-        # `_review` bounds the size, so that the metrics count what is too large.
+        # `_review` bounds the size, so that the metrics count bodies that are too large.
         reviews = web.Application(client_max_size=0)
         for kind in namespaces.KINDS:
             reviews.router.add_post(f"/mutate/{kind}", functools.partial(self._review, kind))

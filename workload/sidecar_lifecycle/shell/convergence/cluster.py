@@ -35,7 +35,7 @@ class Conflict(errors.KubeError):
 
 
 class Owners(dict[tuple[str, str], eligible.Owner]):
-    """What owns pods, by kind and name."""
+    """Owners of pods, by kind and name."""
 
     def find(self, kind: str, name: str) -> eligible.Owner | None:
         """Return an owner."""
@@ -73,7 +73,7 @@ class Cluster:
         namespace: str | None = None,
         concerns: Callable[[T], bool] = lambda _: True,
     ) -> list[T]:
-        """List what there is of a kind in the model; `of` another kind, read as this one."""
+        """List the objects of a kind in the model, or those of the kind `of` read as this one."""
         listed_kind = of or kind
         everywhere = kind in (types.MutatingWebhookConfiguration, types.Namespace)
         where = path(listed_kind, None if everywhere else namespace or self.settings.model)
@@ -93,7 +93,7 @@ class Cluster:
             raise
 
     async def owners(self) -> tuple[Owners, dict[str, int]]:
-        """Read what owns pods, and how many pods each workload should have."""
+        """Read the owners of pods, and how many pods each workload should have."""
         owners = Owners()
         desired: dict[str, int] = {}
         kinds = {**resources.WORKLOADS, "ReplicaSet": resources.ReplicaSet}
@@ -277,7 +277,7 @@ async def look(
     answers: dict[str, facts.Answer],
     proxy: stale.Proxy = stale.UNKNOWN,
 ) -> tuple[Plan, eligible.Scope]:
-    """Plan what to do about these pods; only if some are to be replaced read who owns them.
+    """Plan for these pods; their owners are read only if a pod has to be replaced.
 
     Old proxies are found where it is known what new pods get.
     """

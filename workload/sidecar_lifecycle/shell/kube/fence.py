@@ -52,13 +52,13 @@ class Fence:
             yield
         except errors.KubeError:
             raise
-        # Everything, because nobody can list what an object made by others may raise.
+        # All errors, because the objects of other teams can cause any of them.
         except Exception as error:
             self._caught(stage, subject, error)
 
     def _caught(self, stage: Stage, subject: Subject, error: Exception) -> None:
         item = types.Object()
-        # Nothing is known of what can't even be named.
+        # An object without a readable name is counted without one.
         with contextlib.suppress(Exception):
             item = subject if isinstance(subject, types.Object) else subject()
         kind, meta = type(item).__name__, item.metadata

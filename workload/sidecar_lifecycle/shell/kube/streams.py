@@ -194,6 +194,6 @@ def _check_end(payload: bytes, output: bytes) -> None:
     except errors.Unreachable:
         end = _End(message=payload.decode(errors="replace"))
     if end.status != "Success":
-        # What comes before the last line may be a warning.
+        # Earlier lines may be warnings.
         last = output.rpartition(b"\n")[-1].decode(errors="replace")
         raise errors.StreamError(": ".join(filter(None, (end.message[:300], last[-200:]))))

@@ -55,11 +55,11 @@ class EnvoyFilter(types.Object):
 
 
 class Seen(NamedTuple):
-    """What matters of an object."""
+    """The part of an object that is compared."""
 
     state: object
     written: object
-    """What the charm writes."""
+    """The part that the charm writes."""
     applied: str
     """The hash of what the charm wanted at its last write: with a new one, it wrote."""
 
@@ -84,14 +84,14 @@ class Row(Generic[watch.T]):
     """Returns None for an object that does not matter."""
     _: dataclasses.KW_ONLY
     written: Callable[[watch.T], object] = lambda _: None
-    """Returns what only the charm should change."""
+    """Returns the part that only the charm should change."""
     namespace: str = "*"
     labels: str = ""
     fields: str = ""
     is_ours: Callable[[watch.T], bool] = lambda _: False
     """Tells which objects the charm made itself: it knows of their creation."""
     tells_first: bool = False
-    """Whether what is listed first is told, too."""
+    """Whether objects of the first list count as changes, too."""
     seen: dict[watch.Key, Seen] = dataclasses.field(default_factory=dict[watch.Key, Seen])
 
 
@@ -154,7 +154,7 @@ async def follow_mesh(
     injectors = Row(types.MutatingWebhookConfiguration, of_injector)
 
     def named() -> set[tuple[str, str]]:
-        # Anybody may give an object the labels of istiod's.
+        # Every account may give its objects the label of istiod.
         return set[tuple[str, str]]().union(*(services[name] for _, name in injectors.seen))
 
     def of_endpoints(slices: types.EndpointSlice) -> object:
@@ -251,7 +251,7 @@ async def follow_gateway(
 
 
 def _routed(service: Service) -> object:
-    """Return what a Service has in place of the generation of other objects."""
+    """Return selector and ports, since a Service has no generation."""
     ports = tuple((port.name, port.port, port.targetPort) for port in service.spec.ports)
     return (tuple(sorted(service.spec.selector.items())), ports)
 

@@ -63,7 +63,7 @@ class Namespaces:
         return {name for name in self._seen if self.state(name)[0]}
 
     def state(self, name: str) -> tuple[namespaces.Kind | None, bool]:
-        """Return as what a namespace is served, and whether it switches proxy-shutdown off."""
+        """Return how a namespace is served, and whether it switches proxy-shutdown off."""
         metadata = self._seen.get(name)
         if metadata is None:
             return None, False

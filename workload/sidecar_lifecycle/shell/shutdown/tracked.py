@@ -1,4 +1,4 @@
-"""What is known of each pod that runs to completion, and of the stop of its proxy."""
+"""The state of each pod that runs to completion, and of the stop of its proxy."""
 
 from __future__ import annotations
 
