@@ -56,7 +56,7 @@ test: root setup lint  ## Everything that CI runs: lint, unit, functional, the c
 # To see which lines run makes them slow, so that it is not for every change.
 test-all: root setup lint  ## The same with the long tests (PART=race: only long tests of that name)
 ifdef PART
-	@$(ROOMY) $(PYTEST) tests -m long -k '$(PART)'
+	@$(ROOMY) $(PYTEST) tests/unit tests/functional tests/e2e -m long -k '$(PART)'
 else
 	@$(UNIT) --cov --cov-report= \
 		&& $(FUNCTIONAL) --cov --cov-append --cov-report= \
