@@ -81,7 +81,7 @@ class IstioIntegrator(ops.CharmBase):
         if self.app.planned_units() > 0:
             return
         failed: list[errors.CharmError] = []
-        all_parts = order.Parts(self, self._situation_without_mesh(), self._related)
+        all_parts = self._parts_without_mesh()
         for step in all_parts.removal:
             try:
                 _retry_conflicts(step)
@@ -110,16 +110,11 @@ class IstioIntegrator(ops.CharmBase):
 
     def _on_diagnose(self, event: ops.ActionEvent) -> None:
         """Bring everything up to date, then look at all of it, whatever went wrong."""
-        all_parts = self._reconcile()
         try:
-            found = all_parts.context if all_parts else self._situation_without_mesh()
-        except errors.CharmError as error:
-            event.fail(str(error))
-            return
-        container = self.unit.get_container(workload.CONTAINER)
-        discovered = all_parts.discovered if all_parts else None
-        facts = diagnosis.Facts(found, self._related, container, discovery=discovered)
-        diagnosis.answer(event, facts, self._messages)
+            all_parts = self._reconcile() or self._parts_with_mesh(self._valid_options)
+        except errors.CharmError:
+            all_parts = self._parts_without_mesh()
+        diagnosis.answer(event, all_parts, self._messages)
 
     def _on_collect_status(self, event: ops.CollectStatusEvent) -> None:
         # Not every event makes us look: what was said last still holds.
@@ -147,7 +142,7 @@ class IstioIntegrator(ops.CharmBase):
         return all_parts
 
     def _brought_about(self) -> order.Parts | None:
-        kubeflow.announce_versions(self._related)
+        kubeflow.announce_versions(endpoints.Relations.of(self))
         try:
             options = config.Config.load(self.config)
         except errors.ConfigError as error:
@@ -166,7 +161,7 @@ class IstioIntegrator(ops.CharmBase):
             return None
         if all_parts.discovered:
             self._say("mesh", *all_parts.discovered.messages())
-        for part in all_parts.reconciled:
+        for part in (*all_parts.reconciled, diagnosis.Concerns(all_parts)):
             self._attempt(part.name, part.reconcile)
         return all_parts
 
@@ -196,22 +191,23 @@ class IstioIntegrator(ops.CharmBase):
             CharmError: Without an answer of the API server nothing is known, and nothing changed.
         """
         found = situation.Situation.of(self, options, self._certificates)
-        search = found.discover(self._related)
+        search = found.discover()
         found = dataclasses.replace(found, mesh=search.mesh)
         found = dataclasses.replace(found, data_plane=model_namespace.data_plane(found))
-        return order.Parts(self, found, self._related, discovered=search)
+        return order.Parts(self, found, search)
 
-    def _situation_without_mesh(self) -> situation.Situation:
-        """Read the situation without looking for an Istio, and whatever the options are."""
-        try:
-            options = config.Config.load(self.config)
-        except errors.ConfigError:
-            options = config.Config()
-        return situation.Situation.of(self, options, self._certificates)
+    def _parts_without_mesh(self) -> order.Parts:
+        """Make the parts without looking for an Istio, and whatever the options are."""
+        options = self._valid_options
+        return order.Parts(self, situation.Situation.of(self, options, self._certificates))
 
     @property
-    def _related(self) -> endpoints.Relations:
-        return endpoints.Relations.of(self)
+    def _valid_options(self) -> config.Config:
+        """The options; the defaults where one does not follow its grammar."""
+        try:
+            return config.Config.load(self.config)
+        except errors.ConfigError:
+            return config.Config()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import yaml
 from integrator_contract.answers import ACKNOWLEDGED, PodAnswer
 from istio_integrator import order, texts
 from istio_integrator.config import config
-from istio_integrator.diagnosis import registry, report
+from istio_integrator.diagnosis import facts, registry, report
 from istio_integrator.ingress import record
 from istio_integrator.kube import cluster, errors, fences
 
@@ -63,7 +63,7 @@ def _preview(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
         registry.Check(option, place, lambda _, found=found: found, look="juju status --relations")
         for place, (option, found) in enumerate(previews.items())
     ]
-    found = [each for check in checks for each in check.run(parts.facts)]
+    found = [each for check in checks for each in check.run(facts.Facts(parts))]
     found += report.passed_over(fences.noted())
     return report.Report(found).results(parameters.get("format", "text"))
 

@@ -49,16 +49,13 @@ class Observability(situation.Component):
 
     name = "observability"
 
-    def __init__(
-        self, charm: ops.CharmBase, scope: situation.Situation, related: endpoints.Relations
-    ) -> None:
+    def __init__(self, charm: ops.CharmBase, scope: situation.Situation) -> None:
         self._charm = charm
         self._scope = scope
-        self._related = related
 
     def reconcile(self) -> list[Message]:
         """Publish metrics, alerts and dashboards, forward logs, and name a Loki without a URL."""
-        scope, related = self._scope, self._related
+        scope, related = self._scope, self._scope.related
         related.publish_unit(
             METRICS,
             lambda address: {

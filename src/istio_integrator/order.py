@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import ops
 
-from istio_integrator import diagnosis, observability
+from istio_integrator import observability
 from istio_integrator.admission import admission
 from istio_integrator.ingress import ingress, tenant_policy
 from istio_integrator.istio import discovery
@@ -15,7 +15,6 @@ from istio_integrator.membership import claims, model_namespace
 from istio_integrator.messages import Message
 from istio_integrator.mtls import mtls
 from istio_integrator.policies import policies
-from istio_integrator.relations import endpoints
 from istio_integrator.situation import situation
 
 Step = Callable[[], Sequence[Message] | None]
@@ -28,29 +27,22 @@ class Parts:
         self,
         charm: ops.CharmBase,
         context: situation.Situation,
-        related: endpoints.Relations,
-        *,
         discovered: discovery.Discovery | None = None,
     ) -> None:
         container = charm.unit.get_container(workload.CONTAINER)
-        facts = diagnosis.Facts(context, related, container, discovery=discovered)
         self.context = context
-        self.facts = facts
         self.discovered = discovered
-        self.related = related
+        """The search for an Istio; None where none was made, or it failed."""
         self.claims = claims.Claims(context)
         self.membership = model_namespace.Membership(context, lambda: self.admission.works)
         self.lifecycle = service.Lifecycle(context, container, lambda: self.membership.joined)
         self.admission = admission.Admission(context, self.lifecycle.image)
-        self.ingress = ingress.Ingress(context, related, look=self.lifecycle.seen)
+        self.ingress = ingress.Ingress(context, look=self.lifecycle.seen)
         self.tenant_policy = tenant_policy.TenantPolicy(context, lambda: self.ingress.target)
-        self.authorization = policies.Authorization(
-            context, related, lambda: self.ingress.exposure
-        )
+        self.authorization = policies.Authorization(context, lambda: self.ingress.exposure)
         self.unserved = claims.UnservedNamespaces(context, self._authorization_service)
         self.mutual_tls = mtls.MutualTls(context, self._uninjected)
-        self.concerns = diagnosis.Concerns(facts)
-        self.observability = observability.Observability(charm, context, related)
+        self.observability = observability.Observability(charm, context)
 
     @property
     def reconciled(self) -> tuple[situation.Component, ...]:
@@ -72,7 +64,6 @@ class Parts:
             self.ingress,
             self.unserved,
             self.mutual_tls,
-            self.concerns,
             self.observability,
         )
 

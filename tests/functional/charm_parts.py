@@ -22,7 +22,7 @@ MESH = installation.Mesh(
 ALIVE = dataclasses.replace(MESH, alive=True)
 
 
-def context(api, model, *, mesh=MESH, **options):
+def context(api, model, *, mesh=MESH, related=None, **options):
     """What parts of the charm work for."""
     return situation.Situation(
         cluster=api,
@@ -33,6 +33,7 @@ def context(api, model, *, mesh=MESH, **options):
         application=APP,
         unit=f"{APP}/0",
         leader=True,
+        related=related or Related(),
     )
 
 
@@ -83,9 +84,9 @@ def policies(api, model, *stated, mode="closed", related=None):
         told = [{**one, "target_namespace": model} for one in stated]
         bag = endpoints.Bag(3, "kfp-api", {"policies": json.dumps(told)})
         related.newer = [("service-mesh", bag)]
-    scope = context(api, model, authorization=mode)
-    ingress = Ingress(scope, related)
-    return Authorization(scope, related, lambda: ingress.exposure)
+    scope = context(api, model, related=related, authorization=mode)
+    ingress = Ingress(scope)
+    return Authorization(scope, lambda: ingress.exposure)
 
 
 def strict(api, model, **options):

@@ -189,8 +189,8 @@ class Place(charm_parts.Related):
         if options.get("routing") == "gateway-api":
             options["gateway_service"] = ""
         mesh = dataclasses.replace(charm_parts.MESH, version=world.ISTIO_VERSION)
-        scope = charm_parts.context(self.api, self.model, mesh=mesh, **options)
-        made = ingress.Ingress(scope, self, look=self.look)
+        scope = charm_parts.context(self.api, self.model, mesh=mesh, related=self, **options)
+        made = ingress.Ingress(scope, look=self.look)
         if not options["gateway_service"]:
             made._own_gateway = Standing(scope, *self.own)
         return made

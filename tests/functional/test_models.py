@@ -95,8 +95,7 @@ def enforced(place):
 
     def policy():
         part = place.part()
-        scope = dataclasses.replace(part._scope, exposes=True)
-        return tenant_policy.TenantPolicy(scope, lambda: part.target)
+        return tenant_policy.TenantPolicy(part._scope, lambda: part.target)
 
     policy().reconcile()
     try:

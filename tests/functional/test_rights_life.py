@@ -92,9 +92,8 @@ def test_gateway_routes_certificate_and_annotations_come_and_go(
 
     def part(**options):
         named = {"gateway_service": f"{gateway_namespace}/gateway", "hosts": "kf.example.com"}
-        given = {**named, **options}
-        scope = charm_parts.context(held.app, held.model, mesh=charm_parts.ALIVE, **given)
-        return ingress.Ingress(scope, related)
+        given = {"mesh": charm_parts.ALIVE, "related": related, **named, **options}
+        return ingress.Ingress(charm_parts.context(held.app, held.model, **given))
 
     own = manifests.Manifests(held.app, model=held.model, application=APP)
     everything = manifests.Manifests(held.api, model=held.model, application=APP)

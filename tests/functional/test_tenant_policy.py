@@ -1,7 +1,6 @@
 """What the tenant policy rejects, from whom, and how it begins and ends, on a real API server."""
 
 import contextlib
-import dataclasses
 import itertools
 import json
 import pathlib
@@ -17,6 +16,7 @@ from integrator_contract import names
 from istio_integrator.ingress import gateway, tenant_policy
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors, fences
+from istio_integrator.relations import endpoints, kubeflow
 from tests import shown
 from tests.functional import charm_parts, gateway_api_world, istiod_world, limits_world
 from tests.functional.ingress_world import NETWORKING, being, made
@@ -75,8 +75,9 @@ class World:
 
     def component(self, *, mode="enforce", hosts=(HOST,)):
         """Return the part of the charm."""
-        scope = charm_parts.context(self.app, self.model, tenant_policy=mode)
-        scope = dataclasses.replace(scope, exposes=True)
+        related = charm_parts.Related()
+        related.newer = [(kubeflow.INGRESS, endpoints.Bag(1, "dashboard", {}))]
+        scope = charm_parts.context(self.app, self.model, related=related, tenant_policy=mode)
         about = {"namespace": self.edge, "selector": LABELS, "service": "edge", "hosts": hosts}
         target = gateway.Target(**about, http_port=80, https_port=443)
         return tenant_policy.TenantPolicy(scope, lambda: target)

@@ -11,34 +11,33 @@ from collections.abc import Iterable
 
 import ops
 
+from istio_integrator import order
 from istio_integrator.kube import fences
 from istio_integrator.messages import LOG, Message, Severity
 from istio_integrator.situation import situation
 
 from . import checks, report
 from .facts import Facts
-from .report import Report
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["Concerns", "Facts", "Report", "answer", "diagnose"]
 
+def answer(event: ops.ActionEvent, parts: order.Parts, messages: Iterable[Message]) -> None:
+    """Run every check, and add the messages of the unit that no check has.
 
-def answer(event: ops.ActionEvent, facts: Facts, messages: Iterable[Message]) -> None:
-    """Answer the action; what is broken fails it."""
-    found = diagnose(facts, messages)
-    event.set_results(found.results(event.params.get("format", "text")))
-    if found.is_broken:
-        event.fail(found.summary)
-
-
-def diagnose(facts: Facts, messages: Iterable[Message] = ()) -> Report:
-    """Run every check, and add the messages of the unit that no check has."""
+    What is broken fails the action.
+    """
+    facts = Facts(parts)
     found = [each for check in checks.known().values() for each in check.run(facts)]
     # After all that looks at objects.
     found += report.passed_over(fences.noted())
-    found += report.unsaid(messages, found, look=LOG.format(application=facts.application))
-    return Report(found, (f"istioctl analyze -n {facts.model}", "istioctl proxy-status"))
+    look = LOG.format(application=parts.context.application)
+    found += report.unsaid(messages, found, look=look)
+    model = parts.context.model
+    shown = report.Report(found, (f"istioctl analyze -n {model}", "istioctl proxy-status"))
+    event.set_results(shown.results(event.params.get("format", "text")))
+    if shown.is_broken:
+        event.fail(shown.summary)
 
 
 class Concerns(situation.Component):
@@ -46,16 +45,16 @@ class Concerns(situation.Component):
 
     name = "diagnosis"
 
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
+    def __init__(self, parts: order.Parts) -> None:
+        self._parts = parts
 
     def reconcile(self) -> list[Message]:
         """Look again, and return what is broken; nothing is written."""
         said: list[Message] = []
-        if not self._facts.is_leader:
-            return said
-        for check in checks.known().values():
-            for each in check.run(self._facts) if check.feeds_status else ():
+        feeding = [each for each in checks.known().values() if each.feeds_status]
+        facts = Facts(self._parts)
+        for check in feeding if self._parts.context.leader else ():
+            for each in check.run(facts):
                 if each.severity is Severity.BLOCKED:
                     said.append(each)
                 elif each.severity is not Severity.NOTE:

@@ -89,13 +89,10 @@ def problem(bag: endpoints.Bag) -> str:
 class GatewayCertificate:
     """Hands the certificate to the gateway."""
 
-    def __init__(
-        self, scope: situation.Situation, related: endpoints.Relations, kept: record.Record
-    ) -> None:
+    def __init__(self, scope: situation.Situation, kept: record.Record) -> None:
         self._scope = scope
-        self._related = related
         self._record = kept
-        self._is_related = related.is_related(endpoints.CERTIFICATES)
+        self._is_related = scope.related.is_related(endpoints.CERTIFICATES)
         self.is_wanted = bool(scope.config.tls_secret) or self._is_related
         """Whether the model is to be served by HTTPS."""
         self.messages: list[Message] = []
@@ -139,7 +136,7 @@ class GatewayCertificate:
     def _issued(self, target: gateway.Target) -> dict[str, str]:
         if self._record.certificate_in not in ("", target.namespace):
             self._scope.manifests.remove(SECRET_FOLDER)
-        problems = filter(None, map(problem, self._related.bags(endpoints.CERTIFICATES)))
+        problems = filter(None, map(problem, self._scope.related.bags(endpoints.CERTIFICATES)))
         self.messages += [Said.REQUEST_INVALID(request=each) for each in problems]
         requirer = self._scope.certificates
         if requirer is None or not requirer.certificate_requests:

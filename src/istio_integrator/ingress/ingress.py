@@ -16,7 +16,7 @@ from istio_integrator.ingress.routes import plan, render, requested
 from istio_integrator.istio.authorization_policy import principal
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
-from istio_integrator.relations import endpoints, ingress_route, kubeflow
+from istio_integrator.relations import ingress_route, kubeflow
 from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
@@ -34,14 +34,13 @@ class Ingress(situation.Component):
     def __init__(
         self,
         scope: situation.Situation,
-        related: endpoints.Relations,
         look: Callable[[], Seen | None] = lambda: None,
     ) -> None:
         self._scope = scope
-        self._related = related
+        self._related = scope.related
         self._look = look
         self._record = record.Record(scope)
-        self.certificate = certificate.GatewayCertificate(scope, related, self._record)
+        self.certificate = certificate.GatewayCertificate(scope, self._record)
         self._own_gateway = own.OwnGateway(scope)
         self._messages: list[Message] = []
         self.is_up: bool | None = None
@@ -60,7 +59,7 @@ class Ingress(situation.Component):
         if found is not None and found.pilot is not None:
             service, port = found.pilot
             kubeflow.publish_pilot(self._related, service=service, port=port)
-        if not self._related.is_related(*kubeflow.EXPOSING):
+        if not self._scope.exposes:
             # Nothing was ever made without the right to see it.
             with self._scope.cluster.optional():
                 self.remove()
@@ -108,7 +107,7 @@ class Ingress(situation.Component):
     @functools.cached_property
     def decision(self) -> authentication.Decision:
         """What authenticates requests."""
-        return authentication.decide(self._scope, self._related)
+        return authentication.decide(self._scope)
 
     @functools.cached_property
     def exposure(self) -> situation.Exposure:

@@ -14,7 +14,7 @@ from istio_integrator.kube import cluster, manifests, owners
 from istio_integrator.messages import Message, Said
 from istio_integrator.policies import decide, preview
 from istio_integrator.policies.callers import CLOSED, FOLDER
-from istio_integrator.relations import endpoints, kubeflow, service_mesh
+from istio_integrator.relations import kubeflow, service_mesh
 from istio_integrator.situation import model, situation
 
 
@@ -24,13 +24,9 @@ class Authorization(situation.Component):
     name = "security"
 
     def __init__(
-        self,
-        context: situation.Situation,
-        related: endpoints.Relations,
-        exposure: Callable[[], situation.Exposure],
+        self, context: situation.Situation, exposure: Callable[[], situation.Exposure]
     ) -> None:
         self._context = context
-        self._related = related
         self._exposure = exposure
 
     def reconcile(self) -> list[Message]:
@@ -95,7 +91,7 @@ class Authorization(situation.Component):
 
     def asked(self, options: config.Config) -> decide.Asked:
         """Read what is decided by, with options that need not be the application's own."""
-        context, name = self._context, self._context.model
+        context, name, related = self._context, self._context.model, self._context.related
         stated = context.cluster.list(cluster.AUTHORIZATION_POLICY, name)
         calling = (
             each for kind in model.CALLING for each in context.cluster.list_if_allowed(kind)
@@ -104,8 +100,8 @@ class Authorization(situation.Component):
             mode=options.authorization,
             model=model.Model.of(context.cluster, name),
             exposure=self._exposure(),
-            consumers=service_mesh.received(self._related, model=name),
-            controllers=[each.application for each in self._related.bags(kubeflow.GATEWAY_INFO)],
+            consumers=service_mesh.received(related, model=name),
+            controllers=[each.application for each in related.bags(kubeflow.GATEWAY_INFO)],
             calls=model.calls(calling, model=name),
             others=[each for each in stated if not context.manifests.is_ours(each)],
             standing=[each for each in stated if context.manifests.is_ours(each)],
@@ -118,7 +114,7 @@ class Authorization(situation.Component):
         labels = self._context.pod_labels if is_selected else dict[str, str]()
         # Labels that were told stay: without them pods would leave the mesh.
         if labels is not None:
-            service_mesh.answer(self._related, labels=labels)
+            service_mesh.answer(self._context.related, labels=labels)
 
     def _write(self, decision: decide.Decision) -> list[Message]:
         context = self._context

@@ -128,8 +128,8 @@ class Situation:
     """What the names of Services end with."""
     data_plane: pods.DataPlane = "sidecar"
     """What takes the model's pods into the mesh, once this event is dealt with."""
-    exposes: bool = False
-    """Whether an application wants the model to be reached from outside."""
+    related: endpoints.Relations
+    """The relations of this application, and their data bags."""
     certificates: tls_certificates.TLSCertificatesRequiresV4 | None = None
     """The library of the relation `certificates`; None while nothing is related."""
 
@@ -157,11 +157,11 @@ class Situation:
             leader=charm.unit.is_leader(),
             controller=Controller.read(os.environ.get("JUJU_API_ADDRESSES", "")),
             cluster_domain=cluster_domain(_RESOLVER.read_text()),
-            exposes=endpoints.Relations.of(charm).is_related(*kubeflow.EXPOSING),
+            related=endpoints.Relations.of(charm),
             certificates=certificates,
         )
 
-    def discover(self, related: endpoints.Relations) -> discovery.Discovery:
+    def discover(self) -> discovery.Discovery:
         """Look for the Istio to join; nothing is written."""
         search = discovery.Discovery(
             self.cluster,
@@ -169,10 +169,15 @@ class Situation:
             model=self.model,
             application=self.application,
             pod=self.pod,
-            hint=kubeflow.root_namespace(related),
+            hint=kubeflow.root_namespace(self.related),
         )
         search.reconcile()
         return search
+
+    @property
+    def exposes(self) -> bool:
+        """Whether an application wants the model to be reached from outside."""
+        return self.related.is_related(*kubeflow.EXPOSING)
 
     @property
     def domain(self) -> str:

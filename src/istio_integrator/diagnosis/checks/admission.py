@@ -18,9 +18,9 @@ _MOST_WORKLOADS = 10
 @registry.check("admission", place=80, symptoms=("a-notebook-without-network-at-its-start",))
 def admission(facts: Facts) -> Iterable[Message]:
     """Check whether the admission webhook prepares a dry-run pod."""
-    if not facts.admission.is_needed:
+    if not facts.parts.admission.is_needed:
         yield Said.ADMISSION_OFF()
-    elif problem := facts.admission_problem:
+    elif problem := facts.parts.admission.problem():
         labels = f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}"
         yield Said.PODS_NOT_PREPARED(problem=problem, namespace=facts.model, labels=labels)
     else:

@@ -31,11 +31,11 @@ _LATE = 0.9
 def certificates(facts: Facts) -> Iterable[Message]:
     """Check the certificates of webhook and gateway, and whether API servers trust them."""
     rotate = f"juju run {facts.application}/leader rotate-certificates"
-    name = facts.manifests.secrets[webhook.CERTIFICATES_FOLDER]
+    name = facts.context.manifests.secrets[webhook.CERTIFICATES_FOLDER]
     secret = facts.cluster.get(cluster.SECRET, name, facts.model)
     if held := material.Material.read(cluster.at(secret, "data")):
         yield _judge("webhook", held.certificate, rotate)
-        configuration = webhook.configuration_name(facts.manifests.owner)
+        configuration = webhook.configuration_name(facts.context.manifests.owner)
         found = facts.cluster.get(cluster.MUTATING_WEBHOOK, configuration)
         bundles = {
             cluster.at(hook, "clientConfig").get("caBundle")

@@ -38,7 +38,7 @@ def finished_pods(facts: Facts) -> Iterable[Message]:
             if runs and any("terminated" in state for state in states.values()):
                 ended.append(pod)
     is_late = False
-    for answer in facts.workload.explain(ended) if ended else ():
+    for answer in facts.parts.lifecycle.workload.explain(ended) if ended else ():
         namespace, name = answer.namespace, answer.name
         with fences.around(f"Pod {namespace}/{name}"):
             if not answer.ended or (age := _age(answer.ended)) < _GRACE:

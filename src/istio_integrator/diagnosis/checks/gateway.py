@@ -28,12 +28,12 @@ _FILTERS = (
 )
 def gateway(facts: Facts) -> Iterable[Message]:
     """Show the gateway's address, and whether a pod of it is ready."""
-    if not facts.exposes:
+    if not facts.context.exposes:
         yield Said.GATEWAY_NOT_USED()
         return
     if facts.mesh is None:
         return
-    target = facts.ingress.target
+    target = facts.parts.ingress.target
     if not isinstance(target, places.Target):
         yield target
         return
@@ -95,9 +95,9 @@ def gateway_filters(facts: Facts) -> Iterable[Message]:
 @registry.check("authentication", place=130, symptoms=("403-at-the-gateway",))
 def authentication(facts: Facts) -> Iterable[Message]:
     """Check whether the authorization service has pods, and the gateway's Envoy asks it."""
-    if facts.gateway is None or facts.ingress.decision.is_closed:
+    if facts.gateway is None or facts.parts.ingress.decision.is_closed:
         return  # Nothing is served, as the status says.
-    service, application = facts.ingress.decision.service, facts.application
+    service, application = facts.parts.ingress.decision.service, facts.application
     if service is None:
         yield Said.NOT_AUTHENTICATED(application=application)
         return
@@ -105,7 +105,7 @@ def authentication(facts: Facts) -> Iterable[Message]:
     slices = facts.cluster.list(cluster.ENDPOINT_SLICE, namespace, {names.SERVICE_NAME: name})
     if not any(cluster.parts(each, "endpoints") for each in slices):
         yield Said.AUTHENTICATOR_WITHOUT_PODS(namespace=namespace, service=name)
-    seen = facts.workload.seen()
+    seen = facts.parts.lifecycle.workload.seen()
     if seen.unseen is Unseen.FORBIDDEN:
         yield Said.CHECK_FORBIDDEN(right=seen.detail, application=application)
     elif seen.unseen in (Unseen.UNREACHABLE, Unseen.TOO_LARGE):

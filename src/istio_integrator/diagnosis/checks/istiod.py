@@ -21,7 +21,8 @@ from istio_integrator.messages import Message, Said, Severity
 )
 def istiod(facts: Facts) -> Iterable[Message]:
     """Check whether there is an istiod, and whether it injects into a dry-run pod."""
-    istio, said = facts.mesh, facts.discovery.messages()
+    search = facts.parts.discovered or facts.context.discover()
+    istio, said = search.mesh, search.messages()
     problems = [each for each in said if each.severity is not Severity.NOTE]
     if istio is None or not (istio.alive or istio.refusal):
         look = ""
@@ -67,10 +68,11 @@ def settings(facts: Facts) -> Iterable[Message]:
 )
 def namespace(facts: Facts) -> Iterable[Message]:
     """Check whether the model is a member, or a label contradicts another."""
-    marks = cluster.at(facts.namespace, "metadata", "labels")
+    found = facts.cluster.get(cluster.NAMESPACE, facts.model) or {}
+    marks = cluster.at(found, "metadata", "labels")
     present = sorted(f"{key}={marks[key]}" for key in decision.LABELS if key in marks)
     place = {"namespace": facts.model, "labels": " and ".join(present) or "no label"}
-    decided, membership = facts.membership, facts.config.membership
+    decided, membership = facts.parts.membership.decided(found), facts.config.membership
     problem = decided.problem
     if problem is not None and problem.severity is Severity.BLOCKED:
         yield problem
@@ -78,7 +80,7 @@ def namespace(facts: Facts) -> Iterable[Message]:
         why = ": mesh-mode=none" if membership == "none" else ": included-pods is set"
         yield Said.NAMESPACE_AS_WANTED(why=why, **place)
     elif problem is not None or not (decided.labels or decided.joined):
-        text = problem.text if problem else "there is no Istio to join"
+        text = problem.text if problem else "no Istio to join was found"
         yield Said.NAMESPACE_NOT_JOINED(problem=text, **place)
     elif decided.labels:
         yield Said.NAMESPACE_OF_NO_MESH(application=facts.application, **place)

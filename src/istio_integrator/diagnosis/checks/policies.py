@@ -17,7 +17,6 @@ from istio_integrator.istio.authorization_policy import (
 )
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
-from istio_integrator.mtls import mtls
 from istio_integrator.policies import callers as callers_judged
 from istio_integrator.policies import decide
 from istio_integrator.situation import model
@@ -72,8 +71,8 @@ def security(facts: Facts) -> Iterable[Message]:
     """Name who can't reach whom by the option `mtls`."""
     if facts.mesh is None:
         return ()
-    part = mtls.MutualTls(facts.context, lambda: 0)
-    return part.preview(facts.config, lambda: facts.ingress.exposure.routed)
+    routed = facts.parts.ingress.exposure.routed
+    return facts.parts.mutual_tls.preview(facts.config, lambda: routed)
 
 
 @registry.check("profiles", place=180, feeds_status=True, symptoms=("rbac-access-denied",))
@@ -130,7 +129,7 @@ def users_apart(facts: Facts) -> Iterable[Message]:
     covered = [
         decide.selector(each)
         for each in facts.objects(cluster.AUTHORIZATION_POLICY)
-        if facts.manifests.is_ours(each)
+        if facts.context.manifests.is_ours(each)
         and cluster.at(each, "metadata", "labels").get(names.COMPONENT) == callers_judged.FOLDER
     ]
     services = model.read(facts.objects(cluster.SERVICE, facts.model), model.Service)

@@ -43,7 +43,9 @@ def backends(facts: Facts) -> Iterable[Message]:
     count = 0
     for route in routes:
         with fences.around(cluster.reference(route)):
-            severity = Severity.BLOCKED if facts.manifests.is_ours(route) else Severity.DOUBT
+            severity = (
+                Severity.BLOCKED if facts.context.manifests.is_ours(route) else Severity.DOUBT
+            )
             for host, port in dict.fromkeys(_destinations(route)):
                 name = _service(host, route["metadata"]["namespace"], facts.context.cluster_domain)
                 namespace, _, service = name.partition("/")

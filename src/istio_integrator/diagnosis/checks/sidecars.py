@@ -65,7 +65,7 @@ def sidecars(facts: Facts) -> Iterable[Message]:
     """Name the pods without a sidecar or with one of an old revision or version, and why."""
     if facts.mesh is None:
         return
-    application, answer = facts.application, facts.workload.uninjected()
+    application, answer = facts.application, facts.parts.lifecycle.workload.uninjected()
     progress = list(
         answers.progress(
             answer.summary, application=application, model=facts.model, is_automatic=False
@@ -75,7 +75,7 @@ def sidecars(facts: Facts) -> Iterable[Message]:
     for row in answer.pods:
         said = Said.WRONG_POD if row.reason in _WITH_SIDECAR else Said.NO_SIDECAR
         rows.setdefault((said, row.message), []).append(f"{row.namespace}/{row.name}")
-    for row in facts.workload.stale() if answer.summary.stale else ():
+    for row in facts.parts.lifecycle.workload.stale() if answer.summary.stale else ():
         rows.setdefault((Said.OLD_PROXY, row.message), []).append(f"{row.namespace}/{row.name}")
     unmet = [each for each in progress if each.severity is not Severity.NOTE]
     yield from unmet
@@ -99,7 +99,7 @@ def ambient(facts: Facts) -> Iterable[Message]:
         yield Said.PODS_IN_ZTUNNEL()
     if facts.config.authorization == "off":
         return
-    if beyond := decide.decide(facts.authorization.asked(facts.config)).beyond:
+    if beyond := decide.decide(facts.parts.authorization.asked(facts.config)).beyond:
         workloads = texts.listed(beyond)
         yield Said.HTTP_RULES_NEED_WAYPOINT(workloads=workloads, application=facts.application)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from integrator_contract import charm_facts
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
-from istio_integrator.relations import endpoints, kubeflow
+from istio_integrator.relations import kubeflow
 from istio_integrator.situation import situation
 
 IDENTITIES = ("kubeflow-userid", "kubeflow-groups")
@@ -100,14 +100,14 @@ class Decision:
         return "asks" if self.service else "none"
 
 
-def decide(scope: situation.Situation, related: endpoints.Relations) -> Decision:
+def decide(scope: situation.Situation) -> Decision:
     """Decide by which service requests are authenticated.
 
     A name that no Service has is anybody's: istiod gives it to whoever writes a ServiceEntry of
     it, and that one would decide about every request.
     """
-    by_name = kubeflow.ingress_auth(related)
-    by_address = kubeflow.forward_auth(related)
+    by_name = kubeflow.ingress_auth(scope.related)
+    by_address = kubeflow.forward_auth(scope.related)
     if by_name and by_address:
         first, second = kubeflow.names(by_name), kubeflow.names(by_address)
         command = f"juju remove-relation {scope.application}:{kubeflow.FORWARD_AUTH} {second}"
