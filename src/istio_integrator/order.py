@@ -35,7 +35,9 @@ class Parts:
         """The search for an Istio; None where none was made, or it failed."""
         self.claims = claims.Claims(context)
         self.membership = model_namespace.Membership(context, lambda: self.admission.works)
-        self.lifecycle = service.Lifecycle(context, container, lambda: self.membership.joined)
+        self.lifecycle = service.WorkloadService(
+            context, container, lambda: self.membership.joined
+        )
         self.admission = admission.Admission(context, self.lifecycle.image)
         self.ingress = ingress.Ingress(context, look=self.lifecycle.seen)
         self.tenant_policy = tenant_policy.TenantPolicy(context, lambda: self.ingress.target)

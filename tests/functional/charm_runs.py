@@ -58,7 +58,7 @@ def _apply_ready(self: manifests.Manifests, *given: Any) -> list[cluster.Object]
 def _webhook() -> Iterator[None]:
     """Stand in for the webhook's pods, which no kubelet runs here."""
     with (
-        mock.patch.object(service.Lifecycle, "image", return_value="workload:1"),
+        mock.patch.object(service.WorkloadService, "image", return_value="workload:1"),
         mock.patch.object(manifests.Manifests, "apply", _apply_ready),
         mock.patch.object(admission.Admission, "_trial", return_value=None),
     ):

@@ -97,11 +97,11 @@ class Admission(situation.Component):
         return rejections.read(self._scope)
 
     @functools.cached_property
-    def _seen(self) -> settings.Seen:
+    def _seen(self) -> settings.MeshSettings:
         mesh, before = self._scope.mesh, None
         if mesh is None or not mesh.probed:
-            before = settings.Seen.read(self._webhook.settings)
-        return settings.Seen.of(self._scope, before)
+            before = settings.MeshSettings.read(self._webhook.settings)
+        return settings.MeshSettings.of(self._scope, before)
 
     @functools.cached_property
     def _settings(self) -> pods.Settings:

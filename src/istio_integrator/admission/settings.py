@@ -19,7 +19,7 @@ _DNS = 53
 _Ports = tuple[Annotated[int, msgspec.Meta(ge=1, le=pods.HIGHEST_PORT)], ...]
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+class MeshSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """What new pods get that depends on the mesh, as an annotation keeps it."""
 
     native: bool = False
@@ -33,7 +33,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """Whether the mesh holds applications by itself, so that no pod needs to ask for it."""
 
     @classmethod
-    def of(cls, scope: situation.Situation, before: Seen | None) -> Seen:
+    def of(cls, scope: situation.Situation, before: MeshSettings | None) -> MeshSettings:
         """Keep what was seen last as far as the mesh can't be asked: it may be back soon."""
         mesh = scope.mesh
         seen = before or cls()
@@ -52,7 +52,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
         return seen
 
     @classmethod
-    def read(cls, obj: cluster.Object | None) -> Seen | None:
+    def read(cls, obj: cluster.Object | None) -> MeshSettings | None:
         """Read what an applied object says; None if it says nothing that can be understood."""
         text = cluster.at(obj, "metadata", "annotations").get(names.SEEN)
         try:
@@ -73,7 +73,9 @@ def _cut_off(scope: situation.Situation, found: installation.Mesh) -> tuple[int,
     return tuple(port for port in ports if port not in found.excluded_outbound_ports)
 
 
-def make(context: situation.Situation, seen: Seen, left_out: Iterable[str]) -> pods.Settings:
+def make(
+    context: situation.Situation, seen: MeshSettings, left_out: Iterable[str]
+) -> pods.Settings:
     """Gather what new pods get: options of the same names, and what was seen of the mesh.
 
     `left_out` are changes of pods that admission control of another team rejects.

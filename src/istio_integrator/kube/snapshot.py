@@ -15,7 +15,7 @@ from istio_integrator.kube import cluster, errors
 _Labels = frozenset[tuple[str, str | None]]
 
 
-class Snapshot(cluster.Cluster):
+class CachedCluster(cluster.Cluster):
     """Reads each object and each list once; a write has its kind be read anew.
 
     It lives no longer than a hook. Where somebody else wrote in between, all is read anew.

@@ -18,7 +18,7 @@ REASON = "ProxyShutdownEnds"
 """The reason that the Event names."""
 
 
-def leave(context: situation.Situation, asked: workload.Workload) -> None:
+def leave(context: situation.Situation, asked: workload.WorkloadClient) -> None:
     """Leave an Event on each pod that will hang when its payload is done.
 
     Which pods those are, the workload decides; without its answer nobody is told, which must not

@@ -60,7 +60,7 @@ def _check(path: str, timeout: str) -> ops.pebble.CheckDict:
     }
 
 
-class Lifecycle(situation.Component):
+class WorkloadService(situation.Component):
     """The service that runs the workload on every unit, and its progress with the model.
 
     `joined` tells whether the model is asked to join the mesh, once membership is decided.
@@ -73,7 +73,7 @@ class Lifecycle(situation.Component):
     ) -> None:
         self._container = container
         self._context = context
-        self._workload = workload.Workload(container)
+        self._workload = workload.WorkloadClient(container)
         self._joined = joined
         self.progress = ""
         """The word of the workload's summary; empty where it has not said."""
@@ -81,7 +81,7 @@ class Lifecycle(situation.Component):
         """Pods whose proxy is not what new pods get; None where the workload has not said."""
 
     @property
-    def workload(self) -> workload.Workload:
+    def workload(self) -> workload.WorkloadClient:
         """The program, to be asked about pods; a LifecycleError for one of another contract."""
         if self._mismatch:
             raise errors.LifecycleError(self._mismatch.text)

@@ -44,7 +44,7 @@ _LONGEST_ERROR = 500
 """Characters of what is wrong with an answer, which quotes it."""
 
 
-class Workload:
+class WorkloadClient:
     """The program in the workload container, which alone knows the rules about pods.
 
     Its methods raise a LifecycleError where there is no answer.

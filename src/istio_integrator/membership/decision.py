@@ -15,7 +15,7 @@ LABELS = (*injectors.MEMBERSHIP_LABELS, names.DATAPLANE_MODE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Decision:
+class LabelChange:
     """What to do with the namespace, and what to say."""
 
     labels: Mapping[str, str | None] = dataclasses.field(default_factory=dict[str, "str | None"])
@@ -33,7 +33,7 @@ class Decision:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Namespace:
+class ModelNamespace:
     """The model's namespace, and what the options, the mesh and the cluster make of it."""
 
     name: str
@@ -74,11 +74,11 @@ class Namespace:
         after = {**self.labels, **self.given_back}
         return {key: value for key, value in after.items() if value is not None}
 
-    def decide(self) -> Decision:
+    def decide(self) -> LabelChange:
         """Decide about the labels and their record."""
         if self.record is not None and self.record.owner != self.owner:
             taken = Said.MODEL_TAKEN(namespace=self.name, owner=self.record.owner)
-            decided = Decision(record=self.record, problem=taken)
+            decided = LabelChange(record=self.record, problem=taken)
         else:
             decided = self._join() if self.membership == "namespace" else self._stay_apart()
         after = {**self.labels, **decided.labels}
@@ -95,7 +95,7 @@ class Namespace:
         plane = self.data_plane if is_led else "sidecar"
         return dataclasses.replace(decided, record=kept, data_plane=plane)
 
-    def _join(self) -> Decision:
+    def _join(self) -> LabelChange:
         """Decide about a namespace that joins the mesh with all of its pods."""
         record, wanted = self.record, self.member_labels
         present = self._present(self.labels)
@@ -104,34 +104,34 @@ class Namespace:
         obstacle = self._obstacle(self.labels, foreign)
         if obstacle or self.missing:
             joined = not obstacle and bool(present) and present in (ours, wanted)
-            return Decision(record=record, joined=joined, problem=obstacle or self.missing)
+            return LabelChange(record=record, joined=joined, problem=obstacle or self.missing)
         by_others = self.data_plane == "sidecar" and bool(foreign) and self.is_member(self.labels)
         if by_others or wanted is None or present == wanted:
             joined = by_others or (bool(present) and present == (wanted or ours))
-            return Decision(record=record, joined=joined)
+            return LabelChange(record=record, joined=joined)
         if others := {key: value for key, value in foreign.items() if wanted.get(key) != value}:
-            return Decision(record=record, problem=self._problem_of(others, wanted))
+            return LabelChange(record=record, problem=self._problem_of(others, wanted))
         if self.awaited:
-            return Decision(record=record, problem=Said.NOT_IN_MESH_YET(event=self.awaited))
+            return LabelChange(record=record, problem=Said.NOT_IN_MESH_YET(event=self.awaited))
         before = dict(record.before) if record else {}
         for key in {*present, *wanted}:
             before.setdefault(key, foreign.get(key))
         undone = f"{_text(wanted)} had been removed from namespace {self.name}: set again"
-        return Decision(
+        return LabelChange(
             labels={**{key: None for key in present if key not in wanted}, **wanted},
             record=records.Record(self.owner, dict(wanted), before),
             joined=True,
             log=undone if ours and not present else "",
         )
 
-    def _stay_apart(self) -> Decision:
+    def _stay_apart(self) -> LabelChange:
         """Decide about a namespace that should have no label of the mesh through us.
 
         Selected pods join one by one, which they only can where the namespace says nothing.
         """
         record = records.Record(self.owner, {}, {}) if self.record else None
         if self.membership == "none":
-            return Decision(labels=self.given_back, record=record)
+            return LabelChange(labels=self.given_back, record=record)
         present = self._present(self.left)
         problem = self._obstacle(self.left, present)
         if present and not problem:
@@ -140,8 +140,10 @@ class Namespace:
                 namespace=self.name, labels=_text(present), command=command
             )
         if self.missing and not problem:
-            return Decision(record=self.record, problem=self.missing)
-        return Decision(labels=self.given_back, record=record, joined=not problem, problem=problem)
+            return LabelChange(record=self.record, problem=self.missing)
+        return LabelChange(
+            labels=self.given_back, record=record, joined=not problem, problem=problem
+        )
 
     def _present(self, labels: Mapping[str, str]) -> dict[str, str]:
         """Return the labels that say how the namespace's pods are in a mesh.

@@ -30,7 +30,7 @@ class Membership(situation.Component):
     ) -> None:
         self._context = context
         self._are_pods_prepared = are_pods_prepared
-        self._decision = decision.Decision()
+        self._decision = decision.LabelChange()
 
     @property
     def joined(self) -> bool:
@@ -85,7 +85,7 @@ class Membership(situation.Component):
         if not is_ambient:
             kept_out.mark(self._context, is_ambient=False)
 
-    def decided(self, namespace: cluster.Object) -> decision.Decision:
+    def decided(self, namespace: cluster.Object) -> decision.LabelChange:
         """Decide what the options and the mesh make of the model's namespace; write nothing."""
         mesh, membership = self._context.mesh, self._context.config.membership
         place = self._place(namespace)
@@ -114,8 +114,8 @@ class Membership(situation.Component):
             is_member=mesh.has_member if mesh else place.is_member,
         ).decide()
 
-    def _place(self, namespace: cluster.Object) -> decision.Namespace:
-        return decision.Namespace(
+    def _place(self, namespace: cluster.Object) -> decision.ModelNamespace:
+        return decision.ModelNamespace(
             name=self._context.model,
             labels=cluster.at(namespace, "metadata", "labels"),
             record=self._record(namespace),

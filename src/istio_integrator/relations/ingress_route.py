@@ -51,7 +51,7 @@ class _Complete(kubeflow.Wire):
         return [name for name, value in (self.model_extra or {}).items() if value]
 
 
-class Listener(kubeflow.Wire):
+class _Listener(kubeflow.Wire):
     """The gateway's port that a route is requested for."""
 
     port: kubeflow.Port
@@ -126,7 +126,7 @@ class HTTPRouteFilter(kubeflow.Wire):
 class _Route(_Complete):
     name: kubeflow.Name
     """For people; no object is named after it."""
-    listener: Listener
+    listener: _Listener
     backends: Annotated[tuple[BackendRef, ...], _Few]
     filters: Annotated[tuple[HTTPRouteFilter, ...], _Few] | None = None
 

@@ -54,7 +54,7 @@ class _Owner(_Read, frozen=True):
     controller: bool = False
 
 
-class Metadata(_Read, frozen=True):
+class _Metadata(_Read, frozen=True):
     """What every object has."""
 
     name: str = ""
@@ -65,7 +65,7 @@ class Metadata(_Read, frozen=True):
     deletion_timestamp: str = ""
 
 
-class ServicePort(_Read, frozen=True):
+class _ServicePort(_Read, frozen=True):
     """A port of a Service."""
 
     port: PortNumber
@@ -93,20 +93,20 @@ class ServicePort(_Read, frozen=True):
         return {number for name, number in named if name == target}
 
 
-class ServiceSpec(_Read, frozen=True):
+class _ServiceSpec(_Read, frozen=True):
     """What a Service is to do."""
 
     type: str = "ClusterIP"
     selector: dict[str, str] = {}
-    ports: list[ServicePort] = []
+    ports: list[_ServicePort] = []
     external_ips: list[str] = msgspec.field(name="externalIPs", default_factory=list[str])
 
 
 class Service(_Read, frozen=True):
     """A Service."""
 
-    metadata: Metadata
-    spec: ServiceSpec = ServiceSpec()
+    metadata: _Metadata
+    spec: _ServiceSpec = _ServiceSpec()
 
     @property
     def name(self) -> str:  # noqa: D102
@@ -119,7 +119,7 @@ class Service(_Read, frozen=True):
         return frozenset() if is_alias else frozenset(self.spec.selector.items())
 
     @property
-    def ports(self) -> list[ServicePort]:
+    def ports(self) -> list[_ServicePort]:
         """The TCP ports that its application has opened."""
         listed = self.spec.ports
         return [each for each in listed if each.protocol == "TCP" and each.name != _PLACEHOLDER]
@@ -194,7 +194,7 @@ class _Variable(_Read, frozen=True):
     value: str = ""
 
 
-class Container(_Read, frozen=True):
+class _Container(_Read, frozen=True):
     """A container of a pod."""
 
     name: str
@@ -228,11 +228,11 @@ class Container(_Read, frozen=True):
                     yield Probe(port, path)
 
 
-class PodSpec(_Read, frozen=True):
+class _PodSpec(_Read, frozen=True):
     """What a pod runs."""
 
-    containers: list[Container] = []
-    init_containers: list[Container] = []
+    containers: list[_Container] = []
+    init_containers: list[_Container] = []
     service_account_name: str = "default"
     host_network: bool = False
 
@@ -242,7 +242,7 @@ class _Condition(_Read, frozen=True):
     status: str
 
 
-class PodStatus(_Read, frozen=True):
+class _PodStatus(_Read, frozen=True):
     """How a pod is."""
 
     phase: str = ""
@@ -252,9 +252,9 @@ class PodStatus(_Read, frozen=True):
 class Pod(_Read, frozen=True):
     """A pod, or the template of one."""
 
-    metadata: Metadata = Metadata()
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
+    metadata: _Metadata = _Metadata()
+    spec: _PodSpec = _PodSpec()
+    status: _PodStatus = _PodStatus()
 
     @property
     def reference(self) -> str:
@@ -312,7 +312,7 @@ class Pod(_Read, frozen=True):
         return self.status.phase in ("Succeeded", "Failed")
 
     @property
-    def containers(self) -> list[Container]:
+    def containers(self) -> list[_Container]:
         """The containers that run as long as the pod, but the proxy."""
         beside = (each for each in self.spec.init_containers if each.restart_policy == "Always")
         return [each for each in (*self.spec.containers, *beside) if each.name != names.PROXY]
@@ -333,7 +333,7 @@ class _LabelSelector(_Read, frozen=True):
     match_labels: dict[str, str] = {}
 
 
-class WorkloadSpec(_Read, frozen=True):
+class _WorkloadSpec(_Read, frozen=True):
     """What pods a workload makes."""
 
     selector: _LabelSelector = _LabelSelector()
@@ -343,8 +343,8 @@ class WorkloadSpec(_Read, frozen=True):
 class Workload(_Read, frozen=True):
     """A Deployment, a StatefulSet or a DaemonSet."""
 
-    metadata: Metadata
-    spec: WorkloadSpec
+    metadata: _Metadata
+    spec: _WorkloadSpec
 
     @property
     def name(self) -> str:  # noqa: D102

@@ -77,7 +77,7 @@ def cluster_domain(resolver: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Controller:
+class JujuController:
     """Where charms call Juju's controller, the first time from their pod's init container."""
 
     ports: tuple[int, ...] = (17070,)
@@ -86,7 +86,7 @@ class Controller:
     """Whether it has no address but names, so that a look-up comes before the first call."""
 
     @classmethod
-    def read(cls, addresses: str) -> Controller:
+    def read(cls, addresses: str) -> JujuController:
         """Read `HOST:PORT [HOST]:PORT …`, as Juju tells where its controller is."""
         parted = [address.rpartition(":") for address in addresses.split()]
         pairs = [(host.strip("[]"), int(port)) for host, _, port in parted if port.isdecimal()]
@@ -122,7 +122,7 @@ class Situation:
     unit: str
     leader: bool
     """Whether this unit may write cluster objects; every unit may read."""
-    controller: Controller = Controller()
+    controller: JujuController = JujuController()
     """Juju's, which every charm calls."""
     cluster_domain: str = CLUSTER_DOMAIN
     """What the names of Services end with."""
@@ -145,7 +145,7 @@ class Situation:
         Raises:
             UnreachableError: The pod has no token for the API server.
         """
-        api = snapshot.Snapshot(cluster.connect())
+        api = snapshot.CachedCluster(cluster.connect())
         model, application = charm.model.name, charm.app.name
         return cls(
             cluster=api,
@@ -155,7 +155,7 @@ class Situation:
             application=application,
             unit=charm.unit.name,
             leader=charm.unit.is_leader(),
-            controller=Controller.read(os.environ.get("JUJU_API_ADDRESSES", "")),
+            controller=JujuController.read(os.environ.get("JUJU_API_ADDRESSES", "")),
             cluster_domain=cluster_domain(_RESOLVER.read_text()),
             related=endpoints.Relations.of(charm),
             certificates=certificates,

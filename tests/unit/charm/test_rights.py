@@ -52,7 +52,7 @@ def own_names() -> set[str]:
     }
 
 
-def needs() -> list[needed_rights.Need]:
+def needs() -> list[needed_rights.Right]:
     roles = needed_rights.roles(rights.roles(MODEL, APP), model=MODEL, application=APP)
     return needed_rights.needs(roles, model=MODEL)
 

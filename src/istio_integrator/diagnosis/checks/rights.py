@@ -36,8 +36,8 @@ _PER_NAMESPACE = "-proxies"
 """The end of the name of the role that may be bound in each namespace instead of everywhere."""
 
 
-class Need(NamedTuple):
-    """A right."""
+class Right(NamedTuple):
+    """A right, of a verb and a resource."""
 
     verb: str
     group: str
@@ -67,7 +67,7 @@ class Need(NamedTuple):
         }
 
 
-_EVERYTHING = Need("*", "*", "*")
+_EVERYTHING = Right("*", "*", "*")
 """What --trust gives."""
 _SEEN_FOR_INGRESS = (("apps", "daemonsets"), ("", "services"))
 """Group and resource of what is listed, outside of Istio's kinds, for ingress only."""
@@ -94,12 +94,12 @@ def rights(facts: Facts) -> Iterable[Message]:
         yield Said.RIGHTS_GIVEN()
 
 
-def _is_given(facts: Facts, need: Need) -> bool:
+def _is_given(facts: Facts, need: Right) -> bool:
     answer = facts.cluster.create(need.review())
     return cluster.at(answer, "status").get("allowed") is True
 
 
-def is_for_ingress(need: Need) -> bool:
+def is_for_ingress(need: Right) -> bool:
     """Tell whether a right is used only where an application is related to ingress."""
     if not need.role.endswith(("-mesh", "-model")):
         return need.role.endswith(("-own-gateway", "-tenants"))
@@ -117,9 +117,9 @@ def roles(text: str, *, model: str, application: str) -> list[cluster.Object]:
     return list(yaml.safe_load_all(named))
 
 
-def needs(roles: Iterable[cluster.Object], *, model: str) -> list[Need]:
+def needs(roles: Iterable[cluster.Object], *, model: str) -> list[Right]:
     """List the rights that roles give, in the model where they may be bound by namespace."""
-    found: dict[Need, None] = {}
+    found: dict[Right, None] = {}
     for role in roles:
         name = role["metadata"]["name"]
         everywhere = model if name.endswith(_PER_NAMESPACE) else ""
@@ -127,5 +127,5 @@ def needs(roles: Iterable[cluster.Object], *, model: str) -> list[Need]:
         for rule in cluster.items(role, "rules"):
             parts = (rule["verbs"], rule["apiGroups"], rule["resources"])
             for right in itertools.product(*parts, [place], rule.get("resourceNames") or [""]):
-                found[Need(*right, name)] = None
+                found[Right(*right, name)] = None
     return list(found)

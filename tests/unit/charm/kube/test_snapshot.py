@@ -21,7 +21,7 @@ def config_map(name="settings", namespace="kubeflow", **labels):
 
 @pytest.fixture
 def seen(fake):
-    return snapshot.Snapshot(fake.api())
+    return snapshot.CachedCluster(fake.api())
 
 
 def test_object_is_read_once_and_an_absent_one_each_time(fake, seen):
