@@ -158,7 +158,9 @@ def _annotations(value: Any) -> Any:
 
 
 Annotations = Annotated[Mapping[str, str], pydantic.BeforeValidator(_annotations)]
-PlainPorts = Annotated[tuple[plain_ports.Named, ...], pydantic.BeforeValidator(plain_ports.parse)]
+PlainPorts = Annotated[
+    tuple[plain_ports.PlainTextPort, ...], pydantic.BeforeValidator(plain_ports.parse)
+]
 ServiceName = Annotated[str, _like(f"{_DNS_LABEL}/{_DNS_NAME}", "write it as NAMESPACE/NAME")]
 Cpu = Annotated[str, pydantic.AfterValidator(_cpu)]
 Memory = Annotated[str, pydantic.AfterValidator(_memory)]

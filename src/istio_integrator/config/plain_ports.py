@@ -16,7 +16,7 @@ _GRAMMAR = "write NAME or NAME:PORT, as in minio:9000, mlmd"
 
 
 @dataclasses.dataclass(frozen=True)
-class Named:
+class PlainTextPort:
     """A Service or a workload of the model, and what of it stays open."""
 
     name: str
@@ -37,14 +37,14 @@ def parse(text: Any) -> Any:
     return found
 
 
-def _entry(text: str) -> Named:
+def _entry(text: str) -> PlainTextPort:
     name, colon, port = text.partition(":")
     if not _NAME.fullmatch(name) or (colon and not port):
         raise ValueError(f"'{text}' is no Service or workload with a port: {_GRAMMAR}")
     if port.isdecimal():
         if not pods.is_port(int(port)):
             raise ValueError(f"'{text}': ports are 1 to 65535")
-        return Named(name, str(int(port)))
+        return PlainTextPort(name, str(int(port)))
     if port and not _PORT_NAME.fullmatch(port):
         raise ValueError(f"'{text}': '{port}' is neither a port's number nor its name: {_GRAMMAR}")
-    return Named(name, port)
+    return PlainTextPort(name, port)

@@ -44,7 +44,9 @@ def _change(
         return None
     metadata, owner = service["metadata"], scope.manifests.owner
     shown, live = cluster.reference(service), cluster.at(metadata, "annotations")
-    record = records.Record.read(live.get(names.ANNOTATIONS)) or records.Record(owner, {}, {})
+    record = records.UndoRecord.read(live.get(names.ANNOTATIONS)) or records.UndoRecord(
+        owner, {}, {}
+    )
     if record.owner != owner and not owners.is_gone(scope.cluster, record.owner):
         problem = f"its annotations are managed by {record.owner}"
         return Said.ANNOTATIONS_REFUSED(service=shown, problem=problem) if wanted else None
@@ -60,7 +62,7 @@ def _change(
             before[key] = live.get(key)
         if live.get(key) != value:
             patch[key] = value
-    new = records.Record(owner, dict(wanted), before).written() if wanted else None
+    new = records.UndoRecord(owner, dict(wanted), before).written() if wanted else None
     if new != live.get(names.ANNOTATIONS):
         patch[names.ANNOTATIONS] = new
     if patch:

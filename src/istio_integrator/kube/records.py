@@ -18,7 +18,7 @@ _Key = Annotated[str, msgspec.Meta(min_length=1, max_length=317)]
 """A prefix of 253 characters, a slash and a name of 63."""
 
 
-class Record(msgspec.Struct, frozen=True):
+class UndoRecord(msgspec.Struct, frozen=True):
     """What an integrator did to the labels or annotations of an object."""
 
     owner: Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
@@ -31,7 +31,7 @@ class Record(msgspec.Struct, frozen=True):
     """What each that it changed was before; None for absent."""
 
     @classmethod
-    def read(cls, text: str | None) -> Record | None:
+    def read(cls, text: str | None) -> UndoRecord | None:
         """Read what `written` wrote; None where it is nothing of that kind."""
         try:
             return msgspec.json.decode(text or "", type=cls)

@@ -20,7 +20,7 @@ class LabelChange:
 
     labels: Mapping[str, str | None] = dataclasses.field(default_factory=dict[str, "str | None"])
     """Merge patch of the labels; empty: leave them."""
-    record: records.Record | None = None
+    record: records.UndoRecord | None = None
     """The record as it should be afterwards."""
     joined: bool = False
     """Whether new pods are asked to join, afterwards."""
@@ -38,7 +38,7 @@ class ModelNamespace:
 
     name: str
     labels: Mapping[str, str]
-    record: records.Record | None
+    record: records.UndoRecord | None
     """What its annotation says."""
     owner: str
     """This application."""
@@ -61,7 +61,7 @@ class ModelNamespace:
 
         A record of labels that are not the mesh's is none of ours.
         """
-        record = self.record or records.Record(self.owner, {}, {})
+        record = self.record or records.UndoRecord(self.owner, {}, {})
         return {
             key: record.before[key]
             for key in LABELS
@@ -91,7 +91,7 @@ class ModelNamespace:
                 for key, value in kept.before.items()
                 if key in kept.values or after.get(key) != value
             }
-            kept = records.Record(kept.owner, kept.values, before)
+            kept = records.UndoRecord(kept.owner, kept.values, before)
         plane = self.data_plane if is_led else "sidecar"
         return dataclasses.replace(decided, record=kept, data_plane=plane)
 
@@ -119,7 +119,7 @@ class ModelNamespace:
         undone = f"{_text(wanted)} had been removed from namespace {self.name}: set again"
         return LabelChange(
             labels={**{key: None for key in present if key not in wanted}, **wanted},
-            record=records.Record(self.owner, dict(wanted), before),
+            record=records.UndoRecord(self.owner, dict(wanted), before),
             joined=True,
             log=undone if ours and not present else "",
         )
@@ -129,7 +129,7 @@ class ModelNamespace:
 
         Selected pods join one by one, which they only can where the namespace says nothing.
         """
-        record = records.Record(self.owner, {}, {}) if self.record else None
+        record = records.UndoRecord(self.owner, {}, {}) if self.record else None
         if self.membership == "none":
             return LabelChange(labels=self.given_back, record=record)
         present = self._present(self.left)

@@ -23,7 +23,7 @@ def mark(context: situation.Situation, *, is_ambient: bool) -> None:
     may forbid inside of the mesh. Of a model that is not in ambient mode no pod needs the label.
     """
     excluded = selectors.parse(context.config.excluded_pods)
-    ours = records.Record(
+    ours = records.UndoRecord(
         context.manifests.owner, names.OUT_OF_AMBIENT, {names.DATAPLANE_MODE: None}
     )
     labelled = None if is_ambient else names.OUT_OF_AMBIENT
@@ -36,7 +36,7 @@ def mark(context: situation.Situation, *, is_ambient: bool) -> None:
                 or selectors.matches(excluded, labels)
             )
             written = cluster.at(pod, "metadata", "annotations").get(names.MEMBERSHIP)
-            record = records.Record.read(written)
+            record = records.UndoRecord.read(written)
             is_ours = record is not None and record.owner == ours.owner
             if is_ours and labels.items() >= names.OUT_OF_AMBIENT.items():
                 if not stays_out:
@@ -46,7 +46,7 @@ def mark(context: situation.Situation, *, is_ambient: bool) -> None:
 
 
 def _patch(
-    context: situation.Situation, pod: cluster.Object, record: records.Record | None
+    context: situation.Situation, pod: cluster.Object, record: records.UndoRecord | None
 ) -> None:
     mode = record.values[names.DATAPLANE_MODE] if record else None
     annotations = {names.MEMBERSHIP: record.written() if record else None}

@@ -49,7 +49,7 @@ class Membership(situation.Component):
             return None
         if names.CONTROLLER_MODEL in cluster.at(namespace, "metadata", "labels"):
             return Said.CONTROLLER_MODEL()
-        record = self._record(namespace) or records.Record(context.manifests.owner, {}, {})
+        record = self._record(namespace) or records.UndoRecord(context.manifests.owner, {}, {})
         if record.owner != context.manifests.owner:
             return Said.MODEL_TAKEN(namespace=context.model, owner=record.owner)
         if context.leader and record != _written(namespace):
@@ -163,7 +163,7 @@ class Membership(situation.Component):
     def _namespace(self) -> cluster.Object | None:
         return self._context.cluster.get(cluster.NAMESPACE, self._context.model)
 
-    def _record(self, namespace: cluster.Object) -> records.Record | None:
+    def _record(self, namespace: cluster.Object) -> records.UndoRecord | None:
         """Read the record; that of an application which is no more has become ours."""
         record, own = _written(namespace), self._context.manifests.owner
         if record and record.owner != own and owners.is_gone(self._context.cluster, record.owner):
@@ -171,7 +171,10 @@ class Membership(situation.Component):
         return record
 
     def _patch(
-        self, namespace: cluster.Object, labels: Mapping[str, Any], record: records.Record | None
+        self,
+        namespace: cluster.Object,
+        labels: Mapping[str, Any],
+        record: records.UndoRecord | None,
     ) -> None:
         patch: cluster.Object = {
             "metadata": {
@@ -193,7 +196,7 @@ def data_plane(context: situation.Situation) -> pods.DataPlane:
     return Membership(context).decided(namespace).data_plane if namespace else "sidecar"
 
 
-def _written(namespace: cluster.Object) -> records.Record | None:
-    return records.Record.read(
+def _written(namespace: cluster.Object) -> records.UndoRecord | None:
+    return records.UndoRecord.read(
         cluster.at(namespace, "metadata", "annotations").get(names.MEMBERSHIP)
     )

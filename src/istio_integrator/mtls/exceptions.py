@@ -54,7 +54,7 @@ class Scene:
     plain_tenants: Sequence[PlainClients] = ()
     """By rules of tenants' namespaces, which hold for clients there alone (istio
     pilot/pkg/model/push_context.go, destinationRule): they decide nothing about the model."""
-    named: Sequence[plain_ports.Named] = ()
+    named: Sequence[plain_ports.PlainTextPort] = ()
     """The option `mtls-exceptions`."""
     standing: Sequence[PeerAuthentication] = ()
     """The exceptions that are there."""
@@ -114,7 +114,7 @@ class Scene:
         return sorted(found, key=lambda each: (each.workload, sorted(each.selector)))
 
     @property
-    def unmatched(self) -> list[plain_ports.Named]:
+    def unmatched(self) -> list[plain_ports.PlainTextPort]:
         """What the option names and nothing in the model is, or has a known port for."""
         return [named for named in self.named if not self._of_option(named)]
 
@@ -193,7 +193,7 @@ class Scene:
             )
         ]
 
-    def _of_option(self, named: plain_ports.Named) -> set[tuple[Member, int]]:
+    def _of_option(self, named: plain_ports.PlainTextPort) -> set[tuple[Member, int]]:
         """Find what an entry of the option means.
 
         A number is a Service's port where there is a Service of that name with it, else a pod's.

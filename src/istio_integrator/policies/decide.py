@@ -51,7 +51,7 @@ class Asked:
 
     mode: Mode
     model: Model
-    consumers: Sequence[service_mesh.Received] = ()
+    consumers: Sequence[service_mesh.ApplicationPolicies] = ()
     exposure: Exposure
     controllers: Collection[str] = ()
     """Applications that write VirtualServices for our Gateway."""
@@ -206,7 +206,7 @@ class _Book:
         for found, rules in self._said_to_waypoints():
             self._extend(found.selector, *rules)
 
-    def _say(self, said: Said, one: service_mesh.Received, problem: str) -> None:
+    def _say(self, said: Said, one: service_mesh.ApplicationPolicies, problem: str) -> None:
         text = texts.plain(f"{one.reference}: {problem}", texts.LONGEST_PROBLEM)
         self.said.append(said(problem=text))
 
@@ -233,7 +233,7 @@ class _Book:
 
     def _state_unit(
         self,
-        one: service_mesh.Received,
+        one: service_mesh.ApplicationPolicies,
         policy: service_mesh.MeshPolicy,
         who: str,
         units: set[Labels],
@@ -255,7 +255,7 @@ class _Book:
         self._cover(key, _rule([_at(ports)] if ports else [], principals=[who]))
 
     def _state_application(
-        self, one: service_mesh.Received, policy: service_mesh.MeshPolicy, who: str
+        self, one: service_mesh.ApplicationPolicies, policy: service_mesh.MeshPolicy, who: str
     ) -> None:
         name = policy.target_service or policy.target_app_name or ""
         found = self._model.service(name)

@@ -87,7 +87,7 @@ class MeshPolicy(kubeflow.Wire):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Received:
+class ApplicationPolicies:
     """The policies of one related application."""
 
     reference: str
@@ -98,7 +98,7 @@ class Received:
     """What is wrong with others of its policies, or with all."""
 
 
-def read(bag: endpoints.Bag, *, model: str) -> Received:
+def read(bag: endpoints.Bag, *, model: str) -> ApplicationPolicies:
     """Read an application's data bag, which may speak of the namespace `model` alone."""
     policies: list[MeshPolicy] = []
     entries, problem = _entries(bag)
@@ -114,7 +114,7 @@ def read(bag: endpoints.Bag, *, model: str) -> Received:
             policies.append(policy)
     if (more := len(problems) - _MOST_PROBLEMS) > 0:
         problems[_MOST_PROBLEMS:] = [f"and {more} more"]
-    return Received(
+    return ApplicationPolicies(
         reference=f"{ENDPOINT}:{bag.relation} {bag.application}",
         application=bag.application,
         policies=tuple(policies),
@@ -139,7 +139,7 @@ def _entries(bag: endpoints.Bag) -> tuple[list[Any] | None, str]:
     return kubeflow.read(parse)
 
 
-def received(related: endpoints.Relations, *, model: str) -> list[Received]:
+def received(related: endpoints.Relations, *, model: str) -> list[ApplicationPolicies]:
     """Read the data bag of every related application, the oldest relation first."""
     return [read(bag, model=model) for bag in related.bags(ENDPOINT)]
 

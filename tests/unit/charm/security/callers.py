@@ -143,7 +143,7 @@ def said(application, *stated, relation=3):
 
 def asked(*things, mode="related", **more):
     """A small model: its Services, its pods, and what applications say."""
-    consumers = [each for each in things if isinstance(each, service_mesh.Received)]
+    consumers = [each for each in things if isinstance(each, service_mesh.ApplicationPolicies)]
     exposing = {each: more.pop(each) for each in EXPOSURE if each in more}
     exposure = Exposure(**exposing)
     given = {"model": model(*things), "consumers": consumers, "exposure": exposure}

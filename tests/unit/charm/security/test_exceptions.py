@@ -5,7 +5,7 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from istio_integrator.config.plain_ports import Named
+from istio_integrator.config.plain_ports import PlainTextPort
 from istio_integrator.mtls.exceptions import Scene
 from istio_integrator.mtls.members import Member
 from istio_integrator.situation.model import Call
@@ -49,7 +49,9 @@ SERVICES = st.lists(
     max_size=2,
 )
 CALLS = st.lists(st.builds(Call, st.just("hook"), st.sampled_from("st"), st.integers(1, 3)))
-OPTION = st.lists(st.builds(Named, st.sampled_from("stx"), st.sampled_from(["", "1", "2"])))
+OPTION = st.lists(
+    st.builds(PlainTextPort, st.sampled_from("stx"), st.sampled_from(["", "1", "2"]))
+)
 SCENES = st.builds(Scene, MEMBERS, SERVICES, CALLS, named=OPTION)
 
 
@@ -74,7 +76,7 @@ def test_policies_choose_by_labels_and_open_only_what_some_chosen_pod_needs(scen
 
 @given(SCENES)
 def test_nothing_is_lost_and_open_at_once(scene):
-    everything = [Named(each.name) for each in scene.services]
+    everything = [PlainTextPort(each.name) for each in scene.services]
     mended = dataclasses.replace(scene, named=[*scene.named, *everything])
     assert mended.victims == []
     ports = {(each.selector, each.port) for each in scene.needs}
