@@ -142,7 +142,7 @@ class IstioIntegrator(ops.CharmBase):
         return all_parts
 
     def _brought_about(self) -> order.Parts | None:
-        kubeflow.announce_versions(endpoints.Relations.of(self))
+        kubeflow.announce_versions(endpoints.Relations(self))
         try:
             options = config.Config.load(self.config)
         except errors.ConfigError as error:

@@ -40,8 +40,7 @@ def requirer(charm: ops.CharmBase) -> tls_certificates.TLSCertificatesRequiresV4
         hosts = config.Config.load(charm.config).hosts
     except errors.ConfigError:
         return None
-    related = endpoints.Relations(charm.model, charm.app, leader=False)
-    if any(map(problem, related.bags(endpoints.CERTIFICATES))):
+    if any(map(problem, endpoints.Relations(charm).bags(endpoints.CERTIFICATES))):
         return None
     # Most models have no such relation, and the import takes as long as a request.
     from charmlibs.interfaces import tls_certificates  # noqa: PLC0415

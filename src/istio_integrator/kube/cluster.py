@@ -149,12 +149,6 @@ def parts(obj: Object, key: str) -> list[Object]:
     return [each for each in items(obj, key) if isinstance(each, dict)]
 
 
-def is_ready(pod: Object) -> bool:
-    """Tell whether a pod serves."""
-    conditions = parts(at(pod, "status"), "conditions")
-    return any((each.get("type"), each.get("status")) == ("Ready", "True") for each in conditions)
-
-
 def reference(obj: Object) -> str:
     """Name an object for people: `ConfigMap a-namespace/a-name`."""
     metadata = at(obj, "metadata")

@@ -39,15 +39,8 @@ class Bag:
 class Relations:
     """The data bags of this application's relations, as they are in this hook."""
 
-    def __init__(self, model: ops.Model, application: ops.Application, *, leader: bool) -> None:
-        self._model = model
-        self._application = application
-        self._leader = leader
-
-    @classmethod
-    def of(cls, charm: ops.CharmBase) -> Relations:
-        """Return those of a unit."""
-        return cls(charm.model, charm.app, leader=charm.unit.is_leader())
+    def __init__(self, charm: ops.CharmBase) -> None:
+        self._charm = charm
 
     def is_related(self, *endpoints: str) -> bool:
         """Tell whether any of the endpoints has a relation."""
@@ -67,9 +60,9 @@ class Relations:
 
     def write(self, endpoint: str, bag: Mapping[str, str]) -> None:
         """Write to every relation of an endpoint, as the application; only the leader may."""
-        for relation in self._active(endpoint) if self._leader else ():
+        for relation in self._active(endpoint) if self._charm.unit.is_leader() else ():
             try:
-                _update(relation.data[self._application], bag)
+                _update(relation.data[self._charm.app], bag)
             except ops.RelationDataAccessError as error:
                 # Leadership went to another unit during a long hook: that one writes.
                 logger.info("Relation %s is not written: %s", relation.name, error)
@@ -85,14 +78,14 @@ class Relations:
     def publish_unit(self, endpoint: str, bag: Callable[[str], Mapping[str, str]]) -> None:
         """Write to every relation of an endpoint, as the unit, given its address there."""
         for relation in self._active(endpoint):
-            binding = self._model.get_binding(relation)
+            binding = self._charm.model.get_binding(relation)
             address = binding.network.bind_address if binding else None
             if address is not None:
-                _update(relation.data[self._model.unit], bag(str(address)))
+                _update(relation.data[self._charm.unit], bag(str(address)))
 
     def _active(self, endpoint: str) -> list[ops.Relation]:
         # A relation that is being broken counts as gone.
-        return [relation for relation in self._model.relations[endpoint] if relation.active]
+        return [each for each in self._charm.model.relations[endpoint] if each.active]
 
 
 def _update(own: ops.RelationDataContent, bag: Mapping[str, str]) -> None:

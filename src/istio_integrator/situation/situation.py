@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import ipaddress
 import os
 import pathlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 CLUSTER_DOMAIN = "cluster.local"
 """The domain of a cluster whose installer chose none."""
+_SEARCHED = re.compile(r"^search\b.*?\ssvc\.(\S+?)\.?(?:\s|$)", re.MULTILINE)
+_ADDRESS = re.compile(r"[0-9.]+|.*:.*")
+"""An IP address; no name has a colon, or digits alone."""
 _RESOLVER = pathlib.Path("/etc/resolv.conf")
 
 
@@ -66,14 +69,8 @@ def cluster_domain(resolver: str) -> str:
 
     It searches `NAMESPACE.svc.DOMAIN`, `svc.DOMAIN` and `DOMAIN`.
     """
-    for line in resolver.splitlines():
-        match line.split():
-            case ["search", *names]:
-                of_services = (name for name in names if name.startswith("svc."))
-                return next(of_services, CLUSTER_DOMAIN).removeprefix("svc.").rstrip(".")
-            case _:
-                pass
-    return CLUSTER_DOMAIN
+    found = _SEARCHED.search(resolver)
+    return found[1] if found else CLUSTER_DOMAIN
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,15 +90,7 @@ class JujuController:
         if not pairs:
             return cls()
         ports = tuple(sorted({port for _, port in pairs}))
-        return cls(ports, is_named=not any(_is_address(host) for host, _ in pairs))
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
+        return cls(ports, is_named=not any(_ADDRESS.fullmatch(host) for host, _ in pairs))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -157,7 +146,7 @@ class Situation:
             leader=charm.unit.is_leader(),
             controller=JujuController.read(os.environ.get("JUJU_API_ADDRESSES", "")),
             cluster_domain=cluster_domain(_RESOLVER.read_text()),
-            related=endpoints.Relations.of(charm),
+            related=endpoints.Relations(charm),
             certificates=certificates,
         )
 

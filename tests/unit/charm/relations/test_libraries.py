@@ -57,7 +57,7 @@ def answered(endpoint, act, *others, leader=True):
     state = testing.State(leader=leader, relations={relation, *others})
     with ctx(ctx.on.start(), state) as manager:
         charm = manager.charm
-        act(endpoints.Relations(charm.model, charm.app, leader=leader))
+        act(endpoints.Relations(charm))
         return manager.run().get_relation(relation.id).local_app_data
 
 
