@@ -12,7 +12,6 @@ import pydantic
 
 from integrator_contract import bounded, names, namespaces, pods, selectors, service
 from istio_integrator import texts
-from istio_integrator.config import plain_ports
 from istio_integrator.kube import errors
 
 _DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
@@ -23,6 +22,9 @@ _ANNOTATION = re.compile(
 )
 _PLACE = (names.INJECT, names.REVISION)
 """Labels that decide about a pod's place in the mesh."""
+_PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_PLAIN_GRAMMAR = "write NAME or NAME:PORT, as in minio:9000, mlmd"
+MOST_PLAIN_PORTS = 200
 _STRICT = pydantic.ConfigDict(strict=True, extra="forbid", defer_build=True)
 _LONGEST_SHOWN = 80
 """Characters of an option's value that a problem quotes."""
@@ -157,10 +159,44 @@ def _annotations(value: Any) -> Any:
     return cast("dict[str, str]", parsed)
 
 
+@dataclasses.dataclass(frozen=True)
+class PlainTextPort:
+    """A Service or a workload of the model, and what of it stays open."""
+
+    name: str
+    port: str = ""
+    """A port's number or name; empty: every one that is known."""
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.port}" if self.port else self.name
+
+
+def _plain_ports(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    found = tuple(dict.fromkeys(map(_plain_port, service.words(value))))
+    if len(found) > MOST_PLAIN_PORTS:
+        raise ValueError(f"at most {MOST_PLAIN_PORTS} entries")
+    return found
+
+
+def _plain_port(text: str) -> PlainTextPort:
+    name, colon, port = text.partition(":")
+    if not re.fullmatch(_DNS_NAME, name) or (colon and not port):
+        raise ValueError(f"'{text}' is no Service or workload with a port: {_PLAIN_GRAMMAR}")
+    if port.isdecimal():
+        if not pods.is_port(int(port)):
+            raise ValueError(f"'{text}': ports are 1 to 65535")
+        return PlainTextPort(name, str(int(port)))
+    if port and not _PORT_NAME.fullmatch(port):
+        raise ValueError(
+            f"'{text}': '{port}' is neither a port's number nor its name: {_PLAIN_GRAMMAR}"
+        )
+    return PlainTextPort(name, port)
+
+
 Annotations = Annotated[Mapping[str, str], pydantic.BeforeValidator(_annotations)]
-PlainPorts = Annotated[
-    tuple[plain_ports.PlainTextPort, ...], pydantic.BeforeValidator(plain_ports.parse)
-]
+PlainPorts = Annotated[tuple[PlainTextPort, ...], pydantic.BeforeValidator(_plain_ports)]
 ServiceName = Annotated[str, _like(f"{_DNS_LABEL}/{_DNS_NAME}", "write it as NAMESPACE/NAME")]
 Cpu = Annotated[str, pydantic.AfterValidator(_cpu)]
 Memory = Annotated[str, pydantic.AfterValidator(_memory)]

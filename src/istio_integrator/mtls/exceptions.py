@@ -11,7 +11,7 @@ import dataclasses
 import functools
 from collections.abc import Collection, Iterable, Sequence
 
-from istio_integrator.config import plain_ports
+from istio_integrator.config import config
 from istio_integrator.istio.peer_authentication import PeerAuthentication
 from istio_integrator.messages import Message, Said
 from istio_integrator.mtls.members import Member, PlainClients
@@ -54,7 +54,7 @@ class Scene:
     plain_tenants: Sequence[PlainClients] = ()
     """By rules of tenants' namespaces, which hold for clients there alone (istio
     pilot/pkg/model/push_context.go, destinationRule): they decide nothing about the model."""
-    named: Sequence[plain_ports.PlainTextPort] = ()
+    named: Sequence[config.PlainTextPort] = ()
     """The option `mtls-exceptions`."""
     standing: Sequence[PeerAuthentication] = ()
     """The exceptions that are there."""
@@ -114,7 +114,7 @@ class Scene:
         return sorted(found, key=lambda each: (each.workload, sorted(each.selector)))
 
     @property
-    def unmatched(self) -> list[plain_ports.PlainTextPort]:
+    def unmatched(self) -> list[config.PlainTextPort]:
         """What the option names and nothing in the model is, or has a known port for."""
         return [named for named in self.named if not self._of_option(named)]
 
@@ -193,7 +193,7 @@ class Scene:
             )
         ]
 
-    def _of_option(self, named: plain_ports.PlainTextPort) -> set[tuple[Member, int]]:
+    def _of_option(self, named: config.PlainTextPort) -> set[tuple[Member, int]]:
         """Find what an entry of the option means.
 
         A number is a Service's port where there is a Service of that name with it, else a pod's.

@@ -5,7 +5,7 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from istio_integrator.config.plain_ports import PlainTextPort
+from istio_integrator.config.config import PlainTextPort
 from istio_integrator.mtls.exceptions import Scene
 from istio_integrator.mtls.members import Member
 from istio_integrator.situation.model import Call
