@@ -42,24 +42,17 @@ def leave(context: situation.Situation, asked: workload.WorkloadClient) -> None:
 
 
 def candidates(api: cluster.Cluster, namespaces: Iterable[str]) -> list[cluster.Object]:
-    """List the pods with a proxy that does not start again by itself.
+    """List the pods with a classic sidecar; all other rules about them are the workload's.
 
-    The rest of the rules are the workload's. Neither a label nor the pod's own `restartPolicy`
-    tells: `istioctl kube-inject` sets no label on a CronJob's pods, and a container may have a
-    `restartPolicy` of its own.
+    No label tells: `istioctl kube-inject` sets none on a CronJob's pods.
     """
-    pods = (pod for namespace in namespaces for pod in api.list(cluster.POD, namespace))
-    return [pod for pod in pods if _has_ending_proxy(pod)]
-
-
-def _has_ending_proxy(pod: cluster.Object) -> bool:
-    spec = cluster.at(pod, "spec")
-    policies = (
-        container.get("restartPolicy") or spec.get("restartPolicy", "Always")
-        for container in cluster.parts(spec, "containers")
-        if container.get("name") == names.PROXY
-    )
-    return next(policies, "Always") != "Always"
+    return [
+        pod
+        for namespace in namespaces
+        for pod in api.list(cluster.POD, namespace)
+        for each in cluster.parts(cluster.at(pod, "spec"), "containers")
+        if each.get("name") == names.PROXY
+    ]
 
 
 def _event(pod: cluster.Object) -> cluster.Object:

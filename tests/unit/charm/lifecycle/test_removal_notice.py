@@ -15,9 +15,8 @@ SERVED_BY = "istio-integrator.charmhub.io/served-by"
 OFF = {SERVED: "disabled"}
 
 
-def spec(policy, *, proxy=None, container="istio-proxy"):
-    own = {"restartPolicy": proxy} if proxy else {}
-    return {"restartPolicy": policy, "containers": [{"name": "main"}, {"name": container, **own}]}
+def spec(policy, *, container="istio-proxy"):
+    return {"restartPolicy": policy, "containers": [{"name": "main"}, {"name": container}]}
 
 
 def add_pod(fake, name, spec, namespace="kubeflow"):
@@ -41,10 +40,6 @@ def told(ctx, fake, *, code=0, **options):
 @cases(
     ("spec", "want"),
     job=(spec("Never"), True),
-    job_that_is_tried_again=(spec("OnFailure"), True),
-    server=(spec("Always"), False),
-    containers_that_end_by_themselves=(spec("Always", proxy="Never"), True),
-    proxy_that_starts_again=(spec("Never", proxy="Always"), False),
     no_proxy=(spec("Never", container="other"), False),
     native_sidecar=(
         {"restartPolicy": "Never", "initContainers": [{"name": "istio-proxy"}]},
@@ -52,7 +47,7 @@ def told(ctx, fake, *, code=0, **options):
     ),
     nonsense=({"restartPolicy": ["Never"], "containers": {"name": 5}}, False),
 )
-def test_pod_whose_proxy_ends_for_good_is_told(ctx, fake, spec, want):
+def test_pod_with_a_classic_sidecar_is_told(ctx, fake, spec, want):
     add_pod(fake, "pod", spec)
     assert told(ctx, fake) == (["pod"] if want else [])
 
