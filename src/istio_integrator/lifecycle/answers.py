@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 
 from integrator_contract.answers import Summary, Trouble
 from integrator_contract.reasons import Reason
 from istio_integrator import error_messages
 from istio_integrator.kube import errors
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Said, Severity
 
 
 def progress(
-    summary: Summary, *, application: str, model: str, is_automatic: bool
+    summary: Summary,
+    *,
+    application: str,
+    model: str,
+    is_automatic: bool,
+    is_alive: bool = True,
 ) -> Iterable[Message]:
     """Turn the workload's counts into what the operator sees.
 
-    Where pods are replaced without anyone asking, the command that stops it is named.
+    Where pods are replaced without anyone asking, the command that stops it is named. While istiod
+    is not alive no successor would be created.
     """
     pods = f"{summary.in_mesh}/{summary.eligible}"
     stop = {"command": f"juju config {application} restart-pods=manual", "more": "this stops it"}
@@ -33,7 +40,9 @@ def progress(
     is_starting = any(each.reason == Reason.REPLACEMENT_STARTING.value for each in passing)
     if summary.converging and not is_starting:
         hint = stop if is_automatic else nothing
-        yield Said.PODS_BEING_REPLACED(pods=pods, count=summary.converging, **hint)
+        said = Said.PODS_BEING_REPLACED(pods=pods, count=summary.converging, **hint)
+        # Juju shows maintenance before waiting, and so would hide that istiod is away.
+        yield said if is_alive else dataclasses.replace(said, severity=Severity.WAITING)
     elif summary.proposed:
         yield Said.PODS_TO_RESTART(pods=pods, application=application)
     elif summary.in_mesh < summary.eligible and not summary.troubles:

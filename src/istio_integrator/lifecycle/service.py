@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import logging
 import shlex
@@ -16,7 +15,7 @@ from integrator_contract.seen import Seen
 from istio_integrator import error_messages
 from istio_integrator.kube import cluster, errors
 from istio_integrator.lifecycle import answers, removal_notice, settings, workload
-from istio_integrator.messages import Message, Said, Severity
+from istio_integrator.messages import Message, Said
 from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
@@ -136,13 +135,15 @@ class WorkloadService(situation.Component):
             return said
         summary = self._workload.uninjected().summary
         self.progress, self.old_proxies = summary.word, summary.stale
+        mesh = self._context.mesh
         progress = answers.progress(
             summary,
             application=self._context.application,
             model=self._context.model,
             is_automatic=self._context.config.restart_pods == "auto",
+            is_alive=mesh is None or mesh.alive,
         )
-        return [*said, *map(self._shown, progress)]
+        return [*said, *progress]
 
     def seen(self) -> Seen | None:
         """Return what the gateway's Envoys have; None where the service does not answer."""
@@ -151,16 +152,6 @@ class WorkloadService(situation.Component):
         except errors.LifecycleError as error:
             logger.warning("%s", error)
             return None
-
-    def _shown(self, message: Message) -> Message:
-        """Call replacing what it is where no successor would be created: it waits for istiod.
-
-        Juju shows maintenance before waiting, and so would hide that istiod is away.
-        """
-        mesh = self._context.mesh
-        if message.said is Said.PODS_BEING_REPLACED and mesh is not None and not mesh.alive:
-            return dataclasses.replace(message, severity=Severity.WAITING)
-        return message
 
     def stop_convergence(self) -> None:
         """Let no pod be replaced any more; the reconciler goes on."""
