@@ -76,15 +76,11 @@ class ModelNamespace:
 
     def decide(self) -> LabelChange:
         """Decide about the labels and their record."""
-        if self.record is not None and self.record.owner != self.owner:
-            taken = Said.MODEL_TAKEN(namespace=self.name, owner=self.record.owner)
-            decided = LabelChange(record=self.record, problem=taken)
-        else:
-            decided = self._join() if self.membership == "namespace" else self._stay_apart()
+        decided = self._join() if self.membership == "namespace" else self._stay_apart()
         after = {**self.labels, **decided.labels}
         is_led = decided.joined if self.membership == "selected" else ambient.is_labelled(after)
         kept = decided.record
-        if kept is not None and kept.owner == self.owner:
+        if kept is not None:
             # Labels that are as they were, and that we set no more, are forgotten.
             before = {
                 key: value
@@ -157,8 +153,6 @@ class ModelNamespace:
 
     def _obstacle(self, labels: Mapping[str, str], foreign: Mapping[str, str]) -> Message | None:
         """Name what keeps every pod out, whatever Istio there is."""
-        if names.CONTROLLER_MODEL in labels:
-            return Said.CONTROLLER_MODEL()
         mode = labels.get(names.DATAPLANE_MODE, "ambient")
         if self.data_plane == "ambient":
             said, label = Said.NAMESPACE_NOT_IN_AMBIENT, f"{names.DATAPLANE_MODE}={mode}"
