@@ -33,7 +33,7 @@ class Parts:
         self.context = context
         self.discovered = discovered
         """The search for an Istio; None where none was made, or it failed."""
-        self.claims = claims.Claims(context)
+        self.claims = claims.Claims(context, self._authorization_service)
         self.membership = model_namespace.Membership(context, lambda: self.admission.works)
         self.lifecycle = service.WorkloadService(
             context, container, lambda: self.membership.joined
@@ -42,7 +42,6 @@ class Parts:
         self.ingress = ingress.Ingress(context, look=self.lifecycle.seen)
         self.tenant_policy = tenant_policy.TenantPolicy(context, lambda: self.ingress.target)
         self.authorization = policies.Authorization(context, lambda: self.ingress.exposure)
-        self.unserved = claims.UnservedNamespaces(context, self._authorization_service)
         self.mutual_tls = mtls.MutualTls(context, self._uninjected)
         self.observability = observability.Observability(charm, context)
 
@@ -64,7 +63,6 @@ class Parts:
             self.authorization,
             self.tenant_policy,
             self.ingress,
-            self.unserved,
             self.mutual_tls,
             self.observability,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from integrator_contract import names
 from istio_integrator import texts
@@ -13,18 +13,24 @@ from istio_integrator.situation import situation
 
 
 class Claims(situation.Component):
-    """Labels the namespaces that this application serves beside its model."""
+    """Labels the namespaces that this application serves beside its model.
+
+    `authorization_service` returns the authorization service as `NAMESPACE/NAME`, or nothing.
+    """
 
     name = "membership"
 
-    def __init__(self, context: situation.Situation) -> None:
+    def __init__(
+        self, context: situation.Situation, authorization_service: Callable[[], str]
+    ) -> None:
         self._context = context
+        self._authorization_service = authorization_service
 
     def reconcile(self) -> list[Message]:
         """Label namespaces that no integrator serves, and unlabel those that we serve no more.
 
         Returns:
-            The integrators that serve namespaces in place of this one.
+            The integrators that serve namespaces in place of this one, and what istiod ignores.
         """
         context, own = self._context, self._context.manifests.owner
         others: list[str] = []
@@ -39,10 +45,12 @@ class Claims(situation.Component):
                     others.append(owner)
                 elif context.leader and wanted != owner and own in (wanted, owner):
                     self._label(namespace, wanted)
-        if not others:
-            return []
-        count = "1 namespace is" if len(others) == 1 else f"{len(others)} namespaces are"
-        return [Said.NAMESPACES_TAKEN(count=count, owners=", ".join(sorted(set(others))))]
+        said = [*self._ignored()]
+        if others:
+            count = "1 namespace is" if len(others) == 1 else f"{len(others)} namespaces are"
+            taken = ", ".join(sorted(set(others)))
+            said.append(Said.NAMESPACES_TAKEN(count=count, owners=taken))
+        return said
 
     def remove(self) -> None:
         """Take the label off every namespace that has it by us."""
@@ -71,36 +79,18 @@ class Claims(situation.Component):
             # An admission webhook rejects it, or it is gone: the other namespaces are served.
             fences.note(cluster.reference(namespace), str(error))
 
-
-class UnservedNamespaces(situation.Component):
-    """Names what istiod's discoverySelectors leave out; nothing is written.
-
-    `authorization_service` returns the authorization service as `NAMESPACE/NAME`, or nothing.
-    """
-
-    name = "membership"
-
-    def __init__(
-        self, context: situation.Situation, authorization_service: Callable[[], str]
-    ) -> None:
-        self._context = context
-        self._authorization_service = authorization_service
-
-    def reconcile(self) -> list[Message]:
-        """Return the namespaces that istiod ignores, with the label by which it serves them."""
-        context, said = self._context, list[Message]()
+    def _ignored(self) -> Iterable[Message]:
+        """Name namespaces that istiod ignores, with the label by which it serves them."""
+        context = self._context
         if context.mesh is None or not context.mesh.discovery_selectors:
-            return said
+            return
         service = self._authorization_service()
         home = service.partition("/")[0]
         others = {home, *context.served_namespaces} - {context.model}
         labels = {name: label for name in others if (label := context.missing_label(name))}
         if home in labels:
             place = {"namespace": home, "label": labels[home]}
-            said.append(Said.SERVICE_IGNORED_BY_ISTIOD(service=service, **place))
+            yield Said.SERVICE_IGNORED_BY_ISTIOD(service=service, **place)
         if served := labels.keys() & set(context.served_namespaces):
             shown, label = texts.listed(served), labels[min(served)]
-            said.append(
-                Said.NAMESPACES_IGNORED_BY_ISTIOD(count=len(served), names=shown, label=label)
-            )
-        return said
+            yield Said.NAMESPACES_IGNORED_BY_ISTIOD(count=len(served), names=shown, label=label)
