@@ -23,10 +23,10 @@ def mark(context: situation.Situation, *, is_ambient: bool) -> None:
     may forbid inside of the mesh. Of a model that is not in ambient mode no pod needs the label.
     """
     excluded = selectors.parse(context.config.excluded_pods)
+    labelled = None if is_ambient else names.OUT_OF_AMBIENT
     ours = records.UndoRecord(
         context.manifests.owner, names.OUT_OF_AMBIENT, {names.DATAPLANE_MODE: None}
-    )
-    labelled = None if is_ambient else names.OUT_OF_AMBIENT
+    ).written()
     for pod in context.cluster.list(cluster.POD, context.model, labelled):
         with fences.around(cluster.reference(pod)):
             labels = cluster.at(pod, "metadata", "labels")
@@ -35,22 +35,21 @@ def mark(context: situation.Situation, *, is_ambient: bool) -> None:
                 names.is_machinery(labels, context.application)
                 or selectors.matches(excluded, labels)
             )
-            written = cluster.at(pod, "metadata", "annotations").get(names.MEMBERSHIP)
-            record = records.UndoRecord.read(written)
-            is_ours = record is not None and record.owner == ours.owner
+            is_ours = cluster.at(pod, "metadata", "annotations").get(names.MEMBERSHIP) == ours
             if is_ours and labels.items() >= names.OUT_OF_AMBIENT.items():
                 if not stays_out:
-                    _patch(context, pod, None)
+                    _patch(context, pod, None, None)
             elif stays_out and names.DATAPLANE_MODE not in labels and not has_ended:
-                _patch(context, pod, ours)
+                _patch(context, pod, names.OUT_OF_AMBIENT[names.DATAPLANE_MODE], ours)
 
 
 def _patch(
-    context: situation.Situation, pod: cluster.Object, record: records.UndoRecord | None
+    context: situation.Situation, pod: cluster.Object, mode: str | None, record: str | None
 ) -> None:
-    mode = record.values[names.DATAPLANE_MODE] if record else None
-    annotations = {names.MEMBERSHIP: record.written() if record else None}
-    metadata = {"labels": {names.DATAPLANE_MODE: mode}, "annotations": annotations}
+    metadata = {
+        "labels": {names.DATAPLANE_MODE: mode},
+        "annotations": {names.MEMBERSHIP: record},
+    }
     try:
         context.cluster.merge_patch(pod, {"metadata": metadata})
     except errors.ApiError as error:
