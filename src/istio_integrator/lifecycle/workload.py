@@ -33,6 +33,7 @@ CONTRACT = ("--contract", schema.SCHEMA)
 PORT = service.LISTENER_PORT
 
 _T = TypeVar("_T")
+_Answer = TypeVar("_Answer", Listing, Stopped, seen.Answer)
 _KEEPS_TO = re.compile(r"\(contract ([0-9a-f]{1,16})\)$")
 """What `--version` ends with; images from before the contract say nothing of it."""
 _ANSWER_SECONDS = {"GET": 12, "POST": 28}
@@ -55,11 +56,11 @@ class WorkloadClient:
 
     def uninjected(self) -> Listing:
         """Ask which pods lack the sidecar that they should have."""
-        return _read(Listing, self._ask("GET", "/uninjected"))
+        return self._ask(Listing, "GET", "/uninjected")
 
     def stale(self) -> tuple[PodAnswer, ...]:
         """Ask which pods of the model have an old sidecar."""
-        return _read(Listing, self._ask("GET", "/uninjected", stale="")).pods
+        return self._ask(Listing, "GET", "/uninjected", stale="").pods
 
     def restart(self, *, dry_run: bool, stale: bool, force: bool = False) -> tuple[PodAnswer, ...]:
         """Have the leader's workload replace pods that have an old sidecar or none.
@@ -69,18 +70,18 @@ class WorkloadClient:
         """
         how = {"stale": stale, "dry-run": dry_run, "force": force}
         words = {word: "" for word, is_so in how.items() if is_so}
-        return _read(Listing, self._ask("POST", "/restart", **words)).pods
+        return self._ask(Listing, "POST", "/restart", **words).pods
 
     def seen(self) -> seen.Seen:
         """Ask what the gateway's Envoys have."""
-        return _read(seen.Answer, self._ask("GET", "/seen")).seen or seen.Seen(of="")
+        return self._ask(seen.Answer, "GET", "/seen").seen or seen.Seen(of="")
 
     def stop_proxy(self, namespace: str, pod: str) -> ProxyAnswer:
         """Stop the proxy of one pod now, if the rules say that it may end.
 
         The answer has what the rules say and, where they say stop, the `result` of it.
         """
-        return _read(Stopped, self._ask("POST", "/stop", namespace=namespace, pod=pod)).proxy
+        return self._ask(Stopped, "POST", "/stop", namespace=namespace, pod=pod).proxy
 
     def explain(self, pods: list[cluster.Object]) -> list[ProxyAnswer]:
         """Ask what would be done about the proxies of some pods."""
@@ -108,7 +109,7 @@ class WorkloadClient:
             raise errors.LifecycleError("the workload does not answer: it has no settings")
         return told.token
 
-    def _ask(self, method: str, path: str, **parameters: str) -> bytes:
+    def _ask(self, kind: type[_Answer], method: str, path: str, **parameters: str) -> _Answer:
         query = urllib.parse.urlencode(parameters)
         try:
             status, body = _answer(method, f"{path}?{query}", self._token)
@@ -117,7 +118,10 @@ class WorkloadClient:
         if status != http.HTTPStatus.OK:
             text = body.decode(errors="replace")
             raise errors.LifecycleError(f"the workload can't tell: {text[:200]}")
-        return body
+        answer = _decode(kind, body)
+        if answer.contract != schema.SCHEMA:
+            raise errors.LifecycleError(f"the workload answers by contract {answer.contract[:16]}")
+        return answer
 
     def _execute(self, *arguments: str, stdin: str | None = None) -> str:
         """Run the program in its container, and return what it prints."""
@@ -148,18 +152,6 @@ def _answer(method: str, path: str, token: str) -> tuple[int, bytes]:
         connection.request(method, path, headers={"Authorization": f"Bearer {token}"})
         answer = connection.getresponse()
         return answer.status, answer.read(bounded.LONGEST_OBJECT + 1)
-
-
-class _Headed(msgspec.Struct):
-    contract: str
-
-
-def _read(kind: type[_T], answer: bytes) -> _T:
-    """Read an answer of the service, which names the contract that it keeps to."""
-    contract = _decode(_Headed, answer).contract
-    if contract != schema.SCHEMA:
-        raise errors.LifecycleError(f"the workload answers by contract {contract[:16]}")
-    return _decode(kind, answer)
 
 
 def _decode(kind: type[_T], document: bytes | str) -> _T:
