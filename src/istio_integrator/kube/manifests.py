@@ -232,8 +232,7 @@ class Manifests:
         }
         if cluster.KINDS[obj["apiVersion"], obj["kind"]].namespaced:
             metadata.setdefault("namespace", self._model)
-        if metadata.get("namespace") != self._model or not self._goes_with_the_model:
-            metadata["ownerReferences"] = [owners.reference(self._anchor)]
+        metadata["ownerReferences"] = [owners.reference(self._anchor)]
         canonical = json.dumps({**obj, "metadata": metadata}, sort_keys=True)
         digest = hashlib.sha256(canonical.encode()).hexdigest()[:16]
         metadata["annotations"] = {**metadata.get("annotations", {}), names.APPLIED_HASH: digest}
@@ -241,16 +240,10 @@ class Manifests:
 
     def tie(self, kind: cluster.Kind, name: str) -> None:
         """Let an object in the model that the workload writes go with the application, too."""
-        obj = None if self._goes_with_the_model else self._cluster.get(kind, name, self._model)
-        if obj is not None:
+        if obj := self._cluster.get(kind, name, self._model):
             wanted = [owners.reference(self._anchor)]
             if obj["metadata"].get("ownerReferences") != wanted:
                 self._cluster.merge_patch(obj, {"metadata": {"ownerReferences": wanted}})
-
-    @property
-    def _goes_with_the_model(self) -> bool:
-        """Whether nothing is known that ends earlier: what is in the model needs no owner then."""
-        return self._anchor["kind"] == cluster.NAMESPACE.name
 
     @functools.cached_property
     def _anchors(self) -> frozenset[str]:

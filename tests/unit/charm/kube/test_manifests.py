@@ -58,8 +58,7 @@ def test_objects_bear_the_marks_of_their_owner_and_go_with_it(ctx, fake, change,
         assert owners_of(fake, *SETTINGS) == owners_of(fake, *WEBHOOK) == [ROLE]
         assert owners_of(fake, *ROLE) == [("Node", "node"), ("Namespace", "kubeflow")]
     else:
-        # The model takes with it what is in its namespace.
-        assert owners_of(fake, *SETTINGS) == []
+        assert owners_of(fake, *SETTINGS) == [("Namespace", "kubeflow")]
         assert owners_of(fake, *WEBHOOK) == [("Namespace", "kubeflow")]
         assert not [each for each in fake.writes if "clusterroles" in each]
     (reference,) = fake.find(*WEBHOOK)["metadata"]["ownerReferences"]
