@@ -23,6 +23,7 @@ from istio_integrator.kube import errors, fences
 logger = logging.getLogger(__name__)
 
 Object = dict[str, Any]
+_Labels = frozenset[tuple[str, str | None]]
 _T = TypeVar("_T")
 
 FIELD_MANAGER = "istio-integrator"
@@ -355,9 +356,76 @@ class Cluster:
         return _plain(kind, patched)
 
     @contextlib.contextmanager
-    def _writing(self, verb: str, obj: Object, *, dry_run: bool = False) -> Generator[None]:  # noqa: ARG002 - for the snapshot
+    def _writing(self, verb: str, obj: Object, *, dry_run: bool = False) -> Generator[None]:  # noqa: ARG002
         with errors.mapped(f"{verb} {obj['kind']}", reference(obj)):
             yield
+
+
+class CachedCluster(Cluster):
+    """Reads each object and each list once in a hook; a write has its kind be read anew.
+
+    Where somebody else wrote in between, all is read anew. Two things are never remembered: an
+    object that was absent, since the next step would create it, and a dry run.
+    """
+
+    def __init__(self, api: Cluster) -> None:
+        super().__init__(api.client)
+        self._lists: dict[tuple[Kind, str, _Labels], list[Object]] = {}
+        self._objects: dict[tuple[Kind, str, str], Object] = {}
+
+    def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
+        """Read one object, as `Cluster.get` does."""
+        key = (kind, namespace or "", name)
+        if key not in self._objects and kind == NAMESPACE:
+            # Every hook needs all of them.
+            self.list_if_allowed(kind)
+        if key not in self._objects and (found := super().get(kind, name, namespace)):
+            self._objects[key] = found
+        return self._objects.get(key)
+
+    def list(
+        self,
+        kind: Kind,
+        namespace: str | None = None,
+        labels: Mapping[str, str | None] | None = None,
+    ) -> list[Object]:
+        """Read the objects of a kind, as `Cluster.list` does."""
+        selected: _Labels = frozenset((labels or {}).items())
+        for (listed, place, wider), known in self._lists.items():
+            if listed == kind and place in ("", namespace) and wider <= selected:
+                return [each for each in known if _is_in(each, namespace, selected)]
+        found = super().list(kind, namespace, labels)
+        self._lists[kind, namespace or "", selected] = found
+        # Of definitions, a list has less than is read of each.
+        for each in found if kind != CUSTOM_RESOURCE_DEFINITION else ():
+            metadata = each["metadata"]
+            self._objects[kind, metadata.get("namespace", ""), metadata["name"]] = each
+        return found
+
+    @contextlib.contextmanager
+    def _writing(self, verb: str, obj: Object, *, dry_run: bool = False) -> Generator[None]:
+        """Forget what a write makes out of date, whatever becomes of it: answers get lost."""
+        try:
+            with super()._writing(verb, obj):
+                yield
+        except errors.ConflictError:
+            if not dry_run:
+                self._lists.clear()
+                self._objects.clear()
+            raise
+        finally:
+            if not dry_run:
+                written = KINDS[obj["apiVersion"], obj["kind"]].spelled
+                self._lists = {k: v for k, v in self._lists.items() if k[0].spelled != written}
+                self._objects = {k: v for k, v in self._objects.items() if k[0].spelled != written}
+
+
+def _is_in(obj: Object, namespace: str | None, selected: _Labels) -> bool:
+    metadata = obj["metadata"]
+    if namespace is not None and metadata.get("namespace") != namespace:
+        return False
+    present = at(metadata, "labels")
+    return all(key in present and value in (None, present[key]) for key, value in selected)
 
 
 def connect() -> Cluster:

@@ -280,7 +280,7 @@ class Manifests:
             return [*filter(None, secrets)]
         is_in_model = kind.namespaced and kind.name not in _ELSEWHERE
         place = self._model if is_in_model else None
-        # One list for all folders, whose parts a snapshot knows.
+        # One list for all folders, whose parts a CachedCluster knows.
         found = self._cluster.list(kind, place, {names.OWNER: self.owner})
         return [obj for obj in found if self.is_ours(obj) and folder in ("", _component(obj))]
 

@@ -15,7 +15,7 @@ import ops
 from integrator_contract import charm_facts, names, namespaces, pods
 from istio_integrator.config import config
 from istio_integrator.istio import discovery, installation, meshconfig
-from istio_integrator.kube import cluster, fences, manifests, snapshot
+from istio_integrator.kube import cluster, fences, manifests
 from istio_integrator.messages import Message
 from istio_integrator.relations import endpoints, kubeflow
 from istio_integrator.situation.model import Labels
@@ -134,7 +134,7 @@ class Situation:
         Raises:
             UnreachableError: The pod has no token for the API server.
         """
-        api = snapshot.CachedCluster(cluster.connect())
+        api = cluster.CachedCluster(cluster.connect())
         model, application = charm.model.name, charm.app.name
         return cls(
             cluster=api,

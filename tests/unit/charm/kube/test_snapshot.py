@@ -2,7 +2,7 @@
 
 import pytest
 
-from istio_integrator.kube import cluster, errors, snapshot
+from istio_integrator.kube import cluster, errors
 from tests.unit.cases import cases
 
 POLICY = "MutatingAdmissionPolicy"
@@ -21,7 +21,7 @@ def config_map(name="settings", namespace="kubeflow", **labels):
 
 @pytest.fixture
 def seen(fake):
-    return snapshot.CachedCluster(fake.api())
+    return cluster.CachedCluster(fake.api())
 
 
 def test_object_is_read_once_and_an_absent_one_each_time(fake, seen):
