@@ -208,7 +208,6 @@ class Said(enum.Enum):
     # Admission.
     ADMISSION_OFF = _note("admission: not needed")
     ADMISSION_WORKS = _note("admission: webhook")
-    ADMISSION_NOT_LEADING = _waiting("admission: waiting for the leader")
     ADMISSION_STARTING = _waiting("admission: {problem}")
     ADMISSION_AUTHOR_SILENT = _waiting(
         "admission: {author} does not answer", "juju run {application}/leader diagnose", "{words}"

@@ -37,14 +37,15 @@ class Admission(situation.Component):
         """Whether a dry-run pod came back changed in this hook, so that the model may join."""
 
     def reconcile(self) -> list[Message]:
-        """Run the webhook where new pods need it, and remove it elsewhere."""
+        """Run the webhook where new pods need it, and remove it elsewhere; the leader tells."""
         self.works = False
+        if not self._scope.leader:
+            return []
         rejected = rejections.messages(self._rejected, application=self._scope.application)
-        if not self.is_needed:
-            if self._scope.leader:
-                self.remove()
-            return [*rejected, Said.ADMISSION_OFF()]
-        return [*rejected, self._serve() if self._scope.leader else self._observe()]
+        if self.is_needed:
+            return [*rejected, self._serve()]
+        self.remove()
+        return [*rejected, Said.ADMISSION_OFF()]
 
     def rotate(self) -> dict[str, str]:
         """Replace the webhook's certificate now; only the leader may."""
@@ -72,7 +73,7 @@ class Admission(situation.Component):
 
     def problem(self) -> str:
         """Return why the webhook does not prepare pods; empty where it does."""
-        return _words(self._explained(self._trial(self._settings.revision)))
+        return _words(self._explained(self._trial()))
 
     @property
     def is_needed(self) -> bool:
@@ -126,14 +127,6 @@ class Admission(situation.Component):
         self.works = problem is None
         return self._explained(problem) or Said.ADMISSION_WORKS()
 
-    def _observe(self) -> Message:
-        """Tell whether the webhook works, whatever its settings: the leader may renew them.
-
-        Nothing would tell this unit when it has.
-        """
-        self.works = self._trial() is None
-        return Said.ADMISSION_WORKS() if self.works else Said.ADMISSION_NOT_LEADING()
-
     def _explained(self, problem: Message | None) -> Message | None:
         if problem is not None and problem.said is Said.ADMISSION_STARTING:
             return self._webhook.obstacle() or problem
@@ -141,16 +134,16 @@ class Admission(situation.Component):
 
     def _try(self, *, patiently: bool) -> Message | None:
         end = time.monotonic() + PROBE_SECONDS
-        problem = self._trial(self._settings.revision)
+        problem = self._trial()
         for delay in PROBE_DELAYS if patiently else ():
             is_starting = problem is not None and problem.said is Said.ADMISSION_STARTING
             if not is_starting or time.monotonic() + delay > end:
                 break
             time.sleep(delay)
-            problem = self._trial(self._settings.revision)
+            problem = self._trial()
         return problem
 
-    def _trial(self, revision: str = "") -> Message | None:
+    def _trial(self) -> Message | None:
         """Return why a dry-run pod does not come back changed; None where it does."""
         scope = self._scope
         like = scope.cluster.get(cluster.POD, scope.pod, scope.model)
@@ -170,7 +163,7 @@ class Admission(situation.Component):
         found = cluster.at(created, "metadata", "annotations").get(names.SETTINGS)
         if found is None:
             problem = "the webhook does not change a dry-run pod yet"
-        elif revision and found != revision:
+        elif found != self._settings.revision:
             problem = "the webhook changes a dry-run pod by older settings"
         else:
             return None
