@@ -28,8 +28,6 @@ class LabelChange:
     """What takes them into the mesh, afterwards."""
     problem: Message | None = None
     """What keeps the namespace out of the mesh."""
-    log: str = ""
-    """What happened that somebody may wonder about."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -106,18 +104,23 @@ class ModelNamespace:
             joined = by_others or (bool(present) and present == (wanted or ours))
             return LabelChange(record=record, joined=joined)
         if others := {key: value for key, value in foreign.items() if wanted.get(key) != value}:
-            return LabelChange(record=record, problem=self._problem_of(others, wanted))
+            match = "" if self.data_plane == "ambient" else "or set revision to match; "
+            problem = Said.NAMESPACE_OF_OTHER_MESH(
+                namespace=self.name,
+                labels=_text(others),
+                command=_removal(self.name, others),
+                more=f"{match}this charm would set {_text(wanted)}",
+            )
+            return LabelChange(record=record, problem=problem)
         if self.awaited:
             return LabelChange(record=record, problem=Said.NOT_IN_MESH_YET(event=self.awaited))
         before = dict(record.before) if record else {}
         for key in {*present, *wanted}:
             before.setdefault(key, foreign.get(key))
-        undone = f"{_text(wanted)} had been removed from namespace {self.name}: set again"
         return LabelChange(
             labels={**{key: None for key in present if key not in wanted}, **wanted},
             record=records.UndoRecord(self.owner, dict(wanted), before),
             joined=True,
-            log=undone if ours and not present else "",
         )
 
     def _stay_apart(self) -> LabelChange:
@@ -153,31 +156,19 @@ class ModelNamespace:
 
     def _obstacle(self, labels: Mapping[str, str], foreign: Mapping[str, str]) -> Message | None:
         """Name what keeps every pod out, whatever Istio there is."""
-        mode = labels.get(names.DATAPLANE_MODE, "ambient")
+        key = names.DATAPLANE_MODE
         if self.data_plane == "ambient":
-            said, label = Said.NAMESPACE_NOT_IN_AMBIENT, f"{names.DATAPLANE_MODE}={mode}"
-            is_so = mode != "ambient"
-        elif names.DATAPLANE_MODE in foreign:
-            said, label, is_so = Said.NAMESPACE_IN_AMBIENT, f"{names.DATAPLANE_MODE}={mode}", True
+            said = Said.NAMESPACE_NOT_IN_AMBIENT
+            is_so = labels.get(key, "ambient") != "ambient"
+        elif key in foreign:
+            said, is_so = Said.NAMESPACE_IN_AMBIENT, True
         else:
-            said, label = Said.INJECTION_DISABLED, f"{names.INJECTION}=disabled"
-            is_so = foreign.get(names.INJECTION) == "disabled"
-        command = _removal(self.name, [label.partition("=")[0]])
-        return said(namespace=self.name, labels=label, command=command) if is_so else None
-
-    def _problem_of(self, others: Mapping[str, str], wanted: Mapping[str, str]) -> Message:
-        """Name the one label without which the namespace is a member; all where there is none."""
-        for key in others:
-            if self.is_member({name: self.labels[name] for name in self.labels if name != key}):
-                others = {key: others[key]}
-                break
-        match = "" if self.data_plane == "ambient" else "or set revision to match; "
-        return Said.NAMESPACE_OF_OTHER_MESH(
-            namespace=self.name,
-            labels=_text(others),
-            command=_removal(self.name, others),
-            more=f"{match}this charm would set {_text(wanted)}",
-        )
+            said, key = Said.INJECTION_DISABLED, names.INJECTION
+            is_so = foreign.get(key) == "disabled"
+        if not is_so:
+            return None
+        shown = f"{key}={labels[key]}"
+        return said(namespace=self.name, labels=shown, command=_removal(self.name, [key]))
 
 
 def _text(labels: Mapping[str, str]) -> str:

@@ -80,8 +80,6 @@ class Membership(situation.Component):
             kept_out.mark(self._context, is_ambient=True)
         if decided.labels or decided.record != _written(namespace):
             self._patch(namespace, decided.labels, decided.record)
-            if decided.log:
-                logger.warning("%s.", decided.log)
         if not is_ambient:
             kept_out.mark(self._context, is_ambient=False)
 
