@@ -197,13 +197,11 @@ class IstioIntegrator(ops.CharmBase):
         return order.Parts(self, found, search)
 
     def _parts_without_mesh(self) -> order.Parts:
-        """Make the parts without looking for an Istio, and whatever the options are."""
         options = self._valid_options
         return order.Parts(self, situation.Situation.of(self, options, self._certificates))
 
     @property
     def _valid_options(self) -> config.Config:
-        """The options; the defaults where one does not follow its grammar."""
         try:
             return config.Config.load(self.config)
         except errors.ConfigError:

@@ -77,7 +77,6 @@ def _chosen(own: config.Config, parameters: Parameters) -> config.Config:
 
 
 def _show(parts: order.Parts, _: Parameters) -> dict[str, str]:
-    """Show live objects without the API server's bookkeeping."""
     cleaned: list[cluster.Object] = []
     for obj in parts.context.manifests.owned():
         metadata = {key: obj["metadata"][key] for key in obj["metadata"] if key != "managedFields"}

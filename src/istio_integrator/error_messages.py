@@ -60,7 +60,6 @@ def of_object(error: errors.ApiError, reference: str) -> Message:
 
 
 def _look_at(kind: str, name: str, reference: str) -> str:
-    """Return the command that shows a webhook, a policy, or the limits of a namespace."""
     if kind == "webhook":
         return "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
     if kind.endswith("olicy"):

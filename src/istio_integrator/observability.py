@@ -86,7 +86,6 @@ class Observability(situation.Component):
         return JujuTopology.from_charm(self._charm)
 
     def _servers(self) -> dict[str, str]:
-        """Return the addresses of the webhook's pods, as far as they may be listed."""
         pods: list[cluster.Object] = []
         with self._scope.cluster.optional():
             labels = webhook.pod_labels(self._scope.manifests.owner)

@@ -179,7 +179,6 @@ class WorkloadService(situation.Component):
 
     @property
     def _memory(self) -> str:
-        """The name of the ConfigMap that the service keeps in the cluster."""
         return rejections.config_map(self._context.application)
 
     def _replan(self, *, joined: bool) -> None:

@@ -124,7 +124,6 @@ class WorkloadClient:
         return answer
 
     def _execute(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run the program in its container, and return what it prints."""
         with settings.pebble("the workload does not answer"):
             # The image's user has no home, in which Pebble would start commands.
             process = self._container.exec(
@@ -146,7 +145,6 @@ class WorkloadClient:
     reraise=True,
 )
 def _answer(method: str, path: str, token: str) -> tuple[int, bytes]:
-    """Return the status and the body of the service's answer."""
     connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=_ANSWER_SECONDS[method])
     with contextlib.closing(connection):
         connection.request(method, path, headers={"Authorization": f"Bearer {token}"})

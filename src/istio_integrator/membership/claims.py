@@ -80,7 +80,6 @@ class Claims(situation.Component):
             fences.note(cluster.reference(namespace), str(error))
 
     def _ignored(self) -> Iterable[Message]:
-        """Name namespaces that istiod ignores, with the label by which it serves them."""
         context = self._context
         if context.mesh is None or not context.mesh.discovery_selectors:
             return

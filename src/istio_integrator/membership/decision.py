@@ -90,7 +90,6 @@ class ModelNamespace:
         return dataclasses.replace(decided, record=kept, data_plane=plane)
 
     def _join(self) -> LabelChange:
-        """Decide about a namespace that joins the mesh with all of its pods."""
         record, wanted = self.record, self.member_labels
         present = self._present(self.labels)
         ours = dict(record.values) if record else {}
@@ -155,7 +154,6 @@ class ModelNamespace:
         return {**found, **(names.AMBIENT if ambient.is_labelled(labels) else {})}
 
     def _obstacle(self, labels: Mapping[str, str], foreign: Mapping[str, str]) -> Message | None:
-        """Name what keeps every pod out, whatever Istio there is."""
         key = names.DATAPLANE_MODE
         if self.data_plane == "ambient":
             said = Said.NAMESPACE_NOT_IN_AMBIENT

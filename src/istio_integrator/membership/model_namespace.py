@@ -133,7 +133,6 @@ class Membership(situation.Component):
         return Said.MODEL_IGNORED_BY_ISTIOD(istiod=mesh.name, namespace=model, label=label)
 
     def _asked_for(self, labels: Mapping[str, str]) -> tuple[pods.DataPlane, Message | None]:
-        """Tell what is to take pods into the mesh, and what the cluster lacks for it."""
         context = self._context
         mode = context.config.mesh_mode
         if not ambient.is_chosen(mode, labels):

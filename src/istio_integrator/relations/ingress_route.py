@@ -52,8 +52,6 @@ class _Complete(kubeflow.Wire):
 
 
 class _Listener(kubeflow.Wire):
-    """The gateway's port that a route is requested for."""
-
     port: kubeflow.Port
     protocol: Literal["HTTP", "GRPC"]
 

@@ -55,8 +55,6 @@ class _Owner(_Read, frozen=True):
 
 
 class _Metadata(_Read, frozen=True):
-    """What every object has."""
-
     name: str = ""
     namespace: str = ""
     labels: dict[str, str] = {}
@@ -66,8 +64,6 @@ class _Metadata(_Read, frozen=True):
 
 
 class _ServicePort(_Read, frozen=True):
-    """A port of a Service."""
-
     port: PortNumber
     target_port: int | str = 0
     """Of the pods: a number, or the name that each pod gives it."""
@@ -94,8 +90,6 @@ class _ServicePort(_Read, frozen=True):
 
 
 class _ServiceSpec(_Read, frozen=True):
-    """What a Service is to do."""
-
     type: str = "ClusterIP"
     selector: dict[str, str] = {}
     ports: list[_ServicePort] = []
@@ -195,8 +189,6 @@ class _Variable(_Read, frozen=True):
 
 
 class _Container(_Read, frozen=True):
-    """A container of a pod."""
-
     name: str
     image: str = ""
     args: list[str] = []
@@ -229,8 +221,6 @@ class _Container(_Read, frozen=True):
 
 
 class _PodSpec(_Read, frozen=True):
-    """What a pod runs."""
-
     containers: list[_Container] = []
     init_containers: list[_Container] = []
     service_account_name: str = "default"
@@ -243,8 +233,6 @@ class _Condition(_Read, frozen=True):
 
 
 class _PodStatus(_Read, frozen=True):
-    """How a pod is."""
-
     phase: str = ""
     conditions: list[_Condition] = []
 
@@ -334,8 +322,6 @@ class _LabelSelector(_Read, frozen=True):
 
 
 class _WorkloadSpec(_Read, frozen=True):
-    """What pods a workload makes."""
-
     selector: _LabelSelector = _LabelSelector()
     template: Pod = Pod()
 

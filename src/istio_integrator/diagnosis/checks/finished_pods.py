@@ -89,6 +89,5 @@ def _states(pod: cluster.Object, key: str) -> dict[str, cluster.Object]:
 
 
 def _age(since: str) -> int:
-    """Return the seconds since a time that Kubernetes wrote."""
     ended = datetime.datetime.fromisoformat(since)
     return int((datetime.datetime.now(datetime.UTC) - ended).total_seconds())

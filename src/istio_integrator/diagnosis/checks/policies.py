@@ -151,7 +151,6 @@ def users_apart(facts: Facts) -> Iterable[Message]:
 
 
 def _admits(rule: AuthorizationRule, caller: Caller) -> bool:
-    """Tell whether a caller is one of a rule's sources."""
     sources = AuthorizationRule(sources=rule.sources)
     return sources.matches(caller, InboundRequest(), strictly=True) is Answer.YES
 

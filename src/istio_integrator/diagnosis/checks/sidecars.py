@@ -47,7 +47,6 @@ def cni(facts: Facts) -> Iterable[Message]:
 
 
 def _is_cut_off(pod: Pod) -> bool:
-    """Tell whether an init container of a pod's own has no network."""
     classic = any(each.name == names.PROXY for each in pod.spec.containers)
     own = any(not each.name.startswith("istio-") for each in pod.spec.init_containers)
     # istiod notes "*" and "" in each pod where the plugin redirects, unless told otherwise.
@@ -105,7 +104,6 @@ def ambient(facts: Facts) -> Iterable[Message]:
 
 
 def _is_waiting(pod: Pod) -> bool:
-    """Tell whether ztunnel should have taken in a pod and has not."""
     metadata = pod.metadata
     is_outside = (
         metadata.labels.get(names.DATAPLANE_MODE) == "none"
@@ -137,7 +135,6 @@ def egress(facts: Facts) -> Iterable[Message]:
 
 
 def _passes(pod: Pod, ports: set[str]) -> bool:
-    """Tell whether calls to ports go past the pod's proxy."""
     notes = pod.metadata.annotations
     excluded = {each.strip() for each in notes.get(names.EXCLUDED_OUTBOUND_PORTS, "").split(",")}
     return ports <= excluded or "0.0.0.0/0" in notes.get(names.EXCLUDED_OUTBOUND_RANGES, "")

@@ -37,7 +37,6 @@ def webhooks(facts: Facts) -> Iterable[Message]:
 
 
 def _backends(facts: Facts, call: model.Call) -> Iterator[tuple[model.Pod, int]]:
-    """List the pods of the mesh that API servers call, and their ports."""
     for service in model.read(facts.objects(cluster.SERVICE, facts.model), model.Service):
         ports = [port for port in service.ports if port.port == call.port]
         if service.name == call.service and service.selector and ports:
