@@ -24,35 +24,31 @@ class Facts:
         self.model = context.model
         self.application = context.application
 
-    def objects(self, kind: cluster.Kind, namespace: str = "") -> list[cluster.Object]:
-        """List a kind, in one namespace or everywhere."""
-        return self.cluster.list(kind, namespace or None)
-
     @functools.cached_property
     def pods(self) -> list[model.Pod]:
         """The pods of the model."""
-        return model.read(self.objects(cluster.POD, self.model), model.Pod)
+        return model.read(self.cluster.list(cluster.POD, self.model), model.Pod)
 
     @functools.cached_property
     def profiles(self) -> list[str]:
         """The namespaces of Kubeflow's users."""
         return [
             each["metadata"]["name"]
-            for each in self.objects(cluster.NAMESPACE)
+            for each in self.cluster.list(cluster.NAMESPACE)
             if cluster.at(each, "metadata", "labels").get(names.PART_OF) == names.PROFILE
         ]
 
     @functools.cached_property
     def policies(self) -> list[authorization_policy.AuthorizationPolicy]:
         """The AuthorizationPolicies of every namespace."""
-        mesh, found = self.mesh, self.objects(cluster.AUTHORIZATION_POLICY)
+        mesh, found = self.mesh, self.cluster.list(cluster.AUTHORIZATION_POLICY)
         own = (authorization_policy.OWN_TRUST_DOMAIN,)
         return authorization_policy.read_all(found, mesh.trust_domains if mesh else own)
 
     @functools.cached_property
     def peer_authentications(self) -> list[peer_authentication.PeerAuthentication]:
         """The PeerAuthentications of every namespace."""
-        return peer_authentication.read_all(self.objects(cluster.PEER_AUTHENTICATION))
+        return peer_authentication.read_all(self.cluster.list(cluster.PEER_AUTHENTICATION))
 
     @property
     def gateway(self) -> gateway.Target | None:

@@ -25,7 +25,7 @@ _COLLECTOR = "metrics-logger-and-collector"
 def finished_pods(facts: Facts) -> Iterable[Message]:
     """Name pods not complete 30 s after their payload, and collectors of Katib that wait."""
     served = facts.context.served_namespaces
-    for pod in (each for name in served for each in facts.objects(cluster.POD, name)):
+    for pod in (each for name in served for each in facts.cluster.list(cluster.POD, name)):
         with fences.around(cluster.reference(pod)):
             since = _waits_since(pod)
             if since and (age := _age(since)) >= _GRACE:

@@ -39,19 +39,18 @@ def gateway(facts: Facts) -> Iterable[Message]:
         return
     yield from (each for each in target.messages if each.severity is not Severity.NOTE)
     place = {"namespace": target.namespace}
-    services = facts.objects(cluster.SERVICE, target.namespace)
-    named = [each for each in services if each["metadata"]["name"] == target.service]
-    if not named:
+    service = facts.cluster.get(cluster.SERVICE, target.service, target.namespace)
+    if service is None:
         return
     if not facts.gateway_pods:
         labels = ",".join(f"{key}={value}" for key, value in sorted(target.selector.items()))
         yield Said.GATEWAY_WITHOUT_READY_POD(gateway=target.reference, labels=labels, **place)
         return
-    spec = cluster.at(named[0], "spec")
+    spec = cluster.at(service, "spec")
     kind = spec.get("type", "ClusterIP")
     outside = [
         str(each.get("ip") or each.get("hostname"))
-        for each in cluster.parts(cluster.at(named[0], "status", "loadBalancer"), "ingress")
+        for each in cluster.parts(cluster.at(service, "status", "loadBalancer"), "ingress")
     ] or [str(each) for each in cluster.items(spec, "externalIPs")]
     if kind == "LoadBalancer" and not outside:
         yield Said.GATEWAY_WITHOUT_ADDRESS(service=target.service, **place)
@@ -70,7 +69,7 @@ def gateway_filters(facts: Facts) -> Iterable[Message]:
     referenced = {("Gateway", places.NAME), ("Service", target.service)}
     labels = [pod.metadata.labels for pod in facts.gateway_pods] or [dict(target.selector)]
     found: list[Message] = []
-    for each in (obj for kind in _FILTERS for obj in facts.objects(kind)):
+    for each in (obj for kind in _FILTERS for obj in facts.cluster.list(kind)):
         with fences.around(cluster.reference(each)):
             attachment = Attachment.of(each)
             action = cluster.at(each, "spec").get("action")

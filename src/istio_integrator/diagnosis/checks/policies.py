@@ -128,11 +128,11 @@ def users_apart(facts: Facts) -> Iterable[Message]:
         yield Said.HEADER_NOT_TRUSTED()
     covered = [
         decide.selector(each)
-        for each in facts.objects(cluster.AUTHORIZATION_POLICY)
+        for each in facts.cluster.list(cluster.AUTHORIZATION_POLICY)
         if facts.context.manifests.is_ours(each)
         and cluster.at(each, "metadata", "labels").get(names.COMPONENT) == callers_judged.FOLDER
     ]
-    services = model.read(facts.objects(cluster.SERVICE, facts.model), model.Service)
+    services = model.read(facts.cluster.list(cluster.SERVICE, facts.model), model.Service)
     open_ones = [
         each
         for each in services

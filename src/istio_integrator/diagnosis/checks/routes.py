@@ -27,7 +27,7 @@ def _of_model(facts: Facts) -> list[cluster.Object]:
     namespaces = (facts.model, *facts.profiles)
     return [
         route
-        for route in facts.objects(cluster.VIRTUAL_SERVICE)
+        for route in facts.cluster.list(cluster.VIRTUAL_SERVICE)
         if route["metadata"]["namespace"] in namespaces
         or any(name.startswith(f"{facts.model}/") for name in _gateways_of(route))
     ]
@@ -38,8 +38,8 @@ def backends(facts: Facts) -> Iterable[Message]:
     """Check whether each route of the model and its profiles has a backend that is ready."""
     if not (routes := _of_model(facts)):
         return
-    known = {cluster.namespaced_name(obj): obj for obj in facts.objects(cluster.SERVICE)}
-    ready = _ready_ports(facts.objects(cluster.ENDPOINT_SLICE))
+    known = {cluster.namespaced_name(obj): obj for obj in facts.cluster.list(cluster.SERVICE)}
+    ready = _ready_ports(facts.cluster.list(cluster.ENDPOINT_SLICE))
     count = 0
     for route in routes:
         with fences.around(cluster.reference(route)):
@@ -123,7 +123,7 @@ def hosts(facts: Facts) -> Iterable[Message]:
     """Name routes whose Gateway does not exist, or which have no host that the Gateway serves."""
     if not (routes := _of_model(facts)):
         return
-    there = {cluster.namespaced_name(obj) for obj in facts.objects(cluster.GATEWAY)}
+    there = {cluster.namespaced_name(obj) for obj in facts.cluster.list(cluster.GATEWAY)}
     missing: dict[str, list[str]] = {}
     for route in routes:
         with fences.around(cluster.reference(route)):

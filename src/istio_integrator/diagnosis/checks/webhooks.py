@@ -21,7 +21,7 @@ def webhooks(facts: Facts) -> Iterable[Message]:
     is_called = is_wrong = False
     # An optional role gives the right to the latter, without which the check ends there.
     for kind in (cluster.MUTATING_WEBHOOK, cluster.VALIDATING_WEBHOOK):
-        for call in model.calls(facts.objects(kind), model=facts.model):
+        for call in model.calls(facts.cluster.list(kind), model=facts.model):
             for pod, port in _backends(facts, call):
                 is_called = True
                 if by := _obstacle(facts, facts.mesh, pod, port):
@@ -37,7 +37,7 @@ def webhooks(facts: Facts) -> Iterable[Message]:
 
 
 def _backends(facts: Facts, call: model.Call) -> Iterator[tuple[model.Pod, int]]:
-    for service in model.read(facts.objects(cluster.SERVICE, facts.model), model.Service):
+    for service in model.read(facts.cluster.list(cluster.SERVICE, facts.model), model.Service):
         ports = [port for port in service.ports if port.port == call.port]
         if service.name == call.service and service.selector and ports:
             for pod in facts.pods:
