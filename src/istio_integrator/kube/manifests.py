@@ -118,9 +118,8 @@ class Manifests:
             return False
         if metadata.get("namespace", self._model) == self._model:
             return True
-        return any(
-            each.get("uid") in self._anchors for each in cluster.parts(metadata, "ownerReferences")
-        )
+        known = {each["metadata"]["uid"] for each in self._anchors}
+        return any(each.get("uid") in known for each in cluster.parts(metadata, "ownerReferences"))
 
     def apply(self, folder: str, context: Context) -> list[cluster.Object]:
         """Make the cluster hold exactly what a folder renders to, and return the live objects.
@@ -246,13 +245,12 @@ class Manifests:
                 self._cluster.merge_patch(obj, {"metadata": {"ownerReferences": wanted}})
 
     @functools.cached_property
-    def _anchors(self) -> frozenset[str]:
-        found = owners.anchors(self._cluster, model=self._model, application=self._application)
-        return frozenset(each["metadata"]["uid"] for each in found)
+    def _anchors(self) -> list[cluster.Object]:
+        return owners.anchors(self._cluster, model=self._model, application=self._application)
 
     @functools.cached_property
     def _anchor(self) -> cluster.Object:
-        return owners.anchor(self._cluster, model=self._model, application=self._application)
+        return owners.anchor(self._cluster, self._anchors)
 
     def _live(self, obj: cluster.Object) -> cluster.Object | None:
         metadata = obj["metadata"]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from integrator_contract import names
 from istio_integrator.kube import cluster, errors
@@ -74,13 +74,8 @@ def reference(obj: cluster.Object) -> cluster.Object:
     }
 
 
-def anchor(api: cluster.Cluster, *, model: str, application: str) -> cluster.Object:
-    """Return what our objects are to go with: the application's ClusterRole, else the model.
-
-    Raises:
-        ApiError: The model's namespace does not exist.
-    """
-    found = anchors(api, model=model, application=application)
+def anchor(api: cluster.Cluster, found: Sequence[cluster.Object]) -> cluster.Object:
+    """Return what our objects are to go with, of `anchors`: the first that goes with the model."""
     role, namespace = found[0], found[-1]
     wanted = reference(namespace)
     present = cluster.parts(role["metadata"], "ownerReferences")
