@@ -10,28 +10,24 @@ from integrator_contract.reasons import Reason
 from istio_integrator import error_messages
 from istio_integrator.kube import errors
 from istio_integrator.messages import Message, Said, Severity
+from istio_integrator.situation import situation
 
 
 def progress(
-    summary: Summary,
-    *,
-    application: str,
-    model: str,
-    is_automatic: bool,
-    is_alive: bool = True,
+    summary: Summary, context: situation.Situation, *, is_automatic: bool = False
 ) -> Iterable[Message]:
     """Turn the workload's counts into what the operator sees.
 
-    Where pods are replaced without anyone asking, the command that stops it is named. While istiod
-    is not alive no successor would be created.
+    Where pods are replaced without anyone asking, the command that stops it is named.
     """
+    application, mesh = context.application, context.mesh
     pods = f"{summary.in_mesh}/{summary.eligible}"
     stop = {"command": f"juju config {application} restart-pods=manual", "more": "this stops it"}
     nothing = {"command": "", "more": ""}
     blocking = [each for each in summary.troubles if not each.passing]
     passing = [each for each in summary.troubles if each.passing]
     for trouble in blocking[:1]:
-        yield _blocked(trouble, len(blocking) - 1, application, model)
+        yield _blocked(trouble, len(blocking) - 1, context)
     for trouble in passing[:1]:
         subject = f"{trouble.workload} waits: " if trouble.workload and not trouble.pod else ""
         hint = stop if trouble.pod and is_automatic else nothing
@@ -41,8 +37,10 @@ def progress(
     if summary.converging and not is_starting:
         hint = stop if is_automatic else nothing
         said = Said.PODS_BEING_REPLACED(pods=pods, count=summary.converging, **hint)
-        # Juju shows maintenance before waiting, and so would hide that istiod is away.
-        yield said if is_alive else dataclasses.replace(said, severity=Severity.WAITING)
+        if mesh is not None and not mesh.alive:
+            # Juju shows maintenance before waiting, and so would hide that istiod is away.
+            said = dataclasses.replace(said, severity=Severity.WAITING)
+        yield said
     elif summary.proposed:
         yield Said.PODS_TO_RESTART(pods=pods, application=application)
     elif summary.in_mesh < summary.eligible and not summary.troubles:
@@ -57,8 +55,9 @@ def progress(
     yield Said.PODS_IN_MESH(pods=pods, details=f"{reported}{outside}{old}")
 
 
-def _blocked(trouble: Trouble, others: int, application: str, model: str) -> Message:
+def _blocked(trouble: Trouble, others: int, context: situation.Situation) -> Message:
     """Name what hangs and the command that shows why, or that mends it."""
+    application, model = context.application, context.model
     if trouble.reason == Reason.FORBIDDEN.value:
         error = errors.ForbiddenError(trouble.message)
         return error_messages.of_error(error, application=application)

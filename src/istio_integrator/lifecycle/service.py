@@ -135,15 +135,8 @@ class WorkloadService(situation.Component):
             return said
         summary = self._workload.uninjected().summary
         self.progress, self.old_proxies = summary.word, summary.stale
-        mesh = self._context.mesh
-        progress = answers.progress(
-            summary,
-            application=self._context.application,
-            model=self._context.model,
-            is_automatic=self._context.config.restart_pods == "auto",
-            is_alive=mesh is None or mesh.alive,
-        )
-        return [*said, *progress]
+        is_automatic = self._context.config.restart_pods == "auto"
+        return [*said, *answers.progress(summary, self._context, is_automatic=is_automatic)]
 
     def seen(self) -> Seen | None:
         """Return what the gateway's Envoys have; None where the service does not answer."""

@@ -65,11 +65,7 @@ def sidecars(facts: Facts) -> Iterable[Message]:
     if facts.mesh is None:
         return
     application, answer = facts.application, facts.parts.lifecycle.workload.uninjected()
-    progress = list(
-        answers.progress(
-            answer.summary, application=application, model=facts.model, is_automatic=False
-        )
-    )
+    progress = list(answers.progress(answer.summary, facts.context))
     rows: dict[tuple[Said, str], list[str]] = {}
     for row in answer.pods:
         said = Said.WRONG_POD if row.reason in _WITH_SIDECAR else Said.NO_SIDECAR

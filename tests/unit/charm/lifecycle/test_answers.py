@@ -1,5 +1,7 @@
 """What the charm says of the workload's counts."""
 
+import types
+
 from integrator_contract.answers import Summary, Trouble
 from istio_integrator.lifecycle import answers
 from tests import shown
@@ -19,7 +21,8 @@ def trouble(reason, message, pod="", workload="StatefulSet/db", *, passing=False
 
 def progress(*, is_automatic=True, troubles=(), **values) -> list[tuple[str, str]]:
     summary = Summary(**{**COUNTED, **values}, troubles=tuple(troubles))
-    said = answers.progress(summary, application="app", model="m", is_automatic=is_automatic)
+    context = types.SimpleNamespace(application="app", model="m", mesh=None)
+    said = answers.progress(summary, context, is_automatic=is_automatic)
     return [(each.name, each.message) for each in map(shown.status, said)]
 
 
