@@ -144,6 +144,7 @@ _EXCEPT = "add {port} to juju config {application} mtls-exceptions"
 _POLICY = "kubectl -n {namespace} get authorizationpolicy {name} -o yaml"
 
 _blocked = functools.partial(Row, Severity.BLOCKED)
+_maintenance = functools.partial(Row, Severity.MAINTENANCE)
 _waiting = functools.partial(Row, Severity.WAITING)
 _doubt = functools.partial(Row, Severity.DOUBT)
 _note = functools.partial(Row, Severity.NOTE)
@@ -239,15 +240,13 @@ class Said(enum.Enum):
     DATA_PLANE = _note("{data_plane}")
     PODS_HANG = _blocked("{problem}", "{command}")
     PODS_WAIT = _waiting("{pods} pods in mesh, {problem}", "{command}", "{more}")
-    PODS_BEING_REPLACED = Row(
-        Severity.MAINTENANCE, "{pods} pods in mesh, {count} being replaced", "{command}", "{more}"
+    PODS_BEING_REPLACED = _maintenance(
+        "{pods} pods in mesh, {count} being replaced", "{command}", "{more}"
     )
     PODS_TO_RESTART = _blocked(
         "{pods} pods in mesh", "juju run {application}/leader restart-uninjected"
     )
-    PODS_TO_BE_REPLACED = Row(
-        Severity.MAINTENANCE, "{pods} pods in mesh, {count} waiting to be replaced"
-    )
+    PODS_TO_BE_REPLACED = _maintenance("{pods} pods in mesh, {count} waiting to be replaced")
     PODS_IN_MESH = _note("{pods} pods in mesh{details}")
 
     # The Istio that the model joins.
