@@ -193,16 +193,14 @@ class Cluster:
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
         """Read one object; None where it, or its kind, does not exist."""
+        where = f"{kind.name} {f'{namespace}/' if namespace else ''}{name}"
         try:
-            with errors.mapped(f"get {kind.name}"):
+            with errors.mapped(f"get {kind.name}", where):
                 found = self.client.get(_resource(kind), name, namespace=namespace)
         except errors.ApiError as error:
             if error.code == 404:
                 return None
             raise
-        except errors.GarbledError as error:
-            where = f"{namespace}/" if namespace else ""
-            raise errors.GarbledError(f"{kind.name} {where}{name}: {error}") from error
         obj = _plain(kind, found)
         if said := lack(obj):
             raise errors.GarbledError(f"{reference(obj)} can't be read: {said}")
@@ -334,10 +332,8 @@ class Cluster:
                     namespace=metadata.get("namespace"),
                     cascade=lightkube.types.CascadeType.BACKGROUND,
                 )
-        except errors.RefusedError:
-            raise
         except errors.ApiError as error:
-            if error.code != 404:
+            if error.code != 404 or isinstance(error, errors.RefusedError):
                 raise
 
     def _patch(self, obj: Object, patch: Object, how: lightkube.types.PatchType) -> Object:

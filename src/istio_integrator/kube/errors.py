@@ -111,7 +111,7 @@ class LifecycleError(CharmError):
 def mapped(request: str, reference: str = "") -> Generator[None]:
     """Turn what goes wrong between us and the API server into the charm's errors.
 
-    The hook's trace names the request, and a refusal the object that is written.
+    The hook's trace names the request, and a refusal the object.
     """
     # An answer is no error of the trace: most of what is not found need not be there.
     with _tracer.start_as_current_span(
@@ -144,7 +144,8 @@ def _meant(error: Exception, reference: str) -> CharmError:
         return error_of(code, error.response.text[:200].strip())
     if isinstance(error, httpx2.HTTPError):
         return UnreachableError(str(error) or type(error).__name__)
-    return GarbledError(f"the answer is not understood: {error}")
+    place = f"{reference}: " if reference else ""
+    return GarbledError(f"{place}the answer is not understood: {error}")
 
 
 def error_of(code: int, message: str, reference: str = "") -> ApiError | ForbiddenError:
