@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from integrator_contract import names
 from istio_integrator.ingress import gateway
 from istio_integrator.ingress.record import Record
-from istio_integrator.kube import cluster, owners, records
+from istio_integrator.kube import cluster, owners
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation import situation
 
@@ -44,7 +44,7 @@ def _change(
         return None
     metadata, owner = service["metadata"], scope.manifests.owner
     shown, live = cluster.reference(service), cluster.at(metadata, "annotations")
-    record = records.UndoRecord.read(live.get(names.ANNOTATIONS)) or records.UndoRecord(
+    record = owners.UndoRecord.read(live.get(names.ANNOTATIONS)) or owners.UndoRecord(
         owner, {}, {}
     )
     if record.owner != owner and not owners.is_gone(scope.cluster, record.owner):
@@ -62,7 +62,7 @@ def _change(
             before[key] = live.get(key)
         if live.get(key) != value:
             patch[key] = value
-    new = records.UndoRecord(owner, dict(wanted), before).written() if wanted else None
+    new = owners.UndoRecord(owner, dict(wanted), before).written() if wanted else None
     if new != live.get(names.ANNOTATIONS):
         patch[names.ANNOTATIONS] = new
     if patch:

@@ -14,8 +14,11 @@ and stops to count when that application is no more.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
 
 from integrator_contract import names
 from istio_integrator.kube import cluster, errors
@@ -24,6 +27,29 @@ _MAX_NAME = 63
 """Characters of a DNS label."""
 _LONGEST_WORKLOAD = 30
 """Characters of a workload in the name of an object about its pods."""
+
+
+class UndoRecord(msgspec.Struct, frozen=True):
+    """What an integrator did to the labels or annotations of an object of another owner."""
+
+    owner: str
+    """The application that did it, as its ownership label names it."""
+    values: Mapping[str, str] = msgspec.field(name="set")
+    """What it set."""
+    before: Mapping[str, str | None]
+    """What each that it changed was before; None for absent."""
+
+    @classmethod
+    def read(cls, text: str | None) -> UndoRecord | None:
+        """Read what `written` wrote; None where it is nothing of that kind."""
+        try:
+            return msgspec.json.decode(text or "", type=cls)
+        except (ValueError, RecursionError):
+            return None
+
+    def written(self) -> str:
+        """Write it as an annotation's value."""
+        return json.dumps(msgspec.to_builtins(self), sort_keys=True)
 
 
 def object_name(application: str, suffix: str) -> str:

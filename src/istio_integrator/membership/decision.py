@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from integrator_contract import names, pods
 from istio_integrator.istio import ambient, injectors
-from istio_integrator.kube import records
+from istio_integrator.kube import owners
 from istio_integrator.messages import Message, Said
 
 LABELS = (*injectors.MEMBERSHIP_LABELS, names.DATAPLANE_MODE)
@@ -20,7 +20,7 @@ class LabelChange:
 
     labels: Mapping[str, str | None] = dataclasses.field(default_factory=dict[str, "str | None"])
     """Merge patch of the labels; empty: leave them."""
-    record: records.UndoRecord | None = None
+    record: owners.UndoRecord | None = None
     """The record as it should be afterwards."""
     joined: bool = False
     """Whether new pods are asked to join, afterwards."""
@@ -36,7 +36,7 @@ class ModelNamespace:
 
     name: str
     labels: Mapping[str, str]
-    record: records.UndoRecord | None
+    record: owners.UndoRecord | None
     """What its annotation says."""
     owner: str
     """This application."""
@@ -59,7 +59,7 @@ class ModelNamespace:
 
         A record of labels that are not the mesh's is none of ours.
         """
-        record = self.record or records.UndoRecord(self.owner, {}, {})
+        record = self.record or owners.UndoRecord(self.owner, {}, {})
         return {
             key: record.before[key]
             for key in LABELS
@@ -85,7 +85,7 @@ class ModelNamespace:
                 for key, value in kept.before.items()
                 if key in kept.values or after.get(key) != value
             }
-            kept = records.UndoRecord(kept.owner, kept.values, before)
+            kept = owners.UndoRecord(kept.owner, kept.values, before)
         plane = self.data_plane if is_led else "sidecar"
         return dataclasses.replace(decided, record=kept, data_plane=plane)
 
@@ -118,7 +118,7 @@ class ModelNamespace:
             before.setdefault(key, foreign.get(key))
         return LabelChange(
             labels={**{key: None for key in present if key not in wanted}, **wanted},
-            record=records.UndoRecord(self.owner, dict(wanted), before),
+            record=owners.UndoRecord(self.owner, dict(wanted), before),
             joined=True,
         )
 
@@ -127,7 +127,7 @@ class ModelNamespace:
 
         Selected pods join one by one, which they only can where the namespace says nothing.
         """
-        record = records.UndoRecord(self.owner, {}, {}) if self.record else None
+        record = owners.UndoRecord(self.owner, {}, {}) if self.record else None
         if self.membership == "none":
             return LabelChange(labels=self.given_back, record=record)
         present = self._present(self.left)

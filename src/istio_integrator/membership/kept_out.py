@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 
 from integrator_contract import names, selectors
-from istio_integrator.kube import cluster, errors, fences, records
+from istio_integrator.kube import cluster, errors, fences, owners
 from istio_integrator.situation import situation
 
 logger = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ def mark(context: situation.Situation, *, is_ambient: bool) -> None:
     """
     excluded = selectors.parse(context.config.excluded_pods)
     labelled = None if is_ambient else names.OUT_OF_AMBIENT
-    ours = records.UndoRecord(
+    ours = owners.UndoRecord(
         context.manifests.owner, names.OUT_OF_AMBIENT, {names.DATAPLANE_MODE: None}
     ).written()
     for pod in context.cluster.list(cluster.POD, context.model, labelled):

@@ -12,7 +12,7 @@ import msgspec
 from integrator_contract import names, pods
 from istio_integrator import error_messages
 from istio_integrator.istio import ambient, meshconfig
-from istio_integrator.kube import cluster, errors, owners, records
+from istio_integrator.kube import cluster, errors, owners
 from istio_integrator.membership import decision, kept_out
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation import situation
@@ -49,7 +49,7 @@ class Membership(situation.Component):
             return None
         if names.CONTROLLER_MODEL in cluster.at(namespace, "metadata", "labels"):
             return Said.CONTROLLER_MODEL()
-        record = self._record(namespace) or records.UndoRecord(context.manifests.owner, {}, {})
+        record = self._record(namespace) or owners.UndoRecord(context.manifests.owner, {}, {})
         if record.owner != context.manifests.owner:
             return Said.MODEL_TAKEN(namespace=context.model, owner=record.owner)
         if context.leader and record != _written(namespace):
@@ -160,7 +160,7 @@ class Membership(situation.Component):
     def _namespace(self) -> cluster.Object | None:
         return self._context.cluster.get(cluster.NAMESPACE, self._context.model)
 
-    def _record(self, namespace: cluster.Object) -> records.UndoRecord | None:
+    def _record(self, namespace: cluster.Object) -> owners.UndoRecord | None:
         """Read the record; that of an application which is no more has become ours."""
         record, own = _written(namespace), self._context.manifests.owner
         if record and record.owner != own and owners.is_gone(self._context.cluster, record.owner):
@@ -171,7 +171,7 @@ class Membership(situation.Component):
         self,
         namespace: cluster.Object,
         labels: Mapping[str, Any],
-        record: records.UndoRecord | None,
+        record: owners.UndoRecord | None,
     ) -> None:
         patch: cluster.Object = {
             "metadata": {
@@ -193,7 +193,7 @@ def data_plane(context: situation.Situation) -> pods.DataPlane:
     return Membership(context).decided(namespace).data_plane if namespace else "sidecar"
 
 
-def _written(namespace: cluster.Object) -> records.UndoRecord | None:
-    return records.UndoRecord.read(
+def _written(namespace: cluster.Object) -> owners.UndoRecord | None:
+    return owners.UndoRecord.read(
         cluster.at(namespace, "metadata", "annotations").get(names.MEMBERSHIP)
     )
