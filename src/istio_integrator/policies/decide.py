@@ -268,7 +268,7 @@ class _Book:
             self._say(Said.AUTHORIZATION_INVALID, one, f"{_NOT_ITS_OWN}: Service {name}")
         else:
             operations: list[Rule] = []
-            for endpoint in policy.endpoints or (service_mesh.Endpoint(),):
+            for endpoint in policy.endpoints or (service_mesh.AllowedRequests(),):
                 ports, unknown = self._model.pod_ports(found, endpoint.ports or ())
                 if unknown:
                     self._say(Said.AUTHORIZATION_WAITS, one, unknown)

@@ -49,7 +49,7 @@ LabelKey = Annotated[
 LabelValue = Annotated[kubeflow.Text, kubeflow.like(f"({_WORD})?", "is not the value of a label")]
 
 
-class Endpoint(kubeflow.Wire):
+class AllowedRequests(kubeflow.Wire):
     """Requests to the target that are allowed; None is no restriction."""
 
     hosts: Annotated[tuple[Host, ...], _Few] | None = None
@@ -71,7 +71,7 @@ class MeshPolicy(kubeflow.Wire):
     ) = None
     target_service: kubeflow.DnsLabel | None = None
     target_type: Literal["app", "unit"] = "app"
-    endpoints: Annotated[tuple[Endpoint, ...], pydantic.Field(max_length=16)] = ()
+    endpoints: Annotated[tuple[AllowedRequests, ...], pydantic.Field(max_length=16)] = ()
     """Empty is no restriction."""
 
     @pydantic.model_validator(mode="after")
