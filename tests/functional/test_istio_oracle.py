@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from istio_integrator.istio import authorization_policy, peer_authentication
-from istio_integrator.istio.authorization_policy import Answer, Caller, InboundRequest
+from istio_integrator.istio.authorization_policy import Caller, InboundRequest, Truth
 from testbed import loopback
 from tests import echo, waiting
 from tests.functional import istiod_world, sidecar_world
@@ -285,12 +285,12 @@ def test_caller_is_answered_as_the_charm_says(istiod, tmp_path, count):
                     answer = authorization_policy.decide(held, caller, request).answer
                     said.append(answer)
                     status = sidecar_world.ask(address=address, **connection, **sent)
-                    got = {200: Answer.YES, DENIED[request.seen_by]: Answer.NO}[status]
-                    if answer not in (Answer.MAYBE, got):
+                    got = {200: Truth.YES, DENIED[request.seen_by]: Truth.NO}[status]
+                    if answer not in (Truth.MAYBE, got):
                         wrong.append((policies, name, request, answer.name, status))
     assert wrong == []
     # Most answers are known.
-    assert 0 < said.count(Answer.MAYBE) < min(said.count(Answer.NO), said.count(Answer.YES))
+    assert 0 < said.count(Truth.MAYBE) < min(said.count(Truth.NO), said.count(Truth.YES))
 
 
 @pytest.mark.parametrize("count", [QUICK, LONG_ONE])

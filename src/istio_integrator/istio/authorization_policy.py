@@ -2,16 +2,17 @@
 
 istiod writes the rules as filters of Envoy (istio pilot/pkg/security/authz); for ztunnel it keeps
 of them what concerns connections (pilot/pkg/serviceregistry/ambient, authorization.go). Where an
-answer depends on an attribute that is not known here, such as a token or the path of a request
-that nobody named, it is `Answer.MAYBE`.
+answer depends on an attribute that is not known here, such as a token, it is `Truth.MAYBE`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import fnmatch
+import glob
 import ipaddress
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from integrator_contract import booleans, names
@@ -51,8 +52,8 @@ _TEMPLATES = ("{*}", "{**}")
 """Of paths; what they match is not judged."""
 
 
-class Answer(enum.IntEnum):
-    """Whether something holds: `min` is and, `max` is or."""
+class Truth(enum.IntEnum):
+    """A value of three-valued logic: `min` is its `and`, `max` is its `or`."""
 
     NO = 0
     MAYBE = 1
@@ -84,18 +85,14 @@ class InboundRequest:
     """What holds the policies: Envoy where it sees requests, Envoy where it does not, ztunnel."""
 
     def text(self, attribute: str) -> str | None:
-        """Return what the request has of an attribute; None: that is not known."""
-        match attribute:
-            case "destination.port" if self.port is not None:
-                return str(self.port)
-            case "request.host" if self.host is not None:
-                return self.host.lower()
-            case "request.method":
-                return self.method
-            case "request.path" if self.path is not None:
-                return self.path.partition("?")[0]
-            case _:
-                return None
+        """Return the value of an attribute; None: it is not known."""
+        known = {
+            "destination.port": None if self.port is None else str(self.port),
+            "request.host": self.host and self.host.lower(),
+            "request.method": self.method,
+            "request.path": self.path and self.path.partition("?")[0],
+        }
+        return known.get(attribute)
 
     def shows(self, attribute: str) -> bool:
         """Tell whether the proxy can hold a condition about an attribute."""
@@ -106,17 +103,16 @@ class InboundRequest:
 
 @dataclasses.dataclass(frozen=True)
 class AttributeCondition:
-    """What a rule says about one attribute."""
+    """The values of one attribute that a rule takes, or excludes."""
 
     attribute: str
-    values: tuple[str, ...] = ()
-    excluded: tuple[str, ...] = ()
+    values: tuple[str, ...]
+    excludes: bool = False
 
-    def holds(self, caller: Caller, request: InboundRequest) -> Answer:
+    def holds(self, caller: Caller, request: InboundRequest) -> Truth:
         """Tell whether a caller and a request meet the condition."""
-        met = _any(_matches(self.attribute, each, caller, request) for each in self.values)
-        barred = _any(_matches(self.attribute, each, caller, request) for each in self.excluded)
-        return min(met if self.values else Answer.YES, Answer(Answer.YES - barred))
+        found = _any(_matches(self.attribute, each, caller, request) for each in self.values)
+        return Truth(Truth.YES - found) if self.excludes else found
 
 
 Conditions = tuple[AttributeCondition, ...]
@@ -138,30 +134,27 @@ class AuthorizationRule:
             value
             for source in self.sources
             for each in source
-            if each.attribute == "source.principal"
+            if each.attribute == "source.principal" and not each.excludes
             for value in each.values
         ]
 
-    def matches(self, caller: Caller, request: InboundRequest, *, strictly: bool) -> Answer:
+    def matches(self, caller: Caller, request: InboundRequest, *, strictly: bool) -> Truth:
         """Tell whether the rule is about a request.
 
         Where a proxy can't hold a condition, the whole rule does not match if it is read
         `strictly`, as where it allows; else the condition is left out, as where it denies.
         """
-        every = (*self.sources, *self.operations, self.conditions)
-        if strictly and not all(request.shows(each.attribute) for part in every for each in part):
-            return Answer.NO
+        parts = [each for each in (self.operations, self.sources, (self.conditions,)) if each]
+        attributes = {each.attribute for part in parts for one in part for each in one}
+        if strictly and not all(map(request.shows, attributes)):
+            return Truth.NO
 
-        def hold(conditions: Conditions) -> Answer:
+        def hold(conditions: Conditions) -> Truth:
             return _all(
                 each.holds(caller, request) for each in conditions if request.shows(each.attribute)
             )
 
-        return _all(
-            _any(map(hold, part))
-            for part in (self.operations, self.sources, (self.conditions,))
-            if part
-        )
+        return _all(_any(map(hold, part)) for part in parts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,9 +188,8 @@ class Attachment:
         if self.targets:
             gateway = str(labels.get(names.GATEWAY_NAME))
             return self.namespace == namespace and ("Gateway", gateway) in self.targets
-        return self.namespace in (namespace, root_namespace) and all(
-            labels.get(key) == value for key, value in self.selector.items()
-        )
+        here = self.namespace in (namespace, root_namespace)
+        return here and self.selector.items() <= labels.items()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,7 +227,7 @@ class AuthorizationPolicy:
             return not self.rules
         return self.action == "DENY" and AuthorizationRule() in self.rules
 
-    def matches(self, caller: Caller, request: InboundRequest) -> Answer:
+    def matches(self, caller: Caller, request: InboundRequest) -> Truth:
         """Tell whether one of its rules is about a request."""
         strictly = self.action == "ALLOW"
         return _any(each.matches(caller, request, strictly=strictly) for each in self.rules)
@@ -245,7 +237,7 @@ class AuthorizationPolicy:
 class Verdict:
     """Whether a caller gets a request through."""
 
-    answer: Answer
+    answer: Truth
     policy: AuthorizationPolicy | None = None
     """What denies it, where the answer is NO."""
 
@@ -269,12 +261,12 @@ def decide(
 
     A CUSTOM policy asks a service whose answer is not known here, AUDIT decides nothing.
     """
-    most = Answer.YES
+    most = Truth.YES
     for policy in policies:
         if policy.action in ("CUSTOM", "DENY") and (found := policy.matches(caller, request)):
-            if policy.action == "DENY" and found is Answer.YES:
-                return Verdict(Answer.NO, policy)
-            most = Answer.MAYBE
+            if policy.action == "DENY" and found is Truth.YES:
+                return Verdict(Truth.NO, policy)
+            most = Truth.MAYBE
     allowing = [each for each in policies if each.action == "ALLOW"]
     if allowing:
         most = min(most, _any(each.matches(caller, request) for each in allowing))
@@ -284,40 +276,45 @@ def decide(
 def _read(obj: cluster.Object, trust_domains: Sequence[str]) -> AuthorizationPolicy:
     metadata, spec, attachment = obj["metadata"], cluster.at(obj, "spec"), Attachment.of(obj)
 
-    def condition(attribute: str, part: cluster.Object, field: str) -> AttributeCondition:
-        def values(key: str) -> tuple[str, ...]:
-            return tuple(
+    def conditions(
+        part: cluster.Object, attributes: Mapping[str, str]
+    ) -> Iterator[AttributeCondition]:
+        for field in part:
+            included = _included(field)
+            # A field that is not known here is an attribute that may match.
+            attribute = attributes.get(included, included)
+            values = [
                 one
-                for each in cluster.items(part, key)
+                for each in cluster.items(part, field)
                 for one in _written_out(attribute, str(each), attachment.namespace, trust_domains)
-            )
-
-        return AttributeCondition(attribute, values(field), values(excluding(field)))
+            ]
+            if values:
+                yield AttributeCondition(attribute, tuple(values), excludes=field != included)
 
     def parts(
-        found: Iterable[cluster.Object], attributes: Mapping[str, str]
-    ) -> Iterable[Conditions]:
-        for part in found:
-            # A field that is not known here is an attribute that may match.
-            fields = dict.fromkeys(map(_included, part))
-            yield tuple(condition(attributes.get(each, each), part, each) for each in fields)
+        one: cluster.Object, key: str, name: str, attributes: Mapping[str, str]
+    ) -> tuple[Conditions, ...]:
+        found = (cluster.at(each, name) for each in cluster.parts(one, key))
+        return tuple(tuple(conditions(each, attributes)) for each in found)
 
-    def rule(one: cluster.Object) -> AuthorizationRule:
-        sources = (cluster.at(each, "source") for each in cluster.parts(one, "from"))
-        operations = (cluster.at(each, "operation") for each in cluster.parts(one, "to"))
-        conditions = cluster.parts(one, "when")
-        return AuthorizationRule(
-            tuple(parts(sources, SOURCE)),
-            tuple(parts(operations, OPERATION)),
-            tuple(condition(str(each.get("key")), each, "values") for each in conditions),
+    rules = [
+        AuthorizationRule(
+            parts(one, "from", "source", SOURCE),
+            parts(one, "to", "operation", OPERATION),
+            tuple(
+                each
+                for part in cluster.parts(one, "when")
+                for each in conditions(part, {"values": str(part.get("key"))})
+            ),
         )
-
+        for one in cluster.parts(spec, "rules")
+    ]
     tried = cluster.at(metadata, "annotations").get(names.DRY_RUN)
     return AuthorizationPolicy(
         name=metadata["name"],
         attachment=attachment,
         action=str(spec.get("action") or "ALLOW"),
-        rules=tuple(map(rule, cluster.parts(spec, "rules"))),
+        rules=tuple(rules),
         labels=cluster.at(metadata, "labels"),
         is_tried=booleans.parse(str(tried), default=False),
     )
@@ -362,7 +359,7 @@ def _with_aliases(named: str, trust_domains: Sequence[str]) -> Sequence[str]:
     )
 
 
-def _matches(attribute: str, value: str, caller: Caller, request: InboundRequest) -> Answer:
+def _matches(attribute: str, value: str, caller: Caller, request: InboundRequest) -> Truth:
     """Tell whether a value of an attribute is that of a caller or of a request."""
     if has_name := _IDENTITIES.get(attribute):
         return _yes(bool(caller.principal) and has_name(value, caller.principal))
@@ -372,15 +369,15 @@ def _matches(attribute: str, value: str, caller: Caller, request: InboundRequest
         text = request.headers.get(attribute.removeprefix(_HEADERS).rstrip("]").lower())
         return _yes(text is not None and _fits(value, text))
     if attribute in OPERATION.values() and value == "*":
-        return Answer.YES
+        return Truth.YES
     text = request.text(attribute)
     if text is None or any(each in value for each in _TEMPLATES):
-        return Answer.MAYBE
+        return Truth.MAYBE
     return _yes(_fits(value.lower() if attribute == "request.host" else value, text))
 
 
-def _yes(holds: bool) -> Answer:
-    return Answer.YES if holds else Answer.NO
+def _yes(holds: bool) -> Truth:
+    return Truth.YES if holds else Truth.NO
 
 
 def _fits(pattern: str, text: str) -> bool:
@@ -391,37 +388,23 @@ def _fits(pattern: str, text: str) -> bool:
 
 
 def _is_like(pattern: str, text: str) -> bool:
-    """Match a text with `*` for anything, in a time that grows with both lengths alone."""
-    first, *others = pattern.split("*")
-    if not others:
-        return text == first
-    *middle, last = others
-    if not (text.startswith(first) and len(text) >= len(first) + len(last)):
-        return False
-    place, end = len(first), len(text) - len(last)
-    for part in middle:
-        place = text.find(part, place, end)
-        if place < 0:
-            return False
-        place += len(part)
-    return text.endswith(last)
+    """Match a text with `*` for anything."""
+    return fnmatch.fnmatchcase(text, "*".join(map(glob.escape, pattern.split("*"))))
 
 
-def _is_in(address: str, block: str) -> Answer:
+def _is_in(address: str, block: str) -> Truth:
     try:
         return _yes(ipaddress.ip_address(address) in ipaddress.ip_network(block, strict=False))
     except ValueError:
-        return Answer.MAYBE
+        return Truth.MAYBE
 
 
-def _any(answers: Iterable[Answer]) -> Answer:
-    """Return the best answer, NO where there is none."""
-    return max(answers, default=Answer.NO)
+def _any(answers: Iterable[Truth]) -> Truth:
+    return max(answers, default=Truth.NO)
 
 
-def _all(answers: Iterable[Answer]) -> Answer:
-    """Return the worst answer, YES where there is none."""
-    return min(answers, default=Answer.YES)
+def _all(answers: Iterable[Truth]) -> Truth:
+    return min(answers, default=Truth.YES)
 
 
 _IDENTITIES: Mapping[str, Callable[[str, str], bool]] = {

@@ -15,11 +15,11 @@ from typing import NamedTuple
 from integrator_contract import names
 from istio_integrator.istio import authorization_policy, installation, peer_authentication
 from istio_integrator.istio.authorization_policy import (
-    Answer,
     AuthorizationPolicy,
     AuthorizationRule,
     Caller,
     InboundRequest,
+    Truth,
     principal,
 )
 from istio_integrator.istio.peer_authentication import PeerAuthentication
@@ -129,7 +129,7 @@ def _lost(
                 disabling = peers.policy.reference
             lost: dict[Said, list[str]] = {}
             was, will_be = _answers(held, Caller(), request)
-            is_closed = was is Answer.YES and will_be is not Answer.YES
+            is_closed = was is Truth.YES and will_be is not Truth.YES
             for each in others:
                 seen = Caller("" if disabling else each.principal)
                 was, will_be = _answers(held, seen, request)
@@ -149,7 +149,7 @@ def _lost(
 
 def _answers(
     held: Iterable[Collection[AuthorizationPolicy]], caller: Caller, request: InboundRequest
-) -> list[Answer]:
+) -> list[Truth]:
     return [authorization_policy.decide(each, caller, request).answer for each in held]
 
 

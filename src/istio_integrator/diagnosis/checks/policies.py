@@ -9,10 +9,10 @@ from istio_integrator import texts
 from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.istio.authorization_policy import (
-    Answer,
     AuthorizationRule,
     Caller,
     InboundRequest,
+    Truth,
     principal,
 )
 from istio_integrator.kube import cluster
@@ -152,8 +152,8 @@ def users_apart(facts: Facts) -> Iterable[Message]:
 
 def _admits(rule: AuthorizationRule, caller: Caller) -> bool:
     sources = AuthorizationRule(sources=rule.sources)
-    return sources.matches(caller, InboundRequest(), strictly=True) is Answer.YES
+    return sources.matches(caller, InboundRequest(), strictly=True) is Truth.YES
 
 
 def _is_by_claim(rule: AuthorizationRule) -> bool:
-    return any(each.attribute == _CLAIM and each.values for each in rule.conditions)
+    return any(each.attribute == _CLAIM and not each.excludes for each in rule.conditions)

@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from istio_integrator.istio import authorization_policy
-from istio_integrator.istio.authorization_policy import Answer, Caller, InboundRequest, principal
+from istio_integrator.istio.authorization_policy import Caller, InboundRequest, Truth, principal
 
 ROOT, MODEL = "istio-system", "kubeflow"
 MINIO = Caller(principal(MODEL, "minio"), "10.1.2.3")
 OUTSIDE = Caller()
 LABELS = {"app": "web"}
 GET = InboundRequest(port=80, host="web", method="GET", path="/a?b=/c", headers={"user": "a"})
-YES, MAYBE, NO = Answer.YES, Answer.MAYBE, Answer.NO
+YES, MAYBE, NO = Truth.YES, Truth.MAYBE, Truth.NO
 
 
 def policy(*rules, namespace=MODEL, name="p", annotations=None, **spec):
@@ -80,7 +80,7 @@ def answer(
 def test_rule_takes_callers(rule, of_minio, of_outside):
     for caller, want in ((MINIO, of_minio), (OUTSIDE, of_outside)):
         assert answer(policy(rule), caller=caller) is want
-        assert answer(policy(rule, action="DENY"), caller=caller) is Answer(YES - want)
+        assert answer(policy(rule, action="DENY"), caller=caller) is Truth(YES - want)
 
 
 @pytest.mark.parametrize(

@@ -58,8 +58,8 @@ def admits(decision, labels, call):
     caller = authorization_policy.Caller(call.principal)
     held = [each for each in policies if each.selects(dict(labels), MODEL, "istio-system")]
     answer = authorization_policy.decide(held, caller, request).answer
-    assert answer is not authorization_policy.Answer.MAYBE
-    return answer is authorization_policy.Answer.YES
+    assert answer is not authorization_policy.Truth.MAYBE
+    return answer is authorization_policy.Truth.YES
 
 
 def service(name, *ports, of=None, application="", selector=None, kind="ClusterIP"):
