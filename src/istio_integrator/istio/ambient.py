@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from integrator_contract import booleans, names
 from istio_integrator.istio import installation
-from istio_integrator.kube import cluster, fences
+from istio_integrator.kube import cluster
 
 _DAEMONS = (
     ("ztunnel", {"app": "ztunnel"}),
@@ -17,7 +17,6 @@ _DAEMONS = (
 _SWITCH = "PILOT_ENABLE_AMBIENT"
 """In istiod's environment (istio pilot/pkg/features, ambient.go); without it ztunnel is told
 nothing."""
-_SWITCHED_OFF = f"istiod has no {_SWITCH}=true"
 
 
 def is_chosen(mode: str, labels: Mapping[str, str | None]) -> bool:
@@ -32,25 +31,19 @@ def is_labelled(labels: Mapping[str, str | None]) -> bool:
 
 def missing(api: cluster.Cluster, mesh: installation.Mesh) -> str:
     """Say which part of ambient mode the cluster lacks; empty if none is known to be missing."""
-    return judge(api.list(cluster.DAEMON_SET), mesh.environment)
 
+    def read(daemon: cluster.Object) -> list[tuple[str, bool]]:
+        chosen = cluster.at(daemon, "spec", "selector", "matchLabels")
+        status = cluster.at(daemon, "status")
+        serves = not status.get("desiredNumberScheduled") or bool(status.get("numberReady"))
+        return [(name, serves) for name, labels in _DAEMONS if chosen.items() >= labels.items()]
 
-def judge(daemons: Iterable[cluster.Object], environment: Mapping[str, str] | None) -> str:
-    """Say what is missing, as all DaemonSets show it and istiod's environment, if it is known."""
-    ready: dict[str, bool] = {}
-    for each in daemons:
-        with fences.around(cluster.reference(each)):
-            chosen = cluster.at(each, "spec", "selector", "matchLabels")
-            status = cluster.at(each, "status")
-            serves = not status.get("desiredNumberScheduled") or bool(status.get("numberReady"))
-            for name, labels in _DAEMONS:
-                if chosen.items() >= labels.items():
-                    ready[name] = ready.get(name, False) or serves
+    found = cluster.read_each(api.list(cluster.DAEMON_SET), read)
     for name, _ in _DAEMONS:
-        if name not in ready:
-            return f"the cluster has no {name}"
-        if not ready[name]:
-            return f"no pod of {name} is ready"
+        serving = [serves for each, serves in found if each == name]
+        if not any(serving):
+            return f"no pod of {name} is ready" if serving else f"the cluster has no {name}"
     # A switch whose value is in another object is not known here.
-    switch = "" if environment is None else environment.get(_SWITCH, "false")
-    return "" if not switch or booleans.parse(switch, default=False) else _SWITCHED_OFF
+    switch = "" if mesh.environment is None else mesh.environment.get(_SWITCH, "false")
+    is_off = bool(switch) and not booleans.parse(switch, default=False)
+    return f"istiod has no {_SWITCH}=true" if is_off else ""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from integrator_contract import names, selectors
+from istio_integrator.config import config
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 
@@ -14,8 +16,6 @@ MEMBERSHIP_LABELS = (names.INJECTION, names.REVISION)
 """The labels by which a namespace joins a mesh or stays outside."""
 
 _WEBHOOK_SUFFIX = "sidecar-injector.istio.io"
-_SELECTED = ("namespace", "object")
-_PREFIXES = ("istio-sidecar-injector", "istio-revision-tag")
 USUAL_NAMESPACE = "istio-system"
 """Where Istio is, and istioctl looks for one, unless somebody says otherwise."""
 
@@ -52,12 +52,9 @@ class Injector:
         """Where Istio's own objects are in this cluster; empty: not known."""
         return self.namespace or self.remote_namespace
 
-    def is_same_istiod(self, other: Injector) -> bool:
-        """Tell whether another name leads to the same istiod and revision, as a tag does."""
-        return self._istiod == other._istiod
-
     @property
-    def _istiod(self) -> tuple[str, ...]:
+    def istiod(self) -> tuple[str, ...]:
+        """The istiod and its revision, to which a tag leads, too."""
         return self.namespace, self.service, self.url, self.istiod_revision
 
 
@@ -75,9 +72,9 @@ def injecting(present: Iterable[Injector], labels: Mapping[str, str]) -> Injecto
     """Find the injector that the API server calls for a pod that asks for nothing itself."""
     # The API server calls webhook configurations in the order of their names.
     for injector in sorted(present, key=lambda one: one.webhook_configuration):
-        for hook in injector.hooks:
-            if all(each.matches(labels) for each in hook.namespaces) and all(
-                each.matches({}) for each in hook.pods
+        for namespaces, pods in injector.hooks:
+            if all(each.matches(labels) for each in namespaces) and all(
+                each.matches({}) for each in pods
             ):
                 return injector
     return None
@@ -89,39 +86,40 @@ def find(configurations: Iterable[cluster.Object]) -> list[Injector]:
 
 
 def _read(configuration: cluster.Object) -> list[Injector]:
-    name = configuration["metadata"]["name"]
     hooks: list[Hook] = []
     client: cluster.Object = {}
     for each in cluster.parts(configuration, "webhooks"):
-        hook = Hook(*(requirements(cluster.at(each, f"{which}Selector")) for which in _SELECTED))
+        hook = Hook(
+            requirements(cluster.at(each, "namespaceSelector")),
+            requirements(cluster.at(each, "objectSelector")),
+        )
         is_switched_off = any(_asked(part, names.DEACTIVATED) for part in hook)
         if each.get("name", "").endswith(_WEBHOOK_SUFFIX) and not is_switched_off:
             client = client or cluster.at(each, "clientConfig")
             hooks.append(hook)
     if not hooks:
         return []
-    revisions = {one for hook in hooks for one in _asked(hook.namespaces, names.REVISION)}
+    name = configuration["metadata"]["name"]
     marked = cluster.at(configuration, "metadata", "labels").get(names.REVISION)
-    is_default = any("enabled" in _asked(hook.namespaces, names.INJECTION) for hook in hooks)
     service = cluster.at(client, "service")
     namespace = service.get("namespace", "")
-    found: list[Injector] = []
-    for revision in revisions or {"default"}:
-        own = marked or revision
-        found.append(
-            Injector(
-                namespace=namespace,
-                revision=revision,
-                istiod_revision=own,
-                is_default=is_default,
-                service=service.get("name", ""),
-                url=client.get("url", ""),
-                webhook_configuration=name,
-                hooks=tuple(hooks),
-                remote_namespace="" if namespace else _named_namespace(name, (revision, own)),
-            )
+    revisions = {one for hook in hooks for one in _asked(hook.namespaces, names.REVISION)}
+    return [
+        Injector(
+            namespace=namespace,
+            revision=revision,
+            istiod_revision=marked or revision,
+            is_default=any(
+                "enabled" in _asked(hook.namespaces, names.INJECTION) for hook in hooks
+            ),
+            service=service.get("name", ""),
+            url=client.get("url", ""),
+            webhook_configuration=name,
+            hooks=tuple(hooks),
+            remote_namespace="" if namespace else _named_namespace(name, revision, marked),
         )
-    return found
+        for revision in revisions or {"default"}
+    ]
 
 
 def _asked(found: selectors.Selector, label: str) -> set[str]:
@@ -134,21 +132,17 @@ def _asked(found: selectors.Selector, label: str) -> set[str]:
     }
 
 
-def _named_namespace(configuration: str, revisions: Iterable[str]) -> str:
+def _named_namespace(configuration: str, *revisions: str | None) -> str:
     """Read the namespace of an installation from the name of its webhook configuration.
 
     Istio's charts name it `istio-sidecar-injector[-REVISION][-NAMESPACE]`, and that of a tag
     `istio-revision-tag-TAG[-NAMESPACE]`, without the namespace where it is istio-system
     (istio-discovery, mutatingwebhook.yaml and revision-tags-mwc.yaml).
     """
-    name = f"{configuration}-"
-    prefix = next((one for one in _PREFIXES if name.startswith(f"{one}-")), None)
-    if prefix is None:
-        return ""
-    rest = name.removeprefix(prefix)
-    own = next((f"-{one}-" for one in revisions if rest.startswith(f"-{one}-")), "-")
-    namespace = rest.removeprefix(own).removesuffix("-")
-    return namespace or USUAL_NAMESPACE
+    named = "|".join(re.escape(each) for each in revisions if each)
+    pattern = rf"istio-(?:sidecar-injector|revision-tag)(?:-(?:{named}))?(?:-(.+))?"
+    match = re.fullmatch(pattern, configuration)
+    return (match[1] or USUAL_NAMESPACE) if match else ""
 
 
 def requirements(selector: cluster.Object) -> selectors.Selector:
@@ -166,18 +160,14 @@ def requirements(selector: cluster.Object) -> selectors.Selector:
 
 
 def choose(
-    injectors: list[Injector],
-    *,
-    namespace: str,
-    revision: str,
-    application: str,
-    hint: str = "",
+    injectors: list[Injector], options: config.Config, *, application: str, hint: str = ""
 ) -> Injector | Message:
     """Decide which injector serves the model, by the options `istiod-namespace` and `revision`.
 
     Of an injector whose configuration does not tell its namespace, the option tells it. `hint` is
     the namespace that a charmed Istio says, where the option says nothing.
     """
+    namespace, revision = options.istiod_namespace, options.revision
     if not injectors:
         return Said.INJECTOR_ABSENT()
     place = namespace or hint

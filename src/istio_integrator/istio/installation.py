@@ -62,7 +62,7 @@ class Mesh(injectors.Injector, meshconfig.IstiodSettings, probe.ProbedProxy):
     def has_member(self, labels: Mapping[str, str]) -> bool:
         """Tell whether this Istio injects into pods of a namespace with these labels."""
         found = injectors.injecting(self.injectors, labels)
-        return found is not None and found.is_same_istiod(self)
+        return found is not None and found.istiod == self.istiod
 
     @property
     def pilot(self) -> tuple[str, int] | None:

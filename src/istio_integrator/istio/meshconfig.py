@@ -1,37 +1,22 @@
-"""What an installation of Istio says about itself, read from its own objects; pure."""
+"""What an installation of Istio says about itself, read from its own objects."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import Any
 
 from integrator_contract import bounded, names, pods
 from istio_integrator.istio import authorization_policy, injectors
-from istio_integrator.kube import cluster, fences
+from istio_integrator.kube import cluster
 
 logger = logging.getLogger(__name__)
 
-MESH = "istio"
-"""The ConfigMap with the mesh configuration, which a revision has under its own name."""
-SHARED = "SHARED_MESH_CONFIG"
+_SHARED = "SHARED_MESH_CONFIG"
 """In istiod's environment: a ConfigMap whose mesh configuration it puts below its own one, as the
 add-on of AKS has it (istio pilot/pkg/bootstrap/mesh.go)."""
 _REGISTRY_ONLY = "REGISTRY_ONLY"
-
-
-def environment(istiod: cluster.Object | None) -> dict[str, str]:
-    """Read the environment variables in istiod's Deployment.
-
-    A variable whose value comes from another object is empty.
-    """
-    spec = cluster.at(istiod, "spec", "template", "spec")
-    return {
-        str(entry.get("name")): str(entry.get("value") or "")
-        for container in cluster.parts(spec, "containers")
-        for entry in cluster.parts(container, "env")
-    }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,35 +39,49 @@ class IstiodSettings:
     discovery_selectors: tuple[dict[str, Any], ...] = ()
     """LabelSelectors of the namespaces that istiod serves; none: it serves all."""
     registry_only: bool = False
-    """Whether proxies let nothing out that Istio does not know."""
+    """Whether proxies of the model, or some, let nothing out that Istio does not know."""
 
-    @classmethod
-    def read(
-        cls,
-        own: cluster.Object | None,
-        shared: cluster.Object | None,
-        *,
-        environment: Mapping[str, str] | None = None,
-        installed_in: str = "",
-    ) -> Self:
-        """Read the installation's ConfigMap, over a shared one that istiod puts below it.
 
-        The root namespace is `installed_in` where the mesh configuration names none.
-        """
-        found = _over(_mapping(own), _mapping(shared))
-        defaults, root = cluster.at(found, "defaultConfig"), found.get("rootNamespace")
-        port = defaults.get("statusPort")
-        trust_domain = str(found.get("trustDomain") or authorization_policy.OWN_TRUST_DOMAIN)
-        return cls(
-            has_settings=own is not None,
-            environment=environment,
-            hold_by_default=defaults.get("holdApplicationUntilProxyStarts") is True,
-            status_port=port if pods.is_port(port) else names.DEFAULT_STATUS_PORT,
-            root_namespace=root if isinstance(root, str) and root else installed_in,
-            trust_domains=(trust_domain, *map(str, cluster.items(found, "trustDomainAliases"))),
-            discovery_selectors=tuple(cluster.parts(found, "discoverySelectors")),
-            registry_only=_mode(found) == _REGISTRY_ONLY,
-        )
+def read(api: cluster.Cluster, injector: injectors.Injector, *, model: str) -> IstiodSettings:
+    """Read istiod's Deployment, its mesh configuration, and the Sidecars that concern a model."""
+
+    def get(kind: cluster.Kind, name: str, namespace: str) -> cluster.Object | None:
+        return api.get_if_allowed(kind, name, namespace) if name and namespace else None
+
+    # Istio's charts name the Deployment like its Service.
+    istiod = get(cluster.DEPLOYMENT, injector.service, injector.namespace)
+    containers = cluster.parts(cluster.at(istiod, "spec", "template", "spec"), "containers")
+    environment = {
+        str(each.get("name")): str(each.get("value") or "")
+        for container in containers
+        for each in cluster.parts(container, "env")
+    }
+    home, revision = injector.installed_in, injector.istiod_revision
+    own = get(cluster.CONFIG_MAP, "istio" if revision == "default" else f"istio-{revision}", home)
+    shared = get(cluster.CONFIG_MAP, environment.get(_SHARED, ""), home)
+    found = _over(_mapping(own), _mapping(shared))
+    defaults, root = cluster.at(found, "defaultConfig"), found.get("rootNamespace")
+    root = root if isinstance(root, str) and root else home
+    port = defaults.get("statusPort")
+    trust_domain = str(found.get("trustDomain") or authorization_policy.OWN_TRUST_DOMAIN)
+    return IstiodSettings(
+        has_settings=own is not None,
+        environment=environment if istiod else None,
+        hold_by_default=defaults.get("holdApplicationUntilProxyStarts") is True,
+        status_port=port if pods.is_port(port) else names.DEFAULT_STATUS_PORT,
+        root_namespace=root,
+        trust_domains=(trust_domain, *map(str, cluster.items(found, "trustDomainAliases"))),
+        discovery_selectors=tuple(cluster.parts(found, "discoverySelectors")),
+        registry_only=_is_registry_only(
+            (
+                each
+                for namespace in sorted({model, root} - {""})
+                for each in api.list_if_allowed(cluster.SIDECAR, namespace)
+            ),
+            model=model,
+            default=_mode(found) == _REGISTRY_ONLY,
+        ),
+    )
 
 
 def _over(first: dict[str, Any], below: dict[str, Any]) -> dict[str, Any]:
@@ -109,39 +108,36 @@ def _mapping(config_map: cluster.Object | None) -> cluster.Object:
 
 def unserved(selectors: Iterable[cluster.Object], labels: Mapping[str, str]) -> str:
     """Return what `kubectl label` takes for istiod to serve a namespace; empty where it does."""
-    remedies = [_unmet(selector, labels) for selector in selectors]
+    remedies = [
+        " ".join(
+            f"{each.key}-" if each.is_negated else f"{each.key}={next(iter(each.values), 'true')}"
+            for each in injectors.requirements(selector)
+            if not each.matches(labels)
+        )
+        for selector in selectors
+    ]
     # Without any, istiod serves every namespace (istio pkg/kube/namespace/filter.go).
     return "" if "" in remedies or not remedies else remedies[0]
 
 
-def _unmet(selector: cluster.Object, labels: Mapping[str, str]) -> str:
-    """Return what has to be done with the labels to meet one LabelSelector."""
-    return " ".join(
-        f"{each.key}-" if each.is_negated else f"{each.key}={next(iter(each.values), 'true')}"
-        for each in injectors.requirements(selector)
-        if not each.matches(labels)
-    )
-
-
-def is_registry_only(sidecars: Iterable[cluster.Object], *, model: str, default: bool) -> bool:
-    """Tell whether proxies of the model, or some, let nothing out that Istio does not know.
+def _is_registry_only(sidecars: Iterable[cluster.Object], *, model: str, default: bool) -> bool:
+    """Find the policy of outgoing calls that counts in a model.
 
     A Sidecar for pods comes before one for their namespace, this before one in the root
     namespace, and this before the mesh configuration.
     """
-    of_pods: list[bool] = []
-    of_namespace: dict[bool, bool] = {}
-    for each in sidecars:
-        with fences.around(cluster.reference(each)):
-            spec = cluster.at(each, "spec")
-            is_own = each["metadata"]["namespace"] == model
-            mode = _mode(spec)
-            is_closed = mode == _REGISTRY_ONLY if mode else default
-            if not cluster.at(spec, "workloadSelector", "labels"):
-                of_namespace[is_own] = is_closed
-            elif is_own:
-                of_pods.append(is_closed)
-    return any(of_pods) or of_namespace.get(True, of_namespace.get(False, default))
+
+    def of(obj: cluster.Object) -> Iterable[tuple[tuple[bool, bool], bool]]:
+        spec, mode = cluster.at(obj, "spec"), _mode(cluster.at(obj, "spec"))
+        selects = bool(cluster.at(spec, "workloadSelector", "labels"))
+        place = obj["metadata"]["namespace"] == model, selects
+        yield place, mode == _REGISTRY_ONLY if mode else default
+
+    found = cluster.read_each(sidecars, of)
+    of_namespaces = dict(found)
+    return any(is_closed for place, is_closed in found if place == (True, True)) or (
+        of_namespaces.get((True, False), of_namespaces.get((False, False), default))
+    )
 
 
 def _mode(settings: cluster.Object) -> str:

@@ -42,15 +42,6 @@ class PeerAuthentication:
         """How people name it."""
         return f"PeerAuthentication {self.namespace}/{self.name}"
 
-    @property
-    def age(self) -> tuple[str, str]:
-        """What istiod sorts by, the oldest first."""
-        return self.created, f"{self.name}.{self.namespace}"
-
-    def selects(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether it is about a pod with these labels, whatever the namespace."""
-        return self.selector.items() <= labels.items()
-
 
 @dataclasses.dataclass(frozen=True)
 class Decided:
@@ -82,9 +73,9 @@ def decide(
     port: int = 0,
 ) -> Decided:
     """Find what counts for a port of a pod; port 0 is one that no policy names."""
-    by_age = sorted(policies, key=lambda policy: policy.age)
+    by_age = sorted(policies, key=lambda each: (each.created, f"{each.name}.{each.namespace}"))
     here = [policy for policy in by_age if policy.namespace == namespace]
-    of_pods = (each for each in here if each.selector and each.selects(labels))
+    of_pods = (each for each in here if each.selector and each.selector.items() <= labels.items())
     of_all = (each for each in here if not each.selector)
     of_mesh = (each for each in by_age if each.namespace == root_namespace and not each.selector)
     nearest = None if namespace == root_namespace else next(of_pods, None)
