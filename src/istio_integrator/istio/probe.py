@@ -32,8 +32,6 @@ NATIVE: Mapping[str, str] = {names.NATIVE_SIDECAR: "true"}
 """Annotations that ask for a native sidecar."""
 HOLD: Mapping[str, str] = {names.PROXY_CONFIG: json.dumps({_HOLD: True})}
 """Annotations that ask for a proxy which holds the application."""
-_UNKNOWN_IMAGE = "never-created.invalid/probe"
-"""Of a pod that is written before the unit's own pod could be read."""
 _VERSION_TAG = re.compile(r":(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)")
 _PORT = re.compile(r"[0-9]{1,5}")
 
@@ -92,6 +90,9 @@ def pod(
     ]
     containers = cluster.parts(cluster.at(like, "spec"), "containers")
     images = [each.get("image") for each in containers if each.get("name") == names.CHARM]
+    # A pod is also written before the unit's own pod could be read.
+    image = next(iter(images), None) or "never-created.invalid/probe"
+    least = {"cpu": "1m", "memory": "1Mi"}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -111,11 +112,8 @@ def pod(
             "containers": [
                 {
                     "name": "probe",
-                    "image": next(iter(images), None) or _UNKNOWN_IMAGE,
-                    "resources": {
-                        "requests": {"cpu": "1m", "memory": "1Mi"},
-                        "limits": {"cpu": "1m", "memory": "1Mi"},
-                    },
+                    "image": image,
+                    "resources": {"requests": least, "limits": least},
                     "securityContext": {
                         "allowPrivilegeEscalation": False,
                         "capabilities": {"drop": ["ALL"]},
@@ -164,6 +162,12 @@ def _said_by_istio(refusal: refusals.Refusal) -> str:
     return f"{name}: {words.rpartition(': ')[2]}"
 
 
+def ports(listed: object) -> list[int]:
+    """Read an annotation's port numbers, with commas between them; all else is left out."""
+    found = [each.strip() for each in str(listed or "").split(",")]
+    return [int(each) for each in found if _PORT.fullmatch(each) and pods.is_port(int(each))]
+
+
 def read(created: cluster.Object) -> ProbedProxy:
     """Tell what the injector made of a pod."""
     spec = cluster.at(created, "spec")
@@ -208,11 +212,8 @@ def _left_alone(inits: list[Any], annotations: dict[str, Any]) -> tuple[int, ...
 
     The CNI plugin is told by an annotation, istio-init by an argument.
     """
-    listed = annotations.get(names.EXCLUDED_OUTBOUND_PORTS)
     for container in inits:
         arguments = cluster.items(container, "args")
         if container.get("name") == _REDIRECTS and _OUTBOUND_PORTS in arguments[:-1]:
-            listed = arguments[arguments.index(_OUTBOUND_PORTS) + 1]
-            break
-    numbers = [int(each) for each in str(listed or "").split(",") if _PORT.fullmatch(each.strip())]
-    return tuple(filter(pods.is_port, numbers))
+            return tuple(ports(arguments[arguments.index(_OUTBOUND_PORTS) + 1]))
+    return tuple(ports(annotations.get(names.EXCLUDED_OUTBOUND_PORTS)))

@@ -15,7 +15,7 @@ from istio_integrator.config import config
 from istio_integrator.istio.peer_authentication import PeerAuthentication
 from istio_integrator.messages import Message, Said
 from istio_integrator.mtls.members import Member, PlainClients
-from istio_integrator.situation.model import Call, Labels, Service
+from istio_integrator.situation.model import Call, Labels, Service, ServicePort
 
 OPTION = "mtls-exceptions"
 MOST_RULES = 50
@@ -23,8 +23,8 @@ MOST_RULES = 50
 
 
 @dataclasses.dataclass(frozen=True)
-class Need:
-    """A port that has to stay open, and for whom."""
+class PlainPort:
+    """A port that has to stay open to plain text, and for whom."""
 
     workload: str
     """Its name, which a Deployment and a StatefulSet may share."""
@@ -44,7 +44,7 @@ class Opened:
 
 
 @dataclasses.dataclass(frozen=True)
-class Scene:
+class Exceptions:
     """What is there in the model, and what follows from it."""
 
     members: Sequence[Member]
@@ -62,9 +62,9 @@ class Scene:
     """Whose option it is."""
 
     @functools.cached_property
-    def needs(self) -> Sequence[Need]:
+    def needs(self) -> Sequence[PlainPort]:
         """The ports that have to stay open, the same one for each of its callers."""
-        found: set[Need] = set()
+        found: set[PlainPort] = set()
         services = {service.name: service for service in self.services}
         for call in self.calls:
             if service := services.get(call.service):
@@ -77,13 +77,15 @@ class Scene:
             found |= {_need(member, port, OPTION) for member, port in self._of_option(named)}
         # By port, not by name: a proxy that does not get a connection can't refuse it.
         touched = {
-            (member.selector, port)
-            for member in self.members
-            for port in {each.port for each in found}
-            if member.intercepts(port)
+            each
+            for each in found
+            if any(
+                member.selector == each.selector and member.intercepts(each.port)
+                for member in self.members
+            )
         }
         return sorted(
-            {each for each in found if (each.selector, each.port) in touched} | self._kept(),
+            touched | self._kept(),
             key=lambda each: (each.workload, each.port, each.caller, sorted(each.selector)),
         )
 
@@ -128,10 +130,13 @@ class Scene:
         )
         passing = (
             Said.SERVICE_PASSES_GATEWAY(
-                service=each.name, kind=each.kind, port=port, application=self.application
+                service=service.name,
+                kind=service.kind,
+                port=f"{service.name}:{port.port}",
+                application=self.application,
             )
-            for each in self.services
-            for port in (self._closed(each) if each.leads_in else ())
+            for service, port in self.closed
+            if service.leads_in
         )
         return _unique([*unlabelled, *passing, *self._by_rules(self.plain_clients)])
 
@@ -140,18 +145,21 @@ class Scene:
         """Which tenants cut off themselves, which keeps nobody else from being strict."""
         return _unique(self._by_rules(self.plain_tenants[:MOST_RULES]))
 
-    @property
-    def by_host(self) -> list[tuple[str, str]]:
-        """The Services that refuse a call with an unknown Host, each with `NAME:PORT`."""
+    @functools.cached_property
+    def closed(self) -> Sequence[tuple[Service, ServicePort]]:
+        """The ports of Services that would be closed to plain text."""
+        opened = {(need.selector, need.port) for need in self.needs if need.selector}
         return [
-            (service.name, name)
+            (service, port)
             for service in self.services
             for port in service.ports
-            if port.is_http
-            for name in self._closed(service, port.port)
+            if any(
+                member.intercepts(number) and (member.selector, number) not in opened
+                for member, number in self._behind(service, str(port.port))
+            )
         ]
 
-    def _kept(self) -> set[Need]:
+    def _kept(self) -> set[PlainPort]:
         """List what stays open of workloads that are there and have no pod just now.
 
         What only pods say, such as that the injector left their probes alone, would else be
@@ -165,33 +173,15 @@ class Scene:
             for port in member.foreseen & each.ports.keys()
         }
 
-    @functools.cached_property
-    def _open(self) -> Collection[tuple[Labels, int]]:
-        return {(need.selector, need.port) for need in self.needs if need.selector}
-
     def _by_rules(self, rules: Iterable[PlainClients]) -> Iterable[Message]:
-        closed: dict[tuple[str, int], list[str]] = {}
         for rule in rules:
-            key = rule.service, rule.port
-            if key not in closed:
-                called = [each for each in self.services if rule.service in (each.name, "*")]
-                closed[key] = [name for each in called for name in self._closed(each, rule.port)]
-            for name in closed[key]:
-                yield Said.CLIENTS_WITHOUT_CERTIFICATE(
-                    rule=rule.reference, port=name, application=self.application
-                )
-
-    def _closed(self, service: Service, only: int = 0) -> list[str]:
-        """List the ports of a Service, `NAME:PORT`, that would be closed to plain text."""
-        return [
-            f"{service.name}:{port.port}"
-            for port in service.ports
-            if only in (0, port.port)
-            and any(
-                member.intercepts(number) and (member.selector, number) not in self._open
-                for member, number in self._behind(service, str(port.port))
-            )
-        ]
+            for service, port in self.closed:
+                if rule.service in (service.name, "*") and rule.port in (0, port.port):
+                    yield Said.CLIENTS_WITHOUT_CERTIFICATE(
+                        rule=rule.reference,
+                        port=f"{service.name}:{port.port}",
+                        application=self.application,
+                    )
 
     def _of_option(self, named: config.PlainTextPort) -> set[tuple[Member, int]]:
         """Find what an entry of the option means.
@@ -223,8 +213,8 @@ class Scene:
                     yield from ((member, number) for number in sorted(port.at(member.ports)))
 
 
-def _need(member: Member, port: int, caller: str) -> Need:
-    return Need(member.workload, port, caller, member.selector)
+def _need(member: Member, port: int, caller: str) -> PlainPort:
+    return PlainPort(member.workload, port, caller, member.selector)
 
 
 def _unique(found: Iterable[Message]) -> list[Message]:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from integrator_contract import booleans, names, pods
+from istio_integrator.istio import probe
 from istio_integrator.kube import cluster
 from istio_integrator.situation import model
 from istio_integrator.situation.model import Labels, NamedPorts
@@ -108,7 +109,7 @@ def _member(pod: model.Pod, selector: Labels, workload: str, *, is_injected: boo
     notes = pod.metadata.annotations
     is_probed = is_injected or not booleans.parse(notes.get(names.REWRITE_PROBES), default=True)
     is_scraped = is_injected or not booleans.parse(notes.get(names.MERGE_METRICS), default=True)
-    probed = frozenset(probe.port for probe in pod.probes)
+    probed = frozenset(each.port for each in pod.probes)
     scraped = _scraped(notes, pod.ports)
     included = notes.get(names.INCLUDED_INBOUND_PORTS, "*")
     return Member(
@@ -119,8 +120,8 @@ def _member(pod: model.Pod, selector: Labels, workload: str, *, is_injected: boo
         probed=probed if is_probed else frozenset(),
         scraped=scraped if is_scraped else frozenset(),
         foreseen=frozenset() if is_injected else probed | scraped,
-        untouched=_numbers(notes.get(names.EXCLUDED_INBOUND_PORTS, "")),
-        touched=None if included.strip() == "*" else _numbers(included),
+        untouched=frozenset(probe.ports(notes.get(names.EXCLUDED_INBOUND_PORTS))),
+        touched=None if included.strip() == "*" else frozenset(probe.ports(included)),
     )
 
 
@@ -129,7 +130,7 @@ def _scraped(notes: Mapping[str, str], ports: NamedPorts) -> frozenset[int]:
         return frozenset()
     if names.SCRAPE_PORT in notes:
         # Prometheus takes one, and so does the injector.
-        return _numbers(notes[names.SCRAPE_PORT].replace(",", " "))
+        return frozenset(probe.ports(notes[names.SCRAPE_PORT].replace(",", " ")))
     return frozenset(number for _, number in ports)
 
 
@@ -144,10 +145,3 @@ def _service_of_host(host: str, namespace: str, model_name: str, domain: str) ->
 
 def _is_plain(policy: cluster.Object) -> bool:
     return cluster.at(policy, "tls").get("mode") in ("DISABLE", "SIMPLE", "MUTUAL")
-
-
-def _numbers(text: str) -> frozenset[int]:
-    """Read numbers of ports with commas between them; whatever else is there is left out."""
-    found = (part.strip() for part in text.split(","))
-    numbers = {int(part) for part in found if part.isdecimal() and len(part) < 6}
-    return frozenset(number for number in numbers if pods.is_port(number))

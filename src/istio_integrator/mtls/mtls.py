@@ -11,7 +11,7 @@ from istio_integrator.istio import installation, peer_authentication
 from istio_integrator.kube import cluster, manifests, owners
 from istio_integrator.messages import Message, Said
 from istio_integrator.mtls import exceptions, members
-from istio_integrator.mtls.plan import Plan
+from istio_integrator.mtls.plan import MutualTlsPlan
 from istio_integrator.situation import model, situation
 
 FOLDER = "mutual-tls"
@@ -37,7 +37,7 @@ class MutualTls(situation.Component):
         elif self._context.mesh is not None:
             plan = self.plan(self._context.mesh, self._context.config)
             if plan.is_switched_on:
-                variables = _variables(plan.scene.opened, self._context.application)
+                variables = _variables(plan.exceptions.opened, self._context.application)
                 self._context.manifests.apply(FOLDER, variables)
             return [*plan.messages()]
         return []
@@ -65,7 +65,7 @@ class MutualTls(situation.Component):
             names = set[str]() if is_ambient else {name for name, _ in routed()}
             yield from self.plan(mesh, options).preview(names)
 
-    def plan(self, mesh: installation.Mesh, options: config.Config) -> Plan:
+    def plan(self, mesh: installation.Mesh, options: config.Config) -> MutualTlsPlan:
         """Read what is decided by, with options that need not be the application's own."""
         context, name = self._context, self._context.model
         found = model.Model.of(context.cluster, name)
@@ -84,7 +84,7 @@ class MutualTls(situation.Component):
             domain=context.cluster_domain,
         )
         tenants = self._tenants() if clients else ()
-        scene = exceptions.Scene(
+        excepted = exceptions.Exceptions(
             members=members.members_of(found),
             services=found.services,
             calls=model.calls(calling, model=name),
@@ -97,12 +97,12 @@ class MutualTls(situation.Component):
         ages = {each.name: each.created for each in ours}
         would_be = peer_authentication.read_all(
             context.manifests.prepared(FOLDER, obj)
-            for obj in manifests.render(FOLDER, _variables(scene.opened, context.application))
+            for obj in manifests.render(FOLDER, _variables(excepted.opened, context.application))
         )
         others = [each for each in policies if each not in ours]
         is_on = any(not each.selector for each in ours)
-        return Plan(
-            scene=scene,
+        return MutualTlsPlan(
+            exceptions=excepted,
             is_on=is_on,
             others=others,
             would_be=[

@@ -10,14 +10,14 @@ from istio_integrator import texts
 from istio_integrator.istio import peer_authentication
 from istio_integrator.istio.peer_authentication import PeerAuthentication
 from istio_integrator.messages import Message, Said, Severity
-from istio_integrator.mtls.exceptions import OPTION, Scene
+from istio_integrator.mtls.exceptions import OPTION, Exceptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Plan:
+class MutualTlsPlan:
     """What is to be there with `mtls=strict`."""
 
-    scene: Scene
+    exceptions: Exceptions
     is_on: bool
     """Whether the policy for the whole model is there."""
     others: Collection[PeerAuthentication]
@@ -42,10 +42,12 @@ class Plan:
     @functools.cached_property
     def victims(self) -> Sequence[Message]:
         """Who is cut off in spite of the exceptions."""
-        found = [*self._contradictions(), *self.scene.victims]
+        found = [*self._contradictions(), *self.exceptions.victims]
         if self.uninjected and not self.is_on:
             found.append(
-                Said.SIDECARS_AWAITED(count=self.uninjected, application=self.scene.application)
+                Said.SIDECARS_AWAITED(
+                    count=self.uninjected, application=self.exceptions.application
+                )
             )
         return found
 
@@ -56,14 +58,14 @@ class Plan:
             more = f"; and {len(self.victims) - 1} more" if self.victims[1:] else ""
             yield Said.MTLS_CUTS_OFF(
                 how=how,
-                application=self.scene.application,
+                application=self.exceptions.application,
                 more=f"{victim.seen}; {victim.command}{more}",
             )
-        for named in self.scene.unmatched[:1]:
+        for named in self.exceptions.unmatched[:1]:
             yield Said.MTLS_EXCEPTION_AWAITED(option=OPTION, name=named)
         if self.is_switched_on:
             count = len(
-                {(each.selector, port) for each in self.scene.opened for port in each.ports}
+                {(each.selector, port) for each in self.exceptions.opened for port in each.ports}
             )
             ports = "1 port" if count == 1 else f"{count} ports"
             left = f", {ports} open to plain text" if count else ""
@@ -74,23 +76,24 @@ class Plan:
 
         The applications of `routed` Services get the Host of a browser from the gateway.
         """
-        scene, application = self.scene, self.scene.application
+        excepted, application = self.exceptions, self.exceptions.application
         yield from self.victims
-        yield from (dataclasses.replace(each, severity=Severity.DOUBT) for each in scene.tenants)
-        for named in scene.unmatched:
+        for each in excepted.tenants:
+            yield dataclasses.replace(each, severity=Severity.DOUBT)
+        for named in excepted.unmatched:
             yield Said.MTLS_EXCEPTION_AWAITED(option=OPTION, name=named)
         for workload in self.outsiders:
             yield Said.CALLER_OUTSIDE_MESH(
                 workload=workload, port="what it calls", application=application
             )
         callers: dict[str, list[str]] = {}
-        for need in scene.needs:
+        for need in excepted.needs:
             if need.selector:
                 callers.setdefault(f"{need.workload}:{need.port}", []).append(need.caller)
         for port, found in callers.items():
             yield Said.PORT_EXCEPTED(port=port, callers=texts.listed(found))
         opening: dict[str, list[str]] = {}
-        for member in scene.members:
+        for member in excepted.members:
             decided = self.decide(dict(member.labels))
             if decided.policy and not decided.is_strict:
                 opening.setdefault(decided.policy.reference, []).append(member.workload)
@@ -105,16 +108,20 @@ class Plan:
         """Name the calls that would be rejected if an application forwards a browser's Host."""
         receiving = {
             each.name
-            for each in self.scene.services
+            for each in self.exceptions.services
             if each.name in routed
-            and any(each.selector <= one.labels for one in self.scene.members)
+            and any(each.selector <= one.labels for one in self.exceptions.members)
         }
-        called = [port for service, port in self.scene.by_host if receiving - {service}]
+        called = [
+            f"{service.name}:{port.port}"
+            for service, port in self.exceptions.closed
+            if port.is_http and receiving - {service.name}
+        ]
         if called:
             yield Said.CALLS_BY_HOST(
                 callers=", ".join(sorted(receiving)),
                 target=", ".join(called),
-                remedy=f"add what it calls to juju config {self.scene.application} {OPTION}",
+                remedy=f"add what it calls to juju config {self.exceptions.application} {OPTION}",
             )
 
     def decide(self, labels: Mapping[str, str], port: int = 0) -> peer_authentication.Decided:
@@ -139,8 +146,8 @@ class Plan:
         whole = self.decide({})
         if not whole.is_strict and whole.policy:
             add(whole.policy, "the whole model")
-        for each in self.scene.opened:
-            for member in self.scene.members:
+        for each in self.exceptions.opened:
+            for member in self.exceptions.members:
                 for port in each.ports if each.selector <= member.labels else ():
                     decided = self.decide(dict(member.labels), port)
                     nearest = decided.nearest

@@ -63,7 +63,7 @@ class _Metadata(_Read, frozen=True):
     deletion_timestamp: str = ""
 
 
-class _ServicePort(_Read, frozen=True):
+class ServicePort(_Read, frozen=True):
     port: PortNumber
     target_port: int | str = 0
     """Of the pods: a number, or the name that each pod gives it."""
@@ -92,7 +92,7 @@ class _ServicePort(_Read, frozen=True):
 class _ServiceSpec(_Read, frozen=True):
     type: str = "ClusterIP"
     selector: dict[str, str] = {}
-    ports: list[_ServicePort] = []
+    ports: list[ServicePort] = []
     external_ips: list[str] = msgspec.field(name="externalIPs", default_factory=list[str])
 
 
@@ -113,7 +113,7 @@ class Service(_Read, frozen=True):
         return frozenset() if is_alias else frozenset(self.spec.selector.items())
 
     @property
-    def ports(self) -> list[_ServicePort]:
+    def ports(self) -> list[ServicePort]:
         """The TCP ports that its application has opened."""
         listed = self.spec.ports
         return [each for each in listed if each.protocol == "TCP" and each.name != _PLACEHOLDER]

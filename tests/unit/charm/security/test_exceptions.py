@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from istio_integrator.config.config import PlainTextPort
-from istio_integrator.mtls.exceptions import Scene
+from istio_integrator.mtls.exceptions import Exceptions
 from istio_integrator.mtls.members import Member
 from istio_integrator.situation.model import Call
 from tests.unit.charm.security import callers
@@ -52,7 +52,7 @@ CALLS = st.lists(st.builds(Call, st.just("hook"), st.sampled_from("st"), st.inte
 OPTION = st.lists(
     st.builds(PlainTextPort, st.sampled_from("stx"), st.sampled_from(["", "1", "2"]))
 )
-SCENES = st.builds(Scene, MEMBERS, SERVICES, CALLS, named=OPTION)
+SCENES = st.builds(Exceptions, MEMBERS, SERVICES, CALLS, named=OPTION)
 
 
 @given(SCENES)
