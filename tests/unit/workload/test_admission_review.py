@@ -81,7 +81,6 @@ DEEP = '{"metadata": {"labels": {"a": ' + "[" * 20_000 + "]" * 20_000 + "}}}"
     ("pod", "is_read"),
     none=("null", True),
     list=("[]", True),
-    empty=("{}", True),
     containers=(json.dumps({**POD, "spec": {"containers": {}}}), True),
     label=(json.dumps({**POD, "metadata": {"labels": {"a": 1}}}), True),
     annotations=(json.dumps({**POD, "metadata": {"annotations": ["a"]}}), True),

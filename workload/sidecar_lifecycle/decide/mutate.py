@@ -8,17 +8,39 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from integrator_contract import names, namespaces, pods, selectors
 from integrator_contract.reasons import ADMISSION, Reason
+from sidecar_lifecycle.model import types
 
-from . import creation, first_container, hold, startable
+from . import first_container, hold, startable
+
+MOST_ANNOTATION_BYTES = 256 * 1024
+"""Of all annotations together, their keys included: the API server refuses an object with more."""
+MOST_ANNOTATIONS = 1000
+"""A pod with more of them is left without ours."""
 
 
-def mutate(
-    pod: creation.Pod, settings: pods.Settings, kind: namespaces.Kind = "model"
-) -> creation.Mutation:
+class Skip(NamedTuple):
+    """A change that was wanted in general and is not made to this pod."""
+
+    change: str
+    reason: Reason
+    message: str
+
+
+class Mutation(NamedTuple):
+    """What happens to one pod."""
+
+    patch: list[dict[str, Any]]
+    """A JSON patch of just what changes; empty when nothing does."""
+    applied: tuple[str, ...]
+    """What was done, in words of `CHANGES`."""
+    skipped: tuple[Skip, ...]
+
+
+def mutate(pod: types.Pod, settings: pods.Settings, kind: namespaces.Kind = "model") -> Mutation:
     """Decide what a pod gets at its creation; exclusion and membership are the model's alone."""
     in_ambient = kind == "model" and settings.data_plane == "ambient"
     draft = _Draft(pod, in_ambient=in_ambient)
@@ -46,9 +68,9 @@ def mutate(
     return draft.result()
 
 
-def _has_own_proxy(spec: creation.Spec) -> bool:
+def _has_own_proxy(spec: types.PodSpec) -> bool:
     """Tell whether a pod brings a whole proxy, or is nothing but one, such as a gateway."""
-    containers = (*spec.containers, *(spec.initContainers or ()))
+    containers = (*spec.containers, *spec.initContainers)
     has_whole = any(
         each.name == names.PROXY and each.image != names.AUTO_IMAGE for each in containers
     )
@@ -62,18 +84,18 @@ _Outcome: TypeAlias = Reason | bool
 class _Draft:
     """A pod on its way through the changes."""
 
-    def __init__(self, pod: creation.Pod, *, in_ambient: bool) -> None:
+    def __init__(self, pod: types.Pod, *, in_ambient: bool) -> None:
         self.pod = pod
         self.in_ambient = in_ambient
         # Selectors see the pod as it was sent, whatever is added.
-        self.sent = pod.metadata.labels or {}
+        self.sent = pod.metadata.labels
         self.labels = dict(self.sent)
-        self.annotations = dict(pod.metadata.annotations or {})
+        self.annotations = dict(pod.metadata.annotations)
         self.images: list[tuple[str, str]] = []
         self.first = 0
         """The index of the container that comes first."""
         self.applied: list[str] = []
-        self.skipped: list[creation.Skip] = []
+        self.skipped: list[Skip] = []
 
     def note(self, change: str, outcome: _Outcome) -> None:
         if isinstance(outcome, Reason):
@@ -82,13 +104,13 @@ class _Draft:
             self.applied.append(change)
 
     def skip(self, change: str, reason: Reason) -> None:
-        self.skipped.append(creation.Skip(change, reason, ADMISSION[reason]))
+        self.skipped.append(Skip(change, reason, ADMISSION[reason]))
 
     @property
     def addressed(self) -> str | None:
         """The container that the pod's controller expects to be the first, if it expects one."""
         spec = self.pod.spec
-        inits = [each.name for each in spec.initContainers or ()]
+        inits = [each.name for each in spec.initContainers]
         return first_container.addressed(self.sent, inits, [each.name for each in spec.containers])
 
     @property
@@ -116,12 +138,12 @@ class _Draft:
         inject = self.labels.get(names.INJECT, self.annotations.get(names.INJECT))
         return Reason.NOT_INJECTED if inject == "false" else None
 
-    def result(self) -> creation.Mutation:
+    def result(self) -> Mutation:
         metadata = self.pod.metadata
         if self.applied:
             before = filter(None, self.annotations.get(names.APPLIED, "").split(","))
             self.annotations[names.APPLIED] = ",".join(dict.fromkeys([*before, *self.applied]))
-            if not _fit(self.annotations, metadata.annotations or {}):
+            if not _fit(self.annotations, metadata.annotations):
                 self._leave_annotations()
         patch = [
             *_map_patch("/metadata/annotations", metadata.annotations, self.annotations),
@@ -131,11 +153,11 @@ class _Draft:
         if self.first:
             source = f"/spec/containers/{self.first}"
             patch.append({"op": "move", "from": source, "path": "/spec/containers/0"})
-        return creation.Mutation(patch, tuple(self.applied), tuple(self.skipped))
+        return Mutation(patch, tuple(self.applied), tuple(self.skipped))
 
     def _leave_annotations(self) -> None:
         """Take back what was annotated: with more of it the pod would be refused."""
-        self.annotations = dict(self.pod.metadata.annotations or {})
+        self.annotations = dict(self.pod.metadata.annotations)
         for word in _ANNOTATING:
             if word in self.applied:
                 self.applied.remove(word)
@@ -144,13 +166,14 @@ class _Draft:
 
 def _fit(annotations: Mapping[str, str], sent: Mapping[str, str]) -> bool:
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
-    return len(sent) <= creation.MOST_ANNOTATIONS and size <= creation.MOST_ANNOTATION_BYTES
+    return len(sent) <= MOST_ANNOTATIONS and size <= MOST_ANNOTATION_BYTES
 
 
 def _map_patch(
-    path: str, before: Mapping[str, str] | None, after: Mapping[str, str]
+    path: str, before: Mapping[str, str], after: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    if before is None:
+    # A map that is absent has to be added as a whole, and an empty one may be.
+    if not before:
         return [{"op": "add", "path": path, "value": dict(after)}] if after else []
     return [
         {
@@ -226,9 +249,9 @@ def _ports(draft: _Draft, settings: pods.Settings) -> _Outcome:
 
 def _native(draft: _Draft, settings: pods.Settings) -> _Outcome:
     spec = draft.pod.spec
-    completes = spec.restartPolicy not in (None, "", "Always")
+    completes = spec.restartPolicy not in ("", "Always")
     if not settings.native or not (
-        completes or startable.blocking_container(spec.initContainers or (), draft.annotations)
+        completes or startable.blocking_container(spec.initContainers, draft.annotations)
     ):
         return False
     if draft.outside:
@@ -288,7 +311,7 @@ def _images(draft: _Draft, settings: pods.Settings) -> bool:
     rules = [each for each in settings.image_registries if each.selects(draft.sent)]
     prefixes = [pair for rule in rules for pair in rule.pairs]
     spec = draft.pod.spec
-    lists = (("initContainers", spec.initContainers or ()), ("containers", spec.containers))
+    lists = (("initContainers", spec.initContainers), ("containers", spec.containers))
     for field, containers in lists:
         for index, container in enumerate(containers):
             image = moved_image(container.image or "", prefixes)

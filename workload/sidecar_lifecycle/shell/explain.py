@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from integrator_contract import pods
-from sidecar_lifecycle.decide import creation, finished, mutate, payload
+from sidecar_lifecycle.decide import finished, mutate, payload
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import InputError, admission_settings, settings
 
@@ -30,7 +30,7 @@ def main(arguments: argparse.Namespace) -> None:
     path = arguments.admission_settings
     wanted = admission_settings.read(path) if path else None
     try:
-        for raw, pod in _pods(_read(arguments.source)):
+        for pod in _pods(_read(arguments.source)):
             ended = payload.ended_at(
                 pod, wait_for=rules.wait_for_containers, ignore=rules.ignore_containers
             )
@@ -38,7 +38,7 @@ def main(arguments: argparse.Namespace) -> None:
             values = dataclasses.asdict(dataclasses.replace(answer, ended=ended))
             line = {key: value for key, value in values.items() if value}
             if wanted is not None:
-                line["admission"] = _admission(raw, pod, wanted)
+                line["admission"] = _admission(pod, wanted)
             print(json.dumps(line))
     except (ValueError, RecursionError) as error:
         raise InputError(f"can't read {arguments.source}: {error}") from error
@@ -52,7 +52,7 @@ def _read(source: str) -> bytes:
         raise ValueError(error.strerror) from error
 
 
-def _pods(text: bytes) -> Iterator[tuple[bytes | msgspec.Raw, types.Pod]]:
+def _pods(text: bytes) -> Iterator[types.Pod]:
     document = msgspec.json.decode(text, type=_Document)
     is_list = document.kind in ("List", "PodList")
     for raw in (document.items or []) if is_list else [text]:
@@ -60,12 +60,11 @@ def _pods(text: bytes) -> Iterator[tuple[bytes | msgspec.Raw, types.Pod]]:
         # The items of a PodList need no kind.
         if (pod.kind or document.kind.removesuffix("List")) != "Pod":
             raise ValueError("it has something that is not a Pod")
-        yield raw, pod
+        yield pod
 
 
-def _admission(raw: bytes | msgspec.Raw, pod: types.Pod, wanted: pods.Settings) -> dict[str, Any]:
+def _admission(pod: types.Pod, wanted: pods.Settings) -> dict[str, Any]:
     in_model = (pod.metadata.namespace or wanted.model) == wanted.model
-    new = msgspec.json.decode(raw, type=creation.Pod)
-    mutation = mutate.mutate(new, wanted, "model" if in_model else "labelled")
+    mutation = mutate.mutate(pod, wanted, "model" if in_model else "labelled")
     skipped = [each._asdict() for each in mutation.skipped]
     return {"applied": mutation.applied, "patch": mutation.patch, "skipped": skipped}

@@ -10,7 +10,8 @@ import msgspec
 
 from integrator_contract import namespaces, pods
 from integrator_contract.reasons import Reason
-from sidecar_lifecycle.decide import creation, mutate
+from sidecar_lifecycle.decide import mutate
+from sidecar_lifecycle.model import types
 
 API_VERSION = "admission.k8s.io/v1"
 
@@ -62,11 +63,10 @@ class Answer(NamedTuple):
     body: bytes
     outcome: str
     """`patched`, `unchanged`, `not-ours`, `not-understood` or `malformed`."""
-    mutation: creation.Mutation | None = None
+    mutation: mutate.Mutation | None = None
 
 
 _REVIEW = msgspec.json.Decoder(Review)
-_POD = msgspec.json.Decoder(creation.Pod)
 _ENCODER = msgspec.json.Encoder()
 
 # Deeply nested input ends in a RecursionError, broken text in a UnicodeDecodeError.
@@ -92,7 +92,7 @@ def _reviewed(request: Request, settings: pods.Settings, kind: namespaces.Kind) 
     if request.operation != "CREATE" or not is_pod:
         return _allowed(request.uid, "not-ours")
     try:
-        pod = _POD.decode(request.object)
+        pod = types.decode_json(request.object, types.Pod)
     except _BAD_INPUT as error:
         return _left(request.uid, f"it could not read it: {error}")
     mutation = mutate.mutate(pod, settings, kind)
@@ -115,7 +115,7 @@ def _left(uid: str, why: str) -> Answer:
 def _allowed(
     uid: str,
     outcome: str,
-    mutation: creation.Mutation | None = None,
+    mutation: mutate.Mutation | None = None,
     *,
     patch: bytes = b"",
     warnings: Sequence[str] = (),

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from integrator_contract import names, pods, refusals
-from sidecar_lifecycle.decide import creation, eligible, mutate, startable
+from sidecar_lifecycle.decide import eligible, mutate, startable
 from sidecar_lifecycle.decide.convergence import facts, trial
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import errors
@@ -73,7 +73,7 @@ class Trials:
         pod already has the change, and the label of a mesh probe. A change is forbidden only if
         the pod is refused with it and admitted without it. By the words of `mutate.CHANGES`.
         """
-        pod = msgspec.convert(made, creation.Pod)
+        pod = msgspec.convert(made, types.Pod)
         everything = dataclasses.replace(wanted, left_out=())
         refused: dict[str, refusals.Refusal] = {}
         for change in mutate.mutate(pod, everything).applied:
