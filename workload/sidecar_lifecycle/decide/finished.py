@@ -7,7 +7,7 @@ Every early return below is a reason for one of the two, in the order in which t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -36,7 +36,7 @@ class Policy(service.Rules):
     """Whether a container's end counts that is older than the start of its pod."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Decision:
     """What to do about a pod, and why."""
 
@@ -68,12 +68,29 @@ class Decision:
         )
 
 
-_Decide: TypeAlias = Callable[[Action, Reason, str], Decision]
+_Judgement: TypeAlias = tuple[Action, Reason, str]
 
 
 def finished(pod: types.Pod, policy: Policy) -> Decision:
     """Decide about one pod: the first reason that applies."""
-    return next(_left_alone(pod, policy), None) or next(_judged(pod, policy))
+    if left_alone := next(_left_alone(pod, policy), None):
+        return Decision(Action.IGNORE, *left_alone)
+    selection = payload.select(
+        pod, wait_for=policy.wait_for_containers, ignore=policy.ignore_containers
+    )
+    decision = Decision(
+        *next(_judged(pod, policy, selection)),
+        containers=tuple(each.name for each in selection.containers),
+        unknown=selection.unknown,
+    )
+    if decision.action is not Action.STOP:
+        return decision
+    return dataclasses.replace(
+        decision,
+        port=status_port.of(pod.metadata.annotations, policy.status_port) or 0,
+        proxy_id=payload.statuses(pod)[names.PROXY].containerID or "",
+        holding=_holding(pod, selection, policy),
+    )
 
 
 def concerns(pod: types.Pod) -> bool:
@@ -81,68 +98,50 @@ def concerns(pod: types.Pod) -> bool:
     return next(_not_ours(pod), None) is None
 
 
-def _ignore(reason: Reason, message: str) -> Decision:
-    return Decision(action=Action.IGNORE, reason=reason, message=message)
-
-
-def _not_ours(pod: types.Pod) -> Iterator[Decision]:
+def _not_ours(pod: types.Pod) -> Iterator[tuple[Reason, str]]:
     """Yield what of a pod's specification, which never changes, has us leave it alone."""
     if any(container.name == names.PROXY for container in pod.spec.initContainers):
-        yield _ignore(Reason.NATIVE_SIDECAR, "the kubelet stops a native sidecar by itself")
+        yield Reason.NATIVE_SIDECAR, "the kubelet stops a native sidecar by itself"
     proxy = _proxy(pod)
     if proxy is None:
-        yield _ignore(Reason.NO_PROXY, f"no container {names.PROXY}")
+        yield Reason.NO_PROXY, f"no container {names.PROXY}"
     elif container_restart.will_restart(proxy, pod.spec.restartPolicy, types.Terminated()):
-        yield _ignore(Reason.RESTARTS_ALWAYS, "a stopped proxy would be started again")
+        yield Reason.RESTARTS_ALWAYS, "a stopped proxy would be started again"
 
 
-def _left_alone(pod: types.Pod, policy: Policy) -> Iterator[Decision]:
+def _left_alone(pod: types.Pod, policy: Policy) -> Iterator[tuple[Reason, str]]:
     """Yield why this pod, as it was made, is not ours to end."""
     annotations = pod.metadata.annotations
     yield from _not_ours(pod)
     if not policy.enabled:
-        yield _ignore(Reason.SWITCHED_OFF, "proxy-shutdown is false")
+        yield Reason.SWITCHED_OFF, "proxy-shutdown is false"
     if annotations.get(names.PROXY_SHUTDOWN) == "disabled":
-        yield _ignore(Reason.DISABLED, f"annotation {names.PROXY_SHUTDOWN}=disabled on the pod")
+        yield Reason.DISABLED, f"annotation {names.PROXY_SHUTDOWN}=disabled on the pod"
     if not policy.namespace_enabled:
         message = f"{names.PROXY_SHUTDOWN}=disabled on the namespace"
-        yield _ignore(Reason.NAMESPACE_DISABLED, message)
+        yield Reason.NAMESPACE_DISABLED, message
 
 
 def _proxy(pod: types.Pod) -> types.Container | None:
     return next((each for each in pod.spec.containers if each.name == names.PROXY), None)
 
 
-def _judged(pod: types.Pod, policy: Policy) -> Iterator[Decision]:
+def _judged(pod: types.Pod, policy: Policy, selection: payload.Selection) -> Iterator[_Judgement]:
     """Yield what the pod's present state calls for; the last one always applies."""
-    selection = payload.select(
-        pod, wait_for=policy.wait_for_containers, ignore=policy.ignore_containers
-    )
-
-    def decide(action: Action, reason: Reason, message: str) -> Decision:
-        return Decision(
-            action=action,
-            reason=reason,
-            message=message,
-            containers=tuple(container.name for container in selection.containers),
-            unknown=selection.unknown,
-        )
-
     if pod.metadata.deletionTimestamp is not None:
-        yield decide(Action.IGNORE, Reason.DELETED, "the pod is being deleted")
+        yield Action.IGNORE, Reason.DELETED, "the pod is being deleted"
     phase = pod.status.phase
     if phase in ("Succeeded", "Failed"):
-        yield decide(Action.IGNORE, Reason.ENDED, f"the pod has {phase.lower()}")
+        yield Action.IGNORE, Reason.ENDED, f"the pod has {phase.lower()}"
     if selection.reason is not None:
-        yield decide(Action.REPORT, selection.reason, selection.message)
-    port = status_port.of(pod.metadata.annotations, policy.status_port)
-    if port is None:
-        yield decide(Action.REPORT, Reason.BAD_STATUS_PORT, f"{names.STATUS_PORT} is not a port")
+        yield Action.REPORT, selection.reason, selection.message
+    if status_port.of(pod.metadata.annotations, policy.status_port) is None:
+        yield Action.REPORT, Reason.BAD_STATUS_PORT, f"{names.STATUS_PORT} is not a port"
     # A kubelet calls a pod Pending for as long as one of its containers has not started, such as a
     # proxy whose image can't be pulled, whatever became of the others (getPhase in
     # k8s.io/kubernetes/pkg/kubelet/kubelet_pods.go).
     if phase not in ("Running", "Pending"):
-        yield decide(Action.WAIT, Reason.NOT_RUNNING, f"the pod's phase is {phase or 'not known'}")
+        yield Action.WAIT, Reason.NOT_RUNNING, f"the pod's phase is {phase or 'not known'}"
 
     unfinished = payload.unfinished(
         pod, selection.containers, old_ends_count=policy.old_ends_count
@@ -150,23 +149,16 @@ def _judged(pod: types.Pod, policy: Policy) -> Iterator[Decision]:
     again = payload.restarting(pod)
     proxy = payload.statuses(pod).get(names.PROXY)
     if proxy is not None and proxy.state.terminated is not None:
-        yield from _proxy_gone(pod, proxy.state.terminated, again, unfinished, decide)
+        yield from _proxy_gone(pod, proxy.state.terminated, again, unfinished)
     if unfinished:
-        yield decide(Action.WAIT, unfinished[0].reason, payload.some(unfinished))
+        yield Action.WAIT, unfinished[0].reason, payload.some(unfinished)
     if again is not None:
-        yield decide(Action.WAIT, again.reason, str(again))
+        yield Action.WAIT, again.reason, str(again)
     if missing := payload.without_status(pod):
         message = f"{payload.some(missing, ', ')} has no status yet"
-        yield decide(Action.WAIT, Reason.NO_STATUS, message)
-    yield from _not_stoppable(pod, proxy, decide)
-    assert port is not None
-    assert proxy is not None
-    yield dataclasses.replace(
-        decide(Action.STOP, Reason.PAYLOAD_FINISHED, payload.describe(pod, selection.containers)),
-        port=port,
-        proxy_id=proxy.containerID or "",
-        holding=_holding(pod, selection, policy),
-    )
+        yield Action.WAIT, Reason.NO_STATUS, message
+    yield from _not_stoppable(pod, proxy)
+    yield Action.STOP, Reason.PAYLOAD_FINISHED, payload.describe(pod, selection.containers)
 
 
 def _proxy_gone(
@@ -174,32 +166,29 @@ def _proxy_gone(
     ended: types.Terminated,
     again: payload.Unfinished | None,
     unfinished: tuple[payload.Unfinished, ...],
-    decide: _Decide,
-) -> Iterator[Decision]:
+) -> Iterator[_Judgement]:
     """Yield what it means that the proxy has ended."""
     proxy = _proxy(pod)
     assert proxy is not None
     how = f"the proxy ended with {ended.exitCode}"
     if container_restart.will_restart(proxy, pod.spec.restartPolicy, ended):
-        yield decide(Action.WAIT, Reason.PROXY_RESTARTING, how)
+        yield Action.WAIT, Reason.PROXY_RESTARTING, how
     if again is not None:
-        yield decide(Action.WAIT, again.reason, str(again))
+        yield Action.WAIT, again.reason, str(again)
     if not unfinished:
-        yield decide(Action.IGNORE, Reason.PROXY_ENDED, "payload and proxy have ended")
+        yield Action.IGNORE, Reason.PROXY_ENDED, "payload and proxy have ended"
     if _disrupted(pod):
-        yield decide(Action.IGNORE, Reason.DISRUPTED, "the kubelet is ending the pod")
+        yield Action.IGNORE, Reason.DISRUPTED, "the kubelet is ending the pod"
     message = f"{how} and is not started again, while {payload.some(unfinished)}"
-    yield decide(Action.REPORT, Reason.PROXY_LOST, message)
+    yield Action.REPORT, Reason.PROXY_LOST, message
 
 
-def _not_stoppable(
-    pod: types.Pod, proxy: types.ContainerStatus | None, decide: _Decide
-) -> Iterator[Decision]:
+def _not_stoppable(pod: types.Pod, proxy: types.ContainerStatus | None) -> Iterator[_Judgement]:
     """Yield why the proxy of a pod that is to be completed can't be stopped."""
     if proxy is None or proxy.state.running is None or not proxy.containerID:
-        yield decide(Action.REPORT, Reason.PROXY_NOT_RUNNING, _not_running(proxy))
+        yield Action.REPORT, Reason.PROXY_NOT_RUNNING, _not_running(proxy)
     if _PROXYLESS in service.words(pod.metadata.annotations.get(names.TEMPLATES, "")):
-        yield decide(Action.REPORT, Reason.PROXY_WITHOUT_ENVOY, _without_envoy(pod))
+        yield Action.REPORT, Reason.PROXY_WITHOUT_ENVOY, _without_envoy(pod)
 
 
 def _disrupted(pod: types.Pod) -> bool:
