@@ -67,15 +67,13 @@ def read_json(text: str | bytes, *, longest: int = LONGEST, most: int = MOST_VAL
     return value
 
 
-def is_shallow(value: object) -> bool:
-    """Tell whether no more than `DEEPEST` lists and mappings are within each other."""
-    level: list[Any] = [value]
-    for _ in range(DEEPEST):
-        inner = (each for outer in level for each in _inner(outer))
-        level = [each for each in inner if isinstance(each, dict | list)]
-        if not level:
-            return True
-    return False
+def is_shallow(value: object, deepest: int = DEEPEST) -> bool:
+    """Tell whether no more than so many lists and mappings are within each other."""
+    if not isinstance(value, dict | list):
+        return True
+    values = cast("Iterable[Any]", value.values() if isinstance(value, dict) else value)
+    inner = (each for each in values if isinstance(each, dict | list))
+    return deepest > 0 and all(is_shallow(each, deepest - 1) for each in inner)
 
 
 def shallow(text: bytes, deepest: int = DEEPEST) -> bytes:
@@ -109,13 +107,6 @@ def cut_if_deep(decode: Callable[[bytes], _V], data: bytes) -> _V:
 # A string without an end goes to the end, not to be tried again at each quote in it.
 _TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[][{}]', re.DOTALL)
 _HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
-
-
-def _inner(value: object) -> Iterable[Any]:
-    """Return what a list or a mapping consists of, without the mapping's keys."""
-    if isinstance(value, dict):
-        return cast("dict[Any, Any]", value).values()
-    return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
 def _check_length(text: str | bytes, longest: int) -> None:

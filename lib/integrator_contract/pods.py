@@ -48,7 +48,6 @@ class Rule:
     """A label selector; empty: every pod."""
 
     def __post_init__(self) -> None:
-        """Refuse a selector that is none."""
         selectors.parse(self.pods)
 
     @functools.cached_property
@@ -75,7 +74,6 @@ class Ports(Rule):
     ports: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        """Refuse what is no port."""
         super().__post_init__()
         for port in self.ports:
             if not is_port(port):
@@ -93,7 +91,6 @@ class Registries(Rule):
     prefixes: Mapping[str, str]
 
     def __post_init__(self) -> None:
-        """Refuse what is no registry, and no selector."""
         super().__post_init__()
         if not self.pods.strip():
             raise ValueError("'' is not a label selector")
@@ -169,7 +166,6 @@ class PodRules:
     image_registries: tuple[Registries, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what the rules can't say, naming the setting."""
         _about("pod-labels", check_labels, self.pod_labels)
         _about("pod-annotations", _check_annotations, self.pod_annotations)
         _about("image-registries", _check_registries, self.image_registries)
@@ -204,7 +200,6 @@ class Settings(Members, PodRules):
     """Changes, in words of `mutate.CHANGES`, that another team's policy forbids."""
 
     def __post_init__(self) -> None:
-        """Refuse what can't be settings, naming the setting."""
         super().__post_init__()
         _about("included-pods", selectors.parse, self.included_pods)
         _about("excluded-pods", selectors.parse, self.excluded_pods)

@@ -58,7 +58,6 @@ class Refusal:
     """Whether the webhook did not answer, instead of answering no."""
 
     def __str__(self) -> str:
-        """Return the author and its words in one line."""
         verb = "does not answer" if self.is_unreachable else "refuses"
         return f"{self.author} {verb}: {self.words}" if self.words else f"{self.author} {verb}"
 
