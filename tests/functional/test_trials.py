@@ -258,24 +258,24 @@ async def own_pod(world):
 
 
 @cases(
-    ("expression", "verdict", "changes"),
-    no_bare_pods=("has(object.metadata.ownerReferences)", "injects", set()),
+    ("expression", "reason", "changes"),
+    no_bare_pods=("has(object.metadata.ownerReferences)", None, set()),
     allowed_registries=(
         "object.spec.containers.all(c, c.image.startsWith('x.') || c.name == 'istio-proxy')",
-        *("injects", set()),
+        *(None, set()),
     ),
     no_overrides=(
         f"!('{names.PROXY_CONFIG}' in object.metadata.?annotations.orValue({{}}))",
-        *("injects", {"hold"}),
+        *(None, {"hold"}),
     ),
     nobody_outside=(
         f"object.metadata.?labels['{names.INJECT}'].orValue('') != 'false'",
-        *("injects", {"excluded"}),
+        *(None, {"excluded"}),
     ),
-    no_pods=("false", "refused", set()),
+    no_pods=("false", "ReplacementRefused", set()),
 )
 async def test_policy_of_another_team_decides_by_the_pod_that_the_controller_makes(
-    world, forbid, expression, verdict, changes
+    world, forbid, expression, reason, changes
 ):
     """The changes that it forbids are told from its other refusals."""
     await world.workload("Deployment", "shop")
@@ -291,8 +291,8 @@ async def test_policy_of_another_team_decides_by_the_pod_that_the_controller_mak
 
     found, said = await tried.ask(replica, settings.scope({"istio-injection": "enabled"}))
 
-    assert found == verdict
-    assert said == ("" if verdict == "injects" else f"{author} refuses: not allowed here")
+    assert found == reason
+    assert said == (f"{author} refuses: not allowed here" if reason else "")
     wanted = Wanted(application=APPLICATION, model=world.namespace, native=True)
     own = await tried.own_pod()
     forbidden = {}

@@ -226,7 +226,7 @@ async def test_answers_about_one_object_end_nothing_whatever_they_are(model: Fak
     for text in (*spoilt(WORKLOAD, 0, 79), *BROKEN, b'{"spec":{}}'):
         model.answers = {f"/apis/apps/v1/namespaces/{MODEL}/statefulsets/web": text}
         found = await subject.ask(replica, SETTINGS.scope({}))
-        assert found.verdict == "refused" or text.startswith(b'{"metadata"')
+        assert found.reason == "ReplacementRefused" or text.startswith(b'{"metadata"')
 
 
 # What one object may cost.

@@ -1,6 +1,8 @@
 """What the plan is given, in few words, and what it says."""
 
-from sidecar_lifecycle.decide.convergence import choice, facts, memory
+from sidecar_lifecycle.decide.convergence import choice, facts, memory, plan
+
+from integrator_contract.reasons import Reason
 
 NOW = 1_000_000.0
 
@@ -27,40 +29,38 @@ def replica(name="a-0", *, in_mesh=False, crash_looping=False, **values):
     return facts.Replica(name=name, **{**defaults, **values})
 
 
-def snapshot(*replicas, desired=None, answers=(), **values):
+def snapshot(*replicas, desired=None, trials=(), **values):
     counts = {}
     for each in replicas:
         counts[each.workload] = counts.get(each.workload, 0) + 1
-    return facts.Snapshot(
-        replicas=replicas,
-        desired={**counts, **(desired or {})},
-        fingerprint="f",
-        answers={
-            workload: facts.Answer(verdict=verdict, message="why", uid=uid, at=NOW)
-            for workload, verdict, uid in answers
+    seen = {
+        "replicas": replicas,
+        "desired": {**counts, **(desired or {})},
+        "fingerprint": "f",
+        "mesh": "sidecar",
+        "is_served": True,
+        "trials": {
+            workload: facts.Trial(reason=why and Reason(why), message="why", uid=uid, at=NOW)
+            for workload, why, uid in trials
         },
-        **values,
-    )
+    }
+    return seen | values
 
 
 def decide(shot, remembered=None, *, mode="auto", now=NOW, max_unavailable="2"):
-    return choice.decide(
-        shot,
-        remembered or memory.Memory(proven=PROVEN),
-        mode=mode,
-        max_unavailable=max_unavailable,
-        now=now,
-    )
+    remembered = remembered or memory.Memory(proven=PROVEN)
+    options = {"mode": mode, "now": now, "max_unavailable": max_unavailable}
+    return choice.decide(plan.EvictionPlan(**shot, remembered=remembered, **options))
 
 
 def injecting(*workloads):
-    return [(each, "injects", "") for each in workloads]
+    return [(each, None, "") for each in workloads]
 
 
-def look(*pods, remembered=None, answers=None, desired=None, **options):
-    """Decide about pods whose replacements would be right, unless `answers` says otherwise."""
-    answers = injecting(*(each.workload for each in pods)) if answers is None else answers
-    return decide(snapshot(*pods, desired=desired, answers=answers), remembered, **options)
+def look(*pods, remembered=None, trials=None, desired=None, **options):
+    """Decide about pods whose replacements would be right, unless `trials` says otherwise."""
+    trials = injecting(*(each.workload for each in pods)) if trials is None else trials
+    return decide(snapshot(*pods, desired=desired, trials=trials), remembered, **options)
 
 
 def evicted(decided):

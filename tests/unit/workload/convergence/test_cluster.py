@@ -9,7 +9,7 @@ import pytest
 import structlog
 from sidecar_lifecycle.decide import eligible
 from sidecar_lifecycle.decide.convergence import facts, memory
-from sidecar_lifecycle.decide.convergence.plan import Plan
+from sidecar_lifecycle.decide.convergence.plan import EvictionPlan
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.kube import errors, fence
@@ -29,7 +29,7 @@ def subject(model: FakeApiserver) -> hands.Cluster:
     return hands.Cluster(model.client, Live(SETTINGS))
 
 
-async def look(model: FakeApiserver, remembered: memory.Memory) -> Plan:
+async def look(model: FakeApiserver, remembered: memory.Memory) -> EvictionPlan:
     stored = resources.ConfigMap(data={memory.STATE: memory.encode(remembered)})
     return (await hands.look(subject(model), [], stored, {}))[0]
 
@@ -162,7 +162,7 @@ async def test_pod_whose_workload_can_not_be_dealt_with_is_named(model: FakeApis
     model.put("statefulsets", {"metadata": metadata, "spec": {"template": 1}})
     replica = facts.Replica(name="web-0", uid="uid-1", created=0.0, workload="StatefulSet/web")
 
-    assert (await reader.ask(replica, SETTINGS.scope({}))).verdict == "refused"
+    assert (await reader.ask(replica, SETTINGS.scope({}))).reason == "ReplacementRefused"
     assert [(each.metadata.namespace, each.metadata.name) for each in told] == [(MODEL, "web-0")]
 
 
@@ -219,7 +219,7 @@ async def test_refused_pods_are_looked_for_while_a_replacement_is_missing(model:
         failed_create(model, "StatefulSet", "web", KYVERNO)
         plan = await look(model, remembered)
         assert asked(model, "/events") == reads
-        assert bool(plan.snapshot.refused) is bool(reads)
+        assert bool(plan.refused) is bool(reads)
 
     model.failures = [("/events", 403, {})]
-    assert (await look(model, remembered)).snapshot.refused == {}
+    assert (await look(model, remembered)).refused == {}

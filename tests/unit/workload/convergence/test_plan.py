@@ -60,22 +60,22 @@ def outside(name="modeloperator", reason="SidecarUnwanted"):
 A, B = of("Deployment/a"), of("Deployment/b")
 ELEVEN = [replica(f"a-{number}") for number in range(11)]
 BROKEN = replica("a-0", ready_since=None, crash_looping=True)
-DOWN = [(SET, "down", ""), *injecting("StatefulSet/b")]
-LEFT_OUT = ("Deployment/modeloperator", "skips", "")
-MINIO = {"answers": [("Deployment/minio", "skips", "")]}
+DOWN = [(SET, "MeshDown", ""), *injecting("StatefulSet/b")]
+LEFT_OUT = ("Deployment/modeloperator", "InjectorSkips", "")
+MINIO = {"trials": [("Deployment/minio", "InjectorSkips", "")]}
 REFUSED = memory.Hold(reason="ReplacementRefused", message="m", since=NOW - 9, until=NOW + 9)
-MODELOPERATOR = {"answers": [LEFT_OUT, *injecting("Deployment/a")]}
+MODELOPERATOR = {"trials": [LEFT_OUT, *injecting("Deployment/a")]}
 
 
-def answer(verdict, force):
+def trial(why, force):
     """A request to replace a pod whose replacement was refused before."""
     remembered = requested("uid-a-0", force=force, holds={"Deployment/a": REFUSED})
-    return {"answers": [("Deployment/a", verdict, "")], "remembered": remembered}
+    return {"trials": [("Deployment/a", why, "")], "remembered": remembered}
 
 
 @cases(
     ("pods", "options", "evicts", "asks", "why"),
-    first_look=([replica()], {"answers": ()}, [], ["a-0"], {}),
+    first_look=([replica()], {"trials": ()}, [], ["a-0"], {}),
     old_answer=([replica()], {"now": NOW + 5}, [], ["a-0"], {}),
     answered=([replica()], {}, ["a-0"], [], {"a-0": "Replacing"}),
     ready_just_now=([replica(ready_since=NOW - 10)], {}, [], [], {"a-0": "NotSettled"}),
@@ -108,12 +108,12 @@ def answer(verdict, force):
     ),
     injector_is_down=(
         sets("ab"),
-        {"answers": DOWN},
+        {"trials": DOWN},
         [],
         [],
         dict.fromkeys(("a-0", "b-0"), "MeshDown"),
     ),
-    injector_was_down=(sets("ab"), {"answers": DOWN, "now": NOW + 5}, [], ["a-0", "b-0"], {}),
+    injector_was_down=(sets("ab"), {"trials": DOWN, "now": NOW + 5}, [], ["a-0", "b-0"], {}),
     hold_is_over=([replica()], {"remembered": held(until=NOW)}, ["a-0"], [], {}),
     manual=([replica()], {"mode": "manual"}, [], [], {}),
     off=([replica()], {"mode": "off"}, [], [], {}),
@@ -147,16 +147,16 @@ def answer(verdict, force):
         {"remembered": requested("uid-a-0", holds=held().holds)},
         *(["a-0"], [], {}),
     ),
-    refused_and_insisted_on=([A], answer("refused", force=True), ["a-0"], [], {}),
-    refused=([A], answer("refused", force=False), [], [], {}),
-    can_not_start_and_insisted_on=([A], answer("cannot-start", force=True), [], [], {}),
-    injector_is_down_and_insisted_on=([A], answer("down", force=True), [], [], {}),
+    refused_and_insisted_on=([A], trial("ReplacementRefused", force=True), ["a-0"], [], {}),
+    refused=([A], trial("ReplacementRefused", force=False), [], [], {}),
+    can_not_start_and_insisted_on=([A], trial("CannotStart", force=True), [], [], {}),
+    injector_is_down_and_insisted_on=([A], trial("MeshDown", force=True), [], [], {}),
     # The first pod of a model.
     first_of_a_whole_model=(
         *([of(f"Deployment/{n}") for n in "abc"], FIRST, ["a-0"], []),
         {"a-0": "Replacing", "b-0": "Queued", "c-0": "Queued"},
     ),
-    first_is_asked_about_before=([A, B], {**FIRST, "answers": ()}, [], ["a-0"], {}),
+    first_is_asked_about_before=([A, B], {**FIRST, "trials": ()}, [], ["a-0"], {}),
     first_with_replicas=(*([A, of("DaemonSet/b"), of("DaemonSet/b", 1)], FIRST, ["b-1"], [], {}),),
     first_a_deployment=(
         *([of("DaemonSet/a"), of("StatefulSet/b"), of("Deployment/c")], FIRST, ["c-0"], [], {}),
@@ -174,7 +174,10 @@ def answer(verdict, force):
     ),
     first_would_be_refused=(
         [A, B],
-        {**FIRST, "answers": [("Deployment/a", "refused", ""), *injecting("Deployment/b")]},
+        {
+            **FIRST,
+            "trials": [("Deployment/a", "ReplacementRefused", ""), *injecting("Deployment/b")],
+        },
         *(["b-0"], [], {"a-0": "ReplacementRefused"}),
     ),
     # While no pod has been ready for a minute, the first is waited for.
@@ -271,7 +274,7 @@ def test_the_summary_counts_what_we_may_fix_apart_from_what_is_only_reported():
         replica("e-0", in_mesh=True, stale="1.29", terminating=True),
         outside(),
     ]
-    summary = look(*pods, answers=()).summary
+    summary = look(*pods, trials=()).summary
 
     assert (summary.eligible, summary.in_mesh, summary.reported) == (2, 1, 1)
     assert (summary.converging, summary.stale, summary.unwanted) == (1, 1, 1)
@@ -279,24 +282,24 @@ def test_the_summary_counts_what_we_may_fix_apart_from_what_is_only_reported():
 
 
 @cases(
-    ("verdict", "reason", "retry", "revision"),
-    refused=("refused", "ReplacementRefused", 30, ""),
-    cannot_start=("cannot-start", "CannotStart", 30, ""),
-    wrong_order=("wrong-order", "WrongOrder", 30, ""),
-    skips=("skips", "InjectorSkips", 600, "r1"),
+    ("reason", "retry", "revision"),
+    refused=("ReplacementRefused", 30, ""),
+    cannot_start=("CannotStart", 30, ""),
+    wrong_order=("WrongOrder", 30, ""),
+    skips=("InjectorSkips", 600, "r1"),
 )
 def test_a_workload_whose_replacement_would_not_be_right_is_named_and_the_others_go_on(
-    verdict, reason, retry, revision
+    reason, retry, revision
 ):
-    answers = [("Deployment/a", verdict, ""), *injecting("Deployment/b")]
-    decided = look(A, B, answers=answers)
+    trials = [("Deployment/a", reason, ""), *injecting("Deployment/b")]
+    decided = look(A, B, trials=trials)
 
     assert evicted(decided) == ["b-0"]
     assert decided.summary.troubles == (Trouble("Deployment/a", reason, "why"),)
     assert reasons(decided)["a-0"] == reason
     hold = decided.memory.holds["Deployment/a"]
     assert (hold.since, hold.until, hold.revision) == (NOW, NOW + retry, revision)
-    assert look(A, B, answers=answers, remembered=decided.memory).ask == []
+    assert look(A, B, trials=trials, remembered=decided.memory).ask == []
 
 
 def test_a_pod_with_the_wrong_first_container_is_no_pod_of_the_mesh_and_is_replaced():
@@ -311,7 +314,7 @@ def test_a_pod_with_the_wrong_first_container_is_no_pod_of_the_mesh_and_is_repla
 
 
 def test_nothing_is_evicted_where_istiod_does_not_serve_the_namespace():
-    shot = snapshot(A, answers=injecting("Deployment/a"), is_served=False)
+    shot = snapshot(A, trials=injecting("Deployment/a"), is_served=False)
     decided = decide(shot, NOTHING)
 
     assert (decided.evict, decided.ask) == ([], [])
@@ -325,8 +328,8 @@ def test_nothing_is_evicted_where_istiod_does_not_serve_the_namespace():
 
 def proving(*pods, model=None, **values):
     """A pod of `a` has been evicted, `b` waits."""
-    answers = injecting("Deployment/b")
-    shot = snapshot(*pods, B, desired={SET: 1}, answers=answers, **(model or {}))
+    trials = injecting("Deployment/b")
+    shot = snapshot(*pods, B, desired={SET: 1}, trials=trials, **(model or {}))
     rounds = {SET: a_round(**{"proves": "sidecar", **values})}
     return decide(shot, memory.Memory(rounds=rounds), max_unavailable="100%")
 
@@ -344,7 +347,7 @@ def test_the_others_follow_when_the_first_has_stayed_ready(seconds, done):
 @pytest.mark.parametrize("fault", ["missing", "order"])
 def test_no_other_pod_follows_a_first_that_is_no_better(fault):
     bad = replacement(fault=fault, ready_since=NOW - 60)
-    shot = snapshot(bad, B, answers=[(SET, "injects", "new")])
+    shot = snapshot(bad, B, trials=[(SET, None, "new")])
     decided = decide(shot, memory.Memory(rounds={SET: a_round(proves="sidecar")}))
 
     assert not decided.evict
@@ -363,8 +366,8 @@ def test_a_first_that_is_gone_or_left_alone_proves_nothing_and_the_next_is_tried
 
 
 def test_another_revision_is_proven_for_itself():
-    answers = injecting("Deployment/a", "Deployment/b")
-    shot = snapshot(A, B, answers=answers, mesh="sidecar 1-31")
+    trials = injecting("Deployment/a", "Deployment/b")
+    shot = snapshot(A, B, trials=trials, mesh="sidecar 1-31")
     decided = decide(shot, memory.Memory(proven=PROVEN))
 
     assert evicted(decided) == ["a-0"]
@@ -428,7 +431,7 @@ def test_nothing_else_is_evicted_while_a_replacement_is_not_right(
 
 def test_evictions_go_on_by_themselves_once_the_replacement_is_ready():
     stuck = proving(replacement(ready_since=None, ailments=(HANGS,)), since=NOW - 3600)
-    shot = snapshot(replacement(), B, answers=injecting("Deployment/b"))
+    shot = snapshot(replacement(), B, trials=injecting("Deployment/b"))
     decided = decide(shot, stuck.memory)
 
     assert evicted(decided) == ["b-0"]
@@ -448,7 +451,7 @@ def test_a_pod_that_was_not_ready_is_replaced_rightly_when_it_is_no_worse():
 
 def test_a_pod_outside_of_the_mesh_waits_for_another_replacement():
     starting = replacement(ready_since=None)
-    shot = snapshot(outside(), starting, desired={SET: 1}, answers=[LEFT_OUT])
+    shot = snapshot(outside(), starting, desired={SET: 1}, trials=[LEFT_OUT])
     decided = decide(shot, remembering())
 
     assert not decided.evict
@@ -468,7 +471,7 @@ def test_a_pod_outside_of_the_mesh_waits_for_another_replacement():
 )
 def test_the_slot_is_held_until_the_replacement_is_ready(pods, open_):
     others = [replica("b-0"), replica("c-0", in_mesh=True)]
-    shot = snapshot(*pods, *others, desired={SET: 1}, answers=injecting("StatefulSet/b"))
+    shot = snapshot(*pods, *others, desired={SET: 1}, trials=injecting("StatefulSet/b"))
     decided = decide(shot, remembering(), max_unavailable="1")
 
     assert (SET in decided.memory.rounds) is open_
@@ -513,7 +516,7 @@ BROKEN_BEFORE = {"was_ready": False, "ready_before": 2}
 )
 def test_the_slot_comes_back_when_the_workload_has_what_was_taken(pods, desired, values, open_):
     wanted = {} if desired is None else {SET: desired}
-    shot = facts.Snapshot(replicas=tuple(pods), desired=wanted, fingerprint="f")
+    shot = {**snapshot(*pods), "desired": wanted}
     decided = decide(shot, remembering(**values))
 
     assert (SET in decided.memory.rounds) is open_
@@ -537,7 +540,7 @@ def test_a_replacement_is_in_the_mesh_or_on_its_way(replacing, was, counts):
 
 def test_a_missing_replacement_is_waited_for():
     old = [replica("a-1"), replica("a-2")]
-    shot = snapshot(*old, desired={SET: 3}, answers=injecting(SET))
+    shot = snapshot(*old, desired={SET: 3}, trials=injecting(SET))
     decided = decide(shot, remembering(known=KNOWN, ready_before=3))
 
     assert not decided.evict
@@ -545,20 +548,20 @@ def test_a_missing_replacement_is_waited_for():
 
 
 @cases(
-    ("answer", "fingerprint", "values", "hold"),
-    # Without an answer about the replacement the API server is asked.
-    no_answer=((), "f", {}, None),
-    about_another_pod=(("injects", "uid-a-0"), "f", {}, None),
+    ("trial", "fingerprint", "values", "hold"),
+    # Without a trial of the replacement the API server is asked.
+    no_trial=((), "f", {}, None),
+    about_another_pod=((None, "uid-a-0"), "f", {}, None),
     # It was made while the injector was away.
-    outage=(("down", "new"), "f", STARTING, ()),
-    changed=(("injects", "new"), "other", STARTING, ()),
-    again=(("injects", "new"), "f", STARTING, ("StillNoSidecar", None)),
-    skipped=(("skips", "new"), "f", {}, ("InjectorSkips", NOW + 600)),
-    skipped_and_starting=(("skips", "new"), "f", STARTING, ("InjectorSkips", NOW + 600)),
+    outage=(("MeshDown", "new"), "f", STARTING, ()),
+    changed=((None, "new"), "other", STARTING, ()),
+    again=((None, "new"), "f", STARTING, ("StillNoSidecar", None)),
+    skipped=(("InjectorSkips", "new"), "f", {}, ("InjectorSkips", NOW + 600)),
+    skipped_and_starting=(("InjectorSkips", "new"), "f", STARTING, ("InjectorSkips", NOW + 600)),
 )
-def test_a_replacement_without_sidecar_is_blamed_by_a_dry_run(answer, fingerprint, values, hold):
-    answers = [(SET, *answer)] if answer else []
-    shot = snapshot(replacement(in_mesh=False, **values), answers=answers)
+def test_a_replacement_without_sidecar_is_blamed_by_a_dry_run(trial, fingerprint, values, hold):
+    trials = [(SET, *trial)] if trial else []
+    shot = snapshot(replacement(in_mesh=False, **values), trials=trials)
     decided = decide(shot, remembering(fingerprint=fingerprint))
     current = decided.memory.rounds.get(SET)
 
@@ -574,7 +577,7 @@ def test_a_replacement_without_sidecar_ends_it():
     bad = [replacement(in_mesh=False, name=f"a-{number}", uid=f"new-{number}") for number in "01"]
     assert [each.uid for each in decide(snapshot(*bad), remembering()).ask] == ["new-0"]
 
-    decided = decide(snapshot(*bad, answers=[(SET, "injects", "new-0")]), remembering())
+    decided = decide(snapshot(*bad, trials=[(SET, None, "new-0")]), remembering())
     hold = decided.memory.holds[SET]
     assert hold.reason == "StillNoSidecar"
     assert hold.message.startswith("a-0, created in place of an evicted pod")
@@ -595,7 +598,7 @@ def test_a_replacement_without_sidecar_ends_it():
     cured=(held(), [replica(in_mesh=True)], False),
 )
 def test_a_hold_counts_until_something_changes(remembered, pods, want):
-    decided = decide(snapshot(*pods, desired={SET: 1}, answers=injecting(SET)), remembered)
+    decided = decide(snapshot(*pods, desired={SET: 1}, trials=injecting(SET)), remembered)
 
     assert bool(decided.memory.holds) is want
     assert not (want and decided.evict)

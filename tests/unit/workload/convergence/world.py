@@ -8,6 +8,7 @@ import msgspec
 from sidecar_lifecycle.decide.convergence import choice, facts, memory, plan
 
 from integrator_contract import service
+from integrator_contract.reasons import Reason
 
 EPOCH = 1_000_000.0
 BUDGET_PAUSE = 10.0
@@ -73,7 +74,7 @@ class World:
         self.pods: dict[str, Pod] = {}
         self.state = ""
         self.request = ""
-        self.answers: dict[str, facts.Answer] = {}
+        self.trials: dict[str, facts.Trial] = {}
         self.owed: dict[str, int] = {}
         """Workloads that we took a Ready pod from, and how many were Ready before."""
         self.open: dict[str, set[str]] = {}
@@ -83,7 +84,7 @@ class World:
         self.evictions: list[Pod] = []
         self.uids = itertools.count()
         self.installations = itertools.count(2)
-        self.last: plan.Plan | None = None
+        self.last: plan.EvictionPlan | None = None
 
     # What the cluster does
 
@@ -162,17 +163,9 @@ class World:
 
     # What the controller does
 
-    def snapshot(self):
-        return facts.Snapshot(
-            replicas=tuple(self.replica(each) for each in self.pods.values()),
-            desired={each.name: each.desired for each in self.workloads.values()},
-            fingerprint=str(self.injector),
-            answers=self.answers,
-        )
-
     def forget(self):
         """Another process goes on: it knows only what was written down."""
-        self.answers = {}
+        self.trials = {}
 
     def replica(self, pod):
         workload = self.workloads[pod.workload]
@@ -197,11 +190,18 @@ class World:
         )
         self.is_proven = bool(remembered.proven)
         self.last = choice.decide(
-            self.snapshot(),
-            remembered,
-            mode=self.mode,
-            max_unavailable=self.max_unavailable,
-            now=self.now,
+            plan.EvictionPlan(
+                replicas=tuple(self.replica(each) for each in self.pods.values()),
+                desired={each.name: each.desired for each in self.workloads.values()},
+                fingerprint=str(self.injector),
+                mesh="sidecar",
+                is_served=True,
+                trials=self.trials,
+                remembered=remembered,
+                mode=self.mode,
+                max_unavailable=self.max_unavailable,
+                now=self.now,
+            )
         )
         return self.last
 
@@ -213,16 +213,15 @@ class World:
             self.forget()
             return decided
         for replica in decided.ask:
-            self.answers[replica.workload] = self.answer(replica)
+            self.trials[replica.workload] = self.trial(replica)
         for replica in decided.evict:
             self.evict(replica)
         return decided
 
-    def answer(self, replica):
-        workload = self.workloads[replica.workload]
-        verdict = "skips" if workload.skipped else "injects"
-        return facts.Answer(
-            verdict=verdict if self.mesh == "up" else "down",
+    def trial(self, replica):
+        reason = Reason.INJECTOR_SKIPS if self.workloads[replica.workload].skipped else None
+        return facts.Trial(
+            reason=reason if self.mesh == "up" else Reason.MESH_DOWN,
             message="",
             uid=replica.uid,
             at=self.now,

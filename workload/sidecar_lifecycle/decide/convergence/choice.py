@@ -11,50 +11,28 @@ from integrator_contract.answers import Trouble
 from integrator_contract.names import PROXY, ROOT_CERTIFICATE
 from integrator_contract.reasons import Reason
 
-from .facts import Answer, Replica, Snapshot, expected
-from .memory import Hold, Memory, Round
-from .plan import (
-    ANSWER_TTL,
-    READY_FOR,
-    UNREADY_FOR,
-    Plan,
-    retry_after,
-)
+from .facts import Replica, Trial
+from .memory import Hold, Round
+from .plan import ANSWER_TTL, READY_FOR, UNREADY_FOR, EvictionPlan
 from .review import review
 
 _KINDS = ("Deployment", "StatefulSet", "DaemonSet")
 """Workloads, from the one that can spare a pod best."""
 _JUDGED = (Reason.STILL_NO_SIDECAR, Reason.SIDECAR_AGAIN, Reason.WRONG_ORDER)
 """Why a workload is held whose replacement was no better."""
-_HELD_BY_TRIAL = {
-    "injects": Reason.SIDECAR_AGAIN,
-    "skips": Reason.INJECTOR_SKIPS,
-    "refused": Reason.REPLACEMENT_REFUSED,
-    "cannot-start": Reason.CANNOT_START,
-    "wrong-order": Reason.WRONG_ORDER,
-}
-
 Wait = tuple[str, str]
 """A reason and a message."""
 
 
-def decide(
-    snapshot: Snapshot,
-    remembered: Memory,
-    *,
-    mode: service.RestartPods,
-    max_unavailable: str,
-    now: float,
-) -> Plan:
-    """Decide what to do next, from a snapshot and the memory alone."""
-    plan = Plan(snapshot, remembered, mode, max_unavailable, now)
+def decide(plan: EvictionPlan) -> EvictionPlan:
+    """Decide what to do next, from what a plan has of the model and the memory alone."""
     review(plan)
     _review_request(plan)
     _choose(plan)
     return plan
 
 
-def _choose(plan: Plan) -> None:
+def _choose(plan: EvictionPlan) -> None:
     candidates = _candidates(plan)
     obstacle = _obstacle(plan) if candidates else None
     victims: list[Replica] = []
@@ -72,7 +50,7 @@ def _choose(plan: Plan) -> None:
                 plan.waits[each.uid] = plan.waits[victim.uid]
 
 
-def _review_request(plan: Plan) -> None:
+def _review_request(plan: EvictionPlan) -> None:
     """Keep of what was asked for by hand the pods that can still be replaced."""
     request = plan.remembered.request
     if request is None:
@@ -80,7 +58,7 @@ def _review_request(plan: Plan) -> None:
     judged = {workload for workload, hold in plan.holds.items() if hold.until is None}
     plan.requested = frozenset(
         each.uid
-        for each in plan.snapshot.replicas
+        for each in plan.replicas
         if each.uid in request.uids
         and each.fixable
         and not each.terminating
@@ -88,10 +66,10 @@ def _review_request(plan: Plan) -> None:
     )
 
 
-def _candidates(plan: Plan) -> dict[str, list[Replica]]:
+def _candidates(plan: EvictionPlan) -> dict[str, list[Replica]]:
     """Return the pods to replace, by workload; note why others are not."""
     found: dict[str, list[Replica]] = defaultdict(list)
-    for replica in plan.snapshot.replicas:
+    for replica in plan.replicas:
         asked = replica.uid in plan.requested
         if not asked and not (replica.faulty and replica.fixable):
             continue
@@ -109,15 +87,15 @@ def _candidates(plan: Plan) -> dict[str, list[Replica]]:
     return found
 
 
-def _obstacle(plan: Plan) -> Wait | None:
+def _obstacle(plan: EvictionPlan) -> Wait | None:
     """Return why no pod of the model is evicted now."""
-    if not plan.snapshot.is_served:
+    if not plan.is_served:
         message = f"istiod has not written the ConfigMap {ROOT_CERTIFICATE} into this namespace"
         plan.troubles.append(Trouble("", Reason.NOT_SERVED, message))
         return Reason.NOT_SERVED, message
-    for answer in plan.snapshot.answers.values():
-        if answer.verdict == "down" and _is_fresh(plan, answer):
-            return Reason.MESH_DOWN, answer.message
+    for trial in plan.trials.values():
+        if trial.reason is Reason.MESH_DOWN and _is_fresh(plan, trial):
+            return Reason.MESH_DOWN, trial.message
     if plan.troubles:
         worst = min(plan.troubles, key=lambda each: each.passing)
         return worst.reason, worst.message
@@ -127,30 +105,32 @@ def _obstacle(plan: Plan) -> Wait | None:
     return None
 
 
-def _is_fresh(plan: Plan, answer: Answer) -> bool:
-    return plan.now < answer.at + ANSWER_TTL
+def _is_fresh(plan: EvictionPlan, trial: Trial) -> bool:
+    return plan.now < trial.at + ANSWER_TTL
 
 
-def _proof(plan: Plan, replica: Replica) -> str:
+def _proof(plan: EvictionPlan, replica: Replica) -> str:
     """Name what has to be proven by one pod before others like this one are replaced."""
     request = plan.remembered.request
     if replica.in_mesh and request is not None:
         return f"request {request.id}"
-    return plan.snapshot.mesh
+    return plan.mesh
 
 
-def _is_proven(plan: Plan, replica: Replica) -> bool:
+def _is_proven(plan: EvictionPlan, replica: Replica) -> bool:
     # A pod that is taken out of the mesh becomes what it was before the mesh.
     return replica.fault == "unwanted" or _proof(plan, replica) in plan.proven
 
 
-def _victim(plan: Plan, workload: str, replicas: list[Replica]) -> tuple[Replica | None, Wait]:
+def _victim(
+    plan: EvictionPlan, workload: str, replicas: list[Replica]
+) -> tuple[Replica | None, Wait]:
     """Return the pod of a workload that may be evicted now, or why none may."""
     if workload in plan.rounds:
         return None, (Reason.REPLACING, f"a pod of {workload} is being replaced")
     if plan.is_changing(workload):
         return None, (Reason.CHANGING, f"a pod of {workload} is terminating")
-    if plan.snapshot.desired.get(workload, 0) == 0:
+    if plan.desired.get(workload, 0) == 0:
         return None, (Reason.CHANGING, f"{workload} is going away")
     is_proven = _is_proven(plan, replicas[0])
     serving, wait = _serving(plan, workload, replicas)
@@ -161,12 +141,12 @@ def _victim(plan: Plan, workload: str, replicas: list[Replica]) -> tuple[Replica
     return serving, wait
 
 
-def _is_broken(plan: Plan, replica: Replica, *, is_proven: bool) -> bool:
+def _is_broken(plan: EvictionPlan, replica: Replica, *, is_proven: bool) -> bool:
     """Tell whether evicting the pod takes nothing from the application."""
     if replica.ready:
         return False
     since, patience = replica.unready_since, UNREADY_FOR
-    if replica.crash_looping:
+    if any(each.reason == "CrashLoopBackOff" for each in replica.ailments):
         # It is Ready again and again for a moment.
         since, patience = replica.created, 0.0 if is_proven else patience
     if replica.uid in plan.requested:
@@ -174,7 +154,9 @@ def _is_broken(plan: Plan, replica: Replica, *, is_proven: bool) -> bool:
     return plan.now >= since + patience
 
 
-def _serving(plan: Plan, workload: str, replicas: list[Replica]) -> tuple[Replica | None, Wait]:
+def _serving(
+    plan: EvictionPlan, workload: str, replicas: list[Replica]
+) -> tuple[Replica | None, Wait]:
     serving = [each for each in replicas if each.ready]
     if not serving:
         return None, (Reason.NOT_READY, "it is not Ready")
@@ -184,14 +166,14 @@ def _serving(plan: Plan, workload: str, replicas: list[Replica]) -> tuple[Replic
     settled = [each for each in serving if (each.ready_since or 0) + READY_FOR <= plan.now]
     if not settled:
         return None, (Reason.NOT_SETTLED, f"Ready for less than {READY_FOR:.0f} s")
-    if plan.snapshot.desired[workload] > 1 and plan.ready(workload) < 2:
+    if plan.desired[workload] > 1 and plan.ready(workload) < 2:
         return None, (Reason.LAST_READY_REPLICA, f"it is the only Ready pod of {workload}")
     return max(settled, key=_ordinal), ("", "")
 
 
-def _take(plan: Plan, victims: list[Replica]) -> None:
+def _take(plan: EvictionPlan, victims: list[Replica]) -> None:
     """Take the pods of this wave, as many as may be away at once; the first of all alone."""
-    running = sum(desired > 0 for desired in plan.snapshot.desired.values())
+    running = sum(desired > 0 for desired in plan.desired.values())
     most = service.at_most(plan.max_unavailable, running)
     left = most
     for victim in sorted(victims, key=lambda each: _rank(plan, each)):
@@ -211,7 +193,7 @@ def _take(plan: Plan, victims: list[Replica]) -> None:
             left = 0 if is_alone else left - 1
 
 
-def _judged(plan: Plan, victim: Replica) -> Hold | None:
+def _judged(plan: EvictionPlan, victim: Replica) -> Hold | None:
     request = plan.remembered.request
     since = request.at if victim.in_mesh and request is not None else 0.0
     for hold in plan.holds.values():
@@ -220,35 +202,35 @@ def _judged(plan: Plan, victim: Replica) -> Hold | None:
     return None
 
 
-def _is_coming_up(plan: Plan, victims: Iterable[Replica]) -> bool:
+def _is_coming_up(plan: EvictionPlan, victims: Iterable[Replica]) -> bool:
     """Tell whether a Ready pod can be taken instead, or soon."""
     is_soon = any(reason == Reason.NOT_SETTLED.value for reason, _ in plan.waits.values())
     return is_soon or any(each.ready and each.fault for each in victims)
 
 
-def _rank(plan: Plan, victim: Replica) -> tuple[bool, bool, int, str]:
+def _rank(plan: EvictionPlan, victim: Replica) -> tuple[bool, bool, int, str]:
     kind = victim.workload.partition("/")[0]
     spare = not victim.ready or plan.ready(victim.workload) > 1
     return victim.fault != "unwanted", not spare, _KINDS.index(kind), victim.workload
 
 
-def _proceed(plan: Plan, victim: Replica) -> tuple[Wait, bool]:
+def _proceed(plan: EvictionPlan, victim: Replica) -> tuple[Wait, bool]:
     """Ask whether a replacement would be right; evict when it would.
 
     Returns why the workload's pods wait, and whether this takes a place in the wave.
     """
     workload = victim.workload
-    answer = plan.snapshot.answers.get(workload)
-    if answer is None or not _is_fresh(plan, answer):
+    trial = plan.trials.get(workload)
+    if trial is None or not _is_fresh(plan, trial):
         plan.ask.append(victim)
         return (Reason.QUEUED, "asking whether its replacement would be right"), True
     request = plan.remembered.request
     is_forced = request is not None and request.force and victim.uid in plan.requested
-    is_insisted = is_forced and answer.verdict == "refused"
-    if answer.verdict != expected(victim) and not is_insisted:
-        reason = _HELD_BY_TRIAL[answer.verdict]
-        message = answer.message or "its replacement would have a sidecar, too"
-        plan.hold(victim, reason, message, retry=retry_after(answer.verdict))
+    is_insisted = is_forced and trial.reason is Reason.REPLACEMENT_REFUSED
+    if not trial.is_right_for(victim) and not is_insisted:
+        reason = trial.reason or Reason.SIDECAR_AGAIN
+        message = trial.message or "its replacement would have a sidecar, too"
+        plan.hold(victim, reason, message)
         return (reason, message), False
     plan.evict.append(victim)
     plan.rounds[workload] = Round(
@@ -258,7 +240,7 @@ def _proceed(plan: Plan, victim: Replica) -> tuple[Wait, bool]:
         was_ready=victim.ready,
         ready_before=plan.ready(workload),
         since=plan.now,
-        fingerprint=plan.snapshot.fingerprint,
+        fingerprint=plan.fingerprint,
         broken=tuple(sorted({each.container for each in victim.ailments} - {PROXY})),
         proves="" if _is_proven(plan, victim) else _proof(plan, victim),
     )

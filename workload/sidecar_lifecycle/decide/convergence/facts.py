@@ -5,8 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from integrator_contract import names
@@ -15,8 +14,6 @@ from sidecar_lifecycle.decide import eligible, stale
 from sidecar_lifecycle.model import types
 
 _TEMPLATE_LABELS = ("pod-template-hash", "controller-revision-hash")
-
-Verdict = Literal["injects", "skips", "down", "refused", "cannot-start", "wrong-order"]
 
 Fault = Literal["", "missing", "unwanted", "order"]
 """What is wrong with a pod: its sidecar is missing, or is not wanted, or its containers are in
@@ -96,49 +93,21 @@ class Replica:
         """Whether it should be replaced."""
         return bool(self.fault) and not self.terminating
 
-    @property
-    def crash_looping(self) -> bool:
-        """Whether a container of it crashes again and again."""
-        return any(each.reason == "CrashLoopBackOff" for each in self.ailments)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What the apiserver said to a dry-run creation of a pod of the workload."""
+class Trial:
+    """What a trial pod shows about the next pod of a workload."""
 
-    verdict: Verdict
+    reason: Reason | None
+    """Why that pod would not be right; None: it would be in the mesh and start."""
     message: str
     uid: str
-    """Of the pod whose replacement was tried."""
+    """Of the pod that would be replaced."""
     at: float
 
-
-def expected(replica: Replica) -> Verdict:
-    """Return what a trial says of a replacement that would be right."""
-    return "skips" if replica.fault == "unwanted" else "injects"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """The model as it is now."""
-
-    replicas: tuple[Replica, ...] = ()
-    desired: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Replicas that each workload should have; a workload that is gone is absent."""
-    fingerprint: str = ""
-    """Of all that decides about injection in this namespace."""
-    mesh: str = "sidecar"
-    """The data plane and the revision: what the first replacement is a trial of."""
-    is_served: bool = True
-    """Whether istiod has written its root certificate into the namespace."""
-    refused: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Workloads whose pods the API server refused last, with its words."""
-    answers: Mapping[str, Answer] = field(default_factory=dict[str, Answer])
-
-    def lacks_pods(self, workload: str) -> bool:
-        """Tell whether a workload has fewer live pods than it should have."""
-        live = sum(each.workload == workload and not each.terminating for each in self.replicas)
-        return live < self.desired.get(workload, 0)
+    def is_right_for(self, replica: Replica) -> bool:
+        """Tell whether the pod's fault would be gone after its replacement."""
+        return self.reason is (Reason.INJECTOR_SKIPS if replica.fault == "unwanted" else None)
 
 
 def timestamp(text: str | None) -> float | None:

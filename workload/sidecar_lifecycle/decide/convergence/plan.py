@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -13,7 +14,7 @@ import msgspec
 from integrator_contract import answers, service
 from integrator_contract.reasons import Reason
 
-from .facts import Replica, Snapshot
+from .facts import Replica, Trial
 from .memory import Hold, Memory, Round
 
 # In seconds.
@@ -29,24 +30,35 @@ EVICTION_GRACE = 30.0
 """An eviction whose outcome is unknown shows within this time, or did not happen."""
 REPLACEMENT_DEADLINE = 600.0
 """After this a replacement that is not Ready is reported; the others wait on."""
+TRIAL_RETRY, SKIPPED_RETRY = 30.0, 600.0
+"""Until a replacement is tried again that would not be right, or that injection leaves out."""
 
 
-def retry_after(verdict: str) -> float:
-    """Return after how many seconds a replacement that would not be right is tried again."""
-    return 600.0 if verdict == "skips" else 30.0
+@dataclass(slots=True, kw_only=True)
+class EvictionPlan:
+    """The model as it is now, the memory, and the decisions that follow from both."""
 
-
-@dataclass(slots=True)
-class Plan:
-    """A snapshot of the model, the memory, and the decisions that follow from both."""
-
-    snapshot: Snapshot
+    replicas: tuple[Replica, ...]
+    desired: Mapping[str, int]
+    """Replicas that each workload should have; a workload that is gone is absent."""
+    fingerprint: str
+    """Of all that decides about injection in this namespace."""
+    mesh: str
+    """The data plane and the revision: what the first replacement is a trial of."""
+    is_served: bool
+    """Whether istiod has written its root certificate into the namespace."""
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Workloads whose pods the API server refused last, with its words."""
+    trials: Mapping[str, Trial]
+    """The last of each workload."""
     remembered: Memory
     mode: service.RestartPods
     max_unavailable: str
     """Workloads that may miss a pod because of us at the same time: a number, or a share."""
     now: float
     """Seconds since the epoch."""
+
+    # The decisions.
     workloads: dict[str, list[Replica]] = field(init=False)
     """All pods of each workload, terminating ones included."""
     rounds: dict[str, Round] = field(init=False)
@@ -67,7 +79,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         self.workloads = defaultdict(list)
-        for replica in self.snapshot.replicas:
+        for replica in self.replicas:
             if replica.workload:
                 self.workloads[replica.workload].append(replica)
         self.rounds = dict(self.remembered.rounds)
@@ -87,27 +99,32 @@ class Plan:
         known = self.rounds[workload].known
         return [each for each in self.live(workload) if each.uid not in known]
 
+    def lacks_pods(self, workload: str) -> bool:
+        """Tell whether a workload has fewer live pods than it should have."""
+        return len(self.live(workload)) < self.desired.get(workload, 0)
+
     def is_changing(self, workload: str) -> bool:
         """Tell whether a pod of the workload is terminating."""
         return any(each.terminating for each in self.workloads[workload])
 
     def hold(
-        self, replica: Replica, reason: Reason, message: str, *, retry: float | None = None
+        self, replica: Replica, reason: Reason, message: str, *, is_lasting: bool = False
     ) -> None:
-        """Leave the pod's workload alone.
+        """Leave the pod's workload alone for a time.
 
-        It is tried again after `retry` seconds; None: when its template or the mesh has changed.
+        What lasts, as after an eviction, ends when the pod's template or the mesh has changed.
         """
-        is_judged = retry is None or reason is Reason.INJECTOR_SKIPS
+        is_skipped = reason is Reason.INJECTOR_SKIPS
+        until = self.now + (SKIPPED_RETRY if is_skipped else TRIAL_RETRY)
         self.holds[replica.workload] = Hold(
             reason=reason,
             message=message,
             since=self.now,
-            until=None if retry is None else self.now + retry,
-            revision=replica.revision if is_judged else "",
-            fingerprint=self.snapshot.fingerprint,
+            until=None if is_lasting else until,
+            revision=replica.revision if is_lasting or is_skipped else "",
+            fingerprint=self.fingerprint,
         )
-        if is_judged:
+        if is_lasting or is_skipped:
             self.held.append(replace(replica, reason=reason, message=message))
 
     @property
@@ -131,7 +148,7 @@ class Plan:
     def rows(self) -> list[Replica]:
         """The pods that should be replaced, each with why it is not right now."""
         found: list[Replica] = []
-        for each in self.snapshot.replicas:
+        for each in self.replicas:
             if each.faulty:
                 wait = self.waits.get(each.uid) if each.fixable else None
                 reason, message = wait or (each.reason, each.message)
@@ -145,7 +162,7 @@ class Plan:
         ours = [each for each in rows if each.fixable and each.wanted]
         in_mesh = sum(
             each.in_mesh and not each.terminating and not self._is_coming(each)
-            for each in self.snapshot.replicas
+            for each in self.replicas
         )
         proposed = sum(each.reason == Reason.NOT_ASKED.value for each in ours)
         held = sum(each.workload in self.holds for each in ours)
@@ -161,9 +178,7 @@ class Plan:
             troubles=self._all_troubles({each.workload for each in rows if each.fixable}),
             reported=sum(not each.fixable and each.wanted for each in rows),
             unwanted=sum(not each.wanted for each in rows),
-            stale=sum(
-                bool(each.stale) and not each.terminating for each in self.snapshot.replicas
-            ),
+            stale=sum(bool(each.stale) and not each.terminating for each in self.replicas),
         )
 
     def _is_coming(self, replica: Replica) -> bool:
@@ -178,7 +193,7 @@ class Plan:
 
     def _coming(self, workload: str) -> int:
         """Count the pods that a round still owes its workload and that are no rows."""
-        absent = self.snapshot.lacks_pods(workload)
+        absent = self.lacks_pods(workload)
         return absent + sum(map(self._is_coming, self.live(workload)))
 
     def _all_troubles(self, lacking: set[str]) -> tuple[answers.Trouble, ...]:

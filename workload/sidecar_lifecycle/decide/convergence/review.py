@@ -7,15 +7,9 @@ import msgspec
 from integrator_contract.answers import Trouble
 from integrator_contract.reasons import Reason
 
-from .facts import Replica, expected
+from .facts import Replica
 from .memory import Hold, Round
-from .plan import (
-    EVICTION_GRACE,
-    FIRST_STAYS,
-    REPLACEMENT_DEADLINE,
-    Plan,
-    retry_after,
-)
+from .plan import EVICTION_GRACE, FIRST_STAYS, REPLACEMENT_DEADLINE, EvictionPlan
 
 _REMEDY = "fix it, then run restart-uninjected, or annotate it with restart-pods=disabled"
 
@@ -27,7 +21,7 @@ _AGAIN = {
 """Of a replacement that is no better, by its fault."""
 
 
-def review(plan: Plan) -> None:
+def review(plan: EvictionPlan) -> None:
     """Keep of the holds and rounds that were remembered what still counts."""
     for workload, hold in plan.remembered.holds.items():
         if _is_lifted(plan, workload, hold):
@@ -36,7 +30,7 @@ def review(plan: Plan) -> None:
         _review_round(plan, workload)
 
 
-def _is_lifted(plan: Plan, workload: str, hold: Hold) -> bool:
+def _is_lifted(plan: EvictionPlan, workload: str, hold: Hold) -> bool:
     """Tell whether the workload or the mesh is not any more what the hold was about."""
     live = plan.live(workload)
     faulty = [each for each in live if each.faulty]
@@ -44,8 +38,8 @@ def _is_lifted(plan: Plan, workload: str, hold: Hold) -> bool:
     asked = request.uids if request is not None and request.at > hold.since else ()
     if (
         any(each.uid in asked for each in live)
-        or workload not in plan.snapshot.desired
-        or (hold.fingerprint and hold.fingerprint != plan.snapshot.fingerprint)
+        or workload not in plan.desired
+        or (hold.fingerprint and hold.fingerprint != plan.fingerprint)
         or (hold.revision and any(each.revision != hold.revision for each in faulty))
     ):
         return True
@@ -55,10 +49,10 @@ def _is_lifted(plan: Plan, workload: str, hold: Hold) -> bool:
     return plan.now >= hold.until and (not faulty or plan.is_changing(workload))
 
 
-def _review_round(plan: Plan, workload: str) -> None:
+def _review_round(plan: EvictionPlan, workload: str) -> None:
     current = plan.rounds[workload]
     live = plan.live(workload)
-    gone = workload not in plan.snapshot.desired
+    gone = workload not in plan.desired
     if gone or (live and not any(each.fixable for each in live)):
         del plan.rounds[workload]
         return
@@ -78,24 +72,23 @@ def _review_round(plan: Plan, workload: str) -> None:
         _watch(plan, workload, victim)
 
 
-def _judge(plan: Plan, workload: str) -> bool:
+def _judge(plan: EvictionPlan, workload: str) -> bool:
     """Look at replacements that are no better; return False while the answer is open."""
     current = plan.rounds[workload]
     bad = [each for each in plan.replacements(workload) if each.faulty]
     if not bad:
         return True
-    if current.fingerprint == plan.snapshot.fingerprint:
-        answer = plan.snapshot.answers.get(workload)
-        if answer is None or answer.uid not in {each.uid for each in bad}:
+    if current.fingerprint == plan.fingerprint:
+        trial = plan.trials.get(workload)
+        if trial is None or trial.uid not in {each.uid for each in bad}:
             plan.ask.append(bad[0])
             return False
-        if answer.verdict == expected(bad[0]):
+        if trial.is_right_for(bad[0]):
             reason, what = _AGAIN[bad[0].fault]
             message = f"{bad[0].name}, created in place of an evicted pod, {what}: {_REMEDY}"
-            plan.hold(bad[0], reason, message)
-        elif answer.verdict == "skips":
-            retry = retry_after(answer.verdict)
-            plan.hold(bad[0], Reason.INJECTOR_SKIPS, answer.message, retry=retry)
+            plan.hold(bad[0], reason, message, is_lasting=True)
+        elif trial.reason is Reason.INJECTOR_SKIPS:
+            plan.hold(bad[0], trial.reason, trial.message)
     # Whether blamed, or excused because the injector was away when the replacement was
     # made: it is one of the old ones from now on, and the round waits for readiness only.
     uids = tuple(each.uid for each in bad)
@@ -103,10 +96,10 @@ def _judge(plan: Plan, workload: str) -> bool:
     return True
 
 
-def _is_restored(plan: Plan, workload: str) -> bool:
+def _is_restored(plan: EvictionPlan, workload: str) -> bool:
     """Tell whether the workload has back what was taken from it."""
     current = plan.rounds[workload]
-    desired = plan.snapshot.desired[workload]
+    desired = plan.desired[workload]
     if len(plan.live(workload)) < desired:
         return False
     if current.was_ready and plan.ready(workload) < min(desired, current.ready_before):
@@ -114,7 +107,7 @@ def _is_restored(plan: Plan, workload: str) -> bool:
     return all(_is_right(plan, current, each) for each in plan.replacements(workload))
 
 
-def _is_right(plan: Plan, current: Round, replica: Replica) -> bool:
+def _is_right(plan: EvictionPlan, current: Round, replica: Replica) -> bool:
     """Tell whether a replacement is Ready, or no worse than a pod that was not Ready."""
     if replica.ready_since is not None:
         return replica.ready_since + (FIRST_STAYS if current.proves else 0) <= plan.now
@@ -122,20 +115,20 @@ def _is_right(plan: Plan, current: Round, replica: Replica) -> bool:
     return not current.was_ready and broken <= set(current.broken)
 
 
-def _watch(plan: Plan, workload: str, victim: Replica | None) -> None:
+def _watch(plan: EvictionPlan, workload: str, victim: Replica | None) -> None:
     current = plan.rounds[workload]
     is_late = plan.now >= current.since + REPLACEMENT_DEADLINE
     late = f"after {round(REPLACEMENT_DEADLINE / 60)} minutes"
     new = next((each for each in plan.replacements(workload) if not each.ready), None)
     ailments = new.ailments if new else ()
     ailment = next((each for each in ailments if each.container not in current.broken), None)
-    refused = plan.snapshot.refused.get(workload)
+    refused = plan.refused.get(workload)
     why = f": {ailment}" if ailment else ""
     pod = new.name if new else ""
     reason = Reason.REPLACEMENT_HANGS
     if ailment and ailment.hangs:
         message = f"the replacement {pod} cannot start{why}"
-    elif refused and plan.snapshot.lacks_pods(workload):
+    elif refused and plan.lacks_pods(workload):
         message, pod = f"a new pod of {workload} is refused: {refused}", ""
     elif is_late and victim is not None and new is None:
         reason, pod = Reason.REPLACEMENT_NOT_READY, victim.name

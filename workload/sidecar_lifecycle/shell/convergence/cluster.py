@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
@@ -15,7 +15,7 @@ from integrator_contract import answers, names, namespaces, refusals, rejections
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide import eligible, stale
 from sidecar_lifecycle.decide.convergence import choice, facts, memory
-from sidecar_lifecycle.decide.convergence.plan import Plan
+from sidecar_lifecycle.decide.convergence.plan import EvictionPlan
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import Client, answer, path
@@ -188,13 +188,13 @@ class Cluster:
 
     # Asking and acting
 
-    async def ask(self, replica: facts.Replica, scope: eligible.Scope) -> facts.Answer:
+    async def ask(self, replica: facts.Replica, scope: eligible.Scope) -> facts.Trial:
         """Have the apiserver create the workload's next pod as a dry run, and look at it."""
-        verdict: facts.Verdict = "refused"
+        reason: Reason | None = Reason.REPLACEMENT_REFUSED
         message = f"{replica.workload} can't be dealt with; the log says why"
         with self.fence.around("converge", self.pod(replica)):
-            verdict, message = await trials.Trials(self.client, self.settings).ask(replica, scope)
-        return facts.Answer(verdict=verdict, message=message, uid=replica.uid, at=self.clock())
+            reason, message = await trials.Trials(self.client, self.settings).ask(replica, scope)
+        return facts.Trial(reason=reason, message=message, uid=replica.uid, at=self.clock())
 
     def pod(self, replica: facts.Replica) -> types.Pod:
         """Return which pod a replica is."""
@@ -274,9 +274,9 @@ async def look(
     cluster: Cluster,
     pods: list[types.Pod],
     stored: resources.ConfigMap,
-    answers: dict[str, facts.Answer],
+    tried: Mapping[str, facts.Trial],
     proxy: stale.Proxy = stale.UNKNOWN,
-) -> tuple[Plan, eligible.Scope]:
+) -> tuple[EvictionPlan, eligible.Scope]:
     """Plan for these pods; their owners are read only if a pod has to be replaced.
 
     Old proxies are found where it is known what new pods get.
@@ -303,26 +303,23 @@ async def look(
             ownership = eligible.ownership(pod, disabled, owners.find)
             replicas.append(facts.replica(pod, scope, ownership, proxy))
     injectors, is_served = await asyncio.gather(cluster.injectors(), cluster.is_served())
-    snapshot = facts.Snapshot(
+    plan = EvictionPlan(
         replicas=tuple(replicas),
         desired=desired,
         fingerprint=facts.fingerprint(scope, injectors),
         mesh=f"{scope.data_plane} {scope.mesh_revision or 'default'}",
         is_served=is_served,
-        answers=answers,
-    )
-    since = {
-        workload: each.since
-        for workload, each in remembered.rounds.items()
-        if snapshot.lacks_pods(workload)
-    }
-    if since:
-        snapshot = replace(snapshot, refused=await cluster.refused(since))
-    plan = choice.decide(
-        snapshot,
-        remembered,
+        trials=tried,
+        remembered=remembered,
         mode=settings.restart_pods,
         max_unavailable=settings.restart_max_unavailable,
         now=cluster.clock(),
     )
-    return plan, scope
+    since = {
+        workload: each.since
+        for workload, each in remembered.rounds.items()
+        if plan.lacks_pods(workload)
+    }
+    if since:
+        plan.refused = await cluster.refused(since)
+    return choice.decide(plan), scope

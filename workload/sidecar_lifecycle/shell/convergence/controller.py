@@ -15,7 +15,7 @@ from integrator_contract import answers, names, refusals
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide import eligible, mutate
 from sidecar_lifecycle.decide.convergence import facts, memory
-from sidecar_lifecycle.decide.convergence.plan import Plan
+from sidecar_lifecycle.decide.convergence.plan import EvictionPlan
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import errors, events
@@ -71,32 +71,32 @@ class Controller:
     synced: bool = False
     """All pods have been reported."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
-    answers: dict[str, facts.Answer] = field(default_factory=dict[str, facts.Answer])
+    trials: dict[str, facts.Trial] = field(default_factory=dict[str, facts.Trial])
     last: answers.Summary | None = None
 
     async def look(self) -> float:
         """Decide and, if we lead, act. Return after how many seconds to look again."""
         stored = await self.cluster.recall()
-        plan, scope = await hands.look(
-            self.cluster, list(self.pods.values()), stored, self.answers
-        )
+        plan, scope = await hands.look(self.cluster, list(self.pods.values()), stored, self.trials)
         has_work = plan.ask or plan.evict or _changed(plan, stored)
         acting = self.cluster.settings.leader and has_work
         if acting:
             # The watch may be behind: what is acted on is read now.
             pods = await self.cluster.objects(types.Pod)
-            plan, scope = await hands.look(self.cluster, pods, stored, self.answers)
+            plan, scope = await hands.look(self.cluster, pods, stored, self.trials)
             await self._act(plan, scope, stored)
         # Workloads come and go, and this process stays.
-        for workload in self.answers.keys() - plan.snapshot.desired.keys():
-            del self.answers[workload]
+        for workload in self.trials.keys() - plan.desired.keys():
+            del self.trials[workload]
         summary = self._show(plan)
         if acting and (plan.ask or plan.evict):
             return 0.0
         is_moving = summary.converging and all(each.passing for each in summary.troubles)
         return MOVING if is_moving else RESYNC
 
-    async def _act(self, plan: Plan, scope: eligible.Scope, stored: resources.ConfigMap) -> None:
+    async def _act(
+        self, plan: EvictionPlan, scope: eligible.Scope, stored: resources.ConfigMap
+    ) -> None:
         stored = await self._remember(plan, stored)
         for each in plan.held:
             log.info("held", workload=each.workload, reason=each.reason, why=each.message)
@@ -106,9 +106,9 @@ class Controller:
 
         async def ask(replica: facts.Replica) -> None:
             async with at_once:
-                answer = await self.cluster.ask(replica, scope)
-            self.answers[replica.workload] = answer
-            log.debug("asked the injector", workload=replica.workload, verdict=answer.verdict)
+                trial = await self.cluster.ask(replica, scope)
+            self.trials[replica.workload] = trial
+            log.debug("asked the injector", workload=replica.workload, reason=trial.reason)
 
         # An answer counts for seconds only: hundreds, one by one, would outlast it.
         await asyncio.gather(*map(ask, plan.ask))
@@ -117,13 +117,15 @@ class Controller:
                 await self._evict(replica, plan)
                 stored = await self._remember(plan, stored)
 
-    async def _remember(self, plan: Plan, stored: resources.ConfigMap) -> resources.ConfigMap:
+    async def _remember(
+        self, plan: EvictionPlan, stored: resources.ConfigMap
+    ) -> resources.ConfigMap:
         if not _changed(plan, stored):
             return stored
         data = {**stored.data, memory.STATE: memory.encode(plan.memory)}
         return await self.cluster.remember(stored, data)
 
-    async def _evict(self, replica: facts.Replica, plan: Plan) -> None:
+    async def _evict(self, replica: facts.Replica, plan: EvictionPlan) -> None:
         """Evict a pod whose round is remembered; a refusal ends the round, and may hold others."""
         pod = f"{self.cluster.settings.model}/{replica.name}"
         try:
@@ -153,7 +155,7 @@ class Controller:
             f"{'without' if is_without else 'with'} a sidecar",
         )
 
-    def _show(self, plan: Plan) -> answers.Summary:
+    def _show(self, plan: EvictionPlan) -> answers.Summary:
         summary = plan.summary
         applied = (pod.metadata.annotations.get(names.APPLIED, "") for pod in self.pods.values())
         reasons = collections.Counter(row.reason for row in plan.rows)
@@ -210,7 +212,7 @@ class Controller:
             self.woken.set()
 
 
-def _changed(plan: Plan, stored: resources.ConfigMap) -> bool:
+def _changed(plan: EvictionPlan, stored: resources.ConfigMap) -> bool:
     empty = memory.encode(memory.Memory())
     return memory.encode(plan.memory) != stored.data.get(memory.STATE, empty)
 

@@ -67,7 +67,7 @@ async def _look(
         return summary, plan.rows
     return summary, [
         dataclasses.replace(each, reason=Reason.OLD_PROXY, message=each.stale)
-        for each in plan.snapshot.replicas
+        for each in plan.replicas
         if each.stale and not each.terminating
     ]
 

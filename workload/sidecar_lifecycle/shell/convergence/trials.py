@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from integrator_contract import names, pods, refusals
+from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide import eligible, mutate, startable
 from sidecar_lifecycle.decide.convergence import facts, trial
 from sidecar_lifecycle.model import resources, types
@@ -32,7 +33,7 @@ class Trials:
 
     async def ask(
         self, replica: facts.Replica, scope: eligible.Scope
-    ) -> tuple[facts.Verdict, str]:
+    ) -> tuple[Reason | None, str]:
         """Tell what would become of the pod that replaces this one, and why."""
         try:
             created = await self._create(await self._replacement(replica))
@@ -46,11 +47,11 @@ class Trials:
         )
         if names.PROXY in containers and waiting is not None:
             message = f"its init container {waiting} would wait for istio-proxy forever"
-            return "cannot-start", message
+            return Reason.CANNOT_START, message
         if first := eligible.displaced(created):
             message = f"{containers[0]} would be its first container instead of {first}"
-            return "wrong-order", message
-        return "injects", ""
+            return Reason.WRONG_ORDER, message
+        return None, ""
 
     async def refusal_of_next(self, made: Mapping[str, Any]) -> refusals.Refusal | None:
         """Return who refuses a pod; None where it is admitted, or no refusal has an author.
@@ -102,7 +103,7 @@ class Trials:
         found = await self.client.request("GET", path(kind, model, owner.name))
         return trial.of_creator(owner.kind, types.decode_json(found, resources.Creator), replaced)
 
-    async def _outside(self, workload: str, scope: eligible.Scope) -> tuple[facts.Verdict, str]:
+    async def _outside(self, workload: str, scope: eligible.Scope) -> tuple[Reason | None, str]:
         """Tell whether the injector leaves this workload out, or every pod of the model."""
         what = "a sidecar all the same" if scope.data_plane == "ambient" else "no sidecar"
         try:
@@ -110,8 +111,8 @@ class Trials:
         except errors.StatusError as error:
             return _refused(error)
         if eligible.in_mesh(created, scope):
-            return "skips", f"the injector gives pods of {workload} {what}"
-        return "down", f"the injector gives new pods of the model {what}"
+            return Reason.INJECTOR_SKIPS, f"the injector gives pods of {workload} {what}"
+        return Reason.MESH_DOWN, f"the injector gives new pods of the model {what}"
 
     async def _create(self, made: Mapping[str, Any]) -> types.Pod:
         where = path(types.Pod, self.settings.model)
@@ -119,14 +120,14 @@ class Trials:
         return types.decode_json(data, types.Pod)
 
 
-def _refused(error: errors.StatusError) -> tuple[facts.Verdict, str]:
+def _refused(error: errors.StatusError) -> tuple[Reason | None, str]:
     """Tell a refusal of this pod from an injector or API server that does not answer."""
     refusal = refusals.read(error.code, error.message)
     if refusal is None:
         message = error.message or str(error)
         if error.code == 429 or error.code >= 500:
-            return "down", f"pods can't be created now: {message}"
-        return "refused", f"the API refuses its next pod: {message}"
+            return Reason.MESH_DOWN, f"pods can't be created now: {message}"
+        return Reason.REPLACEMENT_REFUSED, f"the API refuses its next pod: {message}"
     if refusal.is_istio and refusal.is_unreachable:
-        return "down", f"the injector does not answer: {refusal}"
-    return "refused", str(refusal)
+        return Reason.MESH_DOWN, f"the injector does not answer: {refusal}"
+    return Reason.REPLACEMENT_REFUSED, str(refusal)
