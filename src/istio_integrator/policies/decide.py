@@ -11,21 +11,22 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Literal
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 from integrator_contract import names
 from istio_integrator import texts
-from istio_integrator.istio.authorization_policy import Attachment, principal
+from istio_integrator.istio import authorization_policy
+from istio_integrator.istio.authorization_policy import SEEN_BY_ZTUNNEL, Attachment, principal
 from istio_integrator.kube import cluster, fences
 from istio_integrator.messages import Message, Said
-from istio_integrator.policies import layer4
-from istio_integrator.policies.layer4 import Rule
 from istio_integrator.relations import kubeflow, service_mesh
 from istio_integrator.situation.model import Call, Labels, Model, Pod, Probe, Service
 from istio_integrator.situation.situation import Exposure
 
 Mode = Literal["off", "related", "closed"]
+Rule = dict[str, Any]
+"""A rule as an AuthorizationPolicy has it."""
 
 SHARED = ("metadata-grpc-service", "mlmd")
 """Services that every user's pipelines write to, and whose charms say nothing by relations.
@@ -75,7 +76,7 @@ class Asked:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Policy:
+class WorkloadPolicy:
     """Who may call the pods of one workload."""
 
     selector: Labels
@@ -83,10 +84,10 @@ class Policy:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Decision:
+class AuthorizationPlan:
     """What is to be written, and what to say."""
 
-    policies: tuple[Policy, ...] = ()
+    policies: tuple[WorkloadPolicy, ...] = ()
     is_closed: bool = False
     """Whether whatever else is in the model is called by nobody."""
     said: tuple[Message, ...] = ()
@@ -95,10 +96,10 @@ class Decision:
     """Workloads of which more was said than the model's data plane can hold."""
 
 
-def decide(asked: Asked) -> Decision:
+def decide(asked: Asked) -> AuthorizationPlan:
     """Decide who may call whom."""
     if asked.mode == "off":
-        return Decision()
+        return AuthorizationPlan()
     book = _Book(asked)
     book.state()
     book.leave()
@@ -106,15 +107,15 @@ def decide(asked: Asked) -> Decision:
     if asked.mode == "closed":
         book.keep_open()
     book.admit()
-    policies: list[Policy] = []
+    policies: list[WorkloadPolicy] = []
     beyond: list[str] = []
     for key, rules in book.entries():
-        kept, says_more = layer4.reduced(rules) if asked.is_ambient else (rules, False)
+        kept, says_more = _at_layer_4(rules) if asked.is_ambient else (rules, False)
         if kept or not rules:
-            policies.append(Policy(selector=key, rules=kept))
+            policies.append(WorkloadPolicy(selector=key, rules=kept))
         if says_more:
             beyond.append(", ".join(f"{label}={value}" for label, value in sorted(key)))
-    return Decision(
+    return AuthorizationPlan(
         policies=tuple(policies),
         is_closed=asked.mode == "closed",
         said=tuple({each.text: each for each in book.said}.values()),
@@ -357,3 +358,43 @@ def _probes(pod: Pod) -> list[Probe]:
     """List what the kubelet asks of a pod with a proxy."""
     asked = pod.probes if pod.is_in_mesh else ()
     return [probe for probe in asked if not _PATTERNS.intersection(probe.path)]
+
+
+def _held(attributes: Mapping[str, str]) -> set[str]:
+    """List the fields of a source or operation that ztunnel looks at."""
+    found = {field for field, attribute in attributes.items() if attribute in SEEN_BY_ZTUNNEL}
+    return found.union(map(authorization_policy.excluding, found))
+
+
+_PORTS, _CALLERS = _held(authorization_policy.OPERATION), _held(authorization_policy.SOURCE)
+_CONDITIONS = SEEN_BY_ZTUNNEL - {"source.serviceAccount"}
+
+
+def _at_layer_4(rules: Iterable[Rule]) -> tuple[tuple[Rule, ...], bool]:
+    """Keep of rules what a node's ztunnel can hold, and tell whether they said more than that.
+
+    It takes a rule that speaks of requests for one that nobody meets (istio
+    pilot/pkg/serviceregistry/ambient, authorization.go); a waypoint would hold it.
+    """
+    # Probes come past ztunnel.
+    asked = [each for each in rules if not _is_the_kubelets(each)]
+    kept = [_held_part(each) for each in asked]
+    unique = {json.dumps(each, sort_keys=True): each for each in kept}
+    return tuple(unique.values()), kept != asked
+
+
+def _is_the_kubelets(rule: Rule) -> bool:
+    operations = [cluster.at(each, "operation") for each in cluster.parts(rule, "to")]
+    return "from" not in rule and bool(operations) and all("paths" in one for one in operations)
+
+
+def _held_part(rule: Rule) -> Rule:
+    found: Rule = {}
+    for key, name, fields in (("from", "source", _CALLERS), ("to", "operation", _PORTS)):
+        every = [cluster.at(each, name) for each in cluster.parts(rule, key)]
+        kept = [{field: one[field] for field in one if field in fields} for one in every]
+        # One empty part takes everybody, or everything, and so does no part at all.
+        if kept and all(kept):
+            found[key] = [{name: each} for each in kept]
+    conditions = [each for each in cluster.parts(rule, "when") if each.get("key") in _CONDITIONS]
+    return {**found, "when": conditions} if conditions else found

@@ -9,7 +9,6 @@ from typing import Any
 from integrator_contract import names
 from istio_integrator import error_messages
 from istio_integrator.config import config
-from istio_integrator.istio import peer_authentication
 from istio_integrator.kube import cluster, manifests, owners
 from istio_integrator.messages import Message, Said
 from istio_integrator.policies import decide, preview
@@ -65,29 +64,15 @@ class Authorization(situation.Component):
         elif reason := _obstacle(context):
             yield reason
         else:
-            places = sorted({context.model, context.mesh.root_namespace})
-            found, peers = (
-                [each for place in places for each in context.cluster.list(kind, place)]
-                for kind in (cluster.AUTHORIZATION_POLICY, cluster.PEER_AUTHENTICATION)
-            )
             asked = self.asked(options)
             decision = decide.decide(asked)
             variables = _variables(decision.policies, context.application)
-            yield from preview.preview(
-                preview.Scene(
-                    asked=asked,
-                    decision=decision,
-                    would_be=[
-                        context.manifests.prepared(folder, obj)
-                        for folder in ((FOLDER, CLOSED) if decision.is_closed else (FOLDER,))
-                        for obj in manifests.render(folder, variables)
-                    ],
-                    standing=found,
-                    peers=peer_authentication.read_all(peers),
-                    context=context,
-                    mesh=context.mesh,
-                )
-            )
+            would_be = [
+                context.manifests.prepared(folder, obj)
+                for folder in ((FOLDER, CLOSED) if decision.is_closed else (FOLDER,))
+                for obj in manifests.render(folder, variables)
+            ]
+            yield from preview.preview(context, context.mesh, asked, decision, would_be)
 
     def asked(self, options: config.Config) -> decide.Asked:
         """Read what is decided by, with options that need not be the application's own."""
@@ -116,7 +101,7 @@ class Authorization(situation.Component):
         if labels is not None:
             service_mesh.answer(self._context.related, labels=labels)
 
-    def _write(self, decision: decide.Decision) -> list[Message]:
+    def _write(self, decision: decide.AuthorizationPlan) -> list[Message]:
         context = self._context
         if not decision.is_closed:
             context.manifests.remove(CLOSED)
@@ -142,7 +127,7 @@ class Authorization(situation.Component):
         ]
 
 
-def _variables(policies: Iterable[decide.Policy], application: str) -> dict[str, Any]:
+def _variables(policies: Iterable[decide.WorkloadPolicy], application: str) -> dict[str, Any]:
     return {
         "name": owners.object_name(application, "closed"),
         "policies": [
@@ -156,7 +141,7 @@ def _variables(policies: Iterable[decide.Policy], application: str) -> dict[str,
     }
 
 
-def _name(policy: decide.Policy, application: str) -> str:
+def _name(policy: decide.WorkloadPolicy, application: str) -> str:
     labels = dict(sorted(policy.selector))
     shown = labels.get(names.NAME) or next(iter(labels.values()))
     return owners.name_by_pods(application, shown, policy.selector)

@@ -27,26 +27,11 @@ from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 from istio_integrator.policies import callers, decide
 from istio_integrator.situation import situation
-from istio_integrator.situation.model import Call, Labels, Pod
+from istio_integrator.situation.model import Call, Labels, Model, Pod
 
 ELSEWHERE = "pods of other namespaces"
 OUTSIDE = "callers outside of the mesh"
 """Scrapers, node ports and API servers' proxies among them; pods of the model are named."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Scene:
-    """What is there, and what is decided about it."""
-
-    asked: decide.Asked
-    decision: decide.Decision
-    would_be: Sequence[cluster.Object]
-    """Our policies as they would be written."""
-    standing: Sequence[cluster.Object]
-    """The policies of the model and of the mesh."""
-    peers: Collection[PeerAuthentication]
-    context: situation.Situation
-    mesh: installation.Mesh
 
 
 class _KnownCaller(NamedTuple):
@@ -65,33 +50,49 @@ class _Loss(NamedTuple):
     callers: tuple[str, ...]
 
 
-def preview(scene: Scene) -> Iterable[Message]:
-    """Say who could no longer call whom, and what of relations would hold nobody."""
-    is_ours = scene.context.manifests.is_ours
-    groups = filter(is_ours, scene.standing), scene.would_be, filterfalse(is_ours, scene.standing)
-    ours, would_be, others = (
-        authorization_policy.read_all(each, scene.mesh.trust_domains) for each in groups
+def preview(
+    context: situation.Situation,
+    mesh: installation.Mesh,
+    asked: decide.Asked,
+    decision: decide.AuthorizationPlan,
+    would_be: Iterable[cluster.Object],
+) -> Iterable[Message]:
+    """Say who could no longer call whom, and what of relations would hold nobody.
+
+    `would_be` are our policies as they would be written.
+    """
+
+    def there(kind: cluster.Kind) -> list[cluster.Object]:
+        places = sorted({context.model, mesh.root_namespace})
+        return [each for place in places for each in context.cluster.list(kind, place)]
+
+    is_ours, standing = context.manifests.is_ours, there(cluster.AUTHORIZATION_POLICY)
+    groups = filter(is_ours, standing), would_be, filterfalse(is_ours, standing)
+    ours, planned, others = (
+        authorization_policy.read_all(each, mesh.trust_domains) for each in groups
     )
-    yield from scene.decision.said
-    policies = [*would_be, *others]
-    yield from callers.judge(scene.context, scene.mesh, policies, scene.asked.model.pods)
-    for call, ports in _opened(scene):
+    peers = peer_authentication.read_all(there(cluster.PEER_AUTHENTICATION))
+    yield from decision.said
+    yield from callers.judge(context, mesh, [*planned, *others], asked.model.pods)
+    for call, ports in _opened(asked, decision):
         shown = ",".join(map(str, ports))
         yield Said.PORT_OPEN_TO_ALL(service=call.service, ports=shown, caller=call.caller)
     losses: dict[_Loss, list[int]] = {}
     # What the kubelet alone asks for lets nobody else in.
-    before, after = ([*map(_without_probes, each), *others] for each in (ours, would_be))
-    for loss, port in _lost(scene, before, after):
+    sides = [[*map(_without_probes, each), *others] for each in (ours, planned)]
+    known = _callers(asked, mesh.trust_domains[0], context.application)
+    for loss, port in _lost(asked, known, peers, mesh.root_namespace, sides):
         losses.setdefault(loss, []).append(port)
     for loss, ports in losses.items():
-        yield _message(scene, loss, sorted(set(ports)))
+        yield _message(asked, context.application, loss, sorted(set(ports)))
 
 
-def _opened(scene: Scene) -> Iterator[tuple[Call, list[int]]]:
+def _opened(
+    asked: decide.Asked, decision: decide.AuthorizationPlan
+) -> Iterator[tuple[Call, list[int]]]:
     """Find what every caller may call, since some of them show no certificate."""
-    model = scene.asked.model
-    keys = [each.selector for each in scene.decision.policies]
-    for call in scene.asked.opened:
+    model, keys = asked.model, [each.selector for each in decision.policies]
+    for call in asked.opened:
         found = model.service(call.service)
         if found and any(model.sharing(found.selector, keys)):
             ports, _ = model.pod_ports(found, [call.port])
@@ -100,24 +101,29 @@ def _opened(scene: Scene) -> Iterator[tuple[Call, list[int]]]:
 
 
 def _lost(
-    scene: Scene, before: Sequence[AuthorizationPolicy], after: Sequence[AuthorizationPolicy]
+    asked: decide.Asked,
+    known: Iterable[_KnownCaller],
+    peers: Collection[PeerAuthentication],
+    root: str,
+    sides: Sequence[Sequence[AuthorizationPolicy]],
 ) -> Iterator[tuple[_Loss, int]]:
-    """Find the ports of workloads that somebody may call today and could not, or not always."""
-    known = _callers(scene)
-    count = collections.Counter(pod.shown for pod in scene.asked.model.pods)
-    model, is_ambient = scene.asked.model, scene.asked.is_ambient
-    root = scene.mesh.root_namespace
-    for pod, ports in _targets(scene):
+    """Find the ports of workloads that somebody may call today and could not, or not always.
+
+    `sides` are the policies of today and those that would be.
+    """
+    model, is_ambient = asked.model, asked.is_ambient
+    count = collections.Counter(pod.shown for pod in model.pods)
+    for pod, ports in _targets(model):
         held = [
             [each for each in standing if each.selects(pod.metadata.labels, model.name, root)]
-            for standing in (before, after)
+            for standing in sides
         ]
         # The only pod of an application calls itself within the pod.
         others = [each for each in known if each.name != pod.shown or count[pod.shown] > 1]
         for port, is_http in ports.items():
             request = InboundRequest(port=port, seen_by="ztunnel" if is_ambient else "http")
-            peers = peer_authentication.decide(
-                scene.peers,
+            decided = peer_authentication.decide(
+                peers,
                 pod.metadata.labels,
                 namespace=model.name,
                 root_namespace=root,
@@ -125,8 +131,8 @@ def _lost(
             )
             disabling = ""
             # ztunnel ignores this mode.
-            if peers.policy and peers.mode == "DISABLE" and not is_ambient:
-                disabling = peers.policy.reference
+            if decided.policy and decided.mode == "DISABLE" and not is_ambient:
+                disabling = decided.policy.reference
             lost: dict[Said, list[str]] = {}
             was, will_be = _answers(held, Caller(), request)
             is_closed = was is Truth.YES and will_be is not Truth.YES
@@ -153,19 +159,19 @@ def _answers(
     return [authorization_policy.decide(each, caller, request).answer for each in held]
 
 
-def _message(scene: Scene, loss: _Loss, ports: Iterable[int]) -> Message:
+def _message(asked: decide.Asked, application: str, loss: _Loss, ports: Iterable[int]) -> Message:
     *first, last = loss.callers
     # Charms that write VirtualServices would write routes of the Gateway API if they were related.
     relatable = {
         pod.shown
-        for pod in scene.asked.model.pods
+        for pod in asked.model.pods
         if any(each.name == names.CHARM for each in pod.spec.containers)
-    }.difference(scene.asked.controllers)
+    }.difference(asked.controllers)
     relate = ""
-    if loss.target in {each.application for each in scene.asked.consumers}:
+    if loss.target in {each.application for each in asked.consumers}:
         relate = f"relate the caller to {loss.target}, or "
     elif loss.target in relatable:
-        own = f"{scene.context.application}:service-mesh"
+        own = f"{application}:service-mesh"
         integrate = f"juju integrate {loss.target}:service-mesh {own}"
         relate = f"{integrate}, if its charm has that endpoint, or "
     return loss.said(
@@ -178,13 +184,13 @@ def _message(scene: Scene, loss: _Loss, ports: Iterable[int]) -> Message:
     )
 
 
-def _callers(scene: Scene) -> list[_KnownCaller]:
+def _callers(asked: decide.Asked, domain: str, application: str) -> list[_KnownCaller]:
     """List who may call today, each once."""
-    model, domain = scene.asked.model, scene.mesh.trust_domains[0]
-    services = (model.service(name) for name, _ in scene.asked.exposure.routed)
+    model = asked.model
+    services = (model.service(name) for name, _ in asked.exposure.routed)
     routed = [each.selector for each in services if each]
     found: set[_KnownCaller] = set()
-    for pod in model.callers(scene.context.application):
+    for pod in model.callers(application):
         if not pod.is_router:
             name, who = f"{pod.shown} (without a sidecar)", ""
             if pod.is_in_mesh:
@@ -195,9 +201,8 @@ def _callers(scene: Scene) -> list[_KnownCaller]:
     return [*sorted(found), elsewhere, _KnownCaller(OUTSIDE)]
 
 
-def _targets(scene: Scene) -> Iterator[tuple[Pod, dict[int, bool]]]:
+def _targets(model: Model) -> Iterator[tuple[Pod, dict[int, bool]]]:
     """List pods with a proxy, and whether each of their ports is declared as HTTP."""
-    model = scene.asked.model
     ports: dict[Labels, list[tuple[int, bool]]] = {}
     for service in model.services:
         of_pods = ports.setdefault(service.selector, [])
