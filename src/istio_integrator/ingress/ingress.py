@@ -128,7 +128,7 @@ class Ingress(situation.Component):
         )
 
     @functools.cached_property
-    def plan(self) -> plan.Plan:
+    def plan(self) -> plan.RoutePlan:
         """The routes that related applications request."""
         return plan.plan(requested.read(self._scope, self._received))
 

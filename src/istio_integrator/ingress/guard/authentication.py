@@ -42,7 +42,7 @@ Oathkeeper and oauth2-proxy decide by it, so a client's own word for it would op
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Service:
+class AuthorizationService:
     """The authorization service."""
 
     host: str
@@ -83,7 +83,7 @@ class Service:
 class Decision:
     """What authenticates requests; without a service and a problem they pass unauthenticated."""
 
-    service: Service | None = None
+    service: AuthorizationService | None = None
     problem: Message | None = None
     """Why every request is rejected."""
 
@@ -132,7 +132,7 @@ def decide(scope: situation.Situation) -> Decision:
             endpoint=endpoint, application=one.application, problem=problem
         )
         return Decision(problem=invalid)
-    if not isinstance(found, Service):
+    if not isinstance(found, AuthorizationService):
         missing = f"{one.application} on {endpoint}"
     elif scope.cluster.get(cluster.SERVICE, *found.host.split(".")[:2]) is None:
         missing = f"Service {found.reference} of {one.application}"
@@ -143,10 +143,10 @@ def decide(scope: situation.Situation) -> Decision:
 
 def _find_service(
     scope: situation.Situation, said: kubeflow.AuthRequest | kubeflow.ForwardAuth
-) -> Service | str:
+) -> AuthorizationService | str:
     domain = scope.cluster_domain
     if isinstance(said, kubeflow.AuthRequest):
-        return Service(
+        return AuthorizationService(
             host=f"{said.service}.{said.namespace or scope.model}.svc.{domain}",
             port=said.port,
             request_headers=said.allowed_request_headers,
@@ -160,7 +160,7 @@ def _find_service(
             f"{kubeflow.ADDRESS} has the host {address.host}, which is no Service of this "
             f"cluster such as oauth2-proxy.kubeflow.svc.{domain}"
         )
-    return Service(
+    return AuthorizationService(
         host=f"{found['name']}.{found['namespace']}.svc.{domain}",
         port=address.port,
         path=address.path,

@@ -37,7 +37,7 @@ class Uri(NamedTuple):
     value: str
 
 
-class Entry(NamedTuple):
+class VirtualServiceEntry(NamedTuple):
     """One entry of `spec.http`: matches of a route that have the path changed alike."""
 
     uris: tuple[Uri, ...]
@@ -65,22 +65,22 @@ class Route:
     is_grpc: bool = False
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[VirtualServiceEntry]:
         """Its entries in a VirtualService, of which the first that matches serves a request."""
         exact, below = Uri("exact", self.path), Uri("prefix", f"{self.path.rstrip('/')}/")
         if self.kind is Kind.EXACT:
-            return [Entry((exact,), self.rewrite)]
+            return [VirtualServiceEntry((exact,), self.rewrite)]
         if not self.is_parted:
-            whole = Entry((Uri("prefix", self.path),), self.rewrite)
+            whole = VirtualServiceEntry((Uri("prefix", self.path),), self.rewrite)
             # Of /volumes/x, replacing /volumes by / alone would leave //x.
             is_doubled = self.rewrite.endswith("/") and not self.path.endswith("/")
-            return [Entry((below,), self.rewrite), whole] if is_doubled else [whole]
+            return [VirtualServiceEntry((below,), self.rewrite), whole] if is_doubled else [whole]
         inner = self.rewrite and f"{self.rewrite.rstrip('/')}/"
         if self.kind is Kind.ALL:
-            return [Entry((below,), inner)]
+            return [VirtualServiceEntry((below,), inner)]
         if not self.rewrite:
-            return [Entry((exact, below))]
-        return [Entry((exact,), self.rewrite), Entry((below,), inner)]
+            return [VirtualServiceEntry((exact, below))]
+        return [VirtualServiceEntry((exact,), self.rewrite), VirtualServiceEntry((below,), inner)]
 
     @property
     def claim(self) -> tuple[bool, str]:
@@ -112,14 +112,14 @@ class Requested:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Plan:
+class RoutePlan:
     """What is served, in its order, and what is not."""
 
     routes: tuple[Route, ...] = ()
     problems: tuple[str, ...] = ()
 
 
-def plan(requested: Iterable[Requested]) -> Plan:
+def plan(requested: Iterable[Requested]) -> RoutePlan:
     """Decide which routes are served; of several that match the same, the first has it."""
     problems: list[str] = []
     taken: dict[tuple[bool, str], Route] = {}
@@ -144,4 +144,4 @@ def plan(requested: Iterable[Requested]) -> Plan:
             taken |= own
         problems += [f"{one.source}: {each}" for each in said]
     served = sorted(taken.values(), key=lambda route: route.precedence)
-    return Plan(routes=tuple(served), problems=tuple(problems))
+    return RoutePlan(routes=tuple(served), problems=tuple(problems))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from istio_integrator.ingress.routes import plan as planning
-from istio_integrator.ingress.routes.plan import Entry, Uri
+from istio_integrator.ingress.routes.plan import Uri, VirtualServiceEntry
 from istio_integrator.relations import kubeflow
 from tests.unit.cases import cases
 from tests.unit.charm.ingress import envoy, wishes
@@ -119,8 +119,8 @@ def rewrite(kind=None, value="", **more):
     return {"type": "URLRewrite", "urlRewrite": {**path, **more}}
 
 
-WHOLE = Entry((Uri("prefix", "/"),))
-PARTED = Entry((Uri("exact", "/a"), Uri("prefix", "/a/")))
+WHOLE = VirtualServiceEntry((Uri("prefix", "/"),))
+PARTED = VirtualServiceEntry((Uri("exact", "/a"), Uri("prefix", "/a/")))
 
 
 @cases(
@@ -131,10 +131,10 @@ PARTED = Entry((Uri("exact", "/a"), Uri("prefix", "/a/")))
     slashes=(wishes.route(match("//")), [WHOLE]),
     no_match=(wishes.route(), [WHOLE]),
     empty_match=(wishes.route({}), [WHOLE]),
-    exact=(wishes.route(match("/a/", "Exact")), [Entry((Uri("exact", "/a/"),))]),
+    exact=(wishes.route(match("/a/", "Exact")), [VirtualServiceEntry((Uri("exact", "/a/"),))]),
     exact_rewrite=(
         wishes.route(match("/a", "Exact"), filters=[rewrite("ReplaceFullPath", "/new")]),
-        [Entry((Uri("exact", "/a"),), "/new")],
+        [VirtualServiceEntry((Uri("exact", "/a"),), "/new")],
     ),
 )
 def test_match_is_what_a_virtual_service_has_for_it(asked, entries):
