@@ -17,7 +17,11 @@ from tests import rights, shown
 
 APP = rights.APPLICATION
 MESH = installation.Mesh(
-    namespace="istio-system", revision="default", is_default=True, environment={}
+    namespace="istio-system",
+    installed_in="istio-system",
+    revision="default",
+    is_default=True,
+    environment={},
 )
 ALIVE = dataclasses.replace(MESH, alive=True)
 

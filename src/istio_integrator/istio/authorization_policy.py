@@ -171,19 +171,19 @@ class Attachment:
     targets: tuple[tuple[str, str], ...] = ()
     """Kind and name of each target. A sidecar ignores a policy that has any."""
 
-    @classmethod
-    def of(cls, obj: cluster.Object) -> Attachment:
+    @staticmethod
+    def of(obj: cluster.Object) -> Attachment:
         """Read it from a policy."""
         spec = cluster.at(obj, "spec")
         single = cluster.at(spec, "targetRef")
         references = cluster.parts(spec, "targetRefs") or ([single] if single else [])
-        return cls(
+        return Attachment(
             namespace=obj["metadata"].get("namespace", ""),
             selector=cluster.at(spec, "selector", "matchLabels"),
             targets=tuple((str(each.get("kind")), str(each.get("name"))) for each in references),
         )
 
-    def includes(self, labels: Mapping[str, Any], *, namespace: str, root_namespace: str) -> bool:
+    def selects(self, labels: Mapping[str, Any], namespace: str, root_namespace: str) -> bool:
         """Tell whether the policy applies to the sidecar or gateway in a pod of that kind."""
         if self.targets:
             gateway = str(labels.get(names.GATEWAY_NAME))
@@ -192,33 +192,19 @@ class Attachment:
         return here and self.selector.items() <= labels.items()
 
 
-@dataclasses.dataclass(frozen=True)
-class AuthorizationPolicy:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AuthorizationPolicy(Attachment):
     """An AuthorizationPolicy."""
 
     name: str
-    attachment: Attachment
     action: str = "ALLOW"
     rules: tuple[AuthorizationRule, ...] = ()
     labels: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
-    is_tried: bool = False
-    """Whether proxies only log what the policy would do."""
-
-    @property
-    def namespace(self) -> str:
-        """Where the policy is."""
-        return self.attachment.namespace
 
     @property
     def reference(self) -> str:
         """How people name it."""
         return f"{cluster.AUTHORIZATION_POLICY.name} {self.namespace}/{self.name}"
-
-    def selects(self, labels: Mapping[str, Any], namespace: str, root_namespace: str) -> bool:
-        """Tell whether the proxy of a pod holds the policy; see `Attachment.includes`."""
-        return not self.is_tried and self.attachment.includes(
-            labels, namespace=namespace, root_namespace=root_namespace
-        )
 
     @property
     def denies_all(self) -> bool:
@@ -250,8 +236,8 @@ def principal(namespace: str, account: str, trust_domain: str = OWN_TRUST_DOMAIN
 def read_all(
     objects: Iterable[cluster.Object], trust_domains: Sequence[str] = (OWN_TRUST_DOMAIN,)
 ) -> list[AuthorizationPolicy]:
-    """Read AuthorizationPolicies; one that can't be read is left out."""
-    return cluster.read_each(objects, lambda obj: [_read(obj, trust_domains)])
+    """Read AuthorizationPolicies, but those that can't be read or that proxies only log."""
+    return cluster.read_each(objects, lambda obj: _read(obj, trust_domains))
 
 
 def decide(
@@ -273,8 +259,11 @@ def decide(
     return Verdict(most, None if most else allowing[0])
 
 
-def _read(obj: cluster.Object, trust_domains: Sequence[str]) -> AuthorizationPolicy:
+def _read(obj: cluster.Object, trust_domains: Sequence[str]) -> Iterator[AuthorizationPolicy]:
     metadata, spec, attachment = obj["metadata"], cluster.at(obj, "spec"), Attachment.of(obj)
+    dry_run = cluster.at(metadata, "annotations").get(names.DRY_RUN)
+    if booleans.parse(str(dry_run), default=False):
+        return
 
     def conditions(
         part: cluster.Object, attributes: Mapping[str, str]
@@ -309,14 +298,12 @@ def _read(obj: cluster.Object, trust_domains: Sequence[str]) -> AuthorizationPol
         )
         for one in cluster.parts(spec, "rules")
     ]
-    tried = cluster.at(metadata, "annotations").get(names.DRY_RUN)
-    return AuthorizationPolicy(
+    yield AuthorizationPolicy(
+        **vars(attachment),
         name=metadata["name"],
-        attachment=attachment,
         action=str(spec.get("action") or "ALLOW"),
         rules=tuple(rules),
         labels=cluster.at(metadata, "labels"),
-        is_tried=booleans.parse(str(tried), default=False),
     )
 
 

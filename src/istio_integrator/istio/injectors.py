@@ -42,15 +42,10 @@ class Injector:
     url: str = ""
     """Its address where there is no Service."""
     webhook_configuration: str = ""
-    remote_namespace: str = ""
-    """Where the objects of an Istio are whose istiod is addressed by URL; empty: not known."""
+    installed_in: str = ""
+    """Where Istio's own objects are in this cluster; empty: not known."""
     hooks: tuple[Hook, ...] = dataclasses.field(default=(), compare=False)
     """Which pods it is asked about."""
-
-    @property
-    def installed_in(self) -> str:
-        """Where Istio's own objects are in this cluster; empty: not known."""
-        return self.namespace or self.remote_namespace
 
     @property
     def istiod(self) -> tuple[str, ...]:
@@ -116,7 +111,7 @@ def _read(configuration: cluster.Object) -> list[Injector]:
             url=client.get("url", ""),
             webhook_configuration=name,
             hooks=tuple(hooks),
-            remote_namespace="" if namespace else _named_namespace(name, revision, marked),
+            installed_in=namespace or _named_namespace(name, revision, marked),
         )
         for revision in revisions or {"default"}
     ]
@@ -174,7 +169,7 @@ def choose(
     here = [one for one in injectors if place in ("", one.installed_in)]
     if not here and namespace:
         here = [
-            dataclasses.replace(one, remote_namespace=namespace)
+            dataclasses.replace(one, installed_in=namespace)
             for one in injectors
             if not one.installed_in
         ]

@@ -77,8 +77,7 @@ def gateway_filters(facts: Facts) -> Iterable[Message]:
             if is_other or attachment.namespace not in (namespace, root):
                 continue
             if referenced.intersection(attachment.targets) or any(
-                attachment.includes(one, namespace=namespace, root_namespace=root)
-                for one in labels
+                attachment.selects(one, namespace, root) for one in labels
             ):
                 found.append(
                     Said.FILTER_BEFORE(
