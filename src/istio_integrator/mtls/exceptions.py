@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from istio_integrator.config import config
 from istio_integrator.istio.peer_authentication import PeerAuthentication
@@ -64,29 +64,14 @@ class Exceptions:
     @functools.cached_property
     def needs(self) -> Sequence[PlainPort]:
         """The ports that have to stay open, the same one for each of its callers."""
-        found: set[PlainPort] = set()
-        services = {service.name: service for service in self.services}
-        for call in self.calls:
-            if service := services.get(call.service):
-                behind = self._behind(service, str(call.port))
-                found |= {_need(member, port, call.caller) for member, port in behind}
-        for member in self.members:
-            found |= {_need(member, port, "the kubelet's probes") for port in member.probed}
-            found |= {_need(member, port, "Prometheus, by annotation") for port in member.scraped}
-        for named in self.named:
-            found |= {_need(member, port, OPTION) for member, port in self._of_option(named)}
-        # By port, not by name: a proxy that does not get a connection can't refuse it.
-        touched = {
-            each
-            for each in found
-            if any(
-                member.selector == each.selector and member.intercepts(each.port)
-                for member in self.members
-            )
+        found = {
+            PlainPort(member.workload, port, caller, member.selector)
+            for caller, member, port in self._asked()
+            # A proxy that does not get a connection can't refuse it.
+            if member.intercepts(port)
         }
         return sorted(
-            touched | self._kept(),
-            key=lambda each: (each.workload, each.port, each.caller, sorted(each.selector)),
+            found, key=lambda one: (one.workload, one.port, one.caller, sorted(one.selector))
         )
 
     @functools.cached_property
@@ -159,19 +144,23 @@ class Exceptions:
             )
         ]
 
-    def _kept(self) -> set[PlainPort]:
-        """List what stays open of workloads that are there and have no pod just now.
-
-        What only pods say, such as that the injector left their probes alone, would else be
-        closed while the only pod of a workload is being replaced.
-        """
-        return {
-            _need(member, port, "its next pod")
-            for each in self.standing
-            for member in self.members
-            if member.selector == frozenset(each.selector.items())
-            for port in member.foreseen & each.ports.keys()
-        }
+    def _asked(self) -> Iterator[tuple[str, Member, int]]:
+        for member in self.members:
+            yield from (("the kubelet's probes", member, port) for port in member.probed)
+            yield from (("Prometheus, by annotation", member, port) for port in member.scraped)
+        for named in self.named:
+            yield from ((OPTION, *pair) for pair in self._of_option(named))
+        for call in self.calls:
+            called = (each for each in self.services if each.name == call.service)
+            behind = (self._behind(each, str(call.port)) for each in called)
+            yield from ((call.caller, *pair) for pairs in behind for pair in pairs)
+        # What only pods say, such as that the injector left their probes alone, would else be
+        # closed while the only pod of a workload is being replaced.
+        for policy in self.standing:
+            for member in self.members:
+                if member.selector == frozenset(policy.selector.items()):
+                    kept = member.foreseen & policy.ports.keys()
+                    yield from (("its next pod", member, port) for port in kept)
 
     def _by_rules(self, rules: Iterable[PlainClients]) -> Iterable[Message]:
         for rule in rules:
@@ -211,10 +200,6 @@ class Exceptions:
             for port in ports if selector <= member.labels else ():
                 if asked in ("", str(port.port), port.name):
                     yield from ((member, number) for number in sorted(port.at(member.ports)))
-
-
-def _need(member: Member, port: int, caller: str) -> PlainPort:
-    return PlainPort(member.workload, port, caller, member.selector)
 
 
 def _unique(found: Iterable[Message]) -> list[Message]:
