@@ -103,7 +103,7 @@ def _mapping(config_map: cluster.Object | None) -> cluster.Object:
         reference = cluster.reference(config_map or {})
         logger.warning("%s is ignored: its mesh %s.", reference, error)
         return {}
-    return cluster.at({"mesh": value}, "mesh")
+    return cluster.at(value)
 
 
 def unserved(selectors: Iterable[cluster.Object], labels: Mapping[str, str]) -> str:

@@ -67,7 +67,6 @@ def read_all(objects: Iterable[cluster.Object]) -> list[PeerAuthentication]:
 def decide(
     policies: Collection[PeerAuthentication],
     labels: Mapping[str, str],
-    *,
     namespace: str,
     root_namespace: str,
     port: int = 0,
@@ -105,6 +104,6 @@ def _read(obj: cluster.Object) -> PeerAuthentication:
     )
 
 
-def _mode(mtls: object) -> str:
-    mode = cluster.at({"mtls": mtls}, "mtls").get("mode")
+def _mode(mtls: cluster.Object | None) -> str:
+    mode = cluster.at(mtls).get("mode")
     return "" if mode in _INHERITED or not isinstance(mode, str) else mode

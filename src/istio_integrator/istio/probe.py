@@ -204,7 +204,7 @@ def _mapping(text: Any) -> dict[str, Any]:
         value = bounded.read_json(str(text or "{}"), longest=bounded.LONGEST_OBJECT)
     except bounded.DocumentError:
         return {}
-    return cluster.at({"value": value}, "value")
+    return cluster.at(value)
 
 
 def _left_alone(inits: list[Any], annotations: dict[str, Any]) -> tuple[int, ...]:

@@ -127,11 +127,7 @@ class MutualTlsPlan:
     def decide(self, labels: Mapping[str, str], port: int = 0) -> peer_authentication.Decided:
         """Find what counts for a port of a pod in the model once ours are written."""
         return peer_authentication.decide(
-            self.would_be,
-            labels,
-            namespace=self.model,
-            root_namespace=self.root_namespace,
-            port=port,
+            self.would_be, labels, self.model, self.root_namespace, port
         )
 
     def _contradictions(self) -> list[Message]:

@@ -169,9 +169,6 @@ class _Book:
 
     def lead(self) -> None:
         """Let the gateway call what it leads to, and nobody else who is not named."""
-        for name, _ in self._asked.exposure.routed:
-            if found := self._model.service(name):
-                self._cover(found.selector)
         for found, ports in self._reached(self._asked.exposure.routed):
             self._cover(found.selector, *self._of_gateways(ports))
 
@@ -193,7 +190,7 @@ class _Book:
         """Let callers into the workloads of the book who need no relation for it."""
         called = {(each.service, each.port) for each in self._asked.opened}
         for found, ports in self._reached(called):
-            self._extend(found.selector, _rule([_at(ports)]))
+            self._extend(found.selector, *([_rule([_at(ports)])] if ports else ()))
         for found, ports in self._reached(self._asked.exposure.guards):
             self._extend(found.selector, *self._of_gateways(ports))
         for found in self._model.services if self._asked.is_ambient else ():
@@ -228,9 +225,9 @@ class _Book:
         for each in self._covering(key):
             self._rules[each] += rules
 
-    def _of_gateways(self, ports: Iterable[int]) -> list[Rule]:
+    def _of_gateways(self, ports: Sequence[int]) -> list[Rule]:
         who = list(self._asked.exposure.gateways)
-        return [_rule([_at(ports)], principals=who)] if who else []
+        return [_rule([_at(ports)], principals=who)] if who and ports else []
 
     def _state_unit(
         self,
@@ -285,9 +282,7 @@ class _Book:
     ) -> Iterator[tuple[Service, list[int]]]:
         for name, port in sorted(services):
             if found := self._model.service(name):
-                ports, _ = self._model.pod_ports(found, [port])
-                if ports:
-                    yield found, ports
+                yield found, self._model.pod_ports(found, [port])[0]
 
     def _said_to_waypoints(self) -> Iterator[tuple[Service, list[Rule]]]:
         """Say again whom policies with a Service as their target let in, at the pods' ports."""

@@ -123,11 +123,7 @@ def _lost(
         for port, is_http in ports.items():
             request = InboundRequest(port=port, seen_by="ztunnel" if is_ambient else "http")
             decided = peer_authentication.decide(
-                peers,
-                pod.metadata.labels,
-                namespace=model.name,
-                root_namespace=root,
-                port=port,
+                peers, pod.metadata.labels, model.name, root, port
             )
             disabling = ""
             # ztunnel ignores this mode.

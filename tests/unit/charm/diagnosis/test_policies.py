@@ -126,6 +126,9 @@ def test_policy_that_trusts_the_users_header_from_any_pod_is_named(
     found = diagnose(ctx, "users apart")[0]
     assert found.message == ("HEADER_TRUSTED" if is_named else "HEADER_NOT_TRUSTED")
     assert ("alice/theirs" in found.seen) is is_named
+    written = fake.find("AuthorizationPolicy", "theirs", "alice")["metadata"]
+    written["annotations"] = {"istio.io/dry-run": "true"}
+    assert diagnose(ctx, "users apart")[0].message == "HEADER_NOT_TRUSTED"
 
 
 def stated(application="kfp-api", *endpoints):
