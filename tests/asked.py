@@ -19,6 +19,11 @@ SUMMARY = {
 }
 
 
+def headed(answer: object, contract: str = schema.SCHEMA) -> str:
+    """Write an answer beside the contract that it keeps to."""
+    return json.dumps({"contract": contract, "answer": answer})
+
+
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -29,7 +34,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         status, text = server.answer
         if not server.is_failing and self.path.startswith("/seen"):
             seen = server.seen and dataclasses.asdict(server.seen)
-            text = json.dumps({"contract": schema.SCHEMA, "seen": seen}).encode()
+            text = headed(seen).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
@@ -56,13 +61,13 @@ class Service(http.server.ThreadingHTTPServer):
 
     def says(self, *pods: dict[str, Any], contract: str = schema.SCHEMA, **summary: Any) -> None:
         """Answer with some pods, and a summary."""
-        told = {"contract": contract, "pods": pods, "summary": {**SUMMARY, **summary}}
-        self.fails(200, json.dumps(told))
+        told = {"pods": pods, "summary": {**SUMMARY, **summary}}
+        self.fails(200, headed(told, contract))
         self.is_failing = False
 
     def stops(self, proxy: dict[str, Any]) -> None:
         """Answer a stop with what is said about a proxy."""
-        self.answer = 200, json.dumps({"contract": schema.SCHEMA, "proxy": proxy}).encode()
+        self.answer = 200, headed(proxy).encode()
         self.is_failing = False
 
     def sees(self, expected: Expectation) -> bool:

@@ -104,14 +104,5 @@ class Summary:
 class Listing:
     """What the service answers about pods, and how far the model is."""
 
-    contract: str
     pods: tuple[PodAnswer, ...]
     summary: Summary
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Stopped:
-    """What the service answers about a stop that it was asked for."""
-
-    contract: str
-    proxy: ProxyAnswer

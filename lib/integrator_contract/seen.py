@@ -120,12 +120,3 @@ class Seen:
     """The cause that comes before others first."""
     is_late: bool = False
     """Whether what is missing has had the time that a change usually takes to arrive."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What the service answers about the gateway."""
-
-    contract: str
-    seen: Seen | None
-    """None where the service was not told what to expect."""

@@ -21,7 +21,7 @@ import ops
 import tenacity
 
 from integrator_contract import bounded, schema, seen, service
-from integrator_contract.answers import Listing, PodAnswer, ProxyAnswer, Stopped
+from integrator_contract.answers import Listing, PodAnswer, ProxyAnswer
 from istio_integrator import texts
 from istio_integrator.kube import cluster, errors
 from istio_integrator.lifecycle import settings
@@ -33,7 +33,6 @@ CONTRACT = ("--contract", schema.SCHEMA)
 PORT = service.LISTENER_PORT
 
 _T = TypeVar("_T")
-_Answer = TypeVar("_Answer", Listing, Stopped, seen.Answer)
 _KEEPS_TO = re.compile(r"\(contract ([0-9a-f]{1,16})\)$")
 """What `--version` ends with; images from before the contract say nothing of it."""
 _ANSWER_SECONDS = {"GET": 12, "POST": 28}
@@ -56,11 +55,11 @@ class WorkloadClient:
 
     def uninjected(self) -> Listing:
         """Ask which pods lack the sidecar that they should have."""
-        return self._ask(Listing, "GET", "/uninjected")
+        return _read(Listing, self._ask("GET", "/uninjected"))
 
     def stale(self) -> tuple[PodAnswer, ...]:
         """Ask which pods of the model have an old sidecar."""
-        return self._ask(Listing, "GET", "/uninjected", stale="").pods
+        return _read(Listing, self._ask("GET", "/uninjected", stale="")).pods
 
     def restart(self, *, dry_run: bool, stale: bool, force: bool = False) -> tuple[PodAnswer, ...]:
         """Have the leader's workload replace pods that have an old sidecar or none.
@@ -70,18 +69,18 @@ class WorkloadClient:
         """
         how = {"stale": stale, "dry-run": dry_run, "force": force}
         words = {word: "" for word, is_so in how.items() if is_so}
-        return self._ask(Listing, "POST", "/restart", **words).pods
+        return _read(Listing, self._ask("POST", "/restart", **words)).pods
 
     def seen(self) -> seen.Seen:
         """Ask what the gateway's Envoys have."""
-        return self._ask(seen.Answer, "GET", "/seen").seen or seen.Seen(of="")
+        return _read(seen.Seen | None, self._ask("GET", "/seen")) or seen.Seen(of="")
 
     def stop_proxy(self, namespace: str, pod: str) -> ProxyAnswer:
         """Stop the proxy of one pod now, if the rules say that it may end.
 
         The answer has what the rules say and, where they say stop, the `result` of it.
         """
-        return self._ask(Stopped, "POST", "/stop", namespace=namespace, pod=pod).proxy
+        return _read(ProxyAnswer, self._ask("POST", "/stop", namespace=namespace, pod=pod))
 
     def explain(self, pods: list[cluster.Object]) -> list[ProxyAnswer]:
         """Ask what would be done about the proxies of some pods."""
@@ -109,7 +108,7 @@ class WorkloadClient:
             raise errors.LifecycleError("the workload does not answer: it has no settings")
         return told.token
 
-    def _ask(self, kind: type[_Answer], method: str, path: str, **parameters: str) -> _Answer:
+    def _ask(self, method: str, path: str, **parameters: str) -> bytes:
         query = urllib.parse.urlencode(parameters)
         try:
             status, body = _answer(method, f"{path}?{query}", self._token)
@@ -118,12 +117,10 @@ class WorkloadClient:
         if status != http.HTTPStatus.OK:
             text = body.decode(errors="replace")
             raise errors.LifecycleError(f"the workload can't tell: {text[:200]}")
-        answer = _decode(kind, body)
-        if answer.contract != schema.SCHEMA:
-            raise errors.LifecycleError(f"the workload answers by contract {answer.contract[:16]}")
-        return answer
+        return body
 
     def _execute(self, *arguments: str, stdin: str | None = None) -> str:
+        """Run the program in its container, and return what it prints."""
         with settings.pebble("the workload does not answer"):
             # The image's user has no home, in which Pebble would start commands.
             process = self._container.exec(
@@ -145,6 +142,7 @@ class WorkloadClient:
     reraise=True,
 )
 def _answer(method: str, path: str, token: str) -> tuple[int, bytes]:
+    """Return the status and the body of the service's answer."""
     connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=_ANSWER_SECONDS[method])
     with contextlib.closing(connection):
         connection.request(method, path, headers={"Authorization": f"Bearer {token}"})
@@ -152,7 +150,20 @@ def _answer(method: str, path: str, token: str) -> tuple[int, bytes]:
         return answer.status, answer.read(bounded.LONGEST_OBJECT + 1)
 
 
-def _decode(kind: type[_T], document: bytes | str) -> _T:
+class _Headed(msgspec.Struct):
+    contract: str
+    answer: msgspec.Raw
+
+
+def _read(kind: type[_T], answer: bytes) -> _T:
+    """Read an answer of the service, which names the contract that it keeps to."""
+    headed = _decode(_Headed, answer)
+    if headed.contract != schema.SCHEMA:
+        raise errors.LifecycleError(f"the workload answers by contract {headed.contract[:16]}")
+    return _decode(kind, headed.answer)
+
+
+def _decode(kind: type[_T], document: bytes | str | msgspec.Raw) -> _T:
     try:
         return msgspec.json.decode(document, type=kind)
     except (ValueError, RecursionError) as error:

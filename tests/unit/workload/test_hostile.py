@@ -178,7 +178,8 @@ async def test_honest_objects_among_hostile_ones_get_what_they_would(
     async def listed(session: Any) -> list[Any]:
         async with session.get("/uninjected") as answer:
             assert answer.status == 200, await answer.text()
-            return [pod for pod in (await answer.json())["pods"] if pod["name"] == "web-0"]
+            listed = (await answer.json())["answer"]["pods"]
+            return [pod for pod in listed if pod["name"] == "web-0"]
 
     def put(name: str, *state: dict[str, Any]) -> None:
         model.put("pods", pods.pod_json(*state, name=name, uid=name))

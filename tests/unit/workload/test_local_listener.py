@@ -52,10 +52,11 @@ async def test_pods_without_their_sidecar_are_listed_with_the_word_of_the_contra
         found = await answer.json()
 
     assert found["contract"] == schema.SCHEMA
-    (pod,) = found["pods"]
+    (pod,) = found["answer"]["pods"]
     assert (pod["namespace"], pod["name"], pod["fixable"]) == (MODEL, "web-0", True)
     assert pod["workload"] == "StatefulSet/web"
-    assert (found["summary"]["eligible"], found["summary"]["in_mesh"]) == (1, 0)
+    summary = found["answer"]["summary"]
+    assert (summary["eligible"], summary["in_mesh"]) == (1, 0)
 
 
 async def test_pods_with_an_old_sidecar_are_listed_where_they_are_asked_for(model: FakeApiserver):
@@ -67,9 +68,9 @@ async def test_pods_with_an_old_sidecar_are_listed_where_they_are_asked_for(mode
     model.put("pods", old)
     async with served(model) as (session, _):
         async with session.get("/uninjected?stale=") as answer:
-            stale = await answer.json()
+            stale = (await answer.json())["answer"]
         async with session.get("/uninjected") as answer:
-            lacking = await answer.json()
+            lacking = (await answer.json())["answer"]
 
     assert [pod["name"] for pod in stale["pods"]] == ["web-0"]
     assert lacking["pods"] == []
@@ -90,7 +91,7 @@ async def test_what_the_gateway_has_is_told_while_something_is_expected(model: F
         async with session.get("/seen") as answer:
             found = await answer.json()
         assert found["contract"] == schema.SCHEMA
-        return found["seen"]
+        return found["answer"]
 
     async with served(model) as (session, program):
         assert await told(session) is None
@@ -105,7 +106,7 @@ async def test_what_the_gateway_has_is_told_while_something_is_expected(model: F
 async def test_restart_is_left_to_the_leader(model: FakeApiserver, how: str, forced: bool):
     async with served(model) as (session, _):
         async with session.post("/restart?dry-run=") as answer:
-            assert [pod["name"] for pod in (await answer.json())["pods"]] == ["web-0"]
+            assert [pod["name"] for pod in (await answer.json())["answer"]["pods"]] == ["web-0"]
         assert not [each for each in model.all("configmaps") if _name(each) == MEMORY]
         async with session.post(f"/restart?{how}") as answer:
             assert answer.status == 200

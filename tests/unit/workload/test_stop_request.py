@@ -50,7 +50,7 @@ async def test_proxy_of_a_finished_pod_is_stopped_when_the_charm_asks(
             return
         found = await answer.json()
 
-    told = found["proxy"]
+    told = found["answer"]
     assert found["contract"] == schema.SCHEMA
     assert (told["name"], told["decision"], told["result"]) == ("job-x", *want[:2])
     assert told.get("transport", "") == want[2]

@@ -18,6 +18,7 @@ import prometheus_client
 import structlog
 from aiohttp import typedefs, web
 
+from integrator_contract import schema
 from sidecar_lifecycle.shell.kube import errors
 
 MOST_CONNECTIONS = 256
@@ -207,7 +208,8 @@ def charm_application(
 ) -> web.Application:
     """Return what answers requests with the token, none while it is empty.
 
-    By path, `reads` is what GET returns and `acts` what POST does.
+    By path, `reads` is what GET returns and `acts` what POST does; each answer comes with the word
+    of the contract.
     """
 
     @web.middleware
@@ -226,8 +228,8 @@ def charm_application(
 
     def answering(answer: Answer) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
-            body = msgspec.json.encode(await answer(request.query))
-            return web.Response(body=body, content_type="application/json")
+            told = {"contract": schema.SCHEMA, "answer": await answer(request.query)}
+            return web.Response(body=msgspec.json.encode(told), content_type="application/json")
 
         return handle
 

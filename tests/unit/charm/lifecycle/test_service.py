@@ -2,7 +2,6 @@
 
 import dataclasses
 import datetime
-import json
 import socket
 
 import ops
@@ -82,9 +81,7 @@ def test_service_that_is_silent_is_waited_for(ctx, monkeypatch):
 
 
 def listing(*pods, contract=schema.SCHEMA, **summary):
-    return json.dumps(
-        {"contract": contract, "pods": pods, "summary": {**asked.SUMMARY, **summary}}
-    )
+    return asked.headed({"pods": pods, "summary": {**asked.SUMMARY, **summary}}, contract)
 
 
 @cases(

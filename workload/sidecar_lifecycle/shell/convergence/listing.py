@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from integrator_contract import answers, schema
+from integrator_contract import answers
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide.convergence import facts, memory
 from sidecar_lifecycle.model import types
@@ -89,4 +89,4 @@ def _listing(
         )
         for each in replicas
     )
-    return answers.Listing(contract=schema.SCHEMA, pods=(*found, *elsewhere), summary=summary)
+    return answers.Listing(pods=(*found, *elsewhere), summary=summary)

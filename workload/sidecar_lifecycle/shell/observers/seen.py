@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from integrator_contract import names, schema, seen
+from integrator_contract import names, seen
 from sidecar_lifecycle.decide import seen as rules
 from sidecar_lifecycle.model import envoy, types
 from sidecar_lifecycle.shell.kube import client, errors, streams
@@ -65,10 +65,10 @@ class Looker:
                     await asyncio.wait_for(self._asked.wait(), LATER)
             self._asked.clear()
 
-    async def tell(self, _: Mapping[str, str]) -> seen.Answer:
+    async def tell(self, _: Mapping[str, str]) -> seen.Seen | None:
         """Answer the charm, and look again: a hook may have changed the gateway."""
         self._asked.set()
-        return seen.Answer(contract=schema.SCHEMA, seen=self.answer)
+        return self.answer
 
     async def _look(self, expected: seen.Expectation) -> seen.Seen:
         ready: list[str] = []

@@ -12,7 +12,7 @@ import enum
 import functools
 from collections.abc import Awaitable, Callable, Mapping
 
-from integrator_contract import answers, names, schema
+from integrator_contract import answers, names
 from sidecar_lifecycle.decide import finished
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.kube import client, errors, streams
@@ -184,7 +184,7 @@ class Stopper:
 
 async def answer(
     connection: client.Client, live: Live, parameters: Mapping[str, str]
-) -> answers.Stopped:
+) -> answers.ProxyAnswer:
     """Stop the proxy of `pod` in `namespace` now, as the charm asks, if the rules allow it.
 
     It is stopped also while proxy-shutdown is off.
@@ -202,7 +202,7 @@ async def answer(
         told = dataclasses.replace(
             told, result=outcome.result, transport=outcome.transport, detail=outcome.detail
         )
-    return answers.Stopped(contract=schema.SCHEMA, proxy=told)
+    return told
 
 
 async def _both_ways(
