@@ -60,14 +60,6 @@ class Rules:
     """The mesh's, 0 where it is switched off."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Gateway:
-    """The ingress gateway that the charm wants to hear about."""
-
-    service: str = ""
-    """`namespace/name` of a named gateway's Service; empty: the model's own gateway."""
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Rules, Eligibility):
     """The settings of the service: the file that the charm writes and the service follows."""
@@ -90,7 +82,9 @@ class Options(Rules, Eligibility):
     delete_broken_pods: bool = False
     restart_max_unavailable: str = "2"
     """Workloads that may have a pod being replaced at once, as `budget` returns it."""
-    gateway: Gateway | None = None
+    gateway: str | None = None
+    """The gateway of which the charm is told: `namespace/name` of a named gateway's Service, or
+    empty for the model's own; None without an ingress."""
     expected: seen.Expectation | None = None
     """What the gateway should have; None where this unit does not lead or writes no routes."""
     facts: charm_facts.CharmFacts | None = None

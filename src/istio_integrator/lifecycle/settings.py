@@ -75,9 +75,7 @@ def make(
         membership=context.config.membership,
         data_plane=context.data_plane,
         status_port=mesh.status_port if mesh else names.DEFAULT_STATUS_PORT,
-        gateway=(
-            service.Gateway(service=context.config.gateway_service) if context.exposes else None
-        ),
+        gateway=context.config.gateway_service if context.exposes else None,
     )
     if not joined:
         settings = dataclasses.replace(settings, restart_pods="off")

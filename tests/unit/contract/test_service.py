@@ -27,8 +27,7 @@ OPTIONS = st.builds(
     ignore_containers=st.lists(NAMES, max_size=3).map(tuple),
     status_port=st.integers(0, 65535),
     delete_broken_pods=st.booleans(),
-    gateway=st.none()
-    | st.builds(service.Gateway, service=st.just("") | NAMES.map("istio-ingress/{}".format)),
+    gateway=st.none() | st.just("") | NAMES.map("istio-ingress/{}".format),
     restart_pods=st.sampled_from(["auto", "manual", "off"]),
     restart_max_unavailable=st.integers(1, 100).map(str) | st.integers(1, 100).map("{}%".format),
     facts=st.none() | st.builds(charm_facts.CharmFacts, looked=st.floats(0, 2e9)),

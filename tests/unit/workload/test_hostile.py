@@ -21,7 +21,7 @@ from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.settings import Live
 
-from integrator_contract import names, service
+from integrator_contract import names
 from tests.unit.workload import pods
 from tests.unit.workload.converging import MEMORY, MODEL
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
@@ -171,9 +171,7 @@ async def test_honest_objects_among_hostile_ones_get_what_they_would(
     model: FakeApiserver, share: int
 ):
     hostile = {kind: list(spoilt(document, share, SHARES)) for kind, document in DOCUMENTS.items()}
-    settings = dataclasses.replace(
-        SETTINGS, gateway=service.Gateway(), delete_broken_pods=True, leader=True
-    )
+    settings = dataclasses.replace(SETTINGS, gateway="", delete_broken_pods=True, leader=True)
 
     async def listed(session: Any) -> list[Any]:
         async with session.get("/uninjected") as answer:

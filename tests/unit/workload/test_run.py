@@ -14,7 +14,7 @@ from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.convergence import listing
 from sidecar_lifecycle.shell.settings import Live, Settings
 
-from integrator_contract import charm_facts, names, namespaces, schema, seen, service
+from integrator_contract import charm_facts, names, namespaces, schema, seen
 from tests.unit.cases import cases
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
@@ -83,7 +83,7 @@ async def test_gateways_are_watched_only_while_somebody_is_to_be_reached(cluster
         await until(lambda: "namespaces" in cluster.watchers.values())
         await asyncio.sleep(30)
         assert watched() == set()
-        program.live.change(settings(gateway=service.Gateway()))
+        program.live.change(settings(gateway=""))
         await until(lambda: watched() == {"gateways", "services"})
         program.live.change(settings())
         await until(lambda: watched() == set())

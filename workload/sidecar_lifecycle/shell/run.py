@@ -123,7 +123,7 @@ class Program:
             "log level": self._follow_level(),
         }
 
-    async def _observe_gateway(self, gateway: service.Gateway | None) -> None:
+    async def _observe_gateway(self, gateway: str | None) -> None:
         if gateway is None:
             return
         settings = self.live.current
@@ -131,7 +131,7 @@ class Program:
             self.client,
             model=settings.model,
             owner=names.owner(settings.model, settings.application),
-            named=gateway.service,
+            named=gateway,
             changed=self._tell,
         )
 
