@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from integrator_contract import names, namespaces, pods, selectors
+from integrator_contract import names, namespaces, pods, selectors, service
 from integrator_contract.reasons import ADMISSION, Reason
 from sidecar_lifecycle.model import types
 
@@ -43,7 +43,7 @@ class Mutation(NamedTuple):
 def mutate(pod: types.Pod, settings: pods.Settings, kind: namespaces.Kind = "model") -> Mutation:
     """Decide what a pod gets at its creation; exclusion and membership are the model's alone."""
     in_ambient = kind == "model" and settings.data_plane == "ambient"
-    draft = _Draft(pod, in_ambient=in_ambient)
+    draft = _Draft(pod, settings, in_ambient=in_ambient)
     if names.MIRROR in draft.annotations or names.MESH_PROBE in draft.labels:
         is_mirror = names.MIRROR in draft.annotations
         draft.skip("all", Reason.MIRROR_POD if is_mirror else Reason.MESH_PROBE)
@@ -53,18 +53,18 @@ def mutate(pod: types.Pod, settings: pods.Settings, kind: namespaces.Kind = "mod
     is_served = not ours and (settings.lifecycle_in_model or kind != "model")
     if _has_own_proxy(pod.spec):
         draft.skip("all", Reason.HAS_PROXY)
-        draft.note("order", is_served and _order(draft))
+        if is_served:
+            _order(draft)
         return draft.result()
     if kind == "model":
-        _membership(draft, settings, ours=ours)
+        _membership(draft, ours=ours)
         if names.PROBE in draft.labels:
             draft.annotations[names.SETTINGS] = settings.revision
     if is_served:
-        for name, change in (*_ANNOTATING.items(), *_OTHERS.items()):
-            is_left_out = name in settings.left_out
-            draft.note(
-                name, Reason.FORBIDDEN_BY_POLICY if is_left_out else change(draft, settings)
-            )
+        for name, change in _ANNOTATING.items():
+            draft.add(name, draft.annotations, change(draft))
+        draft.add("images", draft.images, _images(draft))
+        draft.add("labels", draft.labels, _missing(draft, settings.pod_labels, draft.labels))
     return draft.result()
 
 
@@ -77,30 +77,36 @@ def _has_own_proxy(spec: types.PodSpec) -> bool:
     return has_whole or all(each.name == names.PROXY for each in spec.containers)
 
 
-_Outcome: TypeAlias = Reason | bool
-"""Whether a change was made, or why it was not where it was wanted."""
+_Added: TypeAlias = Mapping[str, str] | Reason
+"""What a change adds to a pod, or why it adds nothing where it was wanted."""
 
 
 class _Draft:
     """A pod on its way through the changes."""
 
-    def __init__(self, pod: types.Pod, *, in_ambient: bool) -> None:
+    def __init__(self, pod: types.Pod, settings: pods.Settings, *, in_ambient: bool) -> None:
         self.pod = pod
+        self.settings = settings
         self.in_ambient = in_ambient
         # Selectors see the pod as it was sent, whatever is added.
         self.sent = pod.metadata.labels
         self.labels = dict(self.sent)
         self.annotations = dict(pod.metadata.annotations)
-        self.images: list[tuple[str, str]] = []
+        self.images: dict[str, str] = {}
+        """By their paths."""
         self.first = 0
         """The index of the container that comes first."""
         self.applied: list[str] = []
         self.skipped: list[Skip] = []
 
-    def note(self, change: str, outcome: _Outcome) -> None:
-        if isinstance(outcome, Reason):
-            self.skip(change, outcome)
-        elif outcome:
+    def add(self, change: str, entries: dict[str, str], added: _Added) -> None:
+        """Put what a change adds into labels, annotations or images of the pod."""
+        if change in self.settings.left_out:
+            added = Reason.FORBIDDEN_BY_POLICY
+        if isinstance(added, Reason):
+            self.skip(change, added)
+        elif added:
+            entries.update(added)
             self.applied.append(change)
 
     def skip(self, change: str, reason: Reason) -> None:
@@ -121,7 +127,7 @@ class _Draft:
         manifests/charts/istio-control/istio-discovery/files).
         """
         templates = self.annotations.get(names.TEMPLATES, "sidecar")
-        return "sidecar" in (each.strip() for each in templates.split(","))
+        return "sidecar" in service.words(templates)
 
     @property
     def is_native(self) -> bool:
@@ -148,7 +154,10 @@ class _Draft:
         patch = [
             *_map_patch("/metadata/annotations", metadata.annotations, self.annotations),
             *_map_patch("/metadata/labels", metadata.labels, self.labels),
-            *({"op": "replace", "path": path, "value": image} for path, image in self.images),
+            *(
+                {"op": "replace", "path": path, "value": image}
+                for path, image in self.images.items()
+            ),
         ]
         if self.first:
             source = f"/spec/containers/{self.first}"
@@ -186,8 +195,9 @@ def _map_patch(
     ]
 
 
-def _membership(draft: _Draft, settings: pods.Settings, *, ours: bool) -> None:
-    obstacle = Reason.POD_SAYS_ITSELF if _says_itself(draft, settings) else None
+def _membership(draft: _Draft, *, ours: bool) -> None:
+    settings = draft.settings
+    obstacle = Reason.POD_SAYS_ITSELF if _says_itself(draft) else None
     if ours or selectors.matches(settings.excluded, draft.labels):
         change, labels = "excluded", settings.outside_label
     elif settings.membership == "selected" and selectors.matches(settings.included, draft.labels):
@@ -198,41 +208,34 @@ def _membership(draft: _Draft, settings: pods.Settings, *, ours: bool) -> None:
             obstacle = Reason.POD_SAYS_ITSELF
     else:
         return
-    if change in settings.left_out:
-        obstacle = Reason.FORBIDDEN_BY_POLICY
-    if obstacle is None:
-        draft.labels.update(labels)
-    draft.note(change, obstacle or True)
+    draft.add(change, draft.labels, obstacle or labels)
 
 
-def _says_itself(draft: _Draft, settings: pods.Settings) -> bool:
+def _says_itself(draft: _Draft) -> bool:
     """Tell whether the pod says what would be said of it, or asks for a sidecar."""
     asked = (draft.labels.get(names.INJECT), draft.annotations.get(names.INJECT))
-    says = settings.outside_label.keys() <= draft.labels.keys()
+    says = draft.settings.outside_label.keys() <= draft.labels.keys()
     return says or names.REVISION in draft.labels or "true" in asked
 
 
-def _add(draft: _Draft, rules: tuple[pods.Entries, ...], entries: dict[str, str]) -> _Outcome:
+def _missing(draft: _Draft, rules: tuple[pods.Entries, ...], entries: Mapping[str, str]) -> _Added:
     wanted: dict[str, str] = {}
     for rule in rules:
         if rule.selects(draft.sent):
             wanted = {**rule.add, **wanted}
     missing = {key: value for key, value in wanted.items() if key not in entries}
-    if wanted and not missing:
-        return Reason.POD_SAYS_ITSELF
-    entries.update(missing)
-    return bool(missing)
+    return Reason.POD_SAYS_ITSELF if wanted and not missing else missing
 
 
 _PORT = re.compile(r"[^, \t\r\n]+")
 _EMPTY_PLACE = re.compile(r"^[ \t\r\n]*,|,[ \t\r\n]*,|,[ \t\r\n]*\Z")
 
 
-def _ports(draft: _Draft, settings: pods.Settings) -> _Outcome:
-    rules = settings.excluded_outbound_ports
+def _ports(draft: _Draft) -> _Added:
+    rules = draft.settings.excluded_outbound_ports
     wanted = [str(p) for rule in rules if rule.selects(draft.sent) for p in rule.ports]
     if not wanted:
-        return False
+        return {}
     if draft.outside:
         return draft.outside
     value = draft.annotations.get(names.EXCLUDED_OUTBOUND_PORTS, "")
@@ -243,30 +246,26 @@ def _ports(draft: _Draft, settings: pods.Settings) -> _Outcome:
     if not missing:
         return Reason.POD_SAYS_ITSELF
     kept = [value] if present else []
-    draft.annotations[names.EXCLUDED_OUTBOUND_PORTS] = ",".join([*kept, *missing])
-    return True
+    return {names.EXCLUDED_OUTBOUND_PORTS: ",".join([*kept, *missing])}
 
 
-def _native(draft: _Draft, settings: pods.Settings) -> _Outcome:
+def _native(draft: _Draft) -> _Added:
     spec = draft.pod.spec
     completes = spec.restartPolicy not in ("", "Always")
-    if not settings.native or not (
+    if not draft.settings.native or not (
         completes or startable.blocking_container(spec.initContainers, draft.annotations)
     ):
-        return False
+        return {}
     if draft.outside:
         return draft.outside
     if names.NATIVE_SIDECAR in draft.annotations:
         return Reason.POD_SAYS_ITSELF
-    if not draft.can_be_native:
-        return Reason.OTHER_TEMPLATE
-    draft.annotations[names.NATIVE_SIDECAR] = "true"
-    return True
+    return {names.NATIVE_SIDECAR: "true"} if draft.can_be_native else Reason.OTHER_TEMPLATE
 
 
-def _hold(draft: _Draft, settings: pods.Settings) -> _Outcome:
-    if not settings.hold_application:
-        return False
+def _hold(draft: _Draft) -> _Added:
+    if not draft.settings.hold_application:
+        return {}
     if draft.outside:
         return draft.outside
     if draft.is_native:
@@ -274,28 +273,25 @@ def _hold(draft: _Draft, settings: pods.Settings) -> _Outcome:
     return Reason.FIRST_CONTAINER if draft.addressed else _merge_hold(draft, held=True)
 
 
-def _no_hold(draft: _Draft, settings: pods.Settings) -> _Outcome:
+def _no_hold(draft: _Draft) -> _Added:
     """Keep the mesh's own hold from putting the proxy before the addressed container."""
-    is_wanted = settings.mesh_holds and draft.addressed
+    is_wanted = draft.settings.mesh_holds and draft.addressed
     if not is_wanted or draft.outside or draft.is_native:
-        return False
+        return {}
     return _merge_hold(draft, held=False)
 
 
-def _merge_hold(draft: _Draft, *, held: bool) -> _Outcome:
+def _merge_hold(draft: _Draft, *, held: bool) -> _Added:
     merged = hold.merge(draft.annotations.get(names.PROXY_CONFIG), held=held)
-    if isinstance(merged, Reason):
-        return merged
-    draft.annotations[names.PROXY_CONFIG] = merged
-    return True
+    return merged if isinstance(merged, Reason) else {names.PROXY_CONFIG: merged}
 
 
-def _order(draft: _Draft) -> bool:
+def _order(draft: _Draft) -> None:
     """Move the addressed container to the front."""
     containers = [each.name for each in draft.pod.spec.containers]
-    if draft.addressed:
+    if draft.addressed and draft.addressed != containers[0]:
         draft.first = containers.index(draft.addressed)
-    return draft.first > 0
+        draft.applied.append("order")
 
 
 def full_image(image: str) -> str:
@@ -307,17 +303,18 @@ def full_image(image: str) -> str:
     return image if is_registry else f"docker.io/{image}"
 
 
-def _images(draft: _Draft, settings: pods.Settings) -> bool:
-    rules = [each for each in settings.image_registries if each.selects(draft.sent)]
+def _images(draft: _Draft) -> dict[str, str]:
+    rules = [each for each in draft.settings.image_registries if each.selects(draft.sent)]
     prefixes = [pair for rule in rules for pair in rule.pairs]
     spec = draft.pod.spec
     lists = (("initContainers", spec.initContainers), ("containers", spec.containers))
-    for field, containers in lists:
-        for index, container in enumerate(containers):
-            image = moved_image(container.image or "", prefixes)
-            if image and container.image != names.AUTO_IMAGE:
-                draft.images.append((f"/spec/{field}/{index}/image", image))
-    return bool(draft.images)
+    found = {
+        f"/spec/{field}/{index}/image": moved_image(container.image or "", prefixes)
+        for field, containers in lists
+        for index, container in enumerate(containers)
+        if container.image != names.AUTO_IMAGE
+    }
+    return {path: image for path, image in found.items() if image}
 
 
 def moved_image(image: str, prefixes: list[tuple[str, str]]) -> str:
@@ -329,19 +326,14 @@ def moved_image(image: str, prefixes: list[tuple[str, str]]) -> str:
     return ""
 
 
-_Changes: TypeAlias = Mapping[str, Callable[[_Draft, pods.Settings], _Outcome]]
-_ANNOTATING: _Changes = {
-    "annotations": lambda draft, settings: _add(
-        draft, settings.pod_annotations, draft.annotations
+_ANNOTATING: Mapping[str, Callable[[_Draft], _Added]] = {
+    "annotations": lambda draft: _missing(
+        draft, draft.settings.pod_annotations, draft.annotations
     ),
     "ports": _ports,
     "native": _native,
     "hold": _hold,
     "no-hold": _no_hold,
 }
-_OTHERS: _Changes = {
-    "images": _images,
-    "labels": lambda draft, settings: _add(draft, settings.pod_labels, draft.labels),
-}
-CHANGES = ("excluded", "inject", *_ANNOTATING, *_OTHERS, "order")
+CHANGES = ("excluded", "inject", *_ANNOTATING, "images", "labels", "order")
 """What can be done to a pod at its creation, in the order and the words of its annotation."""
