@@ -80,7 +80,7 @@ def view(
         "warming_secrets": [{"name": each} for each in secrets],
     }
     expected = dataclasses.replace(EXPECTED, **changes)
-    found = rules.view(expected, msgspec.convert(dump, envoy.Proxy))
+    found = rules.view(expected, msgspec.convert(dump, envoy.Configuration))
     return rules.judge(expected, [found], ready=1)
 
 

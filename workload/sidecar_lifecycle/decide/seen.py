@@ -65,7 +65,7 @@ def judge(expected: Expectation, views: Sequence[View], *, ready: int) -> Seen:
     )
 
 
-def view(expected: Expectation, proxy: envoy.Proxy) -> View:
+def view(expected: Expectation, proxy: envoy.Configuration) -> View:
     """Compare one Envoy with what it should have."""
     has_hosts = any(server.hosts for server in expected.servers)
     found = View(routes=expected.routes if has_hosts else 0)
@@ -90,7 +90,7 @@ def view(expected: Expectation, proxy: envoy.Proxy) -> View:
 
 
 def _compare_filters(
-    expected: Expectation, server: Server, names: set[str], proxy: envoy.Proxy, found: View
+    expected: Expectation, server: Server, names: set[str], proxy: envoy.Configuration, found: View
 ) -> None:
     port, wanted = server.port, set(expected.filters)
     latest = {*wanted, expected.latest} - {""}
@@ -205,7 +205,7 @@ def _is_of_gateway(name: str, gateway: str) -> bool:
     )
 
 
-def _taken_by(server: Server, host: str, gateway: str, proxy: envoy.Proxy) -> str:
+def _taken_by(server: Server, host: str, gateway: str, proxy: envoy.Configuration) -> str:
     """Name the Gateway, NAMESPACE/NAME, whose filter chain takes TLS connections for our host."""
     names = [
         _routes(chain)

@@ -3,7 +3,8 @@
 Fields are described at https://www.envoyproxy.io/docs/envoy/latest/api-v3/admin/v3/config_dump.proto
 """
 
-# ruff: noqa: D101  msgspec copies empty defaults
+# msgspec copies empty defaults.
+# ruff: noqa: D101, RUF012
 
 from __future__ import annotations
 
@@ -11,105 +12,103 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from .types import Partial
+
 T = TypeVar("T")
 
 
-class Model(msgspec.Struct, kw_only=True):
-    """Base of the slim types: unknown fields are skipped."""
-
-
-class Named(Model):
+class Named(Partial):
     name: str = ""
 
 
-class Rds(Model):
+class Rds(Partial):
     route_config_name: str = ""
 
 
-class ConnectionManager(Model):
+class ConnectionManager(Partial):
     rds: Rds = msgspec.field(default_factory=Rds)
     http_filters: list[Named] = []
 
 
-class NetworkFilter(Model):
+class NetworkFilter(Partial):
     typed_config: ConnectionManager = msgspec.field(default_factory=ConnectionManager)
 
 
-class ChainMatch(Model):
+class ChainMatch(Partial):
     server_names: list[str] = []
 
 
-class Chain(Model):
+class Chain(Partial):
     filter_chain_match: ChainMatch = msgspec.field(default_factory=ChainMatch)
     filters: list[NetworkFilter] = []
 
 
-class ListenerConfiguration(Model):
+class ListenerConfiguration(Partial):
     filter_chains: list[Chain] = []
     default_filter_chain: Chain | None = None
 
 
-class ListenerState(Model):
+class ListenerState(Partial):
     listener: ListenerConfiguration = msgspec.field(default_factory=ListenerConfiguration)
 
 
-class UpdateFailure(Model):
+class UpdateFailure(Partial):
     details: str = ""
 
 
-class Listener(Model):
+class Listener(Partial):
     active_state: ListenerState = msgspec.field(default_factory=ListenerState)
     warming_state: ListenerState = msgspec.field(default_factory=ListenerState)
     error_state: UpdateFailure = msgspec.field(default_factory=UpdateFailure)
 
 
-class StringMatch(Model):
+class StringMatch(Partial):
     exact: str = ""
 
 
-class HeaderMatch(Model):
+class HeaderMatch(Partial):
     string_match: StringMatch = msgspec.field(default_factory=StringMatch)
 
 
-class RouteMatch(Model):
+class RouteMatch(Partial):
     headers: list[HeaderMatch] = []
 
 
-class Route(Model):
+class VirtualHostRoute(Partial):
     name: str = ""
     match: RouteMatch = msgspec.field(default_factory=RouteMatch)
 
 
-class VirtualHost(Model):
+class VirtualHost(Partial):
     name: str = ""
     domains: list[str] = []
-    routes: list[Route] = []
+    routes: list[VirtualHostRoute] = []
 
 
-class RouteConfiguration(Model):
+class RouteConfiguration(Partial):
     name: str = ""
     virtual_hosts: list[VirtualHost] = []
 
 
-class Routes(Model):
+class Routes(Partial):
     route_config: RouteConfiguration = msgspec.field(default_factory=RouteConfiguration)
 
 
-class Cluster(Model):
+class DynamicCluster(Partial):
     cluster: Named = msgspec.field(default_factory=Named)
 
 
-class Dump(Model, Generic[T]):
+class Dump(Partial, Generic[T]):
     """An answer of `/config_dump?resource=…`."""
 
     configs: list[T] = []
 
 
-class Proxy(Model):
-    """One Envoy."""
+class Configuration(Partial):
+    """What one Envoy has."""
 
     listeners: list[Listener]
     routes: list[Routes]
-    clusters: list[Cluster]
+    clusters: list[DynamicCluster]
     warming_secrets: list[Named]
     """Certificates that istiod has not sent."""

@@ -15,30 +15,30 @@ TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 """The annotation by which apps/v1 shows the number of a DaemonSet's template; the API keeps it."""
 
 
-class Partition(types.Model):
+class Partition(types.Partial):
     partition: int = 0
 
 
-class UpdateStrategy(types.Model):
+class UpdateStrategy(types.Partial):
     type: str = ""
     rollingUpdate: Partition = msgspec.field(default_factory=Partition)
 
 
-class Container(types.Model):
+class TemplateContainer(types.Partial):
     name: str = ""
     args: list[str] = []
 
 
-class PodSpec(types.Model):
-    containers: list[Container] = []
+class TemplatePodSpec(types.Partial):
+    containers: list[TemplateContainer] = []
 
 
-class PodTemplate(types.Model):
+class PodTemplate(types.Partial):
     metadata: types.ObjectMeta = msgspec.field(default_factory=types.ObjectMeta)
-    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    spec: TemplatePodSpec = msgspec.field(default_factory=TemplatePodSpec)
 
 
-class _Spec(types.Model):
+class _Spec(types.Partial):
     replicas: int | None = None
     updateStrategy: UpdateStrategy = msgspec.field(default_factory=UpdateStrategy)
 
@@ -47,7 +47,7 @@ class WorkloadSpec(_Spec):
     template: PodTemplate = msgspec.field(default_factory=PodTemplate)
 
 
-class WorkloadStatus(types.Model):
+class WorkloadStatus(types.Partial):
     observedGeneration: int = 0
     replicas: int = 0
     currentRevision: str = ""
@@ -86,19 +86,19 @@ class DaemonSet(Workload):
     api = _apps("DaemonSet")
 
 
-class TemplateMeta(types.Model):
+class TemplateMeta(types.Partial):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     finalizers: list[str] = []
 
 
-class Template(types.Model):
+class Template(types.Partial):
     metadata: TemplateMeta = msgspec.field(default_factory=TemplateMeta)
     spec: dict[str, Any] = {}
     """Copied as it is."""
 
 
-class Ordinals(types.Model):
+class Ordinals(types.Partial):
     start: int = 0
 
 

@@ -16,11 +16,11 @@ import msgspec
 from integrator_contract import bounded
 
 
-class Model(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
+class Partial(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     """Base of the slim types: unknown fields are skipped, defaults are not written."""
 
 
-class OwnerReference(Model):
+class OwnerReference(Partial):
     apiVersion: str = ""
     kind: str = ""
     name: str = ""
@@ -29,7 +29,7 @@ class OwnerReference(Model):
     blockOwnerDeletion: bool | None = None
 
 
-class ObjectMeta(Model):
+class ObjectMeta(Partial):
     name: str = ""
     namespace: str | None = None
     uid: str = ""
@@ -42,25 +42,25 @@ class ObjectMeta(Model):
     ownerReferences: list[OwnerReference] = []
 
 
-class ExitCodes(Model):
+class ExitCodes(Partial):
     operator: str = ""
     values: list[int] = []
 
 
-class RestartRule(Model):
+class RestartRule(Partial):
     action: str = ""
     exitCodes: ExitCodes | None = None
 
 
-class HTTPGetAction(Model):
+class HTTPGetAction(Partial):
     path: str | None = None
 
 
-class OtherAction(Model):
+class OtherAction(Partial):
     """A connection by TCP or gRPC."""
 
 
-class Handler(Model):
+class Handler(Partial):
     """How a probe or a hook calls its container; none of the three when it runs a command."""
 
     httpGet: HTTPGetAction | None = None
@@ -68,11 +68,11 @@ class Handler(Model):
     grpc: OtherAction | None = None
 
 
-class Lifecycle(Model):
+class Lifecycle(Partial):
     postStart: Handler | None = None
 
 
-class Container(Model):
+class Container(Partial):
     name: str = ""
     image: str | None = None
     restartPolicy: str | None = None
@@ -81,11 +81,11 @@ class Container(Model):
     lifecycle: Lifecycle | None = None
 
 
-class PodOS(Model):
+class PodOS(Partial):
     name: str = ""
 
 
-class PodSpec(Model):
+class PodSpec(Partial):
     restartPolicy: str = "Always"
     nodeName: str | None = None
     hostNetwork: bool = False
@@ -95,22 +95,22 @@ class PodSpec(Model):
     initContainers: list[Container] = []
 
 
-class Terminated(Model):
+class Terminated(Partial):
     exitCode: int = 0
     reason: str | None = None
     finishedAt: str | None = None
 
 
-class Running(Model):
+class Running(Partial):
     """A container that runs."""
 
 
-class Waiting(Model):
+class Waiting(Partial):
     reason: str | None = None
     message: str | None = None
 
 
-class ContainerState(Model):
+class ContainerState(Partial):
     """At most one of the three is set; none means waiting."""
 
     waiting: Waiting | None = None
@@ -118,7 +118,7 @@ class ContainerState(Model):
     terminated: Terminated | None = None
 
 
-class ContainerStatus(Model):
+class ContainerStatus(Partial):
     name: str = ""
     containerID: str | None = None
     ready: bool = False
@@ -126,14 +126,14 @@ class ContainerStatus(Model):
     lastState: ContainerState = msgspec.field(default_factory=ContainerState)
 
 
-class Condition(Model):
+class Condition(Partial):
     type: str = ""
     status: str = ""
     message: str | None = None
     lastTransitionTime: str | None = None
 
 
-class PodStatus(Model):
+class PodStatus(Partial):
     phase: str = ""
     reason: str | None = None
     startTime: str | None = None
@@ -156,7 +156,7 @@ class Api(NamedTuple):
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-class Object(Model, gc=True):
+class Object(Partial, gc=True):
     """What every object has."""
 
     api: ClassVar[Api]
@@ -180,7 +180,7 @@ class Namespace(Object):
     api = Api("", "v1", "Namespace", "namespaces")
 
 
-class ObjectReference(Model):
+class ObjectReference(Partial):
     apiVersion: str | None = None
     kind: str | None = None
     namespace: str | None = None
@@ -188,7 +188,7 @@ class ObjectReference(Model):
     uid: str | None = None
 
 
-class EventSource(Model):
+class EventSource(Partial):
     component: str | None = None
 
 
@@ -207,11 +207,11 @@ class Event(Object):
     lastTimestamp: str | None = None
 
 
-class EndpointConditions(Model):
+class EndpointConditions(Partial):
     ready: bool | None = None
 
 
-class Endpoint(Model):
+class Endpoint(Partial):
     conditions: EndpointConditions = msgspec.field(default_factory=EndpointConditions)
 
 
@@ -221,18 +221,18 @@ class EndpointSlice(Object):
     endpoints: list[Endpoint] = []
 
 
-class ServiceReference(Model):
+class ServiceReference(Partial):
     namespace: str = ""
     name: str = ""
 
 
-class WebhookClientConfig(Model):
+class WebhookClientConfig(Partial):
     """Where a webhook is; without a Service it is at a URL."""
 
     service: ServiceReference | None = None
 
 
-class MutatingWebhook(Model):
+class MutatingWebhook(Partial):
     clientConfig: WebhookClientConfig = msgspec.field(default_factory=WebhookClientConfig)
 
 

@@ -29,13 +29,13 @@ ISTIOD = "app=istiod"
 """The label of istiod's Deployment and Service; a Service's EndpointSlices have its labels."""
 
 
-class ServicePort(types.Model):
+class ServicePort(types.Partial):
     name: str = ""
     port: int = 0
     targetPort: int | str = 0
 
 
-class ServiceSpec(types.Model):
+class ServiceSpec(types.Partial):
     selector: dict[str, str] = {}
     ports: list[ServicePort] = []
 

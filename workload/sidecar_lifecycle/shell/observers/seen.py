@@ -98,7 +98,7 @@ class Looker:
         )
         return sorted([pod.metadata.name async for _, pods in pages for pod in pods])
 
-    async def _proxy(self, namespace: str, pod: str) -> envoy.Proxy:
+    async def _proxy(self, namespace: str, pod: str) -> envoy.Configuration:
         async with streams.port_forward(
             self._client, namespace, pod, names.PROXY_ADMIN_PORT, deadline=TIMEOUT
         ) as forward:
@@ -108,10 +108,12 @@ class Looker:
                 with errors.understood():
                     return msgspec.json.decode(data, type=envoy.Dump[kind]).configs
 
-            return envoy.Proxy(
+            return envoy.Configuration(
                 listeners=await get("dynamic_listeners", envoy.Listener),
                 routes=await get("dynamic_route_configs", envoy.Routes),
-                clusters=await get("dynamic_active_clusters&mask=cluster.name", envoy.Cluster),
+                clusters=await get(
+                    "dynamic_active_clusters&mask=cluster.name", envoy.DynamicCluster
+                ),
                 warming_secrets=await get("dynamic_warming_secrets&mask=name", envoy.Named),
             )
 
