@@ -8,7 +8,7 @@ import subprocess
 import hypothesis
 import pytest
 from hypothesis import strategies as st
-from sidecar_lifecycle.decide import hold
+from sidecar_lifecycle.decide import proxy_config
 
 from integrator_contract.reasons import Reason
 from testbed import programs
@@ -79,7 +79,7 @@ def assert_istiod_agrees(judge, values):
     changed = [
         (value, merged)
         for value in values
-        if not isinstance(merged := hold.merge(value, held=True), Reason)
+        if not isinstance(merged := proxy_config.merge_hold(value, held=True), Reason)
     ]
     before = judge([value for value, _ in changed])
     after = judge([merged for _, merged in changed])
@@ -90,7 +90,7 @@ def assert_istiod_agrees(judge, values):
         else:
             # Blanks alone, some of which do not parse, become a configuration.
             config = old["config"] if "config" in old else judge(["{}"])[0]["config"]
-            assert new.get("config") == {**config, hold.HOLD: True}, (value, merged, new)
+            assert new.get("config") == {**config, proxy_config.HOLD: True}, (value, merged, new)
             fine += 1
     return fine, len(changed)
 

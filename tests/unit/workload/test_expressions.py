@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import sidecar_lifecycle
-from sidecar_lifecycle.decide import hold, mutate
+from sidecar_lifecycle.decide import mutate, proxy_config
 
 import integrator_contract
 from integrator_contract import selectors
@@ -23,7 +23,7 @@ BEGINNINGS = ("", "a", "a=", "a in (", "{", '"', "---\n", "maximum ", 'a "')
 REPEATED = (
     *("a", "1", " ", "\n", '"', "'", "\\", "[", "{", "(", "!", "#", "<", ",", "/", "."),
     *(" \n", " #\n", '\\"', "''", "a.", "1.", "1,", "-1", "(,)", "istio.io.", ":1.1", "v1.1"),
-    *(hold.HOLD, "hold_", "\n---x", "\\ud", "exceeded quota: ", 'violates PodSecurity "'),
+    *(proxy_config.HOLD, "hold_", "\n---x", "\\ud", "exceeded quota: ", 'violates PodSecurity "'),
     *('admission webhook "', 'failed calling webhook "', "policy 'a' with binding '"),
     "maximum a b ",
 )

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sidecar_lifecycle.decide import finished, payload, status_port
+from sidecar_lifecycle.decide import finished, payload, proxy_config
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.shutdown import sources
 
@@ -316,7 +316,7 @@ DIGITS = st.text("0123456789²٣ +-_", max_size=12)
 
 @given(DIGITS | st.integers(0, 10**6).map(str) | st.just("1" * 4301))
 def test_status_port_is_a_port_or_nothing(text: str):
-    port = status_port.of({names.STATUS_PORT: text}, MESH)
+    port = proxy_config.status_port({names.STATUS_PORT: text}, MESH)
 
     assert port is None or 0 <= port < 65536
     if text.isascii() and text.isdigit() and len(text) <= 5:

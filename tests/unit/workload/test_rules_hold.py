@@ -6,11 +6,11 @@ import pytest
 import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
-from sidecar_lifecycle.decide import hold
+from sidecar_lifecycle.decide import proxy_config
 
 from integrator_contract.reasons import Reason
 
-CAMEL = hold.HOLD
+CAMEL = proxy_config.HOLD
 SNAKE = "hold_application_until_proxy_starts"
 
 
@@ -72,7 +72,7 @@ def documents(draw, mappings=MAPPINGS):
 
 def assert_rule_holds(text, held=True):
     before = parse(text)
-    merged = hold.merge(text, held=held)
+    merged = proxy_config.merge_hold(text, held=held)
     if isinstance(merged, Reason):
         says = before is not None and not before.keys().isdisjoint((CAMEL, SNAKE))
         assert says or merged != Reason.CONFIG_SAYS_ITSELF
@@ -84,7 +84,7 @@ def assert_rule_holds(text, held=True):
     else:
         assert after == {CAMEL: held, **before}
         assert not (SNAKE in after and CAMEL in after)
-    assert hold.merge(merged, held=held) == Reason.CONFIG_SAYS_ITSELF
+    assert proxy_config.merge_hold(merged, held=held) == Reason.CONFIG_SAYS_ITSELF
 
 
 @given(documents(), st.booleans())
@@ -126,7 +126,7 @@ NESTED = MAPPINGS.filter(lambda mapping: mapping.keys().isdisjoint((CAMEL, SNAKE
 
 @given(documents(st.fixed_dictionaries({"proxyMetadata": NESTED, "a": st.just({CAMEL: "x"})})))
 def test_a_nested_key_is_no_reason_against_the_hold(text):
-    merged = hold.merge(text, held=True)
+    merged = proxy_config.merge_hold(text, held=True)
 
     assert merged == Reason.CONFIG_NOT_MERGEABLE or parse(merged)[CAMEL] is True
 
@@ -154,9 +154,12 @@ def test_text_of_any_kind_is_left_or_still_parses(text):
 def test_the_pods_own_value_in_either_spelling_is_never_joined_by_ours(mapping, key, value, flow):
     text = yaml.safe_dump({**mapping, key: value}, default_flow_style=flow)
 
-    assert hold.merge(text, held=True) in (Reason.CONFIG_SAYS_ITSELF, Reason.CONFIG_NOT_MERGEABLE)
+    assert proxy_config.merge_hold(text, held=True) in (
+        Reason.CONFIG_SAYS_ITSELF,
+        Reason.CONFIG_NOT_MERGEABLE,
+    )
 
 
 @pytest.mark.parametrize("text", ["--- a: 1", "---  a:\n  b: 1\n"])
 def test_a_block_beside_the_document_start_is_left_for_istiod_to_report(text):
-    assert hold.merge(text, held=True) == Reason.CONFIG_NOT_MERGEABLE
+    assert proxy_config.merge_hold(text, held=True) == Reason.CONFIG_NOT_MERGEABLE

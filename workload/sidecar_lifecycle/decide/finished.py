@@ -16,7 +16,7 @@ from integrator_contract.answers import Action
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.model import types
 
-from . import container_restart, payload, status_port
+from . import container_restart, payload, proxy_config
 
 _PROXYLESS = "grpc-agent"
 """Istio's injection template whose proxy container has a pilot-agent without Envoy. That
@@ -87,7 +87,7 @@ def finished(pod: types.Pod, policy: Policy) -> Decision:
         return decision
     return dataclasses.replace(
         decision,
-        port=status_port.of(pod.metadata.annotations, policy.status_port) or 0,
+        port=proxy_config.status_port(pod.metadata.annotations, policy.status_port) or 0,
         proxy_id=payload.statuses(pod)[names.PROXY].containerID or "",
         holding=_holding(pod, selection, policy),
     )
@@ -135,7 +135,7 @@ def _judged(pod: types.Pod, policy: Policy, selection: payload.Selection) -> Ite
         yield Action.IGNORE, Reason.ENDED, f"the pod has {phase.lower()}"
     if selection.reason is not None:
         yield Action.REPORT, selection.reason, selection.message
-    if status_port.of(pod.metadata.annotations, policy.status_port) is None:
+    if proxy_config.status_port(pod.metadata.annotations, policy.status_port) is None:
         yield Action.REPORT, Reason.BAD_STATUS_PORT, f"{names.STATUS_PORT} is not a port"
     # A kubelet calls a pod Pending for as long as one of its containers has not started, such as a
     # proxy whose image can't be pulled, whatever became of the others (getPhase in

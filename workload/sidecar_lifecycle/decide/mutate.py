@@ -14,7 +14,7 @@ from integrator_contract import names, namespaces, pods, selectors, service
 from integrator_contract.reasons import ADMISSION, Reason
 from sidecar_lifecycle.model import types
 
-from . import first_container, hold, startable
+from . import first_container, proxy_config, startable
 
 MOST_ANNOTATION_BYTES = 256 * 1024
 """Of all annotations together, their keys included: the API server refuses an object with more."""
@@ -282,7 +282,7 @@ def _no_hold(draft: _Draft) -> _Added:
 
 
 def _merge_hold(draft: _Draft, *, held: bool) -> _Added:
-    merged = hold.merge(draft.annotations.get(names.PROXY_CONFIG), held=held)
+    merged = proxy_config.merge_hold(draft.annotations.get(names.PROXY_CONFIG), held=held)
     return merged if isinstance(merged, Reason) else {names.PROXY_CONFIG: merged}
 
 

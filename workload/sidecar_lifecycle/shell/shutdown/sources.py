@@ -14,7 +14,7 @@ import structlog
 import tenacity
 
 from integrator_contract import names, namespaces
-from sidecar_lifecycle.decide import finished, payload, status_port
+from sidecar_lifecycle.decide import finished, payload, proxy_config
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import client, errors, watch
@@ -216,7 +216,7 @@ def compact(pod: types.Pod) -> None:
     """Drop what no rule about ending pods reads: thousands of pods may be under watch."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
     meta.labels = _NO_LABELS
-    configured = status_port.in_config(meta.annotations.get(names.PROXY_CONFIG, ""))
+    configured = proxy_config.configured_port(meta.annotations.get(names.PROXY_CONFIG, ""))
     if configured is not None and not meta.annotations.get(names.STATUS_PORT, "").strip():
         meta.annotations[names.STATUS_PORT] = str(configured)
     # What is longer than can be read is still longer after the cut.

@@ -1,0 +1,99 @@
+"""The annotation `proxy.istio.io/config` of a pod: the hold, and the port of the proxy's agent.
+
+Protobuf takes two spellings of each key, and refuses a value that has both.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+import yaml
+
+from integrator_contract import bounded, names, pods
+from integrator_contract.reasons import Reason
+
+LONGEST = 2048
+"""Characters of a configuration, read in some 20 ms at worst; usual are 200."""
+HOLD = "holdApplicationUntilProxyStarts"
+_HOLD_KEYS = (HOLD, "hold_application_until_proxy_starts")
+_PORT_KEYS = ("statusPort", "status_port")
+_DIGITS = 5
+"""Characters of a port: the highest is 65535."""
+
+
+def status_port(annotations: Mapping[str, str], mesh: int) -> int | None:
+    """Return at which port a proxy's agent listens, None if the pod's own annotation is no port.
+
+    That annotation wins, then the configuration, then the mesh. 0 means that the agent has no such
+    port: the proxy can then only be stopped from within.
+    """
+    if text := annotations.get(names.STATUS_PORT, "").strip():
+        return _port(text)
+    configured = configured_port(annotations.get(names.PROXY_CONFIG, ""))
+    return mesh if configured is None else configured
+
+
+def configured_port(text: str) -> int | None:
+    """Return the port that a configuration names, None if it names none.
+
+    A configuration that can't be read, or with a value that is no port, says nothing: istiod
+    refuses such a pod, and where the port is another one a command in the proxy still stops it.
+    """
+    if len(text) > LONGEST or not any(key in text for key in _PORT_KEYS):
+        return None
+    config = _read(text) or {}
+    value = next((config[key] for key in _PORT_KEYS if key in config), None)
+    return None if isinstance(value, bool) else _port(str(value))
+
+
+def _port(text: str) -> int | None:
+    is_number = len(text) <= _DIGITS and text.isdecimal()
+    return int(text) if is_number and int(text) <= pods.HIGHEST_PORT else None
+
+
+def merge_hold(value: str | None, *, held: bool) -> str | Reason:
+    """Put the hold into a configuration, as text, in front of its first entry.
+
+    The value is YAML that is never rewritten: a user's own entry stays where it is and wins, and
+    what does not parse stays as it was for istiod to report.
+
+    Args:
+        value: Of the annotation; None: the pod does not have it.
+        held: Whether the application waits for its proxy.
+
+    Returns:
+        The new value, or why it is left as it is.
+    """
+    word = json.dumps(held)
+    if value is None or not value.strip(" \t\r\n"):
+        return f'{{"{HOLD}": {word}}}'
+    if len(value) > LONGEST:
+        return Reason.CONFIG_TOO_LONG
+    config = _read(value)
+    if config is None:
+        return Reason.CONFIG_NOT_MERGEABLE
+    if not config.keys().isdisjoint(_HOLD_KEYS):
+        return Reason.CONFIG_SAYS_ITSELF
+    start = next(each for each in yaml.parse(value) if isinstance(each, yaml.MappingStartEvent))
+    mark = start.start_mark
+    assert mark is not None
+    at = mark.index + bool(start.flow_style)
+    if start.flow_style:
+        # Behind the blank a comment may follow.
+        entry = f'"{HOLD}": {word}{", " if config else " "}'
+    else:
+        entry = f"{HOLD}: {word}\n{' ' * mark.column}"
+    return f"{value[:at]}{entry}{value[at:]}"
+
+
+# The pods of a workload share their configuration.
+@functools.lru_cache(maxsize=64)
+def _read(text: str) -> Mapping[Any, Any] | None:
+    try:
+        config = bounded.read_yaml(text)
+    except bounded.DocumentError:
+        return None
+    return cast("dict[Any, Any]", config) if isinstance(config, dict) else None
