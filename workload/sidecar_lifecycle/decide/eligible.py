@@ -110,10 +110,8 @@ def has_unwanted_sidecar(pod: types.Pod, scope: Scope, wanted: Wanted) -> bool:
 
 def displaced(pod: types.Pod) -> str:
     """Return the container that the pod's controller expects to be the first, where it is not."""
-    containers = [each.name for each in pod.spec.containers]
-    init_containers = [each.name for each in pod.spec.initContainers]
-    first = first_container.addressed(pod.metadata.labels, init_containers, containers)
-    return first if first is not None and containers[0] != first else ""
+    first = first_container.addressed(pod)
+    return first if first is not None and pod.spec.containers[0].name != first else ""
 
 
 def switched_off(meta: types.ObjectMeta) -> bool:

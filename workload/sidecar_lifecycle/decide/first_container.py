@@ -8,17 +8,16 @@ that Juju does not know, as `istio-proxy` does (juju internal/provider/kubernete
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-
 from integrator_contract import names
+from sidecar_lifecycle.model import types
 
 
-def addressed(
-    labels: Mapping[str, str], init_containers: Collection[str], containers: Sequence[str]
-) -> str | None:
+def addressed(pod: types.Pod) -> str | None:
     """Return the container that the pod's controller expects to be the first, if it does."""
-    if names.CHARM_INIT in init_containers and names.CHARM in containers:
+    containers = [each.name for each in pod.spec.containers]
+    is_unit = any(each.name == names.CHARM_INIT for each in pod.spec.initContainers)
+    if is_unit and names.CHARM in containers:
         return names.CHARM
-    if names.RAY_NODE_TYPE in labels:
+    if names.RAY_NODE_TYPE in pod.metadata.labels:
         return next((each for each in containers if each != names.PROXY), None)
     return None

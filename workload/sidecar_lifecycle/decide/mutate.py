@@ -91,6 +91,7 @@ class _Draft:
         # Selectors see the pod as it was sent, whatever is added.
         self.sent = pod.metadata.labels
         self.labels = dict(self.sent)
+        self.addressed = first_container.addressed(pod)
         self.annotations = dict(pod.metadata.annotations)
         self.images: dict[str, str] = {}
         """By their paths."""
@@ -111,13 +112,6 @@ class _Draft:
 
     def skip(self, change: str, reason: Reason) -> None:
         self.skipped.append(Skip(change, reason, ADMISSION[reason]))
-
-    @property
-    def addressed(self) -> str | None:
-        """The container that the pod's controller expects to be the first, if it expects one."""
-        spec = self.pod.spec
-        inits = [each.name for each in spec.initContainers]
-        return first_container.addressed(self.sent, inits, [each.name for each in spec.containers])
 
     @property
     def can_be_native(self) -> bool:
