@@ -334,7 +334,7 @@ def stamp(seconds: int) -> str:
 def test_payload_ends_with_its_last_container(moments: list[int]):
     first, *rest = (ended(finished=stamp(moment)) for moment in moments)
     others: Any = {f"c{number}": state for number, state in enumerate(rest)}
-    assert payload.ended_at(pod(first, others=others)) == stamp(max(moments))
+    assert payload.ended_at(pod(first, others=others), finished.Policy()) == stamp(max(moments))
 
 
 @cases(
@@ -353,7 +353,9 @@ def test_payload_ends_with_its_last_container(moments: list[int]):
 def test_end_of_a_payload_is_that_beside_a_proxy(
     one: types.Pod, ignore: tuple[str, ...], has_ended: bool
 ):
-    assert payload.ended_at(one, ignore=ignore) == ("2026-01-01T00:01:00Z" if has_ended else "")
+    assert payload.ended_at(one, finished.Policy(ignore_containers=ignore)) == (
+        "2026-01-01T00:01:00Z" if has_ended else ""
+    )
 
 
 def test_end_is_described_by_each_containers_exit_code():

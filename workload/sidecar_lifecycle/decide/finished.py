@@ -75,9 +75,7 @@ def finished(pod: types.Pod, policy: Policy) -> Decision:
     """Decide about one pod: the first reason that applies."""
     if left_alone := next(_left_alone(pod, policy), None):
         return Decision(Action.IGNORE, *left_alone)
-    selection = payload.select(
-        pod, wait_for=policy.wait_for_containers, ignore=policy.ignore_containers
-    )
+    selection = payload.select(pod, policy)
     decision = Decision(
         *next(_judged(pod, policy, selection)),
         containers=tuple(each.name for each in selection.containers),

@@ -45,10 +45,8 @@ class Unfinished:
         return f"{self.container} {self.message}"
 
 
-def select(
-    pod: types.Pod, *, wait_for: tuple[str, ...] = (), ignore: tuple[str, ...] = ()
-) -> Selection:
-    """Return the payload of a pod, by its annotations and else by the given defaults.
+def select(pod: types.Pod, rules: service.Rules) -> Selection:
+    """Return the payload of a pod, by its annotations and else by the rules.
 
     A name in `wait-for-containers` that fits nothing makes the whole list void: to wait for more
     than was meant is harmless, to wait for less is not.
@@ -70,9 +68,9 @@ def select(
     asked_wait = service.words(annotations.get(names.WAIT_FOR_CONTAINERS, ""))
     asked_ignore = service.words(annotations.get(names.IGNORE_CONTAINERS, ""))
 
-    waited = set(asked_wait or wait_for)
+    waited = set(asked_wait or rules.wait_for_containers)
     narrowed = waited & present if not asked_wait or waited <= present else set[str]()
-    ignored = set(asked_ignore or ignore)
+    ignored = set(asked_ignore or rules.ignore_containers)
 
     # Other people's native sidecars are ignored anyway, so naming one is no mistake.
     ignorable = present | {container.name for container in pod.spec.initContainers}
@@ -170,9 +168,7 @@ def restarting(pod: types.Pod) -> Unfinished | None:
     return None
 
 
-def ended_at(
-    pod: types.Pod, *, wait_for: tuple[str, ...] = (), ignore: tuple[str, ...] = ()
-) -> str:
+def ended_at(pod: types.Pod, rules: service.Rules) -> str:
     """Return when the payload ended for good before its proxy; empty while it has not.
 
     Where every container is to be ignored, the end of all of them counts.
@@ -180,7 +176,7 @@ def ended_at(
     known = statuses(pod)
     proxy = known.get(names.PROXY)
     own = tuple(container for container in pod.spec.containers if container.name != names.PROXY)
-    selected = select(pod, wait_for=wait_for, ignore=ignore).containers or own
+    selected = select(pod, rules).containers or own
     if proxy is None or proxy.state.terminated is not None or unfinished(pod, selected):
         return ""
     return last_end(pod, [container.name for container in selected])

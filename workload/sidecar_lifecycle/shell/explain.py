@@ -31,10 +31,8 @@ def main(arguments: argparse.Namespace) -> None:
     wanted = admission_settings.read(path) if path else None
     try:
         for pod in _pods(_read(arguments.source)):
-            ended = payload.ended_at(
-                pod, wait_for=rules.wait_for_containers, ignore=rules.ignore_containers
-            )
             answer = finished.finished(pod, rules).answer(pod)
+            ended = payload.ended_at(pod, rules)
             values = dataclasses.asdict(dataclasses.replace(answer, ended=ended))
             line = {key: value for key, value in values.items() if value}
             if wanted is not None:
