@@ -102,12 +102,6 @@ def _ambient_says(meta: types.ObjectMeta, scope: Scope) -> str | None:
     return meta.labels.get(names.DATAPLANE_MODE, scope.namespace_labels.get(names.DATAPLANE_MODE))
 
 
-def has_unwanted_sidecar(pod: types.Pod, scope: Scope, wanted: Wanted) -> bool:
-    """Tell whether the pod was injected before admission could keep it out of the mesh."""
-    kept_out = wanted.reason in (Reason.MODEL_OPERATOR, Reason.EXCLUDED)
-    return kept_out and scope.data_plane == "sidecar" and injected(pod)
-
-
 def displaced(pod: types.Pod) -> str:
     """Return the container that the pod's controller expects to be the first, where it is not."""
     first = first_container.addressed(pod)

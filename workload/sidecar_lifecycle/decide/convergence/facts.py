@@ -81,7 +81,7 @@ class Replica:
     @property
     def in_mesh(self) -> bool:
         """Whether it is in the mesh as its model is, with a sidecar or in ambient mode."""
-        return self.wanted and not self.fault
+        return self.wanted and not self.fault and not self.terminating
 
     @property
     def ready(self) -> bool:
@@ -156,7 +156,9 @@ def diagnose(
     """Return what is wrong with a pod, with a reason and a message."""
     if wanted.wanted and not eligible.in_mesh(pod, scope):
         return "missing", wanted.reason, wanted.message
-    if eligible.has_unwanted_sidecar(pod, scope, wanted):
+    is_kept_out = wanted.reason in (Reason.MODEL_OPERATOR, Reason.EXCLUDED)
+    if is_kept_out and scope.data_plane == "sidecar" and eligible.injected(pod):
+        # It was injected before admission could keep it out of the mesh.
         message = f"{wanted.message}, and it has a sidecar"
         if wanted.reason is Reason.EXCLUDED:
             return "unwanted", Reason.EXCLUDED, f"{message}: run restart-uninjected"

@@ -160,10 +160,7 @@ class EvictionPlan:
         """How far the model is in the mesh."""
         rows = self.rows
         ours = [each for each in rows if each.fixable and each.wanted]
-        in_mesh = sum(
-            each.in_mesh and not each.terminating and not self._is_coming(each)
-            for each in self.replicas
-        )
+        in_mesh = sum(each.in_mesh and not self._is_coming(each) for each in self.replicas)
         proposed = sum(each.reason == Reason.NOT_ASKED.value for each in ours)
         held = sum(each.workload in self.holds for each in ours)
         stuck = {each.workload for each in self.troubles if not each.passing}
@@ -184,17 +181,12 @@ class EvictionPlan:
     def _is_coming(self, replica: Replica) -> bool:
         """Tell whether the pod replaces one that was evicted, and does not serve yet."""
         current = self.rounds.get(replica.workload)
-        return (
-            current is not None
-            and replica.in_mesh
-            and not (replica.ready or replica.terminating)
-            and replica.uid not in current.known
-        )
+        is_new = current is not None and replica.uid not in current.known
+        return is_new and replica.in_mesh and not replica.ready
 
     def _coming(self, workload: str) -> int:
         """Count the pods that a round still owes its workload and that are no rows."""
-        absent = self.lacks_pods(workload)
-        return absent + sum(map(self._is_coming, self.live(workload)))
+        return self.lacks_pods(workload) + sum(map(self._is_coming, self.live(workload)))
 
     def _all_troubles(self, lacking: set[str]) -> tuple[answers.Trouble, ...]:
         """Return why pods are not replaced, beginning with causes that need a person."""
