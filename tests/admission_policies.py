@@ -21,11 +21,6 @@ def mutating(name, patch, **spec):
     yield _object("MutatingAdmissionPolicyBinding", name, {"policyName": name})
 
 
-def conditions(**expressions):
-    """Write when a policy applies."""
-    return [{"name": name, "expression": text} for name, text in expressions.items()]
-
-
 def _object(kind, name, spec):
     return {"apiVersion": VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
 

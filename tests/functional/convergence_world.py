@@ -27,18 +27,15 @@ SPEC = {"containers": [{"name": "main", "image": "x.invalid/x"}]}
 
 
 class Impatient(controller.Clock):
-    """A clock that does not wait long for anything, and says that it did."""
+    """A clock that does not wait long for anything."""
 
     def __init__(self):
         self.skew = 0.0
-        self.waits = 0
-        """How often somebody waited: twice between two looks."""
 
     def now(self):
         return datetime.datetime.now(tz=datetime.UTC).timestamp() + self.skew
 
     async def wait(self, event, seconds):
-        self.waits += 1
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(seconds, 0.05)):
                 await event.wait()
@@ -52,8 +49,6 @@ class World:
     def __init__(self, client, namespace):
         self.client = client
         self.namespace = namespace
-        self.reported = []
-        """Names of the pods that came up, in order."""
 
     async def request(self, method, where, body=None, **arguments):
         data = await self.client.request(method, where, body=body, **arguments)
@@ -64,22 +59,17 @@ class World:
         body = {"apiVersion": "v1", "kind": "ConfigMap", **certificate}
         with contextlib.suppress(errors.StatusError):
             await self.request("POST", path(resources.ConfigMap, self.namespace), body)
-        policy, _ = self._injector()
-        await self.request("POST", POLICIES, policy)
-        await self.bind()
-        await self.label({names.INJECTION: "enabled"})
-
-    async def label(self, labels):
-        """Label the namespace as the charm does."""
+        for where, item in zip((POLICIES, BINDINGS), self._injector(), strict=True):
+            await self.request("POST", where, item)
+        await self.until(self.is_injecting)
         await self.request(
             "PATCH",
             path(types.Namespace, name=self.namespace),
-            {"metadata": {"labels": labels}},
+            {"metadata": {"labels": {names.INJECTION: "enabled"}}},
             content_type="application/merge-patch+json",
         )
 
     def _injector(self):
-        """A policy that plays the injector, which skips pods, or lies in dry runs, by a label."""
         proxy = 'Object.spec.containers{name: "istio-proxy", image: "x:1.30.4"}'
         patches = {
             "/spec/containers/-": proxy,
@@ -90,39 +80,16 @@ class World:
             f'JSONPatch{{op: "add", path: "{at}", value: {it}}}' for at, it in patches.items()
         )
         patch = f"[{', '.join(added)}]"
-        when = admission_policies.conditions(
-            honest="object.metadata.?labels['lies'].orValue('') != 'yes' || request.dryRun",
-            wanted="object.metadata.?labels['skip'].orValue('') != 'yes'",
-        )
         return admission_policies.mutating(
-            f"injector-{self.namespace}", patch, namespace=self.namespace, matchConditions=when
+            f"injector-{self.namespace}", patch, namespace=self.namespace
         )
 
-    async def bind(self):
-        _, binding = self._injector()
-        await self.request("POST", BINDINGS, binding)
-        await self.until_injecting(True)
-
-    async def unbind(self):
-        await self.request("DELETE", f"{BINDINGS}/injector-{self.namespace}")
-        await self.until_injecting(False)
-
-    async def until_injecting(self, wanted):
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"generateName": "try-"},
-            "spec": SPEC,
-        }
-        for _ in range(200):
-            with contextlib.suppress(errors.StatusError):
-                created = await self.request(
-                    "POST", path(types.Pod, self.namespace), pod, params={"dryRun": "All"}
-                )
-                if (len(created["spec"]["containers"]) == 2) is wanted:
-                    return
-            await asyncio.sleep(0.05)
-        raise AssertionError(f"the injector's stand-in injects: {not wanted}")
+    async def is_injecting(self):
+        pod = {"metadata": {"generateName": "try-"}, "spec": SPEC}
+        with contextlib.suppress(errors.StatusError):
+            where = path(types.Pod, self.namespace)
+            created = await self.request("POST", where, pod, params={"dryRun": "All"})
+            return len(created["spec"]["containers"]) == 2
 
     async def remove(self):
         for where in (BINDINGS, POLICIES):
@@ -209,7 +176,6 @@ class World:
             {"status": {"phase": "Running", "conditions": [ready]}},
             content_type="application/merge-patch+json",
         )
-        self.reported.append(metadata["name"])
 
     async def budget(self, name, available):
         """Have so many pods be available; the disruption controller does the rest."""
@@ -257,7 +223,6 @@ class World:
     async def converging(self, **settings):
         """Run the controller, and what stands in for the others."""
         metrics.EVICTIONS.clear()
-        clock = Impatient()
         options = Settings(
             model=self.namespace,
             application=APPLICATION,
@@ -266,33 +231,13 @@ class World:
             leader=True,
             **settings,
         )
-        running = controller.run(self.client, Live(options), clock=clock)
+        running = controller.run(self.client, Live(options), clock=Impatient())
         async with self.kubelet():
             task = asyncio.create_task(running)
-            self.clock = clock
             yield metrics.REGISTRY
             task.cancel()
             (result,) = await asyncio.gather(task, return_exceptions=True)
             assert isinstance(result, asyncio.CancelledError), result
-
-    async def goes_on_with(self, **reasons):
-        """Wait until so many pods lack a sidecar for each reason, and for a few looks more."""
-
-        async def shown():
-            sample = "sidecar_lifecycle_uninjected_pods"
-            values = {
-                reason: metrics.REGISTRY.get_sample_value(sample, {"reason": reason})
-                for reason in reasons
-            }
-            return values == reasons
-
-        await self.until(shown)
-        before = self.clock.waits
-
-        async def looked():
-            return self.clock.waits >= before + 10
-
-        await self.until(looked)
 
     async def until(self, condition, seconds=30.0):
         for _ in range(int(seconds * 10)):

@@ -79,7 +79,7 @@ def limited(testbed: cluster.Testbed, world: World) -> Iterator[None]:
         testbed.kubectl("delete", "--ignore-not-found", "-f", "-", text=text)
 
 
-def juju_webhook(model: str) -> list[dict[str, Any]]:
+def juju_webhook(model: str) -> Iterator[dict[str, Any]]:
     """Play Juju's own webhook, which marks whatever an application writes in its model.
 
     Here that is of built-in groups: a policy knows new definitions after a while only.
@@ -90,14 +90,13 @@ def juju_webhook(model: str) -> list[dict[str, Any]]:
     groups = ["", "apps", "policy", "rbac.authorization.k8s.io", "coordination.k8s.io"]
     rule = {"apiGroups": groups, "apiVersions": ["*"], "resources": ["*"]}
     user = f'request.userInfo.username == "system:serviceaccount:{model}:{APP}"'
-    policies = admission_policies.mutating(
+    return admission_policies.mutating(
         f"juju-{model}",
         f"[has(object.metadata.labels) ? {add} : {anew}]",
         failurePolicy="Ignore",
         matchConstraints={"resourceRules": [{**rule, "operations": ["CREATE", "UPDATE"]}]},
-        matchConditions=admission_policies.conditions(ours=user),
+        matchConditions=[{"name": "ours", "expression": user}],
     )
-    return [*policies]
 
 
 def real(world: World, obj: dict[str, Any]) -> str:

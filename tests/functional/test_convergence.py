@@ -5,9 +5,7 @@ import contextlib
 
 import pytest
 from sidecar_lifecycle.decide.convergence import memory
-from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.kube import errors
-from sidecar_lifecycle.shell.kube.client import path
 
 from integrator_contract import names
 from tests.functional import convergence_world
@@ -87,33 +85,7 @@ async def test_a_disruption_budget_is_waited_for(world):
         await world.until(converged)
 
 
-async def test_a_replacement_without_sidecar_ends_it_also_for_the_next_leader(world):
-    await world.workload("StatefulSet", "the-liar", labels={"lies": "yes"})
-    await world.workload("StatefulSet", "skipped", labels={"skip": "yes"})
-    await world.join()
-
-    async def held():
-        with contextlib.suppress(errors.StatusError):
-            holds = memory.decode((await world.remembered())["data"]).holds
-            return {"StatefulSet/the-liar", "StatefulSet/skipped"} <= set(holds)
-        return False
-
-    async with world.converging():
-        await world.until(held)
-    made = list(world.reported)
-    holds = memory.decode((await world.remembered())["data"]).holds
-    assert holds["StatefulSet/the-liar"].reason == "StillNoSidecar"
-    assert holds["StatefulSet/skipped"].reason == "InjectorSkips"
-    assert made.count("the-liar-0") == 2
-    assert made.count("skipped-0") == 1
-
-    async with world.converging():
-        await world.goes_on_with(StillNoSidecar=1, InjectorSkips=1)
-    assert world.reported == made
-
-
-@pytest.mark.parametrize("units", [2, 3])
-async def test_units_that_all_believe_to_lead_keep_the_limits_together(world, units):
+async def test_units_that_all_believe_to_lead_keep_the_limits_together(world):
     for name in ("one", "two", "three"):
         await world.workload("StatefulSet", name)
     await world.join()
@@ -122,7 +94,7 @@ async def test_units_that_all_believe_to_lead_keep_the_limits_together(world, un
         return list((await world.injected()).values()) == [True] * 3
 
     async with contextlib.AsyncExitStack() as stack:
-        for _ in range(units):
+        for _ in range(3):
             registry = await stack.enter_async_context(
                 world.converging(restart_max_unavailable="1")
             )
@@ -140,45 +112,3 @@ async def test_units_that_all_believe_to_lead_keep_the_limits_together(world, un
         # The units of this process share one registry.
         sample = "sidecar_lifecycle_evictions_total"
         assert registry.get_sample_value(sample, {"result": "evicted"}) == 3
-
-
-async def uids(world):
-    listing = await world.request("GET", path(types.Pod, world.namespace))
-    return {each["metadata"]["name"]: each["metadata"]["uid"] for each in listing["items"]}
-
-
-async def test_a_model_goes_into_ambient_mode_and_comes_back(world):
-    await world.join()
-    await world.workload("StatefulSet", "one")
-    await world.workload("Deployment", "web", replicas=2)
-    await world.workload("StatefulSet", "nb", owner=await world.owner("notebook"))
-    await world.bare_pod("bare")
-    assert all((await world.injected()).values())
-    before = await uids(world)
-
-    async def none_left():
-        now = await world.injected()
-        if len(now) != 5 or {name for name, has in now.items() if has} != {"bare", "nb-0"}:
-            return False
-        return not memory.decode((await world.remembered())["data"]).rounds
-
-    await world.unbind()
-    await world.label({names.INJECTION: None, names.DATAPLANE_MODE: "ambient"})
-    async with world.converging(data_plane="ambient", restart_max_unavailable="1"):
-        await world.until(none_left)
-
-    there = await uids(world)
-    assert {name for name in there if there[name] == before.get(name)} == {"bare", "nb-0"}
-    assert await world.events("SidecarLeft") == 3
-
-    async def all_back():
-        now = await world.injected()
-        return len(now) == 5 and all(now.values())
-
-    await world.label({names.INJECTION: "enabled", names.DATAPLANE_MODE: None})
-    await world.bind()
-    async with world.converging(restart_max_unavailable="1"):
-        await world.until(all_back)
-
-    back = await uids(world)
-    assert {name for name in back if back[name] == before.get(name)} == {"bare", "nb-0"}
