@@ -3,8 +3,6 @@
 import contextlib
 import itertools
 import json
-import re
-import subprocess
 import threading
 import urllib.request
 from concurrent import futures
@@ -12,9 +10,7 @@ from concurrent import futures
 import httpx2
 import pytest
 
-from istio_integrator.kube import cluster
-from testbed import loopback
-from tests import echo, forged_requests, gateway_client, oidc, waiting
+from tests import echo, forged_requests, gateway_client, waiting
 from tests.functional import ingress_world
 from tests.functional.ingress_world import (
     COMPLETE,
@@ -44,16 +40,6 @@ LIES = {
 TOKENS = {"Authorization": "Bearer t", "X-Auth-Token": "t", "Cookie": COOKIE}
 FORWARDS = ("", "/decisions")
 """Paths of an application on `forward-auth`."""
-
-
-@pytest.fixture(scope="module")
-def place(client, kubeconfig, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("istiod")
-    with echo.serving(oidc.Provider) as dex:
-        more = {"dex": dex.server_port, "oauth2-proxy": loopback.free_port()}
-        with ingress_world.serving(client, kubeconfig, folder, more) as found:
-            found.ports = more
-            yield found
 
 
 def to(host, path="/", **more):
@@ -127,65 +113,6 @@ def test_application_on_forward_auth_hears_the_truth_below_its_path_and_no_more(
             **{name.lower(): more.get(name) for name in TOKENS},
         }
         assert {name: headers.get(name) for name in told} == told
-
-
-@pytest.fixture
-def signing_in(place, tmp_path):
-    """Browsers that go where an oauth2-proxy on `forward-auth` sends them."""
-    port, dex = place.ports["oauth2-proxy"], f"http://127.0.0.1:{place.ports['dex']}"
-    command = oidc.command(tmp_path, port, "--cookie-secure=false", **oidc.of_provider(dex))
-    address = f"http://oauth2-proxy.{MODEL}.svc.cluster.local"
-    place.options = {"hosts": HOST}
-    place.auths, place.forwards = [], [forward(address)]
-    routes = place.requests
-    place.requests = [*routes, request(4, "dex", "/dex", "/dex")]
-    log = (tmp_path / "log").open("w+")
-    process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        ping = f"http://127.0.0.1:{port}/ping"
-        assert waiting.eventually(lambda: urllib.request.urlopen(ping).status == 200)
-        place.reconcile()
-        stranger = place.visitor()
-        assert waiting.eventually(lambda: oidc.LOGIN in str(stranger.get("/").headers))
-        stranger.close()
-        proxy = f"http://127.0.0.1:{place.port}"
-        base = f"http://{HOST}"
-        yield lambda: httpx2.Client(base_url=base, proxy=proxy, follow_redirects=True)
-    finally:
-        process.kill()
-        process.wait()
-        log.seek(0)
-        print(log.read())
-        log.close()
-        place.requests, place.forwards = routes, []
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-def test_visitor_logs_in_is_known_to_the_page_and_logs_out(signing_in):
-    page = "/kfp/runs"
-    with signing_in() as browser:
-        form = browser.get(f"{page}?of=mine")
-        assert [answer.status_code for answer in form.history] == [302]
-        assert form.url.path == oidc.LOGIN
-        (number,) = re.findall(r'value="([^"]+)"', form.text)
-        entered = {"request": number, "user": oidc.USER}
-        wrong = browser.post("/dex/login", data={**entered, "password": "guess"})
-        assert (wrong.status_code, oidc.SESSION in browser.cookies) == (401, False)
-        found = browser.post("/dex/login", data={**entered, "password": oidc.PASSWORD})
-        assert [answer.status_code for answer in found.history] == [303, 302]
-        # What was wanted at first.
-        assert (found.status_code, found.url.path, found.url.query) == (200, page, b"of=mine")
-        assert found.json()["headers"][oidc.IDENTITY] == oidc.USER
-        callback = found.history[-1].url.raw_path.decode()
-        claimed = browser.get(page, headers={"Kubeflow-UserID": "admin@example.com"})
-        assert claimed.json()["headers"][oidc.IDENTITY] == oidc.USER
-        with signing_in() as other:
-            # A code is for the browser that was sent for it, and good once.
-            assert other.get(callback).status_code == 403
-        assert browser.get(callback).status_code == 403
-        assert browser.get(f"{oidc.PREFIX}/sign_out").url.path == oidc.LOGIN
-        assert oidc.SESSION not in browser.cookies
 
 
 def warming(number):
@@ -284,20 +211,6 @@ def test_every_host_of_several_is_authenticated_and_no_host_of_a_neighbour(place
             place.eventually(302, **asked)
         assert place.eventually(200, host=inner).status == 200
         assert place.asked_once("/", host=TENANT).status == 200
-
-
-def test_deleted_model_takes_the_guard_in_another_namespace_along(place):
-    model = place.api.create(ingress_world.namespace("doomed"))
-    ports = (place.port, place.https_port, place.admin)
-    doomed = ingress_world.Place(place.api, ports, [], [], "doomed")
-    doomed.options = {"hosts": "doomed.example.com"}
-    doomed.requests = [request(1, "kfp", "/kfp", None)]
-    doomed.part().reconcile()
-    manifests = doomed.part()._scope.manifests
-    (guard,) = manifests.owned_of(cluster.ENVOY_FILTER)
-    assert guard["metadata"]["namespace"] != "doomed"
-    place.api.delete(model)
-    assert waiting.eventually(lambda: not manifests.owned_of(cluster.ENVOY_FILTER))
 
 
 VICTIM = "victim@example.com"
