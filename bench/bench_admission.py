@@ -197,7 +197,8 @@ def _measure(testbed: testbed_cluster.Testbed, count: int) -> None:
         webhook = stack.enter_context(loopback_webhook.serving(directory / "webhook", known))
         loopback_webhook.configure(world, SETTINGS, webhook, webhook.material.bundle)
         (directory / "istiod").mkdir()
-        stack.enter_context(loopback_istiod.serving(api, testbed.kubeconfig, directory / "istiod"))
+        about = api, testbed.kubeconfig, directory / "istiod"
+        stack.enter_context(loopback_istiod.installed(*about, *loopback_istiod.CLASSIC))
         world.wait_until_mutated(served)
         namespaces = {NOBODY: "nobody", WEBHOOK: served, ISTIOD: "istiod"}
         name = "sidecar_lifecycle_admission_seconds"

@@ -7,6 +7,8 @@ import json
 import re
 from typing import Any
 
+from tests.kubernetes_objects import pod
+
 PREFIX = "istio-integrator.charmhub.io/"
 INJECT = "sidecar.istio.io/inject"
 NATIVE = "sidecar.istio.io/nativeSidecar"
@@ -118,13 +120,23 @@ class Case:
 
     def pod(self, namespace: str) -> dict[str, Any]:
         """Write the pod as it is sent."""
-        metadata: dict[str, Any] = {"name": "case", "namespace": namespace}
-        if self.labels:
-            metadata["labels"] = self.labels
-        if self.annotations:
-            metadata["annotations"] = self.annotations
-        spec = {"containers": [container("main", "registry.example/app:1")], **self.spec}
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        said = {"labels": self.labels, "annotations": self.annotations}
+        metadata = {key: value for key, value in said.items() if value}
+        main = container("main", "registry.example/app:1")
+        return pod("case", namespace, metadata, **{"containers": [main], **self.spec})
+
+    def wanted(self, namespace: str) -> dict[str, Any]:
+        """Write the pod as it is afterwards."""
+        pod = self.pod(namespace)
+        pod["metadata"] |= {"labels": self.all_labels, "annotations": self.all_annotations}
+        spec = pod["spec"]
+        for field in {"initContainers", "containers"} & set(spec):
+            spec[field] = [
+                {**one, "image": self.want_images.get(one["name"], one["image"])}
+                for one in spec[field]
+            ]
+        spec["containers"] = self.in_order(spec["containers"])
+        return pod
 
     def in_order(self, containers: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Put the containers into the order that they have afterwards."""
@@ -509,6 +521,8 @@ HOLDS = (
         )
     ),
     merged("only blanks", " \n\t\r\n ", HOLD),
+)
+CONFIGURATIONS = (
     *(
         merged(name, written(text), written(text, all=HOLD, key=HELD_KEY, line=HELD_LINE))
         for name, text in MERGED.items()
@@ -973,7 +987,7 @@ RULES = (
     ),
 )
 
-CASES = (
+OBJECTS = (
     *EXCLUSION,
     *UNTOUCHED,
     *CUSTOMISED,
@@ -986,3 +1000,5 @@ CASES = (
     *AMBIENT,
     *RULES,
 )
+"""Pods whose fields matter, and not how the text in an annotation is written."""
+CASES = (*OBJECTS, *CONFIGURATIONS)

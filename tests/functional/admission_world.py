@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
+import re
 import time
 from typing import Any
 
@@ -13,6 +15,7 @@ from integrator_contract import namespaces, pods
 from istio_integrator.admission import settings
 from istio_integrator.kube import cluster, errors
 from tests.functional import admission_cases as table
+from tests.kubernetes_objects import namespace_of
 
 OUT_OF_SCOPE = {
     "plain": {},
@@ -79,8 +82,7 @@ class World:
         if self.meshed:
             names |= {self.twin("selected"): {}, self.twin("whole"): injected}
         for name, labels in names.items():
-            metadata = {"name": name, "labels": labels}
-            self.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+            self.api.create(namespace_of(name, **labels))
 
     def delete_namespaces(self) -> None:
         for namespace in self.api.list(cluster.NAMESPACE):
@@ -94,6 +96,17 @@ class World:
     def try_pod(self, pod: dict[str, Any]) -> dict[str, Any]:
         """Have a pod created without keeping it."""
         return self.api.create(pod, dry_run=True)
+
+    def outcome(self, pod: dict[str, Any]) -> dict[str, Any]:
+        """Tell what became of a pod, without what differs by time and place."""
+        try:
+            created = self.try_pod(json.loads(json.dumps(pod)))
+        except errors.ApiError as error:
+            return {"refused": error.message}
+        for field in ("uid", "creationTimestamp", "managedFields"):
+            created["metadata"].pop(field, None)
+        text = re.sub(r"kube-api-access-\w+", "kube-api-access", json.dumps(created))
+        return json.loads(text.replace(pod["metadata"]["namespace"], "NAMESPACE"))
 
     def wait_until_mutated(self, namespace: str, *, mutated: bool = True) -> None:
         """Wait until the API server has noticed what was applied, or is gone."""

@@ -20,6 +20,7 @@ import yaml
 
 from istio_integrator.kube import cluster
 from testbed import certificates, istio, loopback, programs
+from tests.kubernetes_objects import namespace_of
 
 Manifests = dict[tuple[str, str], cluster.Object]
 """Objects by kind and name."""
@@ -28,18 +29,12 @@ CONFIGURATION = "istio-sidecar-injector"
 _NAME = "localhost"
 _KEPT = ("ConfigMap", "DaemonSet", "Deployment", "MutatingWebhookConfiguration", "Service")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-@contextlib.contextmanager
-def serving(api: cluster.Cluster, kubeconfig: Path, directory: Path) -> Iterator[None]:
-    """Have an Istio with a tag, whose sidecars are native ones if a pod asks for it."""
-    settings = (
-        "hub=registry.example",
-        "values.revisionTags[0]=canary",
-        "values.pilot.env.ENABLE_NATIVE_SIDECARS=false",
-    )
-    with installed(api, kubeconfig, directory, *settings):
-        yield
+CLASSIC = (
+    "hub=registry.example",
+    "values.revisionTags[0]=canary",
+    "values.pilot.env.ENABLE_NATIVE_SIDECARS=false",
+)
+"""The settings of an Istio with a tag, whose sidecars are native ones if a pod asks for it."""
 
 
 @contextlib.contextmanager
@@ -53,17 +48,7 @@ def running(
     place: str = istio.SYSTEM,
     **environment: str,
 ) -> Iterator[tuple[str, str]]:
-    """Run istiod on its files; the injector's URL and authority come back.
-
-    Args:
-        api: The API server.
-        kubeconfig: By which istiod reaches it.
-        directory: For its files, its authority and its log.
-        manifests: Of its installation.
-        revision: Its own.
-        place: Its namespace.
-        environment: Its settings beside those that every one here has.
-    """
+    """Run istiod on its files; the injector's URL and authority come back."""
     programs.ensure(["istio"])
     create_namespace(api, place)
     ports = loopback.free_ports(6)
@@ -116,9 +101,8 @@ def process(
 
 def create_namespace(api: cluster.Cluster, place: str = istio.SYSTEM) -> None:
     """Have the namespace of istiod."""
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}}
     if api.get(cluster.NAMESPACE, place) is None:
-        api.create(namespace)
+        api.create(namespace_of(place))
 
 
 def render(*settings: str, place: str = istio.SYSTEM) -> Manifests:

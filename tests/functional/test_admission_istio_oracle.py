@@ -130,7 +130,7 @@ def test_text_of_any_kind_is_what_it_was_plus_the_hold(judge, number):
 
 
 def test_the_cases_of_the_table_are_accepted_by_istiod(judge):
-    values = [case.annotations.get(table.CONFIG) for case in table.HOLDS]
+    values = [case.annotations.get(table.CONFIG) for case in table.CONFIGURATIONS]
     values = [value for value in values if value]
 
     fine, changed = assert_istiod_agrees(judge, values)

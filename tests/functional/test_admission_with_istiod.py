@@ -2,36 +2,40 @@
 
 What istiod makes of a pod that we changed must be what it makes of a pod that was sent like that:
 the same in every field, or the same refusal. The webhook is asked again after the injection, which
-changes nothing more.
+changes nothing more but the order of containers in pods of Juju units. Two combinations of
+istiod's settings keep that order wrong, and are asserted as they are.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
 import re
+import time
 
 import pytest
 
 from integrator_contract import names
 from istio_integrator.istio import probe
-from istio_integrator.kube import cluster, errors
+from istio_integrator.kube import cluster
+from tests import waiting
 from tests.functional import admission_cases as table
 from tests.functional import loopback_istiod, loopback_webhook
+from tests.unit.cases import cases
 
 
 @pytest.fixture(scope="module")
-def api(client, kubeconfig, tmp_path_factory):
-    """The API server, with an istiod that it asks."""
-    api = cluster.Cluster(client)
-    with loopback_istiod.serving(api, kubeconfig, tmp_path_factory.mktemp("istiod")):
-        yield api
+def installed(client, kubeconfig, tmp_path_factory):
+    """An istiod that the API server asks."""
+    about = cluster.Cluster(client), kubeconfig, tmp_path_factory.mktemp("istiod")
+    with loopback_istiod.installed(*about, *loopback_istiod.CLASSIC) as installed:
+        yield installed
 
 
 @pytest.fixture(scope="module")
-def served(api, tmp_path_factory):
+def served(installed, tmp_path_factory):
     """Every settings of the table, in namespaces of the mesh, and the servers."""
     root = tmp_path_factory.mktemp("webhooks")
-    with loopback_webhook.worlds(api, "meshed", root, meshed=True) as served:
+    with loopback_webhook.worlds(installed.api, "meshed", root, meshed=True) as served:
         yield served
 
 
@@ -40,37 +44,11 @@ def world(served):
     return served[0]
 
 
-def sent_as_wanted(case, namespace):
-    """Write the pod as the table says that it is after us."""
-    pod = case.pod(namespace)
-    pod["metadata"] |= {"labels": case.all_labels, "annotations": case.all_annotations}
-    spec = pod["spec"]
-    for field in {"initContainers", "containers"} & set(spec):
-        spec[field] = [
-            {**one, "image": case.want_images.get(one["name"], one["image"])}
-            for one in spec[field]
-        ]
-    spec["containers"] = case.in_order(spec["containers"])
-    return pod
-
-
-def outcome(world, pod):
-    """Tell what became of a pod, without what differs by time and place."""
-    try:
-        created = world.try_pod(json.loads(json.dumps(pod)))
-    except errors.ApiError as error:
-        return {"refused": error.message}
-    for field in ("uid", "creationTimestamp", "managedFields"):
-        created["metadata"].pop(field, None)
-    text = re.sub(r"kube-api-access-\w+", "kube-api-access", json.dumps(created))
-    return json.loads(text.replace(pod["metadata"]["namespace"], "NAMESPACE"))
-
-
-@pytest.mark.parametrize("case", table.CASES, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", table.OBJECTS, ids=lambda case: case.id)
 def test_istiod_takes_it_as_if_the_pod_had_been_sent_so(world, case):
-    changed = outcome(world, case.pod(world.namespace(case)))
+    changed = world.outcome(case.pod(world.namespace(case)))
 
-    assert changed == outcome(world, sent_as_wanted(case, world.twin_of(case)))
+    assert changed == world.outcome(case.wanted(world.twin_of(case)))
     if not case.settings.startswith("ambient"):
         # There it is not the injector that what we change is for.
         assert_meant(case, changed)
@@ -119,3 +97,89 @@ def test_the_webhook_is_called_again_after_an_injection(served, labels, calls):
 
     assert servers["hold"].metric(reviews) - before == calls
     assert probe.read(created).probed is (table.INJECT not in labels)
+
+
+HOLDS = {
+    "": (),
+    "MeshConfig": ("meshConfig.defaultConfig.holdApplicationUntilProxyStarts=true",),
+    "Helm value": ("values.global.proxy.holdApplicationUntilProxyStarts=true",),
+}
+"""Who holds applications by default, and by which setting of the installation."""
+LAST = ["charm", "db", "istio-proxy"]
+MOVED = ["charm", "istio-proxy", "db"]
+BROKEN = ["istio-proxy", "charm", "db"]
+
+
+class Units:
+    """Pods of units in the mesh, whose hold and reinvocation can be changed."""
+
+    def __init__(self, world, installed):
+        self._world = world
+        self._installed = installed
+
+    def order(self, settings, annotations=None):
+        """The containers that a unit's pod would have; without settings it is not served."""
+        namespace = self._world.model(settings) if settings else self._world.twin("whole")
+        case = table.Case(id="", spec=table.UNIT, annotations=annotations or {})
+        created = self._world.try_pod(case.pod(namespace))
+        return [each["name"] for each in created["spec"]["containers"]]
+
+    def hold(self, held_by):
+        """Hold applications by this setting alone, and wait until istiod has read it."""
+        # From one setting to the other, an order that does not change tells nothing.
+        for setting in ("", held_by):
+            self._installed.configure(*loopback_istiod.CLASSIC, *HOLDS[setting])
+            want = BROKEN if setting else LAST
+            assert waiting.eventually(lambda w=want: self.order("") == w), setting
+
+    @contextlib.contextmanager
+    def reinvoked(self):
+        """Have istiod called again when a later webhook has changed the pod."""
+        self._reinvoke("IfNeeded")
+        try:
+            yield
+        finally:
+            self._reinvoke("Never")
+
+    def _reinvoke(self, policy):
+        kind = cluster.kind("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration")
+        found = self._world.api.get(kind, loopback_istiod.CONFIGURATION)
+        for hook in found["webhooks"]:
+            hook["reinvocationPolicy"] = policy
+        found["metadata"] = {"name": found["metadata"]["name"]}
+        self._world.api.apply(found)
+        # Nothing shows when the API server has noticed.
+        time.sleep(1)
+
+
+@pytest.fixture(scope="module")
+def units(world, installed):
+    found = Units(world, installed)
+    yield found
+    found.hold("")
+
+
+@cases(
+    ("held_by", "order", "reinvoked", "unserved"),
+    nobody=("", LAST, LAST, LAST),
+    mesh_config=("MeshConfig", LAST, LAST, BROKEN),
+    helm_value=("Helm value", MOVED, BROKEN, BROKEN),
+)
+def test_charm_is_the_first_container_whoever_holds(units, held_by, order, reinvoked, unserved):
+    """An istiod that is called again restores its own order only by the Helm value."""
+    units.hold(held_by)
+    # What the charm writes for such a mesh.
+    settings = "mesh-holds" if held_by == "MeshConfig" else "hold"
+
+    assert units.order(settings) == order
+    assert units.order("") == unserved
+    with units.reinvoked():
+        assert units.order(settings) == reinvoked
+
+
+def test_charm_is_the_first_container_of_a_unit_that_asks_for_the_hold(units):
+    units.hold("")
+    asked = {table.CONFIG: table.HOLD}
+
+    assert units.order("", asked) == BROKEN
+    assert units.order("hold", asked) == MOVED

@@ -10,13 +10,8 @@ from integrator_contract import names
 from istio_integrator.config import config
 from istio_integrator.ingress.gateways import own
 from istio_integrator.kube import cluster, errors, manifests
-from tests.functional import (
-    charm_parts,
-    ingress_world,
-    istiod_world,
-    loopback_istiod,
-    model_world,
-)
+from tests.functional import charm_parts, istiod_world, loopback_istiod, model_world
+from tests.kubernetes_objects import made, namespace_of, pod
 from tests.waiting import eventually
 
 BUDGET = cluster.kind("policy/v1", "PodDisruptionBudget")
@@ -27,7 +22,8 @@ OWN = "istio-integrator-gateway"
 def api(client, kubeconfig, tmp_path_factory):
     """The API server, with an istiod that it asks."""
     api = istiod_world.install_definitions(client)
-    with loopback_istiod.serving(api, kubeconfig, tmp_path_factory.mktemp("istiod")):
+    folder = tmp_path_factory.mktemp("istiod")
+    with loopback_istiod.installed(api, kubeconfig, folder, *loopback_istiod.CLASSIC):
         yield api
 
 
@@ -36,9 +32,9 @@ def model(api):
     """A member of the mesh whose pods must be restricted."""
     name = f"edge-{uuid.uuid4().hex[:6]}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted", names.INJECTION: "enabled"}
-    created = api.create(ingress_world.namespace(name, **labels))
+    created = api.create(namespace_of(name, **labels))
     with contextlib.suppress(errors.ConflictError):
-        api.create(ingress_world.made("v1", "ServiceAccount", "default", name))
+        api.create(made("v1", "ServiceAccount", "default", name))
     yield name
     api.delete(created)
 
@@ -73,9 +69,7 @@ def test_pod_of_our_gateway_is_completed_by_istiod_and_accepted_where_pods_are_r
     workload["metadata"]["namespace"] = model
     # The API server's defaults are part of what istiod gets to see.
     template = api.create(workload)["spec"]["template"]
-    pod = {"apiVersion": "v1", "kind": "Pod", **template}
-    pod["metadata"] = {**pod["metadata"], "name": "gateway-0", "namespace": model}
-    created = api.create(pod)
+    created = api.create(pod("gateway-0", model, template["metadata"], **template["spec"]))
     (proxy,) = created["spec"]["containers"]
     assert proxy["image"] == "registry.example/proxyv2:1.31.1"
     assert "router" in proxy["args"]
