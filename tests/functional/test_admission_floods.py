@@ -21,6 +21,7 @@ from istio_integrator.kube import cluster
 from tests import waiting
 from tests.functional import admission_cases as table
 from tests.functional import admission_world, loopback_webhook
+from tests.kubernetes_objects import namespace_of
 
 TENANT = "127.0.0.3"
 PATIENCE = 3
@@ -32,24 +33,22 @@ LARGEST = 3 * MEBIBYTE
 SETTINGS = "everything"
 
 
-@pytest.fixture
-def world(client, namespace):
+@pytest.fixture(scope="module")
+def world(client):
     """A model that a webhook serves."""
-    made = admission_world.World(cluster.Cluster(client), namespace)
-    model = made.model(SETTINGS)
-    found = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": model}}
-    made.api.create(found)
+    made = admission_world.World(cluster.Cluster(client), "floods")
+    model = made.api.create(namespace_of(made.model(SETTINGS)))
     yield made
-    made.api.delete(found)
+    made.api.delete(model)
 
 
-@pytest.fixture
-def server(world, tmp_path):
-    """A server that the API server asks about the model's pods."""
+@pytest.fixture(scope="module")
+def server(world, tmp_path_factory):
+    """A server that the API server asks about the model's pods, through all of the floods."""
     values = admission_world.wanted(SETTINGS, world.model(SETTINGS)).document()
     # These would be applied to any pod, however much it costs.
     del values["pod-labels"], values["pod-annotations"]
-    with loopback_webhook.serving(tmp_path / "webhook", values) as server:
+    with loopback_webhook.serving(tmp_path_factory.mktemp("webhook") / "0", values) as server:
         owner = loopback_webhook.configure(world, SETTINGS, server, server.material.bundle)
         world.wait_until_mutated(world.model(SETTINGS))
         yield server
