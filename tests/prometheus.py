@@ -123,13 +123,8 @@ def serving(
     scraped: list[dict[str, Any]],
     rules: dict[str, Any] | pathlib.Path,
 ) -> Iterator[Prometheus]:
-    """Run Prometheus while the block runs.
-
-    Args:
-        folder: For its files.
-        scraped: Jobs.
-        rules: Alert rules, or the file that has them.
-    """
+    """Run Prometheus while the block runs, with alert rules or the file that has them."""
+    folder.mkdir(exist_ok=True)
     if isinstance(rules, pathlib.Path):
         shutil.copy(rules, folder / "rules.yaml")
     else:
@@ -185,11 +180,7 @@ def dashboard_variables() -> list[dict[str, Any]]:
 
 
 def dashboard_queries(window: str = "30s") -> dict[str, str]:
-    """Return the dashboard's expressions by panel, with Grafana's variables filled in.
-
-    Args:
-        window: What rates are taken over.
-    """
+    """Return the dashboard's expressions by panel; rates are taken over the window."""
     return {
         f"{panel['title']} ({target['refId']})": filled(target["expr"], window)
         for panel in dashboard_panels()

@@ -171,37 +171,6 @@ def scraped(model, port, server):
     return prometheus.jobs(application, [unit])
 
 
-@pytest.mark.usefixtures("unreachable_node")
-async def test_every_query_of_the_dashboard_has_an_answer(world, client, kubeconfig, tmp_path):
-    model = world.namespace
-    await world.workload("Deployment", "late")
-    # It is never replaced, so it is counted for as long as Prometheus needs.
-    await world.bare_pod("nobody-s")
-    done = pods.pod_json(name="done", namespace=model)
-    done["metadata"]["annotations"]["istio-integrator.charmhub.io/applied"] = "hold"
-    create(client, done)
-    await world.join()
-    settings = admission_world.wanted("hold", model).document()
-    rules = observability.alert_rules(topology(model))
-    with (
-        loopback_webhook.serving(tmp_path / "admission", settings) as server,
-        reconciler(tmp_path, kubeconfig, model) as port,
-        prometheus.serving(
-            tmp_path, scraped(model, port, f"127.0.0.1:{server.health}"), rules
-        ) as found,
-    ):
-        for container in ("main", "istio-proxy"):
-            spec = {"containers": [{"name": container}]}
-            review(server, {"metadata": {"namespace": model}, "spec": spec})
-        queries = prometheus.dashboard_queries()
-        assert found.without_data(queries, 120) == []
-        states = [rule for group in found.get("rules")["groups"] for rule in group["rules"]]
-        assert {(rule["health"], rule.get("lastError", "")) for rule in states} == {("ok", "")}
-        (unit,) = found.query("sidecar_lifecycle_tasks")
-        assert unit["metric"]["juju_unit"] == "app/0"
-        assert unit["metric"]["juju_model_uuid"] == UUID
-
-
 def plain(model, port):
     """Read the scrape configuration of the how-to, with the pods that Prometheus would find.
 
@@ -243,23 +212,47 @@ def answers_of(found, variable):
     return {sample["metric"].get(label) for sample in counted} - {None}
 
 
-async def test_prometheus_without_cos_takes_rules_and_dashboard_as_they_are(
-    world, kubeconfig, tmp_path
+def assert_rules_are_healthy(found):
+    states = [rule for group in found.get("rules")["groups"] for rule in group["rules"]]
+    assert {(rule["health"], rule.get("lastError", "")) for rule in states} == {("ok", "")}
+
+
+@pytest.mark.usefixtures("unreachable_node")
+async def test_rules_and_dashboard_have_their_figures_with_cos_and_without(
+    world, client, kubeconfig, tmp_path
 ):
     model = world.namespace
-    (rules,) = observability.ALERT_RULES.glob("*")
+    await world.workload("Deployment", "late")
+    # It is never replaced, so it is counted for as long as Prometheus needs.
+    await world.bare_pod("nobody-s")
+    done = pods.pod_json(name="done", namespace=model)
+    done["metadata"]["annotations"]["istio-integrator.charmhub.io/applied"] = "hold"
+    create(client, done)
+    await world.join()
+    settings = admission_world.wanted("hold", model).document()
+    rules = observability.alert_rules(topology(model))
+    (shipped,) = observability.ALERT_RULES.glob("*")
     with (
+        loopback_webhook.serving(tmp_path / "admission", settings) as server,
         reconciler(tmp_path, kubeconfig, model) as port,
-        prometheus.serving(tmp_path, plain(model, port), rules) as found,
+        prometheus.serving(
+            tmp_path / "cos", scraped(model, port, f"127.0.0.1:{server.health}"), rules
+        ) as cos,
+        prometheus.serving(tmp_path / "plain", plain(model, port), shipped) as found,
     ):
-        queries = {
-            name: query
-            for name, query in prometheus.dashboard_queries().items()
-            if "istio_integrator_" in query or "leader" in query
-        }
-        queries["up"] = 'up{juju_unit!=""} == 1'
-        queries["webhook"] = 'up{pod="istio-integrator-admission-x"}'
-        assert found.without_data(queries, 120) == []
+        for container in ("main", "istio-proxy"):
+            spec = {"containers": [{"name": container}]}
+            review(server, {"metadata": {"namespace": model}, "spec": spec})
+        assert cos.without_data(prometheus.dashboard_queries(), 120) == []
+        assert_rules_are_healthy(cos)
+        (unit,) = cos.query("sidecar_lifecycle_tasks")
+        assert unit["metric"]["juju_unit"] == "app/0"
+        assert unit["metric"]["juju_model_uuid"] == UUID
+
+        pending = 'ALERTS{alertname="IstioIntegratorUnitWaits", alertstate="pending"}'
+        queries = {"webhook": 'up{pod="istio-integrator-admission-x"}', "pending": pending}
+        assert found.without_data(queries, 60) == []
+        assert_rules_are_healthy(found)
         (unit,) = found.query('up{juju_unit!=""} == 1')
         assert {key: unit["metric"][key] for key in unit["metric"] if key.startswith("juju_")} == {
             "juju_model": model,
@@ -275,7 +268,3 @@ async def test_prometheus_without_cos_takes_rules_and_dashboard_as_they_are(
         values = {variable["name"]: answers_of(found, variable) for variable in asked}
         assert values["juju_model"] == {model}
         assert values["juju_unit"] == {"istio-integrator/0"}
-        pending = 'ALERTS{alertname="IstioIntegratorUnitWaits", alertstate="pending"}'
-        assert found.without_data({"pending": pending}, 60) == []
-        states = [rule for group in found.get("rules")["groups"] for rule in group["rules"]]
-        assert {(rule["health"], rule.get("lastError", "")) for rule in states} == {("ok", "")}
