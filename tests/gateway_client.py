@@ -99,11 +99,7 @@ class Client:
 class Hammer(threading.Thread):
     """Asks the same all the time and counts the answers.
 
-    Args:
-        client: Who asks.
-        fresh: Whether each request has a connection of its own.
-        pause: Seconds between requests.
-        request: What `Client.get` is given.
+    Each request that is fresh has a connection of its own; between two is a pause in seconds.
     """
 
     def __init__(self, client, *, fresh=False, pause=0.003, **request):

@@ -13,12 +13,6 @@ def command(folder, port, *flags, **provider):
     """Write the configuration of an oauth2-proxy, and return the command line that starts it.
 
     It answers 200 and names the user where somebody is authenticated, whatever is asked for.
-
-    Args:
-        folder: For the file.
-        port: It listens there at every address.
-        flags: Beside those that every test wants.
-        provider: What it knows of the provider, as in its own configuration.
     """
     about = {"id": "provider", "provider": "oidc", "clientID": "kubeflow"}
     user = {"name": "kubeflow-userid", "values": [{"claimSource": {"claim": "email"}}]}

@@ -54,12 +54,7 @@ def _with_plain_ids(obj: dict[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def collecting(tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> Iterator[Collector]:
-    """Take traces while the block runs.
-
-    Args:
-        tls: A server's, for HTTPS.
-        host: The address to listen at.
-    """
+    """Take traces while the block runs."""
     collector = Collector()
 
     class Handler(http.server.BaseHTTPRequestHandler):

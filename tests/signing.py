@@ -10,11 +10,7 @@ LIFE = datetime.timedelta(days=90)
 
 
 def answer(requests, life=LIFE):
-    """Sign the one request of a bag.
-
-    Returns:
-        What the authority says, and the number of the certificate.
-    """
+    """Sign the one request of a bag; what the authority says, and the certificate's number."""
     (asking,) = json.loads(requests)
     request = asking["certificate_signing_request"]
     key = tls_certificates.PrivateKey.generate()

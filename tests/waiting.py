@@ -8,10 +8,6 @@ def eventually(check, timeout=30):
     """Return what a check returns as soon as it is true, else what it returned last.
 
     A check that can't connect is not true yet.
-
-    Args:
-        check: Called until it holds.
-        timeout: Seconds.
     """
     deadline = time.monotonic() + timeout
     while True:

@@ -89,13 +89,7 @@ def authenticating(testbed, issuer, folder, namespace):
 
 @contextlib.contextmanager
 def chromium(testbed, gateway, folder):
-    """Run a browser that finds our host at the gateway's address, and no other name anywhere.
-
-    Args:
-        testbed: In whose network it runs.
-        gateway: Its address.
-        folder: For what it is started by.
-    """
+    """Run a browser that finds our host at the gateway's address, and no other name anywhere."""
     subprocess.run([paths.SOURCE / "testbed" / "setup.sh", "browser"], check=True)
     if not CHROMIUM.exists():
         pytest.fail("there is no browser; as root, run: testbed/setup.sh browser")
@@ -135,12 +129,7 @@ class Seen:
 
 
 class Person:
-    """Somebody with a browser of their own, which knows nothing yet.
-
-    Args:
-        browser: Of which kind.
-        name: Of the pictures that are kept of what they see.
-    """
+    """Somebody with a browser of their own, which knows nothing yet; pictures have the name."""
 
     def __init__(self, browser, name):
         self.context = browser.new_context(ignore_https_errors=True, base_url=ORIGIN)

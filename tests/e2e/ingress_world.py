@@ -113,11 +113,7 @@ def shared(node, model):
 class Place:
     """A model on a node whose gateway is shared, in which pages' commands are run as they stand.
 
-    Args:
-        node: Where.
-        model: Its name; the model is there while the block runs.
-        changes: What else pages call otherwise.
-        settings: Of the model.
+    The model is there while the block runs; `changes` is what else pages call otherwise.
     """
 
     watch = None

@@ -53,11 +53,8 @@ NOTEBOOKS = {
 def with_collector(template: Object, name: str, peer: str, *, wait_for_all: bool) -> Object:
     """A pod template after Katib's injector: its first container is wrapped, and collected from.
 
-    Args:
-        template: of a pod with one container, whose command has no quoted words.
-        name: of the Trial.
-        peer: host and port of what stands in for the DB manager.
-        wait_for_all: Katib's `waitAllProcesses`, which is true by default.
+    Its command has no quoted words; `peer` stands in for the DB manager, and `wait_for_all` is
+    Katib's `waitAllProcesses`.
     """
     (training,) = template["spec"]["containers"]
     mount = {"volumeMounts": [{"name": "metrics-volume", "mountPath": METRICS}]}
@@ -189,14 +186,9 @@ def replicated(
 def train_job(
     name: str, namespace: str, runtime: Object, trainer: Object, **spec: Any
 ) -> list[Object]:
-    """A runtime of Trainer's, with the spec of a JobSet, and the TrainJob that uses it.
+    """A runtime of Trainer's, and the TrainJob that uses it.
 
-    Args:
-        name: of both.
-        namespace: theirs.
-        runtime: spec of a JobSet, whose Job `node` has the label `ANCESTOR`.
-        trainer: what the TrainJob says about its nodes.
-        spec: what else it says.
+    The runtime is the spec of a JobSet, whose Job `node` has the label `ANCESTOR`.
     """
     policy: Object = {"mlPolicy": {"numNodes": 1}, "template": {"spec": runtime}}
     reference = {"apiGroup": TRAINER.partition("/")[0], "kind": "TrainingRuntime", "name": name}

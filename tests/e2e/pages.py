@@ -37,13 +37,7 @@ istioctl() {
 
 
 class Shell:
-    """Runs commands of pages in a model of another name.
-
-    Args:
-        node: Where.
-        model: Its name.
-        changes: What else is called otherwise there.
-    """
+    """Runs commands of pages in a model of another name, where more is called otherwise."""
 
     def __init__(self, node, model, changes):
         self._testbed = node.testbed
