@@ -30,6 +30,7 @@ from istio_integrator.kube import cluster
 from testbed import command_line, loopback
 from tests import gateway_client, waiting
 from tests.functional import ingress_world, istiod_world, loopback_istiod
+from tests.kubernetes_objects import namespace_of
 
 MODEL = "bench-gateway"
 LABEL = istiod_world.LABELS["istio"]
@@ -160,7 +161,7 @@ def answering(api: cluster.Cluster, folder: pathlib.Path) -> Iterator[None]:
     """Have an Envoy answer every request to the application and to the authorization service."""
     ports = loopback.free_ports(2)
     for space in ("istio-system", istiod_world.GATEWAY_NAMESPACE, MODEL):
-        api.create(ingress_world.namespace(space))
+        api.create(namespace_of(space))
     for name, port in zip((APPLICATION, SERVICE), ports, strict=True):
         for obj in ingress_world.service(MODEL, name, port):
             api.create(obj)

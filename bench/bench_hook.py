@@ -282,6 +282,7 @@ def main() -> None:
     from istio_integrator.kube import cluster  # noqa: PLC0415
     from testbed import command_line  # noqa: PLC0415
     from tests.functional import charm_runs, ingress_world  # noqa: PLC0415
+    from tests.kubernetes_objects import namespace_of  # noqa: PLC0415
 
     parser = command_line.parser(
         "bench/bench_hook.py", __doc__, "python bench/bench_hook.py --routes 20"
@@ -302,9 +303,8 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="bench-hook-") as folder,
     ):
         api = cluster.Cluster(client)
-        user = ingress_world.namespace("large")
-        user["metadata"]["labels"] = {"app.kubernetes.io/part-of": "kubeflow-profile"}
-        api.create(user)
+        profile = {"app.kubernetes.io/part-of": "kubeflow-profile"}
+        api.create(namespace_of("large", **profile))
         account = {"metadata": {"name": "default", "namespace": "large"}}
         api.create({"apiVersion": "v1", "kind": "ServiceAccount", **account})
         for number in range(given.large):
@@ -312,10 +312,7 @@ def main() -> None:
 
         def made(name: str, checkout: pathlib.Path | None, title: str) -> Unit:
             model = f"bench-{name}-{title}".replace(" ", "-")
-            for obj in (
-                ingress_world.namespace(model),
-                *ingress_world.service(model, "oidc", 8080),
-            ):
+            for obj in (namespace_of(model), *ingress_world.service(model, "oidc", 8080)):
                 api.create(obj)
             charm_runs.deploy(api, model)
             return Unit(pathlib.Path(folder, model), checkout, kubeconfig, model)

@@ -25,6 +25,7 @@ from istio_integrator.relations import kubeflow
 from testbed import command_line
 from tests import gateway_client
 from tests.functional import charm_parts, charm_runs, ingress_world, newer_routes
+from tests.kubernetes_objects import namespace_of
 from tests.unit.charm import charm_world
 
 READS, TRIES, WRITES = "reads", "dry runs", "writes"
@@ -119,7 +120,7 @@ def measure(place: World, title: str, related: Any, count: int, **options: Any) 
         options: Of the charm.
     """
     model = "bench-" + title.split(",", maxsplit=1)[0].replace(" ", "-")
-    for obj in (ingress_world.namespace(model), *ingress_world.service(model, "oidc", 8080)):
+    for obj in (namespace_of(model), *ingress_world.service(model, "oidc", 8080)):
         place.api.create(obj)
     charm_runs.deploy(place.api, model)
     # The workload's own, which the charm looks for until it is there.
@@ -141,7 +142,7 @@ def measure(place: World, title: str, related: Any, count: int, **options: Any) 
     finally:
         charm_runs.run("remove", model, units=0, **options)
         charm_runs.delete(place.api, model)
-        place.api.delete(ingress_world.namespace(model))
+        place.api.delete(namespace_of(model))
     shown = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind])
     print(f"{title}: {kinds.total()} objects" + (f", of these {shown}" if shown else ""))
     for name, (counts, taken) in lines:

@@ -25,12 +25,8 @@ from istio_integrator.kube import cluster
 from istio_integrator.relations import endpoints, service_mesh
 from testbed import command_line, loopback
 from tests import waiting
-from tests.functional import (
-    charm_parts,
-    ingress_world,
-    istiod_world,
-    sidecar_world,
-)
+from tests.functional import charm_parts, istiod_world, sidecar_world
+from tests.kubernetes_objects import namespace_of
 from tests.unit.charm.security.callers import NAME, policy
 
 CALLEE = "app-1"
@@ -175,7 +171,7 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         kubeconfig, client = stack.enter_context(world.served("bench-policies"))
         api = cluster.Cluster(client)
-        api.create(ingress_world.namespace("istio-system"))
+        api.create(namespace_of("istio-system"))
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         (monitoring,) = loopback.free_ports(1)
         options = [f"--monitoringAddr=127.0.0.1:{monitoring}"]
@@ -187,7 +183,7 @@ def main() -> None:
 def _of(api: cluster.Cluster, client: Any, folder: pathlib.Path, ports: Any, count: int) -> None:
     xds, monitoring = ports
     model = f"bench-{count}"
-    api.create(ingress_world.namespace(model))
+    api.create(namespace_of(model))
     for number in range(1, count + 1):
         name = f"app-{number}"
         spec = {"selector": {NAME: name}, "ports": [{"name": "http", "port": PORT}]}
@@ -204,7 +200,7 @@ def _of(api: cluster.Cluster, client: Any, folder: pathlib.Path, ports: Any, cou
         metrics = Metrics(monitoring)
         for shape in SHAPES:
             measure(api, model, shape, count, (admin, metrics))
-    api.delete(ingress_world.namespace(model))
+    api.delete(namespace_of(model))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from tests.functional import (  # noqa: E402
     istiod_world,
     loopback_istiod,
 )
+from tests.kubernetes_objects import namespace_of  # noqa: E402
 
 PORTS = (("http2", 80, 8080), ("https", 443, 8443))
 """Of the gateway's Service."""
@@ -57,7 +58,7 @@ def with_gateway(name: str) -> Iterator[tuple[pathlib.Path, lightkube.Client]]:
         kubeconfig, client = stack.enter_context(served(name))
         api = cluster.Cluster(client)
         gateway_api_world.install_definitions(client)
-        api.create(ingress_world.namespace(istiod_world.GATEWAY_NAMESPACE))
+        api.create(namespace_of(istiod_world.GATEWAY_NAMESPACE))
         for obj in ingress_world.gateway_workload(PORTS):
             api.create(obj)
         gateway_class = {

@@ -16,6 +16,7 @@ from istio_integrator.istio import discovery
 from istio_integrator.kube import cluster, manifests
 from istio_integrator.lifecycle import service
 from tests import asked
+from tests.kubernetes_objects import made, workload
 
 
 def run(
@@ -67,47 +68,22 @@ def _webhook() -> Iterator[None]:
 
 def deploy(api: cluster.Cluster, model: str, application: str = "istio-integrator") -> None:
     """Have the objects by which Juju's applications are known, without pods."""
-    name = {"app.kubernetes.io/name": application}
-    marks = {**name, "app.kubernetes.io/managed-by": "juju"}
-    template = {
-        "metadata": {"labels": name},
-        "spec": {"containers": [{"name": "charm", "image": "none"}]},
-    }
-    api.create(
-        {
-            "apiVersion": "apps/v1",
-            "kind": "StatefulSet",
-            "metadata": {"name": application, "namespace": model, "labels": marks},
-            "spec": {
-                "replicas": 0,
-                "serviceName": f"{application}-endpoints",
-                "selector": {"matchLabels": name},
-                "template": template,
-            },
-        }
-    )
-    api.create(
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": f"{model}-{application}", "labels": marks},
-            "rules": [],
-        }
-    )
+    for obj in _of_juju(model, application):
+        api.create(obj)
 
 
 def delete(api: cluster.Cluster, model: str, application: str = "istio-integrator") -> None:
     """Delete them, as Juju does once an application is removed."""
-    stateful_set = {"name": application, "namespace": model}
-    api.delete({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": stateful_set})
-    role = {"name": f"{model}-{application}"}
-    api.delete(
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRole",
-            "metadata": role,
-        }
-    )
+    for obj in _of_juju(model, application):
+        api.delete(obj)
+
+
+def _of_juju(model: str, application: str) -> Iterator[cluster.Object]:
+    name = {"app.kubernetes.io/name": application}
+    metadata = {"labels": {**name, "app.kubernetes.io/managed-by": "juju"}}
+    yield workload("StatefulSet", application, model, name, metadata)
+    kind = "rbac.authorization.k8s.io/v1", "ClusterRole"
+    yield made(*kind, f"{model}-{application}", rules=[], metadata=metadata)
 
 
 def discover(api: cluster.Cluster, model: str, **options: str) -> discovery.Discovery:

@@ -1,5 +1,6 @@
 """A real etcd and kube-apiserver for the functional tier, one for the whole run."""
 
+import contextlib
 import os
 import uuid
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ import pytest
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from lightkube.config.models import User
 from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.core_v1 import Namespace, Node, NodeStatus
+from lightkube.resources.core_v1 import Namespace, Node, NodeStatus, ServiceAccount
 
 from testbed import cluster
 from tests import parsed_once, rights
@@ -83,9 +84,12 @@ def untrusted(
 
 @pytest.fixture
 def namespace(client: lightkube.Client) -> Iterator[str]:
-    """A namespace of the test's own, deleted after it."""
+    """A namespace of the test's own with the account of its pods, deleted after it."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     client.create(Namespace(metadata=ObjectMeta(name=name)))
+    # Its controller makes it, too, after a while.
+    with contextlib.suppress(lightkube.ApiError):
+        client.create(ServiceAccount(metadata=ObjectMeta(name="default", namespace=name)))
     yield name
     client.delete(Namespace, name)
 

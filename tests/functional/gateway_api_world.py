@@ -12,6 +12,7 @@ from testbed import programs
 from tests import waiting
 from tests.functional import ingress_world, loopback_istiod
 from tests.functional import istiod_world as world
+from tests.kubernetes_objects import made
 
 
 def install_definitions(client):
@@ -38,32 +39,24 @@ def istiod(folder, kubeconfig):
 def run(place, client, *needed):
     """Do for a managed Gateway what a node and a load balancer do; its proxy's token comes back.
 
-    Args:
-        place: The model, whose ports are where Envoy listens.
-        client: Of the API server.
-        needed: Ports that the Service has to have by now.
+    The Service has to have the needed ports by now.
     """
     name, namespace = f"{gateway.NAME}-istio", ingress_world.MODEL
     ports = {80: place.port, 443: place.https_port}
 
-    def made():
+    def opened():
         service = place.api.get(charm_cluster.SERVICE, name, namespace)
         found = service["spec"]["ports"] if service else []
         return found if {*needed} <= {one["port"] for one in found} else None
 
-    found = waiting.eventually(made)
+    found = waiting.eventually(opened)
     assert found, f"istiod made no Service {namespace}/{name} with {needed}"
     # istiod says nothing about the target ports, which a test without rights can't listen at.
     listed = [
         {"name": port, "port": number, "targetPort": ports.get(number, number)}
         for port, number in ((one["name"], one["port"]) for one in found)
     ]
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name},
-        "spec": {"ports": listed},
-    }
+    service = made("v1", "Service", name, spec={"ports": listed})
     how = {"patch_type": lightkube.types.PatchType.APPLY, "field_manager": "test", "force": True}
     client.patch(core_v1.Service, name, service, namespace=namespace, **how)
     status = {"loadBalancer": {"ingress": [{"ip": "203.0.113.7"}]}}

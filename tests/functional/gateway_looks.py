@@ -49,11 +49,7 @@ def pod(expected, name, status="True"):
 def look(expected, until, admin, *, seconds=0):
     """Look at a gateway whose pod's Envoy has that port, until the answer is as wanted.
 
-    Args:
-        expected: Of the gateway.
-        until: Tells whether an answer is the one.
-        admin: The port of the Envoy's administration.
-        seconds: After which any answer is; 0: after 20 none is.
+    After so many seconds any answer is; without them none is after 20.
     """
 
     async def run():

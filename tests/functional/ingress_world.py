@@ -18,6 +18,7 @@ from testbed import certificates, loopback
 from tests import echo, gateway_client, shown, waiting
 from tests.functional import charm_parts, gateway_looks, loopback_istiod
 from tests.functional import istiod_world as world
+from tests.kubernetes_objects import made, namespace_of, pod, workload
 
 MODEL = "ai-hammered"
 DOMAIN = "cluster.local"
@@ -33,13 +34,8 @@ COMPLETE = kubeflow.Received(9, "oidc", AUTH)
 
 
 NETWORKING = "networking.istio.io/v1"
-
-
-def made(api_version, kind, name, namespace="", spec=None, **more):
-    """An object, in words short enough for a table."""
-    metadata = {**more.pop("metadata", {}), "name": name, "namespace": namespace}
-    found = {"apiVersion": api_version, "kind": kind, "metadata": metadata, **more}
-    return found if spec is None else {**found, "spec": spec}
+OURS = f"{MODEL}/kubeflow-gateway"
+"""The Gateway of the model, as routes name it."""
 
 
 @contextlib.contextmanager
@@ -50,12 +46,6 @@ def being(kubeconfig, user):
             {"Impersonate-User": user, "Impersonate-Group": "system:masters"}
         )
         yield charm_cluster.Cluster(client)
-
-
-def namespace(name, **labels):
-    """A namespace."""
-    metadata = {"name": name, "labels": labels}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
 def service(space, name, port, number=80):
@@ -81,9 +71,7 @@ def endpoints(space, name, *ports):
 def gateway_workload(ports, space=world.GATEWAY_NAMESPACE, labels=world.LABELS, name="gateway"):
     """What makes Envoy the gateway workload: its Service's ports are those that Envoy opens."""
     container = {"name": "istio-proxy", "image": "proxy", "args": ["proxy", "router"]}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
-    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
-    yield made("apps/v1", "Deployment", name, space, spec)
+    yield workload("Deployment", name, space, labels, containers=[container])
     listed = [{"name": port, "port": number, "targetPort": to} for port, number, to in ports]
     yield made("v1", "Service", name, space, {"selector": labels, "ports": listed})
 
@@ -110,6 +98,11 @@ def lead(host, **more):
     return [{"destination": {"host": host, "port": {"number": 80}}, **more}]
 
 
+def to(host, prefix="/", **more):
+    """An entry of routes that leads below a prefix."""
+    return {"match": [{"uri": {"prefix": prefix}}], "route": lead(host), **more}
+
+
 def virtual_service(space, name, gateways, hosts, *routes, **more):
     """Somebody's routes."""
     spec = {"gateways": list(gateways), "hosts": list(hosts), "http": list(routes), **more}
@@ -126,6 +119,11 @@ def tenant():
         [gateway_client.TENANT],
         {"route": lead(WEB)},
     )
+
+
+def notebook():
+    """A tenant's route on our Gateway."""
+    return virtual_service("shop", "notebook", [OURS], ["*"], to(WEB, "/notebook/"))
 
 
 def frozen(_=0):
@@ -222,18 +220,15 @@ class Place(charm_parts.Related):
 
     def analyzed(self, folder):
         """What `istioctl analyze` says about what the charm wrote, beside what that names."""
-        labelled = namespace(self.model)
-        labelled["metadata"]["labels"] = {"istio-injection": "enabled"}
+        place = world.GATEWAY_NAMESPACE
         proxy = {"name": "istio-proxy", "image": "proxy"}
-        metadata = {"name": "gateway-0", "namespace": world.GATEWAY_NAMESPACE}
-        pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [proxy]}}
         objects = [
-            labelled,
-            {**pod, "metadata": {**metadata, "labels": world.LABELS}},
+            namespace_of(self.model, **{"istio-injection": "enabled"}),
+            pod("gateway-0", place, {"labels": world.LABELS}, containers=[proxy]),
             *self.api.list(charm_cluster.SERVICE, self.model),
-            *self.api.list(charm_cluster.SERVICE, world.GATEWAY_NAMESPACE),
+            *self.api.list(charm_cluster.SERVICE, place),
             *(each for each in self.part()._scope.manifests.owned() if each["kind"] != "Secret"),
-            self.api.get(charm_cluster.SECRET, SECRET, world.GATEWAY_NAMESPACE),
+            self.api.get(charm_cluster.SECRET, SECRET, place),
         ]
         done = world.istioctl(folder, objects, "analyze", "--use-kube=false", "-A")
         return done.stdout + done.stderr
@@ -287,14 +282,8 @@ def furnished(
 ):
     """Run istiod, with applications, a service to ask and a neighbour's web; nothing serves yet.
 
-    Args:
-        client: Of the API server.
-        kubeconfig: Of the same.
-        folder: For files.
-        more: Ports of further Services in the model, by name.
-        spaces: Namespaces beside the model's and the neighbour's.
-        decides: Handler of the service that is asked.
-        istiod: What runs it.
+    `more` are ports of further Services in the model, and `decides` handles what the service is
+    asked.
     """
     api = world.install_definitions(client)
     with contextlib.ExitStack() as stack:
@@ -310,7 +299,7 @@ def furnished(
             name: [*service(MODEL, name, port)] for name, port in {**ports, **dict(more)}.items()
         }
         for obj in (
-            *map(namespace, spaces),
+            *map(namespace_of, spaces),
             *service("shop", "web", theirs.server_port),
             *itertools.chain(*backends.values()),
         ):
@@ -354,7 +343,7 @@ def secret(folder, space=world.GATEWAY_NAMESPACE):
 def leave(api, *names):
     """Wait until all is gone: Gateways of any namespace are bound to a workload by its labels."""
     for name in names:
-        api.delete(namespace(name))
+        api.delete(namespace_of(name))
     assert waiting.eventually(
         lambda: not any(api.get(charm_cluster.NAMESPACE, name) for name in names)
     )

@@ -4,6 +4,7 @@ import contextlib
 import json
 import socket
 import subprocess
+import urllib.request
 from pathlib import Path
 
 import envoy
@@ -78,15 +79,7 @@ def own_address():
 
 @contextlib.contextmanager
 def istiod(folder, kubeconfig, settings=None, environment=None, options=()):
-    """istiod without certificates, webhooks and leader duties; its plain xDS port comes back.
-
-    Args:
-        folder: For its files, and where it runs.
-        kubeconfig: Of the API server.
-        settings: Of the mesh, beside our own.
-        environment: Its own settings, beside and before ours.
-        options: More of its command line.
-    """
+    """istiod without certificates, webhooks and leader duties; its plain xDS port comes back."""
     xds, web, metrics = loopback.free_ports(3)
     mesh = folder / "mesh.yaml"
     # There is nobody to give out certificates.
@@ -186,6 +179,12 @@ def static_cluster(name, port, *, is_http2=True):
     return found
 
 
+def administration(admin, path):
+    """What an Envoy says at its port for administration."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{admin}/{path}", timeout=9) as answer:
+        return answer.read().decode()
+
+
 def on_loopback(port):
     """An address of Envoy's."""
     return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
@@ -204,16 +203,7 @@ def envoy_with(folder, name, admin, bootstrap, *options):
 
 @contextlib.contextmanager
 def envoy_of(folder, xds, admin, node, token, *, more=()):
-    """Envoy that has its configuration from that istiod.
-
-    Args:
-        folder: For its files.
-        xds: The port of istiod.
-        admin: The port of Envoy's administration.
-        node: What it says of itself.
-        token: Of its ServiceAccount.
-        more: Clusters that its configuration speaks of.
-    """
+    """Envoy that has its configuration from that istiod, which speaks of `more` clusters."""
     ads = {"ads": {}, "resource_api_version": "V3"}
     clusters = [static_cluster("xds-grpc", xds), *more]
     bootstrap = {

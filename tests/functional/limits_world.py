@@ -13,7 +13,7 @@ from lightkube.config.models import User
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors
 from testbed import cluster
-from tests import admission_policies, rights, waiting
+from tests import admission_policies, kubernetes_objects, rights, waiting
 
 APP = rights.APPLICATION
 
@@ -109,13 +109,5 @@ def real(world: World, obj: dict[str, Any]) -> str:
 
 def pod(namespace: str, name: str = "real", account: str = APP, **metadata: Any) -> dict[str, Any]:
     """A pod that runs as the application."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, **metadata},
-        "spec": {
-            "serviceAccountName": account,
-            "automountServiceAccountToken": False,
-            "containers": [{"name": "main", "image": "none"}],
-        },
-    }
+    spec = {"serviceAccountName": account, "automountServiceAccountToken": False}
+    return kubernetes_objects.pod(name, namespace, metadata, **spec)

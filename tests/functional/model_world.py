@@ -28,10 +28,10 @@ from testbed import loopback
 from tests import echo, gateway_client
 from tests.functional import ingress_world as world
 from tests.functional import istiod_world
-from tests.functional.ingress_world import MODEL, lead, made, virtual_service
+from tests.functional.ingress_world import MODEL, OURS, lead, virtual_service
+from tests.kubernetes_objects import made, namespace_of
 
 DOMAIN = "models.example.com"
-OURS = f"{MODEL}/kubeflow-gateway"
 KNATIVE = "knative-serving"
 INGRESS = f"{KNATIVE}/knative-ingress-gateway"
 LOCAL = f"{KNATIVE}/knative-local-gateway"
@@ -88,11 +88,7 @@ class Model:
         return f"{self.name}.{self.namespace}.svc.{world.DOMAIN}"
 
     def objects(self, port):
-        """What each controller writes for it, by the controller's user.
-
-        Args:
-            port: At which its pods listen.
-        """
+        """What each controller writes for it, by user; its pods listen at the port."""
         return {
             KNATIVE_CONTROLLER: [
                 *world.service(self.namespace, f"{self.predictor}-00001", port),
@@ -209,20 +205,15 @@ class Place:
 def serving(place, client, folder, models, labels=LOCAL_LABELS, *, held=None):
     """Have Knative's gateways, and models that KServe's and Knative's controllers write.
 
-    Args:
-        place: Where the model's own gateway is.
-        client: Of the API server.
-        folder: For files.
-        models: What KServe serves, each in a namespace of its own.
-        labels: Of the workload for calls from inside, which is the model's gateway or another.
-        held: Entered once the namespaces exist, before anything is written in them.
+    The labels are of the workload for calls from inside, which is the model's gateway or another.
+    `held` is entered once the namespaces exist, before anything is written in them.
     """
     port, admin = loopback.free_ports(2)
     with contextlib.ExitStack() as stack:
         spaces = [KNATIVE, *(model.namespace for model in models)]
         profile = {"app.kubernetes.io/part-of": "kubeflow-profile"}
         for space in spaces:
-            place.api.create(world.namespace(space, **({} if space == KNATIVE else profile)))
+            place.api.create(namespace_of(space, **({} if space == KNATIVE else profile)))
         stack.callback(world.leave, place.api, *spaces)
         if held is not None:
             stack.enter_context(held)

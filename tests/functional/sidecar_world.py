@@ -11,12 +11,12 @@ import json
 import pathlib
 import re
 import ssl
-import urllib.request
 
 from istio_integrator.kube import cluster as charm_cluster
 from testbed import certificates, loopback
 from tests import echo, waiting
 from tests.functional import ingress_world, istiod_world, loopback_istiod
+from tests.kubernetes_objects import made, namespace_of
 
 ALPN = "istio-http/1.1"
 """What Istio's proxies offer each other, and by which a sidecar tells them from others."""
@@ -42,12 +42,9 @@ class Member:
 
     @contextlib.contextmanager
     def sidecar(self, *, wanted=lambda text: True):
-        """Serve by the sidecar as istiod configures it now.
+        """Serve by the sidecar as istiod configures it now, once that has all of what is wanted.
 
         Yields what asks it, as a ServiceAccount of a namespace, or without any certificate.
-
-        Args:
-            wanted: What the listener's JSON says once istiod knows all of it.
         """
         authority = Authority(self.folder)
         files = authority.certificate(self.namespace, self.name)
@@ -78,8 +75,8 @@ def member(client, kubeconfig, folder, namespace, *, name, labels):
     """Run istiod, and an application in a namespace of its own that has a sidecar."""
     api = istiod_world.install_definitions(client)
     with contextlib.ExitStack() as stack:
-        api.create(ingress_world.namespace(namespace))
-        stack.callback(api.delete, ingress_world.namespace(namespace))
+        api.create(namespace_of(namespace))
+        stack.callback(api.delete, namespace_of(namespace))
         loopback_istiod.create_namespace(api)
         application = stack.enter_context(echo.serving(echo.Application))
         xds = stack.enter_context(istiod_world.istiod(folder, kubeconfig))
@@ -115,7 +112,7 @@ def sidecar(namespace, name, labels, port, application):
         "defaultEndpoint": f"127.0.0.1:{application}",
     }
     spec = {"workloadSelector": {"labels": labels}, "ingress": [entry]}
-    return ingress_world.made(ingress_world.NETWORKING, "Sidecar", name, namespace, spec)
+    return made(ingress_world.NETWORKING, "Sidecar", name, namespace, spec)
 
 
 @contextlib.contextmanager
@@ -135,14 +132,9 @@ def listeners(admin, ports):
     """The listeners at some ports that an Envoy has been given, by port.
 
     They wait for the certificates of pilot-agent, which never come.
-
-    Args:
-        admin: The port of Envoy's administration.
-        ports: Those that are asked about.
     """
-    url = f"http://127.0.0.1:{admin}/config_dump?resource=dynamic_listeners"
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        dumped = json.loads(answer.read())
+    dump = "config_dump?resource=dynamic_listeners"
+    dumped = json.loads(istiod_world.administration(admin, dump))
     given = {}
     for each in dumped.get("configs", ()):
         for state in ("active_state", "error_state", "warming_state"):
@@ -152,12 +144,6 @@ def listeners(admin, ports):
                 one.pop("@type", None)
                 given[_port(one)] = one
     return given
-
-
-def is_ready(admin):
-    """Tell whether an Envoy listens at all of its ports."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{admin}/ready", timeout=5) as answer:
-        return answer.status == 200
 
 
 def _port(one):
@@ -195,7 +181,8 @@ def serving(folder, served, application):
         "static_resources": {"listeners": served, "clusters": clusters},
     }
     with istiod_world.envoy_with(folder, "served", admin, bootstrap):
-        assert waiting.eventually(lambda: is_ready(admin)), (folder / "served.log").read_text()
+        is_ready = waiting.eventually(lambda: istiod_world.administration(admin, "ready"))
+        assert is_ready, (folder / "served.log").read_text()
         yield
 
 
@@ -212,15 +199,8 @@ def ask(
 ):
     """Ask a sidecar; the status, or 0 where the connection is ended.
 
-    Args:
-        port: Of the pod.
-        address: Of the pod.
-        source: The caller's address.
-        protocol: What is spoken within TLS.
-        pair: The files of the caller's certificate and key; None: plain text.
-        path: What is asked for.
-        method: How.
-        headers: Pairs, of which a name may be there twice.
+    Without a pair, the files of a certificate and its key, in plain text. Headers are pairs, of
+    which a name may be there twice.
     """
     connection = http.client.HTTPConnection(address, port, timeout=10, source_address=(source, 0))
     try:

@@ -10,6 +10,7 @@ from istio_integrator.admission import admission
 from istio_integrator.kube import cluster
 from tests import shown, waiting
 from tests.functional import charm_parts
+from tests.kubernetes_objects import made, pod
 
 APPLICATION = charm_parts.APP
 
@@ -18,14 +19,7 @@ APPLICATION = charm_parts.APP
 def api(client, namespace):
     """The API server, with the pod of the charm's unit in the model."""
     api = cluster.Cluster(client)
-    spec = {
-        "containers": [{"name": "charm", "image": "charm"}],
-        "imagePullSecrets": [{"name": "pull"}],
-    }
-    account = cluster.kind("v1", "ServiceAccount"), "default", namespace
-    assert waiting.eventually(lambda: api.get(*account))
-    metadata = {"name": f"{APPLICATION}-0", "namespace": namespace}
-    api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    api.create(pod(f"{APPLICATION}-0", namespace, imagePullSecrets=[{"name": "pull"}]))
     yield api
     subject(api, namespace).remove()
 
@@ -36,12 +30,7 @@ def subject(api, model):
 
 
 def test_quota_that_refuses_the_webhooks_pods_is_named(api, namespace):
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "small", "namespace": namespace},
-        "spec": {"hard": {"pods": "0"}},
-    }
+    quota = made("v1", "ResourceQuota", "small", namespace, {"hard": {"pods": "0"}})
     resource = lightkube.resources.core_v1.ResourceQuota
     api.client.create(resource.from_dict(quota))
     waiting.eventually(lambda: api.client.get(resource, "small", namespace=namespace).status.hard)
@@ -65,9 +54,8 @@ def test_the_webhooks_pods_are_admitted_under_the_restricted_standard(api, names
     subject(api, namespace).reconcile()
     live = api.get(cluster.DEPLOYMENT, "istio-integrator-admission", namespace)
     template = live["spec"]["template"]
-    metadata = {"name": "one", "namespace": namespace, **template["metadata"]}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
-    created = api.create(pod, dry_run=True)
+    one = pod("one", namespace, template["metadata"], **template["spec"])
+    created = api.create(one, dry_run=True)
 
     assert created["spec"]["imagePullSecrets"] == [{"name": "pull"}]
     assert created["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"

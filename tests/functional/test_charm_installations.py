@@ -14,6 +14,7 @@ from istio_integrator.kube import cluster, manifests
 from tests import profiles, waiting
 from tests.functional import charm_runs, installations_world, loopback_istiod
 from tests.functional.test_charm_removal import COLLECTED, everything
+from tests.kubernetes_objects import namespace_of
 
 SHORT = ("default", "helm-revision", "aks")
 """Those that are tried at each change; the others are as long together as all else here."""
@@ -39,8 +40,7 @@ def joined(world, namespace):
 def profile(model):
     """A user's namespace, as Kubeflow labels it."""
     labels = {names.PART_OF: names.PROFILE, names.INJECTION: "enabled"}
-    metadata = {"name": f"{model}-alice", "labels": labels}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    return namespace_of(f"{model}-alice", **labels)
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -177,8 +177,6 @@ def unanswered(api, namespace, policy):
     ],
 )
 def test_probe_of_an_injector_without_istiod_says_why(world, namespace, level, policy, said):
-    account = cluster.kind("v1", "ServiceAccount"), "default", namespace
-    assert waiting.eventually(lambda: world.api.get(*account))
     enforce = {"pod-security.kubernetes.io/enforce": level}
     found = world.api.get(cluster.NAMESPACE, namespace)
     world.api.merge_patch(found, {"metadata": {"labels": enforce}})
@@ -212,8 +210,6 @@ def test_model_goes_into_ambient_mode_and_back_and_everything_is_as_it_was(world
         for each in ("istio-ca-root-cert", "kube-root-ca.crt"):
             wanted = cluster.CONFIG_MAP, each, namespace
             assert waiting.eventually(lambda wanted=wanted: world.api.get(*wanted)), each
-        account = cluster.kind("v1", "ServiceAccount"), "default", namespace
-        assert waiting.eventually(lambda: world.api.get(*account))
         before = of_model()
         mode("", enabled, has_webhook=True, event="start")
         mode("ambient", ambient, has_webhook=False)

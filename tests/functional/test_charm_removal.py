@@ -17,6 +17,7 @@ from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import manifests
 from tests import waiting
 from tests.functional import charm_parts, charm_runs
+from tests.kubernetes_objects import made, namespace_of, pod
 
 ROOT = pathlib.Path(__file__).parents[2]
 COMMANDS = runpy.run_path(str(ROOT / "docs/commands.py"))
@@ -47,10 +48,8 @@ def everything(api: charm_cluster.Cluster) -> set[str]:
 
 def test_charm_in_a_steady_state_writes_nothing(api, namespace, monkeypatch):
     options = {"excluded-pods": "a=b"}
-    metadata = {"name": "istio-integrator-0", "namespace": namespace}
-    spec = {"containers": [{"name": "lifecycle", "image": "workload:1"}]}
-    waiting.eventually(lambda: _account(api, namespace))
-    api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    containers = [{"name": "lifecycle", "image": "workload:1"}]
+    api.create(pod("istio-integrator-0", namespace, containers=containers))
     charm_runs.run("start", namespace, **options)
     # Steady is what it is when the servers have come and know what they serve.
     own = manifests.Manifests(api, model=namespace, application="istio-integrator")
@@ -78,10 +77,6 @@ def _settled(api: charm_cluster.Cluster) -> bool:
     )
 
 
-def _account(api: charm_cluster.Cluster, namespace: str) -> Any:
-    return api.get(charm_cluster.kind("v1", "ServiceAccount"), "default", namespace)
-
-
 COLLECTED = 120
 """Seconds until ReplicaSets of a deleted Deployment are gone: Kubernetes' garbage collector stands
 still while it learns of kinds that other tests install or delete."""
@@ -94,13 +89,12 @@ def test_deleted_model_takes_everything_of_ours_along(api):
         "other tests' namespaces do not go away"
     )
     before = everything(api)
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": model}}
-    api.create(namespace)
+    api.create(namespace_of(model))
     charm_runs.deploy(api, model)
     charm_runs.run("start", model, **{"pod-labels": "{team: data}"})
     own = manifests.Manifests(api, model=model, application="istio-integrator")
     assert "MutatingWebhookConfiguration" in {each["kind"] for each in own.owned()}
-    api.delete(namespace)
+    api.delete(namespace_of(model))
     is_restored = waiting.eventually(lambda: everything(api) == before, COLLECTED)
     assert is_restored, everything(api) ^ before
 
@@ -109,8 +103,7 @@ def test_commands_of_the_page_remove_what_a_forced_removal_left(api, namespace, 
     """docs/how-to/clean-up.md: Juju has run no hook, and left its own objects."""
     waiting.eventually(lambda: api.get(charm_cluster.CONFIG_MAP, "kube-root-ca.crt", namespace))
     profile = f"{namespace}-alice"
-    metadata = {"name": profile, "labels": {"app.kubernetes.io/part-of": "kubeflow-profile"}}
-    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    api.create(namespace_of(profile, **{names.PART_OF: names.PROFILE}))
     untouched = marks(api, namespace), marks(api, profile)
     charm_runs.deploy(api, namespace)
     charm_runs.run("start", namespace, **{"pod-labels": "{team: data}"})
@@ -136,7 +129,7 @@ def test_commands_of_the_page_remove_what_a_forced_removal_left(api, namespace, 
     assert api.list(charm_cluster.STATEFUL_SET, namespace=namespace) == []
     role = charm_cluster.kind("rbac.authorization.k8s.io/v1", "ClusterRole")
     assert api.get(role, f"{namespace}-istio-integrator") is None
-    api.delete({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": profile}})
+    api.delete(namespace_of(profile))
 
 
 def marks(api, namespace) -> tuple[Any, Any]:
@@ -148,11 +141,10 @@ def marks(api, namespace) -> tuple[Any, Any]:
 @pytest.mark.parametrize("verb", ["remove", "upgrade_charm"])
 def test_every_kind_of_this_api_server_can_be_looked_through(api, namespace, verb):
     """What an older revision left is looked for in all kinds that the charm knows."""
-    name = {"name": "of-an-older-revision", "namespace": namespace}
     own = manifests.Manifests(api, model=namespace, application="istio-integrator")
     labels = {names.OWNER: own.owner, names.COMPONENT: "admission-policy"}
-    left = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**name, "labels": labels}}
-    api.create(left)
+    left = "of-an-older-revision", namespace
+    api.create(made("v1", "ConfigMap", *left, metadata={"labels": labels}))
     charm_runs.run(verb, namespace, units=0 if verb == "remove" else 1)
-    assert api.get(charm_cluster.CONFIG_MAP, "of-an-older-revision", namespace) is None
+    assert api.get(charm_cluster.CONFIG_MAP, *left) is None
     charm_runs.run("remove", namespace, units=0)

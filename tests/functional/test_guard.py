@@ -4,28 +4,28 @@ import contextlib
 import itertools
 import json
 import threading
-import urllib.request
 from concurrent import futures
 
 import httpx2
 import pytest
 
 from tests import echo, forged_requests, gateway_client, waiting
-from tests.functional import ingress_world
+from tests.functional import ingress_world, istiod_world
 from tests.functional.ingress_world import (
     COMPLETE,
     DOMAIN,
     MODEL,
+    OURS,
     WEB,
     frozen,
     gateway,
     lead,
-    made,
-    request,
     server,
+    to,
     virtual_service,
 )
 from tests.gateway_client import HOST, TENANT
+from tests.kubernetes_objects import made
 
 COOKIE = echo.COOKIE
 HEADER = "kubeflow-userid"
@@ -40,10 +40,6 @@ LIES = {
 TOKENS = {"Authorization": "Bearer t", "X-Auth-Token": "t", "Cookie": COOKIE}
 FORWARDS = ("", "/decisions")
 """Paths of an application on `forward-auth`."""
-
-
-def to(host, path="/", **more):
-    return {"match": [{"uri": {"prefix": path}}], "route": lead(host), **more}
 
 
 def forward(address):
@@ -142,22 +138,19 @@ def kept_up(place, obstacle):
 
 
 def has_warming(place):
-    return "warming_state" in dumped(place, "config_dump?resource=dynamic_listeners")
+    dump = "config_dump?resource=dynamic_listeners"
+    return "warming_state" in istiod_world.administration(place.admin, dump)
 
 
 def has_frozen(place):
-    found = dumped(place, "stats?filter=http.*rds.*update_rejected&usedonly")
+    rejected = "stats?filter=http.*rds.*update_rejected&usedonly"
+    found = istiod_world.administration(place.admin, rejected)
     return any(not line.endswith(": 0") for line in found.splitlines())
 
 
 def status_of(place, tls):
     """The status of an answer; None where the gateway takes no connection for the host."""
     return getattr(place.asked_once(tls=tls), "status", None)
-
-
-def dumped(place, what):
-    with urllib.request.urlopen(f"http://127.0.0.1:{place.admin}/{what}") as answer:
-        return answer.read().decode()
 
 
 @pytest.mark.parametrize(
@@ -215,7 +208,6 @@ def test_every_host_of_several_is_authenticated_and_no_host_of_a_neighbour(place
 
 VICTIM = "victim@example.com"
 KFP = f"kfp.{MODEL}.svc.{DOMAIN}"
-OURS = f"{MODEL}/kubeflow-gateway"
 MARK = "x-route"
 """What tells a tenant's route from ours to everything else."""
 

@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import json
-import urllib.request
 import uuid
 
 import pytest
@@ -20,15 +19,17 @@ from tests.functional.ingress_world import (
     HTTPS,
     MODEL,
     NETWORKING,
+    OURS,
     WEB,
     gateway,
     lead,
-    made,
     server,
     service,
+    to,
     virtual_service,
 )
 from tests.gateway_client import HOST, TENANT
+from tests.kubernetes_objects import made, namespace_of, pod
 
 COOKIE = echo.COOKIE
 CLAIM = "admin"
@@ -39,15 +40,10 @@ SPACE = "mallory"
 EVIL = "evil.example.com"
 THIRD = "third.example.com"
 """The host of somebody whose route is bound to our Gateway."""
-OURS = f"{MODEL}/kubeflow-gateway"
 OIDC, KFP = (f"{name}.{MODEL}.svc.{DOMAIN}" for name in ("oidc", "kfp"))
 MINE = f"web.{SPACE}.svc.{DOMAIN}"
 GUARDED = ("/kfp/x", "/notebook/x")
 """Paths of our host that need authentication; the second one is of a neighbour's route."""
-
-
-def to(host, prefix="/", **more):
-    return {"match": [{"uri": {"prefix": prefix}}], "route": lead(host), **more}
 
 
 def entry(name, host, port, **more):
@@ -165,7 +161,7 @@ def evil(place):
     with pytest.MonkeyPatch.context() as patch, echo.serving(echo.Application) as found:
         # The charm writes none.
         patch.setitem(cluster.KINDS, (NETWORKING, "ServiceEntry"), kind)
-        there = (ingress_world.namespace(SPACE), *service(SPACE, "web", found.server_port))
+        there = (namespace_of(SPACE), *service(SPACE, "web", found.server_port))
         with place.there(*there):
             found.address = place.api.get(cluster.SERVICE, "oidc", MODEL)["spec"]["clusterIP"]
             yield found
@@ -176,7 +172,7 @@ def guarded(place, evil):
     """The model behind its guard at a named gateway, with a neighbour's route on our Gateway."""
     place.options, place.auths = {"hosts": HOST}, [COMPLETE]
     place.reconcile()
-    with place.there(virtual_service("shop", "notebook", [OURS], ["*"], to(WEB, "/notebook/"))):
+    with place.there(ingress_world.notebook()):
         for path in GUARDED:
             place.eventually(200, path, Cookie=COOKIE)
         evil.asked.clear()
@@ -359,7 +355,7 @@ def second(place, client, tmp_path):
 def test_nothing_is_served_anywhere_while_another_gateway_has_the_same_labels(guarded, second):
     proxy = {"name": "istio-proxy", "image": "none", "args": ["proxy", "router"]}
     spec = {"automountServiceAccountToken": False, "containers": [proxy]}
-    pod = made("v1", "Pod", "gateway", SPACE, spec, metadata={"labels": istiod_world.LABELS})
+    taken = pod("gateway", SPACE, {"labels": istiod_world.LABELS}, **spec)
 
     def asked(path):
         with contextlib.closing(gateway_client.Client(port=second)) as stranger:
@@ -368,7 +364,7 @@ def test_nothing_is_served_anywhere_while_another_gateway_has_the_same_labels(gu
             except OSError:
                 return 0
 
-    with guarded.there(pod):
+    with guarded.there(taken):
         said = guarded.reconcile()
         assert any(f"also selects pods elsewhere: {SPACE}/gateway" in each for each in said), said
         for path in GUARDED:
@@ -389,10 +385,8 @@ def test_host_of_ours_is_closed_while_an_older_gateway_has_another_number_for_it
         place.options, place.auths = {"hosts": HOST}, [COMPLETE]
         place.reconcile()
         with place.there(virtual_service("shop", "third", [OURS], ["*"], to(WEB, "/third"))):
-            dump = f"http://127.0.0.1:{place.admin}/config_dump?resource=dynamic_route_configs"
-            assert waiting.eventually(
-                lambda: b'"/third"' in urllib.request.urlopen(dump, timeout=9).read()
-            )
+            dump = place.admin, "config_dump?resource=dynamic_route_configs"
+            assert waiting.eventually(lambda: '"/third"' in istiod_world.administration(*dump))
             # That virtual host has no filter of ours, so our Gateway does not have the host.
             for path, headers in itertools.product(("/kfp/x", "/third"), WHO):
                 answers = {place.asked_once(path, **headers).status for _ in range(10)}

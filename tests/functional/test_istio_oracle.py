@@ -1,7 +1,7 @@
-"""What istiod and Envoy make of generated policies, and what the charm takes them for.
+"""What istiod and Envoy make of policies and ports, and what the charm takes them for.
 
-istiod reads the policies from a file, so that they have the ages that are wanted. One Envoy is
-given its configuration, another one serves all that was given, each at an address of its own.
+istiod reads generated policies from a file, so that they have the ages that are wanted. One Envoy
+is given its configuration, another one serves all that was given, each at an address of its own.
 """
 
 import contextlib
@@ -13,9 +13,12 @@ import yaml
 
 from istio_integrator.istio import authorization_policy, peer_authentication
 from istio_integrator.istio.authorization_policy import Caller, InboundRequest, Truth
+from istio_integrator.kube import cluster as charm_cluster
+from istio_integrator.situation import model
 from testbed import loopback
 from tests import echo, waiting
 from tests.functional import istiod_world, sidecar_world
+from tests.kubernetes_objects import made
 
 MODEL, ROOT, OWN = "kubeflow", "istio-system", "td1"
 DOMAINS = (OWN, "td2")
@@ -40,8 +43,9 @@ REQUESTS = (
 class Istiod:
     """istiod, and what it has a sidecar do."""
 
-    def __init__(self, folder, admin, ports):
+    def __init__(self, folder, xds, admin, ports):
         self._folder = folder
+        self.xds = xds
         self._admin = admin
         self.ports = ports
         self._marks = 0
@@ -69,13 +73,8 @@ class Istiod:
 
 def written(kind, name, namespace, created="2026-01-01T00:00:00Z", **spec):
     """A policy as the API server would have it."""
-    metadata = {"name": name, "namespace": namespace, "creationTimestamp": created}
-    return {
-        "apiVersion": "security.istio.io/v1",
-        "kind": kind,
-        "metadata": metadata,
-        "spec": spec,
-    }
+    metadata = {"creationTimestamp": created}
+    return made("security.istio.io/v1", kind, name, namespace, spec, metadata=metadata)
 
 
 def sidecar(http_port, tcp_port):
@@ -94,7 +93,9 @@ def istiod(kubeconfig, tmp_path_factory):
     (folder / "config").mkdir()
     ports = loopback.free_ports(2)
     (folder / "config" / "policies.yaml").write_text(yaml.safe_dump(sidecar(*ports)))
-    settings = {"trustDomain": OWN, "trustDomainAliases": list(DOMAINS[1:])}
+    outbound, inbound = loopback.free_ports(2)
+    listening = {"proxyListenPort": outbound, "proxyInboundListenPort": inbound}
+    settings = {"trustDomain": OWN, "trustDomainAliases": list(DOMAINS[1:]), **listening}
     environment = {"XDS_AUTH_PLAINTEXT": "false", "PILOT_DEBOUNCE_AFTER": "10ms"}
     options = [f"--configDir={folder / 'config'}"]
     with contextlib.ExitStack() as stack:
@@ -103,7 +104,7 @@ def istiod(kubeconfig, tmp_path_factory):
         )
         given = sidecar_world.configured(folder, xds, "web-0", MODEL, LABELS)
         admin = stack.enter_context(given)
-        yield Istiod(folder, admin, ports)
+        yield Istiod(folder, xds, admin, ports)
 
 
 def some(rng, pool, most=2):
@@ -309,3 +310,48 @@ def test_port_asks_for_mutual_tls_as_the_charm_says(istiod, count):
                 wrong.append((policies, port, mode, mode_of(listener)))
     assert wrong == []
     assert said == {"STRICT", "PERMISSIVE", "DISABLE"}
+
+
+DECLARED = {
+    8081: {"name": "http"},
+    8082: {"name": "http2-api"},
+    8083: {"name": "grpc-api"},
+    8084: {"name": "grpc-web"},
+    8085: {"name": "main", "appProtocol": "http"},
+    8086: {"name": "h2c", "appProtocol": "kubernetes.io/h2c"},
+    8087: {"name": "ws", "appProtocol": "kubernetes.io/ws"},
+    8088: {"name": "httpd"},
+    8089: {"name": "api"},
+    8090: {"name": "https"},
+    8091: {"name": "tcp-grpc"},
+    8092: {"name": "http-but-tcp", "appProtocol": "tcp"},
+}
+"""Ports of a Service, by the ways in which their protocol is declared or not."""
+
+
+def test_unknown_host_is_sent_past_the_mesh_at_the_ports_that_are_predicted(
+    istiod, client, namespace, tmp_path
+):
+    ports = [{**declared, "port": number} for number, declared in DECLARED.items()]
+    spec = {"selector": LABELS, "ports": ports}
+    written = made("v1", "Service", "mlmd", namespace, spec)
+    service = charm_cluster.Cluster(client).create(written)
+    (read,) = model.read([service], model.Service)
+    predicted = {port.port for port in read.ports if port.is_http}
+    about = ("envoy-0", namespace, {})
+    with sidecar_world.configured(tmp_path, istiod.xds, *about, interception="REDIRECT") as admin:
+        found = waiting.eventually(lambda: past_the_mesh(admin) == predicted)
+        assert found, (past_the_mesh(admin), predicted)
+
+
+def past_the_mesh(admin):
+    """The ports at which an unknown Host is sent to the called address as it is."""
+    dump = istiod_world.administration(admin, "config_dump?resource=dynamic_route_configs")
+    return {
+        int(each["route_config"]["name"])
+        for each in json.loads(dump).get("configs", ())
+        for host in each["route_config"].get("virtual_hosts", ())
+        if "*" in host["domains"] and "PassthroughCluster" in json.dumps(host)
+        if each["route_config"]["name"].isdecimal()
+        if int(each["route_config"]["name"]) in DECLARED
+    }

@@ -14,8 +14,8 @@ from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Said
 from tests import echo, gateway_client, waiting
 from tests.functional import ingress_world, istiod_world, model_world
-from tests.functional.ingress_world import COMPLETE, DOMAIN, lead, virtual_service
-from tests.functional.model_world import INGRESS, LOCAL_LABELS, OURS, TOKEN, Model
+from tests.functional.ingress_world import COMPLETE, DOMAIN, OURS, to, virtual_service
+from tests.functional.model_world import INGRESS, LOCAL_LABELS, TOKEN, Model
 
 HOST = gateway_client.HOST
 HEADER = "kubeflow-userid"
@@ -260,11 +260,7 @@ def test_model_on_knatives_own_gateway_is_served_to_everybody_unless_its_host_is
 def test_model_without_knative_is_served_by_a_path_of_our_host(models):
     """The route of docs/how-to/kserve.md, to a Service as KServe makes it without Knative."""
     path, name = "/serving/team-alice/iris", f"{IRIS.predictor}-00001"
-    rule = {
-        "match": [{"uri": {"prefix": f"{path}/"}}],
-        "rewrite": {"uri": "/"},
-        "route": lead(f"{name}.team-alice.svc.{DOMAIN}"),
-    }
+    rule = to(f"{name}.team-alice.svc.{DOMAIN}", f"{path}/", rewrite={"uri": "/"})
     with models.place.there(virtual_service("team-alice", "iris-path", [OURS], [HOST], rule)):
 
         def answer(**headers):

@@ -26,6 +26,7 @@ from tests.functional import (
     limits_world,
 )
 from tests.functional.limits_world import APP, World
+from tests.kubernetes_objects import namespace_of
 from tests.unit.workload.fake_apiserver import until
 
 
@@ -69,11 +70,11 @@ def gateway_namespace(api, namespace):
     """A gateway workload in a namespace of its own."""
     name = f"{namespace}-gw"
     ports = [("http2", 80, 8080), ("https", 443, 8443)]
-    api.create(ingress_world.namespace(name))
+    api.create(namespace_of(name))
     for obj in ingress_world.gateway_workload(ports, name, {"istio": name}):
         api.create(obj)
     yield name
-    api.delete(ingress_world.namespace(name))
+    api.delete(namespace_of(name))
 
 
 def test_gateway_routes_certificate_and_annotations_come_and_go(

@@ -7,6 +7,7 @@ cluster, as with `juju trust`: it succeeds in the one without the policy.
 import contextlib
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Any
 from urllib import parse
 
 import lightkube
@@ -15,9 +16,10 @@ from sidecar_lifecycle.shell.kube import errors as kube_errors
 
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors
-from tests import workload_access
+from tests import kubernetes_objects, workload_access
 from tests.functional import istiod_world, limits_world
 from tests.functional.limits_world import APP, World
+from tests.kubernetes_objects import namespace_of, workload
 
 OURS = "istio-integrator.charmhub.io"
 
@@ -30,9 +32,8 @@ def worlds(control_plane, client) -> Iterator[tuple[World, World]]:
         made: list[World] = []
         for _ in range(2):
             model = f"limits-{uuid.uuid4().hex[:6]}"
-            namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": model}}
-            api.create(namespace)
-            stack.callback(api.delete, namespace)
+            api.create(namespace_of(model))
+            stack.callback(api.delete, namespace_of(model))
             control_plane.kubectl("-n", model, "create", "serviceaccount", APP)
             stack.enter_context(limits_world.trusted(control_plane, model))
             app = stack.enter_context(limits_world.connected(control_plane, model))
@@ -45,25 +46,15 @@ def worlds(control_plane, client) -> Iterator[tuple[World, World]]:
 def populate(api: charm_cluster.Cluster, model: str) -> None:
     """Have what others own, a Deployment, a Service and a pod, and Juju's StatefulSet of ours."""
     labels = {"app": "theirs"}
-    metadata = {"name": "theirs", "namespace": model, "labels": labels}
-    template = {
-        "metadata": {"labels": labels},
-        "spec": {"containers": [{"name": "main", "image": "none"}]},
-    }
-    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
-    api.create({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec})
-    ours = {"replicas": 0, "serviceName": APP, "selector": spec["selector"], "template": template}
-    api.create(made("apps/v1/StatefulSet", model, APP, spec=ours))
-    ports = {"ports": [{"port": 80}], "selector": labels}
-    api.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": ports})
-    api.create({**limits_world.pod(model, "theirs", labels=labels)})
+    api.create(workload("Deployment", "theirs", model, labels))
+    api.create(workload("StatefulSet", APP, model, labels))
+    api.create(made("v1/Service", model, spec={"ports": [{"port": 80}], "selector": labels}))
+    api.create(limits_world.pod(model, "theirs", labels=labels))
 
 
-def made(kind: str, namespace: str = "", name: str = "theirs", **content: object):
+def made(kind: str, namespace: str = "", name: str = "theirs", **content: Any) -> dict[str, Any]:
     """An object by `apiVersion/Kind`."""
-    api_version, kind = kind.rsplit("/", 1)
-    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
+    return kubernetes_objects.made(*kind.rsplit("/", 1), name, namespace, **content)
 
 
 def tries(write: Callable[[World], dict]) -> Callable[[World], None]:

@@ -11,7 +11,6 @@ import itertools
 import json
 import re
 import time
-import urllib.request
 
 import pytest
 from charmlibs.interfaces import istio_ingress_route as library
@@ -19,8 +18,8 @@ from charmlibs.interfaces import istio_ingress_route as library
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.relations import kubeflow
 from tests import echo, forged_requests, gateway_client, http2, waiting
-from tests.functional import gateway_api_world, ingress_world
-from tests.functional.ingress_world import MODEL, WEB
+from tests.functional import gateway_api_world, ingress_world, istiod_world
+from tests.functional.ingress_world import MODEL
 from tests.functional.newer_routes import (
     ASKED,
     CHARMS,
@@ -32,6 +31,7 @@ from tests.functional.newer_routes import (
     rewritten,
     wish,
 )
+from tests.kubernetes_objects import made
 
 HOST = gateway_client.HOST
 SERVING = {
@@ -111,22 +111,16 @@ def nested():
     ]
 
 
-def by_virtual_service():
-    route = {"match": [{"uri": {"prefix": "/notebook/"}}], "route": ingress_world.lead(WEB)}
-    gateways = [f"{MODEL}/kubeflow-gateway"]
-    return ingress_world.virtual_service("shop", "notebook", gateways, ["*"], route)
-
-
 def by_http_route():
     match = {"path": {"type": "PathPrefix", "value": "/notebook"}}
     rule = {"matches": [match], "backendRefs": [{"name": "web", "port": 80}]}
     parent = {"name": "kubeflow-gateway", "namespace": MODEL}
     spec = {"parentRefs": [parent], "rules": [rule]}
     kind = ("gateway.networking.k8s.io/v1", "HTTPRoute")
-    return ingress_world.made(*kind, "notebook", "shop", spec)
+    return made(*kind, "notebook", "shop", spec)
 
 
-NOTEBOOKS = {"virtualservice": by_virtual_service, "gateway-api": by_http_route}
+NOTEBOOKS = {"virtualservice": ingress_world.notebook, "gateway-api": by_http_route}
 
 
 @pytest.fixture(scope="module", params=SERVING)
@@ -377,9 +371,9 @@ def test_websocket_passes_and_only_where_nobody_has_to_be_asked_for_strangers(pl
     assert stranger == ("hello" if path.startswith("/open") else 302)
 
 
-def dumped(place, what):
-    with urllib.request.urlopen(f"http://127.0.0.1:{place.admin}/{what}") as answer:
-        return json.load(answer)
+def dumped(place, resource):
+    path = f"config_dump?resource=dynamic_{resource}"
+    return json.loads(istiod_world.administration(place.admin, path))
 
 
 def values(node, name):
@@ -397,7 +391,7 @@ def values(node, name):
 def test_nothing_that_envoy_has_ends_a_request_that_takes_long(place):
     ours = [
         route["route"]
-        for config in dumped(place, "config_dump?resource=dynamic_route_configs")["configs"]
+        for config in dumped(place, "route_configs")["configs"]
         for host in config["route_config"].get("virtual_hosts", ())
         if host["name"].startswith(HOST)
         for route in host["routes"]
@@ -408,7 +402,7 @@ def test_nothing_that_envoy_has_ends_a_request_that_takes_long(place):
     assert {route["timeout"] for route in ours} == {"0s"}
     for limit in ("idle_timeout", "max_stream_duration", "max_grpc_timeout"):
         assert set(values(ours, limit)) <= {"0s"}, limit
-    listeners = dumped(place, "config_dump?resource=dynamic_listeners")
+    listeners = dumped(place, "listeners")
     # Envoy's own is five minutes, so it has to be said.
     assert set(values(listeners, "stream_idle_timeout")) == {"0s"}
     for limit in ("request_timeout", "max_stream_duration", "max_connection_duration"):

@@ -6,7 +6,8 @@ The answers are written beforehand, a row for each caller.
 import pytest
 
 from istio_integrator.kube import cluster
-from tests.functional import charm_parts, ingress_world, sidecar_world
+from tests.functional import charm_parts, sidecar_world
+from tests.kubernetes_objects import made, workload
 from tests.unit.charm.security.callers import NAME, policy
 
 MODEL = "callers"
@@ -42,14 +43,8 @@ def world(client, kubeconfig, tmp_path_factory):
     ) as found:
         ports = [{"name": "http", "port": 8888, "targetPort": found.port}]
         service = {"selector": LABELS, "ports": ports}
-        found.api.create(ingress_world.made("v1", "Service", "kfp-api", MODEL, service))
-        template = {
-            "metadata": {"labels": LABELS},
-            "spec": {"containers": [{"name": "x", "image": "none"}]},
-        }
-        spec = {"replicas": 0, "serviceName": "kfp-api", "template": template}
-        spec["selector"] = {"matchLabels": LABELS}
-        found.api.create(ingress_world.made("apps/v1", "StatefulSet", "kfp-api", MODEL, spec))
+        found.api.create(made("v1", "Service", "kfp-api", MODEL, service))
+        found.api.create(workload("StatefulSet", "kfp-api", MODEL, LABELS))
         yield found
 
 
@@ -64,7 +59,7 @@ def test_caller_is_answered_as_relations_say_and_a_forged_user_is_not(world):
         "rules": [{"when": [{"key": f"request.headers[{USER}]", "notValues": ["*"]}]}],
     }
     kind = ("security.istio.io/v1", "AuthorizationPolicy")
-    theirs = api.create(ingress_world.made(*kind, "kfp-api-theirs", MODEL, unclaimed))
+    theirs = api.create(made(*kind, "kfp-api-theirs", MODEL, unclaimed))
     written = charm_parts.policies(api, MODEL, STATED, mode="related")
     written.reconcile()
     claim = FORGED["plain"]

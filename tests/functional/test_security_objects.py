@@ -8,7 +8,7 @@ from istio_integrator.kube import errors
 from istio_integrator.situation import model
 from tests import waiting
 from tests.functional import charm_parts, istiod_world
-from tests.functional.ingress_world import made
+from tests.kubernetes_objects import made, pod, workload
 from tests.unit.charm.security import members
 from tests.unit.charm.security.callers import NAME, policy
 
@@ -24,21 +24,13 @@ def served(client):
 @pytest.fixture
 def api(served, namespace):
     """A model with applications in the mesh, of which one has a webhook."""
-    accounts = charm_cluster.kind("v1", "ServiceAccount")
-    assert waiting.eventually(lambda: served.get(accounts, "default", namespace))
     for name, port, target in (("katib", 443, 8443), ("minio", 9000, 9000), ("kfp-api", 8888, 80)):
         labels = {NAME: name}
-        pod = {"containers": [{"name": "web", "image": "none"}], "initContainers": [PROXY]}
-        spec = {
-            "replicas": 0,
-            "serviceName": name,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-        }
+        proxied = {"initContainers": [PROXY]}
         entry = {"name": "http-web", "port": port, "targetPort": target}
         service = {"selector": labels, "ports": [entry]}
-        served.create(made("apps/v1", "StatefulSet", name, namespace, spec))
-        served.create(made("v1", "Pod", name, namespace, pod, metadata={"labels": labels}))
+        served.create(workload("StatefulSet", name, namespace, labels, **proxied))
+        served.create(pod(name, namespace, {"labels": labels}, **proxied))
         served.create(made("v1", "Service", name, namespace, service))
     hook = members.webhook(f"katib-{namespace}", "katib", namespace=namespace)
     hook["webhooks"][0] |= {

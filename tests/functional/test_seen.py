@@ -15,6 +15,7 @@ from tests import gateway_client
 from tests.functional import ingress_world, istiod_world
 from tests.functional.gateway_looks import look
 from tests.functional.ingress_world import DOMAIN, HTTPS, MODEL, server
+from tests.kubernetes_objects import made
 
 HOST = gateway_client.HOST
 BOTH = (80, 443)
@@ -148,9 +149,9 @@ def test_routes_that_envoy_refuses_to_change_are_named(served):
 
 def test_service_that_is_not_exported_to_the_gateway_is_named(served):
     private = {"annotations": {"networking.istio.io/exportTo": "."}}
-    served.api.apply(ingress_world.made("v1", "Service", "oidc", MODEL, metadata=private))
+    served.api.apply(made("v1", "Service", "oidc", MODEL, metadata=private))
     answer = see(served, lambda answer: answer.missing)
-    served.api.apply(ingress_world.made("v1", "Service", "oidc", MODEL))
+    served.api.apply(made("v1", "Service", "oidc", MODEL))
     assert about(answer, Cause.CLUSTER_MISSING) == [{"home": MODEL, "service": "oidc"}]
     see(served, lambda answer: not (answer.unseen or answer.missing))
 
@@ -199,7 +200,7 @@ def test_listener_that_envoy_refuses_is_told_in_its_words(served):
     where = {"context": "GATEWAY", "listener": {"filterChain": {"filter": {"name": manager}}}}
     spec = {"configPatches": [{"applyTo": "HTTP_FILTER", "match": where, "patch": patch}]}
     kind = ("networking.istio.io/v1alpha3", "EnvoyFilter")
-    with served.there(ingress_world.made(*kind, "broken", WHERE, spec)):
+    with served.there(made(*kind, "broken", WHERE, spec)):
         answer = see(served, lambda answer: causes(answer) == [Cause.UPDATE_REFUSED] * 2)
     assert "script load error" in about(answer, Cause.UPDATE_REFUSED)[0]["words"]
     assert answer.guarded == BOTH

@@ -17,10 +17,10 @@ from istio_integrator.ingress import gateway, tenant_policy
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.kube import errors, fences
 from istio_integrator.relations import endpoints, kubeflow
-from tests import shown
+from tests import kubernetes_objects, shown
 from tests.functional import charm_parts, gateway_api_world, istiod_world, limits_world
-from tests.functional.ingress_world import NETWORKING, being, made
-from tests.functional.ingress_world import namespace as namespace_of
+from tests.functional.ingress_world import NETWORKING, being
+from tests.kubernetes_objects import made, namespace_of
 from tests.waiting import eventually
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -34,13 +34,7 @@ MORE = {"chart": "gateway"}
 
 
 class World:
-    """A model with its policy, a profile that it serves, and one that another integrator serves.
-
-    Args:
-        kubeconfig: Of the administrator.
-        api: As the administrator.
-        model: Its name, where it is there already.
-    """
+    """A model with its policy, a profile that it serves, and another integrator's."""
 
     def __init__(self, kubeconfig, api, model=""):
         end = uuid.uuid4().hex[:6]
@@ -201,8 +195,7 @@ def kubernetes_gateway(*addresses):
 
 
 def pod(labels, namespace="NAMESPACE"):
-    spec = {"containers": [{"name": "main", "image": "none"}]}
-    return made("v1", "Pod", name(), namespace, spec, metadata={"labels": labels})
+    return kubernetes_objects.pod(name(), namespace, {"labels": labels})
 
 
 REWRITTEN = {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}}

@@ -29,17 +29,10 @@ from tests.functional import (
     loopback_istiod,
     newer_routes,
 )
-from tests.functional.ingress_world import (
-    AUTH,
-    COMPLETE,
-    MODEL,
-    WEB,
-    lead,
-    request,
-    virtual_service,
-)
+from tests.functional.ingress_world import AUTH, COMPLETE, MODEL, request
 from tests.functional.newer_routes import bag, matched, wish
 from tests.gateway_client import HOST, TENANT
+from tests.kubernetes_objects import namespace_of
 
 SECOND, BESIDE = "second.example.com", "beside.example.com"
 NAMED, OWN, MANAGED = "named", "own", "managed"
@@ -279,7 +272,8 @@ class Place(ingress_world.Place):
             if not state.is_killed:
                 self.mortal.start()
         # HTTPRoutes are not served while a VirtualService is on the Gateway of the same name.
-        (self.api.delete if state.gateway == MANAGED else self.api.apply)(self.notebook)
+        write = self.api.delete if state.gateway == MANAGED else self.api.apply
+        write(ingress_world.notebook())
         if not state.is_related:
             self.remove()
         said = self.reconcile()
@@ -343,8 +337,8 @@ def beside(place):
     with contextlib.ExitStack() as stack:
         served = stack.enter_context(echo.serving(echo.Application))
         decides = stack.enter_context(echo.serving(echo.Authorization))
-        place.api.create(ingress_world.namespace(model))
-        stack.callback(place.api.delete, ingress_world.namespace(model))
+        place.api.create(namespace_of(model))
+        stack.callback(place.api.delete, namespace_of(model))
         for name, server in {"mlflow": served, "oidc": decides}.items():
             for obj in ingress_world.service(model, name, server.server_port):
                 place.api.create(obj)
@@ -363,8 +357,6 @@ def place(client, kubeconfig, tmp_path_factory):
     """A model with all gateways, further authorization services and a notebook of a tenant."""
     gateway_api_world.install_definitions(client)
     folder = tmp_path_factory.mktemp("istiod")
-    route = {"match": [{"uri": {"prefix": "/notebook/"}}], "route": lead(WEB)}
-    notebook = virtual_service("shop", "notebook", [f"{MODEL}/kubeflow-gateway"], ["*"], route)
     with contextlib.ExitStack() as stack:
         login = stack.enter_context(echo.serving(echo.Application))
         replacement = stack.enter_context(echo.serving(Replacement))
@@ -376,7 +368,7 @@ def place(client, kubeconfig, tmp_path_factory):
         istiod = gateway_api_world.istiod
         serving = ingress_world.serving(client, kubeconfig, folder, more, istiod=istiod)
         found = stack.enter_context(serving)
-        found.mortal, found.login, found.notebook = mortal, login.asked, notebook
+        found.mortal, found.login = mortal, login.asked
         all_gateways = Place(found, client, folder, stack)
         ports = all_gateways._gateways[OWN]
         named = [("http2", 80, ports[0]), ("https", 443, ports[1])]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,8 +12,7 @@ import httpx2
 import lightkube
 import pytest
 from lightkube.core.exceptions import ApiError
-from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.core_v1 import Pod, PodStatus, ServiceAccount
+from lightkube.resources.core_v1 import Pod, PodStatus
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import run
 from sidecar_lifecycle.shell import settings as options
@@ -28,14 +26,6 @@ from tests.unit.workload.fake_apiserver import running_task, until
 Cluster = lightkube.Client
 
 pytestmark = pytest.mark.usefixtures("unreachable_node")
-
-
-@pytest.fixture
-def account(client: Cluster, namespace: str) -> str:
-    """The ServiceAccount that pods need, which nobody makes without a controller-manager."""
-    with contextlib.suppress(ApiError):
-        client.create(ServiceAccount(metadata=ObjectMeta(name="default", namespace=namespace)))
-    return namespace
 
 
 @pytest.fixture
@@ -75,20 +65,20 @@ def decisions(subject: run.Program) -> dict[str, str]:
 
 
 async def test_restarted_apiserver_costs_nothing_but_time(
-    client: Cluster, kubeconfig: Path, account: str, control_plane: Any
+    client: Cluster, kubeconfig: Path, namespace: str, control_plane: Any
 ):
-    create(client, pods.pod_json(pods.running(), name="busy", namespace=account))
+    create(client, pods.pod_json(pods.running(), name="busy", namespace=namespace))
     connection = workload_access.connect(kubeconfig)
-    live = options.Live(options.Settings(model=account, application="app", unit="app/0"))
+    live = options.Live(options.Settings(model=namespace, application="app", unit="app/0"))
     subject = run.Program(connection, live, listen=("127.0.0.1", 0), port=0)
     async with running_task(subject.run()):
         await until(lambda: decisions(subject) == {"busy": "wait"}, 20)
         await asyncio.to_thread(control_plane.restart, "kube-apiserver")
-        done = pods.pod_json(name="busy", namespace=account)
+        done = pods.pod_json(name="busy", namespace=namespace)
 
         def reported() -> bool:
             try:
-                report(client, account, "busy", done["status"])
+                report(client, namespace, "busy", done["status"])
             except (httpx2.HTTPError, ApiError):
                 return False
             return True
@@ -99,11 +89,11 @@ async def test_restarted_apiserver_costs_nothing_but_time(
 
 
 async def test_watch_lists_follows_and_resumes(
-    client: Cluster, admin: kube.Client, account: str, monkeypatch: pytest.MonkeyPatch
+    client: Cluster, admin: kube.Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(kube, "PAGE", 2)
     for number in range(5):
-        create(client, pods.pod_json(name=f"pod-{number}", namespace=account))
+        create(client, pods.pod_json(name=f"pod-{number}", namespace=namespace))
     request = admin.stream
 
     def stream(path: str, *, params: dict[str, str], idle: float) -> Any:
@@ -114,7 +104,7 @@ async def test_watch_lists_follows_and_resumes(
     said: list[str] = []
 
     async def follow() -> None:
-        async for change in watch.watch(admin, types.Pod, namespace=account):
+        async for change in watch.watch(admin, types.Pod, namespace=namespace):
             what = change.object.metadata.name if change.object else ""
             said.append(f"{change.kind} {what}".strip())
 
@@ -122,7 +112,7 @@ async def test_watch_lists_follows_and_resumes(
     await until(lambda: "synced" in said, 20)
     assert said == [*(f"added pod-{number}" for number in range(5)), "synced"]
     await asyncio.sleep(2.5)
-    client.delete(Pod, "pod-3", namespace=account, grace_period=0)
+    client.delete(Pod, "pod-3", namespace=namespace, grace_period=0)
     await until(lambda: said[-1] == "deleted pod-3", 20)
     assert said.count("synced") == 1
     task.cancel()
