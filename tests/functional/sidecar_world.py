@@ -5,86 +5,18 @@ the configuration, and another one serves it with certificates of files in the s
 """
 
 import contextlib
-import dataclasses
 import http.client
 import json
-import pathlib
 import re
 import ssl
 
-from istio_integrator.kube import cluster as charm_cluster
 from testbed import certificates, loopback
-from tests import echo, waiting
-from tests.functional import ingress_world, istiod_world, loopback_istiod
-from tests.kubernetes_objects import made, namespace_of
+from tests import waiting
+from tests.functional import ingress_world, istiod_world
+from tests.kubernetes_objects import made
 
 ALPN = "istio-http/1.1"
 """What Istio's proxies offer each other, and by which a sidecar tells them from others."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Member:
-    """An application with a sidecar, and what configures that."""
-
-    api: charm_cluster.Cluster
-    folder: pathlib.Path
-    namespace: str
-    name: str
-    labels: dict[str, str]
-    xds: int
-    """The port of istiod."""
-    token: str
-    """By which istiod knows the sidecar."""
-    port: int
-    """At which the sidecar is called."""
-    application: int
-    """The application's own port."""
-
-    @contextlib.contextmanager
-    def sidecar(self, *, wanted=lambda text: True):
-        """Serve by the sidecar as istiod configures it now, once that has all of what is wanted.
-
-        Yields what asks it, as a ServiceAccount of a namespace, or without any certificate.
-        """
-        authority = Authority(self.folder)
-        files = authority.certificate(self.namespace, self.name)
-        served = with_files(self._listener(wanted), *files, authority.root)
-        with serving(self.folder, [served], self.application):
-
-            def answer(who=None, headers=()):
-                pair = authority.certificate(*who) if who else None
-                return ask(self.port, pair=pair, headers=headers)
-
-            yield answer
-
-    def _listener(self, wanted):
-        about = (f"{self.name}-0", self.namespace, self.labels)
-        given = {}
-
-        def is_given():
-            given.update(listeners(admin, [self.port]))
-            return given and wanted(json.dumps(given[self.port]))
-
-        with configured(self.folder, self.xds, *about, token=self.token) as admin:
-            assert waiting.eventually(is_given), json.dumps(given)[:3000]
-        return given[self.port]
-
-
-@contextlib.contextmanager
-def member(client, kubeconfig, folder, namespace, *, name, labels):
-    """Run istiod, and an application in a namespace of its own that has a sidecar."""
-    api = istiod_world.install_definitions(client)
-    with contextlib.ExitStack() as stack:
-        api.create(namespace_of(namespace))
-        stack.callback(api.delete, namespace_of(namespace))
-        loopback_istiod.create_namespace(api)
-        application = stack.enter_context(echo.serving(echo.Application))
-        xds = stack.enter_context(istiod_world.istiod(folder, kubeconfig))
-        port = loopback.free_port()
-        api.create(sidecar(namespace, name, labels, port, application.server_port))
-        token = istiod_world.gateway_token(client, namespace)
-        own = application.server_port
-        yield Member(api, folder, namespace, name, labels, xds, token, port, own)
 
 
 class Authority(certificates.Authority):

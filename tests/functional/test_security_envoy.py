@@ -3,15 +3,21 @@
 The answers are written beforehand, a row for each caller.
 """
 
+import contextlib
+import json
+
 import pytest
 
 from istio_integrator.kube import cluster
-from tests.functional import charm_parts, sidecar_world
-from tests.kubernetes_objects import made, workload
+from testbed import loopback
+from tests import echo, waiting
+from tests.functional import charm_parts, istiod_world, loopback_istiod, sidecar_world
+from tests.kubernetes_objects import made, namespace_of, workload
 from tests.unit.charm.security.callers import NAME, policy
 
 MODEL = "callers"
-LABELS = {NAME: "kfp-api"}
+APPLICATION = "kfp-api"
+LABELS = {NAME: APPLICATION}
 USER = "kubeflow-userid"
 FORGED = {
     "plain": [(USER, "bob@example.com")],
@@ -34,18 +40,68 @@ BOTH, CERTIFIED = (200, 200), (0, 200)
 """What a caller in plain text and one with a certificate are answered; 0 is no answer."""
 
 
+class World:
+    """An application with a sidecar that istiod configures, and certificates of its callers."""
+
+    def __init__(self, api, folder, xds, token, application):
+        self.api = api
+        self.port = loopback.free_port()
+        self._folder, self._xds, self._token = folder, xds, token
+        self._application = application
+        self._authority = sidecar_world.Authority(folder)
+
+    @contextlib.contextmanager
+    def sidecar(self, *, wanted=lambda text: True):
+        """Serve by the sidecar as istiod configures it, once the listener's JSON is as wanted.
+
+        Yields what asks it, as a ServiceAccount of a namespace, or without any certificate.
+        """
+        files = self._authority.certificate(MODEL, APPLICATION)
+        listener = sidecar_world.with_files(self._listener(wanted), *files, self._authority.root)
+        with sidecar_world.serving(self._folder, [listener], self._application):
+
+            def answer(who=None, headers=()):
+                pair = self._authority.certificate(*who) if who else None
+                return sidecar_world.ask(self.port, pair=pair, headers=headers)
+
+            yield answer
+
+    def _listener(self, wanted):
+        about, given = (f"{APPLICATION}-0", MODEL, LABELS), {}
+
+        def is_given():
+            given.update(sidecar_world.listeners(admin, [self.port]))
+            return given and wanted(json.dumps(given[self.port]))
+
+        with sidecar_world.configured(
+            self._folder, self._xds, *about, token=self._token
+        ) as admin:
+            assert waiting.eventually(is_given), json.dumps(given)[:3000]
+        return given[self.port]
+
+
 @pytest.fixture(scope="module")
 def world(client, kubeconfig, tmp_path_factory):
-    """istiod, an API server with a Service of the model, and certificates of callers."""
+    """istiod, and an API server with a Service of the model."""
     folder = tmp_path_factory.mktemp("sidecar")
-    with sidecar_world.member(
-        client, kubeconfig, folder, MODEL, name="kfp-api", labels=LABELS
-    ) as found:
+    api = istiod_world.install_definitions(client)
+    loopback_istiod.create_namespace(api)
+    with (
+        echo.serving(echo.Application) as application,
+        istiod_world.istiod(folder, kubeconfig) as xds,
+    ):
+        model, own = api.create(namespace_of(MODEL)), application.server_port
+        found = World(api, folder, xds, istiod_world.gateway_token(client, MODEL), own)
         ports = [{"name": "http", "port": 8888, "targetPort": found.port}]
         service = {"selector": LABELS, "ports": ports}
-        found.api.create(made("v1", "Service", "kfp-api", MODEL, service))
-        found.api.create(workload("StatefulSet", "kfp-api", MODEL, LABELS))
+        for obj in (
+            sidecar_world.sidecar(MODEL, APPLICATION, LABELS, found.port, own),
+            made("v1", "Service", APPLICATION, MODEL, service),
+            workload("StatefulSet", APPLICATION, MODEL, LABELS),
+        ):
+            api.create(obj)
         yield found
+        api.delete(model)
 
 
 def test_caller_is_answered_as_relations_say_and_a_forged_user_is_not(world):
