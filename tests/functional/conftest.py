@@ -24,8 +24,7 @@ LONGEST = (
     "test_transitions",
     "test_admission_floods",
     "test_guard_tenants",
-    "test_admission_charm",
-    "test_rights_life",
+    "test_models",
 )
 """The modules that take longest start first, so that none of them runs alone at the end."""
 

@@ -200,8 +200,13 @@ FLOODS = {
     ),
 }
 
+SLOW = ("bodies of 3 MiB", "heads that stay incomplete", "answers that nobody takes")
+"""Floods whose last connection is open as long as an idle one's."""
 
-@pytest.mark.parametrize("name", FLOODS)
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in SLOW)) for name in FLOODS]
+)
 def test_a_flood_from_one_address_neither_fills_memory_nor_keeps_reviews_waiting(
     world, server, name
 ):

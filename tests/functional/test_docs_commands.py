@@ -54,16 +54,14 @@ def run(kubeconfig, program, *words, text=""):
 
 def refused(kubeconfig, program, words):
     """What a program says against the words of a command, if it does."""
+    verbs = {*READING, *CHANGING} & {*words[:3]}
+    if program == "kubectl" and verbs and not OF_OTHERS & {*words}:
+        dry = () if verbs & {*READING} else ("--dry-run=server",)
+        done = run(kubeconfig, program, *words, *dry)
+        return done.stderr if REFUSED.search(done.stderr) else ""
     end = words.index("--") if "--" in words else len(words)
     asked = run(kubeconfig, program, *words[:end], "--help")
-    if asked.returncode:
-        return asked.stderr
-    verbs = {*READING, *CHANGING} & {*words[:3]}
-    if program != "kubectl" or not verbs or OF_OTHERS & {*words}:
-        return ""
-    dry = () if verbs & {*READING} else ("--dry-run=server",)
-    done = run(kubeconfig, program, *words, *dry)
-    return done.stderr if REFUSED.search(done.stderr) else ""
+    return asked.stderr if asked.returncode else ""
 
 
 @pytest.fixture(scope="module")
