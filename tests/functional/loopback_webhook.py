@@ -149,22 +149,15 @@ def worlds(
 ) -> Iterator[tuple[admission_world.World, dict[str, Server]]]:
     """Serve settings of the table, each by a webhook of its own, while the block runs."""
     world = admission_world.World(api, prefix, **switches)
-    world.create_namespaces()
     servers: dict[str, Server] = {}
-    owners = []
     with contextlib.ExitStack() as stack:
+        stack.callback(world.delete_namespaces)
+        world.create_namespaces()
         for name in names:
             values = admission_world.wanted(name, world.model(name)).document()
-            servers[name] = stack.enter_context(serving(root / name, values))
-        for name, server in servers.items():
-            owners.append(configure(world, name, server, server.material.bundle))
+            server = servers[name] = stack.enter_context(serving(root / name, values))
+            owner = configure(world, name, server, server.material.bundle)
+            stack.callback(owner.remove, webhook.CONFIGURATION_FOLDER)
         for name in names:
             world.wait_until_mutated(world.model(name))
-        try:
-            yield world, servers
-        finally:
-            for owner in owners:
-                owner.remove(webhook.CONFIGURATION_FOLDER)
-            for name in names:
-                world.wait_until_mutated(world.model(name), mutated=False)
-            world.delete_namespaces()
+        yield world, servers
