@@ -32,13 +32,6 @@ FIELDS = {
 CONFIGURATIONS = st.fixed_dictionaries({}, optional=FIELDS)
 
 
-def drawn(few, many):
-    """Try few examples in the run of every change and many in the long one, and count on some."""
-    return pytest.mark.parametrize(
-        ("number", "least"), [few, pytest.param(*many, marks=pytest.mark.long)]
-    )
-
-
 @pytest.fixture(scope="module")
 def judge():
     """Ask istiod's code what it makes of each value."""
@@ -95,38 +88,27 @@ def assert_istiod_agrees(judge, values):
     return fine, len(changed)
 
 
-@drawn((600, 100), (3000, 500))
-def test_configurations_are_what_they_were_plus_the_hold(judge, number, least):
-    values = examples(texts.documents(CONFIGURATIONS), number)
-
-    fine, changed = assert_istiod_agrees(judge, values)
-
-    assert changed > least
-    assert fine > 0.6 * changed
-
-
-# The first examples are the simplest, and fewer of them are fine.
-@drawn((600, 30), (3000, 300))
-def test_configurations_that_name_the_hold_anywhere_are_what_they_were_plus_the_hold(
-    judge, number, least
-):
-    values = examples(texts.naming(CONFIGURATIONS), number)
-
-    fine, _ = assert_istiod_agrees(judge, values)
-
-    assert fine > least
+TEXTS = texts.documents(CONFIGURATIONS)
+CUT = st.builds(
+    lambda first, second: first[: len(first) // 2] + second[len(second) // 3 :], TEXTS, TEXTS
+)
+WRITTEN = {
+    "configurations": (TEXTS, 0.1),
+    # The first examples are the simplest, and fewer of them are fine.
+    "configurations that name the hold anywhere": (texts.naming(CONFIGURATIONS), 0.05),
+    "any text": (st.lists(st.sampled_from(texts.PIECES), max_size=20).map("".join) | CUT, 0),
+}
+"""Texts, and the share of them that parses and is held at least."""
 
 
-@pytest.mark.parametrize("number", [800, pytest.param(4000, marks=pytest.mark.long)])
-def test_text_of_any_kind_is_what_it_was_plus_the_hold(judge, number):
-    pieces = st.lists(st.sampled_from(texts.PIECES), max_size=20).map("".join)
-    cut = st.builds(
-        lambda first, second: first[: len(first) // 2] + second[len(second) // 3 :],
-        texts.documents(CONFIGURATIONS),
-        texts.documents(CONFIGURATIONS),
-    )
+@pytest.mark.parametrize("number", [600, pytest.param(3000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("written", WRITTEN)
+def test_text_means_what_it_did_plus_the_hold(judge, written, number):
+    strategy, share = WRITTEN[written]
 
-    assert_istiod_agrees(judge, examples(pieces | cut, number))
+    fine, _ = assert_istiod_agrees(judge, examples(strategy, number))
+
+    assert fine >= share * number
 
 
 def test_the_cases_of_the_table_are_accepted_by_istiod(judge):

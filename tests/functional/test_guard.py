@@ -315,13 +315,6 @@ def test_neighbours_use_of_the_header_towards_their_own_services_is_theirs(share
         assert seen(shared.eventually(200, "/x", host=host).echo) == {}
 
 
-def test_identity_goes_with_a_websocket_as_the_service_said_it(theirs):
-    place, host = theirs
-    assert gateway_client.talk("/set", place.port, Cookie=COOKIE) == "hello"
-    assert gateway_client.talk("/set", place.port) == 302
-    assert gateway_client.talk("/set", place.port, host=host) == "hello"
-
-
 MIRROR = to(WEB, "/mirrored", mirror={"host": KFP, "port": {"number": 80}}, **FORGED)
 HANDED = {"match": [{"uri": {"prefix": "/handed"}}], "delegate": {"name": "on"}}
 ALIAS = {"type": "ExternalName", "externalName": KFP, "ports": [{"name": "http", "port": 80}]}
