@@ -4,24 +4,99 @@ installer writes it, with the real istiod on loopback."""
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import pathlib
 
+import lightkube
 import pytest
+import yaml
 from ops import testing
 
 from integrator_contract import names
 from istio_integrator.istio import probe
 from istio_integrator.kube import cluster, manifests
-from tests import profiles, waiting
-from tests.functional import charm_runs, installations_world, loopback_istiod
+from testbed import istio
+from tests import profiles, rights, waiting
+from tests.functional import charm_runs, loopback_istiod
 from tests.functional.test_charm_removal import COLLECTED, everything
 from tests.kubernetes_objects import namespace_of
 
+TABLE = yaml.safe_load((pathlib.Path(__file__).parent / "installations.yaml").read_text())
+URL = "URL"
+"""What stands in a row for the address of an injector."""
 SHORT = ("default", "helm-revision", "aks")
 """Those that are tried at each change; the others are as long together as all else here."""
 ROWS = [
     pytest.param(name, id=name, marks=() if name in SHORT else pytest.mark.long)
-    for name in installations_world.ROWS
+    for name in TABLE
 ]
+
+
+@dataclasses.dataclass
+class World:
+    """An API server into which installations are written."""
+
+    api: cluster.Cluster
+    kubeconfig: pathlib.Path
+    folder: pathlib.Path
+
+    @contextlib.contextmanager
+    def installed(self, row):
+        """Have the installations of a row while the block runs; the injector's URL comes back."""
+        with contextlib.ExitStack() as stack:
+            url = ""
+            for index, one in enumerate(row["installs"]):
+                folder = self.folder / str(index)
+                way = self._outside if "webhook" in one else self._inside
+                url = stack.enter_context(way(one, folder, row.get("objects", ())))
+            yield url
+
+    @contextlib.contextmanager
+    def _inside(self, one, folder, objects):
+        place = one.get("namespace", istio.SYSTEM)
+        loopback_istiod.create_namespace(self.api, place)
+        about = {"revision": one.get("revision", ""), "place": place}
+        installed = loopback_istiod.installed(
+            self.api, self.kubeconfig, folder, *one["settings"], **about
+        )
+        with self.there(*objects), installed as found:
+            yield found.url
+
+    @contextlib.contextmanager
+    def _outside(self, one, folder, objects):
+        """Have no object of istiod but its webhook configurations, which name a URL."""
+        written = loopback_istiod.render()
+        running = loopback_istiod.running(self.api, self.kubeconfig, folder, written)
+        with running as (address, bundle):
+            url = f"{address}/inject"
+            tag = [f"values.revisionTags[0]={one['tag']}"] if "tag" in one else []
+            remote = loopback_istiod.render(
+                *one["settings"],
+                *tag,
+                f"revision={one['revision']}",
+                f"values.istiodRemote.injectionURL={url}",
+                f"values.istiodRemote.injectionCABundle={bundle}",
+            )
+            configurations = [
+                item for (kind, _), item in remote.items() if kind.startswith("Mutating")
+            ]
+            for item in configurations:
+                if "istio.io/tag" not in item["metadata"]["labels"]:
+                    item["metadata"]["name"] = one["webhook"]
+                for hook in item["webhooks"]:
+                    hook["clientConfig"]["caBundle"] = bundle
+            with self.there(*objects, *configurations):
+                yield url
+
+    @contextlib.contextmanager
+    def there(self, *objects):
+        """Have objects while the block runs."""
+        applied = [self.api.apply(item) for item in objects]
+        try:
+            yield
+        finally:
+            for item in applied:
+                self.api.delete(item)
 
 
 @pytest.fixture
@@ -29,7 +104,7 @@ def world(client, kubeconfig, tmp_path, monkeypatch):
     """The API server, to which the charm connects."""
     api = cluster.Cluster(client)
     monkeypatch.setattr(cluster, "connect", lambda: api)
-    return installations_world.World(api, kubeconfig, tmp_path)
+    return World(api, kubeconfig, tmp_path)
 
 
 def joined(world, namespace):
@@ -45,7 +120,7 @@ def profile(model):
 
 @pytest.mark.parametrize("name", ROWS)
 def test_installation_is_joined_as_its_row_says(world, namespace, name):
-    row = installations_world.ROWS[name]
+    row = TABLE[name]
     options = row.get("options", {})
     with world.installed(row) as url:
         if "blocked" in row:
@@ -57,7 +132,7 @@ def test_installation_is_joined_as_its_row_says(world, namespace, name):
                 assert hint in out.unit_status.message, value
             assert joined(world, namespace) == {}
         out = charm_runs.run("start", namespace, **options)
-        begins = row["status"].replace(installations_world.URL, url)
+        begins = row["status"].replace(URL, url)
         assert isinstance(out.unit_status, testing.ActiveStatus), out.unit_status
         assert out.unit_status.message.split(" · ")[0] == begins
         assert joined(world, namespace) == row["joins"]
@@ -144,7 +219,7 @@ def test_what_the_installation_is_like_is_seen(world, namespace, tmp_path, case)
 
 
 def test_istiod_is_seen_to_inject_where_every_pod_is_excluded(world, namespace):
-    with world.installed(installations_world.ROWS["default"]):
+    with world.installed(TABLE["default"]):
         for event in ("start", "update_status"):
             said = charm_runs.run(event, namespace, **{"excluded-pods": "!team"}).unit_status
             assert isinstance(said, testing.ActiveStatus), said
@@ -206,7 +281,7 @@ def test_model_goes_into_ambient_mode_and_back_and_everything_is_as_it_was(world
         kinds = {each["kind"] for each in own.owned()}
         assert ("MutatingWebhookConfiguration" in kinds) is bool(kinds) is has_webhook
 
-    with world.installed(installations_world.ROWS["ambient"]):
+    with world.installed(TABLE["ambient"]):
         for each in ("istio-ca-root-cert", "kube-root-ca.crt"):
             wanted = cluster.CONFIG_MAP, each, namespace
             assert waiting.eventually(lambda wanted=wanted: world.api.get(*wanted)), each
@@ -219,3 +294,56 @@ def test_model_goes_into_ambient_mode_and_back_and_everything_is_as_it_was(world
         charm_runs.run("remove", namespace, units=0)
         is_restored = waiting.eventually(lambda: of_model() == before, COLLECTED)
     assert is_restored, of_model() ^ before
+
+
+OF_ISTIOD = ("configmaps", "endpointslices")
+"""What the role about the mesh lets the charm read of istiod. It lists Deployments everywhere, for
+those of gateways and of the model; reading istiod's own by its name is taken away as well."""
+UNREAD = (
+    f"{PROXY_DEFAULTS}.holdApplicationUntilProxyStarts=true",
+    f"{PROXY_DEFAULTS}.statusPort=15099",
+    "meshConfig.rootNamespace=istio-config",
+    r"values.global.proxy.excludeOutboundPorts=3306\,5432",
+)
+
+
+@pytest.fixture
+def unknowing(world, control_plane, namespace, untrusted, monkeypatch):
+    """The charm's connection, with the shipped roles but for any right in istiod's namespace."""
+    roles = list(yaml.safe_load_all(rights.roles(namespace)))
+    (mesh,) = (
+        role for role in roles if role["metadata"]["name"].endswith("-mesh") and "rules" in role
+    )
+    mesh["rules"] = [rule for rule in mesh["rules"] if rule["resources"][0] not in OF_ISTIOD]
+    (deployments,) = (rule for rule in mesh["rules"] if rule["resources"] == ["deployments"])
+    deployments["verbs"].remove("get")
+    control_plane.kubectl("apply", "-f", "-", text=yaml.safe_dump_all(roles))
+    account = f"--as=system:serviceaccount:{namespace}:istio-integrator"
+    asked = ("auth", "can-i", "get", "configmaps/istio", "-n", "istio-system", account)
+    assert waiting.eventually(
+        lambda: control_plane.kubectl(*asked, check=False).stdout.strip() == "no", 20
+    )
+    with lightkube.Client(config=untrusted) as client:
+        api = cluster.Cluster(client)
+        monkeypatch.setattr(cluster, "connect", lambda: api)
+        yield api
+
+
+def test_model_joins_and_leaves_with_no_right_in_the_namespace_of_istiod(
+    world, unknowing, namespace
+):
+    with world.installed({"installs": [{"settings": UNREAD}]}):
+        out = charm_runs.run("start", namespace)
+        assert isinstance(out.unit_status, testing.ActiveStatus), out.unit_status
+        assert out.unit_status.message.startswith("istio-system/istiod 1.31 · admission: webhook")
+        assert joined(world, namespace) == {names.INJECTION: "enabled"}
+        found = charm_runs.discover(unknowing, namespace).mesh
+        charm_runs.run("remove", namespace, units=0)
+        assert joined(world, namespace) == {}
+    # A dry-run pod shows these.
+    assert (found.alive, found.probed, found.version) == (True, True, "1.31.1")
+    assert (found.hold_by_default, found.status_port) == (True, 15099)
+    assert found.excluded_outbound_ports == (3306, 5432)
+    # And these are not known: the usual is taken for them.
+    assert not found.has_settings
+    assert (found.root_namespace, found.registry_only) == ("istio-system", False)

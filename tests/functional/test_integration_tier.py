@@ -33,7 +33,6 @@ def test_scenarios_are_collected(environment):
     assert len([line for line in out.splitlines() if "::test_" in line]) >= 13
 
 
-@pytest.mark.long
 def test_scenarios_are_typed_as_the_libraries_are(environment, tmp_path):
     config = {
         # Absolute paths would be left out, with no more than a word of warning.
