@@ -15,17 +15,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import structlog
 from sidecar_lifecycle.decide import finished
 from sidecar_lifecycle.decide.convergence import facts
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.convergence import cluster as hands
+from sidecar_lifecycle.shell.kube import fence
 from sidecar_lifecycle.shell.settings import Live
 
 from integrator_contract import names
 from tests.unit.workload import pods
 from tests.unit.workload.converging import MEMORY, MODEL
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
-from tests.unit.workload.shutdown_world import event_reasons, phase, reconciler
+from tests.unit.workload.shutdown_world import counted, phase, reconciler
 from tests.unit.workload.test_local_listener import SETTINGS, served
 
 VIRTUAL_TIME = True
@@ -261,28 +263,45 @@ async def test_pod_that_can_not_be_decoded_any_more_is_forgotten_when_it_is_dele
         await until(lambda: len(controller.view) == 0)
 
 
+@pytest.mark.parametrize("error", [RecursionError, MemoryError, ValueError, KeyError])
 async def test_rules_that_raise_about_one_pod_leave_the_others_to_complete(
-    cluster: FakeApiserver, monkeypatch: pytest.MonkeyPatch
+    cluster: FakeApiserver, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ):
     rules = finished.finished
 
     def broken(pod: types.Pod, policy: finished.Policy) -> finished.Decision:
         if pod.metadata.name == "hostile":
-            raise RecursionError
+            raise error("x" * 5000)
         return rules(pod, policy)
 
     monkeypatch.setattr(finished, "finished", broken)
+    before = counted("broken_objects_total", stage="decide", kind="Pod")
     cluster.put("pods", pods.pod_json(name="hostile", uid="h"))
-    async with reconciler(cluster) as controller:
-        await until(lambda: len(controller.view) == 1)
-        cluster.put("pods", pods.pod_json())
-        await until(lambda: phase(cluster) == "Succeeded")
-        # A namespace that changes has all its pods judged anew.
-        cluster.namespace(MODEL, annotations={names.PROXY_SHUTDOWN: "disabled"})
-        await asyncio.sleep(5)
-        cluster.namespace(MODEL)
-        cluster.put("pods", pods.pod_json(name="later", uid="l"))
-        await until(lambda: phase(cluster, "later") == "Succeeded")
+    with structlog.testing.capture_logs() as said:
+        async with reconciler(cluster) as controller:
+            await until(lambda: len(controller.view) == 1)
+            cluster.put("pods", pods.pod_json())
+            await until(lambda: phase(cluster) == "Succeeded")
+            # A namespace that changes has all its pods judged anew.
+            cluster.namespace(MODEL, annotations={names.PROXY_SHUTDOWN: "disabled"})
+            await asyncio.sleep(5)
+            cluster.namespace(MODEL)
+            cluster.put("pods", pods.pod_json(name="later", uid="l"))
+            await until(lambda: phase(cluster, "later") == "Succeeded")
 
-    assert event_reasons(cluster).count("ObjectNotUnderstood") == 1
+    (event,) = (e for e in cluster.all("events") if e["reason"] == "ObjectNotUnderstood")
+    assert len(event["message"]) < 1000
+    (told,) = (each for each in said if each["event"] == "object can't be dealt with")
+    assert (told["name"], told["at"].partition(":")[0]) == ("hostile", "test_hostile.py")
+    assert counted("broken_objects_total", stage="decide", kind="Pod") > before + 1
     assert cluster.proxies["hostile"].requests == []
+
+
+def test_memory_of_what_was_told_is_bounded():
+    guard = fence.Fence()
+    for number in range(fence.REMEMBERED + 10):
+        item = types.Pod(metadata=types.ObjectMeta(name="p", uid=str(number)))
+        with structlog.testing.capture_logs(), guard.around("decide", item):
+            raise ValueError
+
+    assert len(guard._told) == fence.REMEMBERED

@@ -21,12 +21,6 @@ def test_access_outside_of_a_pod_says_so():
         client.of_pod()
 
 
-def test_answer_that_is_no_status_keeps_its_beginning():
-    error = errors.from_response(502, b"<html>bad gateway</html>", "soon")
-    assert (error.code, error.retry_after) == (502, None)
-    assert "bad gateway" in error.message
-
-
 def test_delays_grow_to_a_limit_and_are_spread():
     for failures, least in zip((1, 2, 3, 4, 5, 1000), (1, 2, 4, 8, 8, 8), strict=True):
         delays = [errors.delay(failures, initial=1, maximum=8) for _ in range(50)]
@@ -101,17 +95,6 @@ async def test_token_that_is_renewed_on_disk_is_used_by_the_next_request(
     path.write_text(cluster.token)
     await use(connection)
     await connection.close()
-
-
-@pytest.mark.parametrize("use", [ask, watch])
-async def test_answers_from_300_on_are_errors(
-    cluster: FakeApiserver, use: Callable[[client.Client], Awaitable[None]]
-):
-    cluster.failures = [("/pods", 299, {}), ("/pods", 300, {})]
-    await use(cluster.client)
-    with pytest.raises(errors.StatusError) as raised:
-        await use(cluster.client)
-    assert raised.value.code == 300
 
 
 async def test_request_without_an_answer_ends(cluster: FakeApiserver):

@@ -48,24 +48,6 @@ async def test_event_is_about_the_pod_and_shown_by_describe(cluster: FakeApiserv
     assert event["firstTimestamp"] == event["lastTimestamp"] is not None
 
 
-async def test_event_that_exists_is_not_written_again(cluster: FakeApiserver):
-    for writer in (recorder(cluster), recorder(cluster)):
-        for _ in range(2):
-            await record(writer, pods.pod(), "ProxyLost", "Oh.")
-
-    (event,) = cluster.all("events")
-    assert event["count"] == 1
-
-
-async def test_other_pods_and_messages_are_other_events(cluster: FakeApiserver):
-    writer = recorder(cluster)
-    await record(writer, pods.pod(), "ProxyLost", "Oh.")
-    await record(writer, pods.pod(uid="uid-2"), "ProxyLost", "Oh.")
-    await record(writer, pods.pod(), "ProxyLost", "Ah.")
-
-    assert len(cluster.all("events")) == 3
-
-
 async def test_failure_does_not_keep_the_next_try_from_writing(cluster: FakeApiserver):
     cluster.failures = [("/events", 403, {})]
     writer = recorder(cluster)

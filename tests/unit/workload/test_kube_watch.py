@@ -61,47 +61,6 @@ def pod(name: str, **extra: Any) -> dict[str, Any]:
     return pods.pod_json(name=name, uid=f"uid-{name}", **extra)
 
 
-async def test_what_exists_comes_first_then_synced_then_changes(
-    cluster: FakeApiserver, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(client, "PAGE", 2)
-    for name in "abc":
-        cluster.put("pods", pod(name))
-    async with following(cluster) as follower:
-        assert follower.said == ["added a", "added b", "added c", "synced"]
-        assert follower.state.live
-        cluster.put("pods", pod("a"))
-        cluster.put("pods", pod("d"))
-        cluster.delete("pods", "kubeflow", "b")
-        await until(lambda: len(follower.said) == 7)
-        assert follower.said[4:] == ["modified a", "added d", "deleted b"]
-
-
-async def test_selectors_are_the_servers_work(cluster: FakeApiserver):
-    cluster.put("pods", pod("done", proxy=pods.ended()))
-    cluster.put("pods", pod("always", policy="Always"))
-    cluster.put("pods", pod("other", namespace="elsewhere"))
-    cluster.put("pods", pod("mine"))
-    async with following(
-        cluster,
-        namespace="kubeflow",
-        labels="security.istio.io/tlsMode",
-        fields="status.phase=Running,spec.restartPolicy!=Always",
-    ) as follower:
-        cluster.put("pods", pod("mine", proxy=pods.ended()))
-        await until(lambda: len(follower.said) == 3)
-        assert follower.said == ["added mine", "synced", "deleted mine"]
-
-
-async def test_ended_watch_is_resumed_where_it_was(cluster: FakeApiserver):
-    cluster.put("pods", pod("a"))
-    async with following(cluster) as follower:
-        cluster.end_watches()
-        cluster.put("pods", pod("b"))
-        await until(lambda: "added b" in follower.said)
-        assert follower.said == ["added a", "synced", "added b"]
-
-
 async def test_forgotten_version_is_listed_again_with_tombstones(cluster: FakeApiserver):
     for name in "abc":
         cluster.put("pods", pod(name))
@@ -266,15 +225,6 @@ async def test_server_that_ends_each_watch_at_once_is_asked_ever_more_slowly(sai
     # The first end may be the usual one, and costs no time.
     assert pauses[0] < 0.1
     assert min(pauses[-5:]) > 10
-
-
-async def test_null_where_a_list_belongs_is_an_empty_one(cluster: FakeApiserver):
-    odd = pod("a")
-    odd["metadata"]["ownerReferences"] = None
-    odd["status"]["containerStatuses"] = None
-    cluster.put("pods", odd)
-    async with following(cluster) as follower:
-        assert follower.said == ["added a", "synced"]
 
 
 async def test_object_of_a_megabyte_is_one_event_as_any_other(cluster: FakeApiserver):

@@ -71,6 +71,8 @@ def main(seconds: float, state: dict[str, Any]) -> tuple[float, str, dict[str, A
     runs_on_after_its_answer=({}, ("deaf", "ok"), [], [FORWARD, EXEC], STOPPED),
     never_ends=({}, ("vanish", "exit-1"), [], [FORWARD, EXEC], ["ProxyStopFailed"]),
     has_no_command=({}, ("refused", "missing"), [], [EXEC], ["ProxyStopFailed"]),
+    command_ends_in_garbage=({}, ("refused", "garbage"), [], [EXEC], ["ProxyStopFailed"]),
+    command_never_stops_talking=({}, ("refused", "talks"), [], [EXEC], ["ProxyStopFailed"]),
     # Pods that are injected in an unusual way.
     without_a_label=(UNMARKED, ("ok", "ok"), [], [FORWARD], STOPPED),
     always_but_each_container_never=(
