@@ -95,10 +95,12 @@ def fill(cluster: FakeApiserver) -> None:
 
 
 @contextlib.asynccontextmanager
-async def converging(cluster: FakeApiserver, live: Live | None = None) -> AsyncIterator[None]:
-    run = controller.run(cluster.client, live or Live(SETTINGS), clock=LoopClock())
+async def converging(cluster: FakeApiserver, settings: Settings = SETTINGS) -> AsyncIterator[Live]:
+    """Converge by settings, which may be changed."""
+    live = Live(settings)
+    run = controller.run(cluster.client, live, clock=LoopClock())
     async with running_task(run) as task:
-        yield
+        yield live
         assert not task.done()
 
 

@@ -45,12 +45,16 @@ async def served(
             yield session, program
 
 
+async def listed(cluster: FakeApiserver) -> dict[str, Any]:
+    """Ask for the pods without their sidecar."""
+    async with served(cluster) as (session, _), session.get("/uninjected") as answer:
+        return await answer.json()
+
+
 async def test_pods_without_their_sidecar_are_listed_with_the_word_of_the_contract(
     model: FakeApiserver,
 ):
-    async with served(model) as (session, _), session.get("/uninjected?") as answer:
-        found = await answer.json()
-
+    found = await listed(model)
     assert found["contract"] == schema.SCHEMA
     (pod,) = found["answer"]["pods"]
     assert (pod["namespace"], pod["name"], pod["fixable"]) == (MODEL, "web-0", True)
@@ -93,13 +97,22 @@ async def test_what_the_gateway_has_is_told_while_something_is_expected(model: F
         assert found["contract"] == schema.SCHEMA
         return found["answer"]
 
+    def looks() -> int:
+        return model.requests.count(("GET", "/api/v1/namespaces/ingress/pods"))
+
     async with served(model) as (session, program):
         assert await told(session) is None
         program.live.change(dataclasses.replace(SETTINGS, expected=expected))
         await asyncio.sleep(5)
         found = await told(session)
-
-    assert (found["of"], found["unseen"]) == (expected.word(), "no pods")
+        assert (found["of"], found["unseen"]) == (expected.word(), "no pods")
+        program.live.change(SETTINGS)
+        await asyncio.sleep(5)
+        assert await told(session) is None
+        before = looks()
+        assert before > 0
+        await asyncio.sleep(60)
+        assert looks() == before
 
 
 @pytest.mark.parametrize(("how", "forced"), [("", False), ("force=", True)])

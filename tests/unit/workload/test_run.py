@@ -14,8 +14,7 @@ from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.convergence import listing
 from sidecar_lifecycle.shell.settings import Live, Settings
 
-from integrator_contract import charm_facts, names, namespaces, schema, seen
-from tests.unit.cases import cases
+from integrator_contract import charm_facts, names, namespaces, schema
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
 
@@ -54,26 +53,6 @@ async def test_unit_that_does_not_lead_writes_nothing_but_stops_proxies(cluster:
         await until(lambda: ("DELETE", "/api/v1/namespaces/kubeflow/pods/lost") in written())
 
 
-@cases(
-    ("options", "want"),
-    joined=({"joined": True, "mesh_namespace": "istio-system"}, 1),
-    istiod_outside_the_cluster=({"joined": True}, 1),
-    not_joined=({"joined": False, "mesh_namespace": "istio-system"}, 0),
-)
-async def test_model_that_has_joined_is_converged_wherever_istiod_is(
-    cluster: FakeApiserver, options: dict[str, Any], want: int
-):
-    cluster.namespace("kubeflow", labels={"istio-injection": "enabled"})
-    cluster.put("pods", pods.pod_json(main=RUNS, policy="Always"))
-    program = program_of(cluster, **options)
-    async with running_task(program.run()):
-        await until(lambda: all(program.ready().values()))
-        await asyncio.sleep(60)
-        found = metrics.REGISTRY.get_sample_value("sidecar_lifecycle_in_mesh_pods") or 0
-
-    assert found == want
-
-
 async def test_gateways_are_watched_only_while_somebody_is_to_be_reached(cluster: FakeApiserver):
     def watched() -> set[str]:
         return {"gateways", "services"} & set(cluster.watchers.values())
@@ -87,33 +66,6 @@ async def test_gateways_are_watched_only_while_somebody_is_to_be_reached(cluster
         await until(lambda: watched() == {"gateways", "services"})
         program.live.change(settings())
         await until(lambda: watched() == set())
-
-
-async def test_gateway_is_looked_at_while_something_is_expected_of_it(cluster: FakeApiserver):
-    def looks() -> int:
-        return cluster.requests.count(("GET", "/api/v1/namespaces/ingress/pods"))
-
-    expected = seen.Expectation(
-        namespace="ingress",
-        selector={"a": "b"},
-        gateway="kubeflow/gw",
-        servers=(),
-        filters=(),
-        entry="ask",
-    )
-    program = program_of(cluster)
-    async with running_task(program.run()):
-        await until(lambda: all(program.ready().values()))
-        assert program.looker.answer is None
-        program.live.change(settings(expected=expected))
-        await until(lambda: program.looker.answer and program.looker.answer.unseen == "no pods")
-        assert program.looker.answer
-        assert program.looker.answer.of == expected.word()
-        program.live.change(settings())
-        await until(lambda: program.looker.answer is None)
-        before = looks()
-        await asyncio.sleep(60)
-        assert looks() == before
 
 
 async def test_model_that_joins_and_leaves_is_converged_in_between(cluster: FakeApiserver):

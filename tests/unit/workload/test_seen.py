@@ -140,18 +140,6 @@ async def test_charm_is_told_again_when_something_is_late(cluster: FakeApiserver
     assert recorder.told == [early, dataclasses.replace(early, is_late=True)]
 
 
-async def test_nothing_is_looked_at_while_nothing_is_expected(
-    cluster: FakeApiserver, envoy: Envoy
-):
-    recorder = Recorder(cluster)
-    async with running_task(recorder.looker.run(EXPECTED)):
-        await until(lambda: recorder.told)
-    before = len(cluster.requests)
-    await recorder.looker.run(None)
-    assert recorder.looker.answer is None
-    assert len(cluster.requests) == before
-
-
 async def test_of_many_pods_some_are_looked_at(cluster: FakeApiserver):
     for number in range(8):
         add(cluster, f"gw-{number}")

@@ -219,7 +219,6 @@ async def test_pod_that_took_the_name_of_the_one_to_evict_stays(
     model: FakeApiserver, at: str, change: Any, evicts: bool
 ):
     """So it is while another unit begins to lead; a memory that is written disturbs nothing."""
-    live = Live(SETTINGS)
 
     def happen(method: str, path: str) -> None:
         if method == "POST" and path.endswith(at):
@@ -228,7 +227,7 @@ async def test_pod_that_took_the_name_of_the_one_to_evict_stays(
 
     model.before_answer = happen
     with structlog.testing.capture_logs() as said:
-        async with converging(model, live):
+        async with converging(model) as live:
             await until(lambda: any(path.endswith(at) for _, path in model.requests))
             before = looked(model)
             await until(lambda: looked(model) >= before + 5)
@@ -245,8 +244,7 @@ async def test_leader_goes_on_when_the_apiserver_was_in_trouble(model: FakeApise
 
 async def test_request_in_the_memory_is_seen_at_once(model: FakeApiserver):
     model.put("pods", injected(without_sidecar()))
-    live = Live(STAND_BY)
-    async with converging(model, live):
+    async with converging(model, STAND_BY) as live:
         await until(lambda: looked(model))
         await asyncio.sleep(5)
         before = looked(model)
@@ -270,8 +268,7 @@ async def test_pod_that_is_not_as_the_watch_has_shown_it_is_not_acted_on(model: 
 
 
 async def test_stand_by_looks_and_does_nothing_until_it_leads(model: FakeApiserver):
-    live = Live(STAND_BY)
-    async with converging(model, live):
+    async with converging(model, STAND_BY) as live:
         await until(lambda: looked(model) >= 5)
         assert {method for method, _ in model.requests} == {"GET"}
         live.change(SETTINGS)
@@ -300,7 +297,7 @@ async def test_pods_are_counted_by_each_change_that_admission_made_to_them(
     pod = without_sidecar()
     pod["metadata"]["annotations"] = {"istio-integrator.charmhub.io/applied": applied}
     model.put("pods", pod)
-    async with converging(model, Live(STAND_BY)):
+    async with converging(model, STAND_BY):
         # What the metrics showed before is gone after the first look.
         await until(lambda: looked(model) >= 2)
         assert total("applied_pods") == want
@@ -310,7 +307,7 @@ async def test_pod_that_went_is_counted_no_more(model: FakeApiserver):
     replacement = injected(without_sidecar("uid-2"))
     replacement["metadata"]["name"] = "web-other"
 
-    async with converging(model, Live(STAND_BY)):
+    async with converging(model, STAND_BY):
         await until(lambda: total("uninjected_pods") == 1)
         model.delete("pods", MODEL, "web-0")
         model.put("pods", replacement)

@@ -258,6 +258,13 @@ def test_what_is_asked_for_is_done_and_then_forgotten():
     assert (done.memory.request, done.memory.rounds) == (None, {})
 
 
+def test_a_new_request_is_taken_over_once():
+    data = {memory.REQUEST: '{"id": "7", "at": 1.0, "uids": ["u"]}'}
+    assert memory.decode(data).request.uids == ("u",)
+    done = memory.Memory(answered="7")
+    assert memory.decode({**data, memory.STATE: memory.encode(done)}).request is None
+
+
 @pytest.mark.parametrize("since", [NOW, NOW + 1])
 def test_asking_does_not_lift_the_guard_that_follows(since):
     remembered = requested("uid-a-0", holds=held(since=since).holds)

@@ -1,0 +1,188 @@
+"""What convergence reads of a model, as the charm is told of it."""
+
+import datetime
+import time
+
+from sidecar_lifecycle.decide.convergence import facts, memory
+
+from integrator_contract import names
+from tests.unit.cases import cases
+from tests.unit.workload import pods
+from tests.unit.workload.convergence.plan_world import a_hold, a_round, held
+from tests.unit.workload.converging import (
+    MEMORY,
+    MODEL,
+    STAND_BY,
+    converging,
+    injected,
+    looked,
+    owned,
+    without_sidecar,
+    workload,
+)
+from tests.unit.workload.fake_apiserver import until
+from tests.unit.workload.test_local_listener import listed
+
+VIRTUAL_TIME = True
+PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
+MEMBER = {"istio-injection": "enabled"}
+SET = "StatefulSet/web"
+
+
+def remember(model, remembered):
+    metadata = {"name": MEMORY, "namespace": MODEL}
+    data = {memory.STATE: memory.encode(remembered)}
+    model.put("configmaps", {"metadata": metadata, "data": data})
+
+
+def asked(model, end):
+    return sum(path.endswith(end) for _, path in model.requests)
+
+
+@cases(
+    ("owners", "want"),
+    deployment=(owned("Deployment", "web"), ("Deployment/web", True)),
+    nothing=([], ("ReplicaSet/web-1", False)),
+)
+async def test_replica_set_leads_from_a_pod_to_its_deployment(model, owners, want):
+    workload(model, "deployments", "web")
+    workload(model, "replicasets", "web-1", ownerReferences=owners)
+    pod = without_sidecar()
+    pod["metadata"]["ownerReferences"] = owned("ReplicaSet", "web-1")
+    model.put("pods", pod)
+    (found,) = (await listed(model))["pods"]
+    assert (found["workload"], found["fixable"]) == want
+
+
+@cases(
+    ("owner", "reason"),
+    ours=(names.owner(MODEL, "istio-integrator"), ""),
+    of_another_integrator=(names.owner(MODEL, "other"), "OwnedFurtherUp"),
+    of_another_team=("", "OwnedFurtherUp"),
+)
+async def test_application_does_not_manage_the_gateway_workload_that_is_tied_to_it(
+    model, owner, reason
+):
+    tied = [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "app", "uid": "s"}]
+    labels = {names.OWNER: owner} if owner else {}
+    workload(model, "statefulsets", "web", ownerReferences=tied, labels=labels)
+    (found,) = (await listed(model))["pods"]
+    assert found["fixable"] is not bool(reason)
+    assert not reason or found["reason"] == reason
+
+
+def elsewhere(namespace, name, *, proxy=False, **extra):
+    pod = pods.pod_json(pods.running(), namespace=namespace, name=name, policy="Always", **extra)
+    if not proxy:
+        pod["spec"]["containers"] = pod["spec"]["containers"][:1]
+    return pod
+
+
+async def test_pods_without_their_sidecar_are_found_in_the_namespaces_that_are_looked_after(model):
+    model.put("pods", injected(without_sidecar()))
+    model.namespace("team", labels={**PROFILE, **MEMBER})
+    model.namespace("apart", labels=PROFILE)
+    model.namespace("another", labels=MEMBER)
+    for number, namespace in enumerate(("team", "apart", "another")):
+        model.put("pods", elsewhere(namespace, "bare", uid=f"bare-{number}"))
+        model.put("pods", elsewhere(namespace, "good", uid=f"good-{number}", proxy=True))
+    over = elsewhere("team", "over", uid="over")
+    over["spec"]["restartPolicy"] = "Never"
+    model.put("pods", over)
+    model.set_state("team", "over", "main", pods.ended())
+
+    found = await listed(model)
+    assert [(each["namespace"], each["name"]) for each in found["pods"]] == [("team", "bare")]
+    assert found["summary"]["reported"] == 1
+
+
+async def test_hold_counts_while_the_injector_is_the_same(model):
+    webhook = {"name": "istiod", "uid": "uid-of-injector", "labels": {"app": "sidecar-injector"}}
+    model.put("mutatingwebhookconfigurations", {"metadata": webhook})
+    word = facts.fingerprint(STAND_BY.scope(MEMBER), ("uid-of-injector",))
+    remember(model, memory.Memory(holds={SET: a_hold(fingerprint=word, revision="")}))
+    (before,) = (await listed(model))["pods"]
+    model.delete("mutatingwebhookconfigurations", "", "istiod")
+    (after,) = (await listed(model))["pods"]
+    assert before["reason"] == "StillNoSidecar" != after["reason"]
+
+
+async def test_convergence_goes_on_without_the_right_to_list_injectors(model):
+    model.denied = lambda method, path: path.endswith("/mutatingwebhookconfigurations")
+    async with converging(model):
+        await until(lambda: model.evicted)
+
+
+@cases(
+    ("remembered", "is_read"),
+    nothing=(memory.Memory(), False),
+    round=(memory.Memory(rounds={SET: a_round()}), True),
+    hold=(held(), True),
+    request=(memory.Memory(request=memory.Request(id="r", at=0.0, uids=())), True),
+)
+async def test_workloads_are_read_while_something_is_remembered_of_them(
+    model, remembered, is_read
+):
+    model.put("pods", injected(without_sidecar()))
+    remember(model, remembered)
+    async with converging(model, STAND_BY):
+        await until(lambda: looked(model) >= 2)
+    assert bool(asked(model, "/statefulsets")) is is_read
+
+
+async def test_namespace_that_istiod_does_not_serve_is_told_by_its_root_certificate(model):
+    model.delete("configmaps", MODEL, "istio-ca-root-cert")
+    model.put("configmaps", {"metadata": {"name": "other", "namespace": MODEL}})
+    (trouble,) = (await listed(model))["summary"]["troubles"]
+    assert trouble["reason"] == "NotServed"
+
+
+KYVERNO = 'admission webhook "validate.kyverno.svc" denied the request: no latest tags'
+USED = "requested: pods=1, used: pods=5, limited: pods=5"
+FAILED = 'create Pod web-0 in StatefulSet web failed error: pods "web-0" is forbidden'
+
+
+def failed_create(model, kind, name, message, at):
+    when = datetime.datetime.fromtimestamp(at, tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    event = {"involvedObject": {"kind": kind, "name": name}, "reason": "FailedCreate"}
+    event |= {"message": message, "lastTimestamp": when}
+    metadata = {"name": f"{name}-{at}", "namespace": MODEL}
+    model.put("events", {**event, "metadata": metadata})
+
+
+@cases(
+    ("kind", "name", "message", "said"),
+    deployment=(
+        *("ReplicaSet", "web-5d8f7c9b4", f"Error creating: {KYVERNO}"),
+        'webhook "validate.kyverno.svc" refuses: no latest tags',
+    ),
+    statefulset=(
+        *("StatefulSet", "web", f"{FAILED}: exceeded quota: small, {USED}"),
+        f"ResourceQuota small refuses: {USED}",
+    ),
+    words=("DaemonSet", "web", "Error creating: no such thing", "no such thing"),
+)
+async def test_pods_that_are_refused_are_told_with_the_author_of_the_refusal(
+    model, kind, name, message, said
+):
+    created = kind.replace("ReplicaSet", "Deployment")
+    since = time.time()
+    workload(model, f"{created.lower()}s", "web")
+    model.get(f"{created.lower()}s", MODEL, "web")["status"]["desiredNumberScheduled"] = 1
+    remember(model, memory.Memory(rounds={f"{created}/web": a_round(since=since)}))
+    model.delete("pods", MODEL, "web-0")
+    failed_create(model, kind, name, message, since)
+    failed_create(model, kind, "another", message, since)
+    failed_create(model, kind, name, "Error creating: of another time", since - 60)
+    (trouble,) = (await listed(model))["summary"]["troubles"]
+    assert trouble["message"].endswith(f"is refused: {said}")
+
+    model.denied = lambda method, path: path.endswith("/events")
+    assert "refused" not in str((await listed(model))["summary"]["troubles"])
+
+
+async def test_refused_pods_are_looked_for_while_a_replacement_is_missing(model):
+    model.put("pods", injected(without_sidecar("new")))
+    remember(model, memory.Memory(rounds={SET: a_round(since=time.time())}))
+    await listed(model)
+    assert asked(model, "/events") == 0
