@@ -10,7 +10,6 @@ import sidecar_lifecycle
 import yaml
 
 from integrator_contract import schema
-from testbed.juju import charmcraft
 
 ROOT = pathlib.Path(__file__).parents[2]
 WORKLOAD = ("-m", "sidecar_lifecycle.shell.cli")
@@ -68,18 +67,6 @@ def test_help_has_examples_that_name_the_program(run, cli):
 def test_version_of_the_workload_has_that_of_the_contract(run):
     version = f"sidecar-lifecycle {sidecar_lifecycle.__version__} (contract {schema.SCHEMA})\n"
     assert run(*WORKLOAD, "--version") == (0, version, "")
-
-
-@pytest.mark.parametrize("release", [False, True])
-def test_build_says_which_addresses_are_missing_and_stops_before_a_release(
-    tmp_path, monkeypatch, capsys, release
-):
-    (tmp_path / "metadata.yaml").write_text("name: a\nsource: https://a.example\ndocs:\n")
-    built = []
-    monkeypatch.setattr(charmcraft, "build", lambda *places: built.append(places))
-    code = charmcraft.main([str(tmp_path), *(["--release"] if release else [])])
-    assert "no public address for docs, issues, website" in capsys.readouterr().err
-    assert (code, len(built)) == ((1, 0) if release else (0, 1))
 
 
 def test_what_is_published_has_the_version_of_the_program():
