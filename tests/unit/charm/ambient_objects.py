@@ -1,14 +1,12 @@
 """What an installation of Istio with ambient mode has, as Istio's own charts write it."""
 
+from tests.unit.charm.objects import make
+
 
 def daemon(name, selector, *, namespace="istio-system", wanted=2, ready=2):
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"selector": {"matchLabels": selector}},
-        "status": {"desiredNumberScheduled": wanted, "numberReady": ready},
-    }
+    spec = {"selector": {"matchLabels": selector}}
+    status = {"desiredNumberScheduled": wanted, "numberReady": ready}
+    return make("DaemonSet", name, namespace, spec=spec, status=status)
 
 
 ZTUNNEL = daemon("ztunnel", {"app": "ztunnel"})
@@ -17,12 +15,8 @@ NODE_AGENT = daemon("istio-cni-node", {"k8s-app": "istio-cni-node"}, namespace="
 
 def istiod(*environment):
     container = {"name": "discovery", "env": list(environment)}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "istiod", "namespace": "istio-system"},
-        "spec": {"template": {"spec": {"containers": [container]}}},
-    }
+    spec = {"template": {"spec": {"containers": [container]}}}
+    return make("Deployment", "istiod", "istio-system", spec=spec)
 
 
 SERVING = istiod({"name": "PILOT_ENABLE_AMBIENT", "value": "true"})

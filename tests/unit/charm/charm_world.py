@@ -105,26 +105,14 @@ def reach(fake, monkeypatch):
 def connect(fake, monkeypatch):
     """Have the charm reach the fake cluster, in a pod of its own."""
     reach(fake, monkeypatch)
-    containers = [
-        {"name": "charm", "image": IMAGE},
-        {"name": "lifecycle", "image": "workload:1"},
-    ]
-    owner = {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "name": "istio-integrator",
-        "uid": "1",
-    }
-    fake.add(
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": "istio-integrator-0",
-                "namespace": "kubeflow",
-                "labels": {"app.kubernetes.io/name": "istio-integrator"},
-                "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
-            },
-            "spec": {"containers": containers},
-        }
+    images = {"charm": IMAGE, "lifecycle": "workload:1"}
+    containers = [{"name": name, "image": image} for name, image in images.items()]
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "istio-integrator"}
+    owner |= {"uid": "1", "controller": True, "blockOwnerDeletion": True}
+    fake.put(
+        "Pod",
+        "istio-integrator-0",
+        labels={"app.kubernetes.io/name": "istio-integrator"},
+        ownerReferences=[owner],
+        spec={"containers": containers},
     )

@@ -21,6 +21,7 @@ from lightkube.config.models import Context, User
 from istio_integrator.kube import cluster as charm_cluster
 from tests.unit import api_objects
 from tests.unit.charm import istio_objects
+from tests.unit.charm.objects import make
 
 Key = tuple[str, str, str, str]
 PREFIX = "istio-integrator.charmhub.io/"
@@ -87,38 +88,22 @@ class FakeCluster(api_objects.Objects):
         key = (kind.api_version, kind.plural, metadata.get("namespace", ""), metadata["name"])
         return self._store(key, copy.deepcopy(obj))
 
+    def put(self, *names: str, **fields: Any) -> dict[str, Any]:
+        """Have somebody else create an object that `make` describes."""
+        return self.add(make(*names, **fields))
+
     def namespace(self, name: str, **labels: str) -> dict[str, Any]:
         marks = {key.replace("__", "-"): value for key, value in labels.items()}
-        return self.add(
-            {
-                "apiVersion": "v1",
-                "kind": "Namespace",
-                "metadata": {"name": name, "labels": {"model.juju.is/name": name, **marks}},
-            }
-        )
+        return self.put("Namespace", name, "", labels={"model.juju.is/name": name, **marks})
 
     def application(self, name: str = "istio-integrator", model: str = "kubeflow") -> None:
         """Have Juju deploy an application: what it runs its units in, and its ClusterRole."""
         marks = {"app.kubernetes.io/name": name, "app.kubernetes.io/managed-by": "juju"}
-        self.add(
-            {
-                "apiVersion": "apps/v1",
-                "kind": "StatefulSet",
-                "metadata": {"name": name, "namespace": model, "labels": marks},
-            }
-        )
-        self.add(
-            {
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "ClusterRole",
-                "metadata": {"name": f"{model}-{name}", "labels": marks},
-                "rules": [],
-            }
-        )
+        self.put("StatefulSet", name, model, labels=marks)
+        self.put("ClusterRole", f"{model}-{name}", "", labels=marks, rules=[])
 
     def node(self, name: str = "node", kubelet: str = "v1.36.3") -> None:
-        info = {"nodeInfo": {"kubeletVersion": kubelet}}
-        self.add({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": info})
+        self.put("Node", name, "", status={"nodeInfo": {"kubeletVersion": kubelet}})
 
     def find(self, kind: str, name: str, namespace: str = "") -> dict[str, Any] | None:
         for obj in self.objects.values():
@@ -391,30 +376,12 @@ def install_istio(
     suffix = f"-{revision}" if revision else ""
     if not cluster.find("Namespace", namespace):
         cluster.namespace(namespace)
-    cluster.add(
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": f"istiod{suffix}", "namespace": namespace},
-            "behaviour": {"alive": True, "revision": revision or "default", **behaviour},
-        }
-    )
-    cluster.add(
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": f"istio{suffix}", "namespace": namespace},
-            "data": {"mesh": mesh_config or f"rootNamespace: {namespace}\n"},
-        }
-    )
-    cluster.add(
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": f"istiod{suffix}", "namespace": namespace},
-            "spec": {"template": {"spec": {"containers": [{"name": "discovery"}]}}},
-        }
-    )
+    alive = {"alive": True, "revision": revision or "default", **behaviour}
+    cluster.put("Service", f"istiod{suffix}", namespace, behaviour=alive)
+    mesh = {"mesh": mesh_config or f"rootNamespace: {namespace}\n"}
+    cluster.put("ConfigMap", f"istio{suffix}", namespace, data=mesh)
+    template = {"spec": {"containers": [{"name": "discovery"}]}}
+    cluster.put("Deployment", f"istiod{suffix}", namespace, spec={"template": template})
     place = "" if namespace == "istio-system" else f"-{namespace}"
     cluster.add(
         istio_objects.configuration(

@@ -50,27 +50,12 @@ def install_gateway(fake, namespace="istio-ingress"):
     if fake.find("Namespace", namespace) is None:
         fake.namespace(namespace)
     proxy = {"name": "istio-proxy", "args": ["proxy", "router"]}
-    metadata = {"name": "istio-ingressgateway", "namespace": namespace}
-    template = {"metadata": {"labels": LABELS}, "spec": {"containers": [proxy]}}
-    fake.add(
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {**metadata},
-            "spec": {"template": template},
-            "status": {"readyReplicas": 1},
-        }
-    )
+    spec = {"template": {"metadata": {"labels": LABELS}, "spec": {"containers": [proxy]}}}
+    named = "istio-ingressgateway", namespace
+    fake.put("Deployment", *named, spec=spec, status={"readyReplicas": 1})
     pod_of(fake, namespace)
     ports = [{"name": "http2", "port": 80}, {"name": "https", "port": 443}]
-    fake.add(
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {**metadata},
-            "spec": {"selector": LABELS, "ports": ports},
-        }
-    )
+    fake.put("Service", *named, spec={"selector": LABELS, "ports": ports})
 
 
 def pod_of(
@@ -87,35 +72,22 @@ def pod_of(
     """Have the pod of a gateway run, as the injector completed it; `of` is its ReplicaSet."""
     proxy = {"name": "istio-proxy", "args": [*args], "env": [*env]}
     proxy["ports"] = [{"name": "http", "containerPort": 8080}]
-    labels = {**LABELS, "pod-template-hash": of.rpartition("-")[2]}
-    metadata = {"name": name, "namespace": namespace, "labels": labels}
+    found = {
+        "labels": {**LABELS, "pod-template-hash": of.rpartition("-")[2]},
+        "spec": {"serviceAccountName": "gateway", "containers": [proxy]},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
     if of:
-        metadata["ownerReferences"] = [{"kind": "ReplicaSet", "name": of, "controller": True}]
+        found["ownerReferences"] = [{"kind": "ReplicaSet", "name": of, "controller": True}]
     if is_ending:
-        metadata["deletionTimestamp"] = "2026-11-25T14:39:26Z"
-    fake.add(
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": metadata,
-            "spec": {"serviceAccountName": "gateway", "containers": [proxy]},
-            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-            **changes,
-        }
-    )
+        found["deletionTimestamp"] = "2026-11-25T14:39:26Z"
+    fake.put("Pod", name, namespace, **{**found, **changes})
 
 
 def gateway_api_world(fake, monkeypatch):
     """Return a model with a route that the Gateway API is to serve, with one controller."""
     connect(fake, monkeypatch)
-    fake.add(
-        {
-            "apiVersion": "gateway.networking.k8s.io/v1",
-            "kind": "GatewayClass",
-            "metadata": {"name": "istio"},
-            "spec": {"controllerName": names.GATEWAY_CONTROLLER},
-        }
-    )
+    fake.put("GatewayClass", "istio", "", spec={"controllerName": names.GATEWAY_CONTROLLER})
     controller = testing.Relation("gateway-metadata", remote_app_name="jupyter-controller")
     found = World(fake, route(), auth(), controller, routing="gateway-api")
     found.base = {}
@@ -138,22 +110,15 @@ def program(fake, accepted="True", programmed="True", age=0):
 
 def secret(fake, name, namespace, **labels):
     """Have somebody keep a Secret."""
-    metadata = {"name": name, "namespace": namespace, "labels": labels}
     data = {"tls.crt": base64.b64encode(b"theirs").decode()}
-    return fake.add({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
+    return fake.put("Secret", name, namespace, labels=labels, data=data)
 
 
 def neighbour(fake, host="shop.example.com"):
     servers = [{"port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": [host]}]
     fake.namespace("shop")
-    return fake.add(
-        {
-            "apiVersion": "networking.istio.io/v1",
-            "kind": "Gateway",
-            "metadata": {"name": "web", "namespace": "shop"},
-            "spec": {"selector": {"istio": "ingressgateway"}, "servers": servers},
-        }
-    )
+    spec = {"selector": {"istio": "ingressgateway"}, "servers": servers}
+    return fake.put("Gateway", "web", "shop", spec=spec)
 
 
 def sdi(endpoint, application, **data):
@@ -180,16 +145,9 @@ class World:
 
     def __init__(self, fake, *related, **config):
         self.fake = fake
-        fake.add(
-            {
-                "apiVersion": "v1",
-                "kind": "Service",
-                "metadata": {"name": AUTH["service"], "namespace": "kubeflow"},
-            }
-        )
-        metadata = {"name": f"{OURS}-0", "namespace": "kubeflow"}
+        fake.put("Service", AUTH["service"])
         spec = {"containers": [{"name": "lifecycle", "image": "workload:1"}]}
-        fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        fake.put("Pod", f"{OURS}-0", spec=spec)
         self.ctx = testing.Context(charm.IstioIntegrator)
         self.related = [*related]
         self.secrets = set()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.unit.charm.objects import make
+
 
 def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
     """Tell whether a selector of the API server holds for labels."""
@@ -46,11 +48,12 @@ def configuration(name: str, revision: str, tag: str, namespace: str) -> dict[st
             ("object.", none, (_expression(inject, "In", "true"), none[0])),
         ]
     labels = {"app": "sidecar-injector", "istio.io/rev": revision or "default"}
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "MutatingWebhookConfiguration",
-        "metadata": {"name": name, "labels": {**labels, **({"istio.io/tag": tag} if tag else {})}},
-        "webhooks": [
+    return make(
+        "MutatingWebhookConfiguration",
+        name,
+        "",
+        labels={**labels, **({"istio.io/tag": tag} if tag else {})},
+        webhooks=[
             {
                 "name": f"{prefix}sidecar-injector.istio.io",
                 "clientConfig": {
@@ -61,7 +64,7 @@ def configuration(name: str, revision: str, tag: str, namespace: str) -> dict[st
             }
             for prefix, namespaces, pods in hooks
         ],
-    }
+    )
 
 
 def install_remote(

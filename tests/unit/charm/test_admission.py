@@ -7,6 +7,7 @@ from integrator_contract import names
 from istio_integrator.admission import admission
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
+from tests.unit.charm.ambient_objects import install_ambient
 from tests.unit.charm.charm_world import state
 from tests.unit.charm.diagnosis.world import diagnose
 
@@ -20,6 +21,7 @@ MEMBER = {"istio-injection": "enabled"}
 @pytest.fixture(autouse=True)
 def installed(ctx, fake):
     fake_cluster.install_istio(fake)
+    install_ambient(fake)
 
 
 def run(ctx, **options):
@@ -79,8 +81,7 @@ def has_pod(**status):
     def add(fake):
         owner = {names.OWNER: "kubeflow.istio-integrator"}
         labels = {names.COMPONENT: "admission-webhook", **owner}
-        metadata = {"name": "server", "namespace": "kubeflow", "labels": labels}
-        fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status})
+        fake.put("Pod", "server", labels=labels, status=status)
 
     return add
 
@@ -195,6 +196,11 @@ def test_refused_dry_run_pod_is_told_by_its_author_and_not_tried_again(
 
 
 PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile", **MEMBER}
+AMBIENT_PROFILE = {
+    "app.kubernetes.io/part-of": "kubeflow-profile",
+    "istio.io/dataplane-mode": "ambient",
+}
+AMBIENT = {"mesh_mode": "ambient"}
 REGISTRIES = "[{pods: a, prefixes: {docker.io: b.io}}]"
 
 
@@ -213,6 +219,12 @@ REGISTRIES = "[{pods: a, prefixes: {docker.io: b.io}}]"
     profile_of_a_revision=({}, {}, {**PROFILE, "istio.io/rev": "x"}, True),
     profile_outside=({}, {}, {**PROFILE, "istio-injection": "disabled"}, False),
     profile_of_another=({}, {}, {**PROFILE, names.SERVED_BY: "kubeflow.other"}, False),
+    ambient=(AMBIENT, {}, None, False),
+    ambient_without_some_pods=({**AMBIENT, "excluded_pods": "a=b"}, {}, None, True),
+    ambient_with_labels=({**AMBIENT, "pod_labels": "{a: b}"}, {}, None, True),
+    ambient_of_some_pods=({**AMBIENT, "included_pods": "a=b"}, {}, None, True),
+    ambient_beside_a_profile_with_sidecars=(AMBIENT, {}, PROFILE, True),
+    ambient_beside_a_profile_of_ambient_mode=(AMBIENT, {}, AMBIENT_PROFILE, False),
 )
 def test_webhook_runs_while_pods_get_something(  # noqa: PLR0917 - a table
     ctx, fake, options, model, profile, needs

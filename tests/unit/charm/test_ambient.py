@@ -1,6 +1,5 @@
 """The charm in a model in ambient mode: what it does there, what it leaves, and what it says."""
 
-import contextlib
 import dataclasses
 import json
 
@@ -12,7 +11,6 @@ from tests.unit.charm.ambient_objects import install_ambient
 from tests.unit.charm.charm_world import state, status, told
 
 AMBIENT = {"istio.io/dataplane-mode": "ambient"}
-ACTIVE = "istio-system/istiod 1.31 · admission: not needed · ambient mode · 14/14 pods in mesh"
 
 
 @pytest.fixture
@@ -21,10 +19,6 @@ def world(fake):
     fake_cluster.install_istio(fake)
     install_ambient(fake)
     return fake
-
-
-def admission(fake):
-    return [obj for obj in fake.objects.values() if fake_cluster.is_webhooks(obj)]
 
 
 def test_model_is_in_ambient_mode_before_what_prepared_its_sidecars_goes(ctx, world):
@@ -52,35 +46,6 @@ def test_workload_is_told_and_still_stops_proxies(ctx, world):
     assert told(ctx, out).proxy_shutdown
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param({"excluded_pods": "app=minio"}, id="excluded"),
-        pytest.param({"pod_labels": "[{add: {team: ml}}]"}, id="labels"),
-        pytest.param({"included_pods": "a=b"}, id="selected"),
-    ],
-)
-def test_admission_stays_where_something_needs_it(ctx, world, options):
-    said = status(ctx, state(mesh_mode="ambient", **options))
-    assert said.name == "active"
-    assert admission(world)
-    assert "admission: webhook" in said.message
-
-
-@pytest.mark.parametrize(
-    ("labels", "needs"),
-    [
-        pytest.param({"istio-injection": "enabled"}, True, id="sidecars"),
-        pytest.param(AMBIENT, False, id="ambient"),
-    ],
-)
-def test_admission_stays_where_a_profile_has_sidecars(ctx, world, labels, needs):
-    metadata = {"app.kubernetes.io/part-of": "kubeflow-profile", **labels}
-    world.namespace("alice")["metadata"]["labels"].update(metadata)
-    status(ctx, state(mesh_mode="ambient"))
-    assert bool(admission(world)) is needs
-
-
 def test_applications_are_told_the_label_of_ambient_mode_where_pods_are_selected(ctx, world):
     relation = testing.Relation("service-mesh", remote_app_name="kfp-api")
     given = state(mesh_mode="ambient", included_pods="a=b")
@@ -93,9 +58,3 @@ def test_applications_are_told_the_label_of_ambient_mode_where_pods_are_selected
         "labels": AMBIENT,
         "mesh_type": "istio",
     }
-
-
-def test_diagnosis_says_that_admission_is_not_needed(ctx, world):
-    with contextlib.suppress(testing.ActionFailed):
-        ctx.run(ctx.on.action("diagnose"), state(mesh_mode="ambient"))
-    assert "admission: not needed" in str(ctx.action_results)

@@ -13,6 +13,7 @@ from istio_integrator.admission import certificates
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state, told, workload
 from tests.unit.charm.ingress_world import auth, route, sdi
+from tests.unit.charm.objects import make
 
 
 def facts(ctx, out: testing.State) -> charm_facts.CharmFacts:
@@ -128,9 +129,8 @@ def test_end_of_the_operator_s_certificate_is_told(world):
     pem, end = certificate(9)
     world.config = {"tls_secret": "kf", "hosts": "kf.example.com"}
     world.related = [route(), auth()]
-    metadata = {"name": "kf", "namespace": "istio-ingress"}
     data = {"tls.crt": base64.b64encode(pem.encode()).decode()}
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
+    secret = make("Secret", "kf", "istio-ingress", data=data)
     world.fake.add(secret)
     told = of_owner(of_world(world), "gateway")[0]
     assert told.not_after == end.timestamp()

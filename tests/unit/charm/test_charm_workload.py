@@ -9,7 +9,7 @@ from ops import testing
 
 from istio_integrator.lifecycle import settings
 from tests.unit.charm import fake_cluster
-from tests.unit.charm.charm_world import POD, state, status, told, workload
+from tests.unit.charm.charm_world import state, status, told, workload
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,7 @@ from tests.unit.charm.charm_world import POD, state, status, told, workload
         ("delete_broken_pods", True, True),
         ("served_namespaces", "model", {"model"}),
         ("excluded_pods", "app in (a, b)", "app in (a, b)"),
+        ("included_pods", "app=ui", "app=ui"),
         ("restart_pods", "manual", "manual"),
         ("restart_max_unavailable", "5", "5"),
         ("restart_max_unavailable", " 10% ", "10%"),
@@ -67,16 +68,6 @@ def test_membership_none_looks_after_pods_without_joining(ctx, fake):
     assert told(ctx, out).restart_pods == "off"
 
 
-def test_membership_of_selected_pods_leaves_the_namespace(ctx, fake):
-    fake_cluster.install_istio(fake)
-    options = {"included_pods": "app=ui"}
-    out = ctx.run(ctx.on.start(), state(**options))
-    assert isinstance(out.unit_status, testing.ActiveStatus)
-    assert "istio-injection" not in fake.labels("kubeflow")
-    assert told(ctx, out).membership == "selected"
-    assert told(ctx, out).included_pods == "app=ui"
-
-
 def test_follower_runs_its_workload_and_writes_nothing(ctx, fake):
     fake_cluster.install_istio(fake)
     out = ctx.run(ctx.on.start(), state(leader=False))
@@ -88,16 +79,6 @@ def test_container_that_is_not_there_yet_is_waited_for(ctx, fake):
     fake_cluster.install_istio(fake)
     assert status(ctx, state(workload(can_connect=False))) == testing.WaitingStatus(
         "admission: waiting for the lifecycle container; +2 more"
-    )
-
-
-def test_workload_that_again_has_no_sidecar_blocks_with_the_reason(ctx, fake):
-    fake_cluster.install_istio(fake)
-    troubles = [{"workload": "StatefulSet/minio", "reason": "x", "message": "again no sidecar"}]
-    container = workload(POD, eligible=15, troubles=troubles)
-    assert status(ctx, state(container)) == testing.BlockedStatus(
-        "StatefulSet/minio: again no sidecar; "
-        "run: juju run istio-integrator/leader list-uninjected"
     )
 
 

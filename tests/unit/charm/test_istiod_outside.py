@@ -9,19 +9,6 @@ from tests.unit.charm import istio_objects
 from tests.unit.charm.charm_world import joins, state, told, workload
 
 
-def test_pods_are_brought_into_the_mesh_of_an_istiod_outside_the_cluster(ctx, fake):
-    istio_objects.install_remote(fake)
-
-    out = ctx.run(ctx.on.config_changed(), state())
-
-    assert joins(ctx, out) == (True, "istio-system", "default")
-    assert told(ctx, out).restart_pods == "auto"
-    assert out.unit_status == testing.ActiveStatus(
-        "https://istiod.example:15017/inject 1.31 · admission: webhook · classic sidecars, "
-        "native in Jobs · 14/14 pods in mesh"
-    )
-
-
 def test_relations_are_told_of_an_istiod_outside_the_cluster_what_is_known(ctx, fake):
     address = {"discoveryAddress": "198.51.100.7:15012"}
     istio_objects.install_remote(fake, proxy_config=address)

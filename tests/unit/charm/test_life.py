@@ -8,10 +8,12 @@ import pytest
 from ops import testing
 
 import charm
+from integrator_contract import names
 from tests.unit.charm import charm_world, fake_cluster, ingress_world, needed_rights
 from tests.unit.charm.charm_world import state
 from tests.unit.charm.fake_cluster import TIMEOUT
 
+APP = "istio-integrator"
 FOLLOWS_ISTIO = ("security.istio.io/v1", "networking.istio.io/v1", "networking.istio.io/v1alpha3")
 
 
@@ -137,77 +139,39 @@ def test_kinds_that_an_api_server_lacks_are_no_traceback(ctx, fake):
     assert isinstance(run(ctx, "upgrade_charm"), testing.ActiveStatus)
 
 
-POLICY = ("MutatingAdmissionPolicy", "istio-integrator.kubeflow.istio-integrator")
-BINDING = ("MutatingAdmissionPolicyBinding", f"{POLICY[1]}.model")
-
-
-@pytest.mark.parametrize("version", ["v1", "v1beta1"])
-def test_refresh_removes_the_policy_of_an_earlier_version(ctx, fake, version):
-    api_version = f"admissionregistration.k8s.io/{version}"
-    marks = leftover("x", **{"istio-integrator.charmhub.io/component": "admission-policy"})
-    labels = marks["metadata"]["labels"]
-    theirs = {**labels, "istio-integrator.charmhub.io/owner": "other.istio-integrator"}
-    anchor = fake.find("ClusterRole", "kubeflow-istio-integrator")["metadata"]
-    for kind, name in (POLICY, BINDING):
-        references = [{"kind": "ClusterRole", "name": anchor["name"], "uid": anchor["uid"]}]
-        for named, metadata in ((name, labels), ("theirs", theirs)):
-            fake.add(
-                {
-                    "apiVersion": api_version,
-                    "kind": kind,
-                    "metadata": {"name": named, "labels": metadata, "ownerReferences": references},
-                }
-            )
-
-    assert isinstance(run(ctx, "upgrade_charm"), testing.ActiveStatus)
-
-    assert fake.find(*POLICY) is fake.find(*BINDING) is None
-    assert fake.find(POLICY[0], "theirs")
-    assert fake.find(BINDING[0], "theirs")
-
-
-def leftover(name, **labels):
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": name,
-            "namespace": "kubeflow",
-            "labels": {
-                "app.kubernetes.io/managed-by": "istio-integrator",
-                "istio-integrator.charmhub.io/owner": "kubeflow.istio-integrator",
-                "istio-integrator.charmhub.io/component": "admission-webhook",
-                **labels,
-            },
-        },
-    }
+def leave(fake, name, component="retired", *, kind="ConfigMap", owner=APP, **fields):
+    """Have an older revision of an application leave an object."""
+    named = (kind, name, "kubeflow" if kind in ("ConfigMap", "Lease") else "")
+    fake.put(*named, labels=names.labels("kubeflow", owner, component), **fields)
 
 
 @pytest.mark.parametrize("event", ["upgrade_charm", "leader_elected"])
 def test_refresh_prunes_what_an_older_revision_left(ctx, fake, event):
-    component = "istio-integrator.charmhub.io/component"
-    lease = leftover("lease", **{component: "lifecycle"})
-    fake.add({**lease, "apiVersion": "coordination.k8s.io/v1", "kind": "Lease"})
-    fake.add(leftover("retired", **{component: "retired-component"}))
+    leave(fake, "lease", "lifecycle", kind="Lease")
+    leave(fake, "retired")
+    group = "admissionregistration.k8s.io"
+    policy = {"kind": "MutatingAdmissionPolicy", "component": "admission-policy"}
+    binding = {**policy, "kind": "MutatingAdmissionPolicyBinding"}
+    leave(fake, "policy", **policy, api_version=f"{group}/v1")
+    leave(fake, "binding", **binding, api_version=f"{group}/v1beta1")
     # A kind that the component has no more, once of ours and once of a controller.
-    fake.add(leftover("replaced", **{component: "tenant-policy"}))
-    made = leftover("made", **{component: "tenant-policy"})
-    made["metadata"]["ownerReferences"] = [{"kind": "Service", "uid": "x", "controller": True}]
-    fake.add(made)
-    other = {"istio-integrator.charmhub.io/owner": "kubeflow.other"}
-    fake.add(leftover("of-another", **{component: "retired-component"}, **other))
-    fake.add(leftover("memory", **{component: "convergence"}))
-    own = ("lease", "retired", "replaced", "made", "of-another", "memory")
+    leave(fake, "replaced", "tenant-policy")
+    controller = [{"kind": "Service", "uid": "x", "controller": True}]
+    leave(fake, "made", "tenant-policy", ownerReferences=controller)
+    leave(fake, "of-another", owner="other")
+    leave(fake, "policy-of-another", **policy, owner="other")
+    leave(fake, "memory", "convergence")
+    stays = {"made", "of-another", "policy-of-another", "memory"}
+    goes = {"lease", "retired", "policy", "binding", "replaced"}
 
     def left():
-        found = {obj["metadata"]["name"] for obj in fake.objects.values()}
-        return {each for each in own if each in found}
+        return {obj["metadata"]["name"] for obj in fake.objects.values()} & (stays | goes)
 
     assert isinstance(run(ctx), testing.ActiveStatus)
     run(ctx, event, leader=False)
-    assert left() == {*own}
+    assert left() == stays | goes
     assert isinstance(run(ctx, event), testing.ActiveStatus)
-    assert left() == {"made", "of-another", "memory"}
+    assert left() == stays
 
 
 def test_refresh_without_every_right_is_active(ctx, fake):
@@ -216,7 +180,7 @@ def test_refresh_without_every_right_is_active(ctx, fake):
 
 
 def test_refresh_with_an_api_server_in_trouble_says_so(ctx, fake):
-    fake.add(leftover("retired", **{"istio-integrator.charmhub.io/component": "retired"}))
+    leave(fake, "retired")
     fake.broken["delete", "configmaps"] = 500
     assert isinstance(run(ctx, "upgrade_charm"), testing.WaitingStatus)
 

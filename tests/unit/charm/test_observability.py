@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import pathlib
 import re
 
 import ops
@@ -15,8 +14,8 @@ from istio_integrator import observability
 from istio_integrator.admission import webhook
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state, workload
+from tests.unit.charm.objects import make
 
-ROOT = pathlib.Path(__file__).parents[3]
 UUID = "00000000-0000-4000-8000-000000000000"
 TOPOLOGY = JujuTopology(
     model="kubeflow",
@@ -50,9 +49,8 @@ def bags(out: testing.State, relation: testing.Relation) -> tuple[dict, dict]:
 
 
 def pod(name: str, labels: dict[str, str], address: str | None) -> dict:
-    metadata = {"name": name, "namespace": "kubeflow", "labels": labels}
     status = {"podIP": address} if address else {}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status}
+    return make("Pod", name, labels=labels, status=status)
 
 
 def test_every_unit_tells_prometheus_its_address(run):

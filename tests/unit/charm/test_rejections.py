@@ -25,11 +25,8 @@ def found(ctx, fake):
 
     def write(text="", **found):
         labels = names.labels("kubeflow", "istio-integrator", "convergence")
-        metadata = {"name": "istio-integrator-convergence", "namespace": "kubeflow"}
-        metadata["labels"] = labels
         text = text or msgspec.json.encode(Rejections(**found)).decode()
-        kind = {"apiVersion": "v1", "kind": "ConfigMap"}
-        fake.add({**kind, "metadata": metadata, "data": {KEY: text}})
+        fake.put("ConfigMap", "istio-integrator-convergence", labels=labels, data={KEY: text})
 
     return write
 

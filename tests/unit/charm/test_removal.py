@@ -6,6 +6,7 @@ import ops
 import pytest
 from ops import testing
 
+from integrator_contract import names
 from istio_integrator.ingress import ingress
 from tests import asked
 from tests.unit.charm import fake_cluster, ingress_world
@@ -34,19 +35,13 @@ def served(fake, monkeypatch):
 
 def kept_by_the_workload(fake):
     """What the workload writes while it runs."""
-    metadata = {"name": f"{OURS}-convergence", "namespace": "kubeflow"}
-    fake.add({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    fake.put("ConfigMap", f"{OURS}-convergence")
 
 
 def made_by_an_older_revision(fake):
     """An object of ours that nothing of this revision makes."""
-    labels = {
-        OWNER: "kubeflow.istio-integrator",
-        "istio-integrator.charmhub.io/component": "of-an-older-revision",
-        "app.kubernetes.io/managed-by": OURS,
-    }
-    metadata = {"name": "of-an-older-revision", "namespace": "kubeflow", "labels": labels}
-    fake.add({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    labels = names.labels("kubeflow", OURS, "of-an-older-revision")
+    fake.put("ConfigMap", "of-an-older-revision", labels=labels)
 
 
 def parts_in_order(writes, parts):
@@ -164,8 +159,7 @@ def test_removal_with_wrong_options_is_done(ctx, fake, installed):
 def test_removal_leaves_the_cluster_as_it_was(ctx, fake, installed):
     before = _objects(fake)
     ctx.run(ctx.on.start(), state())
-    metadata = {"name": "istio-integrator-convergence", "namespace": "kubeflow"}
-    fake.add({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    kept_by_the_workload(fake)
     out = ctx.run(ctx.on.remove(), state(leader=False, units=0))
     assert _objects(fake) == before
     assert told(ctx, out).restart_pods == "off"

@@ -7,7 +7,6 @@ import pytest
 from ops import testing
 
 from integrator_contract import schema
-from istio_integrator.lifecycle import workload
 from tests import asked
 from tests.unit.charm import charm_world, fake_cluster
 from tests.unit.charm.charm_world import state
@@ -41,9 +40,9 @@ def container(contract, service=""):
     if not service:
         return made
     plan = {"override": "replace", "command": service, "startup": "enabled"}
-    layer = ops.pebble.Layer({"services": {workload.SERVICE: plan}})
-    active = {workload.SERVICE: ops.pebble.ServiceStatus.ACTIVE}
-    return dataclasses.replace(made, layers={workload.SERVICE: layer}, service_statuses=active)
+    layer = ops.pebble.Layer({"services": {"lifecycle": plan}})
+    active = {"lifecycle": ops.pebble.ServiceStatus.ACTIVE}
+    return dataclasses.replace(made, layers={"lifecycle": layer}, service_statuses=active)
 
 
 @pytest.mark.parametrize("service", ["", OLD], ids=["new", "running"])
@@ -81,13 +80,6 @@ def test_image_is_asked_once_until_the_service_is_told(ctx):
 
     first, told = commands(container(OURS))
     assert (first, commands(told)[0]) == (["--version"], [])
-
-
-def test_answer_by_another_contract_is_waited_for(ctx):
-    given = state(container(OURS))
-    asked.SERVICE.says(contract="0" * 8)
-    out = ctx.run(ctx.on.config_changed(), given)
-    assert "the workload answers by contract 00000000" in out.unit_status.message
 
 
 def test_refreshed_image_is_put_to_work(ctx):

@@ -134,8 +134,7 @@ def test_servers_have_no_token_and_no_more_rights_than_they_need(world):
 def server(fake):
     """A pod of the webhook."""
     labels = webhook.pod_labels("kubeflow.istio-integrator")
-    metadata = {"name": "server", "namespace": "kubeflow", "labels": labels}
-    return fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}})
+    return fake.put("Pod", "server", labels=labels, spec={})
 
 
 def template(world):
@@ -178,8 +177,7 @@ def test_level_of_the_log_is_a_file_that_the_servers_follow(fake, world):
 
 
 def test_pods_of_others_are_left_alone(fake, world, server):
-    metadata = {"name": "theirs", "namespace": "kubeflow"}
-    fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}})
+    fake.put("Pod", "theirs", spec={})
     world.run()
     assert refreshed(fake)
     assert "annotations" not in fake.find("Pod", "theirs", "kubeflow")["metadata"]

@@ -8,15 +8,10 @@ from ops import testing
 from integrator_contract import names
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import POD, state, workload
+from tests.unit.charm.diagnosis.world import add_pod
+from tests.unit.charm.security import members
 
-MODEL = "kubeflow"
 MEMBER = {"istio-injection": "enabled"}
-
-
-def pod(name, *containers, labels=None):
-    spec = {"containers": [{"name": each, "image": "image:1"} for each in containers]}
-    metadata = {"name": name, "namespace": MODEL, "labels": labels or {}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def diagnose(ctx, given=None):
@@ -83,9 +78,8 @@ def test_pods_without_a_sidecar_are_named(ctx, fake):
 
 def failed_create(fake, namespace, name, message, **changes):
     about = {"kind": "StatefulSet", "name": name, "namespace": namespace}
-    metadata = {"name": f"{name}.1", "namespace": namespace}
     event = {"reason": "FailedCreate", "message": message, "involvedObject": about, **changes}
-    fake.add({"apiVersion": "v1", "kind": "Event", "metadata": metadata, **event})
+    fake.put("Event", f"{name}.1", namespace, **event)
 
 
 def test_pods_of_profiles_that_a_policy_refuses_are_named_with_its_author(ctx, fake):
@@ -141,34 +135,15 @@ def test_api_server_that_does_not_answer_is_a_report_too(ctx, fake):
     assert findings["istiod"] == [("doubtful", "CHECK_FAILED")]
 
 
-def webhook(name, service):
-    client = {"service": {"name": service, "namespace": MODEL}}
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": name},
-        "webhooks": [{"name": "v.katib", "clientConfig": client}],
-    }
-
-
 @pytest.fixture
 def cut_off(fake):
     """A webhook in the mesh, which asks API servers for a certificate."""
     fake_cluster.install_istio(fake)
     labels = {"app": "katib"}
-    fake.add(pod("katib-0", "main", "istio-proxy", labels=labels))
-    metadata = {"name": "katib", "namespace": MODEL}
-    spec = {"selector": labels, "ports": [{"port": 443}]}
-    fake.add({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
-    fake.add(webhook("katib.kubeflow.org", "katib"))
-    fake.add(
-        {
-            "apiVersion": "security.istio.io/v1",
-            "kind": "PeerAuthentication",
-            "metadata": {"name": "default", "namespace": "istio-system"},
-            "spec": {"mtls": {"mode": "STRICT"}},
-        }
-    )
+    add_pod(fake, "katib-0", containers=["main", "istio-proxy"], labels=labels)
+    fake.put("Service", "katib", spec={"selector": labels, "ports": [{"port": 443}]})
+    fake.add(members.webhook("katib.kubeflow.org", "katib"))
+    fake.put("PeerAuthentication", "default", "istio-system", spec={"mtls": {"mode": "STRICT"}})
 
 
 def status(ctx, given):

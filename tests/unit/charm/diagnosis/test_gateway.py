@@ -10,7 +10,7 @@ from istio_integrator.admission import certificates
 from tests import asked
 from tests.unit.cases import cases
 from tests.unit.charm import ingress_world
-from tests.unit.charm.diagnosis.world import add, diagnose_ingress, said
+from tests.unit.charm.diagnosis.world import diagnose_ingress, said
 from tests.unit.charm.ingress_world import HOST, OWN, auth, route
 
 MODEL, GATEWAY, SERVICE = "kubeflow", "istio-ingress", "istio-ingressgateway"
@@ -89,7 +89,7 @@ def test_filters_of_other_teams_before_our_authentication_are_named(  # noqa: PL
 ):
     if not is_ready:
         ingress_world.pod_of(world.fake, GATEWAY, status={})
-    add(world.fake, kind, "theirs", namespace, spec=spec)
+    world.fake.put(kind, "theirs", namespace, spec=spec)
     (found,) = diagnose_ingress(world, "gateway filters")
     assert found.message == ("FILTER_BEFORE" if is_named else "FILTERS_ABSENT")
     assert (f"{kind} {namespace}/theirs" in found.seen) is is_named
@@ -113,7 +113,7 @@ def test_authentication_is_judged_by_what_the_workload_saw(world, seen, want, wo
     world.related.append(auth())
     ready = [{"conditions": {"ready": True}}]
     labels = {"kubernetes.io/service-name": "oidc"}
-    add(world.fake, "EndpointSlice", "oidc-1", labels=labels, endpoints=ready)
+    world.fake.put("EndpointSlice", "oidc-1", labels=labels, endpoints=ready)
     asked.SERVICE.seen = seen
     rows = diagnose_ingress(world, "authentication")
     assert said(rows) == ([want] if want else [])
@@ -130,15 +130,15 @@ def test_authorization_service_without_pods_is_named(world):
 def add_route(fake, name="web", namespace=MODEL, *, gateways=(OURS,), hosts=("*",), to=None):
     destination = {"destination": {"host": to or "web", "port": {"number": 80}}}
     spec = {"gateways": [*gateways], "hosts": [*hosts], "http": [{"route": [destination]}]}
-    add(fake, "VirtualService", name, namespace, spec=spec)
+    fake.put("VirtualService", name, namespace, spec=spec)
 
 
 def add_backend(fake, *, kind="ClusterIP", port=80, ready=True, name="http"):
     ports = [{"name": "http", "port": port, "targetPort": 8080}]
-    add(fake, "Service", "web", spec={"type": kind, "ports": ports})
+    fake.put("Service", "web", spec={"type": kind, "ports": ports})
     labels = {"kubernetes.io/service-name": "web"}
     endpoints = [{"conditions": {} if ready is None else {"ready": ready}}]
-    add(fake, "EndpointSlice", "web-1", labels=labels, ports=[{"name": name}], endpoints=endpoints)
+    fake.put("EndpointSlice", "web-1", labels=labels, ports=[{"name": name}], endpoints=endpoints)
 
 
 FULL = "web.kubeflow.svc.cluster.local"
@@ -238,7 +238,7 @@ def test_route_at_no_host_of_ours_is_named_with_one_to_add(world, options, hosts
         world.run()
         world.get_ready("istio-integrator-gateway")
     odd = {"hosts": 5, "gateways": [OURS, [1]], "http": {"a": 1}}
-    add(world.fake, "VirtualService", "odd", "mallory", spec=odd)
+    world.fake.put("VirtualService", "odd", "mallory", spec=odd)
     add_route(world.fake, "iris", "alice", gateways=(OURS, "mesh"), hosts=hosts)
     rows = {row.message: row for row in diagnose_ingress(world, "hosts")}
     if lacking is None:

@@ -3,7 +3,7 @@
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster, istio_objects
 from tests.unit.charm.charm_world import state
-from tests.unit.charm.diagnosis.world import add, diagnose, said
+from tests.unit.charm.diagnosis.world import diagnose, said
 
 
 def default(fake):
@@ -25,7 +25,7 @@ def not_tried(fake):
     fake.forbidden.add(("create", "pods", "istio-system"))
     ready = [{"conditions": {"ready": True}}]
     labels = {"kubernetes.io/service-name": "istiod"}
-    add(fake, "EndpointSlice", "istiod-1", "istio-system", labels=labels, endpoints=ready)
+    fake.put("EndpointSlice", "istiod-1", "istio-system", labels=labels, endpoints=ready)
 
 
 @cases(

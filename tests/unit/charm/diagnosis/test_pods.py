@@ -11,7 +11,7 @@ from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.ambient_objects import install_ambient
 from tests.unit.charm.charm_world import POD, PROGRAM, state, workload
-from tests.unit.charm.diagnosis.world import add, add_pod, diagnose, said
+from tests.unit.charm.diagnosis.world import add_pod, diagnose, said
 
 LIST = "juju run istio-integrator/leader list-uninjected"
 PROXY, INIT = "istio-proxy", "istio-validation"
@@ -83,7 +83,7 @@ def test_cni_plugin_and_init_containers(ctx, fake, pod, ready, want):
     fake_cluster.install_istio(fake, cni=True)
     labels, status = {"k8s-app": "istio-cni-node"}, {"desiredNumberScheduled": 3}
     status["numberReady"] = ready
-    add(fake, "DaemonSet", "istio-cni-node", "kube-system", labels=labels, status=status)
+    fake.put("DaemonSet", "istio-cni-node", "kube-system", labels=labels, status=status)
     add_pod(fake, **{"containers": ["main", PROXY], **pod})
     (found,) = diagnose(ctx, "cni")
     assert found.message == want

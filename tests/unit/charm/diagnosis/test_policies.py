@@ -8,7 +8,7 @@ from integrator_contract import names
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.ambient_objects import install_ambient
-from tests.unit.charm.diagnosis.world import add, add_pod, diagnose, diagnose_ingress
+from tests.unit.charm.diagnosis.world import add_pod, diagnose, diagnose_ingress
 from tests.unit.charm.ingress_world import route
 from tests.unit.charm.security import callers
 
@@ -23,7 +23,7 @@ def account(name, namespace=MODEL, domain="cluster.local"):
 
 def policy(fake, namespace=MODEL, name="theirs", rules=(), **fields):
     spec = {"rules": [*rules], **fields.pop("spec", {})}
-    return add(fake, "AuthorizationPolicy", name, namespace, spec=spec, **fields)
+    return fake.put("AuthorizationPolicy", name, namespace, spec=spec, **fields)
 
 
 PORT = {"to": [{"operation": {"ports": ["1"]}}]}
@@ -61,7 +61,7 @@ def of_user(*principals, header="kubeflow-userid"):
 
 def profile(fake):
     labels = {"app.kubernetes.io/part-of": "kubeflow-profile"}
-    add(fake, "Namespace", "alice", "", labels=labels)
+    fake.put("Namespace", "alice", "", labels=labels)
 
 
 REAL = account("gateway", GATEWAY)
@@ -154,7 +154,7 @@ def test_service_that_trusts_the_users_header_of_any_pod_is_named(
     profile(world.fake)
     for name in ("kfp-api", "minio"):
         spec = {"selector": {NAME: name}, "ports": [{"name": "http", "port": 8888}]}
-        add(world.fake, "Service", name, spec=spec, labels={NAME: name})
+        world.fake.put("Service", name, spec=spec, labels={NAME: name})
     world.related, world.config = related, options
     rows = {each.message: each for each in diagnose_ingress(world, "users apart")}
     if command is None:
@@ -172,14 +172,14 @@ def katib(fake, labels, port=443):
     add_pod(fake, containers=[{"name": "main", "ports": ports}, PROXY], labels=labels)
     add_pod(fake, "bare-0", containers=["main"], labels=labels)
     ports = [{"port": 443, "targetPort": "hook"}, {"port": 80, "targetPort": 8080}]
-    add(fake, "Service", "katib", spec={"selector": labels, "ports": ports})
+    fake.put("Service", "katib", spec={"selector": labels, "ports": ports})
     client = {"service": {"name": "katib", "namespace": MODEL}}
     hooks = [{"name": "v.katib", "clientConfig": client}]
-    add(fake, "ValidatingWebhookConfiguration", "katib.kubeflow.org", "", webhooks=hooks)
+    fake.put("ValidatingWebhookConfiguration", "katib.kubeflow.org", "", webhooks=hooks)
 
 
 def strict(fake):
-    add(fake, "PeerAuthentication", "default", ROOT, spec={"mtls": {"mode": "STRICT"}})
+    fake.put("PeerAuthentication", "default", ROOT, spec={"mtls": {"mode": "STRICT"}})
 
 
 def allowing(**operation):
@@ -259,7 +259,7 @@ def test_callers_are_held_to_what_relations_say(world, change, options, want, wo
     for name in ("kfp-api", "kfp-ui"):
         add_application(world.fake, name, PROXY)
     spec = {"selector": API, "ports": [{"name": "http", "port": 8888}]}
-    add(world.fake, "Service", "kfp-api", spec=spec, labels=API)
+    world.fake.put("Service", "kfp-api", spec=spec, labels=API)
     world.related, world.config = [stated()], {**RELATED, **options}
     change(world.fake)
     (found,) = diagnose_ingress(world, "callers")
@@ -274,7 +274,7 @@ def test_rules_about_requests_in_ambient_mode_are_named(world):
     labels["istio.io/dataplane-mode"] = "ambient"
     add_application(world.fake, "kfp-api")
     spec = {"selector": API, "ports": [{"name": "http", "port": 8888}]}
-    add(world.fake, "Service", "kfp-api", spec=spec, labels=API)
+    world.fake.put("Service", "kfp-api", spec=spec, labels=API)
     world.config = RELATED
     for endpoint, is_named in (({"ports": [8888]}, False), ({"methods": ["GET"]}, True)):
         world.related = [stated("kfp-api", endpoint)]

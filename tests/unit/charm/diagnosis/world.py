@@ -6,19 +6,9 @@ import types
 
 from ops import testing
 
-from istio_integrator.kube import cluster
 from tests.unit.charm.charm_world import state
 
-VERSIONS = {name: version for version, name in sorted(cluster.KINDS)}
-"""The API version of each kind; `Gateway` is Istio's."""
 MODEL = "kubeflow"
-
-
-def add(fake, kind, name, namespace=MODEL, *, labels=None, annotations=None, **fields):
-    """Have an object in the cluster."""
-    metadata = {"name": name, "namespace": namespace}
-    metadata |= {"labels": labels or {}, "annotations": annotations or {}}
-    return fake.add({"apiVersion": VERSIONS[kind], "kind": kind, "metadata": metadata, **fields})
 
 
 def add_pod(fake, name="web-0", namespace=MODEL, *, containers=(), inits=(), spec=None, **fields):
@@ -28,7 +18,7 @@ def add_pod(fake, name="web-0", namespace=MODEL, *, containers=(), inits=(), spe
         return [{"name": each} if isinstance(each, str) else each for each in given]
 
     spec = {"containers": listed(containers), "initContainers": listed(inits), **(spec or {})}
-    return add(fake, "Pod", name, namespace, spec=spec, **fields)
+    return fake.put("Pod", name, namespace, spec=spec, **fields)
 
 
 def _asked(ctx):

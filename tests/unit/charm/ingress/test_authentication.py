@@ -123,8 +123,7 @@ def test_without_a_relation_the_option_decides(world):
     ),
 )
 def test_service_is_asked_at_the_address_that_its_application_names(world, related, uri, path):
-    metadata = {"name": "oidc", "namespace": "sso"}
-    world.fake.add({"apiVersion": "v1", "kind": "Service", "metadata": metadata})
+    world.fake.put("Service", "oidc", "sso")
     world.related = [route(), related]
     status = world.status()
     assert status.name == "active", status

@@ -30,8 +30,7 @@ def test_secret_of_the_operator_is_used_once_it_is_there(world):
     assert "tls-secret: there is no Secret istio-ingress/kubeflow-tls" in status.message
     (plain,) = world.gateway()["spec"]["servers"]
     assert plain["tls"] == {"httpsRedirect": True}
-    metadata = {"name": "kubeflow-tls", "namespace": "istio-ingress"}
-    world.fake.add({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+    world.fake.put("Secret", "kubeflow-tls", "istio-ingress")
     assert isinstance(world.status(), testing.ActiveStatus)
     plain, secure = world.gateway()["spec"]["servers"]
     assert plain["tls"] == {"httpsRedirect": True}
@@ -45,8 +44,7 @@ def test_secret_of_the_operator_is_used_once_it_is_there(world):
 def test_gateway_without_a_port_for_https_says_so(world):
     service = world.fake.find("Service", "istio-ingressgateway", "istio-ingress")
     del service["spec"]["ports"][1]
-    metadata = {"name": "kubeflow-tls", "namespace": "istio-ingress"}
-    world.fake.add({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+    world.fake.put("Secret", "kubeflow-tls", "istio-ingress")
     world.config = {"tls_secret": "kubeflow-tls"}
     world.related = [route(), auth()]
     message = world.status().message

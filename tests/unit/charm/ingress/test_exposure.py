@@ -3,12 +3,9 @@
 import base64
 import json
 
-import pytest
 from ops import testing
 
 from integrator_contract import names
-from integrator_contract.seen import Cause, Missing, Seen
-from tests import asked
 from tests.unit.cases import cases
 from tests.unit.charm import charm_world
 from tests.unit.charm.ingress import wishes
@@ -22,10 +19,13 @@ from tests.unit.charm.ingress_world import (
 )
 
 
-def test_unrelated_ingress_says_and_changes_nothing(world):
-    message = world.status().message
-    assert "gateway" not in message
-    assert "ingress" not in message
+def test_unrelated_ingress_needs_no_right_and_says_and_changes_nothing(world):
+    kinds = ("gateways", "virtualservices", "envoyfilters")
+    world.fake.forbidden |= {(verb, kind) for verb in ("get", "list") for kind in kinds}
+    status = world.status()
+    assert status.name == "active"
+    assert "gateway" not in status.message
+    assert "ingress" not in status.message
     assert world.gateway() is None
     assert not [write for write in world.fake.writes if "gateway" in write]
 
@@ -46,7 +46,7 @@ def test_complete_relations_make_the_model_reachable(world):
     assert told.local_app_data["gateway_up"] == "true"
 
 
-def test_status_says_what_the_workload_saw_in_the_gateways_envoy(world):
+def test_workload_is_told_what_the_gateways_envoy_is_to_have(world):
     world.related = [route(), auth()]
     expected = charm_world.told(world.ctx, world.run()).expected
     assert [server.hosts for server in expected.servers] == [(HOST,)]
@@ -55,20 +55,6 @@ def test_status_says_what_the_workload_saw_in_the_gateways_envoy(world):
         "outbound|8080||oidc.kubeflow.svc.cluster.local",
     )
     assert expected.routes == 1
-    gone = Missing(cause=Cause.FILTERS_IGNORED, about={"port": "80"})
-    asked.SERVICE.seen = Seen(of=expected.word(), unseen=None, missing=(gone,), is_late=True)
-    status = world.hook().unit_status
-    assert isinstance(status, testing.BlockedStatus), status
-    assert "istiod sends no EnvoyFilter to istio-ingress/istio-ingressgateway" in status.message
-
-
-def test_diagnose_says_what_the_workload_saw_of_the_authentication(world):
-    world.related = [route(), auth()]
-    asked.SERVICE.seen = Seen(of="x", unseen=None, guarded=(80,))
-    with pytest.raises(testing.ActionFailed):  # The authorization service has no pods here.
-        world.run(lambda ctx: ctx.on.action("diagnose", params={"format": "text"}))
-    said = "oidc.kubeflow.svc.cluster.local:8080 authenticates requests to port 80 of the gateway"
-    assert f"✓ authentication   {said}" in world.ctx.action_results["report"]
 
 
 def test_virtual_service_is_exported_to_the_gateway_and_never_to_all(world):
@@ -160,12 +146,11 @@ def test_policy_of_an_earlier_revision_goes_with_the_refresh(world):
     world.related = [route(), auth()]
     world.run()
     guard = world.guard()
-    kind = {"apiVersion": "security.istio.io/v1", "kind": "AuthorizationPolicy"}
-    kept = ("name", "namespace", "labels", "ownerReferences")
-    metadata = {key: guard["metadata"][key] for key in kept}
-    world.fake.add({**kind, "metadata": metadata, "spec": {"action": "CUSTOM"}})
-    theirs = {"name": "theirs", "namespace": "istio-ingress"}
-    world.fake.add({**kind, "metadata": theirs, "spec": {"action": "CUSTOM"}})
+    name, space = guard["metadata"]["name"], guard["metadata"]["namespace"]
+    ours = {key: guard["metadata"][key] for key in ("labels", "ownerReferences")}
+    custom = {"action": "CUSTOM"}
+    world.fake.put("AuthorizationPolicy", name, space, spec=custom, **ours)
+    world.fake.put("AuthorizationPolicy", "theirs", "istio-ingress", spec=custom)
     world.run(lambda ctx: ctx.on.upgrade_charm())
     assert policies(world) == ["theirs"]
     assert world.guard() is not None
@@ -227,8 +212,7 @@ def test_values_of_routes_are_new_whenever_access_narrows_and_only_then(
 
 
 def test_values_are_new_when_authentication_is_switched_on(world):
-    world.related = [route()]
-    world.config = {"require_authentication": False}
+    world.related, world.config = [route()], {"require_authentication": False}
     world.hook()
     first = values(world)
     world.related.append(auth())
@@ -276,10 +260,3 @@ def test_ingress_without_rights_to_look_at_gateways_says_which(world):
     status = world.status()
     assert isinstance(status, testing.BlockedStatus)
     assert "missing permission: list gateways" in status.message
-
-
-def test_unrelated_ingress_needs_no_rights(world):
-    for verb in ("get", "list"):
-        for kind in ("gateways", "virtualservices", "envoyfilters"):
-            world.fake.forbidden.add((verb, kind))
-    assert isinstance(world.status(), testing.ActiveStatus)

@@ -44,9 +44,8 @@ def test_what_istiod_says_of_the_gateway_as_it_is_counts(world, said, words):
 
 def test_virtual_services_of_others_on_our_gateway_are_named_by_both_spellings(world):
     def bound(namespace, name, gateways):
-        metadata = {"namespace": namespace, "name": name}
-        kind = {"apiVersion": "networking.istio.io/v1", "kind": "VirtualService"}
-        world.fake.add({**kind, "metadata": metadata, "spec": {"gateways": gateways, "http": []}})
+        spec = {"gateways": gateways, "http": []}
+        world.fake.put("VirtualService", name, namespace, spec=spec)
 
     world.config["routing"] = "virtualservice"
     world.run()

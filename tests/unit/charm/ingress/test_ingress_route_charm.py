@@ -127,13 +127,7 @@ def test_gateway_speaks_http2_with_grpc_where_nobody_else_says_how(world):
     calls["backends"] = [{"service": "store", "port": 9090}]
     theirs = {**calls, "matches": [{"method": {"service": "ml.Other"}}]}
     theirs["backends"] = [{"service": "other", "port": 9090}]
-    made = {
-        "apiVersion": "networking.istio.io/v1",
-        "kind": "DestinationRule",
-        "metadata": {"name": "theirs", "namespace": "kubeflow"},
-        "spec": {"host": "other"},
-    }
-    world.fake.add(made)
+    world.fake.put("DestinationRule", "theirs", spec={"host": "other"})
     world.related = [wishes.asks("envoy", grpc=[calls, theirs]), auth()]
     world.run()
     (host,) = rules(world)

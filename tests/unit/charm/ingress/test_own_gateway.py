@@ -109,6 +109,7 @@ def test_without_options_the_model_gets_a_gateway_of_its_own_that_serves_every_h
     assert {host for one in world.gateway()["spec"]["servers"] for host in one["hosts"]} == {"*"}
     world.get_ready(NAME)
     assert f"1 route served by kubeflow/{NAME}" in world.status().message
+    assert [each["spec"]["exportTo"] for each in world.all("VirtualService")] == [["."]]
     assert world.related[-1].local_app_data == {
         "gateway_name": "kubeflow-gateway",
         "gateway_namespace": "kubeflow",
@@ -118,8 +119,7 @@ def test_without_options_the_model_gets_a_gateway_of_its_own_that_serves_every_h
 
 def test_account_of_another_owner_is_named_and_nothing_is_served(world):
     kind, name, namespace = ACCOUNT
-    metadata = {"name": name, "namespace": namespace}
-    world.fake.add({"apiVersion": "v1", "kind": kind, "metadata": metadata})
+    world.fake.put(kind, name, namespace, api_version="v1")
     status = world.status()
     assert isinstance(status, testing.BlockedStatus)
     assert f"ServiceAccount {namespace}/{name} exists and was not made by this charm" in (

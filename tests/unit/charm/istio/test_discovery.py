@@ -8,6 +8,7 @@ from ops import testing
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster, istio_objects
 from tests.unit.charm.charm_world import state, status, told
+from tests.unit.charm.objects import make
 
 URL = "https://istiod.example:15017/inject"
 ABSENT = "waiting for istiod: the cluster has no sidecar injector"
@@ -20,9 +21,7 @@ def heard(ctx, **options):
 
 
 def mesh_configuration(fake, text, *, namespace="istio-system", name="istio"):
-    metadata = {"name": name, "namespace": namespace}
-    map_ = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-    fake.add({**map_, "data": {"mesh": text}})
+    fake.put("ConfigMap", name, namespace, data={"mesh": text})
 
 
 def istio(**installed):
@@ -161,7 +160,20 @@ def test_workload_is_told_what_the_mesh_is(ctx, fake):
     assert found.status_port == 15999
 
 
-@pytest.mark.parametrize("text", ["]", "text", "[1]", "defaultConfig: {statusPort: x}"])
+@cases(
+    "text",
+    no_yaml="]",
+    text="text",
+    list="[5]",
+    deep="[" * 1000 + "]" * 1000,
+    alias="a: &a [b]\nb: *a",
+    root_namespace="rootNamespace: [a]",
+    port_that_is_text="defaultConfig: {statusPort: x}",
+    ports="defaultConfig: {statusPort: [1]}",
+    port_beyond_all="defaultConfig: {statusPort: 99999999}",
+    providers="extensionProviders: [5, {name: [a]}]",
+    providers_by_name="extensionProviders: {a: b}",
+)
 def test_mesh_configuration_that_is_none_is_as_by_default(ctx, fake, text):
     fake_cluster.install_istio(fake, mesh_config=text)
     assert heard(ctx).status_port == 15020
@@ -190,9 +202,7 @@ def sidecar(namespace, mode="", **spec):
     """A Sidecar, whose policy is the mesh's where the mode is empty."""
     outbound = {"outboundTrafficPolicy": {"mode": mode}} if mode else {}
     name = "s" + "-".join([*spec, mode.lower().replace("_", "-")])
-    metadata = {"name": name, "namespace": namespace}
-    head = {"apiVersion": "networking.istio.io/v1", "kind": "Sidecar", "metadata": metadata}
-    return {**head, "spec": {**outbound, **spec}}
+    return make("Sidecar", name, namespace, spec={**outbound, **spec})
 
 
 OF_PODS = {"workloadSelector": {"labels": {"app": "x"}}}
@@ -246,10 +256,11 @@ def test_istiod_that_may_be_asked_only_in_the_model_is_judged_by_its_endpoints(c
     fake.labels("kubeflow")["istio.io/rev"] = "other"
     fake_cluster.install_istio(fake)
     fake.forbidden.add(("create", "pods", "istio-system"))
-    metadata = {"name": "istiod-x", "namespace": "istio-system"}
-    metadata["labels"] = {"kubernetes.io/service-name": "istiod"}
-    slice_ = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata}
-    fake.add({**slice_, "endpoints": [{"conditions": {"ready": ready}}]})
+    labels, endpoints = (
+        {"kubernetes.io/service-name": "istiod"},
+        [{"conditions": {"ready": ready}}],
+    )
+    fake.put("EndpointSlice", "istiod-x", "istio-system", labels=labels, endpoints=endpoints)
     ctx.run(ctx.on.config_changed(), state())
     words = "can't be asked while kubeflow has other labels"
     assert (words in str(status(ctx, state(mesh_mode="none")))) is not ready

@@ -88,8 +88,7 @@ def test_what_others_add_stays_and_what_they_change_is_repaired(ctx, fake):
 def test_foreign_object_is_left_alone_while_its_owner_is_there(ctx, fake, labels, words):
     fake.application("app")
     kind, name, namespace = SERVICE
-    metadata = {"name": name, "namespace": namespace, "labels": labels}
-    fake.add({"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": {}})
+    fake.put(kind, name, namespace, api_version="v1", labels=labels, spec={})
     said = status(ctx, state())
     found = fake.find(*SERVICE)
     if words:
@@ -108,8 +107,7 @@ def test_long_names_are_cut_and_their_owner_is_found(ctx, fake, model, name):
     fake.namespace(model)
     fake.application(name, model)
     owner = names.owner(model, name)
-    metadata = {"name": NAME, "namespace": "kubeflow", "labels": {names.OWNER: owner}}
-    fake.add({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {}})
+    fake.put("Service", NAME, labels={names.OWNER: owner}, spec={})
     assert f"belongs to {owner}" in status(ctx, state()).message
     fake.delete("StatefulSet", name, model)
     assert status(ctx, state()).name == "active"

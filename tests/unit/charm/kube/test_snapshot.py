@@ -4,6 +4,7 @@ import pytest
 
 from istio_integrator.kube import cluster, errors
 from tests.unit.cases import cases
+from tests.unit.charm.objects import make
 
 POLICY = "MutatingAdmissionPolicy"
 PROBE = {
@@ -15,8 +16,7 @@ PROBE = {
 
 
 def config_map(name="settings", namespace="kubeflow", **labels):
-    metadata = {"name": name, "namespace": namespace, "labels": labels}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"key": "a"}}
+    return make("ConfigMap", name, namespace, labels=labels, data={"key": "a"})
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_other_versions_of_a_written_kind_are_read_anew(fake, seen):
         for version in versions:
             seen.list(cluster.kind(version, POLICY))
         assert len(fake.requests) == 2
-        seen.apply({"apiVersion": versions[0], "kind": POLICY, "metadata": {"name": "policy"}})
+        seen.apply(make(POLICY, "policy", "", api_version=versions[0]))
 
 
 def test_trial_changes_nothing_that_is_known(fake, seen):

@@ -1,13 +1,11 @@
 """What the charm says of the workload's counts."""
 
-import types
+import pytest
 
-from integrator_contract.answers import Summary, Trouble
-from istio_integrator.lifecycle import answers
-from tests import shown
 from tests.unit.cases import cases
+from tests.unit.charm import fake_cluster
+from tests.unit.charm.charm_world import state, status, workload
 
-COUNTED = {"eligible": 3, "in_mesh": 3, "converging": 0, "proposed": 0, "reported": 0}
 NO_EVICTION = (
     "not allowed to create pods/eviction: pods is forbidden: User "
     '"system:serviceaccount:kubeflow:app" cannot create resource "pods/eviction" in API group "" '
@@ -15,25 +13,29 @@ NO_EVICTION = (
 )
 
 
+@pytest.fixture(autouse=True)
+def installed(ctx, fake):
+    fake_cluster.install_istio(fake)
+
+
 def trouble(reason, message, pod="", workload="StatefulSet/db", *, passing=False):
-    return Trouble(workload, reason, message, pod, passing)
+    told = {"workload": workload, "reason": reason, "message": message, "pod": pod}
+    return {**told, "passing": passing}
 
 
-def progress(*, is_automatic=True, troubles=(), **values) -> list[tuple[str, str]]:
-    summary = Summary(**{**COUNTED, **values}, troubles=tuple(troubles))
-    context = types.SimpleNamespace(application="app", model="m", mesh=None)
-    said = answers.progress(summary, context, is_automatic=is_automatic)
-    return [(each.name, each.message) for each in map(shown.status, said)]
+def progress(ctx, *, mode="auto", **values):
+    counted = {"eligible": 3, "in_mesh": 3, **values}
+    return status(ctx, state(workload(**counted), restart_pods=mode))
 
 
-STOP = "; run: juju config app restart-pods=manual; this stops it"
+STOP = "; run: juju config istio-integrator restart-pods=manual; this stops it"
 HANGS = trouble("ReplacementHangs", "the replacement db-0 cannot start: db: ErrImagePull", "db-0")
 STARTS = trouble("ReplacementStarting", "waiting for db-0 to be Ready", "db-0", passing=True)
 REFUSED = trouble("ReplacementRefused", 'webhook "v.kyverno.svc" refuses: no latest tags')
-LIST = "run: juju run app/leader list-uninjected"
-RESTART = "run: juju run app/leader restart-uninjected"
-DESCRIBE = "run: kubectl -n m describe pod db-0"
-ADMIT = "run: juju trust app --scope=cluster"
+LIST = "run: juju run istio-integrator/leader list-uninjected"
+RESTART = "run: juju run istio-integrator/leader restart-uninjected"
+DESCRIBE = "run: kubectl -n kubeflow describe pod db-0"
+ADMIT = "run: juju trust istio-integrator --scope=cluster"
 
 
 @cases(
@@ -52,7 +54,7 @@ ADMIT = "run: juju trust app --scope=cluster"
         f"1/3 pods in mesh, 1 being replaced{STOP}",
     ),
     asked_for=(
-        {"in_mesh": 1, "converging": 1, "is_automatic": False},
+        {"in_mesh": 1, "converging": 1, "mode": "manual"},
         "maintenance",
         "1/3 pods in mesh, 1 being replaced",
     ),
@@ -76,7 +78,7 @@ ADMIT = "run: juju trust app --scope=cluster"
     not_served=(
         {"troubles": [trouble("NotServed", "istiod has not", workload="")]},
         "blocked",
-        "istiod has not; run: kubectl get namespace m --show-labels",
+        "istiod has not; run: kubectl get namespace kubeflow --show-labels",
     ),
     wrong_order=(
         {"in_mesh": 2, "troubles": [trouble("WrongOrder", "not charm", "db-0")]},
@@ -94,10 +96,11 @@ ADMIT = "run: juju trust app --scope=cluster"
         f"missing permission: create pods/eviction; {ADMIT}",
     ),
 )
-def test_progress_is_said(values, status, message):
-    assert progress(**values)[0] == (status, message)
+def test_progress_is_said(ctx, caplog, values, status, message):
+    assert progress(ctx, **values).name == status
+    assert f"{status}: {message}" in caplog.text
 
 
-def test_only_waiting_is_said_while_a_replacement_starts():
-    said = progress(in_mesh=1, converging=2, troubles=[STARTS])
-    assert [name for name, _ in said] == ["waiting", "active"]
+def test_only_waiting_is_said_while_a_replacement_starts(ctx, caplog):
+    progress(ctx, in_mesh=1, converging=2, troubles=[STARTS])
+    assert "maintenance" not in caplog.text

@@ -20,8 +20,7 @@ def spec(policy, *, container="istio-proxy"):
 
 
 def add_pod(fake, name, spec, namespace="kubeflow"):
-    metadata = {"name": name, "namespace": namespace, "uid": name * 8}
-    fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    fake.put("Pod", name, namespace, uid=name * 8, spec=spec)
 
 
 def told(ctx, fake, *, code=0, **options):

@@ -107,8 +107,7 @@ def test_answer_that_is_none_is_waited_for(ctx, text, words):
 
 def test_removal_goes_on_without_the_container(ctx, fake, monkeypatch):
     for name in ("istio-integrator-convergence", "other"):
-        metadata = {"name": name, "namespace": "kubeflow"}
-        fake.add({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+        fake.put("ConfigMap", name)
     breaks(monkeypatch, "stop", GONE)
     ctx.run(ctx.on.remove(), state(units=0))
     assert fake.find("ConfigMap", "istio-integrator-convergence", "kubeflow") is None
@@ -125,10 +124,10 @@ def test_layer_has_no_check_that_kills_the_container(ctx):
 
 def test_memory_of_the_workload_goes_with_the_application(ctx, fake):
     fake.application()
-    metadata = {"name": "istio-integrator-convergence", "namespace": "kubeflow"}
-    fake.add({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    fake.put("ConfigMap", "istio-integrator-convergence")
     status(ctx)
-    (owner,) = fake.find("ConfigMap", metadata["name"], "kubeflow")["metadata"]["ownerReferences"]
+    found = fake.find("ConfigMap", "istio-integrator-convergence", "kubeflow")["metadata"]
+    (owner,) = found["ownerReferences"]
     assert owner["name"] == "kubeflow-istio-integrator"
 
 

@@ -309,8 +309,7 @@ def test_what_ambient_mode_lacks_is_named(ctx, fake, change, words):
 
 
 def add_pod(fake, name, **marks):
-    metadata = {"name": name, "namespace": "kubeflow", "labels": marks}
-    fake.add({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}})
+    fake.put("Pod", name, labels=marks, spec={})
 
 
 def pod_labels(fake, name):

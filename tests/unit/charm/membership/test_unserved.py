@@ -60,9 +60,7 @@ def test_gateway_that_istiod_comes_to_ignore_is_closed(selective):
 def test_authorization_service_that_istiod_ignores_is_named(selective):
     selective.config = {**OWN}
     selective.fake.namespace("login")
-    selective.fake.add(
-        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "oidc", "namespace": "login"}}
-    )
+    selective.fake.put("Service", "oidc", "login")
     selective.related = [route(), auth(namespace="login")]
     selective.run()
     selective.get_ready("istio-integrator-gateway")

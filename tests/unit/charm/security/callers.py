@@ -10,6 +10,7 @@ from istio_integrator.policies import decide as decisions
 from istio_integrator.relations import endpoints, service_mesh
 from istio_integrator.situation.model import Model, Pod, Service
 from istio_integrator.situation.situation import Exposure
+from tests.unit.charm.objects import make
 
 EXPOSURE = ("gateways", "gateway_pods", "routed", "guards")
 NAME = "app.kubernetes.io/name"
@@ -127,12 +128,8 @@ def policy(source, target, *stated, namespace=MODEL, **more):
 def by_target(*rules, target="ml-pipeline", **spec):
     """A policy that an application writes for waypoints."""
     reference = {"group": "", "kind": "Service", "name": target}
-    return {
-        "apiVersion": "security.istio.io/v1",
-        "kind": "AuthorizationPolicy",
-        "metadata": {"name": "theirs", "namespace": "kubeflow"},
-        "spec": {"targetRefs": [reference], "rules": list(rules), **spec},
-    }
+    spec = {"targetRefs": [reference], "rules": list(rules), **spec}
+    return make("AuthorizationPolicy", "theirs", spec=spec)
 
 
 def said(application, *stated, relation=3):

@@ -1,5 +1,7 @@
 """A model with members of the mesh, as objects of the API server."""
 
+from tests.unit.charm.objects import make
+
 MODEL = "kubeflow"
 PROXY = {"name": "istio-proxy", "args": ["proxy", "sidecar"]}
 
@@ -7,98 +9,55 @@ PROXY = {"name": "istio-proxy", "args": ["proxy", "sidecar"]}
 def pod(name, *containers, inside=True, labels=None, notes=None, phase="Running"):
     """A pod of a StatefulSet that Juju would make."""
     proxies = [PROXY] if inside else []
-    app = {"app.kubernetes.io/name": name}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": f"{name}-0",
-            "namespace": MODEL,
-            "labels": {**app, "apps.kubernetes.io/pod-index": "0"} if labels is None else labels,
-            "annotations": notes or {},
-        },
-        "spec": {"containers": [{"name": "app"}, *containers], "initContainers": proxies},
-        "status": {"phase": phase},
-    }
+    if labels is None:
+        labels = {"app.kubernetes.io/name": name, "apps.kubernetes.io/pod-index": "0"}
+    spec = {"containers": [{"name": "app"}, *containers], "initContainers": proxies}
+    meta = {"labels": labels, "annotations": notes or {}}
+    return make("Pod", f"{name}-0", spec=spec, status={"phase": phase}, **meta)
 
 
 def stateful_set(name, *containers, labels=None, notes=None):
     app = {"app.kubernetes.io/name": name}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"name": name, "namespace": MODEL},
-        "spec": {
-            "selector": {"matchLabels": app},
-            "template": {
-                "metadata": {"labels": {**app, **(labels or {})}, "annotations": notes or {}},
-                "spec": {"containers": [{"name": "app"}, *containers]},
-            },
-        },
-    }
+    metadata = {"labels": {**app, **(labels or {})}, "annotations": notes or {}}
+    template = {"metadata": metadata, "spec": {"containers": [{"name": "app"}, *containers]}}
+    return make("StatefulSet", name, spec={"selector": {"matchLabels": app}, "template": template})
 
 
 def service(name, port, target=None, **spec):
     entry = {"port": port, "targetPort": target or port, "name": "main"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name, "namespace": MODEL},
-        "spec": {"selector": {"app.kubernetes.io/name": name}, "ports": [entry], **spec},
-    }
+    selector = {"app.kubernetes.io/name": name}
+    return make("Service", name, spec={"selector": selector, "ports": [entry], **spec})
 
 
 def webhook(name, service, port=443, namespace=MODEL, kind="ValidatingWebhookConfiguration"):
     called = {"name": service, "namespace": namespace, "port": port}
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": kind,
-        "metadata": {"name": name},
-        "webhooks": [
-            {
-                "name": "a.b.c",
-                "clientConfig": {"service": called},
-                "namespaceSelector": {"matchLabels": {"nobody": "has-this"}},
-                "objectSelector": {},
-            }
-        ],
-    }
+    hook = {"name": "a.b.c", "clientConfig": {"service": called}, "objectSelector": {}}
+    nobody = {"matchLabels": {"nobody": "has-this"}}
+    return make(kind, name, "", webhooks=[{**hook, "namespaceSelector": nobody}])
 
 
 def definition(name, service, strategy="Webhook"):
     client = {"service": {"name": service, "namespace": MODEL, "path": "/convert"}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": name},
-        "spec": {"conversion": {"strategy": strategy, "webhook": {"clientConfig": client}}},
-    }
+    conversion = {"strategy": strategy, "webhook": {"clientConfig": client}}
+    return make("CustomResourceDefinition", name, "", spec={"conversion": conversion})
 
 
 def api_service(name, service):
-    return {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": name},
-        "spec": {"service": {"name": service, "namespace": MODEL, "port": 443}},
-    }
+    called = {"name": service, "namespace": MODEL, "port": 443}
+    return make("APIService", name, "", spec={"service": called})
 
 
 def destination_rule(host, mode="DISABLE", namespace=MODEL, port=0):
     tls = {"tls": {"mode": mode}}
     policy = {"portLevelSettings": [{"port": {"number": port}, **tls}]} if port else tls
-    return {
-        "apiVersion": "networking.istio.io/v1",
-        "kind": "DestinationRule",
-        "metadata": {"name": "theirs", "namespace": namespace},
-        "spec": {"host": host, "trafficPolicy": policy},
-    }
+    spec = {"host": host, "trafficPolicy": policy}
+    return make("DestinationRule", "theirs", namespace, spec=spec)
 
 
 def profile(name):
     """The namespace of a user."""
     labels = {"app.kubernetes.io/part-of": "kubeflow-profile"}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+    return make("Namespace", name, "", labels=labels)
 
 
 def peers(name, *, mode="", namespace=MODEL, selector=None, ports=None, **metadata):
@@ -109,12 +68,7 @@ def peers(name, *, mode="", namespace=MODEL, selector=None, ports=None, **metada
         spec["selector"] = {"matchLabels": selector}
     if ports:
         spec["portLevelMtls"] = {str(port): {"mode": how} for port, how in ports.items()}
-    return {
-        "apiVersion": "security.istio.io/v1",
-        "kind": "PeerAuthentication",
-        "metadata": {"name": name, "namespace": namespace, **metadata},
-        "spec": spec,
-    }
+    return make("PeerAuthentication", name, namespace, spec=spec, **metadata)
 
 
 def probed(port, **more):

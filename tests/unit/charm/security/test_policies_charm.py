@@ -103,14 +103,7 @@ def test_nothing_is_written_by_default_or_by_followers(world, leader):
 
 
 def test_removal_takes_every_policy_back_and_none_of_others(world):
-    theirs = world.fake.add(
-        {
-            "apiVersion": "security.istio.io/v1",
-            "kind": "AuthorizationPolicy",
-            "metadata": {"name": "theirs", "namespace": "kubeflow", "labels": {}},
-            "spec": {"action": "DENY"},
-        }
-    )
+    theirs = world.fake.put("AuthorizationPolicy", "theirs", labels={}, spec={"action": "DENY"})
     before = json.dumps(theirs, sort_keys=True)
     world.config["authorization"] = "closed"
     world.run()

@@ -80,12 +80,6 @@ def test_off_is_asked_about_in_quotes_since_juju_reads_what_is_typed_as_yaml(ctx
     assert f"preview-security authorization={typed}" in guide
 
 
-def test_option_is_off_as_text_which_juju_config_keeps(ctx, world):
-    options = yaml.safe_load((ROOT / "config.yaml").read_text())["options"]
-    described = options["authorization"]["type"], options["authorization"]["default"]
-    assert described == ("string", "off")
-
-
 @cases(
     ("objects", "said", "words"),
     policy_of_others_keeps_pods_open=(

@@ -10,6 +10,7 @@ from istio_integrator.messages import Said
 from tests.unit.cases import cases
 from tests.unit.charm import ambient_objects, fake_cluster, ingress_world
 from tests.unit.charm.charm_world import state
+from tests.unit.charm.objects import make
 from tests.unit.charm.security import members
 from tests.unit.charm.security.applications import add_application, mesh
 from tests.unit.charm.security.callers import NAME, policy, sa
@@ -59,13 +60,8 @@ def without_sidecar(name):
 
 
 def theirs(*rules, **spec):
-    chosen = {"matchLabels": {NAME: "kfp-api"}}
-    return {
-        "apiVersion": "security.istio.io/v1",
-        "kind": "AuthorizationPolicy",
-        "metadata": {"name": "theirs", "namespace": "kubeflow"},
-        "spec": {"selector": chosen, "rules": list(rules), **spec},
-    }
+    spec = {"selector": {"matchLabels": {NAME: "kfp-api"}}, "rules": list(rules), **spec}
+    return make("AuthorizationPolicy", "theirs", spec=spec)
 
 
 def add(obj):
@@ -240,9 +236,8 @@ def test_remedy_is_a_relation_for_units_that_write_no_virtual_services(ctx, fake
     pod = fake.find("Pod", "kfp-ui-0", "kubeflow")
     made = {**pod["metadata"], "name": "store-749c84965d-r29rl", "labels": {"app": "store"}}
     fake.add({**pod, "metadata": made, "spec": {"containers": [{"name": "istio-proxy"}]}})
-    metadata = {"name": "store", "namespace": "kubeflow"}
     spec = {"selector": {"app": "store"}, "ports": [{"port": 9000}]}
-    fake.add({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
+    fake.put("Service", "store", spec=spec)
     found = lines(ctx, "closed", testing.Relation("gateway-info", remote_app_name="kfp-ui"))
     remedies = {
         each["seen"].rpartition(" call ")[2].partition(":")[0]: each["next"]
