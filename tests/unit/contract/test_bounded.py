@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from integrator_contract import bounded
 from tests.unit.cases import cases
+from tests.unit.hostile_texts import DEEP, MERGED, bomb
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(max_size=8),
@@ -55,23 +56,16 @@ def test_any_text_is_read_or_refused_in_words(text):
             assert 0 < len(str(error)) < 400  # noqa: PT017
 
 
-def bomb(first, form):
-    return first + "".join(
-        f"{name}: &{name} {form.format(', '.join([f'*{last}'] * 9))}\n"
-        for last, name in zip("abcdefgh", "bcdefghi", strict=True)
-    )
-
-
 ALIAS = "has an alias or an anchor"
-DEEP = "nests more than 64"
+TOO_DEEP = "nests more than 64"
 MANY = "has more than 20000 values"
 
 
 @cases(
     ("text", "why"),
-    deep=("[" * 1000 + "]" * 1000, DEEP),
-    just_too_deep=("[" * 65 + "]" * 65, DEEP),
-    deep_without_end=('{"a":' * 10_000, DEEP),
+    deep=(DEEP, TOO_DEEP),
+    just_too_deep=("[" * 65 + "]" * 65, TOO_DEEP),
+    deep_without_end=('{"a":' * 10_000, TOO_DEEP),
     many_values=("[" + "{}," * 20_000 + "0]", MANY),
     long_number=("1" * 5000, "a number of 5000 characters"),
     half_a_character=(r'"\ud800"', "surrogates not allowed"),
@@ -89,16 +83,16 @@ def test_json_beyond_the_bounds_is_refused_and_named(text, why):
 
 @cases(
     ("text", "why"),
-    deep=("[" * 1000 + "]" * 1000, DEEP),
-    deep_blocks=("- " * 1000, DEEP),
-    deep_without_end=("[" * 60_000, DEEP),
+    deep=(DEEP, TOO_DEEP),
+    deep_blocks=("- " * 1000, TOO_DEEP),
+    deep_without_end=("[" * 60_000, TOO_DEEP),
     long=("x" * 65537, "has 65537 characters"),
     many_values=("[" + "a," * 20_000 + "]", MANY),
     long_number=("1" * 5000, "a number of 5000 characters"),
     hexadecimal=(f"0x{'f' * 4000}", "a number of 4002 characters"),
     half_a_character=(r'"\ud800"', "half a character"),
     aliases=(bomb("a: &a [x]\n", "[{}]"), ALIAS),
-    merge_keys=(bomb("a: &a {x: 1}\n", "{{<<: [{}]}}"), ALIAS),
+    merge_keys=(MERGED, ALIAS),
     contains_itself=("&a {x: *a}", ALIAS),
     tag=("!!python/object/apply:os.abort []", "has the tag"),
     no_YAML=("{", "is no YAML"),

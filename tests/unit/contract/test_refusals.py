@@ -5,67 +5,43 @@ from __future__ import annotations
 import pytest
 
 from integrator_contract import refusals
+from tests.unit.cases import cases
 
 DENIED = 'admission webhook "validate.kyverno.svc-fail" denied the request: policy Pod/x/y: no'
 PODS = 'pods "x" is forbidden: '
+USED = "requested: pods=1, used: pods=3, limited: pods=3"
+LIMIT = "maximum memory usage per Container is 1Gi, but limit is 2Gi"
+CONSTRAINT = "unable to validate against any security context constraint: [x]"
+ACCOUNT = "error looking up service account x/y: not found"
 MISSING_RIGHT = (
     f'{PODS}User "system:serviceaccount:m:a" cannot create resource "pods" in API group ""'
 )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("code", "message", "author", "words"),
-    [
-        (400, DENIED, 'webhook "validate.kyverno.svc-fail"', "policy Pod/x/y: no"),
-        (
-            400,
-            'admission webhook "a.b" denied the request without explanation',
-            'webhook "a.b"',
-            "",
-        ),
-        (
-            422,
-            f"{PODS}ValidatingAdmissionPolicy 'no-hold' with binding 'b' denied request: not here",
-            "ValidatingAdmissionPolicy no-hold",
-            "not here",
-        ),
-        (
-            403,
-            f"{PODS}exceeded quota: small, requested: pods=1, used: pods=3, limited: pods=3",
-            "ResourceQuota small",
-            "requested: pods=1, used: pods=3, limited: pods=3",
-        ),
-        (
-            403,
-            f"{PODS}failed quota: small: must specify limits.cpu for: main",
-            "ResourceQuota small",
-            "must specify limits.cpu for: main",
-        ),
-        (
-            403,
-            f'{PODS}violates PodSecurity "restricted:latest": runAsNonRoot != true',
-            "Pod Security restricted:latest",
-            "runAsNonRoot != true",
-        ),
-        (
-            403,
-            f"{PODS}maximum memory usage per Container is 1Gi, but limit is 2Gi",
-            "a LimitRange",
-            "maximum memory usage per Container is 1Gi, but limit is 2Gi",
-        ),
-        (
-            403,
-            f"{PODS}unable to validate against any security context constraint: [x]",
-            "a SecurityContextConstraint",
-            "unable to validate against any security context constraint: [x]",
-        ),
-        (
-            403,
-            f"{PODS}error looking up service account x/y: not found",
-            "an admission plugin of Kubernetes",
-            "error looking up service account x/y: not found",
-        ),
-    ],
+    webhook=(400, DENIED, 'webhook "validate.kyverno.svc-fail"', "policy Pod/x/y: no"),
+    webhook_without_words=(
+        *(400, 'admission webhook "a.b" denied the request without explanation'),
+        *('webhook "a.b"', ""),
+    ),
+    policy=(
+        422,
+        f"{PODS}ValidatingAdmissionPolicy 'no-hold' with binding 'b' denied request: not here",
+        *("ValidatingAdmissionPolicy no-hold", "not here"),
+    ),
+    quota=(403, f"{PODS}exceeded quota: small, {USED}", "ResourceQuota small", USED),
+    quota_of_limits=(
+        *(403, f"{PODS}failed quota: small: must specify limits.cpu for: main"),
+        *("ResourceQuota small", "must specify limits.cpu for: main"),
+    ),
+    pod_security=(
+        *(403, f'{PODS}violates PodSecurity "restricted:latest": runAsNonRoot != true'),
+        *("Pod Security restricted:latest", "runAsNonRoot != true"),
+    ),
+    limit_range=(403, f"{PODS}{LIMIT}", "a LimitRange", LIMIT),
+    openshift=(403, f"{PODS}{CONSTRAINT}", "a SecurityContextConstraint", CONSTRAINT),
+    plugin=(403, f"{PODS}{ACCOUNT}", "an admission plugin of Kubernetes", ACCOUNT),
 )
 def test_author_and_words_are_read(code: int, message: str, author: str, words: str) -> None:
     refusal = refusals.read(code, message)

@@ -5,14 +5,10 @@ import json
 import pytest
 from ops import testing
 
+from tests.unit.cases import cases
 from tests.unit.charm.ingress_world import auth, is_closed, route
+from tests.unit.hostile_texts import DEEP, MERGED
 
-DEEP = "[" * 2000 + "]" * 2000
-MERGED = "a: &a {k: v}\n" + "".join(
-    f"{after}: &{after} {{<<: [{', '.join([f'*{before}'] * 9)}]}}\n"
-    for before, after in zip("abcdefgh", "bcdefghi", strict=True)
-)
-"""Few bytes that a reader which resolves aliases turns into 43 million."""
 ALIAS = MERGED, "has an alias or an anchor"
 ESCAPE = '{service: a, port: 1, prefix: "/\\e[2J"}', "prefix='/\\x1b[2J' is not a path"
 NUMBER = f"{{service: a, port: {'9' * 5000}, prefix: /a}}", "a number of 5000 characters"
@@ -57,30 +53,17 @@ def authority(**data):
 NO_CERTIFICATE = {"certificate_signing_request": "x", "certificate": "x", "ca": "x"}
 
 
-@pytest.mark.parametrize(
+@cases(
     "data",
-    [
-        {"certificates": DEEP},
-        {"certificates": "5"},
-        {"certificates": [5, None, "x", {}, {"chain": 5}]},
-        {"certificates": [NO_CERTIFICATE]},
-        {"certificates": [{**NO_CERTIFICATE, "certificate_signing_request": ""}]},
-        {"certificates": "x" * (2 << 20)},
-        {"request_errors": DEEP},
-        {"request_errors": [{"csr": 5, "error": "no"}]},
-        {"capabilities": DEEP},
-    ],
-    ids=[
-        "brackets",
-        "number",
-        "entries",
-        "no certificate",
-        "no request",
-        "much",
-        "error brackets",
-        "error",
-        "capability brackets",
-    ],
+    brackets={"certificates": DEEP},
+    number={"certificates": "5"},
+    entries={"certificates": [5, None, "x", {}, {"chain": 5}]},
+    no_certificate={"certificates": [NO_CERTIFICATE]},
+    no_request={"certificates": [{**NO_CERTIFICATE, "certificate_signing_request": ""}]},
+    much={"certificates": "x" * (2 << 20)},
+    error_brackets={"request_errors": DEEP},
+    error={"request_errors": [{"csr": 5, "error": "no"}]},
+    capability_brackets={"capabilities": DEEP},
 )
 def test_hostile_authority_costs_https_alone_and_is_named(world, data):
     world.config = {"hosts": "kf.example.com"}

@@ -130,20 +130,6 @@ def test_istiod_is_told_as_the_library_reads_it(tmp_path, monkeypatch):
     ]
 
 
-def test_gateway_is_told_in_plain_words():
-    bag = answered(
-        "gateway-info",
-        lambda related: kubeflow.publish_gateway(
-            related, name="kubeflow-gateway", namespace="ai", up=True
-        ),
-    )
-    assert bag == {
-        "gateway_name": "kubeflow-gateway",
-        "gateway_namespace": "ai",
-        "gateway_up": "true",
-    }
-
-
 def test_unit_that_does_not_lead_writes_nothing():
     assert answered("ingress", kubeflow.announce_versions, leader=False) == {}
 
