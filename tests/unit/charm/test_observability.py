@@ -171,6 +171,19 @@ def test_logs_no_longer_go_to_a_unit_that_went(run):
     assert targets(back)["loki-loki-1"].services == ["all"]
 
 
+def test_pebble_that_fails_while_logs_are_forwarded_fails_no_hook(run, monkeypatch):
+    add_layer = ops.Container.add_layer
+
+    def fail(container, label, *layer, **how):
+        if label == "log-forwarding":
+            raise ops.pebble.ConnectionError("no socket")
+        add_layer(container, label, *layer, **how)
+
+    monkeypatch.setattr(ops.Container, "add_layer", fail)
+    out = run(loki("http://loki-0:3100/push"))
+    assert out.unit_status == testing.WaitingStatus("logs are not forwarded: no socket")
+
+
 def test_without_a_container_logs_wait(run):
     out = run(loki("http://loki-0:3100/push"), container=workload(can_connect=False))
     assert targets(out) == {}

@@ -4,6 +4,7 @@ import json
 
 import ops
 import pytest
+import tenacity
 from ops import testing
 
 from integrator_contract import names
@@ -143,6 +144,16 @@ def test_gateway_has_time_to_forget_the_routes_before_the_guard_goes(fake, moves
         then = ["delete envoyfilters"]
     order = ["delete virtualservices", "wait 1", *then]
     assert parts_in_order(fake.writes, order) == order
+
+
+def test_removal_does_not_fail_while_the_workload_is_silent(served, fake, monkeypatch):
+    world = World(fake, route(), auth())
+    world.run()
+    monkeypatch.setattr(asked.workload, "PORT", 1)
+    monkeypatch.setattr(asked.workload._answer.retry, "stop", tenacity.stop_after_attempt(1))
+    world.remove()
+    assert not [each for each in fake.objects.values() if fake_cluster.is_charms(each)]
+    assert INJECTION not in fake.labels("kubeflow")
 
 
 @pytest.fixture

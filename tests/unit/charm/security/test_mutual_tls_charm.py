@@ -333,15 +333,22 @@ def test_pods_that_lack_their_sidecar_keep_strict_off_until_it_is_on(ctx, world)
     assert is_strict(world)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "validatingwebhookconfigurations",
-        "customresourcedefinitions",
-        "apiservices",
-        "destinationrules",
-    ],
-)
+def test_strict_is_not_switched_on_while_the_workload_is_silent(ctx, world):
+    """Only the workload knows how many pods lack their sidecar."""
+    silent = strict(container=workload(code=502, text="no API"))
+    said = status(ctx, silent)
+    assert isinstance(said, ops.WaitingStatus)
+    assert "the workload can't tell: no API" in said.message
+    assert policies(world) == {}
+    ctx.run(ctx.on.config_changed(), strict(container=workload()))
+    ctx.run(ctx.on.update_status(), silent)
+    assert is_strict(world)
+
+
+CALLING = ("validatingwebhookconfigurations", "customresourcedefinitions", "apiservices")
+
+
+@pytest.mark.parametrize("kind", [*CALLING, "destinationrules"])
 def test_right_that_is_missing_is_named_and_nothing_is_switched_on(ctx, world, kind):
     world.forbidden.add(("list", kind))
     said = status(ctx, strict())
