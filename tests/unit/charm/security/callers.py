@@ -78,7 +78,7 @@ def service(name, *ports, of=None, application="", selector=None, kind="ClusterI
     return msgspec.convert(obj, Service)
 
 
-def pod(name, *probes, labels=(), is_router=False, has_proxy=True, **ports):
+def pod(name, *probes, labels=(), is_router=False, **ports):
     """A pod of an application, with its probes and the ports that it names."""
     proxy = {"name": "istio-proxy", "args": ["proxy", "router" if is_router else "sidecar"]}
     listed = [{"name": key, "containerPort": number} for key, number in ports.items()]
@@ -91,7 +91,7 @@ def pod(name, *probes, labels=(), is_router=False, has_proxy=True, **ports):
             "containers": [
                 {"name": "app", "ports": listed},
                 *handlers,
-                *([proxy] if has_proxy else []),
+                proxy,
             ]
         },
     }
