@@ -33,8 +33,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         server.requests.append((self.command, self.path, self.headers["Authorization"]))
         status, text = server.answer
         if not server.is_failing and self.path.startswith("/seen"):
-            seen = server.seen and dataclasses.asdict(server.seen)
-            text = headed(seen).encode()
+            text = headed(dataclasses.asdict(server.seen)).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
@@ -54,7 +53,7 @@ class Service(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.requests: list[tuple[str, str, str]] = []
         """Method, path and authorization of each, since the last answer was given."""
-        self.seen: Seen | None = None
+        self.seen = Seen(of="")
         """What it has seen of the gateway."""
         self.says()
         threading.Thread(target=self.serve_forever, daemon=True).start()

@@ -71,8 +71,7 @@ def is_shallow(value: object, deepest: int = DEEPEST) -> bool:
     """Tell whether no more than so many lists and mappings are within each other."""
     if not isinstance(value, dict | list):
         return True
-    values = cast("Iterable[Any]", value.values() if isinstance(value, dict) else value)
-    inner = (each for each in values if isinstance(each, dict | list))
+    inner = cast("Iterable[object]", value.values() if isinstance(value, dict) else value)
     return deepest > 0 and all(is_shallow(each, deepest - 1) for each in inner)
 
 

@@ -27,8 +27,7 @@ URL = "URL"
 SHORT = ("default", "helm-revision", "aks")
 """Those that are tried at each change; the others are as long together as all else here."""
 ROWS = [
-    pytest.param(name, id=name, marks=() if name in SHORT else pytest.mark.long)
-    for name in TABLE
+    pytest.param(name, id=name, marks=() if name in SHORT else pytest.mark.long) for name in TABLE
 ]
 
 

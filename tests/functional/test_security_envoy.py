@@ -73,9 +73,7 @@ class World:
             given.update(sidecar_world.listeners(admin, [self.port]))
             return given and wanted(json.dumps(given[self.port]))
 
-        with sidecar_world.configured(
-            self._folder, self._xds, *about, token=self._token
-        ) as admin:
+        with sidecar_world.configured(self._folder, self._xds, *about, token=self._token) as admin:
             assert waiting.eventually(is_given), json.dumps(given)[:3000]
         return given[self.port]
 

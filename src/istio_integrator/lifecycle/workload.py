@@ -73,7 +73,7 @@ class WorkloadClient:
 
     def seen(self) -> seen.Seen:
         """Ask what the gateway's Envoys have."""
-        return _read(seen.Seen | None, self._ask("GET", "/seen")) or seen.Seen(of="")
+        return _read(seen.Seen, self._ask("GET", "/seen"))
 
     def stop_proxy(self, namespace: str, pod: str) -> ProxyAnswer:
         """Stop the proxy of one pod now, if the rules say that it may end.

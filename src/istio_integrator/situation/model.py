@@ -64,6 +64,8 @@ class _Metadata(_Read, frozen=True):
 
 
 class ServicePort(_Read, frozen=True):
+    """A port of a Service, and the port of its pods."""
+
     port: PortNumber
     target_port: int | str = 0
     """Of the pods: a number, or the name that each pod gives it."""

@@ -263,7 +263,7 @@ def test_policies_of_the_library_are_read_whole():
     assert ui.target_service == "ml-pipeline"
     host = "ml-pipeline.kubeflow.svc.cluster.local"
     assert ui.endpoints == (
-        meshed.Endpoint(ports=(8888,), methods=("GET",), paths=("/apis/*",), hosts=(host,)),
+        meshed.AllowedRequests(ports=(8888,), methods=("GET",), paths=("/apis/*",), hosts=(host,)),
     )
 
 

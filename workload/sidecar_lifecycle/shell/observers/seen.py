@@ -43,12 +43,12 @@ class Looker:
         self._changed = changed
         self._fence = Fence()
         self._asked = asyncio.Event()
-        self.answer: seen.Seen | None = None
-        """What the gateway has; None where nothing is expected of one."""
+        self.answer = seen.Seen(of="")
+        """What the gateway has; of nothing while nothing is expected of one."""
 
     async def run(self, expected: seen.Expectation | None) -> None:
         """Compare the gateway with what is expected, until cancelled."""
-        self.answer = seen.Seen(of=expected.word()) if expected else None
+        self.answer = seen.Seen(of=expected.word() if expected else "")
         time = asyncio.get_running_loop().time
         began = time()
         while expected:
@@ -65,7 +65,7 @@ class Looker:
                     await asyncio.wait_for(self._asked.wait(), LATER)
             self._asked.clear()
 
-    async def tell(self, _: Mapping[str, str]) -> seen.Seen | None:
+    async def tell(self, _: Mapping[str, str]) -> seen.Seen:
         """Answer the charm, and look again: a hook may have changed the gateway."""
         self._asked.set()
         return self.answer
