@@ -6,11 +6,13 @@ which it puts on what an application's account changes.
 
 import asyncio
 import json
+import re
 
 import pytest
 
 from istio_integrator.situation.model import Pod, read
 from testbed import istio, kubernetes, mesh
+from testbed.juju import client
 from testbed.kit import juju, observer, workloads
 from tests.e2e import juju_world, pods
 from tests.e2e.juju_world import BARE, MEMBER, MODELOPERATOR, WEB
@@ -139,9 +141,13 @@ async def test_status_names_the_policy_and_its_command_helps(models, cni_api, in
     await controller.deploy(models.charms.integrator, juju.APPLICATION)
     try:
         status = await controller.wait_for("blocked", 240, words=" is in the mesh and ")
-        assert f"PeerAuthentication {istio.SYSTEM}/default asks for mutual TLS" in status.message
-        _, _, command = status.message.partition("run: kubectl ")
-        models.testbed.kubectl(*command.partition(";")[0].split())
+        assert f"PeerAuthentication {istio.SYSTEM}/default requires mutual TLS" in status.message
+        assert status.message.startswith("run: juju run istio-integrator/leader diagnose; ")
+        with pytest.raises(client.ActionFailedError) as failed:
+            await controller.do("run", f"{juju.APPLICATION}/leader", "diagnose")
+        report = failed.value.outcome["results"]["report"]
+        command = re.search(r"kubectl (-n \S+ delete pod \S+)", report)
+        models.testbed.kubectl(*command[1].split())
         await until_called(models.testbed, BARE)
         await controller.wait_until_in_mesh(120)
     finally:
