@@ -31,11 +31,11 @@ def page(root: pathlib.Path) -> str:
         sections.append(f"## {name}\n\n{said['summary']}\n\n{paragraph}\n\n{said['runbook']}")
     return (
         "# Alerts\n\n"
-        "Each names somebody's next step, and clears by itself when that was taken; what is"
-        " written here\nis in the alert, too, with the names of the model and the unit that it is"
-        " about, for which\n`kubeflow` and `istio-integrator/0` stand here. `critical` is for"
-        " somebody's pager, `warning` for\na list that is looked at each day."
-        " [Monitor it](../how-to/monitor.md) has how Prometheus gets them.\n\n"
+        "Each alert names the next step, and clears by itself when that step was taken. The alert"
+        " itself\nhas the same text, with the names of its model and unit in place of `kubeflow`"
+        " and\n`istio-integrator/0`. `critical` alerts are for a pager, `warning` alerts for a"
+        " daily review.\n[Monitor it](../how-to/monitor.md) describes how Prometheus gets them."
+        "\n\n"
         + tables.table(("alert", "severity", "after", "what it says"), rows)
         + "\n"
         + "\n".join(sections)

@@ -62,7 +62,7 @@ _MEANINGS: Mapping[tuple[str, Any], str] = {
     ("native_proxy", False): "classic sidecars",
     ("cni", True): "the CNI plugin",
     ("captures_outbound", False): "proxies see no outgoing calls",
-    ("registry_only", True): "nothing unknown is let out",
+    ("registry_only", True): "calls to unknown hosts are blocked",
     ("hold_by_default", True): "applications are held already",
     ("namespace", ""): "injector by URL",
 }

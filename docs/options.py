@@ -92,7 +92,7 @@ def page(root: pathlib.Path) -> str:
     return (
         "# Options and the pods that they touch\n\n"
         "Before you change an option: which pods it is about, and whether any is replaced. No\n"
-        "option replaces a notebook or a pod that nobody owns, and a Job's pod only\n"
+        "option replaces a notebook or a pod without an owner, and a Job's pod only\n"
         "`delete-broken-pods`, when its proxy is lost.\n\n"
         + tables.table(("option", "pods"), rows)
     )
