@@ -3,17 +3,14 @@
 import base64
 import copy
 import dataclasses
-import datetime
 import json
 
-import ops
 import yaml
-from charmlibs.interfaces import tls_certificates
 from ops import testing
 
 import charm
 from integrator_contract import names
-from tests import asked
+from tests import asked, signing
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import reach, state, told, workload
 
@@ -242,47 +239,11 @@ def is_closed(guard):
     return [name.rpartition(".")[2] for name in filters] == ["guard"]
 
 
-class Authority(ops.CharmBase):
-    """A charm that signs whatever it is asked to, by the library of such charms."""
-
-    key = tls_certificates.PrivateKey.generate()
-    life = datetime.timedelta(days=90)
-
-    def __init__(self, framework):
-        super().__init__(framework)
-        self.certificates = tls_certificates.TLSCertificatesProvidesV4(self, "certificates")
-        framework.observe(self.on["certificates"].relation_changed, self._on_changed)
-
-    def _on_changed(self, _):
-        attributes = tls_certificates.CertificateRequestAttributes(common_name="authority")
-        ca = tls_certificates.Certificate.generate_self_signed_ca(attributes, self.key, self.life)
-        for request in self.certificates.get_outstanding_certificate_requests():
-            signed = request.certificate_signing_request.sign(ca, self.key, self.life)
-            self.certificates.set_relation_certificate(
-                tls_certificates.ProviderCertificate(
-                    relation_id=request.relation_id,
-                    certificate=signed,
-                    certificate_signing_request=request.certificate_signing_request,
-                    ca=ca,
-                    chain=[signed, ca],
-                )
-            )
-
-
 def sign(world):
-    """Let the authority answer what was asked; it answers a request once."""
+    """Let the authority, the last that is related, answer what was asked."""
     ours = world.related[-1]
-    meta = {"name": "authority", "provides": {"certificates": {"interface": "tls-certificates"}}}
-    ctx = testing.Context(Authority, meta=meta)
-    relation = testing.Relation(
-        "certificates",
-        interface="tls-certificates",
-        remote_app_data=ours.local_app_data,
-        local_app_data=ours.remote_app_data,
-    )
-    given = testing.State(leader=True, relations={relation})
-    out = ctx.run(ctx.on.relation_changed(relation), given).get_relation(relation.id)
-    world.related[-1] = dataclasses.replace(ours, remote_app_data=out.local_app_data)
+    bag, _ = signing.answer(ours.local_app_data["certificate_signing_requests"])
+    world.related[-1] = dataclasses.replace(ours, remote_app_data=bag)
 
 
 def request(world):
