@@ -9,7 +9,7 @@ import time
 from testbed import kubernetes
 from testbed.juju import client
 from testbed.kit import juju, objects, observer, workloads
-from tests.e2e import pods
+from tests.e2e import juju_world, pods
 
 MARK = "example.com/version"
 _NOTICED = 15.0
@@ -47,12 +47,9 @@ class World:
         wait = ["python3", "-c", "import time; time.sleep(1e9)"]
         template = workloads.template([workloads.container("main", image, wait)])
         await self.api.apply(workloads.deployment("stays", self.model, template))
-        name = f"juju-model-admission-{self.model}"
-
-        async def is_at_rest():
-            return await self.api.find("MutatingWebhookConfiguration", name)
-
-        await observer.eventually(is_at_rest, 60, "Juju's webhook")
+        await observer.eventually(
+            lambda: juju_world.webhook(self.api, self.model), 60, "Juju's webhook"
+        )
         self.before = await objects.snapshot(self.api)
 
     async def deploy(self, charm=None, name=juju.APPLICATION):
