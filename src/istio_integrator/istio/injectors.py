@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from integrator_contract import names, selectors
+from istio_integrator import texts
 from istio_integrator.config import config
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
@@ -174,14 +175,14 @@ def choose(
             if not one.installed_in
         ]
     if not here:
-        places = _listed(one.installed_in or one.url for one in injectors)
+        places = texts.listed(one.installed_in or one.url for one in injectors)
         return Said.ISTIOD_ELSEWHERE(namespace=place, places=places)
     if revision:
         named = [one for one in here if revision in (one.revision, one.istiod_revision)]
         # A tag shares its revision with the revision's own injector: the exact name wins.
         candidates = [one for one in named if one.revision == revision] or named
         if not candidates:
-            known = _listed(one.revision for one in here)
+            known = texts.listed(one.revision for one in here)
             return Said.REVISION_ABSENT(revision=revision, revisions=known)
     else:
         candidates = [one for one in here if one.is_default] or here
@@ -191,7 +192,7 @@ def choose(
 
 
 def _ambiguous(candidates: list[Injector], application: str) -> Message:
-    named = _listed(
+    named = texts.listed(
         f"{one.revision} ({one.namespace or one.url or one.webhook_configuration})"
         for one in candidates
     )
@@ -209,7 +210,3 @@ def _ambiguous(candidates: list[Injector], application: str) -> Message:
     # Istio's own names never clash so; one is an installation's that has gone.
     surplus = max(one.webhook_configuration for one in candidates)
     return Said.INJECTORS_CLASH(surplus=surplus, injectors=named)
-
-
-def _listed(words: Iterable[str]) -> str:
-    return ", ".join(sorted(set(words)))
