@@ -105,7 +105,7 @@ class Ingress(situation.Component):
         return found
 
     @functools.cached_property
-    def decision(self) -> authentication.Decision:
+    def decision(self) -> authentication.Authentication:
         """What authenticates requests."""
         return authentication.decide(self._scope)
 

@@ -80,7 +80,7 @@ class AuthorizationService:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Decision:
+class Authentication:
     """What authenticates requests; without a service and a problem they pass unauthenticated."""
 
     service: AuthorizationService | None = None
@@ -100,7 +100,7 @@ class Decision:
         return "asks" if self.service else "none"
 
 
-def decide(scope: situation.Situation) -> Decision:
+def decide(scope: situation.Situation) -> Authentication:
     """Decide by which service requests are authenticated.
 
     A name that no Service has is anybody's: istiod gives it to whoever writes a ServiceEntry of
@@ -116,14 +116,14 @@ def decide(scope: situation.Situation) -> Decision:
             second=f"{second} on {kubeflow.FORWARD_AUTH}",
             command=command,
         )
-        return Decision(problem=problem)
+        return Authentication(problem=problem)
     received = [*by_name, *by_address]
     if not received:
         is_closed = scope.config.require_authentication
-        return Decision(problem=Said.NO_AUTHENTICATOR() if is_closed else None)
+        return Authentication(problem=Said.NO_AUTHENTICATOR() if is_closed else None)
     if len(received) > 1:
         applications = kubeflow.names(received)
-        return Decision(problem=Said.SEVERAL_AUTHENTICATORS(applications=applications))
+        return Authentication(problem=Said.SEVERAL_AUTHENTICATORS(applications=applications))
     (one,) = received
     endpoint = kubeflow.INGRESS_AUTH if by_name else kubeflow.FORWARD_AUTH
     found = one.message and _find_service(scope, one.message)
@@ -131,14 +131,14 @@ def decide(scope: situation.Situation) -> Decision:
         invalid = Said.AUTHENTICATOR_INVALID(
             endpoint=endpoint, application=one.application, problem=problem
         )
-        return Decision(problem=invalid)
+        return Authentication(problem=invalid)
     if not isinstance(found, AuthorizationService):
         missing = f"{one.application} on {endpoint}"
     elif scope.cluster.get(cluster.SERVICE, *found.host.split(".")[:2]) is None:
         missing = f"Service {found.reference} of {one.application}"
     else:
-        return Decision(service=found)
-    return Decision(problem=Said.AUTHENTICATOR_AWAITED(what=missing))
+        return Authentication(service=found)
+    return Authentication(problem=Said.AUTHENTICATOR_AWAITED(what=missing))
 
 
 def _find_service(

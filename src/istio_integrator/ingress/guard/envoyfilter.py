@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 from istio_integrator.ingress import gateway
 from istio_integrator.ingress.guard import authentication
 from istio_integrator.ingress.record import Values
-from istio_integrator.ingress.routes.plan import Kind, Route
+from istio_integrator.ingress.routes.plan import PathMatch, Route
 from istio_integrator.situation import situation
 
 FOLDER = "authentication"
@@ -39,7 +39,7 @@ class Entry(NamedTuple):
 
 def apply(
     scope: situation.Situation,
-    decision: authentication.Decision,
+    decision: authentication.Authentication,
     target: gateway.Target,
     values: Values,
     routes: Sequence[Route],
@@ -84,7 +84,7 @@ def apply(
 
 
 def access(
-    decision: authentication.Decision, target: gateway.Target, routes: Iterable[Route]
+    decision: authentication.Authentication, target: gateway.Target, routes: Iterable[Route]
 ) -> set[str]:
     """List what is granted, each as a text: if one goes, access narrows. Closed, nothing is."""
     if decision.is_closed:
@@ -112,7 +112,7 @@ def _places(target: gateway.Target, model: str) -> Iterable[Mapping[str, Any]]:
 def _exceptions(routes: Sequence[Route]) -> Iterable[Entry]:
     """List entries for routes without authentication, and for others within their prefixes."""
     free = [one for one in routes if not one.request.is_asked]
-    prefixes = tuple(f"{one.path}/" for one in free if one.kind is Kind.PREFIX)
+    prefixes = tuple(f"{one.path}/" for one in free if one.kind is PathMatch.PREFIX)
     for route in routes:
         if not route.request.is_asked:
             yield Entry(_match(route), "pass")
@@ -121,7 +121,7 @@ def _exceptions(routes: Sequence[Route]) -> Iterable[Entry]:
 
 
 def _match(route: Route) -> Mapping[str, str]:
-    if route.kind is Kind.EXACT:
+    if route.kind is PathMatch.EXACT:
         return {"path": route.path}
     return {"path_separated_prefix" if route.is_parted else "prefix": route.path}
 

@@ -21,7 +21,7 @@ MOST_OF_ALL = 1_000_000
 """Characters of all; the API server takes no object of more than 1.5 MB."""
 
 
-class Kind(enum.IntEnum):
+class PathMatch(enum.IntEnum):
     """How a route matches paths, in the order of precedence."""
 
     EXACT = 0
@@ -54,7 +54,7 @@ class Route:
     place: int = 0
     """Among the routes of the same relation."""
     title: str = ""
-    kind: Kind
+    kind: PathMatch
     path: str
     rewrite: str = ""
     is_parted: bool = False
@@ -68,7 +68,7 @@ class Route:
     def entries(self) -> list[VirtualServiceEntry]:
         """Its entries in a VirtualService, of which the first that matches serves a request."""
         exact, below = Uri("exact", self.path), Uri("prefix", f"{self.path.rstrip('/')}/")
-        if self.kind is Kind.EXACT:
+        if self.kind is PathMatch.EXACT:
             return [VirtualServiceEntry((exact,), self.rewrite)]
         if not self.is_parted:
             whole = VirtualServiceEntry((Uri("prefix", self.path),), self.rewrite)
@@ -76,7 +76,7 @@ class Route:
             is_doubled = self.rewrite.endswith("/") and not self.path.endswith("/")
             return [VirtualServiceEntry((below,), self.rewrite), whole] if is_doubled else [whole]
         inner = self.rewrite and f"{self.rewrite.rstrip('/')}/"
-        if self.kind is Kind.ALL:
+        if self.kind is PathMatch.ALL:
             return [VirtualServiceEntry((below,), inner)]
         if not self.rewrite:
             return [VirtualServiceEntry((exact, below))]
@@ -85,7 +85,7 @@ class Route:
     @property
     def claim(self) -> tuple[bool, str]:
         """What only one application can have; slashes at the end of a prefix do not count."""
-        is_exact = self.kind is Kind.EXACT
+        is_exact = self.kind is PathMatch.EXACT
         return is_exact, self.path if is_exact else self.path.rstrip("/")
 
     @property

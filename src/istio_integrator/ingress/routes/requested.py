@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from istio_integrator import texts
-from istio_integrator.ingress.routes.plan import Kind, Requested, Route
+from istio_integrator.ingress.routes.plan import PathMatch, Requested, Route
 from istio_integrator.relations import ingress_route, kubeflow
 from istio_integrator.situation import situation
 
@@ -39,7 +39,7 @@ def _read(scope: situation.Situation, one: Received, served: set[str]) -> Reques
         rewrite = message.rewrite or ""
         route = Route(
             request=one,
-            kind=Kind.ALL if message.prefix == "/" else Kind.PREFIX,
+            kind=PathMatch.ALL if message.prefix == "/" else PathMatch.PREFIX,
             path=message.prefix,
             rewrite=rewrite if rewrite != message.prefix else "",
             service=message.service,
@@ -88,13 +88,13 @@ def _routes(one: Received, asked: _HTTP_OR_GRPC) -> Iterator[Route]:
     modifier = rewrites[0] if rewrites else None
     for match in asked.matches or (ingress_route.HTTPRouteMatch(),):
         kind, path = _path(match)
-        if kind is Kind.ALL and not one.is_asked:
+        if kind is PathMatch.ALL and not one.is_asked:
             # Requests for notebooks would match it first, and be rejected.
             raise _RefusedError("asks for / without authentication; ask for a longer path")
-        if modifier and (modifier.type == "ReplaceFullPath") != (kind is Kind.EXACT):
+        if modifier and (modifier.type == "ReplaceFullPath") != (kind is PathMatch.EXACT):
             raise _RefusedError(
                 "replaces the prefix of an exact path: ask for ReplaceFullPath"
-                if kind is Kind.EXACT
+                if kind is PathMatch.EXACT
                 else "replaces the whole path of a prefix: ask for ReplacePrefixMatch"
             )
         yield Route(
@@ -116,17 +116,17 @@ def _title(asked: _HTTP_OR_GRPC) -> str:
 
 def _path(
     match: ingress_route.HTTPRouteMatch | ingress_route.GRPCRouteMatch,
-) -> tuple[Kind, str]:
+) -> tuple[PathMatch, str]:
     if isinstance(match, ingress_route.GRPCRouteMatch):
         called = match.method
         if called and called.method:
-            return Kind.EXACT, f"/{called.service}/{called.method}"
+            return PathMatch.EXACT, f"/{called.service}/{called.method}"
         path = f"/{called.service}" if called else ""
     elif match.path and match.path.type == "Exact":
-        return Kind.EXACT, match.path.value
+        return PathMatch.EXACT, match.path.value
     else:
         path = match.path.value.rstrip("/") if match.path else ""
-    return (Kind.PREFIX, path) if path else (Kind.ALL, "/")
+    return (PathMatch.PREFIX, path) if path else (PathMatch.ALL, "/")
 
 
 def _unserved(asked: _HTTP_OR_GRPC) -> str:

@@ -106,7 +106,7 @@ def test_who_goes_leaves_the_others_as_they_were_or_with_more(asked, gone):
             owners.setdefault(route.claim, route.request.application) == route.request.application
         )
     # What asks for nothing but `/` is the last: Istio has it after the routes of others.
-    assert planning.Kind.ALL not in [route.kind for route in before][:-1]
+    assert planning.PathMatch.ALL not in [route.kind for route in before][:-1]
     rest = [[one for one in some if one.relation != gone] for some in (older, newer)]
     after = wishes.plan(*rest[1], older=rest[0]).routes
     stayed = [route for route in before if route.request.relation != gone]
