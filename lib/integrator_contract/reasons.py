@@ -134,37 +134,23 @@ class Reason(enum.StrEnum):
 
 
 ADMISSION: Mapping[Reason, str] = {
-    Reason.NATIVE_SIDECAR: (
-        "A native sidecar starts before the application, and the kubelet stops it by itself."
-    ),
+    Reason.NATIVE_SIDECAR: "A native sidecar starts before the application and stops by itself.",
     Reason.HOST_NETWORK: "Pods on the node's network never get a sidecar.",
     Reason.AMBIENT: "The pod is in the mesh by ambient mode.",
     Reason.HAS_PROXY: "The pod already has an istio-proxy.",
     Reason.MIRROR_POD: "The pod mirrors a static pod of a kubelet.",
-    Reason.FORBIDDEN_BY_POLICY: (
-        "Another team's policy forbids it on pods; `diagnose` names the policy."
-    ),
+    Reason.FORBIDDEN_BY_POLICY: "Another team's policy forbids it; `diagnose` names the policy.",
     Reason.MESH_PROBE: "The charm asks by it what istiod injects.",
     Reason.POD_SAYS_ITSELF: "The pod says itself what it wants.",
     Reason.NOT_INJECTED: "The pod is labelled to get no sidecar.",
-    Reason.FIRST_CONTAINER: (
-        "The pod's controller (Juju, KubeRay) expects another container than istio-proxy first."
-    ),
-    Reason.OTHER_TEMPLATE: (
-        "Its `inject.istio.io/templates` does not name `sidecar`, so no native sidecar is known."
-    ),
-    Reason.CONFIG_SAYS_ITSELF: (
-        "Its proxy.istio.io/config sets holdApplicationUntilProxyStarts itself."
-    ),
+    Reason.FIRST_CONTAINER: "Juju or KubeRay expects another container than istio-proxy first.",
+    Reason.OTHER_TEMPLATE: "Its `inject.istio.io/templates` does not name `sidecar`.",
+    Reason.CONFIG_SAYS_ITSELF: "Its proxy.istio.io/config sets holdApplicationUntilProxyStarts.",
     Reason.CONFIG_NOT_MERGEABLE: (
         "Its proxy.istio.io/config is not one mapping in YAML without anchors, aliases and tags."
     ),
     Reason.CONFIG_TOO_LONG: "Its proxy.istio.io/config is longer than 2048 characters.",
-    Reason.PORTS_NOT_MERGEABLE: (
-        "Its list of excluded outbound ports has an empty place, which istiod refuses."
-    ),
-    Reason.ANNOTATIONS_FULL: (
-        "All its annotations would pass 256 KiB, or there are more than 1000."
-    ),
+    Reason.PORTS_NOT_MERGEABLE: "istiod rejects the empty entry in its excluded outbound ports.",
+    Reason.ANNOTATIONS_FULL: "Its annotations would be more than 1000, or larger than 256 KiB.",
 }
 """The messages of reasons for which a new pod does not get something."""

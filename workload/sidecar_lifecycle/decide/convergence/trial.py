@@ -147,11 +147,14 @@ def _identify(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod
 
 def _bind(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod | None) -> None:
     spec = pod["spec"]
-    taints = (
-        *names.DAEMON_TAINTS,
-        *((names.HOST_NETWORK_TAINT,) if spec.get("hostNetwork") else ()),
-    )
-    spec["tolerations"] = _tolerate(spec.get("tolerations") or [], taints)
+    taints = [*names.DAEMON_TAINTS, *[names.HOST_NETWORK_TAINT] * bool(spec.get("hostNetwork"))]
+    added = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in taints]
+    # A toleration takes the place of one of the same taint, however long that tolerates it, as in
+    # `Toleration.MatchToleration`.
+    fields = ("key", "operator", "effect", "value")
+    tolerations = (*(spec.get("tolerations") or ()), *added)
+    by_taint = {tuple(each.get(field) or "" for field in fields): each for each in tolerations}
+    spec["tolerations"] = [*by_taint.values()]
     labels = pod["metadata"]["labels"]
     if generation := owner.metadata.annotations.get(resources.TEMPLATE_GENERATION):
         labels[names.TEMPLATE_GENERATION] = generation
@@ -166,27 +169,6 @@ def _bind(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod | N
     before: dict[str, Any] = of_nodes.get(_REQUIRED) or {}
     required = {**before, "nodeSelectorTerms": [{"matchFields": [field]}]}
     spec["affinity"] = {**affinity, "nodeAffinity": {**of_nodes, _REQUIRED: required}}
-
-
-def _tolerate(
-    present: list[dict[str, Any]], taints: Iterable[tuple[str, str]]
-) -> list[dict[str, Any]]:
-    """Add what DaemonSets tolerate, in the place of tolerations of the same taint."""
-    tolerations = list(present)
-    for key, effect in taints:
-        added = {"key": key, "operator": "Exists", "effect": effect}
-        same = [index for index, each in enumerate(tolerations) if _is_same(each, added)]
-        for index in same:
-            tolerations[index] = added
-        if not same:
-            tolerations.append(added)
-    return tolerations
-
-
-def _is_same(toleration: Mapping[str, Any], added: Mapping[str, Any]) -> bool:
-    """Compare as `Toleration.MatchToleration` does: all but how long it tolerates."""
-    fields = ("key", "operator", "effect", "value")
-    return all((toleration.get(each) or "") == (added.get(each) or "") for each in fields)
 
 
 def untouched(pod: Mapping[str, Any]) -> dict[str, Any]:
