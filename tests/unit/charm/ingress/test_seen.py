@@ -28,7 +28,7 @@ def world(world):
 
 @pytest.fixture(autouse=True)
 def seen_nothing():
-    asked.SERVICE.seen = None
+    asked.SERVICE.seen = Seen(of="")
 
 
 def sees(world, out, **values):
@@ -84,7 +84,7 @@ def test_without_an_answer_hosts_stay_and_none_is_added(world, monkeypatch, capl
     no_pods=({"unseen": Unseen.NO_PODS}, 0),
     open=({"is_open": True}, ingress.GONE_WITHIN),
     unreachable=({"unseen": Unseen.UNREACHABLE}, ingress.GONE_WITHIN),
-    no_answer=(None, ingress.GONE_WITHIN),
+    not_looked_yet=({"unseen": Unseen.NOT_YET}, ingress.GONE_WITHIN),
 )
 def test_guard_goes_once_no_envoy_has_a_virtual_host_of_the_gateway(
     world, monkeypatch, values, seconds
@@ -92,7 +92,7 @@ def test_guard_goes_once_no_envoy_has_a_virtual_host_of_the_gateway(
     world.run()
     waited = []
     monkeypatch.setattr(ingress, "sleep", waited.append)
-    asked.SERVICE.seen = None if values is None else Seen(**{"of": "", "unseen": None, **values})
+    asked.SERVICE.seen = Seen(**{"of": "", "unseen": None, **values})
     world.remove()
     assert sum(waited) == seconds
     assert world.guard() is None
