@@ -39,7 +39,7 @@ class PodTemplate(types.Partial):
 
 
 class _Spec(types.Partial):
-    replicas: int | None = None
+    replicas: int = 1
     updateStrategy: UpdateStrategy = msgspec.field(default_factory=UpdateStrategy)
 
 
@@ -133,7 +133,7 @@ def desired(workload: Workload) -> int:
     """Return how many pods the workload should have."""
     if isinstance(workload, DaemonSet):
         return workload.status.desiredNumberScheduled
-    return 1 if workload.spec.replicas is None else workload.spec.replicas
+    return workload.spec.replicas
 
 
 def is_short(kind: str, workload: Creator) -> bool:
@@ -141,7 +141,7 @@ def is_short(kind: str, workload: Creator) -> bool:
     status = workload.status
     if kind == "DaemonSet":
         return status.currentNumberScheduled < status.desiredNumberScheduled
-    return status.replicas < (1 if workload.spec.replicas is None else workload.spec.replicas)
+    return status.replicas < workload.spec.replicas
 
 
 def withheld_from(workload: types.Object) -> str | None:

@@ -13,7 +13,7 @@ from integrator_contract.reasons import Reason
 
 from .facts import Replica, Trial
 from .memory import Hold, Round
-from .plan import ANSWER_TTL, READY_FOR, UNREADY_FOR, EvictionPlan
+from .plan import READY_FOR, TRIAL_TTL, UNREADY_FOR, EvictionPlan
 from .review import review
 
 _KINDS = ("Deployment", "StatefulSet", "DaemonSet")
@@ -106,7 +106,7 @@ def _obstacle(plan: EvictionPlan) -> Wait | None:
 
 
 def _is_fresh(plan: EvictionPlan, trial: Trial) -> bool:
-    return plan.now < trial.at + ANSWER_TTL
+    return plan.now < trial.at + TRIAL_TTL
 
 
 def _proof(plan: EvictionPlan, replica: Replica) -> str:

@@ -24,7 +24,7 @@ UNREADY_FOR = 600.0
 """A pod that has not been Ready for this long is not coming up any more."""
 FIRST_STAYS = 10.0
 """The first replacement has to be Ready for this long: a crash shows only after it."""
-ANSWER_TTL = 5.0
+TRIAL_TTL = 5.0
 """How long the answer to a dry run counts."""
 EVICTION_GRACE = 30.0
 """An eviction whose outcome is unknown shows within this time, or did not happen."""
