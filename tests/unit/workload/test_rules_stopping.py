@@ -17,7 +17,7 @@ TOLD = (Action.BLAME, Action.ACCOUNT)
 """What is told to others."""
 
 
-def steps() -> list[tuple[State, Event, stopping.Row]]:
+def steps() -> list[tuple[State, Event, stopping.Transition]]:
     """Every pair of state and event that the table knows."""
     return [(row.state, event, row) for row in stopping.TABLE for event in row.events]
 
@@ -59,7 +59,7 @@ def test_what_the_table_does_not_know_changes_nothing():
 
 @pytest.mark.parametrize(("state", "event", "row"), steps())
 def test_actions_are_those_of_the_state_that_is_left_and_of_that_entered(
-    state: State, event: Event, row: stopping.Row
+    state: State, event: Event, row: stopping.Transition
 ):
     actions = set(row.actions)
     assert (Action.FORGET in actions) == (row.after is State.WATCHED)

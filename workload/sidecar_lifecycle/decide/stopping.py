@@ -91,7 +91,7 @@ class Action(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Transition:
     """What happens in a state at any of some events."""
 
     state: State
@@ -100,8 +100,10 @@ class Row:
     actions: tuple[Action, ...]
 
 
-def _row(state: State, events: Event | tuple[Event, ...], after: State, *actions: Action) -> Row:
-    return Row(state, events if isinstance(events, tuple) else (events,), after, actions)
+def _row(
+    state: State, events: Event | tuple[Event, ...], after: State, *actions: Action
+) -> Transition:
+    return Transition(state, events if isinstance(events, tuple) else (events,), after, actions)
 
 
 _S, _E, _A = State, Event, Action
@@ -137,6 +139,6 @@ TABLE = (
 _STEPS = {(row.state, event): row for row in TABLE for event in row.events}
 
 
-def step(state: State, event: Event) -> Row | None:
+def step(state: State, event: Event) -> Transition | None:
     """Return what happens in a state at an event, None if it changes nothing."""
     return _STEPS.get((state, event))
