@@ -77,7 +77,6 @@ def reasons(decided):
 
 def a_round(**values):
     defaults = {
-        "pod": "a-0",
         "uid": "uid-a-0",
         "known": ("uid-a-0",),
         "was_ready": True,

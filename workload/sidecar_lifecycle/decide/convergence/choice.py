@@ -234,7 +234,6 @@ def _proceed(plan: EvictionPlan, victim: Replica) -> tuple[Wait, bool]:
         return (reason, message), False
     plan.evict.append(victim)
     plan.rounds[workload] = Round(
-        pod=victim.name,
         uid=victim.uid,
         known=tuple(sorted(each.uid for each in plan.workloads[workload])),
         was_ready=victim.ready,

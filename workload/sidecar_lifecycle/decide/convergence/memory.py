@@ -12,8 +12,8 @@ _T = TypeVar("_T")
 class Round(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One pod of a workload that is replaced; it is over when the replacement is right."""
 
-    pod: str
     uid: str
+    """Of the pod that was evicted."""
     known: tuple[str, ...]
     """UIDs of the workload's pods before; another one is a replacement."""
     was_ready: bool
