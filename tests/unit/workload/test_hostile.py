@@ -269,7 +269,7 @@ async def test_rules_that_raise_about_one_pod_leave_the_others_to_complete(
 ):
     rules = finished.finished
 
-    def broken(pod: types.Pod, policy: finished.Policy) -> finished.Decision:
+    def broken(pod: types.Pod, policy: finished.Policy) -> finished.ProxyDecision:
         if pod.metadata.name == "hostile":
             raise error("x" * 5000)
         return rules(pod, policy)

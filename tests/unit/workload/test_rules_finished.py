@@ -35,7 +35,7 @@ KEYS = {
 MANY = 10_000
 
 
-def decide(subject: types.Pod, **policy: object) -> finished.Decision:
+def decide(subject: types.Pod, **policy: object) -> finished.ProxyDecision:
     return finished.finished(subject, finished.Policy(**policy))  # type: ignore[arg-type]
 
 

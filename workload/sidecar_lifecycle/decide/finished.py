@@ -37,7 +37,7 @@ class Policy(service.Rules):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ProxyDecision:
     """What to do about a pod, and why."""
 
     action: Action
@@ -71,12 +71,12 @@ class Decision:
 _Judgement: TypeAlias = tuple[Action, Reason, str]
 
 
-def finished(pod: types.Pod, policy: Policy) -> Decision:
+def finished(pod: types.Pod, policy: Policy) -> ProxyDecision:
     """Decide about one pod: the first reason that applies."""
     if left_alone := next(_left_alone(pod, policy), None):
-        return Decision(Action.IGNORE, *left_alone)
+        return ProxyDecision(Action.IGNORE, *left_alone)
     selection = payload.select(pod, policy)
-    decision = Decision(
+    decision = ProxyDecision(
         *next(_judged(pod, policy, selection)),
         containers=tuple(each.name for each in selection.containers),
         unknown=selection.unknown,

@@ -36,7 +36,7 @@ class State(enum.StrEnum):
     """Nothing is to be stopped any more, but a request is still under way."""
 
 
-class Event(enum.StrEnum):
+class StopEvent(enum.StrEnum):
     """What can happen to it."""
 
     NEEDED = "needed"
@@ -59,11 +59,11 @@ class Event(enum.StrEnum):
     """This unit ends."""
 
 
-RESULTS = (Event.ANSWERED, Event.UNANSWERED, Event.CHANGED, Event.FAILED)
+RESULTS = (StopEvent.ANSWERED, StopEvent.UNANSWERED, StopEvent.CHANGED, StopEvent.FAILED)
 """How a try ends."""
 
 
-class Action(enum.StrEnum):
+class StopAction(enum.StrEnum):
     """What is to be done about it."""
 
     QUEUE = "queue"
@@ -95,18 +95,18 @@ class Transition:
     """What happens in a state at any of some events."""
 
     state: State
-    events: tuple[Event, ...]
+    events: tuple[StopEvent, ...]
     after: State
-    actions: tuple[Action, ...]
+    actions: tuple[StopAction, ...]
 
 
 def _row(
-    state: State, events: Event | tuple[Event, ...], after: State, *actions: Action
+    state: State, events: StopEvent | tuple[StopEvent, ...], after: State, *actions: StopAction
 ) -> Transition:
     return Transition(state, events if isinstance(events, tuple) else (events,), after, actions)
 
 
-_S, _E, _A = State, Event, Action
+_S, _E, _A = State, StopEvent, StopAction
 
 TABLE = (
     _row(_S.WATCHED, _E.NEEDED, _S.QUEUED, _A.QUEUE),
@@ -139,6 +139,6 @@ TABLE = (
 _STEPS = {(row.state, event): row for row in TABLE for event in row.events}
 
 
-def step(state: State, event: Event) -> Transition | None:
+def step(state: State, event: StopEvent) -> Transition | None:
     """Return what happens in a state at an event, None if it changes nothing."""
     return _STEPS.get((state, event))

@@ -89,7 +89,7 @@ class Controller:
                 self._gone(tracked.pod.metadata.uid)
         await self.pods.follow(model if model_only else "*")
 
-    def decide(self, pod: types.Pod) -> finished.Decision:
+    def decide(self, pod: types.Pod) -> finished.ProxyDecision:
         """Apply the rules to a pod, its namespace included."""
         namespace = pod.metadata.namespace or ""
         kind, is_disabled = self.namespaces.state(namespace)
@@ -219,8 +219,8 @@ def _count(tracked: Tracked, by: int) -> None:
     metrics.PODS.labels(tracked.decision.action, tracked.decision.reason).inc(by)
 
 
-def _ignored(reason: Reason, message: str) -> finished.Decision:
-    return finished.Decision(action=finished.Action.IGNORE, reason=reason, message=message)
+def _ignored(reason: Reason, message: str) -> finished.ProxyDecision:
+    return finished.ProxyDecision(action=finished.Action.IGNORE, reason=reason, message=message)
 
 
 def _is_model_only(settings: Settings) -> bool:

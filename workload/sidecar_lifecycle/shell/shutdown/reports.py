@@ -43,7 +43,9 @@ class Reporter:
         self._replaced: Counter[str] = Counter()
         """Pods deleted, by the UID of their controller."""
 
-    def stopped(self, tracked: Tracked, decision: finished.Decision, way: stop.Transport) -> None:
+    def stopped(
+        self, tracked: Tracked, decision: finished.ProxyDecision, way: stop.Transport
+    ) -> None:
         """Say that a proxy was stopped."""
         message = f"Stopped the Istio proxy ({way}): {decision.message}."
         if decision.holding:

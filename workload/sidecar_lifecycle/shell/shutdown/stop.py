@@ -18,7 +18,7 @@ from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.kube import client, errors, streams
 from sidecar_lifecycle.shell.settings import Live
 
-Decide = Callable[[types.Pod], finished.Decision]
+Decide = Callable[[types.Pod], finished.ProxyDecision]
 """The rules, for a pod as it is now."""
 Look = Callable[[], Awaitable[None]]
 """Raises Changed if the pod is not what was decided about."""
@@ -122,7 +122,7 @@ class Stopper:
     async def stop(
         self,
         pod: types.Pod,
-        decision: finished.Decision,
+        decision: finished.ProxyDecision,
         transport: Transport,
         decide: Decide,
         on_sent: Callable[[], None] = lambda: None,
@@ -170,7 +170,9 @@ class Stopper:
         )
         return Result.ACKNOWLEDGED, ""
 
-    async def _look(self, pod: types.Pod, decision: finished.Decision, decide: Decide) -> None:
+    async def _look(
+        self, pod: types.Pod, decision: finished.ProxyDecision, decide: Decide
+    ) -> None:
         meta = pod.metadata
         current = await self._client.get(types.Pod, meta.namespace, meta.name)
         if current.metadata.uid != meta.uid:
@@ -192,7 +194,7 @@ async def answer(
     pod = await connection.get(types.Pod, parameters["namespace"], parameters["pod"])
     rules = live.current.rules
 
-    def decide(now: types.Pod) -> finished.Decision:
+    def decide(now: types.Pod) -> finished.ProxyDecision:
         return finished.finished(now, rules)
 
     decision = decide(pod)
@@ -206,7 +208,7 @@ async def answer(
 
 
 async def _both_ways(
-    stopper: Stopper, pod: types.Pod, decision: finished.Decision, decide: Decide
+    stopper: Stopper, pod: types.Pod, decision: finished.ProxyDecision, decide: Decide
 ) -> Outcome:
     first = await stopper.stop(pod, decision, Transport.PORT_FORWARD, decide)
     cut_off = first.result is Result.UNANSWERED

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from sidecar_lifecycle.decide import finished, payload, stopping
-from sidecar_lifecycle.decide.stopping import Action, Event, State
+from sidecar_lifecycle.decide.stopping import State, StopAction, StopEvent
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import errors, watch
@@ -39,10 +39,10 @@ for _transport in stop.Transport:
         metrics.STOPS.labels(_transport, _result)
 
 _RESULTS = {
-    stop.Result.ACKNOWLEDGED: Event.ANSWERED,
-    stop.Result.UNANSWERED: Event.UNANSWERED,
-    stop.Result.CHANGED: Event.CHANGED,
-    stop.Result.GONE: Event.CHANGED,
+    stop.Result.ACKNOWLEDGED: StopEvent.ANSWERED,
+    stop.Result.UNANSWERED: StopEvent.UNANSWERED,
+    stop.Result.CHANGED: StopEvent.CHANGED,
+    stop.Result.GONE: StopEvent.CHANGED,
 }
 
 
@@ -68,18 +68,18 @@ class Stops:
         self._retries = slots.Lane[Need](slots.RETRIES, self._placed)
         self._forbidden: dict[stop.Transport, float] = {}
         self._requests: set[asyncio.Task[stop.Outcome]] = set()
-        self._acts: dict[Action, Callable[[Need], None]] = {
-            Action.QUEUE: self._queue,
-            Action.SEND: self._send,
-            Action.FREE: self._free,
-            Action.AWAIT_EXIT: self._await_exit,
-            Action.BACK_OFF: self._back_off,
-            Action.BLAME: self._blame,
-            Action.GRACE: functools.partial(self._after, IN_FLIGHT_GRACE),
-            Action.CANCEL: self._cancel,
-            Action.FORGET: self._forget,
-            Action.ACCOUNT: lambda need: self._account(need.tracked),
-            Action.CONSIDER: lambda need: self._consider(need.tracked),
+        self._acts: dict[StopAction, Callable[[Need], None]] = {
+            StopAction.QUEUE: self._queue,
+            StopAction.SEND: self._send,
+            StopAction.FREE: self._free,
+            StopAction.AWAIT_EXIT: self._await_exit,
+            StopAction.BACK_OFF: self._back_off,
+            StopAction.BLAME: self._blame,
+            StopAction.GRACE: functools.partial(self._after, IN_FLIGHT_GRACE),
+            StopAction.CANCEL: self._cancel,
+            StopAction.FORGET: self._forget,
+            StopAction.ACCOUNT: lambda need: self._account(need.tracked),
+            StopAction.CONSIDER: lambda need: self._consider(need.tracked),
         }
 
     def needed(self, tracked: Tracked) -> None:
@@ -92,12 +92,12 @@ class Stops:
         log.info(
             "stopping proxy", pod=tracked.name, reason=decision.reason, detail=decision.message
         )
-        self._step(need, Event.NEEDED)
+        self._step(need, StopEvent.NEEDED)
 
     def over(self, tracked: Tracked) -> None:
         """Take note that there is nothing to stop, or nothing any more."""
         if tracked.need is not None:
-            self._step(tracked.need, Event.OVER)
+            self._step(tracked.need, StopEvent.OVER)
         else:
             self._account(tracked)
 
@@ -106,19 +106,19 @@ class Stops:
         pods = list(pods)
         for need in [each.need for each in pods]:
             if need is not None and need.request is None:
-                self._happen(need, Event.LEFT)
+                self._happen(need, StopEvent.LEFT)
         if self._requests:
             log.info("waiting for stops under way", stops=len(self._requests))
             await asyncio.wait(self._requests, timeout=seconds)
         for need in [each.need for each in pods]:
             if need is not None:
-                self._happen(need, Event.LEFT)
+                self._happen(need, StopEvent.LEFT)
 
-    def _happen(self, need: Need, event: Event) -> None:
+    def _happen(self, need: Need, event: StopEvent) -> None:
         with self._fence.around("stop", need.tracked.pod):
             self._step(need, event)
 
-    def _step(self, need: Need, event: Event) -> None:
+    def _step(self, need: Need, event: StopEvent) -> None:
         row = stopping.step(need.state, event)
         if row is None:
             return
@@ -131,7 +131,7 @@ class Stops:
 
     def _after(self, seconds: float, need: Need) -> None:
         loop = asyncio.get_running_loop()
-        need.timer = loop.call_later(seconds, self._happen, need, Event.ELAPSED)
+        need.timer = loop.call_later(seconds, self._happen, need, StopEvent.ELAPSED)
 
     def _queue(self, need: Need) -> None:
         node = need.tracked.pod.spec.nodeName or ""
@@ -143,7 +143,7 @@ class Stops:
         if need.state is not State.QUEUED:
             # It waits no more: its place goes to the next.
             return False
-        self._step(need, Event.PLACED)
+        self._step(need, StopEvent.PLACED)
         return True
 
     def _free(self, need: Need) -> None:
@@ -166,7 +166,7 @@ class Stops:
         request.add_done_callback(functools.partial(self._ended, need, tracked.pod, began))
 
     async def _request(
-        self, need: Need, pod: types.Pod, decision: finished.Decision, way: stop.Transport
+        self, need: Need, pod: types.Pod, decision: finished.ProxyDecision, way: stop.Transport
     ) -> stop.Outcome:
         def on_sent() -> None:
             need.tracked.sent = (decision, way)
@@ -196,8 +196,8 @@ class Stops:
             detail=outcome.detail,
             milliseconds=round((now - began) * 1000),
         )
-        event = _RESULTS.get(outcome.result, Event.FAILED)
-        if event is Event.CHANGED and need.tracked.pod is judged:
+        event = _RESULTS.get(outcome.result, StopEvent.FAILED)
+        if event is StopEvent.CHANGED and need.tracked.pod is judged:
             # The pod is not what the watch last showed, so the watch has news to come.
             outcome = dataclasses.replace(outcome, retry_after=stop.CATCH_UP)
         need.outcome = outcome

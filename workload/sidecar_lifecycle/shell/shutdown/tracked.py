@@ -18,12 +18,12 @@ class Tracked:
     """A pod under watch."""
 
     pod: types.Pod
-    decision: finished.Decision
+    decision: finished.ProxyDecision
     need: Need | None = None
     """To stop its proxy; None for most pods."""
     turn: asyncio.TimerHandle | None = None
     """Runs until this unit, too, may stop the proxy."""
-    sent: tuple[finished.Decision, Transport] | None = None
+    sent: tuple[finished.ProxyDecision, Transport] | None = None
     """The last stop that this unit sent, until it is told; its answer may be lost."""
     report: asyncio.Task[None] | None = None
     old_end: asyncio.TimerHandle | None = None
