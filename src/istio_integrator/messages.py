@@ -40,7 +40,7 @@ class Severity(enum.Enum):
     """All is well: a phrase of the active status."""
 
 
-class Row(NamedTuple):
+class _Row(NamedTuple):
     """One thing that can be said; `{names}` are filled in by the message."""
 
     severity: Severity
@@ -143,11 +143,11 @@ _ADMIT = (
 _EXCEPT = "add {port} to juju config {application} mtls-exceptions"
 _POLICY = "kubectl -n {namespace} get authorizationpolicy {name} -o yaml"
 
-_blocked = functools.partial(Row, Severity.BLOCKED)
-_maintenance = functools.partial(Row, Severity.MAINTENANCE)
-_waiting = functools.partial(Row, Severity.WAITING)
-_doubt = functools.partial(Row, Severity.DOUBT)
-_note = functools.partial(Row, Severity.NOTE)
+_blocked = functools.partial(_Row, Severity.BLOCKED)
+_maintenance = functools.partial(_Row, Severity.MAINTENANCE)
+_waiting = functools.partial(_Row, Severity.WAITING)
+_doubt = functools.partial(_Row, Severity.DOUBT)
+_note = functools.partial(_Row, Severity.NOTE)
 
 
 class Said(enum.Enum):

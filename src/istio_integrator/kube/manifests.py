@@ -47,11 +47,10 @@ def _to_yaml(value: Any) -> str:
 
 
 @functools.cache
-def environment(folder: pathlib.Path) -> jinja2.Environment:
-    """Return what compiles the templates of a folder, and knows the filter `tojson`."""
+def _environment() -> jinja2.Environment:
     # The templates are YAML: values pass through `tojson`, so nothing is escaped as HTML.
     environment = jinja2.Environment(  # noqa: S701
-        loader=jinja2.FileSystemLoader(folder),
+        loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -85,7 +84,7 @@ def render(folder: str, context: Context) -> list[cluster.Object]:
     """Render every template of a folder below `templates/`."""
     objects: list[cluster.Object] = []
     for path in _sources(folder):
-        template = environment(TEMPLATES).get_template(f"{folder}/{path.name}")
+        template = _environment().get_template(f"{folder}/{path.name}")
         objects += [obj for obj in yaml.load_all(template.render(context), Loader=_LOADER) if obj]
     return objects
 
