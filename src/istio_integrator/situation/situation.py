@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 CLUSTER_DOMAIN = "cluster.local"
 """The domain of a cluster whose installer chose none."""
 _SEARCHED = re.compile(r"^search\b.*?\ssvc\.(\S+?)\.?(?:\s|$)", re.MULTILINE)
+"""In a pod's file the kubelet writes `search NAMESPACE.svc.DOMAIN svc.DOMAIN DOMAIN`."""
 _ADDRESS = re.compile(r"[0-9.]+|.*:.*")
 """An IP address; no name has a colon, or digits alone."""
 _RESOLVER = pathlib.Path("/etc/resolv.conf")
@@ -62,15 +63,6 @@ class Exposure:
     """What routes lead to."""
     guards: frozenset[tuple[str, int]] = frozenset()
     """The authorization service, where the model has it."""
-
-
-def cluster_domain(resolver: str) -> str:
-    """Read the cluster's domain from what the kubelet writes as a pod's `/etc/resolv.conf`.
-
-    It searches `NAMESPACE.svc.DOMAIN`, `svc.DOMAIN` and `DOMAIN`.
-    """
-    found = _SEARCHED.search(resolver)
-    return found[1] if found else CLUSTER_DOMAIN
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,6 +128,7 @@ class Situation:
         """
         api = cluster.CachedCluster(cluster.connect())
         model, application = charm.model.name, charm.app.name
+        searched = _SEARCHED.search(_RESOLVER.read_text())
         return cls(
             cluster=api,
             manifests=manifests.Manifests(api, model=model, application=application),
@@ -145,7 +138,7 @@ class Situation:
             unit=charm.unit.name,
             leader=charm.unit.is_leader(),
             controller=JujuController.read(os.environ.get("JUJU_API_ADDRESSES", "")),
-            cluster_domain=cluster_domain(_RESOLVER.read_text()),
+            cluster_domain=searched[1] if searched else CLUSTER_DOMAIN,
             related=endpoints.Relations(charm),
             certificates=certificates,
         )
