@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from integrator_contract import names, pods
+from integrator_contract import names, pods, selectors
 from istio_integrator import error_messages
 from istio_integrator.istio import ambient, meshconfig
-from istio_integrator.kube import cluster, errors, owners
-from istio_integrator.membership import decision, kept_out
+from istio_integrator.kube import cluster, errors, fences, owners
+from istio_integrator.membership import decision
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation import situation
 
@@ -77,11 +77,11 @@ class Membership(situation.Component):
         is_ambient = decided.joined and decided.data_plane == "ambient"
         if is_ambient:
             # Before the others join.
-            kept_out.mark(self._context, is_ambient=True)
+            self._keep_out(is_ambient=True)
         if decided.labels or decided.record != _written(namespace):
             self._patch(namespace, decided.labels, decided.record)
         if not is_ambient:
-            kept_out.mark(self._context, is_ambient=False)
+            self._keep_out(is_ambient=False)
 
     def decided(self, namespace: cluster.Object) -> decision.LabelChange:
         """Decide what the options and the mesh make of the model's namespace; write nothing."""
@@ -155,7 +155,43 @@ class Membership(situation.Component):
         place = self._place(namespace)
         if place.record is not None and place.record.owner == place.owner:
             self._patch(namespace, place.given_back, None)
-        kept_out.mark(self._context, is_ambient=False)
+        self._keep_out(is_ambient=False)
+
+    def _keep_out(self, *, is_ambient: bool) -> None:
+        """Label the running pods that stay outside of ambient mode, and no other pod.
+
+        Istio's node agent follows the label (istio cni/pkg/nodeagent, informers.go). API servers
+        call Juju's modeloperator and our webhook in plain text, which policies may forbid inside
+        of the mesh.
+        """
+        context, key = self._context, names.DATAPLANE_MODE
+        excluded = selectors.parse(context.config.excluded_pods)
+        record = owners.UndoRecord(context.manifests.owner, names.OUT_OF_AMBIENT, {key: None})
+        ours = record.written()
+        labelled = None if is_ambient else names.OUT_OF_AMBIENT
+        for pod in context.cluster.list(cluster.POD, context.model, labelled):
+            reference = cluster.reference(pod)
+            with fences.around(reference):
+                labels = cluster.at(pod, "metadata", "labels")
+                is_ours = cluster.at(pod, "metadata", "annotations").get(names.MEMBERSHIP) == ours
+                has_ended = cluster.at(pod, "status").get("phase") in ("Succeeded", "Failed")
+                stays_out = is_ambient and (
+                    names.is_machinery(labels, context.application)
+                    or selectors.matches(excluded, labels)
+                )
+                if stays_out and key not in labels and not has_ended:
+                    mode, written = names.OUT_OF_AMBIENT[key], ours
+                elif is_ours and not stays_out and labels.items() >= names.OUT_OF_AMBIENT.items():
+                    mode = written = None
+                else:
+                    continue
+                metadata = {"labels": {key: mode}, "annotations": {names.MEMBERSHIP: written}}
+                try:
+                    context.cluster.merge_patch(pod, {"metadata": metadata})
+                    logger.info("%s: %s=%s.", reference, key, mode)
+                except errors.ApiError as error:
+                    # It has gone, or somebody's admission refuses it: the others are labelled.
+                    fences.note(reference, str(error))
 
     def _namespace(self) -> cluster.Object | None:
         return self._context.cluster.get(cluster.NAMESPACE, self._context.model)
