@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from integrator_contract import refusals, rejections
+from integrator_contract import rejections
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation import situation
@@ -42,10 +42,3 @@ def messages(found: rejections.Rejections, *, application: str) -> Iterable[Mess
         yield Said.CHANGES_FORBIDDEN(
             author=author, changes=", ".join(changes), application=application
         )
-
-
-def workloads(found: rejections.Rejections) -> list[tuple[str, refusals.Refusal]]:
-    """Return the workloads whose pods are refused, Juju's modeloperator first."""
-    return sorted(
-        found.workloads.items(), key=lambda each: (not each[0].endswith("/modeloperator"), each[0])
-    )

@@ -11,6 +11,7 @@ from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.kube import cluster, fences
 from istio_integrator.messages import Message, Said
 
+_OPERATOR = "/modeloperator"
 _MOST_WORKLOADS = 10
 """Workloads of served namespaces that a report names."""
 
@@ -40,7 +41,9 @@ def check_rejections(facts: Facts) -> Iterable[Message]:
             namespace=facts.model,
             setting=f", or juju config {facts.application} {option}" if option else "",
         )
-    for workload, refusal in rejections.workloads(found):
+    # Juju's modeloperator first.
+    for workload in sorted(found.workloads, key=lambda name: (not name.endswith(_OPERATOR), name)):
+        refusal = found.workloads[workload]
         yield Said.PODS_REJECTED(workload=workload, refusal=refusal, namespace=facts.model)
     if not (found.changes or found.workloads):
         yield Said.PODS_NOT_REJECTED()
