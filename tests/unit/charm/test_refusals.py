@@ -153,29 +153,27 @@ def test_diagnose_names_who_refused_the_dry_run_pod_and_the_command(ctx, fake):
     assert "does not inject" not in report
 
 
-def test_webhook_of_another_team_that_is_away_is_no_answer_about_istiod(ctx, fake):
-    fake_cluster.install_istio(fake)
-    away = (
-        'Internal error occurred: failed calling webhook "check.opa.sh": failed to call webhook: '
-        "connection refused"
-    )
-    fake.validators.append(lambda obj: (500, away) if obj["kind"] == "Pod" else None)
-    shown = status(ctx, state())
-    assert isinstance(shown, testing.WaitingStatus)
-    assert 'webhook "check.opa.sh" does not answer' in shown.message[: messages.VISIBLE]
-    assert "does not inject" not in shown.message
+AWAY = 'failed calling webhook "check.opa.sh": failed to call webhook: connection refused'
+OWN = 'admission webhook "namespace.sidecar-injector.istio.io" denied the request: no template'
 
 
-def test_pod_that_istios_own_webhook_refuses_is_istiods_answer(ctx, fake):
+@cases(
+    ("code", "message", "words", "is_of_istiod"),
+    another_team_s_is_away=(
+        *(500, f"Internal error occurred: {AWAY}"),
+        *('webhook "check.opa.sh" does not answer', False),
+    ),
+    istiod_s_own_refuses=(400, OWN, "does not inject", True),
+)
+def test_only_the_answer_of_istiods_own_webhook_is_istiods(  # noqa: PLR0917 - a table
+    ctx, fake, code, message, words, is_of_istiod
+):
     fake_cluster.install_istio(fake)
-    refusal = (
-        400,
-        'admission webhook "namespace.sidecar-injector.istio.io" denied the request: no template',
-    )
-    fake.validators.append(lambda obj: refusal if obj["kind"] == "Pod" else None)
+    fake.validators.append(lambda obj: (code, message) if obj["kind"] == "Pod" else None)
     shown = status(ctx, state())
     assert isinstance(shown, testing.WaitingStatus)
-    assert "does not inject" in shown.message
+    assert words in shown.message[: messages.VISIBLE]
+    assert ("does not inject" in shown.message) is is_of_istiod
 
 
 def test_envoyfilter_that_a_provider_refuses_is_named_and_nothing_is_opened(world):
@@ -217,7 +215,6 @@ DENIED = (
     "denied request: the platform team labels namespaces"
 )
 LONG = "istio-integrator-limits-of-kubeflow"
-AWAY = 'failed calling webhook "check.opa.sh": failed to call webhook: connection refused'
 LOOK = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
 DIAGNOSE = "run: juju run istio-integrator/leader diagnose"
 OF_NAMESPACES = (

@@ -163,13 +163,6 @@ def test_longest_names_that_are_not_cut_are_those_that_the_page_says(model, appl
     }
 
 
-@pytest.mark.parametrize(("model", "application"), [("m" * 32, "a" * 31), ("m", "a" * 50)])
-def test_longer_ones_are_cut(model, application):
-    own = manifests.Manifests(Nobody(), model=model, application=application)
-    plain = {f"istio-integrator.{model}.{application}", f"{application}-admission-tls"}
-    assert not plain <= set(own.secrets.values())
-
-
 def test_page_says_of_every_role_what_it_amounts_to():
     page = pathlib.Path("docs/how-to/without-trust.md").read_text()
     _, amounts = page.split("## What the roles amount to")

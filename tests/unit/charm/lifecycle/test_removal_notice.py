@@ -53,10 +53,8 @@ def test_pod_with_a_classic_sidecar_is_told(ctx, fake, spec, want):
 
 @cases(
     ("name", "labels", "options", "want"),
+    # Which namespaces are served is a table of contract/test_namespaces.py.
     model_switched_off=("kubeflow", OFF, {}, False),
-    not_the_model=("kubeflow", {}, {"served_namespaces": "profiles"}, False),
-    profile=("alice", PROFILE, {}, True),
-    profile_switched_off=("alice", {**PROFILE, **OFF}, {}, False),
     no_profiles=("alice", PROFILE, {"served_namespaces": "model"}, False),
     another_serves_it=("alice", {**PROFILE, SERVED_BY: "kubeflow.other"}, {}, False),
     claimed=("alice", {**PROFILE, SERVED_BY: "kubeflow.istio-integrator"}, {}, True),

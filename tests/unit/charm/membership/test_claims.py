@@ -39,8 +39,6 @@ def holder(fake, name):
 @cases(
     ("name", "labels", "want"),
     profile=("alice", PROFILE, True),
-    labelled=("batch", LABELLED, True),
-    switched_off=("alice", {**PROFILE, SERVED: "disabled"}, False),
     any_other=("other", {}, False),
     istiods=("istio-system", LABELLED, False),
     the_models_own=("kubeflow", LABELLED, False),
