@@ -58,23 +58,6 @@ def test_settings_are_only_for_the_workload_and_written_when_they_change(
     assert len(written) == 1
 
 
-def test_membership_none_looks_after_pods_without_joining(ctx, fake):
-    fake_cluster.install_istio(fake)
-    out = ctx.run(ctx.on.start(), state(mesh_mode="none"))
-    assert out.unit_status == testing.ActiveStatus(
-        "istio-system/istiod 1.31 · admission: not needed · classic sidecars, native in Jobs"
-    )
-    assert "istio-injection" not in fake.labels("kubeflow")
-    assert told(ctx, out).restart_pods == "off"
-
-
-def test_follower_runs_its_workload_and_writes_nothing(ctx, fake):
-    fake_cluster.install_istio(fake)
-    out = ctx.run(ctx.on.start(), state(leader=False))
-    assert told(ctx, out).unit == "istio-integrator/0"
-    assert fake.writes == []
-
-
 def test_container_that_is_not_there_yet_is_waited_for(ctx, fake):
     fake_cluster.install_istio(fake)
     assert status(ctx, state(workload(can_connect=False))) == testing.WaitingStatus(

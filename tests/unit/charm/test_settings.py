@@ -72,17 +72,6 @@ def test_what_was_seen_and_can_not_be_read_was_not_seen(ctx, fake, text):
     assert run(ctx, fake)["native"] is True
 
 
-@cases(
-    ("hold", "mesh", "want"),
-    asked_for=(True, "", True),
-    switched_off=(False, "", False),
-    the_mesh_holds_anyway=(True, HOLD, False),
-)
-def test_pods_ask_for_the_hold_unless_the_mesh_holds_them_anyway(ctx, fake, hold, mesh, want):
-    fake_cluster.install_istio(fake, mesh_config=mesh)
-    assert run(ctx, fake, hold_application=hold)["hold-application"] is want
-
-
 NAMED = "controller-service.controller-x.svc.cluster.local:17070"
 DNS = {"proxy_metadata": {"ISTIO_META_DNS_CAPTURE": "true"}}
 INBOUND_ONLY = {

@@ -7,7 +7,7 @@ from ops import testing
 
 from integrator_contract import names
 from tests.unit.charm import fake_cluster
-from tests.unit.charm.charm_world import POD, state, workload
+from tests.unit.charm.charm_world import state, workload
 from tests.unit.charm.diagnosis.world import add_pod
 from tests.unit.charm.security import members
 
@@ -68,12 +68,6 @@ def test_what_is_broken_fails_the_action(ctx, fake):
     findings, failure = diagnose(ctx)
     assert findings["istiod"] == [("broken", "ISTIOD_AWAY")]
     assert failure.startswith("1 broken")
-
-
-def test_pods_without_a_sidecar_are_named(ctx, fake):
-    fake_cluster.install_istio(fake)
-    findings, _ = diagnose(ctx, state(workload(POD, in_mesh=13)))
-    assert ("doubtful", "NO_SIDECAR") in findings["sidecars"]
 
 
 def failed_create(fake, namespace, name, message, **changes):
