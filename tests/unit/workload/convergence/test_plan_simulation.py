@@ -6,8 +6,16 @@ Where it ends is looked at in `teardown`, after whatever happened: what can be i
 """
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from sidecar_lifecycle.decide.convergence import memory
 
 from tests.unit.workload.convergence.world import Workload, World
@@ -184,8 +192,11 @@ class Convergence(RuleBasedStateMachine):
         assert len(world.evictions) <= originals + self.disturbances + 4 * self.outages
 
 
-Convergence.TestCase.settings = settings(max_examples=120, stateful_step_count=50)
-TestConvergence = Convergence.TestCase
+@pytest.mark.parametrize("count", [20, pytest.param(2000, marks=pytest.mark.long)])
+@pytest.mark.timeout(3600)
+def test_limits_hold_in_any_order_of_events(count):
+    how = settings(max_examples=count, stateful_step_count=50, deadline=None)
+    run_state_machine_as_test(Convergence, settings=how)
 
 
 def test_what_was_created_between_two_installations_of_istio_is_not_left_alone():
