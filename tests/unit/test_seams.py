@@ -1,0 +1,81 @@
+"""Tests stand on seams: they import decisions, and what is listed as left until it moves."""
+
+import ast
+import pathlib
+from collections.abc import Iterator
+
+TESTS = pathlib.Path(__file__).parents[1]
+PRODUCT = ("istio_integrator", "sidecar_lifecycle")
+DECISIONS = {
+    *("sidecar_lifecycle.decide", "istio_integrator.ingress.routes.plan"),
+    *("istio_integrator.policies.decide", "istio_integrator.mtls.exceptions"),
+    "istio_integrator.istio.authorization_policy",
+    *("istio_integrator.istio.peer_authentication", "istio_integrator.admission.certificates"),
+    # What they decide about, as it is read: pods, objects, data bags and options.
+    *("sidecar_lifecycle.model", "istio_integrator.situation.model"),
+    *("istio_integrator.relations", "istio_integrator.config"),
+    # The rows that tests assert in place of words.
+    "istio_integrator.messages",
+}
+"""Pure functions of small typed values, and the values: tables of rows are their seam."""
+LEFT = {
+    ".": "asked parsed_once workload_access",
+    "e2e": "test_shutdown_chaos test_symptoms",
+    "functional": (
+        "admission_world charm_parts charm_runs convergence_world gateway_api_world "
+        "gateway_looks ingress_world istiod_world limits_world loopback_istiod "
+        "loopback_webhook test_admission_charm test_admission_floods test_admission_older "
+        "test_admission_webhook test_admission_with_istiod test_charm_installations "
+        "test_charm_removal test_convergence test_gateway_workload test_guard_tenants "
+        "test_istio_oracle test_models test_observability test_packing test_rights_life "
+        "test_rights_policy test_routes test_security_envoy test_security_objects test_seen "
+        "test_site test_tenant_policy test_transitions test_trials test_workload_reconciler"
+    ),
+    "unit": "test_command_lines test_docs_commands test_docs_symptoms",
+    "unit/charm": (
+        "charm_world fake_cluster needed_rights objects test_admission test_charm_workload "
+        "test_config test_hostile_objects test_observability test_removal test_rights "
+        "test_webhook"
+    ),
+    "unit/charm/diagnosis": "test_rights",
+    "unit/charm/ingress": "test_authentication test_seen wishes",
+    "unit/charm/kube": "test_cluster test_manifests test_snapshot",
+    "unit/charm/relations": "test_reading",
+    "unit/charm/security": "callers test_exceptions",
+    "unit/contract": "test_service",
+    "unit/workload": (
+        "converging fake_apiserver shutdown_world test_admission_review test_admission_server "
+        "test_charm_facts test_explain test_expressions test_files_refused test_hostile "
+        "test_kube_client test_kube_events test_kube_watch test_local_listener test_notices "
+        "test_observe test_rules_finished test_rules_mutate test_run test_seen test_shutdown "
+        "test_shutdown_identity test_shutdown_slots test_shutdown_units"
+    ),
+    "unit/workload/convergence": "test_acting test_rejections",
+}
+"""Modules by folder that still import something else of the product: none may be added."""
+
+
+def imported(file: pathlib.Path) -> Iterator[str]:
+    """Yield what a module that names the product imports, by full names."""
+    text = file.read_text()
+    if not any(package in text for package in PRODUCT):
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{each.name}" for each in node.names)
+
+
+def is_internal(name: str) -> bool:
+    """Tell whether a name is one of the product and belongs to no decision."""
+    steps = name.split(".")
+    places = {".".join(steps[:count]) for count in range(1, len(steps) + 1)}
+    return steps[0] in PRODUCT and not places & DECISIONS
+
+
+def test_only_modules_that_are_left_import_what_is_no_decision():
+    left = {TESTS / folder / f"{name}.py" for folder in LEFT for name in LEFT[folder].split()}
+    found = {file for file in TESTS.rglob("*.py") if any(map(is_internal, imported(file)))}
+    assert sorted(found - left) == [], "stand on a seam, or on a decision"
+    assert sorted(left - found) == [], "moved: take them out of the list"
