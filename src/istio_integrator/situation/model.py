@@ -328,14 +328,14 @@ class _WorkloadSpec(_Read, frozen=True):
     template: Pod = Pod()
 
 
-class Workload(_Read, frozen=True):
+class _Workload(_Read, frozen=True):
     """A Deployment, a StatefulSet or a DaemonSet."""
 
     metadata: _Metadata
     spec: _WorkloadSpec
 
     @property
-    def name(self) -> str:  # noqa: D102
+    def name(self) -> str:
         return self.metadata.name
 
     @property
@@ -362,17 +362,18 @@ class Model:
     """The model's, which is its namespace's."""
     services: Sequence[Service] = ()
     pods: Sequence[Pod] = ()
-    workloads: Sequence[Workload] = ()
+    workloads: Sequence[_Workload] = ()
     """What makes pods, of which there may be none for a moment."""
 
     @classmethod
     def of(cls, api: cluster.Cluster, name: str) -> Model:
         """Read the model of this name."""
+        makers = (obj for kind in _WORKLOADS for obj in api.list(kind, name))
         return cls(
             name=name,
             services=read(api.list(cluster.SERVICE, name), Service),
             pods=read(api.list(cluster.POD, name), Pod),
-            workloads=read((obj for kind in _WORKLOADS for obj in api.list(kind, name)), Workload),
+            workloads=read(makers, _Workload),
         )
 
     @functools.cached_property
