@@ -147,14 +147,17 @@ def _identify(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod
 
 def _bind(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod | None) -> None:
     spec = pod["spec"]
-    taints = [*names.DAEMON_TAINTS, *[names.HOST_NETWORK_TAINT] * bool(spec.get("hostNetwork"))]
-    added = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in taints]
-    # A toleration takes the place of one of the same taint, however long that tolerates it, as in
-    # `Toleration.MatchToleration`.
-    fields = ("key", "operator", "effect", "value")
-    tolerations = (*(spec.get("tolerations") or ()), *added)
-    by_taint = {tuple(each.get(field) or "" for field in fields): each for each in tolerations}
-    spec["tolerations"] = [*by_taint.values()]
+    tolerations: list[dict[str, Any]] = list(spec.get("tolerations") or ())
+    for key, effect in (
+        *names.DAEMON_TAINTS,
+        *[names.HOST_NETWORK_TAINT] * bool(spec.get("hostNetwork")),
+    ):
+        # It takes the place of each of the same taint, however long that one tolerates it, as in
+        # `Toleration.MatchToleration`.
+        added = {"key": key, "operator": "Exists", "effect": effect}
+        tolerations = [added if _forever(each) == added else each for each in tolerations]
+        tolerations += [added] * (added not in tolerations)
+    spec["tolerations"] = tolerations
     labels = pod["metadata"]["labels"]
     if generation := owner.metadata.annotations.get(resources.TEMPLATE_GENERATION):
         labels[names.TEMPLATE_GENERATION] = generation
@@ -169,6 +172,10 @@ def _bind(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod | N
     before: dict[str, Any] = of_nodes.get(_REQUIRED) or {}
     required = {**before, "nodeSelectorTerms": [{"matchFields": [field]}]}
     spec["affinity"] = {**affinity, "nodeAffinity": {**of_nodes, _REQUIRED: required}}
+
+
+def _forever(toleration: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
 
 def untouched(pod: Mapping[str, Any]) -> dict[str, Any]:
