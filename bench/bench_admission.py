@@ -29,7 +29,7 @@ sys.path[:0] = [str(ROOT / each) for each in (".", "src", "lib", "workload")]
 import lightkube  # noqa: E402
 from lightkube.config.kubeconfig import KubeConfig  # noqa: E402
 from process import Process  # noqa: E402
-from sidecar_lifecycle.shell import admission_settings as settings  # noqa: E402
+from sidecar_lifecycle.shell import settings  # noqa: E402
 from sidecar_lifecycle.shell.admission import review  # noqa: E402
 
 from istio_integrator.kube import cluster  # noqa: E402
@@ -140,7 +140,7 @@ def _compare(server: Server, namespaces: dict[str, str], count: int) -> None:
 
 def _reviews_per_second() -> float:
     values = {"application": "a", "model": "m", **table.SETTINGS[SETTINGS]}
-    known = settings.load(json.dumps(values))
+    known = settings.admission(json.dumps(values))
     request = {
         "uid": "u",
         "operation": "CREATE",

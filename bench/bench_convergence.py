@@ -119,7 +119,7 @@ class World(convergence_world.World):
 
 async def control(kubeconfig: pathlib.Path, namespace: str, at_once: int) -> None:
     """Be convergence, in a process of its own."""
-    given = options.Settings(
+    given = options.ServiceSettings(
         model=namespace,
         application=convergence_world.APPLICATION,
         unit=f"{convergence_world.APPLICATION}/0",

@@ -134,7 +134,7 @@ async def measure(count: int, others: int = 0) -> dict[str, float]:
     assert simulation.stdin is not None
     assert simulation.stdout is not None
     server = simulation.stdout.readline().strip()
-    settings = options.Settings(model="bench", application="bench", unit="bench/0")
+    settings = options.ServiceSettings(model="bench", application="bench", unit="bench/0")
     program = run.Program(
         Client(server, token=lambda: "t"),
         options.Live(settings),

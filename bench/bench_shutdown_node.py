@@ -72,7 +72,7 @@ async def reconciler(kubeconfig: str, per_node: int) -> None:
 
     logs.configure("info")
     run.tune_garbage_collection()
-    settings = options.Settings(
+    settings = options.ServiceSettings(
         model=rounds.NAMESPACE,
         application="bench",
         unit="bench/0",

@@ -51,7 +51,7 @@ async def by_exec(connection: client.Client) -> None:
     seen: set[Key] = set()
 
     async def follow() -> None:
-        async for change in watch.watch(connection, types.Pod, namespace="*"):
+        async for change in watch.Watch(connection, types.Pod).changes():
             if change.object is None:
                 log.info("watching")
                 continue
@@ -101,13 +101,8 @@ async def by_port_forward(connection: client.Client) -> None:
         log.info("stop attempted", pod=f"{namespace}/{name}", result=result)
 
     async with asyncio.TaskGroup() as tasks:
-        pods = watch.watch(
-            connection,
-            types.Pod,
-            namespace="*",
-            fields=sources.FIELDS,
-        )
-        async for change in pods:
+        pods = watch.Watch(connection, types.Pod, fields=sources.FIELDS)
+        async for change in pods.changes():
             pod = change.object
             if change.kind == "synced":
                 log.info("watching")

@@ -14,7 +14,7 @@ from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.convergence import controller
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import path
-from sidecar_lifecycle.shell.settings import Live, Settings
+from sidecar_lifecycle.shell.settings import Live, ServiceSettings
 
 from integrator_contract import names
 from tests import admission_policies, workload_access
@@ -223,7 +223,7 @@ class World:
     async def converging(self, **settings):
         """Run the controller, and what stands in for the others."""
         metrics.EVICTIONS.clear()
-        options = Settings(
+        options = ServiceSettings(
             model=self.namespace,
             application=APPLICATION,
             unit=f"{APPLICATION}/0",

@@ -155,8 +155,8 @@ WATCHED = [
     (types.EndpointSlice, "*", ""),
     (resources.Deployment, "*", ""),
     (resources.DaemonSet, "*", ""),
-    (observe.Service, "*", ""),
-    (observe.Gateway, "*", ""),
+    (observe.GatewayService, "*", ""),
+    (observe.IstioGateway, "*", ""),
     (observe.EnvoyFilter, "*", ""),
     (resources.ConfigMap, "model", f"metadata.name={APP}-convergence"),
 ]
@@ -166,7 +166,7 @@ async def test_what_the_workload_watches_may_be_watched(api, namespace, untruste
     async with connected(untrusted) as connection:
         for kind, where, fields in WATCHED:
             place = namespace if where == "model" else where
-            changes = watch.watch(connection, kind, namespace=place, fields=fields)
+            changes = watch.Watch(connection, kind, namespace=place, fields=fields).changes()
             async with asyncio.timeout(20), contextlib.aclosing(changes):
                 async for change in changes:
                     if change.kind == "synced":

@@ -11,7 +11,7 @@ from sidecar_lifecycle.decide.convergence import facts, trial
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.convergence import cluster, trials
 from sidecar_lifecycle.shell.kube.client import path
-from sidecar_lifecycle.shell.settings import Live, Settings
+from sidecar_lifecycle.shell.settings import Live, ServiceSettings
 
 from integrator_contract import names
 from integrator_contract.pods import Settings as Wanted
@@ -177,7 +177,7 @@ def comparable(pod, name):
 
 
 def trial_settings(world):
-    return Settings(
+    return ServiceSettings(
         model=world.namespace, application=APPLICATION, unit=f"{APPLICATION}/0", joined=True
     )
 
@@ -305,7 +305,7 @@ async def test_policy_of_another_team_decides_by_the_pod_that_the_controller_mak
 async def test_template_of_a_daemon_set_that_changes_has_another_number(world):
     """The API server counts where a template that waits for its pods' deletion is looked up."""
     settings = Live(trial_settings(world))
-    subject = cluster.Cluster(world.client, settings)
+    subject = cluster.ModelClient(world.client, settings)
     where = path(resources.DaemonSet, world.namespace)
     spec = workload(random.Random(SEED), "DaemonSet", "x")
     spec["updateStrategy"] = {"type": "OnDelete"}

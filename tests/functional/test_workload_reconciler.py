@@ -69,7 +69,7 @@ async def test_restarted_apiserver_costs_nothing_but_time(
 ):
     create(client, pods.pod_json(pods.running(), name="busy", namespace=namespace))
     connection = workload_access.connect(kubeconfig)
-    live = options.Live(options.Settings(model=namespace, application="app", unit="app/0"))
+    live = options.Live(options.ServiceSettings(model=namespace, application="app", unit="app/0"))
     subject = run.Program(connection, live, listen=("127.0.0.1", 0), port=0)
     async with running_task(subject.run()):
         await until(lambda: decisions(subject) == {"busy": "wait"}, 20)
@@ -104,7 +104,7 @@ async def test_watch_lists_follows_and_resumes(
     said: list[str] = []
 
     async def follow() -> None:
-        async for change in watch.watch(admin, types.Pod, namespace=namespace):
+        async for change in watch.Watch(admin, types.Pod, namespace=namespace).changes():
             what = change.object.metadata.name if change.object else ""
             said.append(f"{change.kind} {what}".strip())
 

@@ -36,7 +36,7 @@ OPTIONS = st.builds(
 
 @given(OPTIONS)
 def test_workload_reads_what_the_charm_writes(options):
-    read = msgspec.json.decode(options.document(), type=settings.Settings)
+    read = msgspec.json.decode(options.document(), type=settings.ServiceSettings)
     assert dataclasses.asdict(read) == dataclasses.asdict(options)
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from sidecar_lifecycle.decide.convergence import memory
 from sidecar_lifecycle.shell.convergence import controller
-from sidecar_lifecycle.shell.settings import Live, Settings
+from sidecar_lifecycle.shell.settings import Live, ServiceSettings
 
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, running_task
 
 MODEL = "kubeflow"
-SETTINGS = Settings(
+SETTINGS = ServiceSettings(
     model=MODEL,
     application="istio-integrator",
     unit="istio-integrator/0",
@@ -95,7 +95,7 @@ def fill(cluster: FakeApiserver) -> None:
 
 
 @contextlib.asynccontextmanager
-async def converging(cluster: FakeApiserver, settings: Settings = SETTINGS) -> AsyncIterator[Live]:
+async def converging(cluster: FakeApiserver, settings: ServiceSettings = SETTINGS) -> AsyncIterator[Live]:
     """Converge by settings, which may be changed."""
     live = Live(settings)
     run = controller.run(cluster.client, live, clock=LoopClock())

@@ -17,20 +17,24 @@ NAMESPACE = "kubeflow"
 OWNED = [{"kind": "Job", "name": "j", "uid": "u", "controller": True}]
 
 
-def settings(unit: int = 0, **extra: Any) -> options.Settings:
+def settings(unit: int = 0, **extra: Any) -> options.ServiceSettings:
     """Return the settings of a unit; the first one is Juju's leader."""
     told = {"leader": unit == 0, **extra}
     name = "istio-integrator"
-    return options.Settings(model=NAMESPACE, application=name, unit=f"{name}/{unit}", **told)
+    return options.ServiceSettings(
+        model=NAMESPACE, application=name, unit=f"{name}/{unit}", **told
+    )
 
 
 @contextlib.asynccontextmanager
 async def reconciler(
     cluster: FakeApiserver, *, unit: int = 0, connection: client.Client | None = None, **extra: Any
-) -> AsyncIterator[shutdown.Controller]:
+) -> AsyncIterator[shutdown.ShutdownController]:
     connection = connection or cluster.client
     recorder = events.Recorder(connection)
-    controller = shutdown.Controller(connection, options.Live(settings(unit, **extra)), recorder)
+    controller = shutdown.ShutdownController(
+        connection, options.Live(settings(unit, **extra)), recorder
+    )
     async with running_task(controller.run()):
         yield controller
 

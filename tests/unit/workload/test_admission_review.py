@@ -6,12 +6,12 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sidecar_lifecycle.shell import admission_settings as settings
+from sidecar_lifecycle.shell import settings
 from sidecar_lifecycle.shell.admission import review
 
 from tests.unit.cases import cases
 
-KNOWN = settings.load(
+KNOWN = settings.admission(
     '{"application": "a", "model": "m", "excluded-outbound-ports": [{"ports": [1]}]}'
 )
 POD = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "x"}]}}

@@ -42,13 +42,13 @@ REVIEW = {
 }
 
 
-def webhook(folder: pathlib.Path, **options: Any) -> server.Options:
-    """Write what a webhook reads, and return how it is started."""
+def webhook(folder: pathlib.Path, **options: Any) -> server.Webhook:
+    """Write what a webhook reads, and return it."""
     wanted = certificates.decide(None, ["webhook"], datetime.datetime.now(datetime.UTC))
     for name, encoded in wanted.data().items():
         (folder / name).write_bytes(base64.b64decode(encoded))
     (folder / "settings.json").write_text(json.dumps(MINIMAL))
-    return server.Options(
+    return server.Webhook(
         settings_file=folder / "settings.json",
         tls_dir=folder,
         **{
@@ -62,8 +62,13 @@ def webhook(folder: pathlib.Path, **options: Any) -> server.Options:
 class Served:
     """A webhook that serves, and who asks it."""
 
-    def __init__(self, session: aiohttp.ClientSession, trust: ssl.SSLContext) -> None:
-        self.registry = prometheus_client.CollectorRegistry()
+    def __init__(
+        self,
+        registry: prometheus_client.CollectorRegistry,
+        session: aiohttp.ClientSession,
+        trust: ssl.SSLContext,
+    ) -> None:
+        self.registry = registry
         self._session = session
         self._trust = trust
 
@@ -87,13 +92,15 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def serving(folder: pathlib.Path, **limits: Any) -> AsyncIterator[Served]:
-    options = webhook(folder, **limits)
+    subject = webhook(folder, **limits)
     trust = ssl.create_default_context(cafile=str(folder / "tls.crt"))
-    host, port = options.listen
-    async with aiohttp.ClientSession(f"https://{host}:{port}") as session, asyncio.timeout(30):
-        served = Served(session, trust)
-        async with server.Server(options, served.registry).serving():
-            yield served
+    host, port = subject.listen
+    async with (
+        aiohttp.ClientSession(f"https://{host}:{port}") as session,
+        asyncio.timeout(30),
+        subject.serving(),
+    ):
+        yield Served(subject.registry, session, trust)
 
 
 async def test_review_is_answered_and_counted_and_not_spoken_about(tmp_path):
@@ -191,9 +198,7 @@ async def test_server_that_is_told_to_end_is_not_ready_and_answers_for_a_while(
 ):
     told: dict[signal.Signals, Callable[[], None]] = {}
     monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", told.__setitem__)
-    subject = server.Server(
-        webhook(tmp_path, drain_seconds=0.5), prometheus_client.CollectorRegistry()
-    )
+    subject = webhook(tmp_path, drain_seconds=0.5)
     running = asyncio.create_task(subject.run())
     async with asyncio.timeout(30):
         await until(lambda: subject._ready)
@@ -207,11 +212,10 @@ async def test_server_that_is_told_to_end_is_not_ready_and_answers_for_a_while(
 async def test_level_of_the_servers_log_changes_while_they_serve(tmp_path, capsys):
     level = tmp_path / "log-level"
     level.write_text("error")
-    options = webhook(tmp_path, log_level_file=level)
+    subject = webhook(tmp_path, log_level_file=level)
     logs.configure("info")
     said = ""
-    serving = server.Server(options, prometheus_client.CollectorRegistry()).serving()
-    async with serving, asyncio.timeout(30):
+    async with subject.serving(), asyncio.timeout(30):
         await until(lambda: not structlog.get_logger().is_enabled_for(logging.WARNING))
         level.write_text("debug")
         while '"level": "debug"' not in said:
@@ -231,9 +235,9 @@ async def status_of(url: str, **how: Any) -> int:
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
 async def test_webhook_is_reached_by_either_family_of_addresses(tmp_path, host):
     port, health = loopback.free_port(), loopback.free_port()
-    options = webhook(tmp_path, listen=("", port), health=("", health))
+    subject = webhook(tmp_path, listen=("", port), health=("", health))
     trust = ssl.create_default_context(cafile=str(tmp_path / "tls.crt"))
-    async with server.Server(options, prometheus_client.CollectorRegistry()).serving():
+    async with subject.serving():
         asked = {"ssl": trust, "server_hostname": "webhook"}
         assert await status_of(f"https://{host}:{port}/mutate/model", **asked) == 405
         assert await status_of(f"http://{host}:{health}/readyz") == 200
@@ -242,8 +246,8 @@ async def test_webhook_is_reached_by_either_family_of_addresses(tmp_path, host):
 async def test_webhook_is_reached_by_ipv4_where_the_kernel_has_no_ipv6(tmp_path, monkeypatch):
     monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
     health = loopback.free_port()
-    options = webhook(tmp_path, listen=("", loopback.free_port()), health=("", health))
-    async with server.Server(options, prometheus_client.CollectorRegistry()).serving():
+    subject = webhook(tmp_path, listen=("", loopback.free_port()), health=("", health))
+    async with subject.serving():
         assert await status_of(f"http://127.0.0.1:{health}/livez") == 200
         with pytest.raises(aiohttp.ClientConnectorError):
             await status_of(f"http://[::1]:{health}/livez")

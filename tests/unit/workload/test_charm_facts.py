@@ -22,7 +22,7 @@ FACTS = charm_facts.CharmFacts(
 
 
 def served(known: charm_facts.CharmFacts | None) -> dict[tuple[str, ...], float]:
-    collector = metrics.CharmFacts()
+    collector = metrics.CharmFactsCollector()
     collector.read = lambda: known
     registry = prometheus_client.CollectorRegistry()
     registry.register(collector)

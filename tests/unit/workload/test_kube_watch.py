@@ -30,14 +30,10 @@ class Follower:
     def __init__(self, cluster: FakeApiserver, **selectors: Any) -> None:
         self.said: list[str] = []
         self.names: dict[str, str] = {}
-        self.state = watch.WatchState()
-        self._client = cluster.client
-        self._selectors = selectors
+        self.watch = watch.Watch(cluster.client, types.Pod, **selectors)
 
     async def run(self) -> None:
-        async for change in watch.watch(
-            self._client, types.Pod, state=self.state, **self._selectors
-        ):
+        async for change in self.watch.changes():
             if change.object is None:
                 self.said.append("synced")
                 continue
@@ -100,8 +96,8 @@ async def test_watch_that_is_resumed_after_a_failure_is_live_again(cluster: Fake
     async with following(cluster) as follower:
         cluster.failures = [("/pods", 500, {})]
         cluster.end_watches()
-        await until(lambda: not follower.state.live)
-        await until(lambda: follower.state.live)
+        await until(lambda: not follower.watch.live)
+        await until(lambda: follower.watch.live)
         assert follower.said.count("synced") == 1
 
 
@@ -134,7 +130,7 @@ async def test_patient_watch_tells_what_has_gone_while_it_was_forbidden(cluster:
     async with following(cluster, is_patient=True) as follower:
         cluster.denied = lambda _, path: path.endswith("/pods")
         cluster.end_watches()
-        await until(lambda: not follower.state.live)
+        await until(lambda: not follower.watch.live)
         cluster.delete("pods", "kubeflow", "a")
         cluster.compact()
         await asyncio.sleep(3 * watch.ASK_AGAIN)
@@ -149,7 +145,7 @@ async def test_server_that_is_away_is_asked_again(cluster: FakeApiserver):
     follower = Follower(cluster)
     async with running_task(follower.run()):
         await asyncio.sleep(120)
-        assert not follower.state.live
+        assert not follower.watch.live
         cluster.client.server = server
         await until(lambda: "synced" in follower.said)
 

@@ -22,10 +22,15 @@ Object = dict[str, Any]
 
 @contextlib.asynccontextmanager
 async def observing(
-    *present: tuple[str, Object], gateway: str | None = None, joined: bool = True
+    *present: tuple[str, Object], gateway: str | None = None, joined: bool = True, last: str = ""
 ) -> AsyncIterator[tuple[FakeApiserver, list[float]]]:
-    """Observe the mesh, or the model's gateway; collect when the charm is told."""
+    """Observe the mesh, or the model's gateway; collect when the charm is told.
+
+    The objects of the kind `last` are listed after all others.
+    """
     cluster = FakeApiserver()
+    if last:
+        cluster.failures.append((last, 500, {}))
     told: list[float] = []
     now = asyncio.get_running_loop().time
     async with cluster as client:
@@ -37,12 +42,10 @@ async def observing(
             told.append(now())
 
         if gateway is None:
-            observer = observe.follow_mesh(client, model=MODEL, changed=changed, joined=joined)
+            kinds = observe.mesh(client, MODEL, joined=joined)
         else:
-            observer = observe.follow_gateway(
-                client, model=MODEL, owner=OWNER, named=gateway, changed=changed
-            )
-        async with running_task(observer):
+            kinds = observe.gateway(client, model=MODEL, owner=OWNER, named=gateway)
+        async with running_task(observe.follow(kinds, changed)):
             await until(lambda: len(cluster.watchers) == 5)
             await asyncio.sleep(5)
             assert not told or gateway is None
@@ -172,6 +175,20 @@ async def test_istiod_behind_the_injector_is_observed_wherever_it_is_and_until_i
         cluster.put(WORKLOADS, istiod)
         await asyncio.sleep(5)
         assert not told
+
+
+@cases(
+    ("plural", "item"),
+    endpoints=("endpointslices", backend(ready=True)),
+    deployment=(WORKLOADS, deployment("istiod", MESH, app="istiod")),
+)
+async def test_istiod_that_is_listed_before_the_injector_is_observed(plural: str, item: Object):
+    async with observing((INJECTORS, injector()), (plural, item), last=INJECTORS) as (
+        cluster,
+        told,
+    ):
+        cluster.delete(plural, MESH, item["metadata"]["name"])
+        await until(lambda: told, seconds=10)
 
 
 async def test_what_may_not_be_watched_is_asked_for_again():

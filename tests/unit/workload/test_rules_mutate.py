@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sidecar_lifecycle.decide import mutate
 from sidecar_lifecycle.decide.convergence import trial
 from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell import admission_settings as settings
+from sidecar_lifecycle.shell import settings
 
 from integrator_contract import names
 from tests.functional import admission_cases as table
@@ -18,7 +18,7 @@ from tests.functional import admission_cases as table
 
 def load(name):
     values = {"application": table.APPLICATION, "model": "m", **table.SETTINGS[name]}
-    return settings.load(json.dumps(values))
+    return settings.admission(json.dumps(values))
 
 
 def images(pod):
@@ -93,7 +93,7 @@ def test_doing_it_twice_is_the_same_as_once(case):
 
 def test_a_probe_gets_back_which_settings_are_in_effect():
     pod = table.Case(id="probe", labels={names.PROBE: "true"}).pod("m")
-    known = settings.load('{"application": "a", "model": "m", "revision": "r1"}')
+    known = settings.admission('{"application": "a", "model": "m", "revision": "r1"}')
 
     result = mutate.mutate(msgspec.convert(pod, types.Pod), known)
 

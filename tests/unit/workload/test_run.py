@@ -12,7 +12,7 @@ import structlog
 from sidecar_lifecycle.shell import cli, metrics, run
 from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.convergence import listing
-from sidecar_lifecycle.shell.settings import Live, Settings
+from sidecar_lifecycle.shell.settings import Live, ServiceSettings
 
 from integrator_contract import charm_facts, names, namespaces, schema
 from tests.unit.workload import pods
@@ -22,8 +22,8 @@ VIRTUAL_TIME = True
 RUNS = pods.running()
 
 
-def settings(**values: Any) -> Settings:
-    return Settings(model="kubeflow", application="app", unit="app/0", **values)
+def settings(**values: Any) -> ServiceSettings:
+    return ServiceSettings(model="kubeflow", application="app", unit="app/0", **values)
 
 
 def program_of(cluster: FakeApiserver, path: Path | None = None, **values: Any) -> run.Program:
@@ -144,7 +144,7 @@ async def test_settings_file_is_followed_and_what_can_not_be_read_changes_nothin
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     said = {(line["message"], line["number"]) for line in lines if "number" in line}
     assert said == {(word, number) for word in ("quiet", "loud") for number in range(7)}
-    complaints = [line for line in lines if line["message"] == "settings can't be read"]
+    complaints = [line for line in lines if line["message"].startswith("file not read")]
     assert len(complaints) == 6
 
 
@@ -162,7 +162,7 @@ async def test_progress_that_the_charm_has_seen_already_is_no_news(
     async with running_task(program.run()):
         await until(lambda: told)
         ((key, is_news),) = told
-        model = hands.Cluster(cluster.client, program.live)
+        model = hands.ModelClient(cluster.client, program.live)
         word = (await listing.uninjected(model, {})).summary.word
         assert key == names.PROGRESS_NOTICE
         assert is_news()

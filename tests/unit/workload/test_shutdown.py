@@ -34,7 +34,7 @@ MISSPELT = {"annotations": {names.WAIT_FOR_CONTAINERS: "mian"}}
 BUSY = {"main": running()}
 ON_FAILURE = {**BUSY, "policy": "OnFailure"}
 BEFORE_ITS_POD = ended(finished="2025-12-31T23:59:00Z")
-SOON, LATER = reports.START_WITHIN / 2, 3 * reports.START_WITHIN
+SOON, LATER = shutdown.START_WITHIN / 2, 3 * shutdown.START_WITHIN
 FORWARD, EXEC = "port-forward", "exec"
 STOPPED = ["ProxyStopped"]
 

@@ -56,3 +56,18 @@ async def test_proxy_of_a_finished_pod_is_stopped_when_the_charm_asks(
     assert told.get("transport", "") == want[2]
     assert proxy.requests == asked
     assert (phase(cluster) == "Succeeded") is (want[1] == "acknowledged")
+
+
+@cases(
+    ("query", "want"),
+    no_pod=({"namespace": "kubeflow"}, "pod="),
+    another_path=({"namespace": "..", "pod": "a"}, "namespace=.."),
+    long=({"namespace": "kubeflow", "pod": "x" * 300}, "pod=xxx"),
+    longer_than_a_line=({"namespace": "x" * 9000, "pod": "a"}, "bytes"),
+)
+async def test_request_without_the_names_of_a_pod_is_refused(
+    cluster: FakeApiserver, query: dict[str, str], want: str
+):
+    async with served(cluster, OFF) as (session, _), session.post("/stop", params=query) as answer:
+        assert answer.status == 400
+        assert want in await answer.text()

@@ -15,7 +15,7 @@ import msgspec
 from integrator_contract import pods
 from sidecar_lifecycle.decide import finished, mutate, payload
 from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell import InputError, admission_settings, settings
+from sidecar_lifecycle.shell import InputError, settings
 
 
 class _Document(msgspec.Struct):
@@ -28,7 +28,7 @@ def main(arguments: argparse.Namespace) -> None:
     # The decision is printed also while proxy-shutdown is switched off.
     rules = settings.read(arguments.settings).rules if arguments.settings else finished.Policy()
     path = arguments.admission_settings
-    wanted = admission_settings.read(path) if path else None
+    wanted = settings.read_admission(path) if path else None
     try:
         for pod in _pods(_read(arguments.source)):
             answer = finished.finished(pod, rules).answer(pod)

@@ -106,7 +106,7 @@ for _result in _RESULTS:
     EVICTIONS.labels(_result)
 
 
-class CharmFacts(registry.Collector):
+class CharmFactsCollector(registry.Collector):
     """Shows what the charm's last hook on this unit found, nothing before its end."""
 
     def __init__(self) -> None:
@@ -185,5 +185,5 @@ def _family(
     return family
 
 
-CHARM_FACTS = CharmFacts()
+CHARM_FACTS = CharmFactsCollector()
 REGISTRY.register(CHARM_FACTS)

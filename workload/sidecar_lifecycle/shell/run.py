@@ -66,7 +66,7 @@ class Program:
         self.notifier = notices.Notifier()
         self.looker = seen.Looker(connection, self._tell)
         self.recorder = events.Recorder(connection)
-        self.shutdown = shutdown.Controller(connection, live, self.recorder)
+        self.shutdown = shutdown.ShutdownController(connection, live, self.recorder)
 
     def ready(self) -> Mapping[str, bool]:
         """Return the conditions of readiness."""
@@ -92,7 +92,7 @@ class Program:
             await self.client.close()
 
     def _answers(self) -> web.Application:
-        model = cluster.Cluster(self.client, self.live)
+        model = cluster.ModelClient(self.client, self.live)
         return serving.charm_application(
             lambda: self.live.current.token,
             reads={
@@ -113,13 +113,13 @@ class Program:
                 self.client, self.live, progress=self._tell_progress, recorder=self.recorder
             ),
             "rejections": rejections.run(self.client, self.live, tell=self._tell),
-            "mesh": observe.follow_mesh(
-                self.client, model=settings.model, changed=self._tell, joined=settings.joined
+            "mesh": observe.follow(
+                observe.mesh(self.client, settings.model, joined=settings.joined), self._tell
             ),
             "gateway": self.live.restart(lambda now: now.gateway, self._observe_gateway),
             "seen": self.live.restart(lambda now: now.expected, self.looker.run),
             "notices": self.notifier.run(),
-            "settings": self.live.follow(),
+            "settings": options.follow({"settings": self.live.refresh}),
             "log level": self._follow_level(),
         }
 
@@ -127,13 +127,13 @@ class Program:
         if gateway is None:
             return
         settings = self.live.current
-        await observe.follow_gateway(
+        kinds = observe.gateway(
             self.client,
             model=settings.model,
             owner=names.owner(settings.model, settings.application),
             named=gateway,
-            changed=self._tell,
         )
+        await observe.follow(kinds, self._tell)
 
     def _tell(self) -> None:
         self.notifier.notify(names.MESH_NOTICE)

@@ -19,6 +19,7 @@ import structlog
 from aiohttp import typedefs, web
 
 from integrator_contract import schema
+from sidecar_lifecycle.shell import InputError
 from sidecar_lifecycle.shell.kube import errors
 
 MOST_CONNECTIONS = 256
@@ -223,6 +224,8 @@ def charm_application(
                 return await handler(request)
         except TimeoutError:
             return web.Response(status=504, text=f"no answer within {seconds:g} s")
+        except InputError as error:
+            return web.Response(status=400, text=str(error))
         except errors.KubeError as error:
             return web.Response(status=502, text=str(error))
 

@@ -1,4 +1,4 @@
-"""The settings of the service, as its file has them now."""
+"""Settings of the service and of admission, as their files have them now."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
-from integrator_contract import names, namespaces, service
+from integrator_contract import names, namespaces, pods, service
 from sidecar_lifecycle.decide import eligible, finished, stale
 from sidecar_lifecycle.shell import InputError
 
 log = structlog.get_logger(__name__)
 
 LOOK = 1.0
-"""Seconds between looks at the file."""
+"""Seconds between two looks at a file."""
 
 _T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(service.Options):
+class ServiceSettings(service.Options):
     """What the charm writes, and what the rules need of it."""
 
     @property
@@ -53,51 +53,95 @@ class Settings(service.Options):
         )
 
 
-def read(path: Path) -> Settings:
+def read(path: Path) -> ServiceSettings:
     """Read the file.
 
     Raises:
         InputError: It has no settings, or the file can't be read.
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Settings)
+        return msgspec.json.decode(path.read_bytes(), type=ServiceSettings)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: {error}") from error
+
+
+def read_admission(path: Path) -> pods.Settings:
+    """Read the settings of admission.
+
+    Raises:
+        InputError: The file can't be read, or `admission` can't use it.
+    """
+    try:
+        return admission(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def admission(text: bytes | str) -> pods.Settings:
+    """Read settings of admission from JSON.
+
+    Raises:
+        ValueError: The text is no JSON, or a setting has a wrong name or value.
+    """
+    try:
+        return msgspec.convert(pods.named(msgspec.json.decode(text)), pods.Settings)
+    except RecursionError as error:
+        raise ValueError(str(error)) from error
+
+
+async def follow(
+    files: Mapping[str, Callable[[], bool]],
+    *,
+    seconds: float = LOOK,
+    count: Callable[[str, str], None] = lambda _file, _result: None,
+) -> None:
+    """Read files again and again, for ever; while one can't be read, what it had before stays.
+
+    Each is read by a function that returns whether there was a change, and raises OSError or
+    InputError. Results are counted by file and `ok` or `failed`.
+    """
+    reported: dict[str, str] = {}
+    while True:
+        for file, refresh in files.items():
+            try:
+                if refresh():
+                    log.info("file read again", file=file)
+                    count(file, "ok")
+                reported.pop(file, None)
+            except (OSError, InputError) as error:
+                # Counted each time: that it goes on is what an alert is about.
+                count(file, "failed")
+                if reported.get(file) != str(error):
+                    log.warning(
+                        "file not read, going on with the old ones", file=file, error=str(error)
+                    )
+                reported[file] = str(error)
+        await asyncio.sleep(seconds)
 
 
 class Live:
     """The settings at this moment, and their changes in a file, if there is one."""
 
-    def __init__(self, current: Settings, path: Path | None = None) -> None:
+    def __init__(self, current: ServiceSettings, path: Path | None = None) -> None:
         self.current = current
         self._path = path
         self._changed = asyncio.Event()
 
-    def change(self, settings: Settings) -> None:
+    def change(self, settings: ServiceSettings) -> None:
         """Go on with other settings."""
         changed, self._changed = self._changed, asyncio.Event()
         self.current = settings
         changed.set()
 
-    async def follow(self) -> None:
-        """Go on with what the file says, from within a moment of its being written, for ever.
+    def refresh(self) -> bool:
+        """Go on with what the file says; return whether that is something else, or raise."""
+        settings = read(self._path) if self._path else self.current
+        if settings == self.current:
+            return False
+        self.change(settings)
+        return True
 
-        While it can't be read, the settings before stay.
-        """
-        complaint = ""
-        while self._path is not None:
-            try:
-                settings = read(self._path)
-                complaint = ""
-                if settings != self.current:
-                    self.change(settings)
-            except InputError as error:
-                if str(error) != complaint:
-                    complaint = str(error)
-                    log.warning("settings can't be read", error=complaint)
-            await asyncio.sleep(LOOK)
-
-    async def changes(self, of: Callable[[Settings], _T]) -> AsyncGenerator[_T]:
+    async def changes(self, of: Callable[[ServiceSettings], _T]) -> AsyncGenerator[_T]:
         """Yield what a function makes of the settings, now and whenever it is another value."""
         last: list[_T] = []
         while True:
@@ -108,7 +152,7 @@ class Live:
             await changed.wait()
 
     async def restart(
-        self, of: Callable[[Settings], _T], part: Callable[[_T], Coroutine[Any, Any, None]]
+        self, of: Callable[[ServiceSettings], _T], part: Callable[[_T], Coroutine[Any, Any, None]]
     ) -> None:
         """Run a part of the service, and start it anew when what it depends on changes."""
         task: asyncio.Task[None] | None = None
@@ -120,6 +164,6 @@ class Live:
                 task = tasks.create_task(part(now))
 
 
-def but_facts(settings: Settings) -> Settings:
+def but_facts(settings: ServiceSettings) -> ServiceSettings:
     """Return settings without what hooks find anew and what is expected of the gateway."""
     return dataclasses.replace(settings, facts=None, expected=None)

@@ -256,8 +256,8 @@ async def test_request_in_the_memory_is_seen_at_once(model: FakeApiserver):
 async def test_pod_that_is_not_as_the_watch_has_shown_it_is_not_acted_on(model: FakeApiserver):
     model.put("pods", injected(without_sidecar("uid-2")))
     clock = LoopClock()
-    subject = controller.Controller(
-        cluster=hands.Cluster(model.client, Live(SETTINGS), clock.now),
+    subject = controller.ConvergenceController(
+        cluster=hands.ModelClient(model.client, Live(SETTINGS), clock.now),
         recorder=events.Recorder(model.client),
         progress=lambda _: None,
         clock=clock,
@@ -333,7 +333,7 @@ async def test_memory_keeps_what_others_wrote_about_it(model: FakeApiserver):
 
 
 async def test_memory_that_was_made_or_deleted_meanwhile_is_a_conflict(model: FakeApiserver):
-    subject = hands.Cluster(model.client, Live(SETTINGS))
+    subject = hands.ModelClient(model.client, Live(SETTINGS))
     nothing = await subject.recall()
     written = await subject.remember(nothing, {"state": "theirs"})
     with pytest.raises(hands.Conflict):

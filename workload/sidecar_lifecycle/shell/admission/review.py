@@ -38,7 +38,7 @@ class Resource(msgspec.Struct, gc=False):
     resource: str = ""
 
 
-class Request(msgspec.Struct, gc=False, rename="camel"):
+class AdmissionRequest(msgspec.Struct, gc=False, rename="camel"):
     """The parts of an admission request that matter here."""
 
     uid: str
@@ -48,15 +48,15 @@ class Request(msgspec.Struct, gc=False, rename="camel"):
     object: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class Review(msgspec.Struct, gc=False, rename="camel"):
-    """An AdmissionReview that asks."""
+class AdmissionReview(msgspec.Struct, gc=False, rename="camel"):
+    """A review that the API server asks for."""
 
     api_version: str
     kind: str
-    request: Request
+    request: AdmissionRequest
 
 
-class Answer(NamedTuple):
+class ReviewAnswer(NamedTuple):
     """An HTTP answer and what to count."""
 
     status: int
@@ -66,15 +66,17 @@ class Answer(NamedTuple):
     mutation: mutate.Mutation | None = None
 
 
-_REVIEW = msgspec.json.Decoder(Review)
+_REVIEW = msgspec.json.Decoder(AdmissionReview)
 _ENCODER = msgspec.json.Encoder()
 
 # Deeply nested input ends in a RecursionError, broken text in a UnicodeDecodeError.
 _BAD_INPUT = (msgspec.MsgspecError, RecursionError, ValueError)
 
 
-def answer(body: bytes | bytearray, settings: pods.Settings, kind: namespaces.Kind) -> Answer:
-    """Answer a review; a pod that can't be read is allowed as it is, with a warning."""
+def answer(
+    body: bytes | bytearray, settings: pods.Settings, kind: namespaces.Kind
+) -> ReviewAnswer:
+    """ReviewAnswer a review; a pod that can't be read is allowed as it is, with a warning."""
     try:
         review = _REVIEW.decode(body)
     except _BAD_INPUT as error:
@@ -86,7 +88,9 @@ def answer(body: bytes | bytearray, settings: pods.Settings, kind: namespaces.Ki
     return _reviewed(review.request, settings, kind)
 
 
-def _reviewed(request: Request, settings: pods.Settings, kind: namespaces.Kind) -> Answer:
+def _reviewed(
+    request: AdmissionRequest, settings: pods.Settings, kind: namespaces.Kind
+) -> ReviewAnswer:
     resource = request.resource
     is_pod = (resource.group, resource.resource) == ("", "pods") and not request.sub_resource
     if request.operation != "CREATE" or not is_pod:
@@ -108,7 +112,7 @@ def _reviewed(request: Request, settings: pods.Settings, kind: namespaces.Kind) 
     return _allowed(request.uid, outcome, mutation, patch=patch, warnings=warnings)
 
 
-def _left(uid: str, why: str) -> Answer:
+def _left(uid: str, why: str) -> ReviewAnswer:
     return _allowed(uid, "not-understood", warnings=[_short(f"{_WARNING}{why}")])
 
 
@@ -119,7 +123,7 @@ def _allowed(
     *,
     patch: bytes = b"",
     warnings: Sequence[str] = (),
-) -> Answer:
+) -> ReviewAnswer:
     response: dict[str, Any] = {"uid": uid, "allowed": True}
     if warnings:
         response["warnings"] = warnings
@@ -128,11 +132,11 @@ def _allowed(
     if mutation and mutation.applied:
         response["auditAnnotations"] = {"applied": ",".join(mutation.applied)}
     review = {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
-    return Answer(200, _ENCODER.encode(review), outcome, mutation)
+    return ReviewAnswer(200, _ENCODER.encode(review), outcome, mutation)
 
 
-def _malformed(message: str) -> Answer:
-    return Answer(400, _short(message).encode(errors="replace"), "malformed")
+def _malformed(message: str) -> ReviewAnswer:
+    return ReviewAnswer(400, _short(message).encode(errors="replace"), "malformed")
 
 
 def _short(message: str) -> str:

@@ -18,7 +18,7 @@ import structlog
 from aiohttp import web
 
 from integrator_contract import namespaces
-from sidecar_lifecycle.shell import InputError, admission_settings, logs, serving
+from sidecar_lifecycle.shell import InputError, logs, serving, settings
 
 from . import review
 
@@ -34,33 +34,10 @@ WARNING_SECONDS = 1.0
 """Between two log lines about reviews that are none; the metrics count them all."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """Where the server listens, what it reads, and its limits."""
-
-    settings_file: pathlib.Path
-    tls_dir: pathlib.Path
-    log_level_file: pathlib.Path | None = None
-    """Names the level of the log; `info` without it."""
-    listen: tuple[str, int] = ("", 8443)
-    """An empty host is every address of the pod."""
-    health: tuple[str, int] = ("", 8080)
-    largest_body: int = 3 * 1024 * 1024
-    """In bytes. API servers take no larger request, and etcd keeps half of that in an object; at
-    a pod's creation there is no old object beside it."""
-    review_seconds: float = 2.5
-    """From a request's head to the end of its answer; the API server waits 3 s in all."""
-    reload_seconds: float = 1.0
-    """Between two looks at the files."""
-    drain_seconds: float = 5.0
-    """Between not being ready any more and closing: until no API server sends new requests."""
-
-
 class Metrics:
     """What the webhook counts."""
 
     def __init__(self, registry: prometheus_client.CollectorRegistry) -> None:
-        self.registry = registry
         counter = functools.partial(
             prometheus_client.Counter, namespace=_PREFIX, registry=registry
         )
@@ -86,7 +63,7 @@ class Metrics:
         for file in ("settings", "certificate"):
             self.reloads.labels(file, "failed")
 
-    def observe(self, kind: str, answer: review.Answer, seconds: float) -> None:
+    def observe(self, kind: str, answer: review.ReviewAnswer, seconds: float) -> None:
         """Count an answer, what it did to the pod, and how long it took."""
         self.reviews.labels(kind, answer.outcome).inc()
         self.seconds.labels(answer.outcome).observe(seconds)
@@ -97,7 +74,7 @@ class Metrics:
                 self.skips.labels(skip.change, skip.reason).inc()
 
 
-class Certificate:
+class ServingCertificate:
     """The serving certificate: read again when it changed, for every handshake after that."""
 
     def __init__(self, directory: pathlib.Path) -> None:
@@ -130,14 +107,35 @@ def _context() -> ssl.SSLContext:
     return context
 
 
-class Server:
+@dataclasses.dataclass(kw_only=True)
+class Webhook:
     """Answers reviews by the settings that are in the file now."""
 
-    def __init__(self, options: Options, registry: prometheus_client.CollectorRegistry) -> None:
-        self._options = options
-        self._settings = admission_settings.read(options.settings_file)
-        self._certificate = Certificate(options.tls_dir)
-        self._metrics = Metrics(registry)
+    settings_file: pathlib.Path
+    tls_dir: pathlib.Path
+    log_level_file: pathlib.Path | None = None
+    """Names the level of the log; `info` without it."""
+    listen: tuple[str, int] = ("", 8443)
+    """An empty host is every address of the pod."""
+    health: tuple[str, int] = ("", 8080)
+    largest_body: int = 3 * 1024 * 1024
+    """In bytes. API servers take no larger request, and etcd keeps half of that in an object; at
+    a pod's creation there is no old object beside it."""
+    review_seconds: float = 2.5
+    """From a request's head to the end of its answer; the API server waits 3 s in all."""
+    reload_seconds: float = 1.0
+    """Between two looks at the files."""
+    drain_seconds: float = 5.0
+    """Between not being ready any more and closing: until no API server sends new requests."""
+    registry: prometheus_client.CollectorRegistry = dataclasses.field(
+        default_factory=prometheus_client.CollectorRegistry
+    )
+
+    def __post_init__(self) -> None:
+        """Read the files, or raise InputError or OSError."""
+        self._settings = settings.read_admission(self.settings_file)
+        self._certificate = ServingCertificate(self.tls_dir)
+        self._metrics = Metrics(self.registry)
         self._held = 0
         self._warned = float("-inf")
         self._ready = False
@@ -152,8 +150,8 @@ class Server:
         async with self.serving():
             await stop.wait()
             self._ready = False
-            log.info("webhook stops", drain_seconds=self._options.drain_seconds)
-            await asyncio.sleep(self._options.drain_seconds)
+            log.info("webhook stops", drain_seconds=self.drain_seconds)
+            await asyncio.sleep(self.drain_seconds)
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncGenerator[None]:
@@ -165,26 +163,28 @@ class Server:
         async with contextlib.AsyncExitStack() as stack:
             tls = self._certificate.context
             await stack.enter_async_context(
-                serving.serve(reviews, self._options.listen, tls=tls, shutdown_seconds=60)
+                serving.serve(reviews, self.listen, tls=tls, shutdown_seconds=60)
             )
-            probes = serving.health_application(
-                lambda: {"serving": self._ready}, self._metrics.registry
-            )
-            await stack.enter_async_context(serving.serve(probes, self._options.health))
-            stack.callback(asyncio.create_task(self._follow_files()).cancel)
+            probes = serving.health_application(lambda: {"serving": self._ready}, self.registry)
+            await stack.enter_async_context(serving.serve(probes, self.health))
+            files = {
+                "settings": self._refresh_settings,
+                "certificate": self._certificate.refresh,
+                "log level": self._refresh_level,
+            }
+            following = settings.follow(files, seconds=self.reload_seconds, count=self._count)
+            stack.callback(asyncio.create_task(following).cancel)
             self._ready = True
-            log.info(
-                "webhook serves", listen=self._options.listen, revision=self._settings.revision
-            )
+            log.info("webhook serves", listen=self.listen, revision=self._settings.revision)
             yield
 
     async def _review(self, kind: namespaces.Kind, request: web.Request) -> web.Response:
         length = request.content_length
         if length is None:
             raise web.HTTPLengthRequired(text="the request does not say how long its body is")
-        if length > self._options.largest_body:
+        if length > self.largest_body:
             self._metrics.reviews.labels(kind, "too-large").inc()
-            raise web.HTTPRequestEntityTooLarge(self._options.largest_body, length)
+            raise web.HTTPRequestEntityTooLarge(self.largest_body, length)
         held = length if length > LARGE else 0
         if self._held + held > MOST_BYTES:
             self._metrics.reviews.labels(kind, "too-many").inc()
@@ -192,7 +192,7 @@ class Server:
         self._held += held
         response = web.Response()
         try:
-            async with asyncio.timeout(self._options.review_seconds):
+            async with asyncio.timeout(self.review_seconds):
                 response = self._answer(await request.read(), kind)
                 # Sent here, because an answer takes memory until the client has taken it.
                 await response.prepare(request)
@@ -217,40 +217,15 @@ class Server:
         content_type = "application/json" if answer.status == 200 else "text/plain"
         return web.Response(status=answer.status, body=answer.body, content_type=content_type)
 
-    async def _follow_files(self) -> None:
-        reported: dict[str, str] = {}
-        refreshes = {
-            "settings": self._refresh_settings,
-            "certificate": self._certificate.refresh,
-            "log level": self._refresh_level,
-        }
-        while True:
-            await asyncio.sleep(self._options.reload_seconds)
-            for name, refresh in refreshes.items():
-                try:
-                    if refresh():
-                        log.info("file read again", file=name)
-                        self._metrics.reloads.labels(name, "ok").inc()
-                    reported.pop(name, None)
-                except (OSError, InputError) as error:
-                    # Counted each time: that it goes on is what an alert is about.
-                    self._metrics.reloads.labels(name, "failed").inc()
-                    if reported.get(name) != str(error):
-                        log.warning(
-                            "file not read, going on with the old ones",
-                            file=name,
-                            error=str(error),
-                        )
-                    reported[name] = str(error)
+    def _count(self, file: str, result: str) -> None:
+        self._metrics.reloads.labels(file, result).inc()
 
     def _refresh_settings(self) -> bool:
-        settings = admission_settings.read(self._options.settings_file)
-        is_new = settings != self._settings
-        self._settings = settings
-        return is_new
+        before, self._settings = self._settings, settings.read_admission(self.settings_file)
+        return self._settings != before
 
     def _refresh_level(self) -> bool:
-        file = self._options.log_level_file
+        file = self.log_level_file
         level = file.read_text(errors="replace").strip() if file else self._level
         if level == self._level or level not in logs.LEVELS:
             return False
@@ -262,16 +237,15 @@ class Server:
 def main(arguments: argparse.Namespace) -> None:
     """Serve until SIGTERM."""
     logs.configure("info")
-    options = Options(
-        settings_file=arguments.settings,
-        tls_dir=arguments.tls_dir,
-        log_level_file=arguments.log_level_file,
-        listen=arguments.listen,
-        health=arguments.health,
-    )
-    registry = prometheus_client.CollectorRegistry()
-    prometheus_client.ProcessCollector(registry=registry)
     try:
-        asyncio.run(Server(options, registry).run())
+        webhook = Webhook(
+            settings_file=arguments.settings,
+            tls_dir=arguments.tls_dir,
+            log_level_file=arguments.log_level_file,
+            listen=arguments.listen,
+            health=arguments.health,
+        )
+        prometheus_client.ProcessCollector(registry=webhook.registry)
+        asyncio.run(webhook.run())
     except OSError as error:
         raise InputError(f"can't serve: {error}") from error

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
-import tenacity
 
 from integrator_contract import answers, names, namespaces, refusals, rejections
 from integrator_contract.reasons import Reason
@@ -20,7 +20,7 @@ from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import Client, answer, path
 from sidecar_lifecycle.shell.kube.fence import Fence
-from sidecar_lifecycle.shell.settings import Live, Settings
+from sidecar_lifecycle.shell.settings import Live, ServiceSettings
 
 from . import trials
 
@@ -34,16 +34,12 @@ class Conflict(errors.KubeError):
     """Somebody else wrote the memory meanwhile: another leader, or a request."""
 
 
-class Owners(dict[tuple[str, str], eligible.Owner]):
-    """Owners of pods, by kind and name."""
-
-    def find(self, kind: str, name: str) -> eligible.Owner | None:
-        """Return an owner."""
-        return self.get((kind, name))
+Owners = dict[tuple[str, str], eligible.Owner]
+"""Owners of pods, by kind and name."""
 
 
 @dataclass(slots=True)
-class Cluster:
+class ModelClient:
     """The model, as the apiserver has it."""
 
     client: Client
@@ -52,7 +48,7 @@ class Cluster:
     fence: Fence = field(default_factory=Fence)
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> ServiceSettings:
         """The settings at this moment."""
         return self.live.current
 
@@ -94,7 +90,7 @@ class Cluster:
 
     async def owners(self) -> tuple[Owners, dict[str, int]]:
         """Read the owners of pods, and how many pods each workload should have."""
-        owners = Owners()
+        owners: Owners = {}
         desired: dict[str, int] = {}
         kinds = {**resources.WORKLOADS, "ReplicaSet": resources.ReplicaSet}
         lists = await asyncio.gather(*map(self.objects, kinds.values()))
@@ -226,11 +222,13 @@ class Cluster:
         found = await self.client.find(resources.ConfigMap, self.settings.model, self.memory_name)
         return found or resources.ConfigMap(metadata=self._meta(self.memory_name))
 
-    @tenacity.retry(retry=tenacity.retry_if_exception_type(Conflict))
     async def remember_entry(self, key: str, text: str) -> None:
         """Write one entry of the ConfigMap, whatever another process writes to the others."""
-        stored = await self.recall()
-        await self.remember(stored, {**stored.data, key: text})
+        while True:
+            stored = await self.recall()
+            with contextlib.suppress(Conflict):
+                await self.remember(stored, {**stored.data, key: text})
+                return
 
     async def remember(
         self, before: resources.ConfigMap, data: dict[str, str]
@@ -271,7 +269,7 @@ def _creator(about: types.ObjectReference) -> str:
 
 
 async def look(
-    cluster: Cluster,
+    cluster: ModelClient,
     pods: list[types.Pod],
     stored: resources.ConfigMap,
     tried: Mapping[str, facts.Trial],
@@ -295,12 +293,12 @@ async def look(
                 is_faulty = is_faulty or bool(fault)
                 live.append(pod)
     is_busy = remembered.rounds or remembered.holds or remembered.request or proxy.known
-    owners, desired = await cluster.owners() if is_faulty or is_busy else (Owners(), {})
+    owners, desired = await cluster.owners() if is_faulty or is_busy else ({}, {})
     disabled = eligible.switched_off(namespace.metadata)
     replicas: list[facts.Replica] = []
     for pod in live:
         with cluster.fence.around("converge", pod):
-            ownership = eligible.ownership(pod, disabled, owners.find)
+            ownership = eligible.ownership(pod, disabled, lambda *key: owners.get(key))
             replicas.append(facts.replica(pod, scope, ownership, proxy))
     injectors, is_served = await asyncio.gather(cluster.injectors(), cluster.is_served())
     plan = EvictionPlan(

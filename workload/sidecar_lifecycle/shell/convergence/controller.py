@@ -20,7 +20,7 @@ from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import errors, events
 from sidecar_lifecycle.shell.kube.client import Client
-from sidecar_lifecycle.shell.kube.watch import watch
+from sidecar_lifecycle.shell.kube.watch import Watch
 from sidecar_lifecycle.shell.settings import Live, but_facts
 
 from . import cluster as hands
@@ -59,10 +59,10 @@ class Clock:
 
 
 @dataclass(slots=True)
-class Controller:
+class ConvergenceController:
     """One look after another; what was decided is written down before it is done."""
 
-    cluster: hands.Cluster
+    cluster: hands.ModelClient
     recorder: events.Recorder
     progress: Callable[[answers.Summary], None]
     clock: Clock
@@ -189,13 +189,14 @@ class Controller:
 
     async def follow_pods(self) -> None:
         """Keep `pods` as the apiserver has them."""
-        async for change in watch(
+        pods = Watch(
             self.cluster.client,
             types.Pod,
             namespace=self.cluster.settings.model,
             fence=self.cluster.fence,
             is_patient=True,
-        ):
+        )
+        async for change in pods.changes():
             if change.kind == "synced":
                 self.synced = True
             elif change.object is not None:
@@ -289,15 +290,15 @@ async def run(
         show(collections.Counter(), 0, 0, ())
         if not joined:
             return
-        cluster = hands.Cluster(client, live, clock.now)
-        controller = Controller(
+        cluster = hands.ModelClient(client, live, clock.now)
+        controller = ConvergenceController(
             cluster=cluster,
             recorder=recorder or events.Recorder(client),
             progress=progress,
             clock=clock,
         )
         # Another leader, or somebody with a request, may write the memory.
-        memories = watch(
+        memories = Watch(
             client,
             resources.ConfigMap,
             namespace=live.current.model,
@@ -306,7 +307,7 @@ async def run(
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(controller.follow_pods(), name="convergence-pods")
-            group.create_task(controller.wake(memories), name="convergence-memory")
+            group.create_task(controller.wake(memories.changes()), name="convergence-memory")
             settings = live.changes(but_facts)
             group.create_task(controller.wake(settings), name="convergence-settings")
             group.create_task(controller.run(), name="convergence")

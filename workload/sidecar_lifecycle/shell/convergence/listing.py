@@ -17,7 +17,7 @@ from sidecar_lifecycle.model import types
 from . import cluster as hands
 
 
-async def uninjected(cluster: hands.Cluster, parameters: Mapping[str, str]) -> answers.Listing:
+async def uninjected(cluster: hands.ModelClient, parameters: Mapping[str, str]) -> answers.Listing:
     """List the pods that should have a sidecar and have none, and those with one unwanted.
 
     The parameter `stale` asks for pods of the model with an old sidecar instead.
@@ -30,7 +30,7 @@ async def uninjected(cluster: hands.Cluster, parameters: Mapping[str, str]) -> a
     return _listing(cluster, rows, elsewhere, summary)
 
 
-async def restart(cluster: hands.Cluster, parameters: Mapping[str, str]) -> answers.Listing:
+async def restart(cluster: hands.ModelClient, parameters: Mapping[str, str]) -> answers.Listing:
     """Ask the leader's service to replace pods, also while restart-pods is manual.
 
     Of the parameters, `stale` is about pods with an old sidecar, `dry-run` asks for nothing, and
@@ -56,7 +56,7 @@ async def restart(cluster: hands.Cluster, parameters: Mapping[str, str]) -> answ
 
 
 async def _look(
-    cluster: hands.Cluster, *, stale: bool
+    cluster: hands.ModelClient, *, stale: bool
 ) -> tuple[answers.Summary, list[facts.Replica]]:
     """Return what the controller would plan now, but for what it asked the apiserver."""
     stored, pods = await cluster.recall(), await cluster.objects(types.Pod)
@@ -73,7 +73,7 @@ async def _look(
 
 
 def _listing(
-    cluster: hands.Cluster,
+    cluster: hands.ModelClient,
     replicas: Iterable[facts.Replica],
     elsewhere: Iterable[answers.PodAnswer],
     summary: answers.Summary,

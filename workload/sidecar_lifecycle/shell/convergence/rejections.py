@@ -15,11 +15,10 @@ import structlog
 from integrator_contract import names, pods, refusals, rejections
 from sidecar_lifecycle.decide.convergence import trial
 from sidecar_lifecycle.model import resources
-from sidecar_lifecycle.shell import admission_settings
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import Client
-from sidecar_lifecycle.shell.kube.watch import watch
-from sidecar_lifecycle.shell.settings import Live
+from sidecar_lifecycle.shell.kube.watch import Watch
+from sidecar_lifecycle.shell.settings import Live, admission
 
 from . import cluster as hands
 from . import trials
@@ -36,7 +35,7 @@ RETRY = 600.0
 class Observer:
     """Tries pods by dry run: all kinds when a setting changes, later those that are lacking."""
 
-    cluster: hands.Cluster
+    cluster: hands.ModelClient
     trials: trials.Trials
     tell: Callable[[], None]
     wanted: pods.Settings | None = None
@@ -63,13 +62,14 @@ class Observer:
     async def follow_settings(self) -> None:
         """Keep `wanted` as the webhook's ConfigMap has it."""
         settings = self.cluster.settings
-        async for change in watch(
+        written = Watch(
             self.cluster.client,
             resources.ConfigMap,
             namespace=settings.model,
             fields=f"metadata.name={settings.application}-admission",
             is_patient=True,
-        ):
+        )
+        async for change in written.changes():
             if change.kind == "synced":
                 self.is_synced = True
             elif change.object is not None:
@@ -77,7 +77,7 @@ class Observer:
                 if change.kind != "deleted":
                     try:
                         text = change.object.data.get("settings.json", "")
-                        self.wanted = admission_settings.load(text)
+                        self.wanted = admission(text)
                     except ValueError as error:
                         log.warning("settings of admission can't be read", error=str(error))
             self.woken.set()
@@ -151,7 +151,7 @@ def read(data: dict[str, str]) -> rejections.Rejections:
 
 async def run(client: Client, live: Live, *, tell: Callable[[], None]) -> None:
     """Look for rejections until cancelled, and tell when they are others than before."""
-    observer = Observer(hands.Cluster(client, live), trials.Trials(client, live.current), tell)
+    observer = Observer(hands.ModelClient(client, live), trials.Trials(client, live.current), tell)
     async with asyncio.TaskGroup() as group:
         group.create_task(observer.follow_settings(), name="admission settings")
         group.create_task(observer.run(), name="rejections")

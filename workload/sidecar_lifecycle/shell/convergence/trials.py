@@ -15,7 +15,7 @@ from sidecar_lifecycle.decide.convergence import facts, trial
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import Client, path
-from sidecar_lifecycle.shell.settings import Settings
+from sidecar_lifecycle.shell.settings import ServiceSettings
 
 _CREATORS: Mapping[str, type[types.Object]] = {
     "ReplicaSet": resources.ReplicaSet,
@@ -29,7 +29,7 @@ class Trials:
     """Creates pods of the model by dry run; the API server keeps none of them."""
 
     client: Client
-    settings: Settings
+    settings: ServiceSettings
 
     async def ask(
         self, replica: facts.Replica, scope: eligible.Scope

@@ -1,5 +1,5 @@
 # Names are those of the Kubernetes API.
-# ruff: noqa: N815, D101, RUF012
+# ruff: noqa: D101, RUF012
 """Watch what the charm's decisions rest on, and have it told when that changes.
 
 What matters of each object is compared, because objects are written more often than they change,
@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
-from typing import Any, Generic, NamedTuple
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
@@ -20,7 +21,6 @@ from integrator_contract import names
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.model.resources import DaemonSet, Deployment, Workload
 from sidecar_lifecycle.shell.kube import client, watch
-from sidecar_lifecycle.shell.kube.fence import Fence
 
 log = structlog.get_logger(__name__)
 
@@ -29,24 +29,13 @@ ISTIOD = "app=istiod"
 """The label of istiod's Deployment and Service; a Service's EndpointSlices have its labels."""
 
 
-class ServicePort(types.Partial):
-    name: str = ""
-    port: int = 0
-    targetPort: int | str = 0
-
-
-class ServiceSpec(types.Partial):
-    selector: dict[str, str] = {}
-    ports: list[ServicePort] = []
-
-
-class Service(types.Object):
+class GatewayService(types.Object):
     api = types.Api("", "v1", "Service", "services")
 
-    spec: ServiceSpec = msgspec.field(default_factory=ServiceSpec)
+    spec: dict[str, Any] = {}
 
 
-class Gateway(types.Object):
+class IstioGateway(types.Object):
     api = types.Api("networking.istio.io", "v1", "Gateway", "gateways")
 
 
@@ -54,17 +43,17 @@ class EnvoyFilter(types.Object):
     api = types.Api("networking.istio.io", "v1alpha3", "EnvoyFilter", "envoyfilters")
 
 
-class Seen(NamedTuple):
+class Compared(NamedTuple):
     """The part of an object that is compared."""
 
-    state: object
+    state: Any
     written: object
     """The part that the charm writes."""
     applied: str
     """The hash of what the charm wanted at its last write: with a new one, it wrote."""
 
 
-def _differs(before: Seen | None, now: Seen | None) -> bool:
+def _differs(before: Compared | None, now: Compared | None) -> bool:
     if before is None or now is None:
         return before is not now
     is_edited = before.applied == now.applied and before.written != now.written
@@ -75,116 +64,107 @@ def _generation(item: types.Object) -> object:
     return item.metadata.generation
 
 
-@dataclasses.dataclass(frozen=True)
-class Row(Generic[watch.T]):
-    """A kind of objects to watch, and what matters of each."""
+@dataclasses.dataclass(slots=True)
+class ObservedKind(watch.Watch[watch.T]):
+    """A watch of the objects of a kind, and what matters of each."""
 
-    kind: type[watch.T]
-    state: Callable[[watch.T], object] = lambda _: True
-    """Returns None for an object that does not matter."""
+    state: Callable[[watch.T], Any] = lambda _: True
+    """Returns None for an object that can never matter."""
     _: dataclasses.KW_ONLY
+    matters: Callable[[Any], bool] = lambda _: True
+    """Tells by its state whether an object matters now."""
     written: Callable[[watch.T], object] = lambda _: None
     """Returns the part that only the charm should change."""
-    namespace: str = "*"
-    labels: str = ""
-    fields: str = ""
     is_ours: Callable[[watch.T], bool] = lambda _: False
     """Tells which objects the charm made itself: it knows of their creation."""
     tells_first: bool = False
     """Whether objects of the first list count as changes, too."""
-    seen: dict[watch.Key, Seen] = dataclasses.field(default_factory=dict[watch.Key, Seen])
+    seen: dict[watch.Key, Compared] = dataclasses.field(default_factory=dict[watch.Key, Compared])
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """Call back for each change that matters, until cancelled."""
+        tells = self.tells_first
+        async for change in self.changes():
+            item = change.object
+            if item is None:
+                tells = True
+                continue
+            key = (item.metadata.namespace or "", item.metadata.name)
+            before, now = self.seen.pop(key, None), None
+            with self.fence.around("observe", item):
+                if change.kind != "deleted" and (state := self.state(item)) is not None:
+                    applied = item.metadata.annotations.get(names.APPLIED_HASH, "")
+                    now = self.seen[key] = Compared(state, self.written(item), applied)
+            is_made = before is None and self.is_ours(item)
+            matters = any(self.matters(each.state) for each in (before, now) if each)
+            if tells and matters and not is_made and _differs(before, now):
+                log.info("object changed", kind=self.kind.api.kind, name=item.metadata.name)
+                changed()
 
 
-async def follow(
-    connection: client.Client, rows: list[Row[Any]], changed: Callable[[], None]
-) -> None:
+async def follow(kinds: Iterable[ObservedKind[Any]], changed: Callable[[], None]) -> None:
     """Watch objects until cancelled, and call back for each change that matters."""
     async with asyncio.TaskGroup() as tasks:
-        for row in rows:
-            name = f"observe {row.kind.__name__}"
-            tasks.create_task(_follow(connection, row, changed), name=name)
+        for each in kinds:
+            tasks.create_task(each.follow(changed), name=f"observe {each.kind.api.kind}")
 
 
-async def _follow(connection: client.Client, row: Row[Any], changed: Callable[[], None]) -> None:
-    tells, fence = row.tells_first, Fence()
-    async for change in watch.watch(
-        connection,
-        row.kind,
-        namespace=row.namespace,
-        labels=row.labels,
-        fields=row.fields,
-        fence=fence,
-        is_patient=True,
-    ):
-        item = change.object
-        if item is None:
-            tells = True
-            continue
-        meta: types.ObjectMeta = item.metadata
-        key = (meta.namespace or "", meta.name)
-        before, now = row.seen.pop(key, None), None
-        with fence.around("observe", item):
-            if change.kind != "deleted" and (state := row.state(item)) is not None:
-                applied = meta.annotations.get(names.APPLIED_HASH, "")
-                now = row.seen[key] = Seen(state, row.written(item), applied)
-        is_made = before is None and row.is_ours(item)
-        if tells and not is_made and _differs(before, now):
-            log.info("object changed", kind=row.kind.__name__, name=meta.name)
-            changed()
-
-
-async def follow_mesh(
-    connection: client.Client, *, model: str, changed: Callable[[], None], joined: bool = True
-) -> None:
-    """Call back when an injector, its istiod, the model's namespace or our webhook changed.
+def mesh(connection: client.Client, model: str, *, joined: bool) -> list[ObservedKind[Any]]:
+    """Return the injectors, their istiod, the model's namespace and our webhook.
 
     A model that has not joined waits for the webhook, which may be ready before it is observed.
     """
-    services: dict[str, set[tuple[str, str]]] = {}
-    """Namespace and name of those that an injector names."""
-
-    def of_injector(configuration: types.MutatingWebhookConfiguration) -> object:
-        meta = configuration.metadata
-        if not meta.name.startswith(INJECTORS):
-            return None
-        named = [each.clientConfig.service for each in configuration.webhooks]
-        services[meta.name] = {(each.namespace, each.name) for each in named if each}
-        return (meta.uid, meta.generation, tuple(sorted(meta.labels.items())))
-
-    injectors = Row(types.MutatingWebhookConfiguration, of_injector)
+    observed = functools.partial(ObservedKind[Any], connection, is_patient=True)
+    injectors = observed(types.MutatingWebhookConfiguration, _of_injector)
 
     def named() -> set[tuple[str, str]]:
         # Every account may give its objects the label of istiod.
-        return set[tuple[str, str]]().union(*(services[name] for _, name in injectors.seen))
+        return {service for each in injectors.seen.values() for service in each.state[0]}
 
-    def of_endpoints(slices: types.EndpointSlice) -> object:
-        meta = slices.metadata
-        if (meta.namespace, meta.labels.get(names.SERVICE_NAME)) not in named():
-            return None
-        return any(each.conditions.ready is not False for each in slices.endpoints)
-
-    def of_istiod(deployment: Deployment) -> object:
-        meta = deployment.metadata
-        is_named = any(namespace == meta.namespace for namespace, _ in named())
-        return (meta.generation, deployment.status.readyReplicas) if is_named else None
-
-    webhook = Row(
-        Deployment,
-        _of_webhook,
-        written=_generation,
-        namespace=model,
-        labels=f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}",
-        is_ours=lambda item: not any(_of_webhook(item)),
-        tells_first=not joined,
-    )
-    rows: list[Row[Any]] = [
-        Row(types.Namespace, _of_namespace, fields=f"metadata.name={model}"),
+    return [
         injectors,
-        Row(types.EndpointSlice, of_endpoints, labels=ISTIOD),
-        Row(Deployment, of_istiod, labels=ISTIOD),
-        webhook,
+        observed(
+            *(types.EndpointSlice, _of_endpoints),
+            matters=lambda state: state[0] in named(),
+            labels=ISTIOD,
+        ),
+        observed(
+            *(Deployment, _of_istiod),
+            matters=lambda state: state[0] in {namespace for namespace, _ in named()},
+            labels=ISTIOD,
+        ),
+        observed(types.Namespace, _of_namespace, fields=f"metadata.name={model}"),
+        observed(
+            *(Deployment, _of_webhook),
+            written=_generation,
+            namespace=model,
+            labels=f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}",
+            is_ours=lambda item: not any(_of_webhook(item)),
+            tells_first=not joined,
+        ),
     ]
-    await follow(connection, rows, changed)
+
+
+def _of_injector(configuration: types.MutatingWebhookConfiguration) -> object:
+    """Return the Services that an injector names, and what else matters of it."""
+    meta = configuration.metadata
+    if not meta.name.startswith(INJECTORS):
+        return None
+    services = [each.clientConfig.service for each in configuration.webhooks]
+    named = {(each.namespace, each.name) for each in services if each}
+    return (named, meta.uid, meta.generation, meta.labels)
+
+
+def _of_endpoints(slices: types.EndpointSlice) -> object:
+    """Return the Service of endpoints, and whether one is ready."""
+    meta = slices.metadata
+    is_ready = any(each.conditions.ready is not False for each in slices.endpoints)
+    return ((meta.namespace, meta.labels.get(names.SERVICE_NAME)), is_ready)
+
+
+def _of_istiod(deployment: Deployment) -> object:
+    meta = deployment.metadata
+    return (meta.namespace, meta.generation, deployment.status.readyReplicas)
 
 
 class _Membership(msgspec.Struct):
@@ -200,7 +180,7 @@ def _of_namespace(namespace: types.Namespace) -> object:
     except msgspec.MsgspecError:
         ours = dict[str, str]().items()
     others, lost = meta.labels.items() - ours, ours - meta.labels.items()
-    return (tuple(sorted(others)), tuple(sorted(lost)), meta.deletionTimestamp is not None)
+    return (others, lost, meta.deletionTimestamp is not None)
 
 
 def _of_webhook(deployment: Deployment) -> tuple[bool, bool]:
@@ -211,10 +191,10 @@ def _of_webhook(deployment: Deployment) -> tuple[bool, bool]:
     return (bool(deployment.status.readyReplicas), is_refused)
 
 
-async def follow_gateway(
-    connection: client.Client, *, model: str, owner: str, named: str, changed: Callable[[], None]
-) -> None:
-    """Call back when the gateway's workload, its Service, our Gateway or EnvoyFilter changed.
+def gateway(
+    connection: client.Client, *, model: str, owner: str, named: str
+) -> list[ObservedKind[Any]]:
+    """Return the gateway's workload, its Service, and our Gateway and EnvoyFilters.
 
     The gateway's workload is in the model unless its Service, NAMESPACE/NAME, is named. The owner
     is the value of a label on our own objects.
@@ -223,23 +203,24 @@ async def follow_gateway(
     home = home or model
     # Pods elsewhere with the labels of a named gateway would serve our routes, too.
     workloads = "*" if named else model
+    fields = f"metadata.name={name}" if name else ""
+    ours = f"{names.OWNER}={owner}"
 
     def is_ours(item: types.Object) -> bool:
         meta = item.metadata
         return meta.namespace == model and meta.labels.get(names.OWNER) == owner
 
-    def of_service(service: Service) -> object:
+    def of_service(service: GatewayService) -> object:
         is_gateway = named or names.GATEWAY_NAME in service.metadata.labels
         return True if is_gateway or is_ours(service) else None
 
-    fields = f"metadata.name={name}" if name else ""
-    ours = f"{names.OWNER}={owner}"
-    rows: list[Row[Any]] = [
-        Row(Deployment, _of_workload, namespace=workloads, is_ours=is_ours),
-        Row(DaemonSet, _of_workload, namespace=workloads, is_ours=is_ours),
-        Row(Service, of_service, written=_routed, namespace=home, fields=fields, is_ours=is_ours),
-        Row(Gateway, written=_generation, namespace=model, labels=ours, is_ours=is_ours),
-        Row(
+    observed = functools.partial(ObservedKind[Any], connection, is_patient=True, is_ours=is_ours)
+    return [
+        observed(Deployment, _of_workload, namespace=workloads),
+        observed(DaemonSet, _of_workload, namespace=workloads),
+        observed(GatewayService, of_service, written=_routed, namespace=home, fields=fields),
+        observed(IstioGateway, written=_generation, namespace=model, labels=ours),
+        observed(
             EnvoyFilter,
             written=_generation,
             namespace=home,
@@ -247,13 +228,11 @@ async def follow_gateway(
             is_ours=lambda _: True,
         ),
     ]
-    await follow(connection, rows, changed)
 
 
-def _routed(service: Service) -> object:
-    """Return selector and ports, since a Service has no generation."""
-    ports = tuple((port.name, port.port, port.targetPort) for port in service.spec.ports)
-    return (tuple(sorted(service.spec.selector.items())), ports)
+def _routed(service: GatewayService) -> object:
+    # A Service has no generation.
+    return (service.spec.get("selector"), service.spec.get("ports"))
 
 
 def _of_workload(workload: Workload) -> object:
@@ -266,4 +245,4 @@ def _of_workload(workload: Workload) -> object:
     if not is_gateway:
         return None
     ready = bool(workload.status.readyReplicas or workload.status.numberReady)
-    return (tuple(sorted(pods.metadata.labels.items())), ready)
+    return (pods.metadata.labels, ready)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from integrator_contract import namespaces
 from integrator_contract.reasons import Reason
@@ -17,9 +17,9 @@ from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import client, events, watch
 from sidecar_lifecycle.shell.kube.fence import Fence
-from sidecar_lifecycle.shell.settings import Live, Settings, but_facts
+from sidecar_lifecycle.shell.settings import Live, ServiceSettings, but_facts
 
-from . import reports, sources, stop, stops
+from . import reports, sources, stops
 from .tracked import Tracked
 
 TURN = 5.0
@@ -32,9 +32,19 @@ DRAIN_EVENTS = 1.0
 OLD_END_COUNTS_AFTER = 300.0
 """Seconds until an end counts that is older than its pod's start. A kubelet that restarts corrects
 an old status within seconds; on a node whose clock was set back the status stays."""
+SETTLE = 10.0
+"""Seconds that a lost proxy must stay lost: containers of a pod that is ended go one by one."""
+START_WITHIN = 60.0
+"""Seconds that a proxy may take to start after the payload has ended: its image is pulled."""
+_LASTING: Mapping[str, float] = {
+    payload.STALE: OLD_END_COUNTS_AFTER,
+    Reason.PROXY_LOST: SETTLE,
+    Reason.PROXY_NOT_RUNNING: START_WITHIN,
+}
+"""Seconds that a decision must last before it has consequences, by its reason."""
 
 
-class Controller:
+class ShutdownController:
     """Stops the proxies of pods whose payload has ended."""
 
     def __init__(
@@ -42,15 +52,13 @@ class Controller:
         connection: client.Client,
         live: Live,
         recorder: events.Recorder,
-        *,
-        stopper: stop.Stopper | None = None,
     ) -> None:
         self.live = live
         self._recorder = recorder
         self._fence = Fence(self._tell)
         self._reporter = reports.Reporter(connection, recorder, self._fence, live)
         self._stops = stops.Stops(
-            stopper or stop.Stopper(connection),
+            connection,
             self._reporter,
             self._fence,
             decide=self.decide,
@@ -62,7 +70,7 @@ class Controller:
         """The pods under watch."""
         self.namespaces = sources.Namespaces(live.current.served(), self._fence)
         self.pods = sources.Pods(
-            connection, self.namespaces, on_change=self._on_change, on_synced=self._on_synced
+            connection, self.namespaces, on_change=self._on_change, forget=self._forget
         )
 
     async def run(self) -> None:
@@ -77,17 +85,12 @@ class Controller:
 
     async def _follow_settings(self) -> None:
         async for settings in self.live.changes(but_facts):
-            if not settings.leader:
-                self._keep_silent()
             self.namespaces.rules = settings.served()
             self._on_namespace("*")
 
     async def _follow_pods(self, model_only: bool) -> None:
-        model = self.live.current.model
-        for tracked in list(self.view):
-            if model_only and tracked.pod.metadata.namespace != model:
-                self._gone(tracked.pod.metadata.uid)
-        await self.pods.follow(model if model_only else "*")
+        self._forget("*")
+        await self.pods.follow(self.live.current.model if model_only else "*")
 
     def decide(self, pod: types.Pod) -> finished.ProxyDecision:
         """Apply the rules to a pod, its namespace included."""
@@ -100,7 +103,7 @@ class Controller:
             self.live.current.rules,
             enabled=self.live.current.proxy_shutdown,
             namespace_enabled=not is_disabled,
-            old_ends_count=tracked is not None and tracked.old_end_counts,
+            old_ends_count=tracked is not None and tracked.old_ends_count,
         )
         with self._fence.around("decide", pod):
             return finished.finished(pod, policy)
@@ -115,7 +118,7 @@ class Controller:
     def oldest_pending(self) -> float:
         """Return the age in seconds of the oldest stop that has not been seen to work."""
         now = asyncio.get_running_loop().time()
-        since = [each.need.since for each in self.view if each.need is not None]
+        since = [each.pending.since for each in self.view if each.pending is not None]
         return now - min(since) if since else 0.0
 
     def _again(self, pods: Iterable[Tracked]) -> None:
@@ -128,10 +131,9 @@ class Controller:
         self.pods.namespaces_changed()
         self._again(self._within(name))
 
-    def _on_synced(self, namespace: str, listed: set[str]) -> None:
+    def _forget(self, namespace: str) -> None:
         for tracked in self._within(namespace):
-            if tracked.pod.metadata.uid not in listed:
-                self._gone(tracked.pod.metadata.uid)
+            self._gone(tracked.pod.metadata.uid)
 
     def _on_change(self, change: watch.Change[types.Pod]) -> None:
         assert change.object is not None
@@ -146,12 +148,14 @@ class Controller:
 
     def _update(self, pod: types.Pod) -> None:
         """Take note of a pod, and decide about it."""
-        decision = self.decide(pod)
+        decision, now = self.decide(pod), asyncio.get_running_loop().time()
         tracked = self._tracked.get(pod.metadata.uid)
         if tracked is None:
-            tracked = self._tracked[pod.metadata.uid] = Tracked(pod, decision)
+            tracked = self._tracked[pod.metadata.uid] = Tracked(pod, decision, now)
         else:
             _count(tracked, -1)
+            if _kind(tracked.decision) != _kind(decision):
+                tracked.since = now
             tracked.pod, tracked.decision = pod, decision
         _count(tracked, 1)
         self._consider(tracked)
@@ -161,58 +165,45 @@ class Controller:
         tracked = self._tracked.pop(uid, None)
         if tracked is not None:
             _count(tracked, -1)
-            self._over(tracked)
-            _forget_old_end(tracked)
-            reports.end(tracked)
+            tracked.wait_no_more()
+            self._stops.over(tracked)
 
     def _consider(self, tracked: Tracked) -> None:
         if self._tracked.get(tracked.pod.metadata.uid) is not tracked:
             return
+        tracked.wait_no_more()
+        decision, loop = tracked.decision, asyncio.get_running_loop()
+        if decision.action is not finished.Action.STOP:
+            self._stops.over(tracked)
+        left = tracked.since + self._seconds_to_last(decision) - loop.time()
         if self.live.current.leader:
-            self._reporter.considered(tracked)
-        self._time_old_end(tracked)
-        if tracked.decision.action is not finished.Action.STOP:
-            self._over(tracked)
-        elif tracked.turn is None and tracked.need is None:
-            loop = asyncio.get_running_loop()
-            number = int(self.live.current.unit.rpartition("/")[2])
-            tracked.turn = loop.call_later(TURN * number, self._take_turn, tracked)
-
-    def _take_turn(self, tracked: Tracked) -> None:
-        tracked.turn = None
-        with self._fence.around("stop", tracked.pod):
+            self._reporter.considered(tracked, lasts=left <= 0)
+        if left > 0:
+            tracked.timer = loop.call_later(left, self._again, [tracked])
+        elif decision.action is finished.Action.STOP:
             self._stops.needed(tracked)
+        elif decision.reason == payload.STALE:
+            tracked.old_ends_count = True
+            self._update(tracked.pod)
+        elif decision.action is finished.Action.WAIT:
+            tracked.old_ends_count = False
 
-    def _over(self, tracked: Tracked) -> None:
-        _forget_turn(tracked)
-        self._stops.over(tracked)
-
-    def _time_old_end(self, tracked: Tracked) -> None:
-        if tracked.decision.reason == payload.STALE:
-            if tracked.old_end is None:
-                loop = asyncio.get_running_loop()
-                tracked.old_end = loop.call_later(
-                    OLD_END_COUNTS_AFTER, self._count_old_end, tracked
-                )
-        elif tracked.decision.action is finished.Action.WAIT:
-            _forget_old_end(tracked)
-
-    def _count_old_end(self, tracked: Tracked) -> None:
-        tracked.old_end_counts = True
-        self._again([tracked])
-
-    def _keep_silent(self) -> None:
-        for tracked in self.view:
-            reports.end(tracked)
+    def _seconds_to_last(self, decision: finished.Decision) -> float:
+        if decision.action is finished.Action.STOP:
+            return TURN * int(self.live.current.unit.rpartition("/")[2])
+        return _LASTING.get(decision.reason, 0.0)
 
     async def _drain(self) -> None:
         """Let requests under way finish; what waits is left to other units."""
-        self._keep_silent()
         for tracked in self.view:
-            _forget_turn(tracked)
-            _forget_old_end(tracked)
+            tracked.wait_no_more()
         await self._stops.drain(self.view, DRAIN)
         await self._recorder.drain(DRAIN_EVENTS)
+
+
+def _kind(decision: finished.Decision) -> str:
+    """Return what a decision must keep to last."""
+    return decision.action if decision.action is finished.Action.STOP else decision.reason
 
 
 def _count(tracked: Tracked, by: int) -> None:
@@ -223,17 +214,5 @@ def _ignored(reason: Reason, message: str) -> finished.ProxyDecision:
     return finished.ProxyDecision(action=finished.Action.IGNORE, reason=reason, message=message)
 
 
-def _is_model_only(settings: Settings) -> bool:
+def _is_model_only(settings: ServiceSettings) -> bool:
     return settings.served_namespaces == namespaces.MODEL_ONLY
-
-
-def _forget_turn(tracked: Tracked) -> None:
-    if tracked.turn is not None:
-        tracked.turn.cancel()
-        tracked.turn = None
-
-
-def _forget_old_end(tracked: Tracked) -> None:
-    if tracked.old_end is not None:
-        tracked.old_end.cancel()
-    tracked.old_end, tracked.old_end_counts = None, False

@@ -20,10 +20,6 @@ from .tracked import Tracked
 
 log = structlog.get_logger(__name__)
 
-SETTLE = 10.0
-"""Seconds that a lost proxy must stay lost: containers of a pod that is ended go one by one."""
-START_WITHIN = 60.0
-"""Seconds that a proxy may take to start after the payload has ended: its image is pulled."""
 FAILURES_BEFORE_EVENT = 3
 """Tries that may fail in silence; the log has each."""
 MOST_REPLACED = 3
@@ -63,44 +59,36 @@ class Reporter:
             message += f"; grant the application {rights} here"
         self._once(tracked, Reason.PROXY_STOP_FAILED, f"{message}. Retrying.")
 
-    def considered(self, tracked: Tracked) -> None:
-        """Say what a decision calls for beside acting."""
-        decision = tracked.decision
+    def considered(self, tracked: Tracked, *, lasts: bool) -> None:
+        """Say what a decision calls for beside acting, some of it only once the decision lasts."""
+        decision, pod = tracked.decision, tracked.pod
         if decision.unknown:
             message = f"The pod's annotations name no container: {', '.join(decision.unknown)}"
             self._once(tracked, Reason.UNKNOWN_CONTAINER, message)
-        if decision.action is not finished.Action.REPORT:
-            end(tracked)
-        elif decision.reason not in (Reason.PROXY_LOST, Reason.PROXY_NOT_RUNNING):
-            self._once(tracked, Reason(decision.reason), decision.message)
-        elif tracked.report is None:
-            tracked.report = asyncio.create_task(self._later(tracked))
+        if decision.action is not finished.Action.REPORT or not lasts:
+            return
+        message, is_lost = decision.message, decision.reason == Reason.PROXY_LOST
+        if is_lost:
+            message = f"The pod has no network through the mesh: {message}."
+        if self._once(tracked, Reason(decision.reason), message) and is_lost:
+            metrics.LOST.inc()
+            owner = eligible.controller(pod.metadata.ownerReferences)
+            if self._live.current.delete_broken_pods and owner:
+                tracked.deletion = asyncio.create_task(self._replace(pod, owner.uid))
 
-    def _once(self, tracked: Tracked, reason: Reason, message: str) -> None:
-        if reason not in tracked.told:
-            tracked.told += (reason,)
-            self._recorder.record(tracked.pod, reason, message, "Warning")
+    def _once(self, tracked: Tracked, reason: Reason, message: str) -> bool:
+        if reason in tracked.told:
+            return False
+        tracked.told += (reason,)
+        log.warning("pod reported", pod=tracked.name, reason=reason, message=message)
+        self._recorder.record(tracked.pod, reason, message, "Warning")
+        return True
 
-    async def _later(self, tracked: Tracked) -> None:
-        is_lost = tracked.decision.reason == Reason.PROXY_LOST
-        await asyncio.sleep(SETTLE if is_lost else START_WITHIN)
-        decision, pod = tracked.decision, tracked.pod
-        log.warning("proxy does not run", pod=tracked.name, reason=decision.message)
+    async def _replace(self, pod: types.Pod, owner: str) -> None:
         with self._fence.around("report", pod):
-            if is_lost:
-                await self._lost(pod, decision.message)
-            else:
-                self._once(tracked, Reason(decision.reason), f"{decision.message}.")
-
-    async def _lost(self, pod: types.Pod, why: str) -> None:
-        metrics.LOST.inc()
-        message = f"The pod has no network through the mesh: {why}."
-        self._recorder.record(pod, Reason.PROXY_LOST, message, "Warning")
-        owner = eligible.controller(pod.metadata.ownerReferences)
-        is_wanted = self._live.current.delete_broken_pods
-        if is_wanted and owner and (why := await self._delete(pod, owner.uid)):
-            message = f"The pod is not replaced: {why}."
-            self._recorder.record(pod, Reason.POD_NOT_REPLACED, message, "Warning")
+            if why := await self._delete(pod, owner):
+                message = f"The pod is not replaced: {why}."
+                self._recorder.record(pod, Reason.POD_NOT_REPLACED, message, "Warning")
 
     async def _delete(self, pod: types.Pod, owner: str) -> str:
         """Delete a pod for its controller to replace, unless that repeats work or mends nothing.
@@ -130,10 +118,3 @@ class Reporter:
         metrics.REPLACED.inc()
         log.info("broken pod deleted for its controller to replace", pod=meta.name)
         return ""
-
-
-def end(tracked: Tracked) -> None:
-    """Say no more what was to be said about a pod after a while."""
-    if tracked.report is not None:
-        tracked.report.cancel()
-        tracked.report = None

@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
-import tenacity
 
 from integrator_contract import names, namespaces
 from sidecar_lifecycle.decide import finished, payload, proxy_config
@@ -40,13 +39,6 @@ _RUNS = types.ContainerState(running=types.Running())
 _NO_LABELS: dict[str, str] = {}
 _NOTHING: list[Any] = []
 
-OnPod = Callable[[watch.Change[types.Pod]], None]
-
-_when_refused = tenacity.retry(
-    retry=tenacity.retry_if_exception_type(errors.StatusError),
-    wait=tenacity.wait_fixed(watch.ASK_AGAIN),
-)
-
 
 @dataclass(slots=True)
 class Namespaces:
@@ -70,24 +62,30 @@ class Namespaces:
         is_disabled = metadata.annotations.get(names.PROXY_SHUTDOWN) == "disabled"
         return self.rules.kind_of(name, metadata.labels), is_disabled
 
-    @_when_refused
     async def follow(self, connection: client.Client, changed: Callable[[str], None]) -> None:
         """Watch namespaces for ever; `changed` is called with the name of each that changed."""
-        try:
-            async for change in watch.watch(connection, types.Namespace, fence=self.fence):
-                if change.object is None:
-                    self.known.set()
-                    changed("*")
-                    continue
-                with self.fence.around("decide", change.object):
-                    if self._note(change.object.metadata, is_there=change.kind != "deleted"):
-                        changed(change.object.metadata.name)
-        except errors.StatusError as error:
-            log.warning("namespaces can't be watched, serving the model only", error=str(error))
-            self._seen = {self.rules.model: types.ObjectMeta(name=self.rules.model)}
-            self.known.set()
-            changed("*")
-            raise
+        while True:
+            try:
+                await self._watch(connection, changed)
+            except errors.StatusError as error:
+                log.warning(
+                    "namespaces can't be watched, serving the model only", error=str(error)
+                )
+                self._seen = {self.rules.model: types.ObjectMeta(name=self.rules.model)}
+                self.known.set()
+                changed("*")
+                await asyncio.sleep(watch.ASK_AGAIN)
+
+    async def _watch(self, connection: client.Client, changed: Callable[[str], None]) -> None:
+        following = watch.Watch(connection, types.Namespace, fence=self.fence)
+        async for change in following.changes():
+            if change.object is None:
+                self.known.set()
+                changed("*")
+                continue
+            with self.fence.around("decide", change.object):
+                if self._note(change.object.metadata, is_there=change.kind != "deleted"):
+                    changed(change.object.metadata.name)
 
     def _note(self, metadata: types.ObjectMeta, *, is_there: bool) -> bool:
         """Take note of a namespace; return whether that changes anything."""
@@ -112,22 +110,22 @@ class Pods:
         connection: client.Client,
         namespaces: Namespaces,
         *,
-        on_change: OnPod,
-        on_synced: Callable[[str, set[str]], None],
+        on_change: Callable[[watch.Change[types.Pod]], None],
+        forget: Callable[[str], None],
     ) -> None:
+        """Watch pods; `forget` those of a namespace whose watch begins or ends."""
         self._client = connection
         self._namespaces = namespaces
         self._fence = namespaces.fence
         self._on_change = on_change
-        self._on_synced = on_synced
+        self._forget = forget
         self._moved = asyncio.Event()
-        self._started = False
-        self.states: dict[str, watch.WatchState] = {}
+        self._watches: dict[str, watch.Watch[types.Pod]] = {}
 
     @property
     def live(self) -> bool:
         """Whether every pod that we serve is under a watch that works."""
-        return self._started and all(state.live for state in self.states.values())
+        return bool(self._watches) and all(each.live for each in self._watches.values())
 
     def namespaces_changed(self) -> None:
         """Have the set of per-namespace watches adapted."""
@@ -143,44 +141,39 @@ class Pods:
                 log.warning("pods can't be watched cluster-wide", error=str(error))
                 await self._each_namespace()
 
-    async def _watch(self, namespace: str) -> None:
-        state = self.states[namespace] = watch.WatchState()
-        self._started = True
-        listed: set[str] | None = set()
+    async def _watch(self, namespace: str, *, is_patient: bool = False) -> None:
+        self._forget(namespace)
+        pods = self._watches[namespace] = watch.Watch(
+            self._client,
+            types.Pod,
+            namespace=namespace,
+            fields=FIELDS,
+            concerns=finished.concerns,
+            fence=self._fence,
+            is_patient=is_patient,
+        )
+        is_listed = False
         try:
-            changes = watch.watch(
-                self._client,
-                types.Pod,
-                namespace=namespace,
-                fields=FIELDS,
-                concerns=finished.concerns,
-                state=state,
-                fence=self._fence,
-            )
-            async with contextlib.aclosing(changes):
+            async with contextlib.aclosing(pods.changes()) as changes:
                 async for change in changes:
                     if change.object is not None:
-                        if listed is not None:
-                            listed.add(change.object.metadata.uid)
                         with self._fence.around("decide", change.object):
                             compact(change.object)
                             self._on_change(change)
                         continue
-                    if listed is None:
+                    if is_listed:
                         metrics.RELISTS.inc()
-                    else:
-                        self._on_synced(namespace, listed)
-                    listed = None
+                    is_listed = True
         finally:
-            self.states.pop(namespace, None)
+            del self._watches[namespace]
 
     async def _each_namespace(self) -> None:
         """Watch served namespaces one by one until the cluster-wide list is allowed."""
-        watches: dict[str, asyncio.Task[None]] = {}
+        watching: dict[str, asyncio.Task[None]] = {}
         try:
             while True:
                 self._moved.clear()
-                self._adapt(watches)
+                await self._adapt(watching)
                 try:
                     async with asyncio.timeout(watch.ASK_AGAIN):
                         await self._moved.wait()
@@ -190,26 +183,23 @@ class Pods:
                         await self._client.request("GET", where, params={"limit": "1"})
                         return
         finally:
-            for task in watches.values():
-                task.cancel()
-            await asyncio.gather(*watches.values(), return_exceptions=True)
+            await _cancelled(watching.values())
 
-    def _adapt(self, watches: dict[str, asyncio.Task[None]]) -> None:
+    async def _adapt(self, watching: dict[str, asyncio.Task[None]]) -> None:
         wanted = self._namespaces.served
-        for name in [name for name in watches if name not in wanted or watches[name].done()]:
-            watches.pop(name).cancel()
-            self._on_synced(name, set())
-        for name in wanted - set(watches):
-            watches[name] = asyncio.create_task(self._guarded(name), name=f"pods of {name}")
+        for name in watching.keys() - wanted:
+            await _cancelled([watching.pop(name)])
+            self._forget(name)
+        for name in wanted - watching.keys():
+            watching[name] = asyncio.create_task(
+                self._watch(name, is_patient=True), name=f"pods of {name}"
+            )
 
-    @_when_refused
-    async def _guarded(self, namespace: str) -> None:
-        try:
-            await self._watch(namespace)
-        except errors.StatusError as error:
-            log.warning("pods can't be watched", namespace=namespace, error=str(error))
-            self.states[namespace] = watch.WatchState()
-            raise
+
+async def _cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def compact(pod: types.Pod) -> None:

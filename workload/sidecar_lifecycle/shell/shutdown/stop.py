@@ -9,22 +9,23 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import enum
-import functools
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Callable, Mapping
 
 from integrator_contract import answers, names
 from sidecar_lifecycle.decide import finished
 from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell import InputError
 from sidecar_lifecycle.shell.kube import client, errors, streams
 from sidecar_lifecycle.shell.settings import Live
 
 Decide = Callable[[types.Pod], finished.ProxyDecision]
 """The rules, for a pod as it is now."""
-Look = Callable[[], Awaitable[None]]
-"""Raises Changed if the pod is not what was decided about."""
 
 COMMAND = ["pilot-agent", "request", "POST", "quitquitquit"]
 PATH = "/quitquitquit"
+_NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
+"""Of a namespace or a pod."""
 PORT_FORWARD_WITHIN = 5.0
 """Seconds for all of an attempt: 50 ms are usual, a busy node takes a second or two."""
 EXEC_WITHIN = 10.0
@@ -113,75 +114,55 @@ class Changed(Exception):  # noqa: N818 - names a condition, as those of errors
     """The pod is not the one that was decided about, or must not be stopped any more."""
 
 
-class Stopper:
-    """Sends stops."""
+async def stop(
+    connection: client.Client,
+    pod: types.Pod,
+    decision: finished.ProxyDecision,
+    transport: Transport,
+    decide: Decide,
+    *,
+    on_sent: Callable[[], None] = lambda: None,
+) -> Outcome:
+    """Try once to stop the proxy of a pod."""
+    namespace, name = pod.metadata.namespace or "", pod.metadata.name
 
-    def __init__(self, connection: client.Client) -> None:
-        self._client = connection
-
-    async def stop(
-        self,
-        pod: types.Pod,
-        decision: finished.ProxyDecision,
-        transport: Transport,
-        decide: Decide,
-        on_sent: Callable[[], None] = lambda: None,
-    ) -> Outcome:
-        """Try once to stop the proxy of a pod."""
-        look = functools.partial(self._look, pod, decision, decide)
-        meta = pod.metadata
-        try:
-            if transport is Transport.EXEC:
-                result, detail = await self._by_exec(meta, look)
-                if result is Result.ACKNOWLEDGED:
-                    on_sent()
-            else:
-                result, detail = await self._by_port_forward(meta, decision.port, look, on_sent)
-            return Outcome(result, transport, detail)
-        except Changed as error:
-            return Outcome(Result.CHANGED, transport, str(error))
-        except errors.KubeError as error:
-            retry_after = error.retry_after if isinstance(error, errors.StatusError) else None
-            return Outcome(classify(error), transport, str(error), retry_after)
-
-    async def _by_port_forward(
-        self, meta: types.ObjectMeta, port: int, look: Look, on_sent: Callable[[], None]
-    ) -> tuple[Result, str]:
-        async with streams.port_forward(
-            self._client, meta.namespace or "", meta.name, port, deadline=PORT_FORWARD_WITHIN
-        ) as forward:
-            await look()
-            on_sent()
-            try:
-                code = await forward.post(PATH)
-            except errors.StreamEnded as error:
-                return Result.UNANSWERED, str(error)
-        if code == 200:
-            return Result.ACKNOWLEDGED, ""
-        # 403 comes from an agent that was reached from outside, as with runtimes that use VMs.
-        result = Result.UNAVAILABLE if code >= 500 else Result.REFUSED
-        return result, f"the proxy answered {code}"
-
-    async def _by_exec(self, meta: types.ObjectMeta, look: Look) -> tuple[Result, str]:
-        await look()
-        namespace, name = meta.namespace or "", meta.name
-        await streams.run_command(
-            self._client, namespace, name, names.PROXY, COMMAND, deadline=EXEC_WITHIN
-        )
-        return Result.ACKNOWLEDGED, ""
-
-    async def _look(
-        self, pod: types.Pod, decision: finished.ProxyDecision, decide: Decide
-    ) -> None:
-        meta = pod.metadata
-        current = await self._client.get(types.Pod, meta.namespace, meta.name)
-        if current.metadata.uid != meta.uid:
+    async def look() -> None:
+        current = await connection.get(types.Pod, namespace, name)
+        if current.metadata.uid != pod.metadata.uid:
             raise Changed("another pod has the name now")
         now = decide(current)
         if now.action is not finished.Action.STOP:
             raise Changed(f"{now.reason}: {now.message}")
         if now.proxy_id != decision.proxy_id:
             raise Changed("the proxy has been started anew")
+
+    try:
+        if transport is Transport.EXEC:
+            await look()
+            await streams.run_command(
+                connection, namespace, name, names.PROXY, COMMAND, deadline=EXEC_WITHIN
+            )
+            on_sent()
+            return Outcome(Result.ACKNOWLEDGED, transport)
+        async with streams.port_forward(
+            connection, namespace, name, decision.port, deadline=PORT_FORWARD_WITHIN
+        ) as forward:
+            await look()
+            on_sent()
+            try:
+                code = await forward.post(PATH)
+            except errors.StreamEnded as error:
+                return Outcome(Result.UNANSWERED, transport, str(error))
+    except Changed as error:
+        return Outcome(Result.CHANGED, transport, str(error))
+    except errors.KubeError as error:
+        retry_after = error.retry_after if isinstance(error, errors.StatusError) else None
+        return Outcome(classify(error), transport, str(error), retry_after)
+    if code == 200:
+        return Outcome(Result.ACKNOWLEDGED, transport)
+    # 403 comes from an agent that was reached from outside, as with runtimes that use VMs.
+    result = Result.UNAVAILABLE if code >= 500 else Result.REFUSED
+    return Outcome(result, transport, f"the proxy answered {code}")
 
 
 async def answer(
@@ -190,7 +171,13 @@ async def answer(
     """Stop the proxy of `pod` in `namespace` now, as the charm asks, if the rules allow it.
 
     It is stopped also while proxy-shutdown is off.
+
+    Raises:
+        InputError: A parameter is no name.
     """
+    for key in ("namespace", "pod"):
+        if not _NAME.fullmatch(name := parameters.get(key, "")):
+            raise InputError(f"{key}={name[:63]} is not a name of Kubernetes")
     pod = await connection.get(types.Pod, parameters["namespace"], parameters["pod"])
     rules = live.current.rules
 
@@ -200,7 +187,7 @@ async def answer(
     decision = decide(pod)
     told = decision.answer(pod)
     if decision.action is finished.Action.STOP:
-        outcome = await _both_ways(Stopper(connection), pod, decision, decide)
+        outcome = await _both_ways(connection, pod, decision, decide)
         told = dataclasses.replace(
             told, result=outcome.result, transport=outcome.transport, detail=outcome.detail
         )
@@ -208,9 +195,9 @@ async def answer(
 
 
 async def _both_ways(
-    stopper: Stopper, pod: types.Pod, decision: finished.ProxyDecision, decide: Decide
+    connection: client.Client, pod: types.Pod, decision: finished.ProxyDecision, decide: Decide
 ) -> Outcome:
-    first = await stopper.stop(pod, decision, Transport.PORT_FORWARD, decide)
+    first = await stop(connection, pod, decision, Transport.PORT_FORWARD, decide)
     cut_off = first.result is Result.UNANSWERED
     if cut_off:
         # It has most likely ended, and the next try looks first.
@@ -218,7 +205,7 @@ async def _both_ways(
     way = next_transport(first)
     if way is first.transport or not (first.failed or cut_off):
         return first
-    second = await stopper.stop(pod, decision, way, decide)
+    second = await stop(connection, pod, decision, way, decide)
     if cut_off and second.result in (Result.CHANGED, Result.GONE):
         return Outcome(Result.ACKNOWLEDGED, first.transport)
     return second

@@ -18,11 +18,11 @@ from sidecar_lifecycle.decide import finished, payload, stopping
 from sidecar_lifecycle.decide.stopping import State, StopAction, StopEvent
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
-from sidecar_lifecycle.shell.kube import errors, watch
+from sidecar_lifecycle.shell.kube import client, errors, watch
 from sidecar_lifecycle.shell.kube.fence import Fence
 
 from . import reports, slots, stop
-from .tracked import Need, Tracked
+from .tracked import PendingStop, Tracked
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +51,7 @@ class Stops:
 
     def __init__(
         self,
-        stopper: stop.Stopper,
+        connection: client.Client,
         reporter: reports.Reporter,
         fence: Fence,
         *,
@@ -59,16 +59,16 @@ class Stops:
         consider: Callable[[Tracked], None],
     ) -> None:
         """Stop proxies; `consider` a pod whose stop ended while it may be needed anew."""
-        self._stopper = stopper
+        self._client = connection
         self._reporter = reporter
         self._fence = fence
         self._decide = decide
         self._consider = consider
-        self._first = slots.Lane[Need](slots.FIRST, self._placed)
-        self._retries = slots.Lane[Need](slots.RETRIES, self._placed)
+        self._first = slots.Lane[PendingStop](slots.FIRST, self._placed)
+        self._retries = slots.Lane[PendingStop](slots.RETRIES, self._placed)
         self._forbidden: dict[stop.Transport, float] = {}
         self._requests: set[asyncio.Task[stop.Outcome]] = set()
-        self._acts: dict[StopAction, Callable[[Need], None]] = {
+        self._acts: dict[StopAction, Callable[[PendingStop], None]] = {
             StopAction.QUEUE: self._queue,
             StopAction.SEND: self._send,
             StopAction.FREE: self._free,
@@ -78,161 +78,171 @@ class Stops:
             StopAction.GRACE: functools.partial(self._after, IN_FLIGHT_GRACE),
             StopAction.CANCEL: self._cancel,
             StopAction.FORGET: self._forget,
-            StopAction.ACCOUNT: lambda need: self._account(need.tracked),
-            StopAction.CONSIDER: lambda need: self._consider(need.tracked),
+            StopAction.ACCOUNT: lambda pending: self._account(pending.tracked),
+            StopAction.CONSIDER: lambda pending: self._consider(pending.tracked),
         }
 
     def needed(self, tracked: Tracked) -> None:
         """Stop the proxy of a pod, unless that is under way."""
-        if tracked.need is not None:
+        if tracked.pending is not None:
             return
-        need = tracked.need = Need(tracked, asyncio.get_running_loop().time())
+        pending = tracked.pending = PendingStop(tracked, asyncio.get_running_loop().time())
         metrics.PENDING.inc()
         decision = tracked.decision
         log.info(
             "stopping proxy", pod=tracked.name, reason=decision.reason, detail=decision.message
         )
-        self._step(need, StopEvent.NEEDED)
+        self._step(pending, StopEvent.NEEDED)
 
     def over(self, tracked: Tracked) -> None:
         """Take note that there is nothing to stop, or nothing any more."""
-        if tracked.need is not None:
-            self._step(tracked.need, StopEvent.OVER)
+        if tracked.pending is not None:
+            self._step(tracked.pending, StopEvent.OVER)
         else:
             self._account(tracked)
 
     async def drain(self, pods: Iterable[Tracked], seconds: float) -> None:
         """Let requests under way end, but not for long; what waits is left to other units."""
         pods = list(pods)
-        for need in [each.need for each in pods]:
-            if need is not None and need.request is None:
-                self._happen(need, StopEvent.LEFT)
+        for pending in [each.pending for each in pods]:
+            if pending is not None and pending.request is None:
+                self._happen(pending, StopEvent.LEFT)
         if self._requests:
             log.info("waiting for stops under way", stops=len(self._requests))
             await asyncio.wait(self._requests, timeout=seconds)
-        for need in [each.need for each in pods]:
-            if need is not None:
-                self._happen(need, StopEvent.LEFT)
+        for pending in [each.pending for each in pods]:
+            if pending is not None:
+                self._happen(pending, StopEvent.LEFT)
 
-    def _happen(self, need: Need, event: StopEvent) -> None:
-        with self._fence.around("stop", need.tracked.pod):
-            self._step(need, event)
+    def _happen(self, pending: PendingStop, event: StopEvent) -> None:
+        with self._fence.around("stop", pending.tracked.pod):
+            self._step(pending, event)
 
-    def _step(self, need: Need, event: StopEvent) -> None:
-        row = stopping.step(need.state, event)
+    def _step(self, pending: PendingStop, event: StopEvent) -> None:
+        row = stopping.step(pending.state, event)
         if row is None:
             return
-        if need.timer is not None:
-            need.timer.cancel()
-            need.timer = None
-        need.state = row.after
+        if pending.timer is not None:
+            pending.timer.cancel()
+            pending.timer = None
+        pending.state = row.after
         for action in row.actions:
-            self._acts[action](need)
+            self._acts[action](pending)
 
-    def _after(self, seconds: float, need: Need) -> None:
+    def _after(self, seconds: float, pending: PendingStop) -> None:
         loop = asyncio.get_running_loop()
-        need.timer = loop.call_later(seconds, self._happen, need, StopEvent.ELAPSED)
+        pending.timer = loop.call_later(seconds, self._happen, pending, StopEvent.ELAPSED)
 
-    def _queue(self, need: Need) -> None:
-        node = need.tracked.pod.spec.nodeName or ""
-        lane = self._retries if need.tries else self._first
-        need.place = (lane, node)
-        lane.ask(node, need)
+    def _queue(self, pending: PendingStop) -> None:
+        node = pending.tracked.pod.spec.nodeName or ""
+        lane = self._retries if pending.tries else self._first
+        pending.place = (lane, node)
+        lane.ask(node, pending)
 
-    def _placed(self, need: Need) -> bool:
-        if need.state is not State.QUEUED:
+    def _placed(self, pending: PendingStop) -> bool:
+        if pending.state is not State.QUEUED:
             # It waits no more: its place goes to the next.
             return False
-        self._step(need, StopEvent.PLACED)
+        self._step(pending, StopEvent.PLACED)
         return True
 
-    def _free(self, need: Need) -> None:
-        if need.place is not None:
-            (lane, node), need.place = need.place, None
+    def _free(self, pending: PendingStop) -> None:
+        if pending.place is not None:
+            (lane, node), pending.place = pending.place, None
             lane.free(node)
 
-    def _send(self, need: Need) -> None:
-        if not need.tries:
-            self._after(PATIENCE, need)
-        need.tries += 1
-        tracked = need.tracked
+    def _send(self, pending: PendingStop) -> None:
+        if not pending.tries:
+            self._after(PATIENCE, pending)
+        pending.tries += 1
+        tracked = pending.tracked
         began = asyncio.get_running_loop().time()
         request = asyncio.create_task(
-            self._request(need, tracked.pod, tracked.decision, self._allowed(need)),
+            self._request(pending, tracked.pod, tracked.decision, self._allowed(pending)),
             name=f"stop {tracked.name}",
         )
-        need.request = request
+        pending.request = request
         self._requests.add(request)
-        request.add_done_callback(functools.partial(self._ended, need, tracked.pod, began))
+        request.add_done_callback(functools.partial(self._ended, pending, tracked.pod, began))
 
     async def _request(
-        self, need: Need, pod: types.Pod, decision: finished.ProxyDecision, way: stop.Transport
+        self,
+        pending: PendingStop,
+        pod: types.Pod,
+        decision: finished.ProxyDecision,
+        way: stop.Transport,
     ) -> stop.Outcome:
         def on_sent() -> None:
-            need.tracked.sent = (decision, way)
+            pending.tracked.sent = (decision, way)
 
         with metrics.IN_FLIGHT.track_inprogress(), self._fence.around("stop", pod):
-            return await self._stopper.stop(pod, decision, way, self._decide, on_sent)
+            return await stop.stop(self._client, pod, decision, way, self._decide, on_sent=on_sent)
         return stop.Outcome(stop.Result.UNAVAILABLE, way, "failed unexpectedly; the log says how")
 
     def _ended(
-        self, need: Need, judged: types.Pod, began: float, request: asyncio.Task[stop.Outcome]
+        self,
+        pending: PendingStop,
+        judged: types.Pod,
+        began: float,
+        request: asyncio.Task[stop.Outcome],
     ) -> None:
         self._requests.discard(request)
-        if need.request is not request or request.cancelled():
+        if pending.request is not request or request.cancelled():
             return
-        need.request = None
+        pending.request = None
         outcome = request.result()
         now = asyncio.get_running_loop().time()
         if outcome.result is stop.Result.ACKNOWLEDGED:
-            metrics.ACKNOWLEDGED.observe(now - need.since)
+            metrics.ACKNOWLEDGED.observe(now - pending.since)
         metrics.STOPS.labels(outcome.transport, outcome.result).inc()
         level = log.warning if outcome.failed else log.info
         level(
             "stop attempted",
-            pod=need.tracked.name,
+            pod=pending.tracked.name,
             transport=outcome.transport,
             result=outcome.result,
             detail=outcome.detail,
             milliseconds=round((now - began) * 1000),
         )
         event = _RESULTS.get(outcome.result, StopEvent.FAILED)
-        if event is StopEvent.CHANGED and need.tracked.pod is judged:
+        if event is StopEvent.CHANGED and pending.tracked.pod is judged:
             # The pod is not what the watch last showed, so the watch has news to come.
             outcome = dataclasses.replace(outcome, retry_after=stop.CATCH_UP)
-        need.outcome = outcome
-        self._happen(need, event)
+        pending.outcome = outcome
+        self._happen(pending, event)
 
-    def _await_exit(self, need: Need) -> None:
-        answered = need.outcome is not None and need.outcome.result is stop.Result.ACKNOWLEDGED
-        self._after(EXIT_WITHIN if answered else stop.CATCH_UP, need)
+    def _await_exit(self, pending: PendingStop) -> None:
+        answered = (
+            pending.outcome is not None and pending.outcome.result is stop.Result.ACKNOWLEDGED
+        )
+        self._after(EXIT_WITHIN if answered else stop.CATCH_UP, pending)
 
-    def _back_off(self, need: Need) -> None:
-        asked = (need.outcome.retry_after if need.outcome else None) or 0.0
-        self._after(max(asked, errors.delay(need.tries, initial=0.5, maximum=60)), need)
+    def _back_off(self, pending: PendingStop) -> None:
+        asked = (pending.outcome.retry_after if pending.outcome else None) or 0.0
+        self._after(max(asked, errors.delay(pending.tries, initial=0.5, maximum=60)), pending)
 
-    def _blame(self, need: Need) -> None:
-        outcome = need.outcome
+    def _blame(self, pending: PendingStop) -> None:
+        outcome = pending.outcome
         assert outcome is not None
         if not outcome.failed:
-            log.warning("proxy has not ended", pod=need.tracked.name, detail=outcome.detail)
+            log.warning("proxy has not ended", pod=pending.tracked.name, detail=outcome.detail)
             if outcome.result is stop.Result.ACKNOWLEDGED:
                 detail = "answered, but has not ended"
                 outcome = stop.Outcome(stop.Result.TIMEOUT, outcome.transport, detail)
-        need.failures += 1
+        pending.failures += 1
         if outcome.result is stop.Result.FORBIDDEN:
             again = asyncio.get_running_loop().time() + watch.ASK_AGAIN
             self._forbidden[outcome.transport] = again
-        need.way = stop.next_transport(outcome)
-        self._reporter.failed(need.tracked, outcome, need.failures)
+        pending.way = stop.next_transport(outcome)
+        self._reporter.failed(pending.tracked, outcome, pending.failures)
 
-    def _cancel(self, need: Need) -> None:
-        if need.request is not None:
-            need.request.cancel()
-            need.request = None
+    def _cancel(self, pending: PendingStop) -> None:
+        if pending.request is not None:
+            pending.request.cancel()
+            pending.request = None
 
-    def _forget(self, need: Need) -> None:
-        need.tracked.need = None
+    def _forget(self, pending: PendingStop) -> None:
+        pending.tracked.pending = None
         metrics.PENDING.dec()
 
     def _account(self, tracked: Tracked) -> None:
@@ -245,10 +255,10 @@ class Stops:
             since = datetime.datetime.now(tz=datetime.UTC) - datetime.datetime.fromisoformat(ended)
             metrics.PROXY_EXIT.observe(max(0.0, since.total_seconds()))
 
-    def _allowed(self, need: Need) -> stop.Transport:
+    def _allowed(self, pending: PendingStop) -> stop.Transport:
         """Choose the way of a try, the other one where the API forbade it a moment ago."""
-        if not need.tracked.decision.port:
+        if not pending.tracked.decision.port:
             return stop.Transport.EXEC
-        now, way = asyncio.get_running_loop().time(), need.way
+        now, way = asyncio.get_running_loop().time(), pending.way
         is_closed = self._forbidden.get(way, now) > now >= self._forbidden.get(way.other, now)
         return way.other if is_closed else way

@@ -19,16 +19,17 @@ class Tracked:
 
     pod: types.Pod
     decision: finished.ProxyDecision
-    need: Need | None = None
-    """To stop its proxy; None for most pods."""
-    turn: asyncio.TimerHandle | None = None
-    """Runs until this unit, too, may stop the proxy."""
+    since: float
+    """On the loop's clock; from when the decision has been this one."""
+    timer: asyncio.TimerHandle | None = None
+    """Runs until the decision has lasted long enough to have consequences."""
+    pending: PendingStop | None = None
+    """The stop of its proxy that is under way; None for most pods."""
     sent: tuple[finished.ProxyDecision, Transport] | None = None
     """The last stop that this unit sent, until it is told; its answer may be lost."""
-    report: asyncio.Task[None] | None = None
-    old_end: asyncio.TimerHandle | None = None
-    """Runs from when a container's end is seen that is older than the pod's start."""
-    old_end_counts: bool = False
+    deletion: asyncio.Task[None] | None = None
+    old_ends_count: bool = False
+    """Whether a container's end counts that is older than the start of its pod."""
     told: tuple[str, ...] = ()
     """What has been said about this pod, so that it is said once."""
 
@@ -37,10 +38,16 @@ class Tracked:
         """Return `namespace/name`."""
         return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
 
+    def wait_no_more(self) -> None:
+        """End the timer."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
 
 @dataclass(slots=True, eq=False)
-class Need:
-    """The need to stop the proxy of one pod, from when it is seen until it is over."""
+class PendingStop:
+    """The stop of the proxy of one pod, from when its need is seen until it is over."""
 
     tracked: Tracked
     since: float
@@ -50,7 +57,7 @@ class Need:
     failures: int = 0
     way: Transport = Transport.PORT_FORWARD
     """Of the next try."""
-    place: tuple[Lane[Need], str] | None = None
+    place: tuple[Lane[PendingStop], str] | None = None
     """The lane and node that it is queued for, and whose place it holds while it is sending."""
     request: asyncio.Task[Outcome] | None = None
     """The try under way."""
