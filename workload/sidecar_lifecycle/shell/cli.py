@@ -19,9 +19,22 @@ BAD_INPUT = 2
 LONGEST_ERROR = 1000
 """In characters: what is quoted from a file may be long."""
 _SETTINGS = "of the service, as the charm writes it"
+_ADMISSION = "of admission, as its pods have it"
 _MODULES = {"run": "run", "admission": "admission.server", "explain": "explain"}
 _AUTHORITIES = "SSL_CERT_FILE"
 """What OpenSSL asks for the file of those that the system trusts."""
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > pods.HIGHEST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is not [HOST]:PORT")
+    return host.strip("[]"), int(port)
+
+
+_FILE: dict[str, Any] = {"type": pathlib.Path, "metavar": "FILE"}
+_ADDRESS: dict[str, Any] = {"type": _address, "metavar": "[HOST]:PORT"}
+_EVERYWHERE = "; without a host on every address (default: %(default)s)"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -50,8 +63,9 @@ def parser() -> argparse.ArgumentParser:
     )
     word = "that the charm keeps to; --version ends with this program's"
     run.add_argument("--contract", type=_contract, metavar="WORD", help=word)
-    _add_file(run, "--settings", _SETTINGS, required=True)
-    _add_address(run, "--listen", ":8080", "for metrics and health")
+    run.add_argument("--settings", **_FILE, required=True, help=_SETTINGS)
+    where = f"for metrics and health{_EVERYWHERE}"
+    run.add_argument("--listen", **_ADDRESS, default=":8080", help=where)
     port = "on 127.0.0.1, where the charm asks (default: %(default)s)"
     run.add_argument("--port", type=int, default=service.LISTENER_PORT, metavar="PORT", help=port)
     admission = commands.add_parser(
@@ -63,12 +77,15 @@ def parser() -> argparse.ArgumentParser:
             "sidecar-lifecycle admission --settings settings.json --tls-dir tls",
         ),
     )
-    _add_file(admission, "--settings", "of admission, as its pods have it", required=True)
-    _add_file(admission, "--tls-dir", "tls.crt and tls.key", required=True, metavar="DIR")
-    _add_address(admission, "--listen", ":8443", "for reviews")
-    _add_address(admission, "--health", ":8080", "for /livez, /readyz and /metrics")
+    admission.add_argument("--settings", **_FILE, required=True, help=_ADMISSION)
+    keys = {**_FILE, "metavar": "DIR", "help": "tls.crt and tls.key"}
+    admission.add_argument("--tls-dir", **keys, required=True)
+    where = f"for reviews{_EVERYWHERE}"
+    admission.add_argument("--listen", **_ADDRESS, default=":8443", help=where)
+    where = f"for /livez, /readyz and /metrics{_EVERYWHERE}"
+    admission.add_argument("--health", **_ADDRESS, default=":8080", help=where)
     level = "names the level of the log, and is read every second; info without it"
-    _add_file(admission, "--log-level-file", level)
+    admission.add_argument("--log-level-file", **_FILE, help=level)
     explain = commands.add_parser(
         "explain",
         help="print what the charm would do to pods, and why",
@@ -81,29 +98,9 @@ def parser() -> argparse.ArgumentParser:
         ),
     )
     explain.add_argument("source", nargs="?", default="-", metavar="FILE", help="or - (default)")
-    _add_file(explain, "--admission-settings", "of admission, as its pods have it")
-    _add_file(explain, "--settings", _SETTINGS)
+    explain.add_argument("--admission-settings", **_FILE, help=_ADMISSION)
+    explain.add_argument("--settings", **_FILE, help=_SETTINGS)
     return root
-
-
-def _add_file(
-    command: argparse.ArgumentParser,
-    option: str,
-    meaning: str,
-    *,
-    required: bool = False,
-    metavar: str = "FILE",
-) -> None:
-    command.add_argument(
-        option, type=pathlib.Path, required=required, metavar=metavar, help=meaning
-    )
-
-
-def _add_address(
-    command: argparse.ArgumentParser, option: str, default: str, meaning: str
-) -> None:
-    where = f"{meaning}; without a host on every address (default: %(default)s)"
-    command.add_argument(option, type=_address, default=default, metavar="[HOST]:PORT", help=where)
 
 
 def _texts(description: str, *examples: str) -> dict[str, Any]:
@@ -112,13 +109,6 @@ def _texts(description: str, *examples: str) -> dict[str, Any]:
         "epilog": "\n  ".join(("examples:", *examples)),
         "formatter_class": argparse.RawDescriptionHelpFormatter,
     }
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > pods.HIGHEST_PORT:
-        raise argparse.ArgumentTypeError(f"{text!r} is not [HOST]:PORT")
-    return host.strip("[]"), int(port)
 
 
 def _contract(text: str) -> str:
