@@ -164,7 +164,18 @@ class Client:
         """Upgrade a GET to a WebSocket for the time of the block, which has a deadline."""
         with errors.mapped():
             async with asyncio.timeout(deadline):
-                socket = await self._upgrade(path, params)
+                try:
+                    socket = await self.session.ws_connect(
+                        self.server + path,
+                        params=params,
+                        protocols=(STREAM_PROTOCOL,),
+                        headers=self._headers(),
+                        max_msg_size=1 << 20,
+                    )
+                except aiohttp.WSServerHandshakeError as error:
+                    retry = error.headers.get("Retry-After") if error.headers else None
+                    message = error.message.encode()
+                    raise errors.from_response(error.status, message, retry) from error
                 try:
                     yield socket
                 finally:
@@ -172,21 +183,6 @@ class Client:
                     task = asyncio.create_task(_close(socket), name="closing")
                     self.closing.add(task)
                     task.add_done_callback(self.closing.discard)
-
-    async def _upgrade(
-        self, path: str, params: list[tuple[str, str]]
-    ) -> aiohttp.ClientWebSocketResponse:
-        try:
-            return await self.session.ws_connect(
-                self.server + path,
-                params=params,
-                protocols=(STREAM_PROTOCOL,),
-                headers=self._headers(),
-                max_msg_size=1 << 20,
-            )
-        except aiohttp.WSServerHandshakeError as error:
-            retry = error.headers.get("Retry-After") if error.headers else None
-            raise errors.from_response(error.status, error.message.encode(), retry) from error
 
     def _headers(self) -> dict[str, str]:
         token = self._token().strip()

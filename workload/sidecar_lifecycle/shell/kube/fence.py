@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import traceback
-from collections import OrderedDict
 from collections.abc import Callable, Generator
 from typing import Literal, TypeAlias
 
@@ -40,7 +39,7 @@ class Fence:
 
     def __init__(self, tell: Tell | None = None) -> None:
         self._tell = tell
-        self._told: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._told: dict[tuple[str, str, str], None] = {}
 
     @contextlib.contextmanager
     def around(self, stage: Stage, subject: Subject) -> Generator[None]:
@@ -64,12 +63,12 @@ class Fence:
         kind, meta = type(item).__name__, item.metadata
         metrics.BROKEN.labels(stage, kind).inc()
         key = (stage, kind, meta.uid or f"{meta.namespace}/{meta.name}")
-        known = key in self._told
+        is_told = key in self._told
+        self._told.pop(key, None)
         self._told[key] = None
-        self._told.move_to_end(key)
         if len(self._told) > REMEMBERED:
-            self._told.popitem(last=False)
-        if known:
+            del self._told[next(iter(self._told))]
+        if is_told:
             return
         why = f"{type(error).__name__}: {error}"[:LONGEST]
         frame = traceback.extract_tb(error.__traceback__)[-1]

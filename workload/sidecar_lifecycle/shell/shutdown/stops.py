@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from sidecar_lifecycle.decide import finished, payload, stopping
+from sidecar_lifecycle.decide import payload, stopping
 from sidecar_lifecycle.decide.stopping import State, StopAction, StopEvent
-from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import client, errors, watch
 from sidecar_lifecycle.shell.kube.fence import Fence
@@ -67,7 +66,7 @@ class Stops:
         self._first = slots.Lane[PendingStop](slots.FIRST, self._placed)
         self._retries = slots.Lane[PendingStop](slots.RETRIES, self._placed)
         self._forbidden: dict[stop.Transport, float] = {}
-        self._requests: set[asyncio.Task[stop.Outcome]] = set()
+        self._requests: set[asyncio.Task[None]] = set()
         self._acts: dict[StopAction, Callable[[PendingStop], None]] = {
             StopAction.QUEUE: self._queue,
             StopAction.SEND: self._send,
@@ -155,42 +154,23 @@ class Stops:
         if not pending.tries:
             self._after(PATIENCE, pending)
         pending.tries += 1
-        tracked = pending.tracked
-        began = asyncio.get_running_loop().time()
-        request = asyncio.create_task(
-            self._request(pending, tracked.pod, tracked.decision, self._allowed(pending)),
-            name=f"stop {tracked.name}",
-        )
-        pending.request = request
+        request = pending.request = asyncio.create_task(self._try(pending))
         self._requests.add(request)
-        request.add_done_callback(functools.partial(self._ended, pending, tracked.pod, began))
+        request.add_done_callback(self._requests.discard)
 
-    async def _request(
-        self,
-        pending: PendingStop,
-        pod: types.Pod,
-        decision: finished.ProxyDecision,
-        way: stop.Transport,
-    ) -> stop.Outcome:
+    async def _try(self, pending: PendingStop) -> None:
+        pod, decision, way = pending.tracked.pod, pending.tracked.decision, self._allowed(pending)
+        began = asyncio.get_running_loop().time()
+
         def on_sent() -> None:
             pending.tracked.sent = (decision, way)
 
+        outcome = stop.Outcome(stop.Result.UNAVAILABLE, way, "failed unexpectedly")
         with metrics.IN_FLIGHT.track_inprogress(), self._fence.around("stop", pod):
-            return await stop.stop(self._client, pod, decision, way, self._decide, on_sent=on_sent)
-        return stop.Outcome(stop.Result.UNAVAILABLE, way, "failed unexpectedly; the log says how")
-
-    def _ended(
-        self,
-        pending: PendingStop,
-        judged: types.Pod,
-        began: float,
-        request: asyncio.Task[stop.Outcome],
-    ) -> None:
-        self._requests.discard(request)
-        if pending.request is not request or request.cancelled():
-            return
+            outcome = await stop.stop(
+                self._client, pod, decision, way, self._decide, on_sent=on_sent
+            )
         pending.request = None
-        outcome = request.result()
         now = asyncio.get_running_loop().time()
         if outcome.result is stop.Result.ACKNOWLEDGED:
             metrics.ACKNOWLEDGED.observe(now - pending.since)
@@ -205,7 +185,7 @@ class Stops:
             milliseconds=round((now - began) * 1000),
         )
         event = _RESULTS.get(outcome.result, StopEvent.FAILED)
-        if event is StopEvent.CHANGED and pending.tracked.pod is judged:
+        if event is StopEvent.CHANGED and pending.tracked.pod is pod:
             # The pod is not what the watch last showed, so the watch has news to come.
             outcome = dataclasses.replace(outcome, retry_after=stop.CATCH_UP)
         pending.outcome = outcome

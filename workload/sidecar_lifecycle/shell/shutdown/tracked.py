@@ -59,7 +59,7 @@ class PendingStop:
     """Of the next try."""
     place: tuple[Lane[PendingStop], str] | None = None
     """The lane and node that it is queued for, and whose place it holds while it is sending."""
-    request: asyncio.Task[Outcome] | None = None
+    request: asyncio.Task[None] | None = None
     """The try under way."""
     outcome: Outcome | None = None
     """Of the last try."""
