@@ -20,6 +20,7 @@ from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import Client, answer, path
 from sidecar_lifecycle.shell.kube.fence import Fence
+from sidecar_lifecycle.shell.kube.watch import Watch
 from sidecar_lifecycle.shell.settings import Live, ServiceSettings
 
 from . import trials
@@ -77,6 +78,16 @@ class ModelClient:
             where, kind, self.fence, labels=labels, fields=fields, concerns=concerns
         )
         return [each async for _, items in pages for each in items]
+
+    def watch(self, kind: type[T], *, fields: str = "") -> Watch[T]:
+        """Watch the objects of a kind in the model, once that is allowed."""
+        return Watch(
+            *(self.client, kind),
+            namespace=self.settings.model,
+            fields=fields,
+            fence=self.fence,
+            is_patient=True,
+        )
 
     async def _list_if_allowed(
         self, kind: type[T], *, labels: str = "", fields: str = ""

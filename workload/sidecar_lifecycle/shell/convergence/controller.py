@@ -20,7 +20,6 @@ from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import errors, events
 from sidecar_lifecycle.shell.kube.client import Client
-from sidecar_lifecycle.shell.kube.watch import Watch
 from sidecar_lifecycle.shell.settings import Live, but_facts
 
 from . import cluster as hands
@@ -189,14 +188,7 @@ class ConvergenceController:
 
     async def follow_pods(self) -> None:
         """Keep `pods` as the apiserver has them."""
-        pods = Watch(
-            self.cluster.client,
-            types.Pod,
-            namespace=self.cluster.settings.model,
-            fence=self.cluster.fence,
-            is_patient=True,
-        )
-        async for change in pods.changes():
+        async for change in self.cluster.watch(types.Pod).changes():
             if change.kind == "synced":
                 self.synced = True
             elif change.object is not None:
@@ -298,13 +290,8 @@ async def run(
             clock=clock,
         )
         # Another leader, or somebody with a request, may write the memory.
-        memories = Watch(
-            client,
-            resources.ConfigMap,
-            namespace=live.current.model,
-            fields=f"metadata.name={cluster.memory_name}",
-            is_patient=True,
-        )
+        fields = f"metadata.name={cluster.memory_name}"
+        memories = cluster.watch(resources.ConfigMap, fields=fields)
         async with asyncio.TaskGroup() as group:
             group.create_task(controller.follow_pods(), name="convergence-pods")
             group.create_task(controller.wake(memories.changes()), name="convergence-memory")

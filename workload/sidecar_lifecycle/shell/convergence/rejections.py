@@ -17,7 +17,6 @@ from sidecar_lifecycle.decide.convergence import trial
 from sidecar_lifecycle.model import resources
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import Client
-from sidecar_lifecycle.shell.kube.watch import Watch
 from sidecar_lifecycle.shell.settings import Live, admission
 
 from . import cluster as hands
@@ -61,15 +60,8 @@ class Observer:
 
     async def follow_settings(self) -> None:
         """Keep `wanted` as the webhook's ConfigMap has it."""
-        settings = self.cluster.settings
-        written = Watch(
-            self.cluster.client,
-            resources.ConfigMap,
-            namespace=settings.model,
-            fields=f"metadata.name={settings.application}-admission",
-            is_patient=True,
-        )
-        async for change in written.changes():
+        fields = f"metadata.name={self.cluster.settings.application}-admission"
+        async for change in self.cluster.watch(resources.ConfigMap, fields=fields).changes():
             if change.kind == "synced":
                 self.is_synced = True
             elif change.object is not None:
