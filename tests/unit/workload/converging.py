@@ -95,7 +95,9 @@ def fill(cluster: FakeApiserver) -> None:
 
 
 @contextlib.asynccontextmanager
-async def converging(cluster: FakeApiserver, settings: ServiceSettings = SETTINGS) -> AsyncIterator[Live]:
+async def converging(
+    cluster: FakeApiserver, settings: ServiceSettings = SETTINGS
+) -> AsyncIterator[Live]:
     """Converge by settings, which may be changed."""
     live = Live(settings)
     run = controller.run(cluster.client, live, clock=LoopClock())

@@ -42,13 +42,13 @@ REVIEW = {
 }
 
 
-def webhook(folder: pathlib.Path, **options: Any) -> server.Webhook:
+def webhook(folder: pathlib.Path, **options: Any) -> server.WebhookServer:
     """Write what a webhook reads, and return it."""
     wanted = certificates.decide(None, ["webhook"], datetime.datetime.now(datetime.UTC))
     for name, encoded in wanted.data().items():
         (folder / name).write_bytes(base64.b64decode(encoded))
     (folder / "settings.json").write_text(json.dumps(MINIMAL))
-    return server.Webhook(
+    return server.WebhookServer(
         settings_file=folder / "settings.json",
         tls_dir=folder,
         **{

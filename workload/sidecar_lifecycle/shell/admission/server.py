@@ -108,7 +108,7 @@ def _context() -> ssl.SSLContext:
 
 
 @dataclasses.dataclass(kw_only=True)
-class Webhook:
+class WebhookServer:
     """Answers reviews by the settings that are in the file now."""
 
     settings_file: pathlib.Path
@@ -238,7 +238,7 @@ def main(arguments: argparse.Namespace) -> None:
     """Serve until SIGTERM."""
     logs.configure("info")
     try:
-        webhook = Webhook(
+        webhook = WebhookServer(
             settings_file=arguments.settings,
             tls_dir=arguments.tls_dir,
             log_level_file=arguments.log_level_file,

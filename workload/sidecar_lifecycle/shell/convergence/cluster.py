@@ -309,7 +309,9 @@ async def look(
     replicas: list[facts.Replica] = []
     for pod in live:
         with cluster.fence.around("converge", pod):
-            ownership = eligible.ownership(pod, disabled, lambda *key: owners.get(key))
+            ownership = eligible.ownership(
+                pod, disabled, lambda kind, name: owners.get((kind, name))
+            )
             replicas.append(facts.replica(pod, scope, ownership, proxy))
     injectors, is_served = await asyncio.gather(cluster.injectors(), cluster.is_served())
     plan = EvictionPlan(

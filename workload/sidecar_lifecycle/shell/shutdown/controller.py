@@ -188,7 +188,7 @@ class ShutdownController:
         elif decision.action is finished.Action.WAIT:
             tracked.old_ends_count = False
 
-    def _seconds_to_last(self, decision: finished.Decision) -> float:
+    def _seconds_to_last(self, decision: finished.ProxyDecision) -> float:
         if decision.action is finished.Action.STOP:
             return TURN * int(self.live.current.unit.rpartition("/")[2])
         return _LASTING.get(decision.reason, 0.0)
@@ -201,7 +201,7 @@ class ShutdownController:
         await self._recorder.drain(DRAIN_EVENTS)
 
 
-def _kind(decision: finished.Decision) -> str:
+def _kind(decision: finished.ProxyDecision) -> str:
     """Return what a decision must keep to last."""
     return decision.action if decision.action is finished.Action.STOP else decision.reason
 
