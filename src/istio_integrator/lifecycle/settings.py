@@ -27,7 +27,7 @@ def pebble(problem: str) -> Generator[None]:
         yield
     except ops.pebble.ChangeError as error:
         # A headline, one line for the only task, and its log.
-        reason = error.err.splitlines()[-1].removeprefix("- ")
+        reason = error.err.strip().rpartition("\n")[2].removeprefix("- ")
         raise errors.LifecycleError(f"{problem}: {reason}") from error
     except (ops.pebble.Error, TimeoutError) as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
