@@ -65,9 +65,15 @@ async def test_application_does_not_manage_the_gateway_workload_that_is_tied_to_
 ):
     tied = [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "app", "uid": "s"}]
     labels = {names.OWNER: owner} if owner else {}
-    workload(model, "statefulsets", "web", ownerReferences=tied, labels=labels)
+    workload(model, "deployments", "web", ownerReferences=tied, labels=labels)
+    # A ReplicaSet has the labels of the Deployment's pods.
+    replicas = {"ownerReferences": owned("Deployment", "web"), "labels": labels}
+    workload(model, "replicasets", "web-1", **replicas)
+    pod = without_sidecar()
+    pod["metadata"]["ownerReferences"] = owned("ReplicaSet", "web-1")
+    model.put("pods", pod)
     (found,) = (await listed(model))["pods"]
-    assert found["fixable"] is not bool(reason)
+    assert (found["workload"], found["fixable"]) == ("Deployment/web", not reason)
     assert not reason or found["reason"] == reason
 
 

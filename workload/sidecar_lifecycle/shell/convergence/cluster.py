@@ -114,9 +114,11 @@ class ModelClient:
         return owners, desired
 
     def _owner(self, found: types.Object) -> eligible.Owner:
+        # The gateway workload goes with the application, which does not manage its pods. Its
+        # ReplicaSet has the labels of its pods, and leads to it as every ReplicaSet does.
         ours = names.owner(self.settings.model, self.settings.application)
-        # The gateway workload goes with the application, which does not manage its pods.
-        is_ours = found.metadata.labels.get(names.OWNER) == ours
+        has_label = found.metadata.labels.get(names.OWNER) == ours
+        is_ours = has_label and isinstance(found, resources.Workload)
         return eligible.Owner(
             uid=found.metadata.uid,
             owners=() if is_ours else tuple(found.metadata.ownerReferences),
