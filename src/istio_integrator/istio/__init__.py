@@ -1,1 +1,1 @@
-"""The Istio that is there: its injectors, its installation, and what a dry-run pod tells of it."""
+"""The cluster's Istio: its injectors, its settings, its policies and the dry-run pod."""

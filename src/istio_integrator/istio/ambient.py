@@ -1,4 +1,4 @@
-"""Whether a model is to be in ambient mode, and whether the cluster has what that takes."""
+"""Whether a model is to be in ambient mode, and whether the cluster supports it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _DAEMONS = (
     ("ztunnel", {"app": "ztunnel"}),
     ("Istio's node agent istio-cni-node", {"k8s-app": "istio-cni-node"}),
 )
-"""What runs on every node, and what its DaemonSet selects, which Kubernetes lets nobody change
-(istio manifests/charts: ztunnel, istio-cni)."""
+"""Name and selector of each DaemonSet on every node; a selector is immutable (istio
+manifests/charts: ztunnel, istio-cni)."""
 _SWITCH = "PILOT_ENABLE_AMBIENT"
-"""In istiod's environment (istio pilot/pkg/features, ambient.go); without it ztunnel is told
-nothing."""
+"""A variable of istiod (istio pilot/pkg/features, ambient.go); without it ztunnel gets no
+configuration."""
 
 
 def is_chosen(mode: str, labels: Mapping[str, str | None]) -> bool:
@@ -30,7 +30,7 @@ def is_labelled(labels: Mapping[str, str | None]) -> bool:
 
 
 def missing(api: cluster.Cluster, mesh: installation.Mesh) -> str:
-    """Say which part of ambient mode the cluster lacks; empty if none is known to be missing."""
+    """Name the part of ambient mode that the cluster lacks; empty if all are present."""
 
     def read(daemon: cluster.Object) -> list[tuple[str, bool]]:
         chosen = cluster.at(daemon, "spec", "selector", "matchLabels")
@@ -43,7 +43,7 @@ def missing(api: cluster.Cluster, mesh: installation.Mesh) -> str:
         serving = [serves for each, serves in found if each == name]
         if not any(serving):
             return f"no pod of {name} is ready" if serving else f"the cluster has no {name}"
-    # A switch whose value is in another object is not known here.
+    # A value from another object (`valueFrom`) is not known here and counts as empty.
     switch = "" if mesh.environment is None else mesh.environment.get(_SWITCH, "false")
     is_off = bool(switch) and not booleans.parse(switch, default=False)
     return f"istiod has no {_SWITCH}=true" if is_off else ""

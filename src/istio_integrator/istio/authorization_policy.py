@@ -1,8 +1,8 @@
-"""What AuthorizationPolicies mean: whether a caller gets an answer to a request; pure.
+"""Evaluation of AuthorizationPolicies for a caller and a request; pure.
 
-istiod writes the rules as filters of Envoy (istio pilot/pkg/security/authz); for ztunnel it keeps
-of them what concerns connections (pilot/pkg/serviceregistry/ambient, authorization.go). Where an
-answer depends on an attribute that is not known here, such as a token, it is `Truth.MAYBE`.
+istiod translates the rules to filters of Envoy (istio pilot/pkg/security/authz). For ztunnel it
+keeps only the parts about connections (pilot/pkg/serviceregistry/ambient, authorization.go). An
+answer that depends on an unknown attribute, such as a token, is `Truth.MAYBE`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from integrator_contract import booleans, names
 from istio_integrator.kube import cluster
 
 OWN_TRUST_DOMAIN = "cluster.local"
-"""In a policy it means the trust domain of the mesh and its aliases, whatever these are."""
+"""In a policy it means the mesh's trust domain and its aliases, whatever their names are."""
 SOURCE = {
     "principals": "source.principal",
     "namespaces": "source.namespace",
@@ -27,14 +27,14 @@ SOURCE = {
     "remoteIpBlocks": "remote.ip",
     "requestPrincipals": "request.auth.principal",
 }
-"""The fields of a source, and their attributes as conditions name them."""
+"""The fields of a source, with the attribute that a condition uses for each."""
 OPERATION = {
     "ports": "destination.port",
     "hosts": "request.host",
     "methods": "request.method",
     "paths": "request.path",
 }
-"""The fields of an operation. What begins with `request.` is seen in HTTP alone."""
+"""The fields of an operation. Attributes with `request.` exist only in HTTP."""
 SEEN_BY_ZTUNNEL = frozenset(
     {
         "source.principal",
@@ -47,7 +47,7 @@ SEEN_BY_ZTUNNEL = frozenset(
 )
 _HEADERS = "request.headers["
 _TEMPLATES = ("{*}", "{**}")
-"""Of paths; what they match is not judged."""
+"""Wildcards of paths, which are not evaluated here."""
 
 
 class Truth(enum.IntEnum):
@@ -60,17 +60,17 @@ class Truth(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Caller:
-    """What a proxy sees of a caller."""
+    """The identity of a caller, as a proxy sees it."""
 
     principal: str = ""
-    """As `principal` returns it; empty: the caller shows no certificate of the mesh."""
+    """As `principal` returns it; empty: the caller has no certificate of the mesh."""
     address: str = ""
-    """Its IP address; empty: not known."""
+    """The IP address; empty: not known."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InboundRequest:
-    """What a caller asks for. A field that is None is not known."""
+    """A request to a pod. A field with None is not known."""
 
     port: int | None = None
     """Of the pod."""
@@ -78,12 +78,12 @@ class InboundRequest:
     method: str | None = None
     path: str | None = None
     headers: Mapping[str, str] | None = None
-    """By their names in lower case."""
+    """By lowercase name."""
     seen_by: Literal["http", "tcp", "ztunnel"] = "http"
-    """What holds the policies: Envoy where it sees requests, Envoy where it does not, ztunnel."""
+    """What enforces the policies: Envoy on HTTP, Envoy on other TCP traffic, or ztunnel."""
 
     def text(self, attribute: str) -> str | None:
-        """Return the value of an attribute; None: it is not known."""
+        """Return the value of an attribute; None: not known."""
         known = {
             "destination.port": None if self.port is None else str(self.port),
             "request.host": self.host and self.host.lower(),
@@ -93,7 +93,7 @@ class InboundRequest:
         return known.get(attribute)
 
     def shows(self, attribute: str) -> bool:
-        """Tell whether the proxy can hold a condition about an attribute."""
+        """Tell whether the proxy can evaluate a condition on an attribute."""
         if self.seen_by == "ztunnel":
             return attribute in SEEN_BY_ZTUNNEL
         return self.seen_by == "http" or not attribute.startswith("request.")
@@ -101,7 +101,7 @@ class InboundRequest:
 
 @dataclasses.dataclass(frozen=True)
 class AttributeCondition:
-    """The values of one attribute that a rule takes, or excludes."""
+    """The values of one attribute that a rule includes or excludes."""
 
     attribute: str
     values: tuple[str, ...]
@@ -114,12 +114,15 @@ class AttributeCondition:
 
 
 Conditions = tuple[AttributeCondition, ...]
-"""All of them have to hold."""
+"""Joined by AND."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AuthorizationRule:
-    """One rule of an AuthorizationPolicy; no sources are any caller, no operations any request."""
+    """A rule of an AuthorizationPolicy.
+
+    Without sources it matches any caller, and without operations any request.
+    """
 
     sources: tuple[Conditions, ...] = ()
     operations: tuple[Conditions, ...] = ()
@@ -137,10 +140,10 @@ class AuthorizationRule:
         ]
 
     def matches(self, caller: Caller, request: InboundRequest, *, strictly: bool) -> Truth:
-        """Tell whether the rule is about a request.
+        """Tell whether the rule matches a request.
 
-        Where a proxy can't hold a condition, the whole rule does not match if it is read
-        `strictly`, as where it allows; else the condition is left out, as where it denies.
+        If the proxy can't evaluate a condition, a rule that is read `strictly` does not match, as
+        in an ALLOW policy. Otherwise that condition is left out, as in a DENY policy.
         """
         parts = [each for each in (self.operations, self.sources, (self.conditions,)) if each]
         attributes = {each.attribute for part in parts for one in part for each in one}
@@ -157,21 +160,21 @@ class AuthorizationRule:
 
 @dataclasses.dataclass(frozen=True)
 class Attachment:
-    """Which workloads a policy applies to: by their labels, or by the Gateway that they serve.
+    """The workloads of a policy, selected by labels or by their Gateway.
 
-    AuthorizationPolicy, RequestAuthentication and WasmPlugin have this in common (istio
+    AuthorizationPolicy, RequestAuthentication and WasmPlugin share these rules (istio
     pilot/pkg/model, policyattachment.go).
     """
 
     namespace: str
     selector: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
-    """Labels of the workloads; empty: all of the namespace, or of the mesh."""
+    """Labels of the workloads; empty: all workloads of the namespace, or of the mesh."""
     targets: tuple[tuple[str, str], ...] = ()
-    """Kind and name of each target. A sidecar ignores a policy that has any."""
+    """Kind and name of each target. A sidecar ignores a policy with targets."""
 
     @staticmethod
     def of(obj: cluster.Object) -> Attachment:
-        """Read it from a policy."""
+        """Read the selector and the targets of a policy."""
         spec = cluster.at(obj, "spec")
         single = cluster.at(spec, "targetRef")
         references = cluster.parts(spec, "targetRefs") or ([single] if single else [])
@@ -182,7 +185,7 @@ class Attachment:
         )
 
     def selects(self, labels: Mapping[str, Any], namespace: str, root_namespace: str) -> bool:
-        """Tell whether the policy applies to the sidecar or gateway in a pod of that kind."""
+        """Tell whether the policy applies to the sidecar or gateway in a pod with these labels."""
         if self.targets:
             gateway = str(labels.get(names.GATEWAY_NAME))
             return self.namespace == namespace and ("Gateway", gateway) in self.targets
@@ -201,49 +204,49 @@ class AuthorizationPolicy(Attachment):
 
     @property
     def reference(self) -> str:
-        """How people name it."""
+        """The name in messages."""
         return f"{cluster.AUTHORIZATION_POLICY.name} {self.namespace}/{self.name}"
 
     @property
     def denies_all(self) -> bool:
-        """Whether it allows nothing, or denies everything."""
+        """Whether it denies every request."""
         if self.action == "ALLOW":
             return not self.rules
         return self.action == "DENY" and AuthorizationRule() in self.rules
 
     def matches(self, caller: Caller, request: InboundRequest) -> Truth:
-        """Tell whether one of its rules is about a request."""
+        """Tell whether one of its rules matches a request."""
         strictly = self.action == "ALLOW"
         return _any(each.matches(caller, request, strictly=strictly) for each in self.rules)
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """Whether a caller gets a request through."""
+    """The decision about a request."""
 
     answer: Truth
     policy: AuthorizationPolicy | None = None
-    """What denies it, where the answer is NO."""
+    """The policy that denies the request, where the answer is NO."""
 
 
 def principal(namespace: str, account: str, trust_domain: str = OWN_TRUST_DOMAIN) -> str:
-    """Name a ServiceAccount as policies and certificates do."""
+    """Return the principal of a ServiceAccount, as policies and certificates have it."""
     return f"{trust_domain}/ns/{namespace}/sa/{account}"
 
 
 def read_all(
     objects: Iterable[cluster.Object], trust_domains: Sequence[str] = (OWN_TRUST_DOMAIN,)
 ) -> list[AuthorizationPolicy]:
-    """Read AuthorizationPolicies, but those that can't be read or that proxies only log."""
+    """Read AuthorizationPolicies, except dry-run policies and those that can't be read."""
     return cluster.read_each(objects, lambda obj: _read(obj, trust_domains))
 
 
 def decide(
     policies: Collection[AuthorizationPolicy], caller: Caller, request: InboundRequest
 ) -> Verdict:
-    """Decide about a request, as the policies that select its pod do together.
+    """Decide about a request by all policies that select its pod.
 
-    A CUSTOM policy asks a service whose answer is not known here, AUDIT decides nothing.
+    A CUSTOM policy calls a service whose answer is not known here. AUDIT decides nothing.
     """
     most = Truth.YES
     for policy in policies:
@@ -268,7 +271,7 @@ def _read(obj: cluster.Object, trust_domains: Sequence[str]) -> Iterator[Authori
     ) -> Iterator[AttributeCondition]:
         for field in part:
             included = _included(field)
-            # A field that is not known here is an attribute that may match.
+            # An unknown field counts as an attribute that may match.
             attribute = attributes.get(included, included)
             values = [
                 one
@@ -308,7 +311,7 @@ def _read(obj: cluster.Object, trust_domains: Sequence[str]) -> Iterator[Authori
 def _written_out(
     attribute: str, value: str, namespace: str, trust_domains: Sequence[str]
 ) -> Sequence[str]:
-    """List what a value stands for in the policy of a namespace."""
+    """Expand a value of a policy in a namespace, as istiod does."""
     if attribute == "source.principal":
         return _with_aliases(value, trust_domains)
     if attribute == "source.trustDomain" and value in trust_domains:
@@ -319,7 +322,7 @@ def _written_out(
 
 
 def excluding(field: str) -> str:
-    """Name the field of a source or operation that excludes what another one includes."""
+    """Return the name of the excluding field for a field of a source or operation."""
     return f"not{field[:1].upper()}{field[1:]}"
 
 
@@ -329,7 +332,7 @@ def _included(field: str) -> str:
 
 
 def _with_aliases(named: str, trust_domains: Sequence[str]) -> Sequence[str]:
-    """Write a principal for each trust domain of the mesh (pilot/pkg/security/trustdomain)."""
+    """Expand a principal for each trust domain of the mesh (pilot/pkg/security/trustdomain)."""
     domain, *rest = named.split("/")
     is_own = domain == OWN_TRUST_DOMAIN or any(
         _fits(domain, each) or _fits(each, domain) for each in trust_domains
@@ -345,7 +348,7 @@ def _with_aliases(named: str, trust_domains: Sequence[str]) -> Sequence[str]:
 
 
 def _matches(attribute: str, value: str, caller: Caller, request: InboundRequest) -> Truth:
-    """Tell whether a value of an attribute is that of a caller or of a request."""
+    """Tell whether a value of an attribute matches a caller or a request."""
     if has_name := _IDENTITIES.get(attribute):
         return _yes(bool(caller.principal) and has_name(value, caller.principal))
     if attribute == "source.ip":
@@ -366,14 +369,14 @@ def _yes(holds: bool) -> Truth:
 
 
 def _fits(pattern: str, text: str) -> bool:
-    """Match a text, its beginning, its end, or any."""
+    """Match a text exactly, by a prefix, by a suffix, or any text."""
     if pattern.startswith("*"):
         return text.endswith(pattern[1:])
     return text.startswith(pattern[:-1]) if pattern.endswith("*") else text == pattern
 
 
 def _is_like(pattern: str, text: str) -> bool:
-    """Match a text with `*` for anything, in a time that grows with both lengths alone."""
+    """Match a text with `*` as a wildcard anywhere, without backtracking."""
     first, *others = pattern.split("*")
     if not others:
         return text == first
@@ -412,4 +415,4 @@ _IDENTITIES: Mapping[str, Callable[[str, str], bool]] = {
     ),
     "source.trustDomain": lambda value, who: _is_like(value, who.partition("/")[0]),
 }
-"""How a value is found in a caller's principal, by its attribute."""
+"""How to match a value with a caller's principal, by attribute."""

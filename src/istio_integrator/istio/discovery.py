@@ -1,4 +1,4 @@
-"""The search for the Istio that the model joins, and what a dry-run pod shows of it."""
+"""The search for the Istio that the model joins, with the results of a dry-run pod."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from istio_integrator.messages import Message, Said
 logger = logging.getLogger(__name__)
 
 _PROFILES = {names.PART_OF: names.PROFILE, names.INJECTION: "enabled"}
-"""Kubeflow labels the namespaces of its users so, whatever revisions there are."""
+"""Labels of Kubeflow's profile namespaces, which do not depend on Istio's revisions."""
 _NATIVE_DEFAULT = (1, 33)
-"""Kubelets from here on run native sidecars without a known fault (stable in 1.33)."""
+"""From this version kubelets run native sidecars without a known fault (stable in 1.33)."""
 _NATIVE_POSSIBLE = (1, 29)
-"""Kubelets from here on have native sidecars switched on."""
+"""From this version kubelets have native sidecars enabled by default."""
 _UNKNOWN: tuple[int, int] = (0, 0)
 _MINOR = re.compile(r"v?(\d{1,4})\.(\d{1,4})")
 
 
 @dataclasses.dataclass
 class Discovery:
-    """Finds the Istio to join and has it answer."""
+    """Finds the Istio to join and tests its injector."""
 
     api: cluster.Cluster
     options: config.Config
-    """They come before the hint."""
+    """Override the hint."""
     model: str
     application: str
     pod: str = ""
-    """The unit's own, which dry-run pods are like."""
+    """The unit's own pod, the pattern of dry-run pods."""
     hint: str = ""
-    """The namespace in which a charmed Istio says that istiod runs."""
+    """The namespace of istiod, from a relation to a charmed Istio."""
     mesh: installation.Mesh | None = None
     said: Sequence[Message] = ()
 
     def reconcile(self) -> None:
-        """Look again; nothing is written."""
+        """Search again; nothing is written."""
         present = injectors.find(self.api.list(cluster.MUTATING_WEBHOOK))
         chosen = injectors.choose(
             present, self.options, application=self.application, hint=self.hint
@@ -70,7 +70,7 @@ class Discovery:
             )
 
     def messages(self) -> Sequence[Message]:
-        """Say which Istio it is, or what is missing."""
+        """Return the name and problems of the Istio, or the reason why none was chosen."""
         return self.said
 
     def _judge(self, mesh: installation.Mesh, namespace: str) -> Iterable[Message]:
@@ -101,7 +101,7 @@ class Discovery:
     def _probe(
         self, mesh: installation.Mesh, namespace: str, labels: dict[str, str]
     ) -> installation.Mesh:
-        """Add what a dry-run pod shows."""
+        """Add the results of a dry-run pod."""
         like = self.api.get(cluster.POD, self.pod, self.model) if self.pod else None
         ask = functools.partial(probe.ask, self.api, namespace, labels, like=like)
         try:
@@ -109,7 +109,8 @@ class Discovery:
         except errors.ForbiddenError:
             if namespace == self.model:
                 raise
-            # Without trust no other namespace can be asked; once the model has the label, it can.
+            # Without trust the charm can create pods only in the model. The probe runs there once
+            # the model has the label.
             if mesh.namespace and self._is_served(mesh):
                 return dataclasses.replace(mesh, alive=True)
             return dataclasses.replace(
@@ -117,8 +118,8 @@ class Discovery:
                 problem=f"can't be asked while {self.model} has other labels",
                 remedy=f"juju trust {self.application} --scope=cluster",
             )
-        # An istiod that is away for a moment says nothing about what it will inject: what new
-        # pods ask for stays as it is.
+        # While istiod does not answer, its kind of sidecars is not known, so the annotations of
+        # new pods stay as they are.
         native = default
         if default.probed:
             native = ask(annotations={**probe.NATIVE, **probe.HOLD})
@@ -145,7 +146,7 @@ class Discovery:
     def _decide_native(
         self, default: probe.ProbedProxy, native: probe.ProbedProxy
     ) -> tuple[bool, Message | None]:
-        """Decide whether Jobs get native sidecars, or what keeps the option from being met."""
+        """Decide whether Jobs get native sidecars, and why the option cannot be met."""
         mode = self.options.job_sidecars
         is_shown = native.native_proxy or not default.probed
         if mode == "classic" or (mode == "auto" and not is_shown):
@@ -168,7 +169,7 @@ class Discovery:
         return False, Said.NATIVE_SIDECARS_IMPOSSIBLE(obstacle=obstacle)
 
     def _place(self, mesh: installation.Mesh) -> tuple[str, dict[str, str]]:
-        """Choose the namespace of the probe, and the labels that it needs there."""
+        """Choose the namespace of the dry-run pod, and the labels that it needs there."""
         for name in (self.model, mesh.installed_in, "default"):
             namespace = self.api.get(cluster.NAMESPACE, name) if name else None
             if namespace is None:
@@ -188,10 +189,10 @@ class Discovery:
 
 
 def _oldest_kubelet(nodes: Iterable[cluster.Object]) -> tuple[int, int]:
-    """Return the oldest minor version of the nodes' kubelets; 0.0 where one can't be read."""
+    """Return the oldest minor version of the nodes' kubelets; 0.0 if one can't be parsed."""
 
     def read(node: cluster.Object) -> list[tuple[int, int]]:
-        # A virtual node that has no kubelet has no say.
+        # A virtual node without a kubelet is ignored.
         match = _MINOR.match(str(node["status"]["nodeInfo"]["kubeletVersion"]))
         return [(int(match[1]), int(match[2])) if match else _UNKNOWN]
 

@@ -14,15 +14,15 @@ from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 
 MEMBERSHIP_LABELS = (names.INJECTION, names.REVISION)
-"""The labels by which a namespace joins a mesh or stays outside."""
+"""The labels by which a namespace joins a mesh or stays out of it."""
 
 _WEBHOOK_SUFFIX = "sidecar-injector.istio.io"
 USUAL_NAMESPACE = "istio-system"
-"""Where Istio is, and istioctl looks for one, unless somebody says otherwise."""
+"""The default namespace of Istio's charts and of istioctl."""
 
 
 class Hook(NamedTuple):
-    """The selectors of a webhook; both have to match."""
+    """The selectors of a webhook, which both must match."""
 
     namespaces: selectors.Selector
     pods: selectors.Selector
@@ -30,42 +30,42 @@ class Hook(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, order=True)
 class Injector:
-    """One name under which an istiod can be asked for sidecars."""
+    """A revision or tag by which namespaces get sidecars from an istiod."""
 
     namespace: str
-    """Of the istiod behind it; empty where it is addressed by URL."""
+    """The namespace of its istiod; empty if the webhook has a URL."""
     revision: str
-    """A revision or a tag; what a namespace names."""
+    """A revision or a tag, as namespaces name it in a label."""
     istiod_revision: str = ""
-    """The revision itself, which names the ConfigMap; differs from `revision` for a tag."""
+    """The revision in the ConfigMap's name; differs from `revision` for a tag."""
     is_default: bool
     service: str = ""
     url: str = ""
-    """Its address where there is no Service."""
+    """The address of a webhook without a Service."""
     webhook_configuration: str = ""
     installed_in: str = ""
-    """Where Istio's own objects are in this cluster; empty: not known."""
+    """The namespace of Istio's own objects in this cluster; empty: not known."""
     hooks: tuple[Hook, ...] = dataclasses.field(default=(), compare=False)
-    """Which pods it is asked about."""
+    """The selectors of its webhooks."""
 
     @property
     def istiod(self) -> tuple[str, ...]:
-        """The istiod and its revision, to which a tag leads, too."""
+        """The istiod and its revision, which a tag has in common with its revision."""
         return self.namespace, self.service, self.url, self.istiod_revision
 
 
 def mesh_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return those of a namespace's labels that say whether it joins a mesh."""
+    """Return the labels of a namespace that decide whether it joins a mesh."""
     return {key: labels[key] for key in MEMBERSHIP_LABELS if key in labels}
 
 
 def gives_sidecars(labels: Mapping[str, str]) -> bool:
-    """Tell whether a namespace's labels ask an injector for sidecars."""
+    """Tell whether a namespace's labels request sidecars."""
     return labels.get(names.INJECTION, labels.get(names.REVISION)) not in (None, "disabled")
 
 
 def injecting(present: Iterable[Injector], labels: Mapping[str, str]) -> Injector | None:
-    """Find the injector that the API server calls for a pod that asks for nothing itself."""
+    """Find the injector that the API server calls for a pod without labels of its own."""
     # The API server calls webhook configurations in the order of their names.
     for injector in sorted(present, key=lambda one: one.webhook_configuration):
         for namespaces, pods in injector.hooks:
@@ -119,7 +119,7 @@ def _read(configuration: cluster.Object) -> list[Injector]:
 
 
 def _asked(found: selectors.Selector, label: str) -> set[str]:
-    """Return the values that a selector asks for; exclusions are left out."""
+    """Return the values of a label that a selector includes."""
     return {
         value
         for each in found
@@ -132,7 +132,7 @@ def _named_namespace(configuration: str, *revisions: str | None) -> str:
     """Read the namespace of an installation from the name of its webhook configuration.
 
     Istio's charts name it `istio-sidecar-injector[-REVISION][-NAMESPACE]`, and that of a tag
-    `istio-revision-tag-TAG[-NAMESPACE]`, without the namespace where it is istio-system
+    `istio-revision-tag-TAG[-NAMESPACE]`. They leave out the namespace istio-system
     (istio-discovery, mutatingwebhook.yaml and revision-tags-mwc.yaml).
     """
     named = "|".join(re.escape(each) for each in revisions if each)
@@ -142,7 +142,7 @@ def _named_namespace(configuration: str, *revisions: str | None) -> str:
 
 
 def requirements(selector: cluster.Object) -> selectors.Selector:
-    """Read a selector of the API; an empty one has no requirements and selects all."""
+    """Read a LabelSelector; an empty one has no requirements and selects all objects."""
     equal = cluster.at(selector, "matchLabels").items()
     return (
         *(selectors.Requirement(key, "In", (str(value),)) for key, value in equal),
@@ -160,8 +160,8 @@ def choose(
 ) -> Injector | Message:
     """Decide which injector serves the model, by the options `istiod-namespace` and `revision`.
 
-    Of an injector whose configuration does not tell its namespace, the option tells it. `hint` is
-    the namespace that a charmed Istio says, where the option says nothing.
+    The option also gives the namespace of an injector whose configuration does not show it.
+    `hint` is the namespace from a relation to a charmed Istio, used while the option is empty.
     """
     namespace, revision = options.istiod_namespace, options.revision
     if not injectors:
@@ -207,6 +207,6 @@ def _ambiguous(candidates: list[Injector], application: str) -> Message:
                 example=min(values - {""}),
                 injectors=named,
             )
-    # Istio's own names never clash so; one is an installation's that has gone.
+    # Istio's own names never clash, so one of them was left by a removed installation.
     surplus = max(one.webhook_configuration for one in candidates)
     return Said.INJECTORS_CLASH(surplus=surplus, injectors=named)

@@ -17,34 +17,34 @@ class Mesh(injectors.Injector, meshconfig.IstiodSettings, probe.ProbedProxy):
     """The control plane behind an injector, by its settings and as a dry-run pod showed it."""
 
     service: str = "istiod"
-    """The Service that the injector's webhook configuration points to."""
+    """The Service in the injector's webhook configuration."""
     alive: bool = False
-    """Whether the injector answers: by the dry-run pod, else by the endpoints of its Service."""
+    """Whether the injector answers the dry-run pod, or without one has ready endpoints."""
     remedy: str = ""
-    """The command that mends the problem; empty where none is known."""
+    """The command that fixes the problem; empty where none is known."""
     injectors: tuple[injectors.Injector, ...] = dataclasses.field(default=(), compare=False)
-    """All that the cluster has, of this Istio and of others."""
+    """All injectors in the cluster, including those of other installations of Istio."""
     native_sidecars: bool = False
-    """Whether pods that run to completion get native sidecars: probe, nodes and option agree."""
+    """Whether pods that run to completion get native sidecars, by probe, nodes and option."""
     native_obstacle: Message | None = None
-    """What keeps the option from giving native sidecars."""
+    """Why the option `job-sidecars` cannot have native sidecars."""
 
     @property
     def cuts_off_controller(self) -> bool:
-        """Whether charms would not reach Juju's controller through what their pods get.
+        """Whether the proxy would keep charms from Juju's controller.
 
-        The controller may be anywhere, so a proxy that lets nothing unknown out is in the way.
+        The controller may be outside of the mesh's registry, which `REGISTRY_ONLY` blocks.
         """
         return self.captures_outbound and (self.registry_only or self._leads_nowhere)
 
     @property
     def cuts_off_names(self) -> bool:
-        """Whether the first look-up of a charm's pod gets no answer."""
+        """Whether the proxy would keep init containers of charms from DNS."""
         return self.captures_names and self._leads_nowhere
 
     @property
     def _leads_nowhere(self) -> bool:
-        """Whether init containers call a proxy that starts after them, through the CNI plugin."""
+        """Whether the CNI plugin redirects init containers to a proxy that starts after them."""
         return self.cni and not self.native_proxy
 
     @property
@@ -56,7 +56,7 @@ class Mesh(injectors.Injector, meshconfig.IstiodSettings, probe.ProbedProxy):
 
     @property
     def pod_labels(self) -> dict[str, str]:
-        """The label that makes one pod a member in a namespace that is not."""
+        """The label that makes one pod a member in a namespace that is not a member."""
         return {names.INJECT: "true"} if self.is_default else self.namespace_labels
 
     def has_member(self, labels: Mapping[str, str]) -> bool:
@@ -66,7 +66,7 @@ class Mesh(injectors.Injector, meshconfig.IstiodSettings, probe.ProbedProxy):
 
     @property
     def pilot(self) -> tuple[str, int] | None:
-        """The host and the port at which proxies are configured; None while that is not known."""
+        """The host and port from which proxies get their configuration; None: not known."""
         if self.namespace:
             return f"{self.service}.{self.namespace}.svc", _DISCOVERY_PORT
         host, _, port = self.discovery_address.rpartition(":")
@@ -74,14 +74,14 @@ class Mesh(injectors.Injector, meshconfig.IstiodSettings, probe.ProbedProxy):
 
     @property
     def sidecars(self) -> str:
-        """What kind new pods get, as status messages say it."""
+        """The kind of new pods' sidecars, for status messages."""
         if self.native_proxy:
             return "native sidecars"
         return "classic sidecars" + (", native in Jobs" if self.native_sidecars else "")
 
     @property
     def name(self) -> str:
-        """How status messages call it."""
+        """The name in status messages."""
         where = f"{self.namespace}/{self.service}" if self.namespace else self.url
         revision = "" if self.is_default else f" {self.revision}"
         version = f" {'.'.join(self.version.split('.')[:2])}" if self.version else ""

@@ -1,4 +1,4 @@
-"""What an installation of Istio says about itself, read from its own objects."""
+"""The settings of an installation of Istio, read from its own objects."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from istio_integrator.kube import cluster
 logger = logging.getLogger(__name__)
 
 _SHARED = "SHARED_MESH_CONFIG"
-"""In istiod's environment: a ConfigMap whose mesh configuration it puts below its own one, as the
-add-on of AKS has it (istio pilot/pkg/bootstrap/mesh.go)."""
+"""A variable of istiod that names a ConfigMap, whose mesh configuration istiod's own one
+overrides, as in the add-on of AKS (istio pilot/pkg/bootstrap/mesh.go)."""
 _REGISTRY_ONLY = "REGISTRY_ONLY"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class IstiodSettings:
-    """What istiod was told, as far as this cluster shows it."""
+    """The settings of istiod, as far as objects of this cluster show them."""
 
     has_settings: bool = True
-    """Whether its mesh configuration can be read in this cluster; without, a dry-run pod shows
+    """Whether its mesh configuration can be read in this cluster; otherwise a dry-run pod shows
     some of it."""
     environment: Mapping[str, str] | None = None
-    """Of istiod's Deployment; None where that is not known."""
+    """Of istiod's Deployment; None: not known."""
     hold_by_default: bool = False
-    """Whether the mesh's own configuration already holds applications."""
+    """Whether the mesh configuration already holds applications."""
     status_port: int = names.DEFAULT_STATUS_PORT
-    """Of the proxies, unless a pod says otherwise; 0 is switched off."""
+    """Of proxies whose pods set no other one; 0: disabled."""
     root_namespace: str = "istio-system"
-    """Whose policies and Sidecars apply to every namespace; empty: not known."""
+    """The namespace whose policies and Sidecars apply to every namespace; empty: not known."""
     trust_domains: tuple[str, ...] = (authorization_policy.OWN_TRUST_DOMAIN,)
-    """The mesh's own, in the certificates of its pods, and then its aliases."""
+    """The mesh's own trust domain, in its pods' certificates, and then its aliases."""
     discovery_selectors: tuple[dict[str, Any], ...] = ()
-    """LabelSelectors of the namespaces that istiod serves; none: it serves all."""
+    """LabelSelectors of the namespaces that istiod serves; empty: all namespaces."""
     registry_only: bool = False
-    """Whether proxies of the model, or some, let nothing out that Istio does not know."""
+    """Whether some proxies of the model block calls to hosts that Istio does not know."""
 
 
 def read(api: cluster.Cluster, injector: injectors.Injector, *, model: str) -> IstiodSettings:
@@ -85,7 +85,7 @@ def read(api: cluster.Cluster, injector: injectors.Injector, *, model: str) -> I
 
 
 def _over(first: dict[str, Any], below: dict[str, Any]) -> dict[str, Any]:
-    """Put one mesh configuration over another, as messages of protobuf are merged."""
+    """Merge two mesh configurations as protobuf merges messages; the first overrides."""
     both = {
         key: _over(cluster.at(first, key), cluster.at(below, key))
         for key in first.keys() & below.keys()
@@ -95,7 +95,7 @@ def _over(first: dict[str, Any], below: dict[str, Any]) -> dict[str, Any]:
 
 
 def _mapping(config_map: cluster.Object | None) -> cluster.Object:
-    """Read the mesh configuration in a ConfigMap; empty where there is none that can be read."""
+    """Read the mesh configuration in a ConfigMap; empty if it is missing or can't be parsed."""
     text = str(cluster.at(config_map, "data").get("mesh") or "{}")
     try:
         value = bounded.read_yaml(text, longest=bounded.LONGEST_OBJECT)
@@ -107,7 +107,7 @@ def _mapping(config_map: cluster.Object | None) -> cluster.Object:
 
 
 def unserved(selectors: Iterable[cluster.Object], labels: Mapping[str, str]) -> str:
-    """Return what `kubectl label` takes for istiod to serve a namespace; empty where it does."""
+    """Return the `kubectl label` arguments for istiod to serve a namespace; empty if it does."""
     remedies = [
         " ".join(
             f"{each.key}-" if each.is_negated else f"{each.key}={next(iter(each.values), 'true')}"
@@ -116,15 +116,15 @@ def unserved(selectors: Iterable[cluster.Object], labels: Mapping[str, str]) -> 
         )
         for selector in selectors
     ]
-    # Without any, istiod serves every namespace (istio pkg/kube/namespace/filter.go).
+    # Without a selector, istiod serves every namespace (istio pkg/kube/namespace/filter.go).
     return "" if "" in remedies or not remedies else remedies[0]
 
 
 def _is_registry_only(sidecars: Iterable[cluster.Object], *, model: str, default: bool) -> bool:
-    """Find the policy of outgoing calls that counts in a model.
+    """Tell whether some pods of a model have the outbound policy `REGISTRY_ONLY`.
 
-    A Sidecar for pods comes before one for their namespace, this before one in the root
-    namespace, and this before the mesh configuration.
+    The order of precedence is a Sidecar with a workloadSelector, a Sidecar of the namespace, a
+    Sidecar of the root namespace, the mesh configuration.
     """
 
     def of(obj: cluster.Object) -> Iterable[tuple[tuple[bool, bool], bool]]:

@@ -1,9 +1,9 @@
-"""Which PeerAuthentication decides about a port of a pod; pure, as istiod has it.
+"""Which PeerAuthentication decides about a port of a pod, by istiod's rules; pure.
 
-Of those that select a pod by its labels only the oldest counts, and so it is of those for a whole
-namespace; two are never joined. Ports are only looked at in one with a selector (istio
-pilot/pkg/security/authn/policy_applier.go, ComposePeerAuthentication; the order is that of
-sortConfigByCreationTime in pilot/pkg/model/push_context.go).
+Of the policies that select a pod by its labels, only the oldest applies. The same holds for those
+of a whole namespace. Two policies are never merged. Ports are read only in a policy with a
+selector (istio pilot/pkg/security/authn/policy_applier.go, ComposePeerAuthentication; the order is
+that of sortConfigByCreationTime in pilot/pkg/model/push_context.go).
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ from istio_integrator.kube import cluster
 
 STRICT = "STRICT"
 PERMISSIVE = "PERMISSIVE"
-"""What istiod takes where no policy says anything."""
+"""Istio's default where no policy sets a mode."""
 _INHERITED = ("UNSET", "")
 
 
 @dataclasses.dataclass(frozen=True)
 class PeerAuthentication:
-    """What a PeerAuthentication says."""
+    """The settings of a PeerAuthentication."""
 
     namespace: str
     name: str
     created: str = ""
-    """As Kubernetes writes it, to the second; empty sorts before all."""
+    """Creation time as Kubernetes writes it, to the second; empty sorts first."""
     selector: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
-    """Labels of the pods that it is about; empty: all of the namespace, or of the mesh."""
+    """Labels of the selected pods; empty: all pods of the namespace, or of the mesh."""
     mode: str = ""
-    """Empty: as the next wider policy says."""
+    """Empty: the mode of the next wider policy."""
     ports: Mapping[int, str] = dataclasses.field(default_factory=dict[int, str])
-    """The modes of ports that have their own."""
+    """The modes of ports with a mode of their own."""
     owner: str = ""
-    """Which integrator its label names."""
+    """The integrator that its label names."""
 
     @property
     def reference(self) -> str:
-        """How people name it."""
+        """The name in messages."""
         return f"PeerAuthentication {self.namespace}/{self.name}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Decided:
-    """What counts for a port."""
+    """The mode that applies to a port."""
 
     mode: str
     policy: PeerAuthentication | None = None
-    """Whose word it is; None: nobody's."""
+    """The policy that sets the mode; None: Istio's default."""
     nearest: PeerAuthentication | None = None
-    """The only one with a selector that is looked at, whether it says anything or not."""
+    """The only policy with a selector that istiod reads, even if it sets no mode."""
 
     @property
     def is_strict(self) -> bool:
@@ -60,7 +60,7 @@ class Decided:
 
 
 def read_all(objects: Iterable[cluster.Object]) -> list[PeerAuthentication]:
-    """Read PeerAuthentications; one that can't be read is left out."""
+    """Read PeerAuthentications, without those that can't be read."""
     return cluster.read_each(objects, lambda obj: [_read(obj)])
 
 
@@ -71,7 +71,7 @@ def decide(
     root_namespace: str,
     port: int = 0,
 ) -> Decided:
-    """Find what counts for a port of a pod; port 0 is one that no policy names."""
+    """Find the mode of a port of a pod; port 0 is a port that no policy names."""
     by_age = sorted(policies, key=lambda each: (each.created, f"{each.name}.{each.namespace}"))
     here = [policy for policy in by_age if policy.namespace == namespace]
     of_pods = (each for each in here if each.selector and each.selector.items() <= labels.items())

@@ -1,4 +1,4 @@
-"""The dry-run pod that shows whether an injector is alive, and what pods get of it."""
+"""The dry-run pod that shows whether an injector answers, and which proxy it adds."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from integrator_contract import booleans, bounded, names, pods, refusals
 from istio_integrator.kube import cluster, errors
 
 _CNI_CHECK = "istio-validation"
-"""The init container that checks what Istio's CNI plugin did; without the plugin there is none."""
+"""The init container that verifies the redirection; only pods with Istio's CNI plugin have it."""
 _REDIRECTS = "istio-init"
 _OUTBOUND_PORTS = "-o"
-"""The argument of istio-init for ports that are left alone."""
+"""The argument of istio-init for outbound ports that it does not redirect."""
 _DNS_CAPTURE = "ISTIO_META_DNS_CAPTURE"
-"""In the proxy's environment; istio-init and the CNI plugin go by it as well."""
+"""A variable of the proxy, which istio-init and the CNI plugin read as well."""
 _EVERYWHERE = "0.0.0.0/0"
-"""What Canonical's charms of Istio have every pod leave alone, by `injectedAnnotations`."""
+"""The range that Canonical's charms of Istio exclude in each pod, by `injectedAnnotations`."""
 _PROXY_CONFIG = "PROXY_CONFIG"
-"""In the proxy's environment, what the mesh configuration's `defaultConfig` and the pod say, as
-far as it is not Istio's default (istio/pkg/kube/inject, cleanProxyConfig)."""
+"""A variable of the proxy with `defaultConfig` of the mesh configuration and the pod's own
+settings, without Istio's defaults (istio/pkg/kube/inject, cleanProxyConfig)."""
 _DISCOVERY_ADDRESS = "istiod.istio-system.svc:15012"
 """Istio's default (istio/pkg/config/mesh, DefaultProxyConfig)."""
 _HOLD = "holdApplicationUntilProxyStarts"
 NAME = "istio-integrator-probe"
-"""What the names of dry-run pods begin with."""
+"""The prefix of dry-run pods' names."""
 NATIVE: Mapping[str, str] = {names.NATIVE_SIDECAR: "true"}
-"""Annotations that ask for a native sidecar."""
+"""Annotations that request a native sidecar."""
 HOLD: Mapping[str, str] = {names.PROXY_CONFIG: json.dumps({_HOLD: True})}
-"""Annotations that ask for a proxy which holds the application."""
+"""Annotations that request the hold of the application."""
 _VERSION_TAG = re.compile(r":(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)")
 _PORT = re.compile(r"[0-9]{1,5}")
 
@@ -41,33 +41,33 @@ class ProbedProxy:
     """The proxy that new pods get, as a dry-run pod showed it."""
 
     probed: bool = False
-    """Whether the dry-run pod came back with a sidecar; without, what follows is assumed."""
+    """Whether the dry-run pod got a sidecar; otherwise the other fields are assumptions."""
     problem: str = ""
-    """Why there is no sidecar, with the API server's words."""
+    """Why the pod has no sidecar, in the API server's words."""
     refusal: refusals.Refusal | None = None
-    """Who else than Istio refused the pod: whether it injects is not known then."""
+    """The rejection by another webhook or policy; whether Istio injects is then not known."""
     native_proxy: bool = False
-    """Whether it is an init container that keeps running."""
+    """Whether it is a native sidecar."""
     proxy_revision: str = ""
-    """The revision that new pods get, which a tag may move."""
+    """The revision of new pods, which a tag may change."""
     version: str = ""
-    """As the tag of the proxy's image tells it."""
+    """Read from the tag of the proxy's image."""
     cni: bool = False
-    """Whether Istio's CNI plugin redirects the traffic of pods, from their first moment."""
+    """Whether Istio's CNI plugin redirects the traffic of pods, before any container starts."""
     captures_outbound: bool = True
-    """Whether calls of pods go through their proxies, which `injectedAnnotations` may end."""
+    """Whether outbound calls go through the proxy, which `injectedAnnotations` may disable."""
     captures_names: bool = False
-    """Whether look-ups of names go through them too."""
+    """Whether DNS queries go through the proxy."""
     overwritten: tuple[str, ...] = ()
     """Annotations of pods that istiod's own `injectedAnnotations` replace."""
     hold_by_default: bool = False
-    """Whether the mesh asks to hold applications, and not the pod or our own admission."""
+    """Whether the mesh configuration sets the hold, and not the pod or this charm's admission."""
     status_port: int = names.DEFAULT_STATUS_PORT
-    """Unless a pod says otherwise; 0 is switched off."""
+    """Of proxies whose pods set no other one; 0: disabled."""
     discovery_address: str = ""
-    """Where the proxy looks for istiod."""
+    """The address of istiod in the proxy's configuration."""
     excluded_outbound_ports: tuple[int, ...] = ()
-    """That every proxy leaves alone, unless its pod names ports of its own: then only those."""
+    """Ports that proxies do not intercept; a pod's own annotation replaces the list."""
 
 
 def pod(
@@ -77,20 +77,20 @@ def pod(
     like: cluster.Object | None,
     annotations: Mapping[str, str] | None = None,
 ) -> cluster.Object:
-    """Write a dry-run pod that policies of the cluster admit as they admitted the unit's pod.
+    """Render a dry-run pod that policies of the cluster admit as they admitted the unit's pod.
 
-    It has the image and the controller of that pod (`like`), and meets every pod security
-    standard. It names no user, because OpenShift assigns one for each namespace.
+    It has the image and the controller of the unit's pod (`like`), and meets every pod security
+    standard. It sets no user ID, because OpenShift assigns one for each namespace.
     """
     owners = [
-        # OpenShift lets nobody block the deletion of an owner without a right of its own.
+        # On OpenShift, blockOwnerDeletion needs a permission on the owner's finalizers.
         {**each, "blockOwnerDeletion": False}
         for each in cluster.parts(cluster.at(like, "metadata"), "ownerReferences")
         if each.get("controller") is True
     ]
     containers = cluster.parts(cluster.at(like, "spec"), "containers")
     images = [each.get("image") for each in containers if each.get("name") == names.CHARM]
-    # A pod is also written before the unit's own pod could be read.
+    # `like` is missing until the unit's pod could be read.
     image = next(iter(images), None) or "never-created.invalid/probe"
     least = {"cpu": "1m", "memory": "1Mi"}
     return {
@@ -132,7 +132,7 @@ def ask(
     like: cluster.Object | None,
     annotations: Mapping[str, str] | None = None,
 ) -> ProbedProxy:
-    """Create a pod by dry run, which this charm's admission leaves as it is."""
+    """Create a pod by dry run, which this charm's admission does not change."""
     marked = {names.MESH_PROBE: "true", **labels}
     asked = pod(namespace, marked, like=like, annotations=annotations)
     try:
@@ -144,7 +144,7 @@ def ask(
     except errors.ApiError as error:
         return ProbedProxy(problem=error.message)
     except errors.UnreachableError as error:
-        # An injector that takes connections and never answers takes the API server's time too.
+        # An injector that accepts connections but never answers delays the API server, too.
         return ProbedProxy(problem=str(error))
     before = asked["metadata"]["annotations"]
     after = cluster.at(created, "metadata", "annotations")
@@ -153,23 +153,23 @@ def ask(
 
 
 def _said_by_istio(refusal: refusals.Refusal) -> str:
-    """Keep of a failure to reach the injector its last cause."""
+    """Return the last cause of a failure to reach the injector, or Istio's refusal."""
     if not refusal.is_unreachable:
         return str(refusal)
-    # Behind a certificate's fault the API server guesses at its reason.
+    # After a certificate error the API server adds a guess at the reason.
     words = refusal.words.partition(" (possibly because of ")[0]
     _, name, *_ = refusal.author.split('"')
     return f"{name}: {words.rpartition(': ')[2]}"
 
 
 def ports(listed: object) -> list[int]:
-    """Read an annotation's port numbers, with commas between them; all else is left out."""
+    """Read comma-separated port numbers from an annotation; other text is ignored."""
     found = [each.strip() for each in str(listed or "").split(",")]
     return [int(each) for each in found if _PORT.fullmatch(each) and pods.is_port(int(each))]
 
 
 def read(created: cluster.Object) -> ProbedProxy:
-    """Tell what the injector made of a pod."""
+    """Read the injector's changes from a created pod."""
     spec = cluster.at(created, "spec")
     inits, containers = cluster.parts(spec, "initContainers"), cluster.parts(spec, "containers")
     native = [each for each in inits if each.get("restartPolicy") == "Always"]
@@ -199,7 +199,7 @@ def read(created: cluster.Object) -> ProbedProxy:
 
 
 def _mapping(text: Any) -> dict[str, Any]:
-    """Read a JSON object; empty where it is none."""
+    """Read a JSON object; empty if the text is not one."""
     try:
         value = bounded.read_json(str(text or "{}"), longest=bounded.LONGEST_OBJECT)
     except bounded.DocumentError:
@@ -208,9 +208,9 @@ def _mapping(text: Any) -> dict[str, Any]:
 
 
 def _left_alone(inits: list[Any], annotations: dict[str, Any]) -> tuple[int, ...]:
-    """Read the outbound ports that a pod's redirection leaves out.
+    """Read the outbound ports that a pod does not redirect.
 
-    The CNI plugin is told by an annotation, istio-init by an argument.
+    The CNI plugin reads them from an annotation, istio-init from an argument.
     """
     for container in inits:
         arguments = cluster.items(container, "args")
