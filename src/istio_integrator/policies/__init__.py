@@ -1,1 +1,1 @@
-"""Who may call whom in the model: AuthorizationPolicies from relations, and their preview."""
+"""AuthorizationPolicies of the model's workloads, from relations, and their preview."""

@@ -1,4 +1,4 @@
-"""Who is refused or let in otherwise than relations say, by policies as they would be or are."""
+"""Callers that policies deny or admit against their relations."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from istio_integrator.situation import situation
 from istio_integrator.situation.model import Pod
 
 FOLDER = "authorization"
-"""The component of policies that name callers."""
+"""The component label of policies with callers."""
 CLOSED = "authorization-closed"
-"""The component of the one that closes the rest."""
+"""The component label of the policy that denies all other calls."""
 _EFFECTS = {
     "ALLOW": "admits callers beside them",
     "DENY": "denies some of their callers",
@@ -29,7 +29,7 @@ def judge(
     policies: Iterable[AuthorizationPolicy],
     pods: Sequence[Pod],
 ) -> Iterable[Message]:
-    """Judge whether callers are held to what relations say."""
+    """Check whether existing or planned policies admit exactly the callers of relations."""
     owner, application = scope.manifests.owner, scope.application
     ours: list[AuthorizationPolicy] = []
     others: list[AuthorizationPolicy] = []
@@ -77,7 +77,7 @@ def judge(
 def _without_certificate(
     ours: Sequence[AuthorizationPolicy], pods: Iterable[Pod], trust_domain: str
 ) -> list[str]:
-    """List the callers that rules name and whose pods have no proxy."""
+    """List the callers in rules whose pods have no proxy."""
     named = {each for policy in ours for rule in policy.rules for each in rule.principals}
     running: dict[str, bool] = {}
     for pod in pods:

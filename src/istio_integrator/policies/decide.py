@@ -1,9 +1,9 @@
-"""Who may call which workload of the model: one policy of sidecars for each; pure.
+"""The AuthorizationPolicy of each workload of the model; pure.
 
-What applications say of their Services becomes what a sidecar can enforce, which knows no Service:
-the labels of pods and the ports that they listen at. A sidecar passes over policies that name
-their targets (istio pilot/pkg/model, policyattachment.go), so those that charms write beside their
-relations are said again.
+Applications name Services, but a sidecar does not know Services. Therefore the policies have the
+labels of the pods and the ports on which they listen. A sidecar ignores a policy with targets
+(istio pilot/pkg/model, policyattachment.go), so the rules of such policies, which charms write
+beside their relations, are copied to policies with selectors.
 """
 
 from __future__ import annotations
@@ -26,48 +26,48 @@ from istio_integrator.situation.situation import Exposure
 
 Mode = Literal["off", "related", "closed"]
 Rule = dict[str, Any]
-"""A rule as an AuthorizationPolicy has it."""
+"""A rule in the API format of an AuthorizationPolicy."""
 
 SHARED = ("metadata-grpc-service", "mlmd")
-"""Services that every user's pipelines write to, and whose charms say nothing by relations.
+"""Services that every user's pipelines call, and whose charms declare no callers by relations.
 
-They know no users. Their callers include pods without a sidecar, and envoy, whose own sidecar does
-not know the Host that it forwards and sends no certificate.
+They do not distinguish users. Their callers include pods without a sidecar. They also include the
+charm envoy, whose sidecar does not know the forwarded Host and so sends no certificate.
 """
 MOST_WORKLOADS = 16
-"""Workloads of which one application may speak by labels; each is a policy, with the rules of all
-that are wider. Those of Kubeflow's charms have one."""
+"""Workloads that one application may select by labels. Each gets a policy, which includes the
+rules of all wider selectors. Kubeflow's charms select one workload each."""
 _MOST_RULES = 64
-"""Rules of one policy that are said again; those of Kubeflow's charms have one or two."""
+"""Rules that are copied from one policy; those of Kubeflow's charms have one or two."""
 _TOO_MANY = f"speaks of more than {MOST_WORKLOADS} workloads by labels: the rest is refused"
 _UNKNOWN = "waiting for the name of a caller of another model: relate it to provide-cmr-mesh, too"
 _NOT_ITS_OWN = "has a policy for what is not its own"
 _PATTERNS = frozenset("*{}")
-"""Signs that a path of a policy can't have without meaning others, too."""
+"""Characters by which a path in a policy also matches other paths."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What relations, options and the cluster say about who is to call whom."""
+    """The callers that relations, options and the cluster declare."""
 
     mode: Mode
     model: Model
     consumers: Sequence[service_mesh.ApplicationPolicies] = ()
     exposure: Exposure
     controllers: Collection[str] = ()
-    """Applications that write VirtualServices for our Gateway."""
+    """Applications that write VirtualServices for this charm's Gateway."""
     calls: Collection[Call] = ()
-    """By API servers, who have no certificate of the mesh."""
+    """Calls by API servers, which have no certificate of the mesh."""
     others: Sequence[cluster.Object] = ()
-    """AuthorizationPolicies of others in the model."""
+    """AuthorizationPolicies of other owners in the model."""
     is_ambient: bool = False
-    """Whether ztunnel holds the policies, and Services may be called through waypoints."""
+    """Whether ztunnel enforces the policies, and waypoints may forward calls."""
     standing: Sequence[cluster.Object] = ()
-    """Ours, as they are now."""
+    """This charm's AuthorizationPolicies, as they are now."""
 
     @property
     def opened(self) -> list[Call]:
-        """What callers without a certificate of the mesh may call, and who they are."""
+        """The calls that need no certificate of the mesh."""
         shared = filter(None, map(self.model.service, SHARED))
         return [
             *self.calls,
@@ -77,7 +77,7 @@ class Asked:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WorkloadPolicy:
-    """Who may call the pods of one workload."""
+    """The AuthorizationPolicy of one workload."""
 
     selector: Labels
     rules: tuple[Rule, ...] = ()
@@ -85,19 +85,19 @@ class WorkloadPolicy:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AuthorizationPlan:
-    """What is to be written, and what to say."""
+    """The policies to write, and their messages."""
 
     policies: tuple[WorkloadPolicy, ...] = ()
     is_closed: bool = False
-    """Whether whatever else is in the model is called by nobody."""
+    """Whether a further policy denies every call to the model's other workloads."""
     said: tuple[Message, ...] = ()
-    """What of relations is refused, or waited for."""
+    """The requests of relations that are rejected, or that wait for an object."""
     beyond: tuple[str, ...] = ()
-    """Workloads of which more was said than the model's data plane can hold."""
+    """Workloads with rules that the model's data plane cannot enforce completely."""
 
 
 def decide(asked: Asked) -> AuthorizationPlan:
-    """Decide who may call whom."""
+    """Decide which callers each workload admits."""
     if asked.mode == "off":
         return AuthorizationPlan()
     book = _Book(asked)
@@ -124,7 +124,7 @@ def decide(asked: Asked) -> AuthorizationPlan:
 
 
 class _Book:
-    """The workloads that only those may call who are named, each with its rules."""
+    """The workloads with a policy, each with its rules."""
 
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
@@ -136,17 +136,17 @@ class _Book:
                 self._say(Said.AUTHORIZATION_INVALID, one, each)
 
     def entries(self) -> Iterator[tuple[Labels, tuple[Rule, ...]]]:
-        """List the rules of each, the more exact selector first.
+        """List the rules of each selector, the more exact selector first.
 
-        What holds for all pods of a workload holds for some of them, too: so no pod is for a
-        moment without a part of its rules.
+        A selector also gets the rules of every wider one. So no pod misses a part of its rules
+        while the policies are being written.
         """
         for key in sorted(self._rules, key=lambda key: (-len(key), sorted(key))):
             wider = (rules for other, rules in self._rules.items() if other <= key)
             yield key, _joined(rule for rules in wider for rule in rules)
 
     def state(self) -> None:
-        """Take what applications say; what is refused of it changes nothing."""
+        """Add the rules that applications request; a rejected rule changes nothing."""
         for one in self._asked.consumers:
             units: set[Labels] = set()
             for policy in one.policies:
@@ -159,7 +159,7 @@ class _Book:
                     self._state_application(one, policy, who)
 
     def leave(self) -> None:
-        """Leave what stands for an application of which all is refused: nothing changes."""
+        """Keep the existing rules of an application whose requests are all rejected."""
         consumers = self._asked.consumers
         refused = {one.application for one in consumers if one.problems and not one.policies}
         for each in self._asked.standing:
@@ -168,12 +168,12 @@ class _Book:
                 self._cover(key, *cluster.parts(cluster.at(each, "spec"), "rules"))
 
     def lead(self) -> None:
-        """Let the gateway call what it leads to, and nobody else who is not named."""
+        """Restrict the backends of routes to the gateway and the callers of other rules."""
         for found, ports in self._reached(self._asked.exposure.routed):
             self._cover(found.selector, *self._of_gateways(ports))
 
     def keep_open(self) -> None:
-        """Have rules of its own what serves callers from outside of the mesh by its nature."""
+        """Add policies for workloads that always have callers from outside of the mesh."""
         for key in self._asked.exposure.gateway_pods:
             self._cover(key, {})
         for pod in self._model.pods_to_come:
@@ -187,7 +187,7 @@ class _Book:
                 self._cover(found.selector)
 
     def admit(self) -> None:
-        """Let callers into the workloads of the book who need no relation for it."""
+        """Admit callers that need no relation to the workloads with a policy."""
         called = {(each.service, each.port) for each in self._asked.opened}
         for found, ports in self._reached(called):
             self._extend(found.selector, *([_rule([_at(ports)])] if ports else ()))
@@ -195,7 +195,7 @@ class _Book:
             self._extend(found.selector, *self._of_gateways(ports))
         for found in self._model.services if self._asked.is_ambient else ():
             if found.waypoint:
-                # It calls in everybody's place: whom it lets through is up to its own policies.
+                # The waypoint replaces each caller; its own policies decide about callers.
                 self._extend(found.selector, _rule([], principals=[principal(*found.waypoint)]))
         for pod in self._model.pods_to_come:
             for probe in _probes(pod):
@@ -209,19 +209,19 @@ class _Book:
         self.said.append(said(problem=text))
 
     def _cover(self, key: Labels, *rules: Rule) -> None:
-        """Have a workload be called by those only who are named, and those whom rules take.
+        """Restrict the callers of a workload to its rules, and add rules.
 
-        Without labels it would be every workload, so that is none.
+        An empty selector would match every workload, so it is ignored.
         """
         if key:
             self._rules.setdefault(key, []).extend(rules)
 
     def _covering(self, key: Labels) -> list[Labels]:
-        """List the selectors of the book that mean a pod which this one means, too."""
+        """List the selectors with a policy that have a pod in common with a selector."""
         return list(self._model.sharing(key, self._rules))
 
     def _extend(self, key: Labels, *rules: Rule) -> None:
-        """Let those in whom rules take wherever only those may call who are named."""
+        """Add rules to the policies of a selector, if it has any."""
         for each in self._covering(key):
             self._rules[each] += rules
 
@@ -247,7 +247,7 @@ class _Book:
         if len(units) > MOST_WORKLOADS:
             self._say(Said.AUTHORIZATION_INVALID, one, _TOO_MANY)
             return
-        # An endpoint without ports, or none at all, is no restriction.
+        # A policy without endpoints, or an endpoint without ports, allows every port.
         listed = [endpoint.ports or () for endpoint in policy.endpoints]
         ports = sorted(set[int]().union(*listed)) if all(listed) else []
         self._cover(key, _rule([_at(ports)] if ports else [], principals=[who]))
@@ -285,7 +285,7 @@ class _Book:
                 yield found, self._model.pod_ports(found, [port])[0]
 
     def _said_to_waypoints(self) -> Iterator[tuple[Service, list[Rule]]]:
-        """Say again whom policies with a Service as their target let in, at the pods' ports."""
+        """Copy the rules of policies whose target is a Service, with the ports of its pods."""
         for policy in self._asked.others:
             with fences.around(cluster.reference(policy)):
                 spec = cluster.at(policy, "spec")
@@ -298,7 +298,7 @@ class _Book:
                     yield found, [each for rule in rules for each in self._at_pods(rule, found)]
 
     def _at_pods(self, rule: Rule, found: Service) -> Iterator[Rule]:
-        """Write a rule with the ports of pods; one that is about none of them is about nothing."""
+        """Rewrite a rule with the ports of pods; a rule without such a port is dropped."""
         known = {str(port.port) for port in found.ports}
         operations: list[Rule] = []
         for each in [cluster.at(each, "operation") for each in cluster.parts(rule, "to")] or [{}]:
@@ -313,12 +313,12 @@ class _Book:
 
 
 def selector(policy: cluster.Object) -> Labels:
-    """Read which pods a policy of ours is about."""
+    """Read the selector of a policy of this charm."""
     return frozenset(cluster.at(policy, "spec", "selector", "matchLabels").items())
 
 
 def _rule(operations: Sequence[Rule], **source: list[str]) -> Rule:
-    """Write a rule; without a source it takes everybody, without operations everything."""
+    """Render a rule; without a source it matches any caller, without operations any request."""
     return {
         **({"from": [{"source": source}]} if source else {}),
         **({"to": [{"operation": each} for each in operations]} if operations else {}),
@@ -326,12 +326,12 @@ def _rule(operations: Sequence[Rule], **source: list[str]) -> Rule:
 
 
 def _at(ports: Iterable[int]) -> Rule:
-    """Write an operation at ports of pods."""
+    """Render an operation with ports of pods."""
     return {"ports": [str(port) for port in ports]}
 
 
 def _joined(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """Write each rule once, and those that differ in their principals alone as one."""
+    """Remove duplicate rules, and merge rules that differ only in their principals."""
     named: dict[str, set[str]] = {}
     others: dict[str, Rule] = {}
     for rule in rules:
@@ -350,13 +350,13 @@ def _joined(rules: Iterable[Rule]) -> tuple[Rule, ...]:
 
 
 def _probes(pod: Pod) -> list[Probe]:
-    """List what the kubelet asks of a pod with a proxy."""
+    """List the kubelet's probes of a pod with a proxy."""
     asked = pod.probes if pod.is_in_mesh else ()
     return [probe for probe in asked if not _PATTERNS.intersection(probe.path)]
 
 
 def _held(attributes: Mapping[str, str]) -> set[str]:
-    """List the fields of a source or operation that ztunnel looks at."""
+    """List the fields of a source or operation that ztunnel evaluates."""
     found = {field for field, attribute in attributes.items() if attribute in SEEN_BY_ZTUNNEL}
     return found.union(map(authorization_policy.excluding, found))
 
@@ -366,12 +366,12 @@ _CONDITIONS = SEEN_BY_ZTUNNEL - {"source.serviceAccount"}
 
 
 def _at_layer_4(rules: Iterable[Rule]) -> tuple[tuple[Rule, ...], bool]:
-    """Keep of rules what a node's ztunnel can hold, and tell whether they said more than that.
+    """Keep the parts of rules that ztunnel can enforce, and tell whether any part was removed.
 
-    It takes a rule that speaks of requests for one that nobody meets (istio
-    pilot/pkg/serviceregistry/ambient, authorization.go); a waypoint would hold it.
+    With ztunnel a rule about requests never matches (istio pilot/pkg/serviceregistry/ambient,
+    authorization.go); a waypoint would enforce it.
     """
-    # Probes come past ztunnel.
+    # Probes bypass ztunnel.
     asked = [each for each in rules if not _is_the_kubelets(each)]
     kept = [_held_part(each) for each in asked]
     unique = {json.dumps(each, sort_keys=True): each for each in kept}
@@ -388,7 +388,7 @@ def _held_part(rule: Rule) -> Rule:
     for key, name, fields in (("from", "source", _CALLERS), ("to", "operation", _PORTS)):
         every = [cluster.at(each, name) for each in cluster.parts(rule, key)]
         kept = [{field: one[field] for field in one if field in fields} for one in every]
-        # One empty part takes everybody, or everything, and so does no part at all.
+        # An empty source or operation matches everything, and so does a missing list.
         if kept and all(kept):
             found[key] = [{name: each} for each in kept]
     conditions = [each for each in cluster.parts(rule, "when") if each.get("key") in _CONDITIONS]

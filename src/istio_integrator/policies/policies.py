@@ -1,4 +1,4 @@
-"""Who may call the model's applications: policies written, and taken back."""
+"""The component that writes and removes the model's AuthorizationPolicies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from istio_integrator.situation import model, situation
 
 
 class Authorization(situation.Component):
-    """Answers applications on `service-mesh`, and holds their callers to what they said."""
+    """Answers applications on `service-mesh`, and writes the policies that they request."""
 
     name = "security"
 
@@ -31,8 +31,8 @@ class Authorization(situation.Component):
     def reconcile(self) -> list[Message]:
         """Make the policies agree with relations and the option.
 
-        Callers are admitted before the others are denied, and are no longer denied before the
-        first of them loses its rule.
+        The policies with rules are written before the policy that denies all other calls, and
+        removed after it.
         """
         context = self._context
         if not context.leader:
@@ -48,12 +48,12 @@ class Authorization(situation.Component):
         return []
 
     def remove(self) -> None:
-        """Delete the policies, first the one that denies the other callers."""
+        """Delete the policies, first the one that denies all other calls."""
         for folder in (CLOSED, FOLDER):
             self._context.manifests.remove(folder)
 
     def preview(self, options: config.Config) -> Iterable[Message]:
-        """Say who could no longer call whom with other options; nothing is written."""
+        """Report the calls that other options would deny; nothing is written."""
         context = dataclasses.replace(self._context, config=options)
         if options.authorization == "off":
             yield Said.OPTION_WRITES_NOTHING(
@@ -75,7 +75,7 @@ class Authorization(situation.Component):
             yield from preview.preview(context, context.mesh, asked, decision, would_be)
 
     def asked(self, options: config.Config) -> decide.Asked:
-        """Read what is decided by, with options that need not be the application's own."""
+        """Read the input of the decision, with options that may differ from the application's."""
         context, name, related = self._context, self._context.model, self._context.related
         stated = context.cluster.list(cluster.AUTHORIZATION_POLICY, name)
         calling = (
@@ -94,10 +94,10 @@ class Authorization(situation.Component):
         )
 
     def _answer(self) -> None:
-        """Tell applications which labels join: none where their namespace is a member anyway."""
+        """Send applications the labels that make pods members; none if the namespace is one."""
         is_selected = self._context.config.membership == "selected"
         labels = self._context.pod_labels if is_selected else dict[str, str]()
-        # Labels that were told stay: without them pods would leave the mesh.
+        # Labels that were sent earlier are kept. Without them pods would leave the mesh.
         if labels is not None:
             service_mesh.answer(self._context.related, labels=labels)
 
@@ -106,7 +106,7 @@ class Authorization(situation.Component):
         if not decision.is_closed:
             context.manifests.remove(CLOSED)
         wanted = {_name(each, context.application): [each] for each in decision.policies}
-        # The API server may refuse one of them, which keeps no other from being written.
+        # If the API server rejects one policy, the others are still written.
         refused = context.manifests.apply_fitting(
             FOLDER, wanted, lambda fit: _variables(fit, context.application)
         )
@@ -148,7 +148,7 @@ def _name(policy: decide.WorkloadPolicy, application: str) -> str:
 
 
 def _obstacle(context: situation.Situation) -> Message | None:
-    """Say why policies could not name the callers of the model."""
+    """Return why policies could not match the callers of the model."""
     if context.data_plane != "ambient":
         return None
     namespace = context.cluster.get(cluster.NAMESPACE, context.model)

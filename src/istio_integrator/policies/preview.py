@@ -1,7 +1,7 @@
-"""Who could no longer call whom once our policies are as decided; pure.
+"""The callers that would lose access by this charm's planned policies; pure.
 
-Both sides are read from AuthorizationPolicies: who may call today, by those that stand, and who
-would, by those of others with ours as they would be.
+The preview compares two sets of AuthorizationPolicies: those that exist today, and those of other
+owners together with this charm's planned ones.
 """
 
 from __future__ import annotations
@@ -31,22 +31,23 @@ from istio_integrator.situation.model import Call, Labels, Model, Pod
 
 ELSEWHERE = "pods of other namespaces"
 OUTSIDE = "callers outside of the mesh"
-"""Scrapers, node ports and API servers' proxies among them; pods of the model are named."""
+"""Such as scrapers, clients of node ports and the API server's proxy. Pods of the model are
+reported by name."""
 
 
 class _KnownCaller(NamedTuple):
     name: str
     principal: str = ""
-    """Empty: the caller shows no certificate."""
+    """Empty: the caller has no certificate."""
     is_routed: bool = False
-    """Whether the gateway leads to it, so that it gets requests with the Host of a browser."""
+    """Whether it is a backend of the gateway and so gets requests with a browser's Host."""
 
 
 class _Loss(NamedTuple):
     target: str
     said: Said
     disabling: str
-    """The PeerAuthentication by which no caller shows a certificate."""
+    """The PeerAuthentication with mode DISABLE, by which no caller sends a certificate."""
     callers: tuple[str, ...]
 
 
@@ -57,9 +58,9 @@ def preview(
     decision: decide.AuthorizationPlan,
     would_be: Iterable[cluster.Object],
 ) -> Iterable[Message]:
-    """Say who could no longer call whom, and what of relations would hold nobody.
+    """Report the callers that would lose access, and the ports that would stay open to all.
 
-    `would_be` are our policies as they would be written.
+    `would_be` has this charm's policies as they would be written.
     """
 
     def there(kind: cluster.Kind) -> list[cluster.Object]:
@@ -78,7 +79,7 @@ def preview(
         shown = ",".join(map(str, ports))
         yield Said.PORT_OPEN_TO_ALL(service=call.service, ports=shown, caller=call.caller)
     losses: dict[_Loss, list[int]] = {}
-    # What the kubelet alone asks for lets nobody else in.
+    # Rules for the kubelet's probes admit no other caller.
     sides = [[*map(_without_probes, each), *others] for each in (ours, planned)]
     known = _callers(asked, mesh.trust_domains[0], context.application)
     for loss, port in _lost(asked, known, peers, mesh.root_namespace, sides):
@@ -90,7 +91,7 @@ def preview(
 def _opened(
     asked: decide.Asked, decision: decide.AuthorizationPlan
 ) -> Iterator[tuple[Call, list[int]]]:
-    """Find what every caller may call, since some of them show no certificate."""
+    """Find the ports that stay open to every caller, as some callers have no certificate."""
     model, keys = asked.model, [each.selector for each in decision.policies]
     for call in asked.opened:
         found = model.service(call.service)
@@ -107,9 +108,9 @@ def _lost(
     root: str,
     sides: Sequence[Sequence[AuthorizationPolicy]],
 ) -> Iterator[tuple[_Loss, int]]:
-    """Find the ports of workloads that somebody may call today and could not, or not always.
+    """Find the ports for which a caller would lose its access, or a part of it.
 
-    `sides` are the policies of today and those that would be.
+    `sides` has the policies of today and the planned ones.
     """
     model, is_ambient = asked.model, asked.is_ambient
     count = collections.Counter(pod.shown for pod in model.pods)
@@ -118,7 +119,7 @@ def _lost(
             [each for each in standing if each.selects(pod.metadata.labels, model.name, root)]
             for standing in sides
         ]
-        # The only pod of an application calls itself within the pod.
+        # An application with one pod calls itself inside of the pod.
         others = [each for each in known if each.name != pod.shown or count[pod.shown] > 1]
         for port, is_http in ports.items():
             request = InboundRequest(port=port, seen_by="ztunnel" if is_ambient else "http")
@@ -140,7 +141,7 @@ def _lost(
                 elif was > will_be:
                     said = Said.CALLERS_LIMITED
                 elif each.is_routed and is_http and is_closed and not is_ambient:
-                    # A sidecar sends a call without a certificate where it does not know the Host.
+                    # If a sidecar does not know the Host, it sends the call without a certificate.
                     said = Said.CALLS_BY_HOST
                 else:
                     continue
@@ -157,7 +158,7 @@ def _answers(
 
 def _message(asked: decide.Asked, application: str, loss: _Loss, ports: Iterable[int]) -> Message:
     *first, last = loss.callers
-    # Charms that write VirtualServices would write routes of the Gateway API if they were related.
+    # With the relation, charms that write VirtualServices would write routes of the Gateway API.
     relatable = {
         pod.shown
         for pod in asked.model.pods
@@ -181,7 +182,7 @@ def _message(asked: decide.Asked, application: str, loss: _Loss, ports: Iterable
 
 
 def _callers(asked: decide.Asked, domain: str, application: str) -> list[_KnownCaller]:
-    """List who may call today, each once."""
+    """List the possible callers, without duplicates."""
     model = asked.model
     services = (model.service(name) for name, _ in asked.exposure.routed)
     routed = [each.selector for each in services if each]
@@ -192,7 +193,7 @@ def _callers(asked: decide.Asked, domain: str, application: str) -> list[_KnownC
             if pod.is_in_mesh:
                 name, who = pod.shown, principal(model.name, pod.spec.service_account_name, domain)
             found.add(_KnownCaller(name, who, any(key <= pod.labels for key in routed)))
-    # No policy names this namespace.
+    # The namespace `-` represents namespaces that no policy names.
     elsewhere = _KnownCaller(ELSEWHERE, principal("-", "-", domain))
     return [*sorted(found), elsewhere, _KnownCaller(OUTSIDE)]
 
@@ -207,7 +208,7 @@ def _targets(model: Model) -> Iterator[tuple[Pod, dict[int, bool]]]:
     for pod in model.pods:
         if pod.is_in_mesh and not pod.is_router:
             found = [pair for key, pairs in ports.items() if key <= pod.labels for pair in pairs]
-            # Of two Services the one that declares a port as HTTP sorts last, and counts.
+            # If two Services have a port, the one that declares HTTP sorts last and overrides.
             yield pod, dict(sorted(found))
 
 
