@@ -1,8 +1,8 @@
-"""Which ports have to stay open to plain text under strict mutual TLS, and who is cut off; pure.
+"""The ports that strict mutual TLS must leave open to plain text, and blocked callers; pure.
 
-A caller without a certificate of the mesh reaches a proxy only where the port is PERMISSIVE.
-Connections that never come to the proxy need nothing: those to ports that it leaves alone, and a
-port-forward, which begins within the pod.
+A caller without a certificate of the mesh reaches a proxy only at a PERMISSIVE port. Connections
+that bypass the proxy need no exception: those to ports that it does not intercept, and a
+port-forward, which begins inside of the pod.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from istio_integrator.situation.model import Call, Labels, Service, ServicePort
 
 OPTION = "mtls-exceptions"
 MOST_RULES = 50
-"""Rules of tenants that are told of, however many they write."""
+"""Rules of tenants that a report names at most."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PlainPort:
-    """A port that has to stay open to plain text, and for whom."""
+    """A port that has to stay open to plain text for a caller."""
 
     workload: str
-    """Its name, which a Deployment and a StatefulSet may share."""
+    """The workload's name, which a Deployment and a StatefulSet may share."""
     port: int
     caller: str
     selector: Labels = frozenset()
-    """What chooses its pods."""
+    """The selector of its pods."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,29 +45,29 @@ class Opened:
 
 @dataclasses.dataclass(frozen=True)
 class Exceptions:
-    """What is there in the model, and what follows from it."""
+    """The input of the decision, and the ports that have to stay open."""
 
     members: Sequence[Member]
     services: Collection[Service] = ()
     calls: Collection[Call] = ()
     plain_clients: Collection[PlainClients] = ()
     plain_tenants: Sequence[PlainClients] = ()
-    """By rules of tenants' namespaces, which hold for clients there alone (istio
-    pilot/pkg/model/push_context.go, destinationRule): they decide nothing about the model."""
+    """From DestinationRules in tenants' namespaces, which apply only to clients there (istio
+    pilot/pkg/model/push_context.go, destinationRule), and so do not delay strict mode."""
     named: Sequence[config.PlainTextPort] = ()
     """The option `mtls-exceptions`."""
     standing: Sequence[PeerAuthentication] = ()
-    """The exceptions that are there."""
+    """The exceptions that exist now."""
     application: str = ""
-    """Whose option it is."""
+    """The application that has the option."""
 
     @functools.cached_property
     def needs(self) -> Sequence[PlainPort]:
-        """The ports that have to stay open, the same one for each of its callers."""
+        """The ports that have to stay open, with an entry for each caller of a port."""
         found = {
             PlainPort(member.workload, port, caller, member.selector)
             for caller, member, port in self._asked()
-            # A proxy that does not get a connection can't refuse it.
+            # A proxy can't reject a connection that bypasses it.
             if member.intercepts(port)
         }
         return sorted(
@@ -76,10 +76,10 @@ class Exceptions:
 
     @functools.cached_property
     def opened(self) -> Sequence[Opened]:
-        """Which ports of which workloads are to be open.
+        """The ports to open, by workload.
 
-        istiod goes by the oldest policy for a pod alone. Where two workloads' labels choose the
-        same pod, each policy therefore has the ports of both.
+        istiod applies only the oldest policy of a pod. If the selectors of two workloads match
+        the same pod, each policy therefore has the ports of both.
         """
         ports: dict[Labels, set[int]] = {}
         workloads: dict[Labels, str] = {}
@@ -92,7 +92,7 @@ class Exceptions:
             for labels in {member.labels for member in self.members}
         }
         shared = [group for group in choosing if len(group) > 1]
-        # A port may have to go from workload to workload, each time over a pod of both.
+        # Repeat, as a port may spread over a chain of workloads that share pods.
         for _ in shared:
             for group in shared:
                 union = set[int]().union(*(ports[each] for each in group))
@@ -102,12 +102,12 @@ class Exceptions:
 
     @property
     def unmatched(self) -> list[config.PlainTextPort]:
-        """What the option names and nothing in the model is, or has a known port for."""
+        """The entries of the option that match no port in the model."""
         return [named for named in self.named if not self._of_option(named)]
 
     @property
     def victims(self) -> list[Message]:
-        """Who is known to be cut off and has nothing that keeps the port open."""
+        """The callers that are known to be blocked, without an exception for their port."""
         unlabelled = (
             Said.PODS_WITHOUT_LABELS(caller=each.caller, workload=each.workload, port=each.port)
             for each in self.needs
@@ -127,7 +127,7 @@ class Exceptions:
 
     @property
     def tenants(self) -> list[Message]:
-        """Which tenants cut off themselves, which keeps nobody else from being strict."""
+        """The tenants whose own rules block their clients, which does not delay strict mode."""
         return _unique(self._by_rules(self.plain_tenants[:MOST_RULES]))
 
     @functools.cached_property
@@ -154,8 +154,8 @@ class Exceptions:
             called = (each for each in self.services if each.name == call.service)
             behind = (self._behind(each, str(call.port)) for each in called)
             yield from ((call.caller, *pair) for pairs in behind for pair in pairs)
-        # What only pods say, such as that the injector left their probes alone, would else be
-        # closed while the only pod of a workload is being replaced.
+        # Some ports are known only from a running pod, such as probes that the injector did not
+        # rewrite. Keep them open while the only pod of a workload is being replaced.
         for policy in self.standing:
             for member in self.members:
                 if member.selector == frozenset(policy.selector.items()):
@@ -173,9 +173,9 @@ class Exceptions:
                     )
 
     def _of_option(self, named: config.PlainTextPort) -> set[tuple[Member, int]]:
-        """Find what an entry of the option means.
+        """Find the ports that an entry of the option means.
 
-        A number is a Service's port where there is a Service of that name with it, else a pod's.
+        A number is a port of the Service with that name if it has the port, else a pod's port.
         """
         services = [service for service in self.services if service.name == named.name]
         found = {pair for each in services for pair in self._behind(each, named.port)}
@@ -194,7 +194,10 @@ class Exceptions:
         return found
 
     def _behind(self, service: Service, asked: str) -> Iterable[tuple[Member, int]]:
-        """Find the pods of a Service, and their ports for one by number or name, or for all."""
+        """Find the pods of a Service and their ports behind one Service port, or behind all.
+
+        `asked` is the port's number or name; empty: all ports.
+        """
         selector, ports = service.selector, service.ports
         for member in self.members if selector else ():
             for port in ports if selector <= member.labels else ():

@@ -1,4 +1,4 @@
-"""Reads who in the mesh takes calls without its certificates, and which clients make them."""
+"""The pods in the mesh, and the clients there that call without a certificate of the mesh."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from istio_integrator.situation.model import Labels, NamedPorts
 
 @dataclasses.dataclass(frozen=True)
 class Member:
-    """A pod in the mesh, or what the next pod of a workload will be."""
+    """A pod in the mesh, or the expected next pod of a workload."""
 
     workload: str
-    """The name of what it is a pod of."""
+    """The workload's name."""
     selector: Labels
-    """What chooses the workload's pods; empty: nothing does."""
+    """The selector of the workload's pods; empty: it has none."""
     labels: Labels
-    """The pod's, which Services and policies choose by."""
+    """The pod's labels, which selectors of Services and policies match."""
     ports: NamedPorts = frozenset()
     probed: frozenset[int] = frozenset()
-    """What the kubelet calls by itself, for the injector did not rewrite it."""
+    """Ports of probes that the injector did not rewrite."""
     scraped: frozenset[int] = frozenset()
-    """What its annotations have Prometheus call, where the proxy does not serve it itself."""
+    """Ports that its annotations have Prometheus scrape, unless the proxy serves the metrics."""
     foreseen: frozenset[int] = frozenset()
-    """Of a pod to come: what the kubelet or Prometheus would call, were it not rewritten."""
+    """Ports of an expected pod's probes and metrics before the injector rewrites them."""
     untouched: frozenset[int] = frozenset()
-    """Ports that its annotations keep from the proxy."""
+    """Ports that its annotations exclude from interception."""
     touched: frozenset[int] | None = None
-    """The only ports that reach the proxy, where its annotations say so."""
+    """The only ports that its annotations have the proxy intercept; None: all ports."""
 
     def intercepts(self, port: int) -> bool:
-        """Tell whether the proxy gets the connections to a port."""
+        """Tell whether connections to a port go through the proxy."""
         if port in self.untouched or port in model.AGENT_PORTS:
             return False
         return self.touched is None or port in self.touched
@@ -43,19 +43,19 @@ class Member:
 
 @dataclasses.dataclass(frozen=True)
 class PlainClients:
-    """A DestinationRule by which clients in the mesh call a Service without its certificates."""
+    """A DestinationRule by which clients in the mesh call a Service without Istio's mTLS."""
 
     reference: str
     service: str
-    """Its name; `*` for all."""
+    """The Service's name; `*`: all."""
     port: int = 0
-    """Of the Service; 0: all."""
+    """The port of the Service; 0: all."""
     namespace: str = ""
-    """Where the DestinationRule is."""
+    """The namespace of the DestinationRule."""
 
 
 def members_of(found: model.Model) -> list[Member]:
-    """List the pods in the mesh, and for each workload without a pod what its next one will be."""
+    """List the pods in the mesh, and the expected next pod of each workload without a pod."""
     inside = [
         _member(pod, *found.workload_of(pod), is_injected=True)
         for pod in found.pods
@@ -77,7 +77,7 @@ def members_of(found: model.Model) -> list[Member]:
 def plain_clients(
     objects: Iterable[cluster.Object], *, model_name: str, domain: str
 ) -> list[PlainClients]:
-    """Read the DestinationRules by which Services of the model are called without certificates."""
+    """Read the DestinationRules by which clients do not use Istio's mTLS with the model."""
 
     def of(obj: cluster.Object) -> Iterable[PlainClients]:
         spec = cluster.at(obj, "spec")
@@ -105,7 +105,7 @@ def _stays_out(template: model.Pod) -> bool:
 
 
 def _member(pod: model.Pod, selector: Labels, workload: str, *, is_injected: bool) -> Member:
-    """Read a pod; one that is not injected has what the injector is going to rewrite."""
+    """Read a pod; without `is_injected` it is one that the injector has not rewritten yet."""
     notes = pod.metadata.annotations
     is_probed = is_injected or not booleans.parse(notes.get(names.REWRITE_PROBES), default=True)
     is_scraped = is_injected or not booleans.parse(notes.get(names.MERGE_METRICS), default=True)
@@ -129,13 +129,13 @@ def _scraped(notes: Mapping[str, str], ports: NamedPorts) -> frozenset[int]:
     if notes.get(names.SCRAPE) != "true":
         return frozenset()
     if names.SCRAPE_PORT in notes:
-        # Prometheus takes one, and so does the injector.
+        # Prometheus accepts one port, and so does the injector.
         return frozenset(probe.ports(notes[names.SCRAPE_PORT].replace(",", " ")))
     return frozenset(number for _, number in ports)
 
 
 def _service_of_host(host: str, namespace: str, model_name: str, domain: str) -> str:
-    """Name the model's Service that a host is, `*` for all of them, empty for none."""
+    """Return the model's Service with a host; `*`: all Services, empty: none."""
     if host.startswith("*"):
         return "*" if f"x.{model_name}.svc.{domain}".endswith(host.removeprefix("*")) else ""
     host = host.removesuffix(f".svc.{domain}").removesuffix(".svc")

@@ -1,4 +1,4 @@
-"""Strict mutual TLS for the model, with what has to stay open to plain text."""
+"""The component that writes and removes the model's PeerAuthentications."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from istio_integrator.situation import model, situation
 
 FOLDER = "mutual-tls"
 _YOUNGEST = "9999"
-"""When a policy is made that is not there yet."""
+"""The creation time of a policy that does not exist yet, after every real one."""
 
 
 class MutualTls(situation.Component):
-    """Asks callers for a certificate of the mesh, as far as nobody is known to be cut off."""
+    """Requires a certificate of the mesh from callers, unless a caller would be blocked."""
 
     name = "security"
 
@@ -29,7 +29,7 @@ class MutualTls(situation.Component):
         self._uninjected = uninjected
 
     def reconcile(self) -> list[Message]:
-        """Make the policies agree with the option, and say how strict the model is."""
+        """Make the policies agree with the option, and report how strict the model is."""
         if not self._context.leader:
             return []
         if self._context.config.mtls != "strict":
@@ -43,7 +43,7 @@ class MutualTls(situation.Component):
         return []
 
     def remove(self) -> None:
-        """Take ours away, that of the whole model before what is excepted from it."""
+        """Delete this charm's policies, that of the whole model before its exceptions."""
         found = self._context.manifests.owned_in(FOLDER)
         for obj in sorted(found, key=lambda each: "selector" in cluster.at(each, "spec")):
             self._context.cluster.delete(obj)
@@ -51,9 +51,9 @@ class MutualTls(situation.Component):
     def preview(
         self, options: config.Config, routed: Callable[[], Collection[tuple[str, int]]]
     ) -> Iterable[Message]:
-        """Say who is cut off with other options, and what stays open; nothing is written.
+        """Report the callers that other options would block, and the ports that stay open.
 
-        `routed` returns the Services that routes of the gateway lead to.
+        Nothing is written. `routed` returns the backends of the gateway's routes.
         """
         mesh = self._context.mesh
         if options.mtls != "strict":
@@ -66,7 +66,7 @@ class MutualTls(situation.Component):
             yield from self.plan(mesh, options).preview(names)
 
     def plan(self, mesh: installation.Mesh, options: config.Config) -> MutualTlsPlan:
-        """Read what is decided by, with options that need not be the application's own."""
+        """Plan strict mode with options that may differ from the application's."""
         context, name = self._context, self._context.model
         found = model.Model.of(context.cluster, name)
         calling = [obj for kind in model.CALLING for obj in context.cluster.list(kind)]
@@ -75,7 +75,7 @@ class MutualTls(situation.Component):
             for place in dict.fromkeys((name, mesh.root_namespace))
             for obj in context.cluster.list(cluster.PEER_AUTHENTICATION, place)
         )
-        # In the root namespace this application writes none.
+        # This charm writes no PeerAuthentication in the root namespace.
         owner = context.manifests.owner
         ours = [each for each in policies if (each.owner, each.namespace) == (owner, name)]
         clients = members.plain_clients(

@@ -1,4 +1,4 @@
-"""What becomes of strict mutual TLS, what stays open, and who could no longer call; pure."""
+"""The plan of strict mutual TLS: its exceptions, blocked callers and messages; pure."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from istio_integrator.mtls.exceptions import OPTION, Exceptions
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MutualTlsPlan:
-    """What is to be there with `mtls=strict`."""
+    """The PeerAuthentications to write with `mtls=strict`, and their effects."""
 
     exceptions: Exceptions
     is_on: bool
-    """Whether the policy for the whole model is there."""
+    """Whether the policy for the whole model exists."""
     others: Collection[PeerAuthentication]
-    """The policies of other owners in the model and in the mesh."""
+    """The policies of other owners in the model and the root namespace."""
     would_be: Collection[PeerAuthentication]
-    """All policies, as they are once ours are written."""
+    """All policies, including the planned ones of this charm."""
     model: str
     root_namespace: str
     outsiders: Sequence[str] = ()
-    """Workloads of the model whose pods have no proxy and may call members."""
+    """Workloads of the model that have no proxy and may call pods in the mesh."""
     uninjected: int = 0
-    """Pods that should have a sidecar and have none yet."""
+    """The number of pods that should have a sidecar and have none yet."""
 
     @property
     def is_switched_on(self) -> bool:
-        """Whether the objects are to be written; else everything stays as it is.
+        """Whether to write the policies.
 
-        That is where nobody is known to be cut off; once it is on it stays on.
+        Strict mode waits while a caller is known to be blocked. Once on, it stays on.
         """
         return self.is_on or not self.victims
 
     @functools.cached_property
     def victims(self) -> Sequence[Message]:
-        """Who is cut off in spite of the exceptions."""
+        """The callers that are blocked in spite of the exceptions."""
         found = [*self._contradictions(), *self.exceptions.victims]
         if self.uninjected and not self.is_on:
             found.append(
@@ -52,7 +52,7 @@ class MutualTlsPlan:
         return found
 
     def messages(self) -> Iterable[Message]:
-        """Say how strict the model is, or who keeps it from being so."""
+        """Report how strict the model is, and the first caller that is blocked."""
         for victim in self.victims[:1]:
             how = "cuts off callers" if self.is_switched_on else "is not switched on"
             more = f"; and {len(self.victims) - 1} more" if self.victims[1:] else ""
@@ -72,7 +72,7 @@ class MutualTlsPlan:
             yield Said.MTLS_STRICT(left=left)
 
     def preview(self, routed: Collection[str]) -> Iterable[Message]:
-        """Say who could no longer call whom, and what stays open.
+        """Report the callers that would be blocked, and the ports that would stay open.
 
         The applications of `routed` Services get the Host of a browser from the gateway.
         """
@@ -99,13 +99,13 @@ class MutualTlsPlan:
                 opening.setdefault(decided.policy.reference, []).append(member.workload)
         for reference, workloads in sorted(opening.items()):
             yield Said.POLICY_KEEPS_OPEN(policy=reference, workloads=texts.listed(workloads))
-        # Once it is on, whoever was cut off has been noticed.
+        # Once strict mode is on, blocked callers have been noticed already.
         if not self.is_on:
             yield from self._by_host(routed)
             yield Said.PLAIN_TEXT_UNKNOWN(port="what is called", application=application)
 
     def _by_host(self, routed: Collection[str]) -> Iterable[Message]:
-        """Name the calls that would be rejected if an application forwards a browser's Host."""
+        """Report the calls that fail if an application forwards a browser's Host."""
         receiving = {
             each.name
             for each in self.exceptions.services
@@ -125,13 +125,13 @@ class MutualTlsPlan:
             )
 
     def decide(self, labels: Mapping[str, str], port: int = 0) -> peer_authentication.Decided:
-        """Find what counts for a port of a pod in the model once ours are written."""
+        """Find the mode of a port of a pod once this charm's policies are written."""
         return peer_authentication.decide(
             self.would_be, labels, self.model, self.root_namespace, port
         )
 
     def _contradictions(self) -> list[Message]:
-        """Name policies of others that would count instead of ours, since they are older."""
+        """Report other owners' policies that override this charm's, since they are older."""
         found: dict[str, Message] = {}
 
         def add(policy: PeerAuthentication, about: str) -> None:
