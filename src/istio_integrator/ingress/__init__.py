@@ -1,1 +1,1 @@
-"""The way into the model: gateway, routes, guard and certificate."""
+"""Ingress of the model: gateway, routes, guard and certificate."""

@@ -1,4 +1,4 @@
-"""The certificate that the gateway shows: from an operator's Secret or a related authority."""
+"""The gateway's certificate, from an operator's Secret or a related certificate authority."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SECRET_FOLDER = "gateway-tls"  # noqa: S105
 _RENEW_AT = 2 / 3
-"""The part of a certificate's life after which Juju asks for another one."""
+"""The part of a certificate's lifetime after which Juju requests its renewal."""
 _LONGEST_COMMON_NAME = 64
 _LONGEST_REASON = 300
 
@@ -31,8 +31,8 @@ def requirer(charm: ops.CharmBase) -> tls_certificates.TLSCertificatesRequiresV4
     """Observe the relation `certificates` by its library.
 
     Returns:
-        The library's object; None while nothing is related, while the options are invalid, or
-        while a provider sends data on which the library would raise.
+        The library's object. None without a relation, with invalid options, or while a provider
+        sends data on which the library would raise.
     """
     if not charm.model.relations[endpoints.CERTIFICATES]:
         return None
@@ -42,7 +42,8 @@ def requirer(charm: ops.CharmBase) -> tls_certificates.TLSCertificatesRequiresV4
         return None
     if any(map(problem, endpoints.Relations(charm).bags(endpoints.CERTIFICATES))):
         return None
-    # Most models have no such relation, and the import takes as long as a request.
+    # Most models have no such relation, and the import takes as long as a request to the API
+    # server.
     from charmlibs.interfaces import tls_certificates  # noqa: PLC0415
 
     short = next((host for host in hosts if len(host) <= _LONGEST_COMMON_NAME), None)
@@ -59,9 +60,9 @@ def requirer(charm: ops.CharmBase) -> tls_certificates.TLSCertificatesRequiresV4
 
 
 def problem(bag: endpoints.Bag) -> str:
-    """Tell what is wrong with the data of a provider; empty where the library can read it.
+    """Return why the library can't read the data of a provider; empty if it can.
 
-    The library ignores data that is no list of certificates, and raises on some certificates.
+    The library ignores data that is not a list of certificates, and raises on some certificates.
     """
     from charmlibs.interfaces import tls_certificates  # noqa: PLC0415
 
@@ -86,21 +87,21 @@ def problem(bag: endpoints.Bag) -> str:
 
 
 class GatewayCertificate:
-    """Hands the certificate to the gateway."""
+    """Provides the certificate to the gateway."""
 
     def __init__(self, scope: situation.Situation, kept: record.Record) -> None:
         self._scope = scope
         self._record = kept
         self._is_related = scope.related.is_related(endpoints.CERTIFICATES)
         self.is_wanted = bool(scope.config.tls_secret) or self._is_related
-        """Whether the model is to be served by HTTPS."""
+        """Whether to serve the model by HTTPS."""
         self.messages: list[Message] = []
-        """What is missing for HTTPS, once `credential` was called."""
+        """The problems with HTTPS that the last call of `credential` found."""
         self.shown = ""
-        """What the gateway shows, in PEM; empty where it is not known."""
+        """The gateway's certificate in PEM; empty: not known."""
 
     def credential(self, target: gateway.Target, *, shown: str) -> str:
-        """Name the Secret for the gateway to use instead of the shown one; empty: none."""
+        """Return the Secret for the gateway, given the one that it uses now; empty: none."""
         self.messages = []
         scope, given = self._scope, self._scope.config.tls_secret
         if not self.is_wanted:
@@ -118,12 +119,12 @@ class GatewayCertificate:
             scope.manifests.apply(SECRET_FOLDER, context)
         elif given and found is None:
             self.messages.append(Said.TLS_SECRET_ABSENT(secret=f"{target.namespace}/{name}"))
-            # Envoy goes on with what it has of one that is being replaced.
+            # While a Secret is being replaced, Envoy keeps the former certificate.
             return name if name == shown else ""
         return name if data or found else ""
 
     def prune(self) -> None:
-        """Remove the certificate when no authority is related any more."""
+        """Remove the certificate when no certificate authority is related any more."""
         if self._scope.config.tls_secret or not self._is_related:
             self.remove()
 

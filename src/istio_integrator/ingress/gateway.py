@@ -1,4 +1,4 @@
-"""The gateway that serves the model: where it is, and what our Gateway object says about it."""
+"""The gateway that serves the model: its workload, and the certificate of the Gateway object."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from istio_integrator.messages import Message
 
 FOLDER = "gateway"
 NAME = "kubeflow-gateway"
-"""Kubeflow's charms know our Gateway by this name, in the model."""
+"""The name of this charm's Gateway, which Kubeflow's charms expect in the model."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Target:
-    """The gateway workload that serves the model, and what is served by it."""
+    """The gateway workload that serves the model, with its ports and hosts."""
 
     namespace: str
     selector: Mapping[str, str]
@@ -23,40 +23,40 @@ class Target:
     http_port: int | None
     https_port: int | None
     hosts: tuple[str, ...] = ()
-    """Of the model; none: all."""
+    """The model's hosts; empty: all hosts."""
     ready: bool = False
     workload: str = ""
     account: str = ""
     """The ServiceAccount of its pods."""
     is_own: bool = False
-    """Whether it is this model's alone."""
+    """Whether it serves only this model."""
     is_managed: bool = False
     """Whether istiod deploys it for a Gateway of the Gateway API."""
     messages: tuple[Message, ...] = ()
-    """Why it is not as the operator wants it, though it serves the model; and notes."""
+    """Problems that do not prevent it from serving the model, and notes."""
 
     @property
     def is_deployed_here(self) -> bool:
-        """Whether this charm itself deploys it."""
+        """Whether this charm deploys it."""
         return self.is_own and not self.is_managed
 
     @property
     def reference(self) -> str:
-        """How people name it."""
+        """The name in messages."""
         return f"{self.namespace}/{self.workload or self.service}"
 
     @property
     def written_hosts(self) -> list[str]:
-        """The hosts as Gateways and VirtualServices have them."""
+        """The hosts in the syntax of Gateways and VirtualServices."""
         return list(self.hosts) or ["*"]
 
     def seen_from(self, model: str) -> tuple[str, ...]:
-        """List where what is in the model has to be exported to, for the workload to see it."""
+        """Return the `exportTo` by which the workload sees objects of the model."""
         return (".",) if self.namespace == model else (".", self.namespace)
 
 
 def credential(opened: cluster.Object | None) -> str:
-    """Name the Secret that our Gateway serves HTTPS with; empty while it serves none."""
+    """Return the Secret with the certificate of this charm's Gateway; empty without HTTPS."""
     spec = cluster.at(opened, "spec")
     for server in (*cluster.parts(spec, "servers"), *cluster.parts(spec, "listeners")):
         tls = cluster.at(server, "tls")

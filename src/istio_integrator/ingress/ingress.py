@@ -1,4 +1,4 @@
-"""The routes of the model: the gateway serves what related applications request."""
+"""The component for ingress, which serves the routes that related applications request."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from istio_integrator.situation import situation
 logger = logging.getLogger(__name__)
 
 GONE_WITHIN = 10
-"""Seconds for which a hook waits until the gateway's Envoy has no server of ours. Routes of other
-teams on our Gateway depend on it; ours match nothing without the EnvoyFilter."""
+"""Seconds for which a hook waits until the gateway's Envoy has no server of this charm's Gateway.
+Other teams' routes on this Gateway would be served without authentication if the EnvoyFilter were
+removed earlier. The charm's own routes match nothing without the EnvoyFilter."""
 
 
 class Ingress(situation.Component):
-    """EnvoyFilter, routes and Gateway, in this order, and removed in the reverse one."""
+    """Applies EnvoyFilter, routes and Gateway in this order, and removes them in reverse order."""
 
     name = "ingress"
 
@@ -44,13 +45,13 @@ class Ingress(situation.Component):
         self._own_gateway = own.OwnGateway(scope)
         self._messages: list[Message] = []
         self.is_up: bool | None = None
-        """Whether the Gateway of the model is there and a pod of the gateway is ready; None where
-        no application is to be reached."""
+        """Whether the model's Gateway exists and a pod of the gateway is ready; None if no
+        application requests ingress."""
         self.expected: Expectation | None = None
-        """What the gateway's Envoys should have; None where nothing was written."""
+        """The expected configuration of the gateway's Envoys; None if nothing was written."""
 
     def reconcile(self) -> list[Message]:
-        """Make the model reachable as related applications ask for, or unreachable."""
+        """Serve the model as related applications request, or remove the ingress."""
         self._messages = []
         if not self._scope.leader:
             return self._messages
@@ -60,7 +61,7 @@ class Ingress(situation.Component):
             service, port = found.pilot
             kubeflow.publish_pilot(self._related, service=service, port=port)
         if not self._scope.exposes:
-            # Nothing was ever made without the right to see it.
+            # Without the permission to list the objects, the charm has never created any.
             with self._scope.cluster.optional():
                 self.remove()
         elif found is not None:
@@ -73,7 +74,7 @@ class Ingress(situation.Component):
         return self._messages
 
     def remove(self) -> None:
-        """Remove everything, the EnvoyFilter once the gateway has no server of ours."""
+        """Remove all objects, the EnvoyFilter after the Gateway's servers are gone from Envoy."""
         self._close()
         self._scope.manifests.remove(envoyfilter.FOLDER)
         self.certificate.remove()
@@ -83,9 +84,9 @@ class Ingress(situation.Component):
 
     @functools.cached_property
     def target(self) -> gateway.Target | Message:
-        """The gateway that serves the model, or what the operator has to do; nothing is written.
+        """The gateway that serves the model, or a message for the operator; nothing is written.
 
-        Where routing=gateway-api can't be followed, it is the gateway that serves the model now.
+        If routing=gateway-api is impossible, it is the gateway that serves the model now.
         """
         scope = self._scope
         why: Message | None = None
@@ -106,12 +107,12 @@ class Ingress(situation.Component):
 
     @functools.cached_property
     def decision(self) -> authentication.Authentication:
-        """What authenticates requests."""
+        """How requests are authenticated."""
         return authentication.decide(self._scope)
 
     @functools.cached_property
     def exposure(self) -> situation.Exposure:
-        """Who calls what in the model; nothing while no application wants to be reached."""
+        """The gateway's calls to Services of the model; empty without requests for ingress."""
         if not self._scope.exposes:
             return situation.Exposure()
         target = self.target if isinstance(self.target, gateway.Target) else None
@@ -120,7 +121,7 @@ class Ingress(situation.Component):
         namespace, _, guard = service.reference.partition("/") if service else ("", "", "")
         is_here = namespace == self._scope.model
         return situation.Exposure(
-            # A gateway that is still to come leads to the same Services.
+            # The backends are known before the gateway exists.
             gateways=(principal(target.namespace, account),) if target and account else (),
             gateway_pods=(frozenset(target.selector.items()),) if target and target.is_own else (),
             routed=frozenset((route.service, route.port) for route in self.plan.routes),
@@ -134,7 +135,7 @@ class Ingress(situation.Component):
 
     @functools.cached_property
     def _received(self) -> list[requested.Received]:
-        """The messages, those of the older interface first, and each kind by age."""
+        """The relations' messages, those of the older interface first, then by age."""
         return [*kubeflow.ingress(self._related), *ingress_route.received(self._related)]
 
     @property
@@ -213,7 +214,7 @@ class Ingress(situation.Component):
     def _open(
         self, target: gateway.Target, credential: str, hosts: Mapping[int, Sequence[str]]
     ) -> cluster.Object | None:
-        """Apply our Gateway with its certificate and hosts; None where it would have no port."""
+        """Apply this charm's Gateway with its certificate and hosts; None if it has no port."""
         if self.certificate.is_wanted and not target.https_port:
             service = f"{target.namespace}/{target.service}"
             self._messages.append(Said.GATEWAY_WITHOUT_HTTPS_PORT(service=service))
@@ -233,7 +234,7 @@ class Ingress(situation.Component):
         return opened
 
     def _close(self) -> None:
-        """Remove routes and Gateway, and wait until the gateway's Envoy has no server of ours."""
+        """Remove routes and Gateway, and wait until the Gateway's servers are gone from Envoy."""
         opened = self._find_gateway()
         render.remove(self._scope)
         for folder in (gateway.FOLDER, managed.FOLDER):
@@ -251,7 +252,7 @@ class Ingress(situation.Component):
         related = self._related
         found = target if isinstance(target, gateway.Target) else None
         self.is_up = bool(opened and found and found.ready)
-        # With routing=gateway-api there is no Gateway of Istio's own kind.
+        # With routing=gateway-api the Gateway is not of Istio's API group.
         up = self.is_up and not (found and found.is_managed)
         kubeflow.publish_gateway(related, name=gateway.NAME, namespace=self._scope.model, up=up)
         self._announce_metadata()
@@ -263,10 +264,10 @@ class Ingress(situation.Component):
             )
 
     def _announce_metadata(self) -> None:
-        """Tell controllers where their HTTPRoutes belong, once istiod serves that Gateway.
+        """Publish the Gateway for controllers' HTTPRoutes, once istiod serves it.
 
-        What was told stays while the option does: each pod of the gateway that restarts would else
-        have every controller restart.
+        The data is kept while routing=gateway-api is set. Otherwise each restart of a gateway pod
+        would restart every controller.
         """
         if self._scope.config.routing == "gateway-api":
             target = managed.target(self._scope)
@@ -285,7 +286,7 @@ class Ingress(situation.Component):
             self._messages.append(Said.GATEWAY_METADATA_AWAITED(applications=waiting))
 
     def _external_host(self, target: gateway.Target | None) -> str:
-        """Name the host by which the model is reached; empty while no gateway is known."""
+        """Return the host of the model's URL; empty while no gateway is known."""
         hosts = target.hosts if target else self._scope.config.hosts
         if exact := [host for host in hosts if not host.startswith("*")]:
             return exact[0]

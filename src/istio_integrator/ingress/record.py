@@ -1,6 +1,6 @@
-"""What the ingress keeps between hooks, in the Secret `APP-record`.
+"""The Record: state of the ingress between hooks, in the Secret `APP-record`.
 
-These are the values that routes and filters share, the access that was granted with them, the
+It has the values that routes and filters share, the access that was granted with them, the
 namespace of the gateway's certificate, and the Service that was annotated.
 """
 
@@ -26,38 +26,38 @@ _KEY = "record"
 
 
 def random_value() -> str:
-    """Return a header's name, a key of metadata, a name of a route or a part of a host."""
+    """Return a random name for a header, a metadata key, a route or a part of a host."""
     return f"x-{secrets.token_hex(16)}"
 
 
 def hide(text: str) -> str:
-    """Replace the values in a text that is shown to people."""
+    """Replace the Record's values in a text for logs and messages."""
     return re.sub(r"x-[0-9a-f]{32}", "(not shown)", text)
 
 
 def hide_in(message: Message) -> Message:
-    """Replace the values in a message."""
+    """Replace the Record's values in a message."""
     about = {name: hide(str(value)) for name, value in message.about.items()}
     return dataclasses.replace(message, about=about)
 
 
 class Values(pydantic.BaseModel, frozen=True):
-    """Random values that open the routes; clients and other teams know none of them."""
+    """Random values that a request must carry to match a route; clients do not know them."""
 
     header: str = pydantic.Field(default_factory=random_value)
-    """The request header that our routes match."""
+    """The request header that the charm's routes match."""
     asked: str = pydantic.Field(default_factory=random_value)
-    """Its value once a request is authenticated."""
+    """The header's value in an authenticated request."""
     free: str = pydantic.Field(default_factory=random_value)
-    """Its value for routes without authentication."""
+    """The header's value for routes without authentication."""
     root: str = pydantic.Field(default_factory=random_value)
-    """Its value once a request is authenticated and no other route matches but `/`."""
+    """The header's value in an authenticated request that only the route `/` matches."""
     metadata: str = pydantic.Field(default_factory=random_value)
     """The namespace of the dynamic metadata that every route matches."""
     seen: str = pydantic.Field(default_factory=random_value)
-    """The value there."""
+    """The value in this dynamic metadata."""
     routes: str = pydantic.Field(default_factory=random_value)
-    """What the names of entries begin with that the EnvoyFilter changes."""
+    """The prefix of the names of route entries that the EnvoyFilter changes."""
 
     @property
     def free_route(self) -> str:
@@ -77,17 +77,18 @@ class _Kept(pydantic.BaseModel, frozen=True):
 
 
 class Record:
-    """Reads and writes the Secret."""
+    """Reads and writes the Record."""
 
     def __init__(self, scope: situation.Situation) -> None:
         self._manifests = scope.manifests
         self._name = scope.manifests.secrets[FOLDER]
 
     def values_for(self, access: Iterable[str]) -> Values:
-        """Return the values for an access: new ones if what was granted is granted no longer.
+        """Return the values for an access, new ones if any earlier access is withdrawn.
 
-        A gateway may still use former configuration: routes that Envoy could not replace, a
-        listener that warms, an older connection. With new values none of it matches the rest.
+        A gateway may still use former configuration, such as routes that Envoy could not replace,
+        a warming listener, or an older connection. With new values this configuration no longer
+        matches the rest.
         """
         kept = self._kept
         granted = sorted({hashlib.sha256(each.encode()).hexdigest()[:12] for each in access})
@@ -97,7 +98,7 @@ class Record:
 
     @property
     def annotated(self) -> str:
-        """The Service with annotations of this application, `namespace/name`; or empty."""
+        """`namespace/name` of the Service that this application annotated; empty: none."""
         return self._kept.annotated
 
     @annotated.setter
@@ -107,7 +108,7 @@ class Record:
 
     @property
     def certificate_in(self) -> str:
-        """The namespace of the gateway's certificate; empty while there is none."""
+        """The namespace of the gateway's certificate; empty: no certificate."""
         annotations = cluster.at(self._secret, "metadata", "annotations")
         return str(annotations.get(names.CERTIFICATE_IN, ""))
 

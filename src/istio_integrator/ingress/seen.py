@@ -1,4 +1,4 @@
-"""What the gateway's Envoys have, as the workload saw it: which hosts open, and the statuses."""
+"""Decisions and messages from the gateway's Envoy configuration, which the workload reads."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from istio_integrator.messages import Message, Said
 from istio_integrator.situation import situation
 
 _HIDDEN = ".invalid"
-"""The end of the name that our Gateway has before a host is opened; no client asks for it."""
+"""The suffix of the placeholder host of a Gateway without open hosts; no client requests it."""
 
 
 def servers(
     target: gateway.Target, opened: cluster.Object | None, *, has_tls: bool
 ) -> tuple[Server, ...]:
-    """List the servers of our Gateway, with the hosts that it has now."""
+    """List the servers of this charm's Gateway, with their current hosts."""
     https = target.https_port if has_tls else None
     ports: list[tuple[int | None, Protocol]] = [(target.http_port, "HTTP"), (https, "HTTPS")]
     return tuple(
@@ -34,11 +34,11 @@ def open_hosts(
     target: gateway.Target,
     opened: cluster.Object | None,
 ) -> dict[int, list[str]]:
-    """Decide which hosts our Gateway has, by port.
+    """Decide which hosts this charm's Gateway has, by port.
 
-    All are added where every filter chain of the port has our filters, and removed where one is
-    seen without. While the gateway is not seen, hosts stay and none is added. A port without
-    hosts has a random name.
+    A port gets all hosts once each of its filter chains has this charm's filters. It loses them
+    if a filter chain lacks the filters. While Envoy's configuration is not known, the hosts do not
+    change. A port without hosts gets a random placeholder.
     """
     named = (host for _, hosts in _servers(opened) for host in hosts if host.endswith(_HIDDEN))
     hidden = next(named, f"{record.random_value()}{_HIDDEN}")
@@ -55,7 +55,7 @@ def open_hosts(
 
 
 def is_gone(answer: Seen | None) -> bool:
-    """Tell whether the gateway's Envoys were seen without a virtual host of our Gateway."""
+    """Tell whether the gateway's Envoys no longer have a virtual host of this charm's Gateway."""
     return answer is not None and answer.unseen in (None, Unseen.NO_PODS) and not answer.is_open
 
 
@@ -66,7 +66,7 @@ def messages(
     target: gateway.Target,
     count: int,
 ) -> Iterable[Message]:
-    """Say that the gateway serves this many routes, or the first thing that it lacks."""
+    """Report the number of served routes, or the first missing part of the configuration."""
     where = target.reference
     if answer is None:
         yield Said.GATEWAY_NOT_SEEN(gateway=where)
@@ -93,7 +93,7 @@ def messages(
 
 
 def _servers(opened: cluster.Object | None) -> Iterable[tuple[object, Sequence[str]]]:
-    """List ports and hosts of our Gateway, which is Istio's or of the Gateway API."""
+    """List ports and hosts of a Gateway of Istio or of the Gateway API."""
     spec = cluster.at(opened, "spec")
     for each in cluster.parts(spec, "servers"):
         yield cluster.at(each, "port").get("number"), each["hosts"]

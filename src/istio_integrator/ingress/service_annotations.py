@@ -1,7 +1,7 @@
-"""Annotations on the gateway's Service, which is somebody else's: set, recorded and restored.
+"""Annotations on the gateway's Service of another owner: set, recorded and restored.
 
-The record of the ingress names the Service. What a Service says about itself counts on that one
-alone, for anybody may write it on a Service of their own.
+The Record names the Service. An undo record in annotations is trusted only on that Service, since
+any team can write such an annotation on its own Service.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def apply(scope: situation.Situation, target: gateway.Target, kept: Record) -> Message | None:
-    """Set the operator's annotations on the gateway's Service, and restore the Service before."""
+    """Set the operator's annotations on the gateway's Service, and restore the previous one."""
     wanted = scope.config.gateway_service_annotations
     reference = f"{target.namespace}/{target.service}" if wanted else ""
     if kept.annotated != reference:
@@ -37,7 +37,7 @@ def remove(scope: situation.Situation, kept: Record) -> None:
 def _change(
     scope: situation.Situation, reference: str, wanted: Mapping[str, str]
 ) -> Message | None:
-    """Give a Service the wanted annotations; without any it gets those that it had before."""
+    """Set the wanted annotations on a Service; if empty, restore its original annotations."""
     namespace, _, name = reference.partition("/")
     service = scope.cluster.get(cluster.SERVICE, name, namespace) if name else None
     if service is None:
@@ -53,7 +53,7 @@ def _change(
     before = dict(record.before)
     patch: dict[str, str | None] = {}
     for key in record.values.keys() - wanted.keys():
-        # An annotation that another team changed since is not restored.
+        # An annotation that another team has changed since then is not restored.
         if live.get(key) == record.values[key]:
             patch[key] = before.get(key)
         before.pop(key, None)

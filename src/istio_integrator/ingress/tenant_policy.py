@@ -20,11 +20,11 @@ _KINDS = (
     cluster.KUBERNETES_GATEWAY,
 )
 _MOST_TRIED = 200
-"""Existing objects that one hook tries, each by a request."""
+"""Existing objects that one hook tests, each by a request to the API server."""
 
 
 class TenantPolicy(situation.Component):
-    """Applies the policy at the resolved gateway, and names existing objects that it rejects."""
+    """Applies the policy for the resolved gateway, and names existing objects that violate it."""
 
     name = "ingress"
 
@@ -36,7 +36,7 @@ class TenantPolicy(situation.Component):
         self._name = f"istio-integrator.{scope.manifests.owner}.tenants".lower()
 
     def reconcile(self) -> list[Message]:
-        """Apply the policy while the model is reachable, and name the objects that break it."""
+        """Apply the policy while the model has ingress, and report the objects that violate it."""
         scope, mode = self._scope, self._scope.config.tenant_policy
         if not scope.leader or scope.mesh is None:
             return []
@@ -87,7 +87,7 @@ class TenantPolicy(situation.Component):
                     yield obj
 
     def _is_rejected(self, obj: cluster.Object) -> bool:
-        """Ask the API server by the dry run of a copy in the model, where the charm has rights."""
+        """Test a copy by a dry run in the model, where the charm may create such objects."""
         metadata: dict[str, Any] = {
             "generateName": f"{FOLDER}-",
             "namespace": self._scope.model,
@@ -98,7 +98,7 @@ class TenantPolicy(situation.Component):
         try:
             self._scope.cluster.create({**copy, "metadata": metadata}, dry_run=True)
         except errors.RefusedError as error:
-            # Webhooks of other teams are called after policies.
+            # The API server calls validating webhooks of other teams after its policies.
             return error.refusal.author.endswith(f" {self._name}")
         except errors.InvalidError:
             return False
@@ -106,7 +106,10 @@ class TenantPolicy(situation.Component):
 
 
 def _is_written_in(obj: cluster.Object, namespaces: set[str]) -> bool:
-    """Tell whether no controller owns an object; requests of controllers are exempt."""
+    """Tell whether an object is in the namespaces and has no controller as its owner.
+
+    The policy exempts requests of controllers.
+    """
     metadata = obj["metadata"]
     is_owned = any(each.get("controller") for each in cluster.parts(metadata, "ownerReferences"))
     return metadata["namespace"] in namespaces and not is_owned

@@ -1,1 +1,1 @@
-"""The gateways that can serve a model: its own, the named one, and one that istiod deploys."""
+"""The gateways that can serve a model: its own, a named one, and a managed one."""

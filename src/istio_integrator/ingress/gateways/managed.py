@@ -19,22 +19,22 @@ _NEEDED = {
     "PILOT_ENABLE_GATEWAY_API": "the Gateway API",
     "PILOT_ENABLE_GATEWAY_API_STATUS": "the status of Gateways",
     "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "the deployment of gateways",
-    # Without it the guard would not stand before anything on such a gateway.
+    # Without it istiod would not apply the guard to such a gateway.
     "ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY": "EnvoyFilters for gateways of the Gateway API",
 }
-"""istiod's own switches, on unless they say otherwise, and what they switch off."""
+"""Variables of istiod, true by default, and the feature that each one enables."""
 _LONGEST_MESSAGE = 200
 _INSTALL = "install the Gateway API 1.4 or newer in the cluster, or set routing=virtualservice"
 
 
 def find(scope: situation.Situation) -> cluster.Object | None:
-    """Read our Gateway; None without a Gateway or without the Gateway API."""
+    """Read this charm's Gateway; None without a Gateway or without the Gateway API."""
     found = scope.manifests.owned_of(cluster.KUBERNETES_GATEWAY)
     return next((each for each in found if each["metadata"]["name"] == gateway.NAME), None)
 
 
 def obstacle(scope: situation.Situation, opened: cluster.Object | None) -> Message | None:
-    """Return why it cannot serve the model in place of an open Gateway of Istio."""
+    """Return why a managed gateway cannot serve the model or replace an open Gateway of Istio."""
     if named := scope.config.gateway_service:
         return Said.GATEWAY_NAMED_WITH_GATEWAY_API(service=named, application=scope.application)
     try:
@@ -51,7 +51,7 @@ def obstacle(scope: situation.Situation, opened: cluster.Object | None) -> Messa
 
 
 def target(scope: situation.Situation) -> gateway.Target:
-    """Return how it serves the model, with the messages of istiod about it."""
+    """Return the managed gateway, with istiod's messages about it."""
     found = find(scope)
     said = unserved = _problem(found)
     addresses = cluster.parts(cluster.at(found, "status"), "addresses")
@@ -76,19 +76,19 @@ def target(scope: situation.Situation) -> gateway.Target:
 
 
 def apply(scope: situation.Situation, context: Mapping[str, object]) -> cluster.Object:
-    """Apply our Gateway with the variables of Istio's own one, and return it."""
+    """Apply the Gateway with the variables of the template for Istio's API, and return it."""
     mesh = scope.mesh
     more = {
         "gateway_class": _class(scope),
         "revision": "" if mesh is None or mesh.is_default else mesh.revision,
-        # Its name in the model; the guard's is one of those that an application has.
+        # The name of an EnvoyFilter in the model, which must differ from that of the guard.
         "redirect": f"istio-integrator.{scope.manifests.owner}.https".lower(),
     }
     return scope.manifests.apply(FOLDER, {**context, **more})[-1]
 
 
 def _bound(scope: situation.Situation) -> list[str]:
-    """List other teams' VirtualServices that are bound to our Gateway."""
+    """List other teams' VirtualServices that are bound to this charm's Gateway."""
     found: list[str] = []
     for each in scope.cluster.list(cluster.VIRTUAL_SERVICE):
         metadata = each["metadata"]
@@ -101,7 +101,7 @@ def _bound(scope: situation.Situation) -> list[str]:
 
 
 def _class(scope: situation.Situation) -> str:
-    """Of the Gateway that is there, which can't change it, else the one that it would get."""
+    """Return the GatewayClass of the existing Gateway, which can't change, or of a new one."""
     if found := cluster.at(find(scope), "spec").get("gatewayClassName"):
         return str(found)
     with scope.cluster.optional():
@@ -150,7 +150,7 @@ def _lacking(scope: situation.Situation) -> Iterator[str]:
 
 
 def _names_rules(scope: situation.Situation) -> bool:
-    """Ask whether the API server keeps the name of a rule."""
+    """Tell whether the API server keeps the name of a route's rule."""
     route = {
         "apiVersion": cluster.HTTP_ROUTE.api_version,
         "kind": cluster.HTTP_ROUTE.name,
@@ -163,7 +163,7 @@ def _names_rules(scope: situation.Situation) -> bool:
 
 
 def _problem(obj: cluster.Object | None) -> Message | None:
-    """Say why istiod does not serve our Gateway as it is now; None where it does."""
+    """Return why istiod does not serve the Gateway's current generation; None if it does."""
     generation = cluster.at(obj, "metadata").get("generation", 0)
     conditions = {
         each.get("type"): each

@@ -1,4 +1,4 @@
-"""The gateway workload that the operator names by its Service, and what forbids to use it."""
+"""The gateway workload that the operator names by its Service, and obstacles to its use."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from istio_integrator.situation import situation
 from istio_integrator.situation.model import Pod, Service, read
 
 _SCOPE_SETTING = "PILOT_SCOPE_GATEWAY_TO_NAMESPACE"
-"""The variable by which istiod binds Gateways only to workloads of their own namespace."""
+"""The variable of istiod that limits Gateways to workloads of their own namespace."""
 _RESERVED_PORTS = frozenset({15000, 15001, 15004, 15006, 15008, 15009, 15020, 15021, 15053, 15090})
-"""Ports of a proxy itself (istio.io, Application Requirements), which no Gateway can use."""
+"""Ports of the proxy itself (istio.io, Application Requirements), which Gateways cannot use."""
 _AUTHORITY = "CA_ADDR"
-"""The variable of a proxy that has istiod's address, `NAME.NAMESPACE.svc:PORT`."""
+"""The variable of a proxy with istiod's address, `NAME.NAMESPACE.svc:PORT`."""
 
 
 def find(scope: situation.Situation) -> Target | Message:
-    """Find the gateway by the Service in gateway-service and the pods that its selector means.
+    """Find the gateway by the Service in gateway-service and the pods of its selector.
 
-    A Gateway selects pods of all namespaces, its guard those of one. So the labels that select the
-    gateway must mean the pods of one workload in the whole cluster.
+    A Gateway selects pods in all namespaces, but the guard only those in one namespace. Therefore
+    the selector must match the pods of a single workload in the whole cluster.
     """
     reference = scope.config.gateway_service
     namespace, _, name = reference.partition("/")
@@ -38,7 +38,7 @@ def find(scope: situation.Situation) -> Target | Message:
     present = [pod for pod in listed if not pod.has_ended]
     if obstacle := _obstacle_in_pods(scope, present):
         return obstacle
-    # A workload stops counting a pod when its deletion begins, and nothing tells of its end.
+    # Controllers do not count a pod whose deletion has begun, and no event follows at its end.
     running = [pod for pod in present if not pod.metadata.deletion_timestamp]
     ports = _ports(service, running)
     http_port = _usual_or_named(ports, 80, ("http", "http2"))
@@ -72,7 +72,7 @@ def _obstacle_in_service(scope: situation.Situation, service: Service | None) ->
     if not service.selector:
         return Said.GATEWAY_WITHOUT_SELECTOR(service=reference)
     if is_elsewhere and (label := scope.missing_label(namespace)):
-        # istiod would serve routes of the model there, and ignore the guard beside the pods.
+        # istiod would serve routes of the model there, but ignore the guard in that namespace.
         return Said.GATEWAY_IGNORED_BY_ISTIOD(service=reference, namespace=namespace, label=label)
     environment = scope.mesh.environment if scope.mesh else None
     setting = (environment or {}).get(_SCOPE_SETTING)
@@ -106,7 +106,7 @@ def _obstacle_in_pods(scope: situation.Situation, present: Sequence[Pod]) -> Mes
 
 
 def _usual_or_named(ports: dict[int, str], usual: int, protocols: Collection[str]) -> int | None:
-    """Pick the usual port, or one whose name selects the protocol as Istio reads it."""
+    """Return the usual port, or one whose name has the protocol's prefix by Istio's rules."""
     named = (port for port, name in ports.items() if name.partition("-")[0] in protocols)
     return usual if usual in ports else next(named, None)
 

@@ -1,4 +1,4 @@
-"""The gateway workload of the model's own, which serves it unless the options name another."""
+"""The model's own gateway workload, which serves it unless options name another gateway."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ logger = logging.getLogger(__name__)
 
 FOLDER = "gateway-workload"
 ACCOUNT = "istio-ingressgateway-workload-service-account"
-"""Its ServiceAccount, which kubeflow-profiles of the bundle admits to the profiles by default."""
+"""Its ServiceAccount, which the bundle's kubeflow-profiles admits to profiles by default."""
 
 
 class OwnGateway:
-    """Runs it by istiod's own template for gateways."""
+    """Deploys the gateway, into which istiod injects its template for gateways."""
 
     def __init__(self, scope: situation.Situation) -> None:
         self._scope = scope
@@ -27,7 +27,7 @@ class OwnGateway:
         self._selector = {"istio": self.name, names.OWNER: scope.manifests.owner}
 
     def target(self) -> gateway.Target:
-        """Describe it, whether or not it runs yet."""
+        """Return the gateway, whether or not it runs yet."""
         workload = self._scope.cluster.get(cluster.DEPLOYMENT, self.name, self._scope.model)
         return gateway.Target(
             namespace=self._scope.model,
@@ -42,7 +42,7 @@ class OwnGateway:
         )
 
     def apply(self) -> Message | None:
-        """Have it run, unless an object of another owner is in the way."""
+        """Deploy the gateway, unless an object of another owner has its name."""
         mesh = self._scope.mesh
         context = {
             "name": self.name,

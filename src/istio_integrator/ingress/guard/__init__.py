@@ -1,1 +1,1 @@
-"""What authenticates requests before a route of the model can match."""
+"""The guard, which authenticates requests before a route of the model can match."""

@@ -1,4 +1,4 @@
-"""The authorization service that is asked about each request, and what holds without one."""
+"""The authorization service that authenticates requests, or the rule without one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from istio_integrator.relations import kubeflow
 from istio_integrator.situation import situation
 
 IDENTITIES = ("kubeflow-userid", "kubeflow-groups")
-"""Headers by which Kubeflow knows users, whatever an authorization service says of itself."""
+"""Identity headers of Kubeflow, whichever headers an authorization service declares."""
 
 _ALWAYS_SHOWN = frozenset(
     {"authorization", "content-length", "host", ":authority", ":method", ":path"}
 )
-"""Headers that the authorization service gets unasked."""
+"""Headers that Envoy always sends to the authorization service."""
 _LABEL = kubeflow.DNS_LABEL.pattern
 _OF_A_SERVICE = re.compile(
     rf"(?P<name>{_LABEL})\.(?P<namespace>{_LABEL})\.svc(?:\.(?P<domain>.+?))?\.?"
@@ -26,42 +26,42 @@ _OF_A_SERVICE = re.compile(
 
 
 _SHOWN = ("authorization", "cookie", "x-auth-token", "x-forwarded-for", "x-forwarded-proto")
-"""What an application on `forward-auth` gets to see, which doesn't say what it wants to.
+"""Request headers for an application on `forward-auth`, whose relation does not declare any.
 
-Envoy writes the last two by itself.
+Envoy sets the last two itself.
 """
 _DESCRIBING = {
     "x-forwarded-method": "%REQ(:method)%",
     "x-forwarded-host": "%REQ(:authority)%",
     "x-forwarded-uri": "%REQ(:path)%",
 }
-"""What such an application is told of a request, as Envoy's format strings write it.
+"""Headers that describe a request to such an application, in Envoy's format strings.
 
-Oathkeeper and oauth2-proxy decide by it, so a client's own word for it would open every path.
+Oathkeeper and oauth2-proxy decide by them. A client that could set them could open every path.
 """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AuthorizationService:
-    """The authorization service."""
+    """An authorization service."""
 
     host: str
     """`NAME.NAMESPACE.svc.DOMAIN`."""
     port: int
     path: str = ""
-    """What stands before the path of the request that it is asked about."""
+    """A prefix of the request's path in the call to the service."""
     request_headers: tuple[str, ...] = ()
-    """What it gets to see."""
+    """Request headers that Envoy sends to the service."""
     describing: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
-    """Headers that it is told beside, whatever the client says of them."""
+    """Headers that Envoy adds to the call; values from the client are replaced."""
     response_headers: tuple[str, ...] = ()
-    """What it says about a user, to the applications."""
+    """Headers of its answer that applications get."""
 
     @property
     def identity_headers(self) -> tuple[str, ...]:
-        """Headers that only the service may set: what clients send in them is taken away.
+        """Headers that only the service may set; the gateway removes those that clients send.
 
-        A header that the service is shown is one that it reads from clients.
+        A header that the service reads from clients is not among them.
         """
         shown = _ALWAYS_SHOWN | set(self.request_headers)
         known = dict.fromkeys((*self.response_headers, *IDENTITIES))
@@ -75,13 +75,13 @@ class AuthorizationService:
 
     @property
     def cluster(self) -> str:
-        """How istiod calls it towards Envoy."""
+        """The name of its cluster in Envoy, as istiod writes it."""
         return f"outbound|{self.port}||{self.host}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Authentication:
-    """What authenticates requests; without a service and a problem they pass unauthenticated."""
+    """How requests are authenticated; with neither service nor problem they are not."""
 
     service: AuthorizationService | None = None
     problem: Message | None = None
@@ -94,17 +94,17 @@ class Authentication:
 
     @property
     def word(self) -> charm_facts.Guard:
-        """What stands before the routes, in the word of the metrics."""
+        """The state of the guard, as a value of metrics."""
         if self.is_closed:
             return "closed"
         return "asks" if self.service else "none"
 
 
 def decide(scope: situation.Situation) -> Authentication:
-    """Decide by which service requests are authenticated.
+    """Decide which service authenticates requests.
 
-    A name that no Service has is anybody's: istiod gives it to whoever writes a ServiceEntry of
-    it, and that one would decide about every request.
+    The Service must exist. Otherwise any team could take its host by a ServiceEntry, and so
+    decide about every request.
     """
     by_name = kubeflow.ingress_auth(scope.related)
     by_address = kubeflow.forward_auth(scope.related)

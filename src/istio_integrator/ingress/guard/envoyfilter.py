@@ -1,9 +1,9 @@
 """The EnvoyFilter that authenticates requests before routes match.
 
 A route of the gateway's Envoy matches only requests with a mark: a value in the dynamic metadata,
-and, for the routes of the model, a header. A request without it matches one of the entries that
-are added here, which have no backend. The filters that such an entry enables ask the authorization
-service, write the mark, and Envoy chooses the route again.
+and, for the routes of the model, a header. A request without the mark matches one of the entries
+that this EnvoyFilter adds, which have no backend. Such an entry enables filters that call the
+authorization service and write the mark. Then Envoy selects the route again.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from istio_integrator.situation import situation
 FOLDER = "authentication"
 
 _MOST_DASHES = 4
-"""Dashes of a header's name up to which each may be an underscore in a spelling of its own: 16
-spellings; `x-goog-authenticated-user-email` has four."""
+"""Dashes of a header's name up to which every spelling with underscores is covered: 16 spellings;
+`x-goog-authenticated-user-email` has four dashes."""
 _ANSWER = "envoy.filters.http.ext_authz"
-"""Where Envoy's filter leaves what the service said, whatever the filter's own name."""
+"""The metadata namespace of ext_authz, whatever the filter's name."""
 
 
 class Entry(NamedTuple):
-    """An entry without a backend, which enables the filters."""
+    """A route entry without a backend, which enables the filters."""
 
     match: Mapping[str, str]
     script: Literal["ask", "pass"]
@@ -46,9 +46,9 @@ def apply(
 ) -> list[str]:
     """Apply the EnvoyFilter, and return the names of its HTTP filters, first that with the digest.
 
-    On a gateway of the model's own every virtual host is guarded, also those of other teams'
-    routes with a host of their own. On a named gateway these are the virtual hosts of our HTTPS,
-    and in plain HTTP, which all Gateways of the port share, those of our hosts by name.
+    On the model's own gateway, it guards every virtual host, also those of other teams' routes.
+    On a named gateway, it guards all virtual hosts of this charm's HTTPS servers. In plain HTTP,
+    where all Gateways share the port, it guards the virtual hosts of the model's hosts by name.
     """
     service = decision.service
     identity = service.identity_headers if service else authentication.IDENTITIES
@@ -60,16 +60,16 @@ def apply(
         "values": values,
         # Matches of a routeConfiguration; the empty one matches every virtual host.
         "places": places,
-        # In the name of a filter, which Envoy shows. By it the workload sees that the patches of a
-        # new host have arrived, before the Gateway has the host.
+        # Part of the name of a filter, which Envoy shows in its configuration. It tells the
+        # workload that the patches of a new host have arrived, before the Gateway has the host.
         "digest": hashlib.sha256(repr(places).encode()).hexdigest()[:8],
         "entries": [*_exceptions(routes), Entry({"prefix": "/"}, "ask")],
         "is_closed": decision.is_closed,
         "service": service,
         "identity_headers": identity,
-        # Identity headers that the service sets, kept until the request leaves.
+        # Identity headers that the service sets, kept until the request leaves the gateway.
         "kept": [each for each in identity if service and each in service.response_headers],
-        # Identity headers of a request that leaves, in every spelling.
+        # Identity headers of a request that leaves the gateway, in every spelling.
         "leaving": {
             spelling: _leaving(spelling, values.metadata, f".{scope.domain}")
             for header in identity
@@ -86,7 +86,10 @@ def apply(
 def access(
     decision: authentication.Authentication, target: gateway.Target, routes: Iterable[Route]
 ) -> set[str]:
-    """List what is granted, each as a text: if one goes, access narrows. Closed, nothing is."""
+    """List the granted access as texts, none if the ingress is closed.
+
+    A text that disappears means that the access narrows.
+    """
     if decision.is_closed:
         return set()
     granted = ((one.request.is_asked, one.kind, one.path, one.service, one.port) for one in routes)
@@ -95,7 +98,7 @@ def access(
 
 
 def ask_entry(owner: str) -> str:
-    """Name the entry of each guarded virtual host that authenticates requests."""
+    """Return the name of the entry that authenticates requests of a guarded virtual host."""
     return f"{owner.lower()}.ask"
 
 
@@ -110,7 +113,7 @@ def _places(target: gateway.Target, model: str) -> Iterable[Mapping[str, Any]]:
 
 
 def _exceptions(routes: Sequence[Route]) -> Iterable[Entry]:
-    """List entries for routes without authentication, and for others within their prefixes."""
+    """List entries for routes without authentication, and for other routes in their prefixes."""
     free = [one for one in routes if not one.request.is_asked]
     prefixes = tuple(f"{one.path}/" for one in free if one.kind is PathMatch.PREFIX)
     for route in routes:
@@ -127,7 +130,7 @@ def _match(route: Route) -> Mapping[str, str]:
 
 
 def _spellings(header: str) -> Iterable[str]:
-    """Spell a name in each way that an application may read as the same (WSGI, CGI)."""
+    """List the spellings of a name that applications may treat as equal (WSGI, CGI)."""
     parts = header.split("-")
     if len(parts) - 1 > _MOST_DASHES:
         return dict.fromkeys((header, header.replace("-", "_")))
@@ -136,11 +139,11 @@ def _spellings(header: str) -> Iterable[str]:
 
 
 def _leaving(header: str, marks: str, services: str) -> str:
-    """Write what a header is replaced by after everything that a route may do to it.
+    """Render the value that replaces a header after all changes by the route.
 
-    Where the request has the mark, it is what the authorization service said. Elsewhere it is
-    empty on the way to a Service of the model, and stays as it is on the way to other Services.
-    What can't be evaluated is empty.
+    In a request with the mark, it is the value from the authorization service. In other requests
+    it is empty to a Service of the model, and unchanged to other Services. A value that can't be
+    evaluated is empty.
     """
     key = _quoted(header)
     said = f"metadata.filter_metadata[{_quoted(_ANSWER)}][{key}]"
@@ -150,5 +153,5 @@ def _leaving(header: str, marks: str, services: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Write a string of CEL that nothing in it can end."""
+    """Render a string literal of CEL, with every special character escaped."""
     return "'" + re.sub(r"[^a-z0-9._-]", lambda match: f"\\x{ord(match[0]):02x}", text) + "'"

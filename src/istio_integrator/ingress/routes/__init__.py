@@ -1,1 +1,1 @@
-"""The routes of the model, from what applications request to what the gateway has."""
+"""The routes of the model, from relations' requests to objects of the gateway."""

@@ -1,7 +1,7 @@
-"""The routes of the model, in the order in which the gateway selects one.
+"""The routes of the model, in their order of precedence.
 
-It is the order of the Gateway API (HTTPRouteRule): the exact path, the longer prefix, the older
-relation.
+It is the order of the Gateway API (HTTPRouteRule): exact paths, then longer prefixes, then older
+relations.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, Literal, NamedTuple
 from istio_integrator.relations import kubeflow
 
 _MOST_PROBLEMS = 4
-"""Problems of one relation in the log, of which each line is a process."""
+"""Problems of one relation in the log, where each line takes a process."""
 MOST_OF_ONE = 128 * 1024
-"""Characters of what one relation may have in the VirtualService, for some hundred routes."""
+"""Characters of one relation's routes in the VirtualService, for some hundred routes."""
 MOST_OF_ALL = 1_000_000
-"""Characters of all; the API server takes no object of more than 1.5 MB."""
+"""Characters of all routes; the API server rejects objects of more than 1.5 MB."""
 
 
 class PathMatch(enum.IntEnum):
@@ -27,52 +27,52 @@ class PathMatch(enum.IntEnum):
     EXACT = 0
     PREFIX = 1
     ALL = 2
-    """Every request. Istio looks at it last, after the routes of others too (SortVHostRoutes)."""
+    """Every request. Istio sorts it last, also behind other teams' routes (SortVHostRoutes)."""
 
 
 class Uri(NamedTuple):
-    """A match of a path in a VirtualService."""
+    """A path match of a VirtualService."""
 
     how: Literal["exact", "prefix"]
     value: str
 
 
 class VirtualServiceEntry(NamedTuple):
-    """One entry of `spec.http`: matches of a route that have the path changed alike."""
+    """One entry of `spec.http`: matches of a route with the same rewrite."""
 
     uris: tuple[Uri, ...]
     path: str = ""
-    """What replaces what matched; empty: nothing does."""
+    """Replaces the matched part of the path; empty: no rewrite."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Route:
-    """One way to a Service."""
+    """A route to a Service."""
 
     request: kubeflow.Received[Any] = dataclasses.field(repr=False)
-    """The message that asks for it."""
+    """The message that requests it."""
     place: int = 0
-    """Among the routes of the same relation."""
+    """Its position among the routes of the same relation."""
     title: str = ""
     kind: PathMatch
     path: str
     rewrite: str = ""
     is_parted: bool = False
-    """Whether a prefix matches whole parts of a path only: `/a` does not match `/ab`."""
+    """Whether a prefix matches only whole path segments: `/a` does not match `/ab`."""
     service: str
-    """In the model."""
+    """A Service of the model."""
     port: int
     is_grpc: bool = False
 
     @property
     def entries(self) -> list[VirtualServiceEntry]:
-        """Its entries in a VirtualService, of which the first that matches serves a request."""
+        """Its entries in a VirtualService; the first match serves a request."""
         exact, below = Uri("exact", self.path), Uri("prefix", f"{self.path.rstrip('/')}/")
         if self.kind is PathMatch.EXACT:
             return [VirtualServiceEntry((exact,), self.rewrite)]
         if not self.is_parted:
             whole = VirtualServiceEntry((Uri("prefix", self.path),), self.rewrite)
-            # Of /volumes/x, replacing /volumes by / alone would leave //x.
+            # In /volumes/x, replacing only /volumes by / would result in //x.
             is_doubled = self.rewrite.endswith("/") and not self.path.endswith("/")
             return [VirtualServiceEntry((below,), self.rewrite), whole] if is_doubled else [whole]
         inner = self.rewrite and f"{self.rewrite.rstrip('/')}/"
@@ -84,43 +84,43 @@ class Route:
 
     @property
     def claim(self) -> tuple[bool, str]:
-        """What only one application can have; slashes at the end of a prefix do not count."""
+        """The match that only one application can have, without trailing slashes of a prefix."""
         is_exact = self.kind is PathMatch.EXACT
         return is_exact, self.path if is_exact else self.path.rstrip("/")
 
     @property
     def precedence(self) -> tuple[object, ...]:
-        """What routes are sorted by, so that the first that matches serves a request."""
-        # A slash at the end does not make a prefix longer: `/foo/` is below `/foo` all the same.
+        """The sort key of routes; the first route that matches serves a request."""
+        # A trailing slash does not make a prefix longer: `/foo/` is a subpath of `/foo`.
         length = -len(self.path.rstrip("/"))
         return self.kind, length, -len(self.path), self.request.relation, self.place
 
     @property
     def size(self) -> int:
-        """Characters of it in the VirtualService, or more."""
+        """An upper bound of its characters in the VirtualService."""
         return len(repr((self, self.request.reference, self.entries))) * len(self.entries)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Requested:
-    """What one relation asks for, as far as it can be served."""
+    """The valid route requests of one relation."""
 
     source: str
     routes: Sequence[Route] = ()
     problems: Sequence[str] = ()
-    """What it asks for that can't be served, and why."""
+    """Requests that can't be served, with the reason of each."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RoutePlan:
-    """What is served, in its order, and what is not."""
+    """The routes to serve, in order of precedence, and the problems of the rejected ones."""
 
     routes: tuple[Route, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 def plan(requested: Iterable[Requested]) -> RoutePlan:
-    """Decide which routes are served; of several that match the same, the first has it."""
+    """Decide which routes are served; the first of several with the same match wins."""
     problems: list[str] = []
     taken: dict[tuple[bool, str], Route] = {}
     size = 0

@@ -1,9 +1,9 @@
 """The routes in the cluster, without those that the API server rejects.
 
-A VirtualService has all of them, in the order of the plan. With the Gateway API each is an
-HTTPRoute, which istiod sorts. There a prefix matches whole parts of a path: `/kfp` is `/kfp` and
-what is below `/kfp/`, and not `/kfpx`. A method of gRPC is a path like any other: before 1.30
-Istio ignores GRPCRoutes at a hostname that has HTTPRoutes (istio issue 57172).
+One VirtualService has all routes, in the order of the plan. With the Gateway API each route is an
+HTTPRoute, and istiod sorts them. There a prefix matches whole path segments: `/kfp` matches `/kfp`
+and paths below `/kfp/`, but not `/kfpx`. A gRPC method is rendered as a path, because Istio before
+1.30 ignores GRPCRoutes at a hostname with HTTPRoutes (istio issue 57172).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ GRPC = "grpc"
 def apply(
     scope: situation.Situation, planned: Sequence[Route], target: gateway.Target, values: Values
 ) -> tuple[list[Route], list[Message]]:
-    """Have the gateway serve routes, without those that the API server rejects.
+    """Apply routes, without those that the API server rejects.
 
     Returns:
-        What is served, and what is wrong with the rest.
+        The applied routes, and the problems of the others.
     """
     named = functools.partial(owners.object_name, scope.application)
     found = _apply_grpc(scope, [route for route in planned if route.is_grpc], target)
@@ -54,7 +54,7 @@ def apply(
 
     groups: dict[tuple[str, int], list[Route]] = {}
     for route in planned:
-        # An HTTPRoute has one route, and the VirtualService all of them.
+        # An HTTPRoute has one route. The VirtualService has all routes.
         key = route.request.reference, route.place if target.is_managed else 0
         groups.setdefault(key, []).append(route)
     folder = HTTP_ROUTES if target.is_managed else VIRTUAL_SERVICE
@@ -82,7 +82,7 @@ def _sources(routes: Iterable[Route]) -> str:
 def _apply_grpc(
     scope: situation.Situation, wanted: Sequence[Route], target: gateway.Target
 ) -> list[Message]:
-    """Have the gateway speak HTTP/2 with backends of gRPC that have no DestinationRule."""
+    """Enable HTTP/2 to gRPC backends that have no DestinationRule."""
     try:
         rules = scope.cluster.list(cluster.DESTINATION_RULE, scope.model) if wanted else []
         others = [rule for rule in rules if not scope.manifests.is_ours(rule)]
@@ -101,7 +101,7 @@ def _apply_grpc(
     except errors.ConflictError:
         raise
     except (errors.ApiError, errors.ForbiddenError, errors.ForeignError) as error:
-        # Roles that are older than the charm lack the right; without it none was made.
+        # Roles of an older charm lack the permission. Without it the charm created no rules.
         logger.debug("DestinationRules: %s", error)
         problem = f"gRPC of {_sources(wanted)}: {error}"
         return [Said.REQUEST_INVALID(request=problem)] if wanted else []

@@ -1,4 +1,4 @@
-"""What related applications ask for, of both generations, as routes."""
+"""Routes from the requests of related applications, by both interfaces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from istio_integrator.relations import ingress_route, kubeflow
 from istio_integrator.situation import situation
 
 _PORTS = (80, 443)
-"""Both mean the entry: whether there is TLS is up to the gateway, not to a route."""
+"""Both mean the gateway's port; the gateway decides about TLS, not a route."""
 _LONGEST_TITLE = 40
 Received = kubeflow.Received[kubeflow.IngressRequest] | ingress_route.Received
 _HTTP_OR_GRPC = ingress_route.HTTPRoute | ingress_route.GRPCRoute
@@ -22,9 +22,10 @@ class _RefusedError(ValueError):
 
 
 def read(scope: situation.Situation, received: Sequence[Received]) -> list[Requested]:
-    """Read what applications ask for.
+    """Read the applications' requests.
 
-    An application that is served by `ingress` is not served twice, and never displaced.
+    The routes of an application on `ingress` stay, and its requests on the newer interface are
+    rejected.
     """
     older = (one for one in received if isinstance(one.message, kubeflow.IngressRequest))
     served = {one.application for one in older}
@@ -50,7 +51,7 @@ def _read(scope: situation.Situation, one: Received, served: set[str]) -> Reques
     problems: list[str] = []
     for asked in (*message.http_routes, *message.grpc_routes) if message else ():
         try:
-            # All of a route's matches, or none.
+            # A route is served with all of its matches or not at all.
             found += list(_routes(one, asked))
         except _RefusedError as error:
             problems.append(f"route {_title(asked)} {error}")
@@ -61,7 +62,7 @@ def _read(scope: situation.Situation, one: Received, served: set[str]) -> Reques
 def _refusal(scope: situation.Situation, one: Received, served: set[str]) -> str:
     message = one.message
     if kubeflow.is_of_another_model(one.application):
-        # Its namespace may have the name of this model, in another cluster.
+        # The other model may be in another cluster and have the name of this model.
         return f"is of another model; only Services of {scope.model} get routes"
     if message is None:
         return one.problem
@@ -89,7 +90,7 @@ def _routes(one: Received, asked: _HTTP_OR_GRPC) -> Iterator[Route]:
     for match in asked.matches or (ingress_route.HTTPRouteMatch(),):
         kind, path = _path(match)
         if kind is PathMatch.ALL and not one.is_asked:
-            # Requests for notebooks would match it first, and be rejected.
+            # Requests to notebooks would match this route first and be rejected.
             raise _RefusedError("asks for / without authentication; ask for a longer path")
         if modifier and (modifier.type == "ReplaceFullPath") != (kind is PathMatch.EXACT):
             raise _RefusedError(
