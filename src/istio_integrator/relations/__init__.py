@@ -1,1 +1,1 @@
-"""The data bags of relations: how they are reached, and a wire format for each family."""
+"""Relations: access to their data bags, and the wire format of each interface."""

@@ -12,13 +12,14 @@ logger = logging.getLogger(__name__)
 
 CERTIFICATES = "certificates"
 LOGGING = "logging"
-"""Here each unit has a data bag, so it matters when one of several goes."""
+"""On this endpoint each unit has a data bag, so the departure of a unit matters."""
 
 
 def events(charm: ops.CharmBase) -> Iterable[ops.BoundEvent]:
     """List the events after which data bags of other applications may differ.
 
-    Juju follows relation-joined by relation-changed, so neither that nor relation-created is one.
+    relation-created and relation-joined are left out, since Juju emits relation-changed after
+    relation-joined.
     """
     for endpoint in charm.meta.relations:
         yield charm.on[endpoint].relation_changed
@@ -53,7 +54,7 @@ class Relations:
             try:
                 content = dict(relation.data[relation.app])
             except ops.ModelError:
-                # The application has gone; its own event follows.
+                # The remote application is gone; relation-broken follows.
                 content = {}
             found.append(Bag(relation.id, relation.app.name, content))
         return sorted(found, key=lambda bag: bag.relation)
@@ -64,7 +65,7 @@ class Relations:
             try:
                 _update(relation.data[self._charm.app], bag)
             except ops.RelationDataAccessError as error:
-                # Leadership went to another unit during a long hook: that one writes.
+                # Another unit became leader during a long hook, and will write the data.
                 logger.info("Relation %s is not written: %s", relation.name, error)
 
     def unit_bags(self, endpoint: str) -> dict[str, dict[str, str]]:
@@ -76,7 +77,10 @@ class Relations:
         }
 
     def publish_unit(self, endpoint: str, bag: Callable[[str], Mapping[str, str]]) -> None:
-        """Write to every relation of an endpoint, as the unit, given its address there."""
+        """Write the unit's data to every relation of an endpoint.
+
+        `bag` returns the data for the unit's address in the relation.
+        """
         for relation in self._active(endpoint):
             binding = self._charm.model.get_binding(relation)
             address = binding.network.bind_address if binding else None
@@ -84,12 +88,12 @@ class Relations:
                 _update(relation.data[self._charm.unit], bag(str(address)))
 
     def _active(self, endpoint: str) -> list[ops.Relation]:
-        # A relation that is being broken counts as gone.
+        # A relation in its relation-broken hook counts as removed.
         return [each for each in self._charm.model.relations[endpoint] if each.active]
 
 
 def _update(own: ops.RelationDataContent, bag: Mapping[str, str]) -> None:
     for key, value in bag.items():
-        # Juju does not keep empty values.
+        # Juju does not store empty values.
         if own.get(key, "") != value:
             own[key] = value

@@ -1,9 +1,9 @@
-"""The interface `istio_ingress_route`, by which today's Kubeflow charms request routes.
+"""The interface `istio_ingress_route`, by which current Kubeflow charms request routes.
 
 An application writes one JSON document under `config` in its data bag, as the library
-charmlibs.interfaces.istio_ingress_route serializes it; the classes here are named like the
-library's, which checks neither names nor paths. The two endpoints tell whether a route needs
-authentication.
+charmlibs.interfaces.istio_ingress_route serializes it. The classes here have the names of the
+library's classes. The library validates neither names nor paths. The endpoint decides whether a
+route needs authentication.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EXTERNAL_HOST = "external_host"
 TLS_ENABLED = "tls_enabled"
 
 MOST_ROUTES = 128
-"""Routes of one application; those of Kubeflow's charms have one."""
+"""Routes of one application; Kubeflow's charms request one each."""
 _LONGEST_VALUE = 256
 """Characters of a path or of a gRPC name."""
 
@@ -32,7 +32,7 @@ GrpcName = Annotated[
         "is not a name such as package.Service",
     ),
 ]
-# The Gateway API takes an empty replacement for the root.
+# The Gateway API reads an empty replacement as `/`.
 Replacement = Annotated[
     kubeflow.Text, pydantic.AfterValidator(lambda value: kubeflow.path(value or "/"))
 ]
@@ -41,13 +41,13 @@ _Many = pydantic.Field(max_length=MOST_ROUTES)
 
 
 class _Complete(kubeflow.Wire):
-    """A part that is served as a whole or not at all."""
+    """A part that is served only if all of its fields are known."""
 
     model_config = pydantic.ConfigDict(extra="allow")
 
     @property
     def unserved(self) -> list[str]:
-        """The fields with a value that no route is served with, also of newer libraries."""
+        """The set fields that are not supported, including those of newer libraries."""
         return [name for name, value in (self.model_extra or {}).items() if value]
 
 
@@ -71,7 +71,7 @@ class HTTPPathMatch(kubeflow.Wire):
 
     @property
     def is_served(self) -> bool:
-        """Whether routes are served with a path of this type."""
+        """Whether the type is supported."""
         return self.type in ("Exact", "PathPrefix")
 
     @pydantic.model_validator(mode="after")
@@ -82,26 +82,26 @@ class HTTPPathMatch(kubeflow.Wire):
 
 
 class HTTPRouteMatch(_Complete):
-    """A match of a route, whose conditions a request meets all."""
+    """A match of a route; a request must meet all of its conditions."""
 
     path: HTTPPathMatch | None = None
 
 
 class GRPCMethodMatch(kubeflow.Wire):
-    """A method of a gRPC service, or all of them."""
+    """A method of a gRPC service, or all of its methods."""
 
     service: GrpcName
     method: GrpcName | None = None
 
 
 class GRPCRouteMatch(_Complete):
-    """The same for gRPC."""
+    """A match of a gRPC route."""
 
     method: GRPCMethodMatch | None = None
 
 
 class PathModifier(kubeflow.Wire):
-    """A replacement of the path; the key of its value is named like the type."""
+    """A replacement of the path; the key of its value follows from the type."""
 
     type: Literal["ReplaceFullPath", "ReplacePrefixMatch"]
     value: Replacement = pydantic.Field(
@@ -110,34 +110,34 @@ class PathModifier(kubeflow.Wire):
 
 
 class URLRewriteSpec(_Complete):
-    """The changes of a request on its way to the backend."""
+    """The changes to a request before it is sent to the backend."""
 
     path: PathModifier | None = None
 
 
 class HTTPRouteFilter(kubeflow.Wire):
-    """A rewrite; a filter of another kind has none."""
+    """A filter, which has `url_rewrite` if it is a rewrite."""
 
     url_rewrite: Annotated[URLRewriteSpec | None, pydantic.Field(alias="urlRewrite")] = None
 
 
 class _Route(_Complete):
     name: kubeflow.Name
-    """For people; no object is named after it."""
+    """For messages only; no object has this name."""
     listener: _Listener
     backends: Annotated[tuple[BackendRef, ...], _Few]
     filters: Annotated[tuple[HTTPRouteFilter, ...], _Few] | None = None
 
 
 class HTTPRoute(_Route):
-    """The backends of HTTP requests that any of the matches fits."""
+    """The backends of HTTP requests that fit one of the matches."""
 
     matches: Annotated[tuple[HTTPRouteMatch, ...], _Few] | None = None
     """None: every request."""
 
 
 class GRPCRoute(_Route):
-    """The same for gRPC."""
+    """The backends of gRPC requests that fit one of the matches."""
 
     matches: Annotated[tuple[GRPCRouteMatch, ...], _Few] | None = None
 
@@ -155,7 +155,7 @@ Received = kubeflow.Received[IstioIngressRouteConfig]
 
 
 def read(text: str) -> tuple[IstioIngressRouteConfig | None, str]:
-    """Read the document of an application's data bag; nothing is wrong while it has not come."""
+    """Read the document in an application's data bag; a missing document is not a problem."""
     if not text:
         return None, ""
     return kubeflow.read(lambda: IstioIngressRouteConfig.model_validate(bounded.read_json(text)))
@@ -172,7 +172,7 @@ def received(related: endpoints.Relations) -> list[Received]:
 
 
 def answer(related: endpoints.Relations, *, external_host: str, tls_enabled: bool) -> None:
-    """Write to every application how the model is reached; an empty host keeps the last one."""
+    """Write the model's host and TLS to every application; an empty host keeps the last one."""
     told = {EXTERNAL_HOST: external_host} if external_host else {}
     for endpoint in kubeflow.INGRESS_ROUTES:
         related.write(endpoint, {**told, TLS_ENABLED: str(tls_enabled)})

@@ -1,8 +1,9 @@
 """The interfaces of Kubeflow's charms: routes, authentication, the gateway and istiod.
 
-With serialized-data-interface `_supported_versions` is a YAML list and `data` one YAML document,
-both in the application's data bag. `forward_auth` is that of charmlibs.interfaces.forward_auth
-1.0, which raises on wrong data and imports jsonschema.
+With serialized-data-interface (SDI) `_supported_versions` is a YAML list and `data` one YAML
+document, both in the application's data bag. `forward_auth` follows the library
+charmlibs.interfaces.forward_auth 1.0, which is not used because it raises on wrong data and
+imports jsonschema.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ ROUTING = (INGRESS, *INGRESS_ROUTES)
 """Endpoints by which applications request routes."""
 GATEWAY_METADATA = "gateway-metadata"
 EXPOSING = (*ROUTING, INGRESS_AUTH, FORWARD_AUTH, GATEWAY_INFO, GATEWAY_METADATA)
-"""Endpoints whose relations want the model to be reached from outside."""
+"""Endpoints whose relations request ingress of the model."""
 
 # Keys of data bags: those of serialized-data-interface, of forward_auth, and of gateway_metadata.
 VERSIONS = "_supported_versions"
@@ -49,9 +50,9 @@ ROUTED = "ingress_app_names"
 METADATA = "metadata"
 
 _TRAEFIK = frozenset({"model", "name", "port"})
-"""Keys that an application always sends whose interface `ingress` is Traefik's: see
-`lib/charms/traefik_k8s/v1` and `v2` in traefik-k8s-operator. Juju relates it, too, as the name of
-the interface is the same.
+"""Keys that an application always sends if its interface `ingress` is Traefik's. Juju relates it
+as well, because the name of the interface is the same. See `lib/charms/traefik_k8s/v1` and `v2` in
+traefik-k8s-operator.
 """
 _SPEAKS_TRAEFIK = (
     "speaks Traefik's ingress, which is not served here: remove this relation and relate it to "
@@ -61,7 +62,7 @@ _SPEAKS_TRAEFIK = (
 _LONGEST_PATH = 256
 _LONGEST_HEADER = 128
 _MOST_HEADERS = 64
-"""Headers of a list; Envoy copies each with every request."""
+"""Headers of one list; Envoy copies each header in every request."""
 _LONGEST_ADDRESS = 512
 _MOST_NAMES = 256
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -75,7 +76,7 @@ _Message = TypeVar("_Message")
 
 
 def like(pattern: str, problem: str) -> pydantic.AfterValidator:
-    """Refuse text that a regular expression does not match as a whole."""
+    """Return a validator that rejects text which a regular expression does not fully match."""
     compiled = re.compile(pattern)
 
     def check(value: str) -> str:
@@ -87,7 +88,7 @@ def like(pattern: str, problem: str) -> pydantic.AfterValidator:
 
 
 def path(value: str) -> str:
-    """Return a path of a URL, or raise a ValueError that says what is wrong with it."""
+    """Return a valid path of a URL, or raise a ValueError with the problem."""
     if len(value) > _LONGEST_PATH:
         raise ValueError(f"is longer than {_LONGEST_PATH} characters")
     if not _PATH.fullmatch(value) or "?" in value or "#" in value:
@@ -106,12 +107,12 @@ def _headers(values: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Address:
-    """Where an authorization service answers, by HTTP."""
+    """The HTTP address of an authorization service."""
 
     host: str
     port: int
     path: str
-    """Precedes the path of a request; empty for none."""
+    """Prefix for the path of a request; empty: no prefix."""
 
 
 def _address(value: object) -> Address:
@@ -124,7 +125,7 @@ def _address(value: object) -> Address:
         raise ValueError("does not begin with http://, by which alone the gateway asks")
     if parts.query or parts.fragment or "?" in value or "#" in value or "@" in parts.netloc:
         raise ValueError("has more than a host, a port and a path")
-    # Reading the port checks it.
+    # Reading the port raises a ValueError if it is not valid.
     port = 80 if parts.port is None else parts.port
     if not parts.hostname or not port:
         raise ValueError("has no host, or the port 0")
@@ -142,7 +143,7 @@ Headers = Annotated[tuple[str, ...], pydantic.AfterValidator(_headers)]
 class Wire(pydantic.BaseModel):
     """A message of a relation, whose unknown fields are ignored."""
 
-    # Few hooks read any of the messages, so that the validators are built on first use.
+    # Few hooks read messages, so the validators are built on first use.
     model_config = pydantic.ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
@@ -154,19 +155,19 @@ class _ServiceRequest(Wire):
     service: DnsLabel
     port: Port
     namespace: DnsLabel | None = None
-    """Where the Service is; None: in the model."""
+    """The Service's namespace; None: the model."""
 
 
 class IngressRequest(_ServiceRequest):
-    """One path that an application wants to be reachable by (`ingress` v1)."""
+    """A request for a route with one path prefix (`ingress` v1)."""
 
     prefix: Path
     rewrite: Path | None = None
-    """Replaces the prefix; None: nothing does."""
+    """Replaces the prefix; None: no rewrite."""
 
 
 class NamespacedIngressRequest(IngressRequest):
-    """The same with the namespace always given (`ingress` v2)."""
+    """A request for a route, with a required namespace (`ingress` v2)."""
 
     namespace: DnsLabel = pydantic.Field()  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -175,7 +176,7 @@ class AuthRequest(_ServiceRequest):
     """The authorization service of the gateway (`ingress-auth` v1)."""
 
     allowed_request_headers: Headers = ()
-    """Sent to the authorization service, beside Authorization and the request line."""
+    """Sent to the authorization service, in addition to Authorization and the request line."""
     allowed_response_headers: Headers = ()
     """Passed from its answer to the applications."""
 
@@ -189,8 +190,8 @@ class ForwardAuth(Wire):
         pydantic.Field(max_length=_MOST_NAMES),
         pydantic.BeforeValidator(bounded.read_json),
     ]
-    """Applications that want to be protected. Here all are."""
-    # The library writes null for none.
+    """Applications that request authentication. This charm authenticates all of them."""
+    # The library writes null for an empty list.
     headers: Annotated[
         Headers, pydantic.BeforeValidator(lambda text: bounded.read_json(text) or ())
     ] = ()
@@ -215,24 +216,24 @@ class Received(Generic[_Message]):
     """The relation's id, which is unique in the model."""
     application: str
     message: _Message | None = None
-    """None while there is none, or none that can be understood."""
+    """None if it is missing or invalid."""
     problem: str = ""
-    """What is wrong with it; empty while it only has not come yet."""
+    """Why it is invalid; empty if it is missing."""
     endpoint: str = ""
 
     @property
     def reference(self) -> str:
-        """How people know the relation: `istio-ingress-route:3 kfp-ui`."""
+        """The relation's name in messages: `istio-ingress-route:3 kfp-ui`."""
         return f"{self.endpoint}:{self.relation} {self.application}"
 
     @property
     def is_asked(self) -> bool:
-        """Whether authentication comes before its routes."""
+        """Whether requests to its routes are authenticated."""
         return self.endpoint != OPEN_INGRESS_ROUTE
 
 
 def read(parse: Callable[[], _Message | None]) -> tuple[_Message | None, str]:
-    """Return the message of a data bag, or what is wrong with it."""
+    """Return the message of a data bag, or the reason why it is invalid."""
     try:
         return parse(), ""
     except pydantic.ValidationError as error:
@@ -244,7 +245,7 @@ def read(parse: Callable[[], _Message | None]) -> tuple[_Message | None, str]:
 def read_request(
     bag: Mapping[str, str], models: Mapping[str, type[_Service]]
 ) -> tuple[_Service | None, str]:
-    """Read a data bag of serialized-data-interface; nothing is wrong while it has not come."""
+    """Read a data bag of serialized-data-interface; missing data is not a problem."""
     if VERSIONS not in bag or DATA not in bag:
         is_traefiks = bag.keys().isdisjoint((VERSIONS, DATA)) and bag.keys() >= _TRAEFIK
         return None, _SPEAKS_TRAEFIK if is_traefiks else ""
@@ -261,19 +262,19 @@ def read_request(
 
 def _versions(value: Any) -> set[str]:
     items = cast("list[Any]", value) if isinstance(value, list) else []
-    # The library allows integers beside v1.
+    # The library allows integers as well as `v1`.
     return {f"v{item}" if isinstance(item, int) else str(item) for item in items}
 
 
 def read_forward_auth(bag: Mapping[str, str]) -> tuple[ForwardAuth | None, str]:
-    """Read a data bag of `forward_auth`; nothing is wrong while it has not come."""
+    """Read a data bag of `forward_auth`; missing data is not a problem."""
     if not bag.get(ADDRESS) or not bag.get(APPLICATIONS):
         return None, ""
     return read(lambda: ForwardAuth.model_validate(bag))
 
 
 def is_of_another_model(application: str) -> bool:
-    """Tell whether an application relates by an offer."""
+    """Tell whether an application is related by an offer."""
     return bool(_OF_ANOTHER_MODEL.match(application))
 
 
@@ -282,7 +283,7 @@ def received(
     endpoint: str,
     reader: Callable[[Mapping[str, str]], tuple[_Message | None, str]],
 ) -> list[Received[_Message]]:
-    """Return what the applications on an endpoint say, the oldest relation first."""
+    """Return the messages of the applications on an endpoint, the oldest relation first."""
     found: list[Received[_Message]] = []
     for bag in related.bags(endpoint):
         message, problem = reader(bag.content)
@@ -314,7 +315,7 @@ def names(received: Iterable[Received[Any]]) -> str:
 
 
 def root_namespace(related: endpoints.Relations) -> str:
-    """Return the namespace of a charmed Istio (`istio_metadata`); empty where none names it."""
+    """Return the namespace of a charmed Istio (`istio_metadata`); empty if no relation has it."""
     for bag in related.bags(ISTIO_METADATA):
         named = bag.content.get("root_namespace", "")
         if DNS_LABEL.fullmatch(named):
@@ -325,7 +326,7 @@ def root_namespace(related: endpoints.Relations) -> str:
 
 
 def announce_versions(related: endpoints.Relations) -> None:
-    """Write the versions to every SDI relation, without which the other side raises errors."""
+    """Write the versions to every SDI relation; without them the other side raises errors."""
     for endpoint, versions in _SUPPORTED.items():
         related.write(endpoint, {VERSIONS: yaml.safe_dump(list(versions))})
 
@@ -337,7 +338,7 @@ def publish_gateway(related: endpoints.Relations, *, name: str, namespace: str, 
 
 
 def publish_metadata(related: endpoints.Relations, metadata: GatewayMetadata | None) -> None:
-    """Write which Gateway of the Gateway API controllers bind HTTPRoutes to; they wait for one."""
+    """Write the Gateway for controllers' HTTPRoutes; controllers wait until one is written."""
     related.write(GATEWAY_METADATA, {METADATA: metadata.model_dump_json() if metadata else ""})
 
 
@@ -348,6 +349,6 @@ def publish_pilot(related: endpoints.Relations, *, service: str, port: int) -> N
 
 
 def publish_routed(related: endpoints.Relations) -> None:
-    """Write the applications with routes, which `forward-auth` compares with its `app_names`."""
+    """Write the applications with routes, which the remote side compares with its `app_names`."""
     routed = {bag.application for endpoint in ROUTING for bag in related.bags(endpoint)}
     related.write(FORWARD_AUTH, {ROUTED: json.dumps(sorted(routed))})

@@ -1,8 +1,8 @@
-"""Read the policies of the interface `service_mesh`: which applications may call which.
+"""The interface `service_mesh`, by which applications declare their allowed callers.
 
-An application writes them as the library charmlibs.interfaces.service_mesh does, and the library
-reads each key of this charm's data bag as JSON. The library itself checks no name, host or path,
-all of which go into AuthorizationPolicies.
+An application writes its policies as the library charmlibs.interfaces.service_mesh does, and the
+library reads each key of this charm's data bag as JSON. The library does not validate names, hosts
+and paths, which all go into AuthorizationPolicies.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from istio_integrator.relations import endpoints, kubeflow
 
 ENDPOINT = "service-mesh"
 LONGEST = 4 * bounded.LONGEST
-"""Characters of an application's policies, for the most that it may have."""
+"""Characters of an application's policies, enough for `MOST_POLICIES`."""
 MOST_POLICIES = 512
-"""Policies of one application; the library makes one for each application related to it."""
+"""Policies of one application; the library writes one for each application related to it."""
 _MOST_PROBLEMS = 4
-"""Problems of one application that are shown."""
+"""Problems of one application in a report."""
 
 _Few = pydantic.Field(max_length=32)
 Host = Annotated[
@@ -36,7 +36,7 @@ Host = Annotated[
     ),
 ]
 Method = Annotated[kubeflow.Text, kubeflow.like("[A-Z]{1,16}", "is not a method such as GET")]
-# Istio reads braces as templates, and an asterisk at either end as anything.
+# Istio reads braces as templates, and an asterisk at either end as a wildcard.
 Path = Annotated[
     kubeflow.Text,
     pydantic.Field(max_length=256),
@@ -50,17 +50,17 @@ LabelValue = Annotated[kubeflow.Text, kubeflow.like(f"({_WORD})?", "is not the v
 
 
 class AllowedRequests(kubeflow.Wire):
-    """Requests to the target that are allowed; None is no restriction."""
+    """Allowed requests to the target; None: not restricted."""
 
     hosts: Annotated[tuple[Host, ...], _Few] | None = None
     ports: Annotated[tuple[kubeflow.Port, ...], _Few] | None = None
-    """Of the Service for an application, of the pod for a unit."""
+    """Ports of the Service if the target is an application, of the pod if it is a unit."""
     methods: Annotated[tuple[Method, ...], _Few] | None = None
     paths: Annotated[tuple[Path, ...], _Few] | None = None
 
 
 class MeshPolicy(kubeflow.Wire):
-    """One application that may call another."""
+    """A policy by which one application may call another."""
 
     source_namespace: kubeflow.DnsLabel
     source_app_name: kubeflow.DnsLabel
@@ -72,7 +72,7 @@ class MeshPolicy(kubeflow.Wire):
     target_service: kubeflow.DnsLabel | None = None
     target_type: Literal["app", "unit"] = "app"
     endpoints: Annotated[tuple[AllowedRequests, ...], pydantic.Field(max_length=16)] = ()
-    """Empty is no restriction."""
+    """Empty: not restricted."""
 
     @pydantic.model_validator(mode="after")
     def _names_its_target(self) -> Self:
@@ -91,15 +91,15 @@ class ApplicationPolicies:
     """The policies of one related application."""
 
     reference: str
-    """How people know the relation: `service-mesh:3 kfp-api`."""
+    """The relation's name in messages: `service-mesh:3 kfp-api`."""
     application: str
     policies: tuple[MeshPolicy, ...] = ()
     problems: tuple[str, ...] = ()
-    """What is wrong with others of its policies, or with all."""
+    """The reasons why other policies, or all, are invalid."""
 
 
 def read(bag: endpoints.Bag, *, model: str) -> ApplicationPolicies:
-    """Read an application's data bag, which may speak of the namespace `model` alone."""
+    """Read an application's data bag; policies for targets outside of `model` are invalid."""
     policies: list[MeshPolicy] = []
     entries, problem = _entries(bag)
     problems = [problem] if problem else []
@@ -145,6 +145,6 @@ def received(related: endpoints.Relations, *, model: str) -> list[ApplicationPol
 
 
 def answer(related: endpoints.Relations, *, labels: Mapping[str, str]) -> None:
-    """Write to every application which labels make its pods members of the mesh."""
+    """Write to every application the labels that make its pods members of the mesh."""
     bag = {"labels": json.dumps(dict(labels), sort_keys=True), "mesh_type": json.dumps("istio")}
     related.write(ENDPOINT, bag)
