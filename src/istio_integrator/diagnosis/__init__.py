@@ -1,7 +1,7 @@
 """The action `diagnose`, and the checks that feed the status.
 
-`Facts` are what the checks look at, each module of `checks/` is one subject, and a `Report` shows
-the messages of all. A check that lacks a right says so, and the others go on.
+`Facts` are the input of the checks. Each module of `checks/` has one subject. A `Report` shows the
+messages of all checks. A check without a required permission reports this, and the others go on.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ logger = logging.getLogger(__name__)
 
 
 def answer(event: ops.ActionEvent, parts: order.Parts, messages: Iterable[Message]) -> None:
-    """Run every check, and add the messages of the unit that no check has.
+    """Run every check, and add the messages of the unit's status that no check reported.
 
-    What is broken fails the action.
+    The action fails if a check finds a broken part.
     """
     facts = Facts(parts)
     found = [each for check in checks.known().values() for each in check.run(facts)]
-    # After all that looks at objects.
+    # Only after every check has read its objects.
     found += report.passed_over(fences.noted())
     look = LOG.format(application=parts.context.application)
     found += report.unsaid(messages, found, look=look)
@@ -41,7 +41,7 @@ def answer(event: ops.ActionEvent, parts: order.Parts, messages: Iterable[Messag
 
 
 class Concerns(situation.Component):
-    """Runs the checks that feed the status, whose objects no other part of the charm looks at."""
+    """Runs the checks that feed the status, whose objects no other part of the charm reads."""
 
     name = "diagnosis"
 
@@ -49,7 +49,7 @@ class Concerns(situation.Component):
         self._parts = parts
 
     def reconcile(self) -> list[Message]:
-        """Look again, and return what is broken; nothing is written."""
+        """Run the checks, and return the messages that block the unit; nothing is written."""
         said: list[Message] = []
         feeding = [each for each in checks.known().values() if each.feeds_status]
         facts = Facts(self._parts)

@@ -1,4 +1,4 @@
-"""What more than one check looks at; each fact is read once, when it is first asked for."""
+"""The common input of the checks; each fact is read once, on its first use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from istio_integrator.situation import model
 
 
 class Facts:
-    """The Situation, the charm's parts, and the cluster. Reading it may raise a CharmError."""
+    """The Situation, the charm's parts, and the cluster. Reading a fact may raise a CharmError."""
 
     def __init__(self, parts: order.Parts) -> None:
         self.parts = parts
@@ -31,7 +31,7 @@ class Facts:
 
     @functools.cached_property
     def profiles(self) -> list[str]:
-        """The namespaces of Kubeflow's users."""
+        """The profile namespaces."""
         return [
             each["metadata"]["name"]
             for each in self.cluster.list(cluster.NAMESPACE)
@@ -52,7 +52,7 @@ class Facts:
 
     @property
     def gateway(self) -> gateway.Target | None:
-        """The gateway workload that serves the model, where one does."""
+        """The gateway workload that serves the model; None without one."""
         if not self.context.exposes or self.mesh is None:
             return None
         target = self.parts.ingress.target

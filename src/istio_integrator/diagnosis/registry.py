@@ -1,6 +1,6 @@
 """The checks of a diagnosis: functions under `@registry.check(...)` in the modules of `checks/`.
 
-The action, its report and docs/reference/checks.md have them from here.
+The action, its report and docs/reference/checks.md use this registry.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ Find = Callable[[Facts], Iterable[Message]]
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """A question of a diagnosis, and the function that answers it."""
+    """A check of a diagnosis, with its function."""
 
     name: str
-    """The first word of its lines."""
+    """The name at the start of its lines."""
     place: int
-    """Its place in a report: a request meets earlier what has a lower one."""
+    """Its order in a report, which follows the path of a request."""
     find: Find
     """The function; docs/reference/checks.md has its docstring."""
     feeds_status: bool = False
-    """Whether the leader runs it at every event, so that a broken result blocks the unit."""
+    """Whether the leader runs it at every event, where a broken result blocks the unit."""
     symptoms: tuple[str, ...] = ()
     """Anchors of docs/how-to/symptoms.md."""
     unfelt: str = ""
-    """Why there is none."""
+    """Why it has no symptom."""
     look: str = LOG
-    """The command that is shown where a message has none."""
+    """The command for messages that have none."""
 
     def run(self, facts: Facts) -> list[Message]:
-        """Return its messages; a cluster that does not answer ends them with the reason."""
+        """Return its messages; if the cluster does not answer, the last one is the reason."""
         application = facts.application
         found: list[Message] = []
         try:
             for each in self.find(facts):
-                found.append(each)  # noqa: PERF402 - what was found before an error counts
+                found.append(each)  # noqa: PERF402 - keep the messages before an error
         except errors.ForbiddenError as error:
             right = error_messages.missing_right(error) or error.message
             found.append(Said.CHECK_FORBIDDEN(right=right, application=application))
@@ -65,7 +65,7 @@ CHECKS: dict[str, Check] = {}
 
 
 def check(name: str, **described: Any) -> Callable[[Find], Find]:
-    """Make a function a check, described by the fields of `Check`."""
+    """Register a function as a check, with the fields of `Check`."""
 
     def known(find: Find) -> Find:
         CHECKS[name] = Check(name=name, find=find, **described)

@@ -1,4 +1,4 @@
-"""How a diagnosis or a preview is shown."""
+"""The report of a diagnosis or a preview."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from istio_integrator import texts
 from istio_integrator.messages import Message, Said, Severity
 
 _LONGEST = 1000
-"""Characters of a line."""
+"""Characters in a line of a report."""
 _MOST_ODD = 10
-"""Unreadable objects that a report names."""
+"""Unreadable objects that a report names at most."""
 SYMPTOMS = "docs/how-to/symptoms.md"
 ODD_OBJECTS = "odd objects"
-"""The name of lines about objects that the checks passed over."""
+"""The name of lines about objects that the checks skipped."""
 STATUS = "status"
-"""The name of lines about messages of the unit's status that no check has."""
+"""The name of lines about messages of the unit's status that no check reported."""
 
 
 class Level(enum.Enum):
-    """The mark of a line, the worst first."""
+    """The level of a line, the worst first."""
 
     BROKEN = "✗"
     DOUBTFUL = "!"
@@ -36,12 +36,12 @@ class Level(enum.Enum):
 
 
 def unsaid(given: Iterable[Message], found: Iterable[Message], *, look: str) -> Iterable[Message]:
-    """Return the problems of the unit's status that no check has found.
+    """Return the problems of the unit's status that no check reported.
 
     Args:
-        given: The messages of the unit.
-        found: Those of the checks.
-        look: The next command for those that name none.
+        given: The messages of the unit's status.
+        found: The messages of the checks.
+        look: The next command for problems without a command.
     """
     said = "\n".join(each.seen for each in found)
     for each in given:
@@ -50,7 +50,7 @@ def unsaid(given: Iterable[Message], found: Iterable[Message], *, look: str) -> 
 
 
 def passed_over(noted: Mapping[str, str]) -> Iterable[Message]:
-    """Name objects that could not be read, with the reason of each."""
+    """Report objects that could not be read, with the reason of each."""
     found: list[Message] = []
     for reference, reason in list(noted.items())[:_MOST_ODD]:
         kind, _, path = reference.rpartition(" ")
@@ -65,15 +65,15 @@ def passed_over(noted: Mapping[str, str]) -> Iterable[Message]:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """A whole diagnosis, the worst first, otherwise in the order of the checks."""
+    """The messages of all checks, the worst first, otherwise in the order of the checks."""
 
     messages: Sequence[Message]
     further: Sequence[str] = ()
-    """Commands that show what no check looks at."""
+    """Commands for parts that no check covers."""
 
     @property
     def is_broken(self) -> bool:
-        """Whether anything does not work."""
+        """Whether any part is broken."""
         return any(Level.of(each) is Level.BROKEN for each in self.messages)
 
     @property
@@ -85,12 +85,12 @@ class Report:
         return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
 
     def results(self, how: str) -> dict[str, str]:
-        """Write it as the results of an action, `text` or `json`."""
+        """Render the results of an action, as `text` or `json`."""
         written = self.json() if how == "json" else self.text()
         return {"summary": self.summary, "report": written}
 
     def text(self) -> str:
-        """Write it for people, with each heading of the page of symptoms once."""
+        """Render the report as text, with each heading of the page of symptoms once."""
         width = max((len(each.check) for each in self.messages), default=0)
         blank = f"  {'':<{width}}  "
         lines: list[str] = []
@@ -107,7 +107,7 @@ class Report:
         return "\n".join(lines)
 
     def json(self) -> str:
-        """Write it for programs, in ASCII so that nothing in it moves a terminal's cursor."""
+        """Render the report as JSON, in ASCII so that no text in it can control a terminal."""
         rows = [
             {
                 "level": level.name.lower(),

@@ -1,7 +1,7 @@
-"""The checks of a diagnosis, a module for each subject: what it looks at and how it judges.
+"""The checks of a diagnosis, with a module for each subject.
 
-In each, functions under `@registry.check(...)` turn facts into messages. A new check is such a
-function, or a new module; no list names it.
+Functions under `@registry.check(...)` turn facts into messages. To add a check, write such a
+function, also in a new module; no list of checks has to be edited.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from istio_integrator.diagnosis import registry
 
 
 def known() -> Mapping[str, registry.Check]:
-    """Return every check by its name, in the order in which a request meets what they look at."""
+    """Return every check by its name, in the order of the path of a request."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
     return dict(sorted(registry.CHECKS.items(), key=lambda pair: pair[1].place))

@@ -13,7 +13,7 @@ from istio_integrator.messages import Message, Said
 
 _OPERATOR = "/modeloperator"
 _MOST_WORKLOADS = 10
-"""Workloads of served namespaces that a report names."""
+"""Workloads of served namespaces that a report names at most."""
 
 
 @registry.check("admission", place=80, symptoms=("a-notebook-without-network-at-its-start",))
@@ -41,7 +41,7 @@ def check_rejections(facts: Facts) -> Iterable[Message]:
             namespace=facts.model,
             setting=f", or juju config {facts.application} {option}" if option else "",
         )
-    # Juju's modeloperator first.
+    # Juju's modeloperator comes first.
     for workload in sorted(found.workloads, key=lambda name: (not name.endswith(_OPERATOR), name)):
         refusal = found.workloads[workload]
         yield Said.PODS_REJECTED(workload=workload, refusal=refusal, namespace=facts.model)

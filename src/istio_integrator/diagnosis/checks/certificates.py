@@ -17,7 +17,7 @@ from istio_integrator.kube import cluster, fences
 from istio_integrator.messages import Message, Said
 
 _LATE = 0.9
-"""Of a certificate's life, after which it should have been renewed."""
+"""The part of a certificate's lifetime after which it should have been renewed."""
 
 
 @registry.check(
@@ -43,7 +43,7 @@ def certificates(facts: Facts) -> Iterable[Message]:
         }
         if bundles - {material.encoded(held.bundle)}:
             yield Said.WEBHOOK_UNTRUSTED(command=rotate)
-    # Last: the right to read a Secret in the gateway's namespace may be missing.
+    # Last, because the permission to read a Secret in the gateway's namespace may be missing.
     if (target := facts.gateway) is None:
         return
     own = facts.cluster.get(cluster.GATEWAY, gateway.NAME, facts.model)

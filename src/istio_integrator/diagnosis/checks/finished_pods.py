@@ -1,4 +1,4 @@
-"""Which pods are not complete though their work is done?"""
+"""Which pods are not complete although their payload has ended?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from istio_integrator.messages import Message, Said, Severity
 _GRACE = 30
 """Seconds after a payload's end by which its proxy should have been stopped."""
 _COLLECTOR = "metrics-logger-and-collector"
-"""Of Katib's trials; unless told `-w false` it waits for every process of its pod."""
+"""A container of Katib's trials; without `-w false` it waits for every process of its pod."""
 
 
 @registry.check("finished pods", place=70, symptoms=("12-notready",))
@@ -63,13 +63,13 @@ def finished_pods(facts: Facts) -> Iterable[Message]:
 
 
 def _waits_since(pod: cluster.Object) -> str:
-    """Tell when the training ended after which collector and proxy wait for each other.
+    """Return since when the collector and the proxy of a finished training wait for each other.
 
-    The rule is Katib's `waitAllProcesses`: its collector looks at all processes of the pod, which
-    are one namespace.
+    With Katib's `waitAllProcesses`, the collector waits for all processes of the pod, whose
+    containers share one process namespace.
 
     Returns:
-        The time; empty if they do not wait.
+        The end of the training; empty if they do not wait.
     """
     for each in cluster.parts(cluster.at(pod, "spec"), "containers"):
         told = ("-w", "false") in itertools.pairwise(cluster.items(each, "args"))

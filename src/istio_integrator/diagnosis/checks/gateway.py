@@ -1,4 +1,4 @@
-"""Can the gateway be reached, and who authenticates the requests there?"""
+"""Can clients reach the gateway, and which service authenticates requests there?"""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def gateway_filters(facts: Facts) -> Iterable[Message]:
 def authentication(facts: Facts) -> Iterable[Message]:
     """Check whether the authorization service has pods, and the gateway's Envoy asks it."""
     if facts.gateway is None or facts.parts.ingress.decision.is_closed:
-        return  # Nothing is served, as the status says.
+        return  # The gateway serves no routes, which the status reports.
     service, application = facts.parts.ingress.decision.service, facts.application
     if service is None:
         yield Said.NOT_AUTHENTICATED(application=application)
@@ -109,6 +109,6 @@ def authentication(facts: Facts) -> Iterable[Message]:
     elif seen.unseen in (Unseen.UNREACHABLE, Unseen.TOO_LARGE):
         problem = f"the gateway's Envoy was not seen: {seen.detail}"
         yield Said.CHECK_FAILED(problem=problem, application=application)
-    elif seen.guarded and not seen.missing:  # The status names what Envoy lacks.
+    elif seen.guarded and not seen.missing:  # The status reports the parts that Envoy lacks.
         where = f"{service.host}:{service.port}"
         yield Said.AUTHENTICATED(service=where, ports=", ".join(map(str, seen.guarded)))

@@ -1,4 +1,4 @@
-"""Is there an istiod, does it inject, and is the model's namespace a member?"""
+"""Does an istiod exist, does it inject, and is the model's namespace a member?"""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _TRUSTING = (
     "ml-pipeline",
     "tensorboards-web-app",
 )
-"""Services of Kubeflow that take the user from a header."""
+"""Services of Kubeflow that read the user from a header."""
 
 
 @registry.check("callers", place=165, feeds_status=True, symptoms=("rbac-access-denied",))
@@ -78,8 +78,9 @@ def security(facts: Facts) -> Iterable[Message]:
 @registry.check("profiles", place=180, feeds_status=True, symptoms=("rbac-access-denied",))
 def profiles(facts: Facts) -> Iterable[Message]:
     """Check whether the policies of profile namespaces let the real gateway in."""
-    # kubeflow-profiles names the gateway's ServiceAccount in the rules that are about the header
-    # with the user's name; with another one every page there answers 403 (kubeflow issue 7374).
+    # kubeflow-profiles writes the gateway's ServiceAccount into the rules about the header with
+    # the user's name. With a wrong ServiceAccount every page there fails with 403 (kubeflow issue
+    # 7374).
     gateway = facts.gateway if facts.profiles else None
     if gateway is None or not gateway.account or facts.mesh is None:
         return
@@ -108,8 +109,8 @@ def profiles(facts: Facts) -> Iterable[Message]:
 )
 def users_apart(facts: Facts) -> Iterable[Message]:
     """Check whether a pod in one user's namespace can pass for another user."""
-    # kfp-profile-controller makes a policy that trusts the user's header from every caller, unless
-    # it is related to `service-mesh` (bundle-kubeflow issue 1115).
+    # Without a relation to `service-mesh`, kfp-profile-controller writes a policy that trusts the
+    # user's header from every caller (bundle-kubeflow issue 1115).
     if facts.mesh is None or not facts.profiles:
         return
     relate = f"juju integrate {{}}:service-mesh {facts.application}:service-mesh"

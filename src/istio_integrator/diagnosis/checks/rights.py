@@ -30,33 +30,33 @@ OPTIONAL: Mapping[str, Callable[[config.Config], bool]] = {
     "-authorization": lambda options: options.authorization != "off",
     "-mtls": lambda options: options.mtls == "strict",
 }
-"""The ends of the names of roles that may be left out, each with the options that need it."""
+"""Suffixes of the optional roles' names, each with the options that need the role."""
 
 _PER_NAMESPACE = "-proxies"
-"""The end of the name of the role that may be bound in each namespace instead of everywhere."""
+"""Suffix of the role that may be bound in single namespaces instead of the whole cluster."""
 
 
 class Right(NamedTuple):
-    """A right, of a verb and a resource."""
+    """A permission for a verb on a resource."""
 
     verb: str
     group: str
     resource: str
     namespace: str = ""
-    """Where; empty: everywhere."""
+    """Empty: the whole cluster."""
     name: str = ""
     role: str = ""
-    """Which of the shipped roles gives it."""
+    """The shipped role that grants it."""
 
     @property
     def text(self) -> str:
-        """How people name it."""
+        """The permission in messages."""
         group = f".{self.group}" if self.group else ""
         name = f" {self.name}" if self.name else ""
         return f"{self.verb} {self.resource}{group}{name}"
 
     def review(self) -> cluster.Object:
-        """Write the question whether we have it."""
+        """Render the SelfSubjectAccessReview for the permission."""
         attributes = {key: value for key, value in self._asdict().items() if key != "role"}
         attributes["resource"], _, attributes["subresource"] = self.resource.partition("/")
         return {
@@ -68,9 +68,9 @@ class Right(NamedTuple):
 
 
 _EVERYTHING = Right("*", "*", "*")
-"""What --trust gives."""
+"""The permission that --trust grants."""
 _SEEN_FOR_INGRESS = (("apps", "daemonsets"), ("", "services"))
-"""Group and resource of what is listed, outside of Istio's kinds, for ingress only."""
+"""Groups and resources, besides those of Istio, that the charm lists only for ingress."""
 
 
 @registry.check("rights", place=220, symptoms=("is-forbidden-user",))
@@ -100,7 +100,7 @@ def _is_given(facts: Facts, need: Right) -> bool:
 
 
 def is_for_ingress(need: Right) -> bool:
-    """Tell whether a right is used only where an application is related to ingress."""
+    """Tell whether a permission is used only if an application requests ingress."""
     if not need.role.endswith(("-mesh", "-model")):
         return need.role.endswith(("-own-gateway", "-tenants"))
     is_seen = need.role.endswith("-mesh") and need.verb in ("get", "list", "watch")
@@ -112,13 +112,13 @@ def is_for_ingress(need: Right) -> bool:
 
 
 def roles(text: str, *, model: str, application: str) -> list[cluster.Object]:
-    """Read rbac/roles.yaml with our names, as the instructions at its head do with sed."""
+    """Read rbac/roles.yaml with the actual names, as its instructions do with sed."""
     named = text.replace("MODEL", model).replace("APPLICATION", application)
     return list(yaml.safe_load_all(named))
 
 
 def needs(roles: Iterable[cluster.Object], *, model: str) -> list[Right]:
-    """List the rights that roles give, in the model where they may be bound by namespace."""
+    """List the permissions of roles; those that may be bound by namespace, for the model."""
     found: dict[Right, None] = {}
     for role in roles:
         name = role["metadata"]["name"]

@@ -1,6 +1,6 @@
-"""Are the routes of the model and its profiles served, and do they lead anywhere?
+"""Are the routes of the model and its profiles served, and do their backends exist?
 
-KServe and Knative have a host for each model, in the namespaces of their users.
+KServe and Knative write a host for each inference service, in profile namespaces.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from istio_integrator.kube import cluster, fences
 from istio_integrator.messages import Message, Said, Severity
 
 _MOST_HOSTS = 32
-"""Hosts of one route that are looked at; net-istio writes four for each tag, KServe two."""
+"""Hosts of one route that are checked; net-istio writes four for each tag, KServe two."""
 _EVERY_PROXY = "mesh"
-"""Not a Gateway: a route that names it is for sidecars."""
+"""Not a Gateway: a route with this name is for sidecars."""
 
 
 def _of_model(facts: Facts) -> list[cluster.Object]:
@@ -88,7 +88,7 @@ def _ready_ports(slices: Iterable[cluster.Object]) -> dict[str, set[str]]:
         with fences.around(cluster.reference(part)):
             service = cluster.at(part, "metadata", "labels").get(names.SERVICE_NAME)
             endpoints = cluster.parts(part, "endpoints")
-            # Absent is ready (discovery/v1, EndpointConditions).
+            # A missing condition means ready (discovery/v1, EndpointConditions).
             if any(cluster.at(one, "conditions").get("ready") is not False for one in endpoints):
                 ports = {str(port.get("name") or "") for port in cluster.parts(part, "ports")}
                 found.setdefault(f"{part['metadata']['namespace']}/{service}", set()).update(ports)
@@ -96,7 +96,7 @@ def _ready_ports(slices: Iterable[cluster.Object]) -> dict[str, set[str]]:
 
 
 def _destinations(route: cluster.Object) -> Iterable[tuple[str, int | None]]:
-    """List the hosts that a route leads to, each with a port of its Service; None: any."""
+    """List the destination hosts of a route, each with a port of its Service; None: any port."""
     spec = cluster.at(route, "spec")
     for protocol in ("http", "tls", "tcp"):
         for entry in cluster.parts(spec, protocol):
@@ -108,9 +108,9 @@ def _destinations(route: cluster.Object) -> Iterable[tuple[str, int | None]]:
 
 
 def _service(host: str, namespace: str, domain: str) -> str:
-    """Read a destination as `namespace/name` of a Service; empty where it is none of this cluster.
+    """Read a destination as `namespace/name` of a Service; empty for hosts outside the cluster.
 
-    A name without dots is a Service beside the route (istio.io, Destination).
+    A name without dots is a Service in the route's namespace (istio.io, Destination).
     """
     if "." not in host:
         return f"{namespace}/{host}"
@@ -138,7 +138,7 @@ def hosts(facts: Facts) -> Iterable[Message]:
 
 
 def judge_hosts(routes: Iterable[cluster.Object], own: str, served: Collection[str]) -> Message:
-    """Judge whether our Gateway serves a host of each route that names it."""
+    """Check whether this charm's Gateway serves a host of each route that names it."""
     unserved: list[str] = []
     lacking: list[str] = []
     for route in routes:
@@ -148,7 +148,7 @@ def judge_hosts(routes: Iterable[cluster.Object], own: str, served: Collection[s
             is_served = any(_meet(name, host) for name in hosts for host in served)
             if hosts and not is_served and own in _gateways_of(route):
                 unserved.append(cluster.namespaced_name(route))
-                # Hosts of Services are for pods.
+                # Only pods use the hosts of Services.
                 inside = (f".{route['metadata']['namespace']}", ".svc")
                 outside = [n for n in hosts if not n.endswith(inside) and ".svc." not in n]
                 lacking += (outside or hosts)[:1]
@@ -173,7 +173,7 @@ def _gateways_of(route: cluster.Object) -> Iterable[str]:
 
 
 def _meet(one: str, other: str) -> bool:
-    """Tell whether two hosts have a name in common, each of which may begin with a wildcard."""
+    """Tell whether two hosts, which may begin with a wildcard, have a name in common."""
     if one.startswith("*") and (other.endswith(one[1:]) or one == "*"):
         return True
     return one == other or (other.startswith("*") and one.endswith(other[1:]))

@@ -1,4 +1,4 @@
-"""Which of the model's pods are not in the mesh, or lose calls there, and why?"""
+"""Which pods of the model are not in the mesh, or lose calls in the mesh, and why?"""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from istio_integrator.policies import decide
 from istio_integrator.situation.model import Pod
 
 _NODE_LABELS = {"k8s-app": "istio-cni-node"}
-"""The labels of the plugin's DaemonSet and pods, as Istio's charts write them."""
+"""The labels of the CNI plugin's DaemonSet and pods in Istio's charts."""
 _EXCLUSIONS = (
     names.EXCLUDED_OUTBOUND_PORTS,
     names.EXCLUDED_OUTBOUND_RANGES,
     names.INCLUDED_OUTBOUND_RANGES,
 )
 _WITH_SIDECAR = (Reason.SIDECAR_UNWANTED, Reason.EXCLUDED, Reason.WRONG_ORDER)
-"""Why a pod is to be replaced though it has a sidecar."""
+"""Reasons to replace a pod that has a sidecar."""
 
 
 @registry.check("cni", place=40, symptoms=("an-init-container-without-network",))
@@ -49,7 +49,7 @@ def cni(facts: Facts) -> Iterable[Message]:
 def _is_cut_off(pod: Pod) -> bool:
     classic = any(each.name == names.PROXY for each in pod.spec.containers)
     own = any(not each.name.startswith("istio-") for each in pod.spec.init_containers)
-    # istiod notes "*" and "" in each pod where the plugin redirects, unless told otherwise.
+    # With the plugin, istiod sets these annotations to "*" or "" in pods that do not have them.
     is_led = {pod.metadata.annotations.get(key) for key in _EXCLUSIONS} <= {None, "", "*"}
     return classic and own and is_led
 

@@ -19,7 +19,8 @@ def webhooks(facts: Facts) -> Iterable[Message]:
     if facts.mesh is None:
         return
     is_called = is_wrong = False
-    # An optional role gives the right to the latter, without which the check ends there.
+    # The permission to list the latter comes from an optional role. Without it the check ends
+    # there.
     for kind in (cluster.MUTATING_WEBHOOK, cluster.VALIDATING_WEBHOOK):
         for call in model.calls(facts.cluster.list(kind), model=facts.model):
             for pod, port in _backends(facts, call):
@@ -46,10 +47,10 @@ def _backends(facts: Facts, call: model.Call) -> Iterator[tuple[model.Pod, int]]
 
 
 def _obstacle(facts: Facts, mesh: installation.Mesh, pod: model.Pod, port: int) -> str:
-    """Name the policy that keeps API servers from calling a pod in the mesh; empty if none does.
+    """Return the policy that keeps API servers from calling a pod in the mesh; empty: none.
 
-    They call from outside of the mesh, without a certificate of it, and over TLS that the proxy
-    can't look into.
+    API servers are outside of the mesh, have no certificate of it, and use TLS that the proxy
+    can't decrypt.
     """
     root, labels, namespace = mesh.root_namespace, pod.metadata.labels, pod.metadata.namespace
     decided = peer_authentication.decide(
@@ -73,7 +74,7 @@ def _way_out(pod: model.Pod, application: str) -> str:
     again = f"kubectl -n {pod.metadata.namespace} delete pod {pod.metadata.name}"
     marks = pod.metadata.labels
     key = names.NAME if names.NAME in marks else "app"
-    # The next pod of Juju's modeloperator is kept outside by our admission.
+    # This charm's admission keeps the next pod of Juju's modeloperator out of the mesh.
     if names.is_modeloperator(marks) or key not in marks:
         return again
     return f"juju config {application} excluded-pods={key}={marks[key]} && {again}"
