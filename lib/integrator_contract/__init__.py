@@ -1,6 +1,6 @@
-"""What the charm and the image of its workload both know, each fact once.
+"""The contract between the charm and the image of its workload, each fact once.
 
-Packed with the charm and copied into the image; both may import it, and it imports the standard
-library alone. Its dataclasses hold plain values and check their limits themselves, so whoever
-decodes them (pydantic in the charm, msgspec in the workload) refuses the same.
+It is packed with the charm and copied into the image. It imports only the standard library and
+PyYAML. Its dataclasses hold plain values and check their own limits, so that pydantic in the charm
+and msgspec in the workload reject the same values.
 """

@@ -1,6 +1,6 @@
-"""What the workload answers as JSON, and the charm reads.
+"""The workload's answers to the charm, in JSON.
 
-A newer workload may say more, and an earlier one less where there is a default.
+A newer workload may add fields, and an earlier one may omit fields that have a default.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 
 
 class Action(enum.StrEnum):
-    """What to do about a pod's proxy."""
+    """Action for a pod's proxy."""
 
     WAIT = "wait"
     STOP = "stop"
@@ -26,7 +26,7 @@ ACKNOWLEDGED = "acknowledged"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyAnswer:
-    """What is decided about a pod's proxy, and what came of a stop."""
+    """Decision about a pod's proxy, and the result of a stop."""
 
     namespace: str
     name: str
@@ -35,25 +35,25 @@ class ProxyAnswer:
     message: str
     containers: tuple[str, ...]
     unknown: tuple[str, ...] = ()
-    """Names in the pod's annotations that no container of it has."""
+    """Names in the pod's annotations that match none of its containers."""
     holding: tuple[str, ...] = ()
     """Containers that hold the pod after its proxy has gone."""
     ended: str = ""
     """When the last container that counts ended, as Kubernetes writes it; empty while one runs."""
     result: str = ""
-    """Of the stop; empty where none was tried."""
+    """Result of the stop; empty if none was tried."""
     transport: str = ""
     detail: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PodAnswer:
-    """What the service says about a pod without its sidecar, or with an old one."""
+    """The service's finding about a pod that lacks its sidecar or has an old one."""
 
     namespace: str
     name: str
     workload: str
-    """Such as `StatefulSet/foo`; empty where none owns the pod."""
+    """Such as `StatefulSet/foo`; empty if no workload owns the pod."""
     fixable: bool
     reason: str
     message: str
@@ -61,48 +61,48 @@ class PodAnswer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why pods are not replaced now."""
+    """Reason why pods are not replaced now."""
 
     workload: str
-    """Empty where it is about the whole model."""
+    """Empty if the reason concerns the whole model."""
     reason: str
     message: str
     pod: str = ""
     passing: bool = False
-    """Whether it is expected to pass without the operator, as a PodDisruptionBudget is."""
+    """Whether it usually ends without the operator, as with a PodDisruptionBudget."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """How far the model is in the mesh."""
+    """Progress of the model's pods into the mesh."""
 
     eligible: int
-    """Pods in the mesh, and those that are to be brought there, also while they are replaced."""
+    """Pods that are in the mesh or have to join it, including pods being replaced."""
     in_mesh: int
-    """Without those that come in place of an evicted one and do not serve yet."""
+    """Excludes replacements of evicted pods that are not Ready yet."""
     converging: int
-    """Pods being replaced, or that will be without anyone asking."""
+    """Pods that are being replaced or will be replaced automatically."""
     proposed: int
-    """Pods that are replaced only when an operator asks for it."""
+    """Pods that are replaced only on an operator's request."""
     troubles: tuple[Trouble, ...]
     reported: int
-    """Pods without the sidecar that they should have, and that are not evicted."""
+    """Pods that lack their sidecar and are not evicted."""
     unwanted: int = 0
-    """Pods outside of the mesh that have a sidecar all the same."""
+    """Pods that have a sidecar but should be outside of the mesh."""
     stale: int = 0
-    """Pods in the mesh whose proxy is of another revision or of an earlier istiod."""
+    """Pods in the mesh whose proxy has another revision or an earlier version than istiod."""
     word: str = ""
-    """That the service has for this, of what it looks at: the model, without old proxies."""
+    """The service's hash of this summary, from `named`."""
 
     def named(self) -> str:
-        """Return a word for what the service looks at, which no other summary has."""
+        """Return a hash of the summary without its old proxies."""
         values = {**dataclasses.asdict(self), "stale": 0, "word": ""}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """What the service answers about pods, and how far the model is."""
+    """The service's answer about pods, and the model's progress."""
 
     pods: tuple[PodAnswer, ...]
     summary: Summary

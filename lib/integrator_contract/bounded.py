@@ -1,7 +1,7 @@
-"""JSON and YAML that others wrote, which both programs read within bounds.
+"""Bounded reading of JSON and YAML from other programs and people.
 
-What is too long, too deep or too much is refused before it costs time or memory, and so is what
-only bombs need: aliases, merge keys and tags of YAML.
+A document that is too long, too deep or too large is rejected before it costs time or memory. So
+are YAML aliases, merge keys and tags, which only YAML bombs need.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import yaml
 
 LONGEST = 65536
 LONGEST_OBJECT = 1 << 20
-"""Characters of a document that fills a whole ConfigMap or option: etcd takes no larger one."""
+"""Characters of a document that fills a whole ConfigMap or option: the size limit of etcd."""
 DEEPEST = 64
-"""Lists and mappings within each other: a pod has some 12 levels, and a List of pods has 14."""
+"""Nested lists and mappings: a pod has about 12 levels, a List of pods 14."""
 MOST_VALUES = 20_000
-"""Values in a document, for some 5 MB of memory."""
+"""Values in a document, about 5 MB of memory."""
 LARGEST_DEEP = 256 * 1024
-"""Bytes of a document that nests deeper and is read without its depths: cutting takes 0.1 s."""
+"""Bytes of a deeper document that is still read, without its lowest levels: cutting takes 0.1
+s."""
 _LONGEST_NUMBER = 40
 """Characters: Python refuses to write integers of more than 4,300 digits."""
 _LONGEST_REASON = 200
@@ -31,14 +32,14 @@ _V = TypeVar("_V")
 
 
 class DocumentError(ValueError):
-    """A text that is not read; the message says why, as it follows the name of who sent it."""
+    """A rejected document; the message is a predicate that follows the sender's name."""
 
 
 def read_yaml(text: str, *, longest: int = LONGEST) -> Any:
-    """Read one YAML document, or raise DocumentError; None where there is none."""
+    """Read one YAML document, or raise DocumentError; None if the text is empty."""
     _check_length(text, longest)
     try:
-        # libyaml would be faster and refuses characters that JSON writes as two escapes.
+        # libyaml would be faster but rejects characters that JSON writes as two escapes.
         return _Loader(text).get_single_data()
     except DocumentError:
         raise
@@ -68,7 +69,7 @@ def read_json(text: str | bytes, *, longest: int = LONGEST, most: int = MOST_VAL
 
 
 def is_shallow(value: object, deepest: int = DEEPEST) -> bool:
-    """Tell whether no more than so many lists and mappings are within each other."""
+    """Tell whether at most `deepest` lists and mappings are nested."""
     if not isinstance(value, dict | list):
         return True
     inner = cast("Iterable[object]", value.values() if isinstance(value, dict) else value)
@@ -76,7 +77,7 @@ def is_shallow(value: object, deepest: int = DEEPEST) -> bool:
 
 
 def shallow(text: bytes, deepest: int = DEEPEST) -> bytes:
-    """Return a JSON document with null in place of what is nested deeper than so many levels."""
+    """Return a JSON document with null in place of values below level `deepest`."""
     kept: list[bytes] = []
     depth = copied = 0
     for token in _TOKENS.finditer(text):
@@ -93,7 +94,7 @@ def shallow(text: bytes, deepest: int = DEEPEST) -> bytes:
 
 
 def cut_if_deep(decode: Callable[[bytes], _V], data: bytes) -> _V:
-    """Decode a JSON document, without its depths if it is nested deep; not if it is large, too."""
+    """Decode a JSON document; retry a small one without its deepest levels on RecursionError."""
     try:
         return decode(data)
     except RecursionError:
@@ -103,7 +104,7 @@ def cut_if_deep(decode: Callable[[bytes], _V], data: bytes) -> _V:
         return decode(shallow(text))
 
 
-# A string without an end goes to the end, not to be tried again at each quote in it.
+# An unterminated string matches up to the end, so that no later quote in it is tried again.
 _TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[][{}]', re.DOTALL)
 _HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
@@ -136,14 +137,14 @@ _SCALARS = frozenset(
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses each node that only bombs need, or that is beyond the bounds, before it is built."""
+    """Rejects a node that only YAML bombs need or that exceeds the limits, before it is built."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self._depth = self._count = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        # The library's own annotations leave it unknown.
+        # PyYAML has no type annotation for it.
         event: Any = cast("Any", self).peek_event()
         if isinstance(event, yaml.AliasEvent) or event.anchor:
             raise DocumentError("has an alias or an anchor: write each value out")
@@ -171,7 +172,7 @@ def _check_scalar(node: yaml.ScalarNode) -> None:
 
 
 def _joined(text: str) -> str:
-    """Join the halves of characters that JSON writes as two escapes and YAML leaves apart."""
+    """Join surrogate pairs, which JSON writes as two escapes and YAML does not join."""
     try:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""What the charm alone knows: its hooks write it into the settings, and the workload serves it."""
+"""Facts that hooks write into the settings and the workload serves as metrics."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ Part = Literal[
     "observability",
     "security",
 ]
-"""Of the charm; a label of the metric of problems."""
+"""Part of the charm; a label of the metric of problems."""
 Severity = Literal["blocked", "maintenance", "waiting"]
 Guard = Literal["asks", "closed", "none"]
-"""What stands before the model's routes: somebody is asked about each request; there is nobody to
-be asked, so none passes; or every request passes unasked."""
+"""Authentication of the model's routes. `asks`: the authorization service decides about each
+request. `closed`: no such service is available, so every request is denied. `none`: requests pass
+without authentication."""
 Owner = Literal["gateway", "webhook"]
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
@@ -30,7 +31,7 @@ GUARDS: tuple[Guard, ...] = get_args(Guard)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing that a part says is not as it should be."""
+    """A problem that a part of the charm reports."""
 
     part: Part
     severity: Severity
@@ -38,7 +39,7 @@ class Problem:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """How long a certificate is valid, in seconds of Unix time."""
+    """Validity of a certificate, in seconds of Unix time."""
 
     owner: Owner
     not_before: float
@@ -47,16 +48,16 @@ class Certificate:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CharmFacts:
-    """What one unit's last hook has found; what only the leader looks at, others leave out."""
+    """Results of one unit's last hook. Only the leader's have every fact."""
 
     looked: float
-    """When the hook looked, in seconds of Unix time."""
+    """Time of the check, in seconds of Unix time."""
     problems: tuple[Problem, ...] = ()
     gateway_ready: bool | None = None
-    """Whether the model's gateway is there and serves; None where the model has no ingress."""
+    """Whether the model's gateway exists and serves; None if the model has no ingress."""
     guard: Guard | None = None
     certificates: tuple[Certificate, ...] = ()
     progress: str = ""
-    """The word of the summary that the status was made of; empty where there was none."""
+    """The hash of the summary that the status shows; empty without a summary."""
     old_proxies: int | None = None
-    """Pods whose proxy is of another revision or an earlier istiod; None where nobody can say."""
+    """Pods whose proxy has another revision or an earlier version than istiod; None if unknown."""

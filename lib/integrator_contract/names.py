@@ -1,4 +1,4 @@
-"""Labels, annotations and names by which the charm, the workload and people know things."""
+"""Labels, annotations and names that the charm, the workload and users share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 PREFIX = "istio-integrator.charmhub.io/"
 MANAGER = "istio-integrator"
 
-# What people set.
+# Set by users.
 WAIT_FOR_CONTAINERS = f"{PREFIX}wait-for-containers"
 IGNORE_CONTAINERS = f"{PREFIX}ignore-containers"
 PROXY_SHUTDOWN = f"{PREFIX}proxy-shutdown"
@@ -16,49 +16,49 @@ RESTART_PODS = f"{PREFIX}restart-pods"
 SERVED = f"{PREFIX}served"
 """On a namespace: `enabled` or `disabled`."""
 
-# What is found on objects of ours.
+# Set on objects that this charm creates.
 OWNER = f"{PREFIX}owner"
 COMPONENT = f"{PREFIX}component"
 WEBHOOK_COMPONENT = "admission-webhook"
 APPLIED_HASH = f"{PREFIX}applied-hash"
 REFRESH = f"{PREFIX}refresh"
-"""On the webhook's pods: when it changes, the kubelet brings their mounted files up to date."""
+"""On the webhook's pods: a change makes the kubelet refresh their mounted files."""
 SEEN = f"{PREFIX}seen"
-"""What the policy or the webhook's settings take from the mesh, kept while the mesh is silent."""
+"""On the webhook's settings: the mesh's settings, kept while istiod does not answer."""
 RELATION = f"{PREFIX}relation"
 CERTIFICATE_IN = f"{PREFIX}certificate-in"
 
-# What is found on objects of others.
+# Set on objects that this charm does not create.
 APPLIED = f"{PREFIX}applied"
 MEMBERSHIP = f"{PREFIX}membership"
-"""On the model's namespace: which mesh labels were set, by whom, and what was there before."""
+"""On the model's namespace: the mesh labels set, their author and their earlier values."""
 SERVED_BY = f"{PREFIX}served-by"
 ANNOTATED_BY = f"{PREFIX}annotated-by"
 ANNOTATIONS = f"{PREFIX}annotations"
-"""On the gateway's Service: by whom it was annotated, with what, and what was there before."""
+"""On the gateway's Service: the annotations set, their author and their earlier values."""
 
-# What is found on dry-run pods.
+# Set on dry-run pods.
 PROBE = f"{PREFIX}probe"
 """The webhook annotates this dry-run pod with the revision of its settings."""
 MESH_PROBE = f"{PREFIX}mesh-probe"
-"""What it gets shall be istiod's doing: our admission leaves it as it is."""
+"""Only istiod changes such a pod: this charm's webhook ignores it."""
 SETTINGS = f"{PREFIX}settings"
 
-# What is found on dry-run copies of objects in profile namespaces.
+# Set on dry-run copies of objects in profile namespaces.
 TENANT = f"{PREFIX}tenant"
 
-# Keys of the notices by which the workload wakes the charm.
+# Keys of the Pebble notices that the workload sends to the charm.
 MESH_NOTICE = f"{PREFIX}mesh"
 """istiod, its injector, the model's namespace, the ingress gateway or rejections changed."""
 PROGRESS_NOTICE = f"{PREFIX}progress"
 
 # Istio's.
 PROXY = "istio-proxy"
-"""The container that Istio's injector adds, whatever its image is."""
+"""The container that Istio's injector adds, with any image."""
 ROOT_CERTIFICATE = "istio-ca-root-cert"
 """The ConfigMap that istiod writes into each namespace that it serves."""
 AUTO_IMAGE = "auto"
-"""The image of a proxy that its pod customises and that the injector has yet to fill in."""
+"""The image of a proxy that the pod customises and the injector has not filled in yet."""
 INJECTION = "istio-injection"
 REVISION = "istio.io/rev"
 DATAPLANE_MODE = "istio.io/dataplane-mode"
@@ -82,7 +82,7 @@ REWRITE_PROBES = "sidecar.istio.io/rewriteAppHTTPProbers"
 MERGE_METRICS = "prometheus.istio.io/merge-metrics"
 TEMPLATES = "inject.istio.io/templates"
 GATEWAY_CONTROLLER = "istio.io/gateway-controller"
-"""Whom istiod's own GatewayClass names (istio pilot/pkg/features, ManagedGatewayController)."""
+"""The controller of istiod's GatewayClass (istio pilot/pkg/features, ManagedGatewayController)."""
 GATEWAY_NAME = "gateway.networking.k8s.io/gateway-name"
 EXCLUDED_INBOUND_PORTS = "traffic.sidecar.istio.io/excludeInboundPorts"
 INCLUDED_INBOUND_PORTS = "traffic.sidecar.istio.io/includeInboundPorts"
@@ -102,14 +102,14 @@ NAMESPACE_NAME = "kubernetes.io/metadata.name"
 SERVICE_NAME = "kubernetes.io/service-name"
 MIRROR = "kubernetes.io/config.mirror"
 CONTROLLER_MODEL = "controller.juju.is/id"
-"""Juju labels the namespace of a controller model with it, other models only annotate it."""
+"""Juju sets this label on a controller model's namespace, and an annotation on other models'."""
 CREATED_BY = "app.juju.is/created-by"
-"""Juju's webhook labels what an application's ServiceAccount makes with the application."""
+"""Juju's webhook sets this label to the application whose ServiceAccount created the object."""
 REVISION_HASH = "controller-revision-hash"
 TEMPLATE_GENERATION = "pod-template-generation"
 POD_NAME = "statefulset.kubernetes.io/pod-name"
 POD_INDEX = "apps.kubernetes.io/pod-index"
-"""On pods of StatefulSets and DaemonSets: of which template and place they are."""
+"""On pods of StatefulSets and DaemonSets: their template and ordinal."""
 ROLLOUT = "deployment.kubernetes.io/revision"
 """On a Deployment's ReplicaSets: the newest has the highest number."""
 DAEMON_TAINTS = (
@@ -134,7 +134,7 @@ OF_ONE_POD = (
     "batch.kubernetes.io/job-name",
     "batch.kubernetes.io/job-completion-index",
 )
-"""Labels that other pods of the same workload have otherwise, now or after a roll-out."""
+"""Labels whose values differ between pods of one workload, now or after a roll-out."""
 OF_ISTIO = "istio.io/"
 CHARM_INIT = "charm-init"
 CHARM = "charm"
@@ -142,11 +142,11 @@ CHARM = "charm"
 RAY_NODE_TYPE = "ray.io/node-type"
 MODELOPERATOR = "modeloperator"
 MODELOPERATOR_LABELS = ("operator.juju.is/name", "juju-modeloperator")
-"""Either one names Juju's modeloperator, the newer Juju's and the older's."""
+"""Label keys of Juju's modeloperator, from newer and older Juju."""
 
 LONGEST_LABEL = 63
 KEPT_OF_LONG_OWNERS = 52
-"""Characters of an owner that its label begins with when it is too long for one."""
+"""Characters kept at the start of an owner's name that is too long for a label."""
 
 
 def owner(model: str, application: str) -> str:
@@ -159,7 +159,7 @@ def owner(model: str, application: str) -> str:
 
 
 def labels(model: str, application: str, component: str) -> dict[str, str]:
-    """Return the labels that everything we create carries."""
+    """Return the labels of every object that the application creates."""
     return {MANAGED_BY: MANAGER, OWNER: owner(model, application), COMPONENT: component}
 
 
@@ -169,7 +169,7 @@ def is_modeloperator(labels: Mapping[str, str]) -> bool:
 
 
 def is_machinery(labels: Mapping[str, str], application: str) -> bool:
-    """Tell whether a pod with these labels stays outside for Juju or this application to work."""
+    """Tell whether Juju or this application needs a pod with these labels outside of the mesh."""
     return (
         is_modeloperator(labels)
         or labels.get(NAME) == application

@@ -1,4 +1,4 @@
-"""Which namespaces an application serves, for whoever asks: admission, proxies, diagnosis."""
+"""The namespaces that an application serves, for admission, proxies and diagnosis."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Literal, get_args
 from . import names, selectors
 
 Kind = Literal["model", "profiles", "labelled"]
-"""As what a namespace is served: as the model's, as one of Kubeflow's users, or by its label."""
+"""Why a namespace is served: it is the model's, a Kubeflow profile, or labelled."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 MODEL_ONLY: frozenset[Kind] = frozenset(("model",))
 SYSTEM = "kube-system"
 
 
 def asked_kinds(labels: Mapping[str, str]) -> Iterator[Kind]:
-    """Yield as what a namespace beside the model's asks to be served, allowed or not."""
+    """Yield the kinds that a namespace other than the model's has, whether allowed or not."""
     if labels.get(names.SERVED) == "enabled":
         yield "labelled"
     if labels.get(names.PART_OF) == names.PROFILE:
@@ -24,7 +24,7 @@ def asked_kinds(labels: Mapping[str, str]) -> Iterator[Kind]:
 
 
 def kinds(words: Iterable[str]) -> frozenset[Kind]:
-    """Read the names of kinds, or raise ValueError about one that is none."""
+    """Read the names of kinds, or raise ValueError about an unknown name."""
     chosen = frozenset(words)
     for word in chosen.difference(KINDS):
         raise ValueError(f"'{word}' is none of {', '.join(KINDS)}")
@@ -42,14 +42,14 @@ class Served:
     kinds: frozenset[Kind] = frozenset(KINDS)
 
     def kind_of(self, name: str, labels: Mapping[str, str]) -> Kind | None:
-        """Return as what a namespace is served, None if it is left alone or to another."""
+        """Return the kind of a namespace that this application serves, else None."""
         kind = self.allowed_kind(name, labels)
         if kind != "model" and labels.get(names.SERVED_BY, self.owner) != self.owner:
             return None
         return kind
 
     def allowed_kind(self, name: str, labels: Mapping[str, str]) -> Kind | None:
-        """Return as what a namespace may be served, whoever it is that serves it."""
+        """Return the kind that the options allow, whichever application serves the namespace."""
         is_never_served = name in (SYSTEM, self.mesh_namespace) or names.CONTROLLER_MODEL in labels
         if is_never_served or labels.get(names.SERVED) == "disabled":
             return None
@@ -57,15 +57,15 @@ class Served:
         return next((kind for kind in asked if kind in self.kinds), None)
 
     def is_tenants(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Tell whether people of their own work in a namespace, whether it is served or not."""
+        """Tell whether a namespace belongs to users of its own, served or not."""
         asks = next(asked_kinds(labels), None) is not None
         return asks and name not in (self.model, SYSTEM, self.mesh_namespace)
 
     def as_selectors(self) -> tuple[tuple[str, selectors.Selector], ...]:
-        """Write what `kind_of` says as selectors of namespaces, of which no two select the same.
+        """Write `kind_of` as namespace selectors that never overlap.
 
-        A selector has no `or`: what nobody serves yet, and what we do, are two. The model's own
-        namespace always has one, since its pods' place in the mesh is decided at admission.
+        A selector has no `or`: unserved namespaces and this application's need two. The model's
+        own namespace always has one, since its pods' place in the mesh is decided at admission.
         """
         require = selectors.Requirement
         never = tuple(sorted({self.model, SYSTEM, self.mesh_namespace} - {""}))

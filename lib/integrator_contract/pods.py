@@ -1,7 +1,6 @@
-"""What new pods get at their creation: the settings of admission, and their limits.
+"""The settings by which admission changes new pods, and their limits.
 
-The charm writes them as JSON with names as its options have them (`pod-labels`), and the webhook
-reads that.
+The charm writes them as JSON, named as its options (`pod-labels`). The webhook reads them.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from . import names, selectors
 Membership = Literal["namespace", "selected", "none"]
 """How the model's pods join the mesh: by their namespace, by a selector, or not at all."""
 DataPlane = Literal["sidecar", "ambient"]
-"""What takes the model's pods into the mesh: a proxy in each, or that of their node."""
+"""How pods are in the mesh: by a proxy in each pod, or by their node's proxy."""
 
 LONGEST_VALUE = 65536
 HIGHEST_PORT = 65535
@@ -26,8 +25,8 @@ HIGHEST_PORT = 65535
 _OTHERS = re.compile(r"(?:[^/]*\.)?(?:juju\.is|kubernetes\.io)/.*|pod-template-hash", re.DOTALL)
 _OTHERS_LABELS = re.compile(rf"(?:[^/]*\.)?istio\.io/.*|{re.escape(names.PREFIX)}.*", re.DOTALL)
 _OUR_ANNOTATIONS = frozenset((names.APPLIED, names.SETTINGS))
-# With a dot, a port or localhost in front: anything else would be read as a name on docker.io.
-# Container runtimes take no longer name of an image.
+# The first part has a dot or a port, or is localhost: otherwise it would be a name on docker.io.
+# Container runtimes reject a longer image name.
 _REGISTRY = re.compile(
     r"(?=.{1,255}\Z)(?:localhost|[a-z0-9][-a-z0-9]*[.:][-a-z0-9.:]*[a-z0-9])(?:/[a-z0-9._-]+)*"
 )
@@ -36,13 +35,13 @@ _T = TypeVar("_T")
 
 
 def is_port(value: object) -> TypeGuard[int]:
-    """Tell whether a value is the number of a port; a bool is an int to Python and none."""
+    """Tell whether a value is a port number; a bool, an int in Python, is not."""
     return type(value) is int and 1 <= value <= HIGHEST_PORT
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rule:
-    """Something that selected pods get."""
+    """A change of selected pods."""
 
     pods: str = ""
     """A label selector; empty: every pod."""
@@ -52,24 +51,24 @@ class Rule:
 
     @functools.cached_property
     def selector(self) -> selectors.Selector:
-        """The pods that it is for."""
+        """The requirements of `pods`."""
         return selectors.parse(self.pods)
 
     def selects(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether a pod with these labels is meant."""
+        """Tell whether the rule selects a pod with these labels."""
         return not self.selector or selectors.matches(self.selector, labels)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Entries(Rule):
-    """Labels or annotations that selected pods get where they don't have them."""
+    """Labels or annotations that are added to selected pods that lack them."""
 
     add: Mapping[str, str]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ports(Rule):
-    """Outbound ports that the proxy of selected pods leaves alone."""
+    """Outbound ports that bypass the proxy of selected pods."""
 
     ports: tuple[int, ...]
 
@@ -80,13 +79,13 @@ class Ports(Rule):
                 raise ValueError(f"{port!r} is not a port")
 
     def beside(self, others: Iterable[int]) -> Ports:
-        """Return the rule with the ports that a pod loses by naming any."""
+        """Return the rule with the mesh-wide ports added: a pod's own list replaces them."""
         return dataclasses.replace(self, ports=tuple(dict.fromkeys((*self.ports, *others))))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Registries(Rule):
-    """Where the images of selected pods come from instead; they need a selector."""
+    """Replacements of the registries of selected pods' images; needs a selector."""
 
     prefixes: Mapping[str, str]
 
@@ -105,7 +104,7 @@ class Registries(Rule):
 
 
 def check_labels(rules: Iterable[Entries]) -> None:
-    """Raise ValueError about a label that a pod can't have, or that is not an operator's."""
+    """Raise ValueError about a label that is invalid or not the operator's to set."""
     for key, value in (pair for rule in rules for pair in rule.add.items()):
         _check_key(key, taken=bool(_OTHERS_LABELS.fullmatch(key)))
         if not selectors.is_value(value):
@@ -120,7 +119,7 @@ def _check_annotations(rules: Iterable[Entries]) -> None:
 
 
 def _check_registries(rules: Iterable[Registries]) -> None:
-    """Refuse a new name that would be moved again: a pod may be mutated twice."""
+    """Reject a new name that would be replaced again: a pod may be mutated twice."""
     moved = {old for rule in rules for old in rule.prefixes}
     for new in {new for rule in rules for new in rule.prefixes.values()}:
         for prefix in itertools.accumulate(new.split("/"), "{}/{}".format):
@@ -137,7 +136,7 @@ def _check_key(key: str, *, taken: bool) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Members:
-    """Which pods of the model join the mesh, and how."""
+    """The pods of the model that join the mesh, and how."""
 
     membership: Membership = "namespace"
     data_plane: DataPlane = "sidecar"
@@ -147,18 +146,18 @@ class Members:
 
     @functools.cached_property
     def included(self) -> selectors.Selector:
-        """The requirements of `included_pods`; none select nothing."""
+        """The requirements of `included_pods`; an empty selector selects nothing."""
         return selectors.parse(self.included_pods)
 
     @functools.cached_property
     def excluded(self) -> selectors.Selector:
-        """The requirements of `excluded_pods`; none select nothing."""
+        """The requirements of `excluded_pods`; an empty selector selects nothing."""
         return selectors.parse(self.excluded_pods)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PodRules:
-    """What pods get beside their sidecar, each as the option of that name says."""
+    """Changes of pods other than the sidecar, each from the option of the same name."""
 
     pod_labels: tuple[Entries, ...] = ()
     pod_annotations: tuple[Entries, ...] = ()
@@ -172,32 +171,32 @@ class PodRules:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """All of them."""
+        """The rules of all options."""
         entries = (*self.pod_labels, *self.pod_annotations)
         return (*entries, *self.excluded_outbound_ports, *self.image_registries)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(Members, PodRules):
-    """What new pods get, as the charm's options and the mesh have it."""
+    """The changes of new pods, from the charm's options and the mesh."""
 
     application: str
     model: str
     revision: str = ""
-    """Names these settings; the charm's probes get it back and so see that they are in effect."""
+    """Identifies these settings: the charm's dry-run pod returns it once they are in effect."""
     lifecycle_in_model: bool = True
-    """Whether pods of the model get more than their place in or outside of the mesh."""
+    """Whether pods of the model get changes other than their mesh membership."""
     inject_label: Mapping[str, str] = dataclasses.field(
         default_factory=lambda: {names.INJECT: "true"}
     )
-    """The one label by which a pod is a member of the mesh in a namespace that is none."""
+    """The label by which a pod joins the mesh in a namespace that is not a member."""
     hold_application: bool = True
     mesh_holds: bool = False
-    """Whether MeshConfig holds applications, so that some pods have to decline."""
+    """Whether MeshConfig holds applications, so that some pods need to opt out."""
     native: bool = False
     """Whether pods that need a native sidecar ask for one."""
     left_out: tuple[str, ...] = ()
-    """Changes, in words of `mutate.CHANGES`, that another team's policy forbids."""
+    """Changes, as named in `mutate.CHANGES`, that another team's policy rejects."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -208,12 +207,12 @@ class Settings(Members, PodRules):
 
     @property
     def outside_label(self) -> Mapping[str, str]:
-        """The one label by which a pod stays outside of the mesh."""
+        """The label that keeps a pod outside of the mesh."""
         return names.OUT_OF_AMBIENT if self.data_plane == "ambient" else {names.INJECT: "false"}
 
     @property
     def changes_lifecycle(self) -> bool:
-        """Whether pods get anything beside their place in or outside of the mesh."""
+        """Whether pods get any change other than their mesh membership."""
         return self.hold_application or self.mesh_holds or self.native or bool(self.rules)
 
     def document(self) -> dict[str, Any]:
@@ -229,7 +228,7 @@ def _about(setting: str, check: Callable[[_T], object], value: _T) -> None:
 
 
 def named(document: object) -> dict[str, Any]:
-    """Name what was read from JSON as `Settings` names its fields, or raise ValueError."""
+    """Rename the keys of a JSON document to the fields of `Settings`, or raise ValueError."""
     if not isinstance(document, dict):
         raise ValueError("the settings are no object")  # noqa: TRY004 - as for all else here
     values = cast("dict[str, Any]", document)

@@ -1,8 +1,8 @@
-"""Why something is done about a pod or a workload, and mostly why it is left alone.
+"""Reasons for a decision about a pod or a workload, mostly for leaving it unchanged.
 
-A reason is a CamelCase word: what commands print, what metrics and logs are labelled with, what
-Events are found by. Those who decide add a message about the pod at hand. The pages
-docs/reference/reasons.md and docs/reference/events.md explain each.
+A reason is a CamelCase word. Commands print it, and metrics, logs and Events carry it. The
+deciding code adds a message about the pod. The pages docs/reference/reasons.md and
+docs/reference/events.md explain each.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Reason(enum.StrEnum):
     STALE_STATUS = "StaleStatus"
     PROXY_RESTARTING = "ProxyRestarting"
 
-    # A proxy is not ours to end.
+    # This charm does not manage a proxy.
     NATIVE_SIDECAR = "NativeSidecar"
     NO_PROXY = "NoProxy"
     RESTARTS_ALWAYS = "RestartsAlways"
@@ -43,7 +43,7 @@ class Reason(enum.StrEnum):
     PROXY_ENDED = "ProxyEnded"
     DISRUPTED = "Disrupted"
 
-    # Somebody has to look.
+    # The operator has to look.
     NOTHING_TO_WAIT_FOR = "NothingToWaitFor"
     UNKNOWN_CONTAINER = "UnknownContainer"
     BAD_STATUS_PORT = "BadStatusPort"
@@ -74,7 +74,7 @@ class Reason(enum.StrEnum):
     NAMESPACE_OUTSIDE = "NamespaceOutside"
     OTHER_REVISION = "OtherRevision"
 
-    # A pod is not ours to replace.
+    # This charm does not replace a pod.
     BARE_POD = "BarePod"
     RUNS_TO_COMPLETION = "RunsToCompletion"
     CONVERGENCE_DISABLED = "ConvergenceDisabled"
@@ -84,7 +84,7 @@ class Reason(enum.StrEnum):
     TEMPLATE_WITHHELD = "TemplateWithheld"
     OTHER_NAMESPACE = "OtherNamespace"
 
-    # A pod is not replaced unasked.
+    # A pod is not replaced without a request.
     NOT_ASKED = "NotAsked"
 
     # A pod is not replaced yet.
@@ -103,7 +103,7 @@ class Reason(enum.StrEnum):
     REPLACEMENT_REFUSED = "ReplacementRefused"
     CANNOT_START = "CannotStart"
 
-    # What became of a replacement.
+    # Result of a replacement.
     REQUESTED = "Requested"
     REPLACEMENT_STARTING = "ReplacementStarting"
     REPLACEMENT_HANGS = "ReplacementHangs"
@@ -117,7 +117,7 @@ class Reason(enum.StrEnum):
     SIDECAR_MISSING = "SidecarMissing"
     PROXY_RENEWED = "ProxyRenewed"
 
-    # A new pod does not get something.
+    # A change is not made to a new pod.
     HAS_PROXY = "HasProxy"
     MIRROR_POD = "MirrorPod"
     FORBIDDEN_BY_POLICY = "ForbiddenByPolicy"
@@ -153,4 +153,4 @@ ADMISSION: Mapping[Reason, str] = {
     Reason.PORTS_NOT_MERGEABLE: "istiod rejects the empty entry in its excluded outbound ports.",
     Reason.ANNOTATIONS_FULL: "Its annotations would be more than 1000, or larger than 256 KiB.",
 }
-"""The messages of reasons for which a new pod does not get something."""
+"""Messages of the reasons why a change is not made to a new pod."""

@@ -1,7 +1,7 @@
-"""Requests that admission control refused, with the author of the refusal.
+"""Requests that admission control rejected, and the author of the rejection.
 
 An API server applies webhooks, policies, quotas and built-in admission plugins of several teams.
-A refusal by one of them says nothing about istiod or about this charm's admission.
+Such a rejection says nothing about istiod or this charm's webhook.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import dataclasses
 import re
 
 LONGEST_WORDS = 400
-"""Characters of a refusal's own words that are kept."""
+"""Characters kept of a rejection's text."""
 _LONGEST_READ = 4000
 """Characters of an answer that are read: it may quote an object of any size."""
 
@@ -37,7 +37,7 @@ _TEXTS = {
     r"|\S{1,63} max limit to request ratio.*)": "a LimitRange",
     r'\A\S+ "[^"]*" is forbidden: (?P<words>.*)': "an admission plugin of Kubernetes",
 }
-"""What admission control answers, to the kind of its author where the text does not name it."""
+"""Patterns of admission control's answers, and the author's kind if the text does not name it."""
 _PATTERNS = [(re.compile(text, re.DOTALL), kind) for text, kind in _TEXTS.items()]
 # k8s.io/apiserver pkg/endpoints/handlers/responsewriters/errors.go, forbiddenMessage.
 _AUTHORIZER = re.compile(
@@ -47,15 +47,15 @@ _AUTHORIZER = re.compile(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A request that a webhook, a policy, a quota or an admission plugin did not admit."""
+    """A request that a webhook, a policy, a quota or an admission plugin rejected."""
 
     author: str
-    """Its kind and name, such as `webhook "validate.kyverno.svc"` or `ResourceQuota small`."""
+    """Kind and name, such as `webhook "validate.kyverno.svc"` or `ResourceQuota small`."""
     words: str
     is_istio: bool = False
-    """Whether a webhook of Istio refused: only this says something about istiod."""
+    """Whether Istio's webhook rejected it: only then is the answer about istiod."""
     is_unreachable: bool = False
-    """Whether the webhook did not answer, instead of answering no."""
+    """Whether the webhook did not answer, as opposed to rejecting the request."""
 
     def __str__(self) -> str:
         verb = "does not answer" if self.is_unreachable else "refuses"
@@ -63,15 +63,15 @@ class Refusal:
 
 
 def is_missing_right(code: int, message: str) -> bool:
-    """Tell whether the authorizer refused a request, which is a missing right and no refusal.
+    """Tell whether the authorizer denied a request: a missing right, not a rejection.
 
-    The words count only where the authorizer puts them: a policy may quote them.
+    The words count only in the authorizer's position: a policy may quote them.
     """
     return code == 401 or (code == 403 and _AUTHORIZER.match(message) is not None)
 
 
 def read(code: int, message: str) -> Refusal | None:
-    """Read who refused; None if admission control did not, but a missing right or a schema."""
+    """Read the author of a rejection; None for a missing right or a schema error."""
     message = message[:_LONGEST_READ]
     if is_missing_right(code, message):
         return None
@@ -82,7 +82,7 @@ def read(code: int, message: str) -> Refusal | None:
 
 
 def of_event(message: str) -> str:
-    """Return why a controller could not create a pod, as its Event FailedCreate has it."""
+    """Return the reason in an Event FailedCreate why a controller could not create a pod."""
     words = re.sub(r"^(Error creating: |create Pod .*? failed error: )", "", message)
     return str(read(403, words) or words[:LONGEST_WORDS])
 

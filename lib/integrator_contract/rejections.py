@@ -1,7 +1,7 @@
-"""What admission control of other teams rejects in the model, as the workload found by dry runs.
+"""Rejections in the model by other teams' admission control, found by the workload's dry runs.
 
-The workload writes it as JSON into the ConfigMap in which convergence remembers its state. There
-the charm finds it before it writes the webhook's settings, and while the workload is away.
+The workload writes them as JSON into the ConfigMap that holds the state of convergence. The charm
+reads them before it writes the webhook's settings, even while the workload is down.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ def config_map(application: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Rejections:
-    """What was rejected at the last look."""
+    """The rejections of the last dry runs."""
 
     settings: str = ""
-    """Names the settings of admission that were tried."""
+    """Revision of the admission settings that were tried."""
     changes: Mapping[str, refusals.Refusal] = dataclasses.field(
         default_factory=dict[str, refusals.Refusal]
     )
-    """By the words of `mutate.CHANGES`: changes without which admission control admits pods."""
+    """Rejected changes, by their names in `mutate.CHANGES`: without them pods are admitted."""
     workloads: Mapping[str, refusals.Refusal] = dataclasses.field(
         default_factory=dict[str, refusals.Refusal]
     )
-    """By workloads such as `Deployment/modeloperator`: pods that are rejected without any change
-    of ours, too."""
+    """Workloads, such as `Deployment/modeloperator`, whose pods are rejected even without this
+    charm's changes."""

@@ -1,9 +1,8 @@
-"""Which contract this is: programs that keep to another one would misunderstand each other.
+"""The identity of the contract: programs with different contracts misunderstand each other.
 
-The word is made of what passes between the two: the options of the service, the settings of the
-pods, the answers and the charm's facts, each field with its name and type and whether it may be
-left out, and the words that a field may hold. What a text says about them does not count, nor does
-a default.
+The digest covers the data that the two programs exchange: the service's options, the pods'
+settings, the answers and the charm's facts. Of each field it covers the name, the type, the
+allowed words and whether the field may be omitted. Docstrings and default values do not count.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from . import answers, charm_facts, namespaces, pods, seen, service
 
 
 def digest(modules: Iterable[types.ModuleType]) -> str:
-    """Return the word for what some modules declare; their order says nothing."""
+    """Return the digest of the modules' declarations, in any order."""
     lines = sorted(line for module in modules for line in _shape(module))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
 
@@ -41,4 +40,4 @@ def _is_optional(field: dataclasses.Field[object]) -> bool:
 
 
 SCHEMA = digest((answers, charm_facts, namespaces, pods, seen, service))
-"""Of this program; the charm and its image need the same."""
+"""The contract of this program; the charm and its image need the same."""

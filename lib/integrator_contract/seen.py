@@ -1,4 +1,4 @@
-"""What the charm expects the gateway's Envoy to have, and what the workload sees there."""
+"""The configuration that the charm expects in the gateway's Envoy, and the one found there."""
 
 from __future__ import annotations
 
@@ -14,54 +14,55 @@ Protocol = Literal["HTTP", "HTTPS"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A server of our Gateway."""
+    """A server of the model's Gateway."""
 
     port: int
     protocol: Protocol
     hosts: tuple[str, ...] = ()
-    """Those of ours that the Gateway has; none while it has only its random name."""
+    """The model's hosts on the Gateway; empty while it has only its random name."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What the charm has written about the gateway, as Envoy should have it."""
+    """The charm's configuration of the gateway, as Envoy should have it."""
 
     namespace: str
     selector: Mapping[str, str]
     gateway: str
-    """Our Gateway, NAMESPACE/NAME."""
+    """The model's Gateway, NAMESPACE/NAME."""
     servers: tuple[Server, ...]
     hosts: tuple[str, ...] = ()
-    """Hosts whose virtual hosts our filters guard by name; none: every virtual host is guarded."""
+    """Hosts whose virtual hosts the charm's filters guard by name; empty: every virtual host."""
     filters: tuple[str, ...]
-    """The names of our HTTP filters, all of which a filter chain must have."""
+    """The charm's HTTP filters, all required in a filter chain."""
     latest: str = ""
-    """The filter whose name changes with the hosts. A chain with an earlier one guards the earlier
-    hosts; empty: there is none."""
+    """The filter whose name changes with the hosts, or empty. A chain with an earlier filter
+    guards the earlier hosts."""
     entry: str
-    """The name of the route that our EnvoyFilter adds to each virtual host of our Gateway."""
+    """The route that the charm's EnvoyFilter adds to each virtual host of the Gateway."""
     routes: int = 0
-    """Routes of Envoy that demand one of `marks`, at each host that our Gateway has."""
+    """Routes of Envoy that require one of `marks`, per host of the Gateway."""
     marks: tuple[str, ...] = dataclasses.field(default=(), repr=False)
-    """Header values that only our routes demand; routes with earlier values are out of date."""
+    """Header values that only the charm's routes require; routes with earlier values are
+    outdated."""
     clusters: tuple[str, ...] = ()
     """Envoy's names for the authorization service and for the routes' Services."""
 
     def word(self) -> str:
-        """Return a word that no other expectation has, by which an answer names this one."""
+        """Return a hash of the expectation, which an answer refers to."""
         values = json.dumps(dataclasses.asdict(self), sort_keys=True)
         return hashlib.sha256(values.encode()).hexdigest()[:16]
 
 
 class Unseen(enum.StrEnum):
-    """Why the workload has not seen what the gateway has."""
+    """Reason why the workload could not read the gateway's configuration."""
 
     NOT_YET = "not yet"
     NO_PODS = "no pods"
     FORBIDDEN = "forbidden"
-    """Kubernetes refuses the request; the detail names the right."""
+    """Kubernetes denies the request; the detail names the right."""
     UNREACHABLE = "unreachable"
-    """A pod's Envoy does not answer, or not with what Envoy answers."""
+    """A pod's Envoy does not answer, or its answer is not Envoy's."""
     TOO_LARGE = "too large"
 
 
@@ -69,17 +70,17 @@ class Cause(enum.StrEnum):
     """The usual cause of something that the gateway's Envoy lacks."""
 
     UPDATE_REFUSED = "update refused"
-    """Envoy refuses a listener of ours: `port`, `words`."""
+    """Envoy rejects a listener of the Gateway: `port`, `words`."""
     WARMING = "warming"
-    """A new listener waits for certificates, the earlier one serves: `port`, `secrets`."""
+    """A new listener waits for certificates while the earlier one serves: `port`, `secrets`."""
     FILTERS_IGNORED = "filters ignored"
-    """No filter chain of the gateway has a filter of ours: istiod ignores EnvoyFilters."""
+    """No filter chain of the gateway has the charm's filters: istiod ignores EnvoyFilters."""
     FILTERS_MISSING = "filters missing"
-    """A filter chain lacks one: `port`."""
+    """A filter chain lacks one of the charm's filters: `port`."""
     HOST_TAKEN = "host taken"
-    """Another team's Gateway serves our host: `host`, `port`, `by`."""
+    """Another team's Gateway serves the model's host: `host`, `port`, `by`."""
     SERVER_MISSING = "server missing"
-    """Istiod dropped our server: `port`, `protocol`."""
+    """Istiod dropped the Gateway's server: `port`, `protocol`."""
     ROUTES_MISSING = "routes missing"
     """Envoy has earlier routes, which another team's VirtualService can freeze: `host`, `port`,
     `routes`."""
@@ -92,7 +93,7 @@ class Cause(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """One thing that the gateway's Envoy lacks."""
+    """A part of the expected configuration that Envoy lacks."""
 
     cause: Cause
     about: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
@@ -100,23 +101,23 @@ class Missing:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What the gateway's Envoy has."""
+    """The configuration found in the gateway's Envoys."""
 
     of: str
-    """The word of the expectation that this is about."""
+    """The `word` of the expectation that it was compared with."""
     unseen: Unseen | None = Unseen.NOT_YET
     detail: str = ""
     pods: int = 0
     ready: int = 0
-    """Gateway pods that are Ready; of many, some are looked at."""
+    """Gateway pods that are Ready; only some of many are checked."""
     guarded: tuple[int, ...] = ()
-    """Ports whose filter chains have all our filters, in every pod that was looked at."""
+    """Ports whose filter chains have all the charm's filters, in every checked pod."""
     unguarded: tuple[int, ...] = ()
-    """Ports of which a filter chain lacks a filter of ours, in some pod."""
+    """Ports with a filter chain that lacks one of the charm's filters, in any checked pod."""
     is_open: bool = False
     routes: int = 0
-    """Of those expected, how many every pod serves with our filters at every host."""
+    """Expected routes that every pod serves, with the charm's filters, at every host."""
     missing: tuple[Missing, ...] = ()
-    """The cause that comes before others first."""
+    """Root causes first."""
     is_late: bool = False
-    """Whether what is missing has had the time that a change usually takes to arrive."""
+    """Whether missing parts have had the usual time of a change to arrive."""

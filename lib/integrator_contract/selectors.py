@@ -18,7 +18,8 @@ _SET = re.compile(rf"{_KEY}\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)")
 _EXISTS = re.compile(rf"(?P<negated>!?)\s*{_KEY}")
 _VALUE = re.compile(rf"(?:{_WORD})?")
 _COMMA = r",(?![^()]*\))"
-"""A comma outside of brackets. It reads on to the next bracket; LONGEST bounds the text."""
+"""A comma outside of brackets. The lookahead reads up to the next bracket; LONGEST limits the
+text."""
 
 
 class Requirement(NamedTuple):
@@ -30,7 +31,7 @@ class Requirement(NamedTuple):
 
     @property
     def is_negated(self) -> bool:
-        """Whether a label that is absent meets it."""
+        """Whether an absent label meets it."""
         return self.operator in ("NotIn", "DoesNotExist")
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -48,12 +49,12 @@ class Requirement(NamedTuple):
 
 
 Selector: TypeAlias = tuple[Requirement, ...]
-"""Requirements that all have to be met."""
+"""Requirements, all of which have to be met."""
 NOTHING: Selector = ()
 
 
 def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
-    """Tell whether something with these labels is selected; no requirements select nothing."""
+    """Tell whether the labels meet the selector; an empty selector selects nothing."""
     return bool(selector) and all(requirement.matches(labels) for requirement in selector)
 
 
@@ -67,14 +68,14 @@ def parse(text: str) -> Selector:
 
 
 def is_key(text: str) -> bool:
-    """Tell whether a label or annotation may be called that."""
+    """Tell whether a text is a valid key of a label or annotation."""
     prefix, _, name = text.rpartition("/")
     is_short = len(name) <= LONGEST_PART and len(prefix) <= 253
     return is_short and bool(_KEY_ALONE.fullmatch(text))
 
 
 def is_value(text: str) -> bool:
-    """Tell whether a label may have that value."""
+    """Tell whether a text is a valid value of a label."""
     return len(text) <= LONGEST_PART and bool(_VALUE.fullmatch(text))
 
 

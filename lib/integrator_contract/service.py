@@ -12,20 +12,20 @@ from typing import Any, Literal
 from . import charm_facts, names, namespaces, pods, seen
 
 RestartPods = Literal["auto", "manual", "off"]
-"""Whether pods without their sidecar are replaced: unasked, when asked for, or never. The charm
-writes `off` while the model is not to join the mesh; the option has no such value."""
+"""Whether pods that lack their sidecar are replaced: automatically, on request, or never. The
+charm writes `off` while the model does not join the mesh; the option has no such value."""
 LISTENER_PORT = 15081
-"""On 127.0.0.1, where the service answers the charm, which is in the same pod."""
+"""On 127.0.0.1, where the service answers the charm in the same pod."""
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Split a comma-separated list, as options and annotations have it."""
+    """Split a comma-separated list of an option or annotation."""
     return tuple(filter(None, (part.strip() for part in text.split(","))))
 
 
 def budget(text: str) -> str:
-    """Read how many may be away at once, `2` or `10%`, or raise ValueError."""
+    """Read how many may be unavailable at once, `2` or `10%`, or raise ValueError."""
     number = text.strip().removesuffix("%")
     if not (number.isascii() and number.isdecimal() and 1 <= int(number[:9]) <= 100):
         raise ValueError(f"{text!r} is neither a number from 1 to 100 nor a share such as 10%")
@@ -33,14 +33,14 @@ def budget(text: str) -> str:
 
 
 def at_most(text: str, total: int) -> int:
-    """Return how many of a total a budget allows: a share of it is rounded up, and never none."""
+    """Return how many of a total a budget allows: a percentage is rounded up, to at least 1."""
     number = int(text.removesuffix("%"))
     return max(1, -(-number * total // 100)) if text.endswith("%") else number
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Eligibility(pods.Members):
-    """What tells which pods should have a sidecar."""
+    """The settings that decide which pods should have a sidecar."""
 
     model: str
     application: str
@@ -51,13 +51,13 @@ class Eligibility(pods.Members):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What tunes the rules about one pod's proxy."""
+    """The settings of the rules about one pod's proxy."""
 
     wait_for_containers: tuple[str, ...] = ()
     """Containers whose end stops the proxy, in pods that have one of them."""
     ignore_containers: tuple[str, ...] = ()
     status_port: int = names.DEFAULT_STATUS_PORT
-    """The mesh's, 0 where it is switched off."""
+    """The mesh's status port; 0 if it is disabled."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,36 +66,39 @@ class Options(Rules, Eligibility):
 
     unit: str
     token: str = dataclasses.field(default="", repr=False)
-    """That the listener wants: whoever may port-forward into the pod reaches it, too."""
+    """The listener's bearer token: every user who may port-forward into the pod reaches the
+    listener."""
     leader: bool = False
-    """Whether this unit is Juju's leader, which alone evicts and deletes pods."""
+    """Whether this unit is Juju's leader; only the leader evicts and deletes pods."""
     log_level: LogLevel = "info"
     joined: bool = False
-    """Whether the model's pods are asked to join the mesh; before that, none lacks a sidecar."""
+    """Whether the model's pods are to join the mesh; until then no pod lacks a sidecar."""
     mesh_namespace: str = ""
-    """The namespace of Istio's own objects, which is not served; empty: not known."""
+    """Istio's namespace, which is not served; empty: unknown."""
     proxy_revision: str = ""
-    """That the injector writes into new pods; pods with another are old; empty: not known."""
+    """The revision that the injector writes into new pods; other proxies are old; empty:
+    unknown."""
     proxy_version: str = ""
-    """Of istiod; a proxy with an earlier one is old; empty: not known."""
+    """The version of istiod; earlier proxies are old; empty: unknown."""
     proxy_shutdown: bool = True
     delete_broken_pods: bool = False
     restart_max_unavailable: str = "2"
-    """Workloads that may have a pod being replaced at once, as `budget` returns it."""
+    """Workloads that may have a pod replaced at the same time, as `budget` returns it."""
     gateway: str | None = None
-    """The gateway of which the charm is told: `namespace/name` of a named gateway's Service, or
-    empty for the model's own; None without an ingress."""
+    """The gateway to report to the charm: `namespace/name` of a named gateway's Service, or empty
+    for the model's own; None without an ingress."""
     expected: seen.Expectation | None = None
-    """What the gateway should have; None where this unit does not lead or writes no routes."""
+    """The expected configuration of the gateway; None if this unit is not the leader or has no
+    routes."""
     facts: charm_facts.CharmFacts | None = None
-    """What the unit's last hook found, to be served as metrics; None before it ends."""
+    """Results of the unit's last hook, served as metrics; None before the first hook ends."""
 
     def document(self) -> str:
-        """Write the file's content; the same settings are the same text."""
-        # A set has no order.
+        """Write the file's content; equal settings give equal text."""
+        # A set has no order of its own.
         return json.dumps(dataclasses.asdict(self), default=sorted)
 
 
 def values(kind: type[Eligibility | Rules], source: object) -> dict[str, Any]:
-    """Return what something that has options says of those of a kind, by their names."""
+    """Return the attributes of `source` that a kind has as fields, by their names."""
     return {field.name: getattr(source, field.name) for field in dataclasses.fields(kind)}
