@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The charm: each Juju event reconciles every part, and the status says what is true."""
+"""The charm: each Juju event reconciles every part, and the unit status shows the result."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _retry_conflicts = tenacity.Retrying(
     stop=tenacity.stop_after_attempt(3),
     reraise=True,
 )
-"""Calls a step again when another client changed an object meanwhile, as it decides by objects."""
+"""Calls a step again after a conflict, since the step decides by the objects that it read."""
 
 
 class IstioIntegrator(ops.CharmBase):
-    """Joins its model to the Istio that is there."""
+    """Joins its model to the Istio of the cluster."""
 
     def __init__(self, framework: ops.Framework) -> None:
         super().__init__(framework)
@@ -45,7 +45,7 @@ class IstioIntegrator(ops.CharmBase):
         self.tracing = ops_tracing.Tracing(
             self, tracing_relation_name="tracing", ca_relation_name="receive-ca-cert"
         )
-        # Its handlers run before ours, which read what it found.
+        # Its handlers run before this charm's, which read its results.
         self._certificates = certificate.requirer(self)
         self._messages: list[Message] = []
         self._problems: list[Problem] = []
@@ -71,13 +71,14 @@ class IstioIntegrator(ops.CharmBase):
 
     def _on_event(self, event: ops.EventBase) -> None:
         all_parts = self._reconcile()
-        # Of a refreshed application either may be the first to run as the leader.
+        # After a refresh, either event may be the first that the leader gets.
         may_be_first = isinstance(event, ops.UpgradeCharmEvent | ops.LeaderElectedEvent)
         if may_be_first and all_parts is not None and self.unit.is_leader():
             self._attempt("kube", all_parts.context.manifests.prune_retired)
 
     def _on_remove(self, _: ops.RemoveEvent) -> None:
-        # Scaling to none looks the same, and is: no unit is left to look after the model.
+        # Scaling to 0 units looks the same and needs the same: no unit is left to manage the
+        # model.
         if self.app.planned_units() > 0:
             return
         failed: list[errors.CharmError] = []
@@ -92,11 +93,11 @@ class IstioIntegrator(ops.CharmBase):
             logger.warning("Not removed, for want of a right: %s", refusal)
         hopeless = (errors.ForbiddenError, errors.LifecycleError)
         if any(not isinstance(error, hopeless) for error in failed):
-            # Juju runs the hook again; without any right or the workload it would never succeed.
+            # Juju runs the hook again. Without rights or the workload it would never succeed.
             raise failed[0]
 
     def _on_action(self, event: ops.ActionEvent) -> None:
-        """Bring everything up to date, then answer; what goes wrong fails the action."""
+        """Reconcile every part, then answer; an error fails the action."""
         name = event.handle.kind.removesuffix("_action").replace("_", "-")
         all_parts = self._reconcile()
         if all_parts is None:
@@ -109,7 +110,7 @@ class IstioIntegrator(ops.CharmBase):
             event.fail(str(error))
 
     def _on_diagnose(self, event: ops.ActionEvent) -> None:
-        """Bring everything up to date, then look at all of it, whatever went wrong."""
+        """Reconcile every part, then run all checks, even after an error."""
         try:
             all_parts = self._reconcile() or self._parts_with_mesh(self._valid_options)
         except errors.CharmError:
@@ -117,16 +118,16 @@ class IstioIntegrator(ops.CharmBase):
         diagnosis.answer(event, all_parts, self._messages)
 
     def _on_collect_status(self, event: ops.CollectStatusEvent) -> None:
-        # Not every event makes us look: what was said last still holds.
+        # Events without a reconcile keep the last status.
         if self._messages:
             for each in self._messages:
                 logger.debug("%s: %s.", each.severity.value, each.text)
             event.add_status(messages.status(self._messages, application=self.app.name))
 
     def _reconcile(self) -> order.Parts | None:
-        """Make all as it should be; return None where nothing could be done, as messages say."""
+        """Reconcile every part; return None if that is impossible, as the messages explain."""
         if self.app.planned_units() == 0:
-            # Another unit may already be taking things away: nothing may come back.
+            # Another unit may already be removing objects: do not create them again.
             return None
         self._messages, self._problems = [], []
         with _tracer.start_as_current_span("reconcile") as span:
@@ -170,7 +171,7 @@ class IstioIntegrator(ops.CharmBase):
         self._problems += charm_facts.problems(part, said)
 
     def _attempt(self, part: Part, step: order.Step) -> None:
-        """Take one step; what it can't do is a status, and keeps no other from its work."""
+        """Run one step; its error becomes a status and does not stop the other steps."""
         with _tracer.start_as_current_span(step.__qualname__) as span:
             try:
                 self._say(part, *(_retry_conflicts(step) or ()))
@@ -188,7 +189,7 @@ class IstioIntegrator(ops.CharmBase):
         """Find the Istio to join, and make the parts for it.
 
         Raises:
-            CharmError: Without an answer of the API server nothing is known, and nothing changed.
+            CharmError: The API server does not answer; nothing has changed.
         """
         found = situation.Situation.of(self, options, self._certificates)
         search = found.discover()

@@ -1,1 +1,1 @@
-"""The charm's rooms; `charm.py` beside this package wires them."""
+"""The components of the charm, which `charm.py` connects."""

@@ -1,4 +1,4 @@
-"""What actions answer, as text for people."""
+"""Results of the actions, as text for operators."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _preview(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
 
 
 def _chosen(own: config.Config, parameters: Parameters) -> config.Config:
-    """Return the application's options with those of the action in their place."""
+    """Return the application's options, overridden by the action's parameters."""
     given = {name: parameters[name] for name in _PREVIEWED if name in parameters}
     asked = config.Config.load(given)
     fields = [name.replace("-", "_") for name in given]
@@ -106,4 +106,4 @@ ANSWERS: dict[str, Answer] = {
     "show-manifests": _show,
     "stop-proxy": _stop,
 }
-"""By the action's name; each may raise a CharmError, which fails the action."""
+"""Functions by the name of their action; a CharmError fails the action."""

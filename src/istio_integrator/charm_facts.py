@@ -1,4 +1,4 @@
-"""What a hook found, written into the workload's settings to be served as metrics."""
+"""Results of a hook, written into the workload's settings and served as metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 def problems(part: contract.Part, messages: Iterable[Message]) -> list[contract.Problem]:
-    """List what is not as it should be, of what a part says."""
+    """List the problems among a part's messages."""
     severities: dict[str, contract.Severity] = {each: each for each in contract.SEVERITIES}
     return [
         contract.Problem(part=part, severity=severities[message.severity.value])
@@ -33,7 +33,7 @@ def problems(part: contract.Part, messages: Iterable[Message]) -> list[contract.
 def collected(
     problems: Iterable[contract.Problem], all_parts: order.Parts | None
 ) -> contract.CharmFacts:
-    """Put together what one hook has found."""
+    """Collect the results of one hook."""
     if all_parts is None:
         return contract.CharmFacts(looked=time.time(), problems=tuple(problems))
     ingress = all_parts.ingress
@@ -67,9 +67,9 @@ def write(
     facts: contract.CharmFacts,
     expected: seen.Expectation | None = None,
 ) -> None:
-    """Write them into the settings file; what can't be written now, the next hook writes.
+    """Write the results into the settings file; if that fails, the next hook writes them.
 
-    Where nothing is expected of the gateway anew, that stays while the model is to be reached.
+    Without a new expectation, the file keeps the last one while the model has an ingress.
     """
     told = settings.read(container)
     if told is None:

@@ -1,4 +1,4 @@
-"""The message that tells the operator of an error of the API server, with its author."""
+"""Messages about errors of the API server, with the author of each error."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from istio_integrator.messages import Message, Said
 _DENIED = re.compile(r'cannot (\w+) resource "([^"]+)"(?: in API group "([^"]*)")?')
 _OBJECT = re.compile(r'(\S+) "([^"]+)" is forbidden')
 _LONGEST = 170
-"""Characters of an error that are repeated."""
+"""Characters of an error that a message quotes."""
 _LONGEST_AUTHOR = 46
-"""Characters of an author that are visible behind a command; of a longer one the name is said."""
+"""Characters of an author that are visible after a command; a longer one is shortened to its
+name."""
 
 
 def of_error(error: errors.CharmError, *, application: str) -> Message:
@@ -36,8 +37,8 @@ def of_error(error: errors.CharmError, *, application: str) -> Message:
 def of_refusal(refusal: refusals.Refusal, reference: str, consequence: str = "") -> Message:
     """Name the author of a refusal, the object, and the command that shows the author.
 
-    A webhook that does not answer may be back in a moment; a policy has to be changed. The
-    consequence is what the charm cannot do where that is not obvious.
+    A webhook that does not answer may recover soon; a policy has to be changed. The consequence
+    names the charm's failed step if it is not obvious.
     """
     kind, _, name = refusal.author.partition(" ")
     said = Said.WEBHOOK_SILENT if refusal.is_unreachable else Said.OBJECT_REFUSED
@@ -50,7 +51,7 @@ def of_refusal(refusal: refusals.Refusal, reference: str, consequence: str = "")
 
 
 def of_object(error: errors.ApiError, reference: str) -> Message:
-    """Say why the API server does not take an object that other objects can do without.
+    """Explain why the API server rejects an object that no other object needs.
 
     The reference ends with the namespace, as in `routes in kubeflow`.
     """
@@ -69,7 +70,7 @@ def _look_at(kind: str, name: str, reference: str) -> str:
 
 
 def missing_right(error: errors.ForbiddenError) -> str:
-    """Read which right is missing, such as `get configmaps istio`; empty where it is not told."""
+    """Return the missing right, such as `get configmaps istio`; empty if it is not named."""
     denied = _DENIED.search(error.message)
     if denied is None:
         return ""

@@ -1,4 +1,4 @@
-"""The messages of the unit's status and of diagnose: one row each, and how a row is shown.
+"""The messages of the unit status and of diagnose, one row each, and their format.
 
 `juju status` cuts messages at 120 characters, so the command of a shown message ends within the
 first 100.
@@ -17,69 +17,69 @@ import ops
 from istio_integrator import texts
 
 LONGEST = 1000
-"""Characters of a status; `juju status` shows a line of them, and the rest is in its JSON."""
+"""Characters of a status; `juju status` shows one line of it, and its JSON the rest."""
 VISIBLE = 100
-"""Characters within which a command ends."""
+"""Characters of a status within which a command ends."""
 _LONGEST_COMMAND = 46
-"""Characters of a command that leave room for the condition; a longer one is diagnose's."""
+"""Characters of a command in a status; diagnose shows a longer one."""
 _RUN = "run: "
 
 
 class Severity(enum.Enum):
-    """How severe a message is, the severest first, in Juju's words for statuses."""
+    """Severity of a message, most severe first, as Juju's status names."""
 
     BLOCKED = "blocked"
     """The operator has to act."""
     MAINTENANCE = "maintenance"
     """The charm is changing the model."""
     WAITING = "waiting"
-    """The condition ends by itself, or when another team acts."""
+    """The condition ends without the operator, or when another team acts."""
     DOUBT = "doubt"
-    """Something may be wrong, or is not known; only actions show it."""
+    """There may be a problem, or a fact is unknown; only actions show it."""
     NOTE = "active"
-    """All is well: a phrase of the active status."""
+    """No problem: a phrase of the active status."""
 
 
 class _Row(NamedTuple):
-    """One thing that can be said; `{names}` are filled in by the message."""
+    """A message template; the message fills in the `{names}`."""
 
     severity: Severity
     condition: str
     command: str = ""
-    """What the operator runs next; empty where no command helps."""
+    """The next command for the operator; empty if no command helps."""
     more: str = ""
-    """Details and consequences, behind the command."""
+    """Details and consequences, after the command."""
     symptom: str = ""
     """The heading of docs/how-to/symptoms.md that describes what users see: its anchor."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-    """A row, and what its names stand for."""
+    """A row and the values of its names."""
 
     said: Said
     about: Mapping[str, object]
     severity: Severity
     check: str = ""
-    """The check of diagnose that found it, or the option that a preview is about."""
+    """The check of diagnose that found the problem, or the option of a preview."""
     symptoms: tuple[str, ...] = ()
     """The headings of docs/how-to/symptoms.md that describe what users see: their anchors."""
     otherwise: str = ""
-    """The next command where the row has none."""
+    """The next command if the row has none."""
 
     @property
     def condition(self) -> str:
-        """What was found."""
+        """The finding."""
         return self.said.value.condition.format(**self.about)
 
     @property
     def command(self) -> str:
-        """The next command; empty where the row has none."""
+        """The next command; empty if the row has none."""
         return self.said.value.command.format(**self.about)
 
     @property
     def more(self) -> str:
-        """What follows the command."""
+        """The text after the command."""
         return self.said.value.more.format(**self.about).strip("; ")
 
     @property
@@ -94,15 +94,15 @@ class Message:
 
     @property
     def text(self) -> str:
-        """`CONDITION; run: COMMAND; MORE`, with the last two where there are any."""
+        """`CONDITION; run: COMMAND; MORE`, without empty parts."""
         command = self.command and f"{_RUN}{self.command}"
         return "; ".join(filter(None, (self.condition, command, self.more)))
 
     def status(self, *, application: str, others: int = 0) -> ops.StatusBase:
-        """Return the status that people see, whose command ends within the visible characters.
+        """Return the unit status, whose command ends within the visible characters.
 
-        Where the condition is too long for that, the command comes first. A long command is shown
-        by the action diagnose.
+        If the condition is too long for that, the command comes first. A command that is too long
+        is replaced by the action diagnose, which shows it.
 
         Args:
             application: This application, for the command.
@@ -120,9 +120,9 @@ class Message:
 
 
 def status(said: Sequence[Message], *, application: str) -> ops.StatusBase:
-    """Return the status of the severest message, which counts the other problems.
+    """Return the status of the most severe message, with the number of other problems.
 
-    Of equally severe ones it is the first. Without problems all notes are the active status.
+    Among equal severities it is the first. Without problems, all notes form the active status.
     """
     problems = [each for each in said if each.severity is not Severity.NOTE]
     if problems:
@@ -151,7 +151,7 @@ _note = functools.partial(_Row, Severity.NOTE)
 
 
 class Said(enum.Enum):
-    """The rows, by the part of the charm that says them; calling one makes its message."""
+    """The rows, by the part of the charm that uses them; calling one creates its message."""
 
     # Requests to the API server that failed.
     CONFIG_INVALID = _blocked("{problem}")
@@ -164,7 +164,7 @@ class Said(enum.Enum):
     KIND_ABSENT = _waiting("the cluster lacks a kind: are Istio's CRDs installed? ({problem})")
     API_SILENT = _waiting("waiting for the Kubernetes API: {problem}")
 
-    # The model's namespace as a member of the mesh.
+    # The model namespace's mesh membership.
     CONTROLLER_MODEL = _blocked("a controller model never joins a mesh: deploy into another model")
     MODEL_TAKEN = _blocked(
         "namespace {namespace} is managed by {owner}: remove one of the two integrators",
@@ -223,7 +223,7 @@ class Said(enum.Enum):
         "{author} forbids {changes} on pods", "juju run {application}/leader diagnose"
     )
 
-    # The workload, and what it says about the model's pods.
+    # The workload, and its reports about the model's pods.
     CONTAINER_STARTING = _waiting("waiting for the lifecycle container")
     SERVICE_NOT_READY = _waiting("waiting for lifecycle to watch the cluster")
     SERVICE_SILENT = _waiting("{problem}")
@@ -374,7 +374,7 @@ class Said(enum.Enum):
     )
     ROUTES_SERVED = _note("{routes} served by {gateway}{some}")
 
-    # What the gateway's Envoy lacks; the names are those of `integrator_contract.seen.Cause`.
+    # Configuration that the gateway's Envoy lacks, named as in `integrator_contract.seen.Cause`.
     UPDATE_REFUSED = _blocked(
         "Envoy refuses port {port} of {gateway}",
         "kubectl -n {namespace} get envoyfilter",
@@ -460,7 +460,7 @@ class Said(enum.Enum):
     # Observability.
     LOKI_WITHOUT_URL = _blocked("logging: {units} sends no URL that logs can be pushed to")
 
-    # Diagnose: what a check could not find out.
+    # Diagnose: facts that a check could not determine.
     CHECK_FORBIDDEN = _doubt("not known: missing permission to {right}", _GRANT)
     CHECK_FAILED = _doubt("not known: {problem}", LOG)
     OBJECT_PASSED_OVER = _doubt("{reference} is passed over: {reason}", "{command}")
@@ -701,7 +701,7 @@ class Said(enum.Enum):
     )
 
     def __call__(self, **about: object) -> Message:
-        """Make the message."""
+        """Create the message."""
         row = self.value
         symptoms = (row.symptom,) if row.symptom else ()
         return Message(self, about, row.severity, symptoms=symptoms)

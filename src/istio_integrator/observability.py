@@ -1,4 +1,4 @@
-"""What Prometheus, Grafana and Loki are told about this application.
+"""This application's data for Prometheus, Grafana and Loki.
 
 The data bags are those of the charm libraries prometheus_k8s.v0.prometheus_scrape,
 grafana_k8s.v0.grafana_dashboard and loki_k8s.v1.loki_push_api, which live on Charmhub only. Their
@@ -37,15 +37,15 @@ DASHBOARDS = _HERE / "grafana_dashboards"
 ALERT_RULES = _HERE / "prometheus_alert_rules"
 
 _SELECTOR = re.compile(r"\b(up|(?:sidecar_lifecycle|istio_integrator)_\w+)(\{)?")
-"""A metric of ours in a rule's expression, and the brace where it has matchers already."""
+"""A metric of this charm in a rule's expression, and the brace if it already has matchers."""
 _PREFIX = "loki-"
 _URL = re.compile(r"https?://[!-~]{1,2048}")
 _OFF = ("-all",)
-"""The services of a log target that is not wanted any more: no layer can remove a target."""
+"""The services of an obsolete log target: a layer cannot remove a target."""
 
 
 class Observability(situation.Component):
-    """Tells the observability stack what there is to see here."""
+    """Publishes metrics, alerts, dashboards and logs to the observability stack."""
 
     name = "observability"
 
@@ -72,7 +72,7 @@ class Observability(situation.Component):
                 "alert_rules": alert_rules(self._topology),
             }
             related.write(METRICS, {key: json.dumps(value) for key, value in scraping.items()})
-        # Units of Loki that have not said anything yet will.
+        # Loki units without an endpoint will publish one later.
         units = related.unit_bags(endpoints.LOGGING)
         urls = {unit: push_url(bag) for unit, bag in units.items() if "endpoint" in bag}
         self._forward_logs({unit: url for unit, url in urls.items() if url})
@@ -98,7 +98,7 @@ class Observability(situation.Component):
     def _forward_logs(self, urls: Mapping[str, str]) -> None:
         container = self._charm.unit.get_container(workload.CONTAINER)
         if not container.can_connect():
-            # Its pebble-ready comes.
+            # The hook of its pebble-ready does this later.
             return
         wanted = log_targets(self._topology, urls) if urls else {}
         with settings.pebble("logs are not forwarded"):
@@ -111,8 +111,8 @@ def scrape_jobs(servers: Mapping[str, str]) -> list[dict[str, Any]]:
     jobs: dict[str, list[dict[str, Any]]] = {"lifecycle": [{"targets": [f"*:{service.PORT}"]}]}
     for name, address in sorted(servers.items()):
         host = f"[{address}]" if ":" in address else address
-        # Without a label of their own the servers' series could not be told apart: the consumer
-        # makes `instance` from the topology alone.
+        # The servers' series need a label of their own: the consumer makes `instance` from the
+        # topology alone.
         config = {"targets": [f"{host}:{service.PORT}"], "labels": {"pod": name}}
         jobs.setdefault("admission", []).append(config)
     return [
@@ -124,9 +124,9 @@ def scrape_jobs(servers: Mapping[str, str]) -> list[dict[str, Any]]:
 def alert_rules(topology: JujuTopology) -> dict[str, Any]:
     """Read the alert rules, for this application's metrics only.
 
-    cosl writes the matchers into expressions by a program that is no Python package. Charms that
-    read the rules from Prometheus' charm may not have it either: the rules of two applications
-    would then read each other's series.
+    cosl needs a separate binary to write the matchers into expressions, and the consumers of
+    Prometheus' charm may lack it, too. The rules of two applications would then read each other's
+    series.
     """
     from cosl.rules import AlertRules  # noqa: PLC0415
 
@@ -150,13 +150,13 @@ def _matchers(topology: JujuTopology) -> dict[str, str]:
 
 
 def dashboards(topology: JujuTopology) -> dict[str, Any]:
-    """Read the dashboards as Grafana's charm takes them."""
+    """Read the dashboards in the format of Grafana's charm."""
     sent = {
         f"file:{path.stem}": _dashboard(path, topology)
         for path in sorted(DASHBOARDS.glob("*.json"))
     }
     digest = hashlib.sha256(json.dumps(sent, sort_keys=True).encode()).hexdigest()
-    # The consumer wants something that differs when the dashboards do.
+    # The consumer needs a value that changes with the dashboards.
     return {"templates": sent, "uuid": digest[:32]}
 
 
@@ -165,7 +165,7 @@ def _dashboard(path: pathlib.Path, topology: JujuTopology) -> dict[str, Any]:
 
     charm = str(topology.charm_name)
     board = json.loads(path.read_text())
-    # The consumer has its own, and would keep both.
+    # The consumer adds its own and would keep both.
     del board["templating"]
     board["uid"] = DashboardPath40UID.generate(charm, path.relative_to(_HERE.parent).as_posix())
     board["tags"] = [*board.get("tags", []), f"charm: {charm}"]
@@ -182,7 +182,7 @@ def _dashboard(path: pathlib.Path, topology: JujuTopology) -> dict[str, Any]:
 def log_targets(
     topology: JujuTopology, urls: Mapping[str, str]
 ) -> dict[str, ops.pebble.LogTargetDict]:
-    """Write where Pebble sends the workload's logs, with the URL of each unit of Loki."""
+    """Return a Pebble log target for each Loki unit's URL."""
     own = {"juju_unit": str(topology.unit), "charm": str(topology.charm_name), "product": "Juju"}
     return {
         f"{_PREFIX}{unit.replace('/', '-')}": {
@@ -197,12 +197,12 @@ def log_targets(
 
 
 def push_url(bag: Mapping[str, str]) -> str:
-    """Read where a unit of Loki takes logs; empty where it names no URL that can be sent to."""
+    """Return the push URL of a Loki unit; empty if it has no valid URL."""
     try:
         endpoint = {"endpoint": bounded.read_json(bag.get("endpoint", "{}"))}
         url = str(cluster.at(endpoint, "endpoint").get("url"))
         place = urllib.parse.urlsplit(url)
-        # Reading the port checks it.
+        # Reading the port validates it.
         is_place = place.hostname and place.port != 0
     except ValueError:
         return ""
@@ -212,7 +212,7 @@ def push_url(bag: Mapping[str, str]) -> str:
 def changed_targets(
     present: Mapping[str, ops.pebble.LogTarget], wanted: Mapping[str, ops.pebble.LogTargetDict]
 ) -> dict[str, ops.pebble.LogTargetDict]:
-    """Write the targets that change; a target that is not wanted any more forwards nothing."""
+    """Return the targets that change; an obsolete target forwards nothing."""
     changes = {
         name: target
         for name, target in wanted.items()

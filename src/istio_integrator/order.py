@@ -21,7 +21,7 @@ Step = Callable[[], Sequence[Message] | None]
 
 
 class Parts:
-    """Every part of the charm, made anew for each event."""
+    """The parts of the charm, created for each event."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Parts:
         container = charm.unit.get_container(workload.CONTAINER)
         self.context = context
         self.discovered = discovered
-        """The search for an Istio; None where none was made, or it failed."""
+        """The search for an Istio; None if there was no search or it failed."""
         self.claims = claims.Claims(context, self._authorization_service)
         self.membership = model_namespace.Membership(context, lambda: self.admission.works)
         self.lifecycle = service.WorkloadService(
@@ -49,9 +49,10 @@ class Parts:
     def reconciled(self) -> tuple[situation.Component, ...]:
         """The parts in the order in which each event reconciles them.
 
-        New pods are prepared before the namespace joins, and the workload hears of the
-        membership that was decided. A model in ambient mode is there before what prepared its
-        sidecars goes. A gateway may call an application before it is led there.
+        Admission prepares new pods before the namespace joins. The workload gets the membership
+        after its decision. A model joins ambient mode before the webhook that prepared its
+        sidecars is removed. The gateway gets permission to call an application before its routes
+        exist.
         """
         places: tuple[situation.Component, ...] = (self.admission, self.membership)
         if self.context.data_plane == "ambient":
@@ -69,11 +70,11 @@ class Parts:
 
     @property
     def removal(self) -> tuple[Step, ...]:
-        """The steps by which everything goes with the application.
+        """The steps that remove the application's objects, in order.
 
-        Nothing is evicted while it goes, pods may come without a sidecar before they do, a door
-        closes before its guard leaves, and the workload is last to go of what running Jobs need,
-        since it lets them complete.
+        Evictions stop first. Strict mTLS ends before new pods lose their sidecars. Routes are
+        removed before their authentication. The workload stops after the other parts that running
+        Jobs need, since it lets Jobs complete.
         """
         return (
             self.lifecycle.stop_convergence,
@@ -91,9 +92,9 @@ class Parts:
 
     @property
     def withdrawal(self) -> tuple[Step, ...]:
-        """The steps by which an application ends its work in a model that it may not serve.
+        """The steps that end the work of an application in a model that it may not serve.
 
-        Two of them would each replace pods and prepare new ones.
+        Otherwise two applications would replace pods and prepare new ones.
         """
         shared = (self.mutual_tls.remove, self.admission.remove)
         return (self.lifecycle.stop, *(shared if self.context.leader else ()))

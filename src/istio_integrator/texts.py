@@ -1,4 +1,4 @@
-"""What others wrote, fit to be shown: one line, not too long, and nothing that moves a cursor."""
+"""Text from other programs and people, made safe to show: one short line without control codes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import pydantic
 
 LONGEST_PROBLEM = 400
-"""Characters of all that is wrong with a message."""
+"""Characters of all problems of a relation's message."""
 _MOST_PROBLEMS = 3
-"""Of one message that are told; the others come when these are mended."""
+"""Problems shown of one message; the others follow once these are fixed."""
 _MOST_NAMES = 4
-"""Names in one message to people; a status is one line."""
+"""Names in one message; a status is one line."""
 
 
 def listed(names: Iterable[str]) -> str:
-    """Name things for people, not more than they read."""
+    """Return the first names and the number of the others."""
     found = sorted(set(names))
     more = f" and {len(found) - _MOST_NAMES} more" if len(found) > _MOST_NAMES else ""
     return ", ".join(found[:_MOST_NAMES]) + more
@@ -27,8 +27,8 @@ def plain(text: str, longest: int = 0) -> str:
     r"""Write characters that are not printed as escapes, such as `\x1b` and `\n`.
 
     Args:
-        text: Whatever somebody wrote.
-        longest: Characters that it may have; 0 for any.
+        text: Text from another program or person.
+        longest: Maximum characters of the result; 0 for any number.
     """
     if longest and len(text) > longest:
         text = f"{text[: longest - 1]}…"
@@ -41,7 +41,7 @@ def plain(text: str, longest: int = 0) -> str:
 
 
 def problems(error: pydantic.ValidationError) -> str:
-    """Say what is wrong with a message, in one line."""
+    """Describe the problems of a message in one line."""
     found = error.errors(include_url=False)
     more = f"; and {len(found) - _MOST_PROBLEMS} more" if len(found) > _MOST_PROBLEMS else ""
     lines = "; ".join(_line(problem) for problem in found[:_MOST_PROBLEMS])
