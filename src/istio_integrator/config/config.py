@@ -1,4 +1,4 @@
-"""The charm's options: each one's grammar, and one line for each that does not follow it."""
+"""The charm's options: the grammar of each, and one line per invalid option."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ANNOTATION = re.compile(
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 )
 _PLACE = (names.INJECT, names.REVISION)
-"""Labels that decide about a pod's place in the mesh."""
+"""Labels that decide a pod's mesh membership."""
 _PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _PLAIN_GRAMMAR = "write NAME or NAME:PORT, as in minio:9000, mlmd"
 MOST_PLAIN_PORTS = 200
@@ -63,7 +63,7 @@ def _hosts(values: tuple[str, ...]) -> tuple[str, ...]:
         if len(value) > 253 or not _HOST.fullmatch(value):
             raise ValueError(f"'{value}' is not a host name such as kubeflow.example.com")
         if value.rpartition(".")[2].isdecimal():
-            # Clients send no name of an address with TLS, so HTTPS would not work.
+            # TLS clients send no server name for an IP address, so HTTPS would not work.
             raise ValueError(f"'{value}' is an address; use a host name, or none for every host")
     return tuple(dict.fromkeys(value.lower() for value in values))
 
@@ -88,7 +88,7 @@ NamespaceKinds = Annotated[
 def _rules(rules: Any, alone: str = "") -> pydantic.BeforeValidator:
     """Return a validator that reads a tuple of rules from YAML.
 
-    The value of the field `alone` is a rule for every pod where it is all that is written.
+    A bare value of the field `alone` is a rule for every pod.
     """
     adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(rules, config=_STRICT)
 
@@ -96,7 +96,7 @@ def _rules(rules: Any, alone: str = "") -> pydantic.BeforeValidator:
         if not isinstance(text, str):
             return text
         try:
-            # Of JSON, strict validation takes lists for tuples and mappings for dataclasses.
+            # In JSON, strict validation accepts lists as tuples and mappings as dataclasses.
             return adapter.validate_json(json.dumps(_listed(text, alone), default=str))
         except bounded.DocumentError as error:
             raise ValueError(f"this {error}") from error
@@ -125,9 +125,9 @@ RegistryRules = Annotated[tuple[pods.Registries, ...], _rules(tuple[pods.Registr
 
 
 def _cpu(text: str) -> str:
-    """Write the amount as the API server does: in the largest unit that keeps it whole.
+    """Write the amount as the API server does, in the largest unit that keeps an integer.
 
-    An amount in another spelling would be applied again at every event.
+    Another spelling would be applied again at every event.
     """
     found = re.fullmatch(r"([0-9]{1,6})(m?)", text.strip())
     millis = int(found[1]) * (1 if found[2] else 1000) if found else 0
@@ -161,11 +161,11 @@ def _annotations(value: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class PlainTextPort:
-    """A Service or a workload of the model, and what of it stays open."""
+    """A Service or workload of the model, and its port that accepts plain text."""
 
     name: str
     port: str = ""
-    """A port's number or name; empty: every one that is known."""
+    """A port's number or name; empty: every known port."""
 
     def __str__(self) -> str:
         return f"{self.name}:{self.port}" if self.port else self.name
@@ -208,7 +208,7 @@ Hosts = Annotated[
 
 
 class Config(pydantic.BaseModel):
-    """What the operator wants. Names are those of config.yaml with underscores."""
+    """The operator's options, named as in config.yaml with underscores."""
 
     model_config = pydantic.ConfigDict(
         frozen=True,
@@ -219,11 +219,11 @@ class Config(pydantic.BaseModel):
     )
 
     istiod_namespace: Name = ""
-    """Where istiod runs; empty: discover it."""
+    """The namespace of istiod; empty: discover it."""
     revision: Name = ""
-    """An Istio revision or tag; empty: the default one, or the only one."""
+    """An Istio revision or tag; empty: the default revision, or the only one."""
     mesh_mode: Literal["auto", "sidecar", "ambient", "none"] = "auto"
-    """What takes the model's pods into the mesh; `auto` leaves a namespace as it is."""
+    """How the model's pods join the mesh; `auto` keeps the namespace's present mode."""
     included_pods: Selector = ""
     """The pods that join; empty: all."""
     excluded_pods: Selector = ""
@@ -237,7 +237,7 @@ class Config(pydantic.BaseModel):
     delete_broken_pods: bool = False
     restart_pods: Literal["auto", "manual"] = "auto"
     restart_max_unavailable: Budget = service.Options.restart_max_unavailable
-    """Workloads that may have a pod being replaced at the same time."""
+    """Workloads that may have a pod replaced at the same time."""
     pod_labels: EntryRules = ()
     pod_annotations: EntryRules = ()
     excluded_outbound_ports: PortRules = ()
@@ -245,33 +245,33 @@ class Config(pydantic.BaseModel):
     gateway_service: ServiceName = ""
     """`namespace/name` of an existing gateway's Service; empty: a gateway of the model's own."""
     gateway_service_annotations: Annotations = pydantic.Field(default_factory=dict[str, str])
-    """What the operator wants on the gateway's Service."""
+    """Annotations to set on the gateway's Service."""
     gateway_replicas: Annotated[int, pydantic.Field(ge=1, le=100)] = 2
     gateway_service_type: Literal["LoadBalancer", "NodePort", "ClusterIP"] = "LoadBalancer"
     gateway_cpu: Cpu = "100m"
     gateway_memory: Memory = "128Mi"
     routing: Literal["virtualservice", "gateway-api"] = "virtualservice"
-    """What the routes are made as, and for which kind of Gateway."""
+    """The kind of the routes and of their Gateway."""
     hosts: Hosts = ()
-    """Names that the model is reached by; none: any, at a gateway of the model's own."""
+    """Host names of the model; empty: any name, at the model's own gateway."""
     https_redirect: bool = False
     tls_secret: Name = ""
     """A Secret in the gateway's namespace."""
     require_authentication: bool = True
-    """Whether nothing is reachable without ingress-auth or forward-auth."""
+    """Whether requests are denied unless ingress-auth or forward-auth is related."""
     tenant_policy: Literal["auto", "enforce", "warn", "off"] = "auto"
-    """What becomes of routes and Gateways in profile namespaces that reach beyond them."""
+    """Handling of routes and Gateways in profile namespaces that affect other namespaces."""
     authorization: Literal["off", "related", "closed"] = "off"
-    """Whose callers are held to what relations say."""
+    """Which applications' callers are restricted to their relations."""
     mtls: Literal["inherit", "strict"] = "inherit"
-    """Who may call the model's pods without a certificate of the mesh."""
+    """Whether pods accept calls without a mesh certificate: `inherit` keeps the mesh's setting."""
     mtls_exceptions: PlainPorts = ()
-    """What everybody may call in plain text with `strict`."""
+    """Ports that accept plain text with `strict`."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @pydantic.model_validator(mode="after")
     def _selectors_stand_alone(self) -> Self:
-        """Refuse selectors that depend on an added label, since the order would matter."""
+        """Reject selectors that depend on an added label, since the order would matter."""
         added = {key for rule in self.pod_labels for key in rule.add}
         own = [rule.pods for rule in self.pod_rules.rules]
         for selector in (*own, self.included_pods, self.excluded_pods):
@@ -285,18 +285,18 @@ class Config(pydantic.BaseModel):
 
     @property
     def membership(self) -> pods.Membership:
-        """Which pods of the model join the mesh by this charm."""
+        """The pods of the model that this charm adds to the mesh."""
         if self.mesh_mode == "none":
             return "none"
         return "selected" if self.included_pods else "namespace"
 
     @property
     def pod_rules(self) -> pods.PodRules:
-        """What pods get beside their sidecar."""
+        """Changes of pods other than the sidecar."""
         return pods.PodRules(**self.named_in(pods.PodRules))
 
     def named_in(self, kind: type[pods.PodRules | service.Options]) -> dict[str, Any]:
-        """Return the options that a dataclass of the contract has fields of the same name for."""
+        """Return the options that are also fields of a dataclass of the contract."""
         fields = {field.name for field in dataclasses.fields(kind)}
         return {name: value for name, value in self if name in fields}
 
