@@ -1,1 +1,1 @@
-"""What a hook knows of the cluster, read once."""
+"""The state of the cluster, read once per hook."""

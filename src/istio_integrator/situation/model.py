@@ -1,6 +1,6 @@
-"""The model's Services, pods and workloads, typed: fields that nothing here reads are skipped.
+"""Typed Services, pods and workloads of the model, with only the fields that the charm reads.
 
-An object that does not fit its type is passed over, and `kube/fences.py` notes it.
+An object that does not fit its type is skipped, and `kube/fences.py` notes it.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ CALLING = (
     cluster.CUSTOM_RESOURCE_DEFINITION,
     cluster.API_SERVICE,
 )
-"""Kinds whose objects have API servers call Services."""
+"""Kinds whose objects make API servers call Services."""
 _WORKLOADS = (cluster.DEPLOYMENT, cluster.STATEFUL_SET, cluster.DAEMON_SET)
 AGENT_PORTS = frozenset({15020, 15021, 15090})
-"""Of the proxy itself; they are never redirected to it (injection-template.yaml of istiod)."""
+"""Ports of the proxy itself, which are never redirected (injection-template.yaml of istiod)."""
 _HTTPS = 443
-"""The port of a webhook or an API that names none."""
+"""The default port of a webhook or an APIService."""
 _PLACEHOLDER = "placeholder"
-"""The one port of a Service that Juju makes for an application which has opened none."""
+"""The only port of the Service that Juju creates for an application without open ports."""
 _AGENT_PATHS = ("/app-health/", "/app-lifecycle/")
-"""Where pilot-agent answers what the injector has led there (istio pilot/cmd/pilot-agent)."""
+"""Paths of probes that the injector redirected to pilot-agent (istio pilot/cmd/pilot-agent)."""
 _HTTP = re.compile(r"(http2?|grpc)(-.*)?|kubernetes\.io/(h2c|ws)", re.IGNORECASE)
-"""Names and `appProtocol` by which istiod takes a port for HTTP (istio
+"""Names and `appProtocol` of ports that istiod treats as HTTP (istio
 pkg/config/kube/conversion.go, ConvertProtocol)."""
 _HEALTH = "/grpc.health.v1.Health/Check"
-"""What the kubelet calls by gRPC."""
+"""The method that the kubelet calls for gRPC probes."""
 Labels = frozenset[tuple[str, str]]
 """Labels of a pod, or labels by which Services, workloads and policies select pods."""
 NamedPorts = frozenset[tuple[str, int]]
@@ -68,23 +68,23 @@ class ServicePort(_Read, frozen=True):
 
     port: PortNumber
     target_port: int | str = 0
-    """Of the pods: a number, or the name that each pod gives it."""
+    """The pods' port: a number, or the name of a container port."""
     name: str = ""
     protocol: str = "TCP"
     app_protocol: str = ""
 
     @property
     def is_http(self) -> bool:
-        """Whether a caller's sidecar finds the Service by the Host of the request.
+        """Whether a caller's sidecar routes by the request's Host header.
 
-        At a port whose protocol is not declared it goes by the address (istio
-        pilot/pkg/networking/core/httproute.go, getVirtualHostsForSniffedServicePort). A Host that
-        it does not know goes to the called address in plain text (buildCatchAllVirtualHost).
+        Without a declared protocol, the sidecar routes by the address (istio
+        pilot/pkg/networking/core/httproute.go, getVirtualHostsForSniffedServicePort). A request
+        with an unknown Host goes to the called address in plain text (buildCatchAllVirtualHost).
         """
         return bool(_HTTP.fullmatch(self.app_protocol or self.name))
 
     def at(self, named: Iterable[tuple[str, int]]) -> set[int]:
-        """Return where a pod with these ports listens for it."""
+        """Return the ports at which a pod with these named ports serves it."""
         target = self.target_port or self.port
         if isinstance(target, int):
             return {target}
@@ -110,42 +110,42 @@ class Service(_Read, frozen=True):
 
     @property
     def selector(self) -> Labels:
-        """The labels of the pods that it leads to; empty: it leads to none by their labels."""
+        """The labels that select its pods; empty: it does not select pods."""
         is_alias = self.spec.type == "ExternalName"
         return frozenset() if is_alias else frozenset(self.spec.selector.items())
 
     @property
     def ports(self) -> list[ServicePort]:
-        """The TCP ports that its application has opened."""
+        """The TCP ports that its application opened."""
         listed = self.spec.ports
         return [each for each in listed if each.protocol == "TCP" and each.name != _PLACEHOLDER]
 
     @property
     def kind(self) -> str:
-        """Its type; `externalIPs` where those lead to it."""
+        """Its type, or `externalIPs` for a ClusterIP Service with external IPs."""
         is_internal = self.spec.type == "ClusterIP"
         return "externalIPs" if is_internal and self.spec.external_ips else self.spec.type
 
     @property
     def leads_in(self) -> bool:
-        """Whether callers from outside of the cluster come by it."""
+        """Whether it is reachable from outside of the cluster."""
         return self.kind in ("NodePort", "LoadBalancer", "externalIPs")
 
     @property
     def application(self) -> str:
-        """The Juju application that made it; empty: not known."""
+        """The Juju application that created it; empty: unknown."""
         labels = self.metadata.labels
         return labels.get(names.CREATED_BY) or labels.get(names.NAME, "")
 
     @property
     def waypoint(self) -> tuple[str, str] | None:
-        """Namespace and name of the Gateway that it is called through in ambient mode."""
+        """Namespace and name of its waypoint in ambient mode."""
         name = self.metadata.labels.get(names.USE_WAYPOINT, "none")
         space = self.metadata.labels.get(names.USE_WAYPOINT_NAMESPACE) or self.metadata.namespace
         return None if name in ("", "none") else (space, name)
 
     def is_of(self, application: str) -> bool:
-        """Tell whether it is an application's: by its name, its maker or the pods it leads to."""
+        """Tell whether it belongs to an application, by its name, its creator or its selector."""
         return application in (self.name, self.application, self.spec.selector.get(names.NAME))
 
 
@@ -178,7 +178,7 @@ class _Lifecycle(_Read, frozen=True):
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """A request of the kubelet that comes to the pod's own port, past pilot-agent."""
+    """A kubelet request to the pod's own port, not through pilot-agent."""
 
     port: int
     path: str
@@ -204,9 +204,9 @@ class _Container(_Read, frozen=True):
 
     @property
     def probes(self) -> Iterator[Probe]:
-        """The kubelet's requests that the injector has not led to pilot-agent.
+        """The kubelet's requests that the injector has not redirected to pilot-agent.
 
-        A bare connection succeeds at the proxy whatever its policies say.
+        TCP probes are left out: a connection to the proxy succeeds under any policy.
         """
         named = {each.name: each.container_port for each in self.ports}
         probed = (self.liveness_probe, self.readiness_probe, self.startup_probe)
@@ -240,7 +240,7 @@ class _PodStatus(_Read, frozen=True):
 
 
 class Pod(_Read, frozen=True):
-    """A pod, or the template of one."""
+    """A pod or a pod template."""
 
     metadata: _Metadata = _Metadata()
     spec: _PodSpec = _PodSpec()
@@ -248,7 +248,7 @@ class Pod(_Read, frozen=True):
 
     @property
     def reference(self) -> str:
-        """How people name it."""
+        """Kind, namespace and name, for messages."""
         return f"Pod {self.metadata.namespace}/{self.metadata.name}"
 
     @property
@@ -257,7 +257,7 @@ class Pod(_Read, frozen=True):
 
     @property
     def stable(self) -> Labels:
-        """The labels that every pod of its workload has, before it is injected and after."""
+        """The labels that all pods of its workload share, before and after injection."""
         return frozenset(
             (key, value)
             for key, value in self.metadata.labels.items()
@@ -266,13 +266,13 @@ class Pod(_Read, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The name of its application; its own where it has none."""
+        """The name of its application, or its own name."""
         return self.metadata.labels.get(names.NAME) or self.metadata.name
 
     @property
     def is_in_mesh(self) -> bool:
-        """Whether its connections go through a proxy, its own or its node's."""
-        # A proxy with the image `auto` waits for the injector, which has not filled it in.
+        """Whether its connections go through its own proxy or its node's."""
+        # The injector has not filled in a proxy with the image `auto` yet.
         return self.metadata.annotations.get(names.AMBIENT_REDIRECTION) == "enabled" or any(
             each.name == names.PROXY and each.image != names.AUTO_IMAGE
             for each in (*self.spec.containers, *self.spec.init_containers)
@@ -280,7 +280,7 @@ class Pod(_Read, frozen=True):
 
     @property
     def is_router(self) -> bool:
-        """Whether its proxy, or that of the pod to come, leads to other pods."""
+        """Whether its proxy, or that of the next pod, is a gateway to other pods."""
         templates = self.metadata.annotations.get(names.TEMPLATES, "").split(",")
         return "gateway" in templates or any(
             each.name == names.PROXY and "router" in each.args for each in self.spec.containers
@@ -288,7 +288,7 @@ class Pod(_Read, frozen=True):
 
     @property
     def controller(self) -> str:
-        """The name of its workload: of a ReplicaSet its Deployment, of no controller its own."""
+        """The name of its workload, such as its Deployment; without a controller its own name."""
         metadata, template = self.metadata, self.metadata.labels.get("pod-template-hash")
         owners = (each.name for each in metadata.owner_references if each.controller)
         return next((each.removesuffix(f"-{template}") for each in owners), metadata.name)
@@ -303,7 +303,7 @@ class Pod(_Read, frozen=True):
 
     @property
     def containers(self) -> list[_Container]:
-        """The containers that run as long as the pod, but the proxy."""
+        """The containers that run as long as the pod, without the proxy."""
         beside = (each for each in self.spec.init_containers if each.restart_policy == "Always")
         return [each for each in (*self.spec.containers, *beside) if each.name != names.PROXY]
 
@@ -315,7 +315,7 @@ class Pod(_Read, frozen=True):
 
     @property
     def probes(self) -> list[Probe]:
-        """The probes of its containers, each once."""
+        """The probes of its containers, without duplicates."""
         return list(dict.fromkeys(probe for each in self.containers for probe in each.probes))
 
 
@@ -340,7 +340,7 @@ class _Workload(_Read, frozen=True):
 
     @property
     def selector(self) -> Labels:
-        """What selects its pods."""
+        """The labels that select its pods."""
         return frozenset(self.spec.selector.match_labels.items())
 
 
@@ -349,21 +349,21 @@ class Call:
     """A port of a Service that API servers call."""
 
     caller: str
-    """What has them call, such as `ValidatingWebhookConfiguration katib`."""
+    """The object that configures the call, such as `ValidatingWebhookConfiguration katib`."""
     service: str
     port: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Model:
-    """What there is in the model."""
+    """The model's objects."""
 
     name: str
-    """The model's, which is its namespace's."""
+    """The name of the model and of its namespace."""
     services: Sequence[Service] = ()
     pods: Sequence[Pod] = ()
     workloads: Sequence[_Workload] = ()
-    """What makes pods, of which there may be none for a moment."""
+    """Controllers of pods, including those without a pod at the moment."""
 
     @classmethod
     def of(cls, api: cluster.Cluster, name: str) -> Model:
@@ -378,16 +378,16 @@ class Model:
 
     @functools.cached_property
     def pods_to_come(self) -> Sequence[Pod]:
-        """The pods, and what workloads make their next ones of."""
+        """The pods, and the templates of the workloads' next pods."""
         return [*self.pods, *(each.spec.template for each in self.workloads)]
 
     def service(self, name: str) -> Service | None:
-        """Find a Service that leads to pods."""
+        """Find a Service that selects pods."""
         found = (each for each in self.services if each.name == name and each.selector)
         return next(found, None)
 
     def pod_ports(self, service: Service, wanted: Collection[int] = ()) -> tuple[list[int], str]:
-        """Find the pods' ports behind ports of a Service, or all; say which is not known."""
+        """Return the pods' ports of a Service, and a message about unknown ports."""
         known = {each.port: each for each in service.ports}
         named = {port for pod in self._chosen(service.selector) for port in pod.ports}
         missing: list[int] = []
@@ -403,16 +403,16 @@ class Model:
         return sorted(found), ""
 
     def sharing(self, key: Labels, others: Iterable[Labels]) -> Iterator[Labels]:
-        """Find selectors that mean a pod which another means, too, as far as that can be told."""
+        """Find the selectors in `others` that share a pod with `key`, or may share one."""
         own = self._selected(key)
         for other in others:
             theirs = self._selected(other)
-            # Were one narrower than the other, its pods would be the other's, too.
+            # The pods of a narrower selector are also the wider one's.
             if own & theirs if own and theirs else key <= other or other <= key:
                 yield other
 
     def is_of(self, service: Service, application: str) -> bool:
-        """Tell whether a Service is an application's, and leads to no pod of another one."""
+        """Tell whether a Service belongs to an application and selects only its pods."""
         return service.is_of(application) and all(
             pod.metadata.labels.get(names.NAME) in (None, application)
             or pod.metadata.labels.get(names.CREATED_BY) == application
@@ -420,9 +420,9 @@ class Model:
         )
 
     def workload_of(self, pod: Pod) -> tuple[Labels, str]:
-        """Return what selects a pod most narrowly, and the name of its workload.
+        """Return a pod's narrowest workload selector, and the workload's name.
 
-        Where no workload does, these are its own labels and name.
+        Without a workload, these are the pod's own labels and name.
         """
         selecting = [each for each in self.workloads if each.selector]
         found = [each for each in selecting if each.selector <= pod.labels]
@@ -432,7 +432,7 @@ class Model:
         return nearest.selector, nearest.name
 
     def callers(self, application: str) -> Iterator[Pod]:
-        """List pods that may call others: Juju's modeloperator and our own call no member."""
+        """List pods that may call mesh members: not Juju's modeloperator or this charm's."""
         for pod in self.pods:
             labels = pod.metadata.labels
             is_ours = labels.get(names.NAME) == application or names.OWNER in labels
@@ -444,7 +444,7 @@ class Model:
 
     @functools.cached_property
     def _selected(self) -> Callable[[Labels], frozenset[int]]:
-        """Finds the numbers of the pods that a selector means, once for each selector."""
+        """Finds the indexes of a selector's pods, cached by selector."""
         labels = [pod.labels for pod in self.pods_to_come]
 
         @functools.cache
@@ -455,12 +455,12 @@ class Model:
 
 
 def read(objects: Iterable[cluster.Object], kind: type[_T]) -> list[_T]:
-    """Read objects of one kind."""
+    """Read objects of one kind into a type."""
     return cluster.read_each(objects, lambda obj: [msgspec.convert(obj, kind)])
 
 
 def calls(objects: Iterable[cluster.Object], *, model: str) -> list[Call]:
-    """Read whom API servers call in the model."""
+    """List the ports of the model's Services that API servers call."""
 
     def of(obj: cluster.Object) -> Iterable[Call]:
         for service in _called(obj):
@@ -472,7 +472,7 @@ def calls(objects: Iterable[cluster.Object], *, model: str) -> list[Call]:
 
 
 def _called(obj: cluster.Object) -> Iterable[cluster.Object]:
-    """Find the references to Services in an object by which API servers call them."""
+    """Find the Service references of an object that makes API servers call Services."""
     for hook in cluster.parts(obj, "webhooks"):
         yield cluster.at(hook, "clientConfig", "service")
     spec = cluster.at(obj, "spec")

@@ -1,4 +1,4 @@
-"""What one hook decides by: the application, its options, its relations and the cluster."""
+"""The input of one hook: the application, its options, its relations and the cluster."""
 
 from __future__ import annotations
 
@@ -24,59 +24,58 @@ if TYPE_CHECKING:
     from charmlibs.interfaces import tls_certificates
 
 CLUSTER_DOMAIN = "cluster.local"
-"""The domain of a cluster whose installer chose none."""
+"""The default domain of a cluster."""
 _SEARCHED = re.compile(r"^search\b.*?\ssvc\.(\S+?)\.?(?:\s|$)", re.MULTILINE)
-"""In a pod's file the kubelet writes `search NAMESPACE.svc.DOMAIN svc.DOMAIN DOMAIN`."""
+"""The kubelet's line in a pod's resolv.conf: `search NAMESPACE.svc.DOMAIN svc.DOMAIN DOMAIN`."""
 _ADDRESS = re.compile(r"[0-9.]+|.*:.*")
 """An IP address; no name has a colon, or digits alone."""
 _RESOLVER = pathlib.Path("/etc/resolv.conf")
 
 
 class Component(Protocol):
-    """One component of the charm: it makes the cluster agree with the Situation.
+    """A component of the charm, which makes the cluster match the Situation.
 
-    A note that a component returns is one phrase of the unit's active status; any other message
-    says what is not true yet and what to do about it. A component that creates objects also has a
-    `remove`.
+    A note that a component returns is one phrase of the unit's active status. Any other message
+    describes a problem and its fix. A component that creates objects also has a `remove`.
     """
 
     name: charm_facts.Part
-    """The label of its problems in the metrics."""
+    """The metrics label of its problems."""
 
     def reconcile(self) -> Sequence[Message]:
-        """Make the cluster as it should be, and return what is true then.
+        """Make the cluster match the Situation, and return the messages about the result.
 
-        Calling it again changes nothing.
+        It is idempotent.
         """
         ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Exposure:
-    """Who calls the model's Services from the gateway; Services are given with a port."""
+    """The gateway and the Services that it calls, each with a port."""
 
     gateways: tuple[str, ...] = ()
-    """Principals of the gateway; none while no pod shows its ServiceAccount."""
+    """Principals of the gateway; empty until a pod shows its ServiceAccount."""
     gateway_pods: tuple[Labels, ...] = ()
-    """Labels of gateways of ours in the model, also of one that is still to come."""
+    """Labels of the charm's gateways in the model, including one that is not created yet."""
     routed: frozenset[tuple[str, int]] = frozenset()
-    """What routes lead to."""
+    """The backends of routes."""
     guards: frozenset[tuple[str, int]] = frozenset()
-    """The authorization service, where the model has it."""
+    """The authorization service, if it is in the model."""
 
 
 @dataclasses.dataclass(frozen=True)
 class JujuController:
-    """Where charms call Juju's controller, the first time from their pod's init container."""
+    """The address of Juju's controller. Charms call it first from their init container."""
 
     ports: tuple[int, ...] = (17070,)
-    """By default the port of a controller that was bootstrapped without choosing one."""
+    """By default, the port of a controller that was bootstrapped without choosing one."""
     is_named: bool = False
-    """Whether it has no address but names, so that a look-up comes before the first call."""
+    """Whether it has only host names, so that the first call needs DNS."""
 
     @classmethod
     def read(cls, addresses: str) -> JujuController:
-        """Read `HOST:PORT [HOST]:PORT …`, as Juju tells where its controller is."""
+        """Read Juju's `HOST:PORT [HOST]:PORT …`."""
         parted = [address.rpartition(":") for address in addresses.split()]
         pairs = [(host.strip("[]"), int(port)) for host, _, port in parted if port.isdecimal()]
         if not pairs:
@@ -87,16 +86,16 @@ class JujuController:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Situation:
-    """The values that every component decides by; what is read of the cluster is read once."""
+    """The values that every component decides by, read from the cluster once."""
 
     cluster: cluster.Cluster
-    """The API server, as the application's ServiceAccount."""
+    """The API server's client, as the application's ServiceAccount."""
     manifests: manifests.Manifests
     """Renders and applies template folders in the name of this application."""
     config: config.Config
     """The options, already validated."""
     mesh: installation.Mesh | None = None
-    """The Istio to join; None while there is none, or none that can be chosen."""
+    """The Istio to join; None if none exists or none can be chosen."""
     model: str
     """The model's name, which is its namespace."""
     application: str
@@ -104,15 +103,15 @@ class Situation:
     leader: bool
     """Whether this unit may write cluster objects; every unit may read."""
     controller: JujuController = JujuController()
-    """Juju's, which every charm calls."""
+    """Juju's controller, which every charm calls."""
     cluster_domain: str = CLUSTER_DOMAIN
-    """What the names of Services end with."""
+    """The DNS suffix of the cluster's Services."""
     data_plane: pods.DataPlane = "sidecar"
-    """What takes the model's pods into the mesh, once this event is dealt with."""
+    """How the model's pods are in the mesh after this event."""
     related: endpoints.Relations
     """The relations of this application, and their data bags."""
     certificates: tls_certificates.TLSCertificatesRequiresV4 | None = None
-    """The library of the relation `certificates`; None while nothing is related."""
+    """The library of the relation `certificates`; None without the relation."""
 
     @classmethod
     def of(
@@ -144,7 +143,7 @@ class Situation:
         )
 
     def discover(self) -> discovery.Discovery:
-        """Look for the Istio to join; nothing is written."""
+        """Search for the Istio to join, without writing."""
         search = discovery.Discovery(
             self.cluster,
             self.config,
@@ -158,7 +157,7 @@ class Situation:
 
     @property
     def exposes(self) -> bool:
-        """Whether an application wants the model to be reached from outside."""
+        """Whether a relation asks to expose the model outside of the cluster."""
         return self.related.is_related(*kubeflow.EXPOSING)
 
     @property
@@ -178,9 +177,9 @@ class Situation:
 
     @functools.cached_property
     def served_namespaces(self) -> list[str]:
-        """The namespaces whose proxies are stopped by this application, the model's first.
+        """The namespaces in which this application stops proxies, the model's first.
 
-        Without the right to list namespaces it is the model's alone, as for the workload.
+        Without the right to list namespaces it is only the model's, as in the workload.
         """
         found: list[str] = []
         own = cluster.NAMESPACE, self.model
@@ -196,13 +195,13 @@ class Situation:
 
     @property
     def pod_labels(self) -> Mapping[str, str] | None:
-        """The label that makes one pod a member; None while there is no Istio to say."""
+        """The label that makes one pod a mesh member; None without an Istio."""
         if self.mesh is None:
             return None
         return names.AMBIENT if self.data_plane == "ambient" else self.mesh.pod_labels
 
     def missing_label(self, namespace: str) -> str:
-        """Return the label without which istiod ignores a namespace; empty where it does not."""
+        """Return the label that a namespace lacks for istiod's discoverySelectors, else empty."""
         selectors = self.mesh.discovery_selectors if self.mesh else ()
         found = self.cluster.get(cluster.NAMESPACE, namespace) if selectors and namespace else None
         labels = cluster.at(found, "metadata", "labels")
