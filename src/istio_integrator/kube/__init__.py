@@ -1,1 +1,1 @@
-"""The API server: the client, manifests, owners and what may go wrong."""
+"""The API server: its client, manifests, owners and errors."""

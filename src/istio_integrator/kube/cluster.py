@@ -1,7 +1,7 @@
 """The charm's only way to the Kubernetes API: plain objects in, plain objects or errors out.
 
-Objects stay plain mappings, so that a field which this version of the client library does not
-know is neither lost on reading nor dropped on writing.
+Objects stay plain mappings, so that fields unknown to this version of the client library are
+neither lost on reading nor dropped on writing.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _T = TypeVar("_T")
 FIELD_MANAGER = "istio-integrator"
 TOO_DEEP = f"it nests more than {bounded.DEEPEST} lists or mappings"
 _AROUND_ITEMS = 2
-"""Levels of a list around each of its objects."""
+"""Levels of a List above its objects."""
 _PAGE = 20
-"""Objects of one answer, where all of a kind are only looked through: each may have 1.5 MB."""
+"""Objects per page when all of a kind are scanned: each may have 1.5 MB."""
 
 
 class Kind(NamedTuple):
-    """A kind of object and how the API server spells it in addresses."""
+    """A kind of object and its spelling in API paths."""
 
     api_version: str
     name: str
@@ -44,7 +44,7 @@ class Kind(NamedTuple):
 
     @property
     def spelled(self) -> tuple[str, str]:
-        """The kind without its version: each version shows the same objects."""
+        """The group and plural without the version: all versions have the same objects."""
         return self.api_version.rpartition("/")[0], self.plural
 
 
@@ -83,7 +83,7 @@ DEPLOYMENT, DAEMON_SET, STATEFUL_SET = _kinds(
 )
 _kinds("policy/v1", True, "PodDisruptionBudget")
 _kinds("networking.k8s.io/v1", True, "NetworkPolicy")
-# Earlier revisions made one.
+# Earlier revisions of the charm created one.
 _kinds("coordination.k8s.io/v1", True, "Lease")
 (ENDPOINT_SLICE,) = _kinds("discovery.k8s.io/v1", True, "EndpointSlice")
 MUTATING_WEBHOOK, VALIDATING_WEBHOOK = _kinds(
@@ -132,7 +132,7 @@ def _resource(kind: Kind) -> Any:
 
 
 def at(obj: Object | None, *path: str) -> Object:
-    """Follow a path to a mapping; what is absent or null is an empty one."""
+    """Return the mapping at a path; empty if it is absent or null."""
     value: Any = obj
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
@@ -140,18 +140,18 @@ def at(obj: Object | None, *path: str) -> Object:
 
 
 def items(obj: Object, key: str) -> list[Any]:
-    """Read a list; what is none, as what is absent or null, is empty."""
+    """Return the list of a key; empty if it is absent, null or another type."""
     found = obj.get(key)
     return cast("list[Any]", found) if isinstance(found, list) else []
 
 
 def parts(obj: Object, key: str) -> list[Object]:
-    """Read a list of mappings; whatever else is in it is left out."""
+    """Return the mappings in the list of a key."""
     return [each for each in items(obj, key) if isinstance(each, dict)]
 
 
 def reference(obj: Object) -> str:
-    """Name an object for people: `ConfigMap a-namespace/a-name`."""
+    """Name an object for messages: `ConfigMap a-namespace/a-name`."""
     metadata = at(obj, "metadata")
     namespace = metadata.get("namespace")
     name = metadata.get("name") or metadata.get("generateName", "")
@@ -164,7 +164,7 @@ def namespaced_name(obj: Object) -> str:
 
 
 def read_each(objects: Iterable[Object], reader: Callable[[Object], Iterable[_T]]) -> list[_T]:
-    """Read any number of values from each object; an object that fails costs only itself."""
+    """Read any number of values from each object; skip an object that fails."""
     found: list[_T] = []
     for obj in objects:
         with fences.around(reference(obj)):
@@ -173,17 +173,17 @@ def read_each(objects: Iterable[Object], reader: Callable[[Object], Iterable[_T]
 
 
 class Cluster:
-    """Reads and writes objects, and turns what the API server refuses into the charm's errors."""
+    """Reads and writes objects, and turns the API server's errors into the charm's errors."""
 
     def __init__(self, client: lightkube.Client) -> None:
         # The library's annotations leave plain mappings partially unknown.
         self.client: Any = client
         self.missing: set[str] = set()
-        """Refusals for which an optional right is missing."""
+        """Messages of the API server about missing optional rights."""
 
     @contextlib.contextmanager
     def optional(self) -> Generator[None]:
-        """Leave out a step for which the charm lacks an optional right."""
+        """Skip a step for which the charm lacks an optional right."""
         try:
             yield
         except errors.ForbiddenError as error:
@@ -192,7 +192,7 @@ class Cluster:
             self.missing.add(error.message)
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
-        """Read one object; None where it, or its kind, does not exist."""
+        """Read one object; None if it or its kind does not exist."""
         where = f"{kind.name} {f'{namespace}/' if namespace else ''}{name}"
         try:
             with errors.mapped(f"get {kind.name}", where):
@@ -207,7 +207,7 @@ class Cluster:
         return obj
 
     def get_if_allowed(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
-        """Read as `get` does; None also where the right to read the object is missing."""
+        """Read as `get` does; None also if the right to read the object is missing."""
         with self.optional():
             return self.get(kind, name, namespace)
         return None
@@ -218,26 +218,26 @@ class Cluster:
         namespace: str | None = None,
         labels: Mapping[str, str | None] | None = None,
     ) -> list[Object]:
-        """Read the objects of a kind, in a namespace or everywhere; none of a kind that is absent.
+        """List the objects of a kind in one namespace or all; empty if the kind does not exist.
 
-        Of `labels` the value None stands for any. An object that can't be read is passed over. Of
-        the spec of a CustomResourceDefinition there is only its conversion: its schemas are
-        megabytes of a cluster.
+        In `labels` the value None matches any value. An object that can't be read is skipped. The
+        spec of a CustomResourceDefinition has only its conversion, since the schemas of a cluster
+        take megabytes.
         """
         return [*self._listed(kind, namespace, labels=labels)]
 
     def list_if_allowed(self, kind: Kind, namespace: str | None = None) -> list[Object]:
-        """Read as `list` does, and nothing where the right to list the kind is missing."""
+        """List as `list` does; empty if the right to list the kind is missing."""
         with self.optional():
             return self.list(kind, namespace)
         return []
 
     def events(self, reason: str) -> list[Object]:
-        """Read the Events of all namespaces that have a reason."""
+        """List the Events of all namespaces with a reason."""
         return [*self._listed(EVENT, fields=f"reason={reason}")]
 
     def each(self, kind: Kind) -> Iterator[Object]:
-        """Read the objects of a kind everywhere as `list` does, in pages that are not kept."""
+        """Read the objects of a kind everywhere as `list` does, in pages that are not cached."""
         return self._listed(kind, limit=_PAGE)
 
     def _listed(
@@ -263,7 +263,7 @@ class Cluster:
                 with errors.mapped(f"list {kind.name}"):
                     following, found = _read_page(kind, self._answer(kind, place, params))
             except errors.ApiError as error:
-                # Questions, such as reviews of access, can be asked and not listed.
+                # Some kinds, such as access reviews, can be created but not listed.
                 if error.code in (404, 405):
                     return
                 raise
@@ -277,7 +277,7 @@ class Cluster:
             params["continue"] = following
 
     def _answer(self, kind: Kind, namespace: str | None, params: Mapping[str, Any]) -> bytes:
-        """Ask for a list, and return it as it came."""
+        """Return the raw answer of a list request."""
         generic = self.client._client  # noqa: SLF001 - the only way to the answer as it came
         asked = generic.prepare_request(
             "list", _resource(kind), namespace=namespace, params=dict(params)
@@ -287,7 +287,7 @@ class Cluster:
         return answer.content
 
     def serves(self, kind: Kind, namespace: str | None = None) -> bool:
-        """Tell whether the API server knows a kind, which takes the right to list it there."""
+        """Tell whether the API server serves a kind; this needs the right to list it there."""
         place = namespace or "*" if kind.namespaced else None
         try:
             with errors.mapped(f"list {kind.name}"):
@@ -299,7 +299,7 @@ class Cluster:
         return True
 
     def create(self, obj: Object, *, dry_run: bool = False) -> Object:
-        """Create an object, or with `dry_run` learn what would be created."""
+        """Create an object; with `dry_run` return the object that would be created."""
         kind = KINDS[obj["apiVersion"], obj["kind"]]
         resource = _resource(kind)
         namespace = obj["metadata"].get("namespace")
@@ -310,18 +310,18 @@ class Cluster:
         return _plain(kind, created)
 
     def apply(self, obj: Object) -> Object:
-        """Server-side apply what is ours."""
+        """Apply an object of this application (server-side apply)."""
         return self._patch(obj, obj, lightkube.types.PatchType.APPLY)
 
     def merge_patch(self, obj: Object, patch: Object) -> Object:
-        """Merge a patch into an object, which may be somebody else's.
+        """Merge a patch into an object of any owner.
 
-        The patch may carry `metadata.resourceVersion`: a change in between is then a Conflict.
+        With `metadata.resourceVersion` in the patch, a concurrent change raises ConflictError.
         """
         return self._patch(obj, patch, lightkube.types.PatchType.MERGE)
 
     def delete(self, obj: Object) -> None:
-        """Delete an object; one that is not there is as good as deleted."""
+        """Delete an object, if it exists."""
         kind = KINDS[obj["apiVersion"], obj["kind"]]
         metadata = obj["metadata"]
         try:
@@ -358,10 +358,10 @@ class Cluster:
 
 
 class CachedCluster(Cluster):
-    """Reads each object and each list once in a hook; a write has its kind be read anew.
+    """Caches each object and list during a hook; a write drops the cache of its kind.
 
-    Where somebody else wrote in between, all is read anew. Two things are never remembered: an
-    object that was absent, since the next step would create it, and a dry run.
+    A conflict with another writer drops the whole cache. Absent objects are not cached, since the
+    next step would create them. Neither are dry runs.
     """
 
     def __init__(self, api: Cluster) -> None:
@@ -373,7 +373,7 @@ class CachedCluster(Cluster):
         """Read one object, as `Cluster.get` does."""
         key = (kind, namespace or "", name)
         if key not in self._objects and kind == NAMESPACE:
-            # Every hook needs all of them.
+            # Every hook needs all namespaces.
             self.list_if_allowed(kind)
         if key not in self._objects and (found := super().get(kind, name, namespace)):
             self._objects[key] = found
@@ -392,7 +392,7 @@ class CachedCluster(Cluster):
                 return [each for each in known if _is_in(each, namespace, selected)]
         found = super().list(kind, namespace, labels)
         self._lists[kind, namespace or "", selected] = found
-        # Of definitions, a list has less than is read of each.
+        # A list has less of each CustomResourceDefinition than `get`.
         for each in found if kind != CUSTOM_RESOURCE_DEFINITION else ():
             metadata = each["metadata"]
             self._objects[kind, metadata.get("namespace", ""), metadata["name"]] = each
@@ -400,7 +400,7 @@ class CachedCluster(Cluster):
 
     @contextlib.contextmanager
     def _writing(self, verb: str, obj: Object, *, dry_run: bool = False) -> Generator[None]:
-        """Forget what a write makes out of date, whatever becomes of it: answers get lost."""
+        """Drop the cache that a write makes stale, even after a failure: answers get lost."""
         try:
             with super()._writing(verb, obj):
                 yield
@@ -425,10 +425,10 @@ def _is_in(obj: Object, namespace: str | None, selected: _Labels) -> bool:
 
 
 def connect() -> Cluster:
-    """Connect as the pod's ServiceAccount; hooks have no HOME, so no file of a user is looked at.
+    """Connect as the pod's ServiceAccount, never by a kubeconfig: hooks have no HOME.
 
     Raises:
-        UnreachableError: The pod has no token, or it can't be read.
+        UnreachableError: The pod's token is missing or unreadable.
     """
     try:
         return Cluster(lightkube.Client(lightkube.KubeConfig.from_service_account()))
@@ -446,12 +446,12 @@ class _Page(TypedDict, total=False):
 
 
 def _read_page(kind: Kind, answer: bytes) -> tuple[str, list[Object]]:
-    """Decode one page of a list; what follows is empty for the last."""
+    """Decode one page of a list; the continue token is empty for the last page."""
     try:
         page = msgspec.json.decode(answer, type=_Page)
         found = [_decoded(kind, each) for each in page.get("items") or ()]
     except RecursionError:
-        # Cut, it can be decoded, and the object that nests too much still does.
+        # The cut answer can be decoded. An object that was cut still nests too deep.
         return _read_page(kind, bounded.shallow(answer, bounded.DEEPEST + _AROUND_ITEMS + 1))
     return page.get("metadata", {}).get("continue", ""), found
 
@@ -464,9 +464,9 @@ def _decoded(kind: Kind, text: msgspec.Raw) -> Object:
 
 
 def lack(obj: Object) -> str:
-    """Say why an answer cannot be read as an object; empty if it can.
+    """Return why an answer cannot be read as an object; empty if it can.
 
-    API servers check metadata of every kind. What else an object says, no schema may have seen.
+    API servers validate the metadata of every kind; other fields may have no schema.
     """
     if not isinstance(at(obj, "metadata").get("name"), str):
         return "it has no name"

@@ -1,4 +1,4 @@
-"""What can go wrong in the charm, each with what the operator needs to know."""
+"""The errors of the charm, each with the details that the operator needs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from integrator_contract import refusals
 
 _tracer = opentelemetry.trace.get_tracer(__name__)
 _LONGEST_REFUSAL = 2000
-"""Characters of a refusal that are looked at; it may quote objects of any size."""
+"""Characters of a rejection that are parsed; it may quote objects of any size."""
 _NOT_SERVED = "the server could not find the requested resource"
-"""The words for a kind that is not served in a group that is; a missing object is named."""
+"""The API server's text for an unknown kind in a served group; for a missing object it has the
+name."""
 
 
 class CharmError(Exception):
@@ -32,7 +33,7 @@ class ConfigError(CharmError):
 
 
 class ApiError(CharmError):
-    """The API server refused a request."""
+    """The API server rejected a request."""
 
     def __init__(self, code: int, message: str) -> None:
         self.code = code
@@ -41,12 +42,12 @@ class ApiError(CharmError):
 
     @property
     def is_about_the_object(self) -> bool:
-        """Whether what an object says is refused, by a webhook (400) or by its schema (422)."""
+        """Whether a webhook (400) or a schema (422) rejected the object's content."""
         return self.code in (400, 422)
 
 
 class ForbiddenError(CharmError):
-    """The authorizer denies the charm a request: a missing right."""
+    """The authorizer denied a request: a missing right."""
 
     def __init__(self, message: str) -> None:
         self.message = message
@@ -54,7 +55,7 @@ class ForbiddenError(CharmError):
 
 
 class RefusedError(ApiError):
-    """Admission control refused an object: a webhook, a policy, a quota or an admission plugin."""
+    """A webhook, a policy, a quota or an admission plugin rejected an object."""
 
     def __init__(
         self, code: int, message: str, refusal: refusals.Refusal, reference: str = ""
@@ -64,21 +65,21 @@ class RefusedError(ApiError):
         self.reference = reference
 
     def __str__(self) -> str:
-        """Name the object, who refused it, and why."""
+        """Return the object, the author of the rejection and the reason."""
         return f"{self.reference}: {self.refusal}" if self.reference else str(self.refusal)
 
     @property
     def is_about_the_object(self) -> bool:
-        """Whether the refusal is about what the object says, whatever code its author chose."""
+        """Whether the rejection is about the object's content, with any status code."""
         return not self.refusal.is_unreachable
 
 
 class ConflictError(ApiError):
-    """Somebody else changed the object between our reading and our writing it."""
+    """Another client changed the object between the charm's read and its write."""
 
 
 class InvalidError(ApiError):
-    """The API server does not accept what an object says."""
+    """The API server rejects an object's content."""
 
 
 class KindAbsentError(ApiError):
@@ -90,11 +91,11 @@ class UnreachableError(CharmError):
 
 
 class GarbledError(UnreachableError):
-    """The API server answered something that can't be read."""
+    """The API server's answer can't be read."""
 
 
 class ForeignError(CharmError):
-    """An object that the charm needs exists, and its labels name another owner or none."""
+    """An object that the charm needs exists, but its labels name another owner or no owner."""
 
     def __init__(self, reference: str, owner: str = "") -> None:
         self.reference = reference
@@ -104,16 +105,16 @@ class ForeignError(CharmError):
 
 
 class LifecycleError(CharmError):
-    """The workload did not answer a question, or answered it with an error."""
+    """The workload did not answer a request, or answered with an error."""
 
 
 @contextlib.contextmanager
 def mapped(request: str, reference: str = "") -> Generator[None]:
-    """Turn what goes wrong between us and the API server into the charm's errors.
+    """Turn failed requests to the API server into the charm's errors.
 
-    The hook's trace names the request, and a refusal the object.
+    The hook's trace names the request, and a rejection names the object.
     """
-    # An answer is no error of the trace: most of what is not found need not be there.
+    # An error answer does not make the span an error: most missing objects are optional.
     with _tracer.start_as_current_span(
         request, record_exception=False, set_status_on_exception=False
     ) as span:
@@ -126,18 +127,18 @@ def mapped(request: str, reference: str = "") -> Generator[None]:
 
 
 _FAILURES = (httpx2.HTTPError, msgspec.MsgspecError, RecursionError, TypeError, ValueError)
-"""What the client raises; its ApiError is an HTTPError."""
+"""Exceptions of the client; its ApiError is an HTTPError."""
 
 
 def _meant(error: Exception, reference: str) -> CharmError:
     if isinstance(error, lightkube.ApiError):
         message = (error.status.message or str(error.status.reason))[:_LONGEST_REFUSAL]
-        # What a stream carries in its frames is no answer of its own.
+        # An error within a stream has no response of its own.
         response = getattr(error, "response", None)
         code = response.status_code if response is not None else error.status.code or 500
         return error_of(code, message, reference)
     if isinstance(error, httpx2.HTTPStatusError):
-        # A kind that is not served is answered in plain text, not with a Status.
+        # For an unknown kind the answer is plain text, not a Status.
         code = error.response.status_code
         if code == 404:
             return KindAbsentError(code, f"{error.request.url.path} is not served")
@@ -149,7 +150,7 @@ def _meant(error: Exception, reference: str) -> CharmError:
 
 
 def error_of(code: int, message: str, reference: str = "") -> ApiError | ForbiddenError:
-    """Choose the error for an answer that is not success."""
+    """Return the error for an unsuccessful answer."""
     if refusals.is_missing_right(code, message):
         return ForbiddenError(message)
     if refusal := refusals.read(code, message):

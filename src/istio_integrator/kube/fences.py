@@ -1,4 +1,4 @@
-"""One object's trouble stays its own: what is raised about it is noted, and the others go on."""
+"""Isolation of objects from each other: an exception about one is noted, and the loop goes on."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from istio_integrator import texts
 logger = logging.getLogger(__name__)
 
 MOST_LOGGED = 10
-"""Objects of one hook that the log names: each line of it is a process."""
+"""Objects per hook that the log names: each log line starts a process."""
 MOST_NOTED = 1000
-"""Objects of one hook that are remembered by their names."""
+"""Objects per hook that are noted by name."""
 
 _TROUBLE = (
     ArithmeticError,
@@ -24,15 +24,15 @@ _TROUBLE = (
     TypeError,
     ValueError,
 )
-"""What code raises about a value that it did not expect; a mistake of ours among it is noted,
-too, and costs that object only."""
+"""Exceptions of code that gets an unexpected value. A bug in the charm is noted the same way and
+affects only that object."""
 
 _noted: dict[str, str] = {}
 
 
 @contextlib.contextmanager
 def around(reference: str) -> Generator[None]:
-    """Keep what is raised about one object from the others."""
+    """Note an exception about one object, and continue."""
     try:
         yield
     except _TROUBLE as error:
@@ -40,7 +40,7 @@ def around(reference: str) -> Generator[None]:
 
 
 def note(reference: str, reason: str) -> None:
-    """Say once per hook that an object is passed over, and why."""
+    """Log once per hook that an object is skipped, and why."""
     if reference in _noted or len(_noted) >= MOST_NOTED:
         return
     _noted[reference] = reason
@@ -51,10 +51,10 @@ def note(reference: str, reason: str) -> None:
 
 
 def noted() -> Mapping[str, str]:
-    """Return why objects were passed over since `forget`, by their references."""
+    """Return the reasons for skipped objects since `forget`, by reference."""
     return dict(_noted)
 
 
 def forget() -> None:
-    """Begin anew, as each hook does."""
+    """Clear the notes, at the start of each hook."""
     _noted.clear()

@@ -1,4 +1,4 @@
-"""Render a folder of templates, apply what is ours, prune what is no longer wanted."""
+"""Render a folder of templates, apply its objects and prune obsolete ones."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ Context = Mapping[str, Any]
 TEMPLATES = pathlib.Path(__file__).parents[3] / "templates"
 
 _LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""A hook renders dozens of templates; libyaml reads them seven times as fast."""
+"""A hook renders dozens of templates; libyaml parses them seven times as fast."""
 
 WORKLOAD_COMPONENT = "convergence"
-"""What the workload labels its own object with; it is not ours to prune."""
+"""The component label of the workload's own object, which the charm does not prune."""
 
 _ELSEWHERE = ("EnvoyFilter", "AuthorizationPolicy")
-"""Kinds of ours that lie where the gateway is; all others lie in the model or in no namespace."""
+"""Kinds that the charm creates in the gateway's namespace; others are in the model or
+cluster-scoped."""
 _KIND_LINES = re.compile(r"^apiVersion: (\S+)\nkind: (\S+)$", re.MULTILINE)
 
 
 def _to_yaml(value: Any) -> str:
     """Write a value so that YAML reads it back as it was.
 
-    JSON's own escapes are surrogate pairs beyond the basic plane, which YAML takes for two
+    JSON escapes characters beyond the basic plane as surrogate pairs, which YAML reads as two
     characters.
     """
     text = json.dumps(value, ensure_ascii=False)
@@ -69,9 +70,9 @@ def _sources(folder: str) -> list[pathlib.Path]:
 
 
 def kinds(folder: str) -> list[cluster.Kind]:
-    """List the kinds that a folder's templates can ever render.
+    """List the kinds that a folder's templates can render.
 
-    Templates write `apiVersion` and `kind` as the first two lines of each document, literally.
+    Each document of a template begins with a literal `apiVersion` line and `kind` line.
     """
     found: dict[cluster.Kind, None] = {}
     for path in _sources(folder):
@@ -100,7 +101,7 @@ class Manifests:
 
     @property
     def secrets(self) -> dict[str, str]:
-        """The names of the application's Secrets, by the folder that makes each."""
+        """The names of the application's Secrets, by their folder."""
         return {
             "admission-certificates": owners.object_name(self._application, "admission-tls"),
             "gateway-tls": f"istio-integrator.{self.owner}".lower(),
@@ -108,9 +109,10 @@ class Manifests:
         }
 
     def is_ours(self, obj: cluster.Object | None) -> bool:
-        """Tell whether an object is the application's: anybody may write its labels.
+        """Tell whether an object is the application's.
 
-        Outside of the model it has to bear what all of ours do there, the UID of their owner.
+        Labels can be forged. Outside of the model the object also needs the ownerReference of all
+        of the application's objects there.
         """
         metadata = cluster.at(obj, "metadata")
         if cluster.at(metadata, "labels").get(names.OWNER) != self.owner:
@@ -121,17 +123,17 @@ class Manifests:
         return any(each.get("uid") in known for each in cluster.parts(metadata, "ownerReferences"))
 
     def apply(self, folder: str, context: Context) -> list[cluster.Object]:
-        """Make the cluster hold exactly what a folder renders to, and return the live objects.
+        """Make the cluster match the rendered folder, and return the live objects.
 
-        Every object is checked before the first is written: where one is foreign, nothing
-        changes. An object that is already as wanted is not written.
+        Every object is checked before the first write: if one has another owner, nothing changes.
+        An object that is already up to date is not written.
 
         Raises:
-            ForeignError: An object of that name exists and is not ours.
-            KindAbsentError: The API server does not serve a kind of it.
+            ForeignError: An object of that name exists and has another owner.
+            KindAbsentError: The API server does not serve one of the kinds.
         """
         wanted = [self.prepared(folder, obj) for obj in render(folder, context)]
-        # A list for each kind tells of all that is there already, however many there are.
+        # One list per kind returns all existing objects, however many.
         owned = {
             _identity(obj): obj
             for kind in reversed(kinds(folder))
@@ -146,7 +148,7 @@ class Manifests:
         return applied
 
     def tried(self, folder: str, context: Context) -> cluster.Object:
-        """Ask what would become of the one object of a folder, without making anything."""
+        """Create the one object of a folder as a dry run."""
         (obj,) = render(folder, context)
         obj["metadata"]["name"] = owners.object_name(self._application, f"{folder}-tried")
         return self._cluster.create(self.prepared(folder, obj), dry_run=True)
@@ -157,12 +159,12 @@ class Manifests:
         parts: Mapping[K, Sequence[T]],
         context: Callable[[Sequence[T]], Context],
     ) -> dict[K, errors.ApiError]:
-        """Apply a folder without the parts that the API server refuses, and return these.
+        """Apply a folder without the parts that the API server rejects, and return their errors.
 
         Each part alone renders to one object.
 
         Raises:
-            ApiError: It is refused, and no part alone is, or every part.
+            ApiError: The folder is rejected, and separately either no part is or every part.
         """
         refused: dict[K, errors.ApiError] = {}
         try:
@@ -184,31 +186,30 @@ class Manifests:
         return refused
 
     def own(self, kind: cluster.Kind, name: str) -> cluster.Object | None:
-        """Read an object of ours in the model; None also for one of another owner."""
+        """Read an object in the model; None if it is missing or has another owner."""
         if kind == cluster.SECRET:
             found = self._cluster.get(kind, name, self._model)
             return found if self.is_ours(found) else None
         return next((each for each in self._owned(kind) if each["metadata"]["name"] == name), None)
 
     def remove(self, folder: str) -> None:
-        """Delete whatever of a folder is in the cluster and may be looked at."""
+        """Delete a folder's objects, of the kinds that the charm may list."""
         self._delete(self.owned_in(folder))
 
     def owned(self) -> list[cluster.Object]:
-        """List every object that the application owns, of all folders that it may look at."""
+        """List the application's objects of all folders, of the kinds that the charm may list."""
         return [obj for folder in _folders() for obj in self.owned_in(folder)]
 
     def owned_of(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
-        """List what the application owns of a kind; none where the right to list it is missing."""
+        """List the application's objects of a kind; empty if the right to list it is missing."""
         with self._cluster.optional():
             return self._owned(kind, folder)
         return []
 
     def prune_retired(self) -> None:
-        """Delete what an older revision of the charm made of kinds or in folders that are no more.
+        """Delete objects of kinds or folders that only an older revision of the charm had.
 
-        What has become superfluous of a kind that its folder still has, goes when the folder is
-        applied.
+        Obsolete objects of a folder's present kinds are deleted when the folder is applied.
         """
         made = {folder: {kind.spelled for kind in kinds(folder)} for folder in _folders()}
         for kind in reversed(cluster.KINDS.values()):
@@ -220,7 +221,7 @@ class Manifests:
                     self._cluster.delete(obj)
 
     def prepared(self, folder: str, obj: cluster.Object) -> cluster.Object:
-        """Complete a rendered object with the marks of its owner."""
+        """Add labels, ownerReference and hash of the owner to a rendered object."""
         metadata = dict(obj["metadata"])
         metadata["labels"] = {
             **metadata.get("labels", {}),
@@ -237,7 +238,7 @@ class Manifests:
         return {**obj, "metadata": metadata}
 
     def tie(self, kind: cluster.Kind, name: str) -> None:
-        """Let an object in the model that the workload writes go with the application, too."""
+        """Add the application's ownerReference to an object of the workload in the model."""
         if obj := self._cluster.get(kind, name, self._model):
             wanted = [owners.reference(self._anchor)]
             if obj["metadata"].get("ownerReferences") != wanted:
@@ -267,7 +268,7 @@ class Manifests:
                 self._cluster.delete(obj)
 
     def owned_in(self, folder: str) -> list[cluster.Object]:
-        """List what is there of a folder, as `owned_of`, in the order in which it is to go."""
+        """List a folder's objects, as `owned_of` does, in the order of their removal."""
         return [obj for kind in reversed(kinds(folder)) for obj in self.owned_of(kind, folder)]
 
     def _owned(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
@@ -277,14 +278,14 @@ class Manifests:
             return [*filter(None, secrets)]
         is_in_model = kind.namespaced and kind.name not in _ELSEWHERE
         place = self._model if is_in_model else None
-        # One list for all folders, whose parts a CachedCluster knows.
+        # One list for all folders, from which CachedCluster answers.
         found = self._cluster.list(kind, place, {names.OWNER: self.owner})
         return [obj for obj in found if self.is_ours(obj) and folder in ("", _component(obj))]
 
     def _own_secret(self, folder: str) -> cluster.Object | None:
         place = self._model
         if folder == "gateway-tls":
-            # The gateway's certificate is where its pods are.
+            # The gateway's certificate is in the namespace of its pods.
             annotations = cluster.at(self._own_secret("record"), "metadata", "annotations")
             place = annotations.get(names.CERTIFICATE_IN) or place
         found = self._cluster.get(cluster.SECRET, self.secrets[folder], place)
@@ -296,17 +297,17 @@ def _component(obj: cluster.Object) -> str:
 
 
 def _goes_by_itself(obj: cluster.Object) -> bool:
-    """Tell whether an object is going, or a controller's, which has our labels from its owner."""
+    """Tell whether an object is being deleted, or a controller copied its labels."""
     metadata = obj["metadata"]
     controllers = (each.get("controller") for each in cluster.parts(metadata, "ownerReferences"))
     return "deletionTimestamp" in metadata or any(controllers)
 
 
 def is_current(live: Any, wanted: Any) -> bool:
-    """Tell whether a live object already says everything that is wanted of it.
+    """Tell whether a live object has every wanted field.
 
-    What others or the API server added beside it does not matter. A field that is no longer
-    wanted does: it shows in the hash annotation, which is part of what is wanted.
+    Fields that other clients or the API server added do not matter. An obsolete field of this
+    charm does: it changes the hash annotation, which is a wanted field.
     """
     if isinstance(wanted, dict):
         fields = cast("cluster.Object", wanted)

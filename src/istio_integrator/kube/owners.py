@@ -1,14 +1,14 @@
-"""What goes with an application when no hook of it can run, and which owners are no more.
+"""Removal of an application's objects without a hook, and detection of removed owners.
 
-Objects of ours bear an ownerReference to the ClusterRole that Juju makes for the application.
-Juju deletes it when the application is removed (`Delete` in juju's
-internal/provider/kubernetes/application/application.go), and Kubernetes then deletes ours. After
-a removal by force Juju 4.0.15 leaves it, and so ours (docs/how-to/clean-up.md). So that they also
-go with a namespace that is deleted without Juju, that ClusterRole in turn bears one to the
-model's Namespace.
+The charm's objects have an ownerReference to the ClusterRole that Juju creates for the
+application. Juju deletes the ClusterRole when the application is removed (`Delete` in juju's
+internal/provider/kubernetes/application/application.go), and Kubernetes then deletes the charm's
+objects. After a forced removal Juju 4.0.15 keeps the ClusterRole, so these objects remain
+(docs/how-to/clean-up.md). The ClusterRole in turn has an ownerReference to the model's Namespace.
+The objects are therefore also deleted with a namespace that is deleted without Juju.
 
-What is only a label or an annotation on somebody else's object can have no owner: it names one,
-and stops to count when that application is no more.
+A label or an annotation on an object of another owner cannot have an ownerReference. It names the
+application, and is ignored once that application is removed.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from istio_integrator.kube import cluster, errors
 _MAX_NAME = 63
 """Characters of a DNS label."""
 _LONGEST_WORKLOAD = 30
-"""Characters of a workload in the name of an object about its pods."""
+"""Characters of a workload's name in the name of an object about its pods."""
 
 
 class UndoRecord(msgspec.Struct, frozen=True):
-    """What an integrator did to the labels or annotations of an object of another owner."""
+    """An integrator's changes of labels or annotations on an object of another owner."""
 
     owner: str
-    """The application that did it, as its ownership label names it."""
+    """The application that made the changes, as its ownership label names it."""
     values: Mapping[str, str] = msgspec.field(name="set")
-    """What it set."""
+    """The values that it set."""
     before: Mapping[str, str | None]
-    """What each that it changed was before; None for absent."""
+    """The earlier values; None if the key was absent."""
 
     @classmethod
     def read(cls, text: str | None) -> UndoRecord | None:
-        """Read what `written` wrote; None where it is nothing of that kind."""
+        """Read the text of `written`; None for any other text."""
         try:
             return msgspec.json.decode(text or "", type=cls)
         except (ValueError, RecursionError):
             return None
 
     def written(self) -> str:
-        """Write it as an annotation's value."""
+        """Return the record as an annotation's value."""
         return json.dumps(msgspec.to_builtins(self), sort_keys=True)
 
 
@@ -62,22 +62,22 @@ def object_name(application: str, suffix: str) -> str:
 
 
 def name_by_pods(application: str, shown: str, labels: Iterable[tuple[str, str]]) -> str:
-    """Name an object after the shown name of some pods and the labels that select them."""
+    """Name an object after its pods' displayed name and the labels that select them."""
     plain = re.sub(r"[^a-z0-9]+", "-", shown.lower())[:_LONGEST_WORKLOAD].strip("-")
     digest = hashlib.sha256(repr(sorted(labels)).encode()).hexdigest()[:8]
     return object_name(application, f"{plain or 'workload'}-{digest}")
 
 
 def is_gone(api: cluster.Cluster, owner: str) -> bool:
-    """Tell whether an application is no more: Juju runs each as a StatefulSet of its name.
+    """Tell whether an application is removed: Juju runs each as a StatefulSet of its name.
 
-    One that we may not look for may still be there.
+    Without the right to list StatefulSets, the application counts as present.
     """
     for namespace in api.list(cluster.NAMESPACE):
         model = namespace["metadata"]["name"]
         beginning = f"{model}."
         if len(beginning) >= names.KEPT_OF_LONG_OWNERS:
-            # The label cuts what is too long for one.
+            # The label truncates a long owner.
             beginning = beginning[: names.KEPT_OF_LONG_OWNERS].rstrip("-.")
         if not owner.startswith(beginning):
             continue
@@ -90,7 +90,7 @@ def is_gone(api: cluster.Cluster, owner: str) -> bool:
 
 
 def reference(obj: cluster.Object) -> cluster.Object:
-    """Write an ownerReference to an object; what bears it goes with that object."""
+    """Return an ownerReference to an object, with which its dependents are deleted."""
     return {
         "apiVersion": obj["apiVersion"],
         "kind": obj["kind"],
@@ -101,13 +101,13 @@ def reference(obj: cluster.Object) -> cluster.Object:
 
 
 def anchor(api: cluster.Cluster, found: Sequence[cluster.Object]) -> cluster.Object:
-    """Return what our objects are to go with, of `anchors`: the first that goes with the model."""
+    """Return the first of `anchors` that is deleted with the model, to own the charm's objects."""
     role, namespace = found[0], found[-1]
     wanted = reference(namespace)
     present = cluster.parts(role["metadata"], "ownerReferences")
     if role is namespace or any(each.get("uid") == wanted["uid"] for each in present):
         return role
-    # The role itself has to go with the model.
+    # The role itself has to be deleted with the model.
     change = {
         "resourceVersion": role["metadata"]["resourceVersion"],
         "ownerReferences": [*present, wanted],
@@ -118,7 +118,7 @@ def anchor(api: cluster.Cluster, found: Sequence[cluster.Object]) -> cluster.Obj
 
 
 def anchors(api: cluster.Cluster, *, model: str, application: str) -> list[cluster.Object]:
-    """List what an object of ours may go with, the model's namespace last; nothing is written.
+    """List the possible owners of the charm's objects, the model's namespace last.
 
     Raises:
         ApiError: The model's namespace does not exist.
@@ -126,7 +126,8 @@ def anchors(api: cluster.Cluster, *, model: str, application: str) -> list[clust
     namespace = api.get(cluster.NAMESPACE, model)
     if namespace is None:
         raise errors.ApiError(404, f"namespace {model} does not exist")
-    # Without the right to it, a forced removal leaves what the model's end takes away.
+    # Without the right to read the role, a forced removal keeps objects until the model is
+    # removed.
     role = api.get_if_allowed(cluster.CLUSTER_ROLE, f"{model}-{application}")
     marks = cluster.at(role, "metadata", "labels")
     of_juju = (marks.get(names.MANAGED_BY), marks.get(names.NAME)) == ("juju", application)
