@@ -1,1 +1,1 @@
-"""The model's place in the mesh, and which other namespaces are ours to serve."""
+"""The model's mesh membership, and the other namespaces that the application serves."""

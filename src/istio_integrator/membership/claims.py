@@ -1,4 +1,4 @@
-"""The namespaces beside the model's: which of several integrators serves one, and does istiod?"""
+"""Claims of namespaces other than the model's: one integrator serves each, if istiod does."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from istio_integrator.situation import situation
 
 
 class Claims(situation.Component):
-    """Labels the namespaces that this application serves beside its model.
+    """Labels the namespaces that this application serves, other than its model.
 
-    `authorization_service` returns the authorization service as `NAMESPACE/NAME`, or nothing.
+    `authorization_service` returns the authorization service as `NAMESPACE/NAME`, or empty.
     """
 
     name = "membership"
@@ -27,10 +27,10 @@ class Claims(situation.Component):
         self._authorization_service = authorization_service
 
     def reconcile(self) -> list[Message]:
-        """Label namespaces that no integrator serves, and unlabel those that we serve no more.
+        """Label unserved namespaces, and unlabel those that this application no longer serves.
 
         Returns:
-            The integrators that serve namespaces in place of this one, and what istiod ignores.
+            Messages about namespaces that other integrators serve or that istiod ignores.
         """
         context, own = self._context, self._context.manifests.owner
         others: list[str] = []
@@ -53,7 +53,7 @@ class Claims(situation.Component):
         return said
 
     def remove(self) -> None:
-        """Take the label off every namespace that has it by us."""
+        """Remove this application's label from every namespace."""
         ours = {names.SERVED_BY: self._context.manifests.owner}
         for namespace in self._context.cluster.list(cluster.NAMESPACE, labels=ours):
             self._label(namespace, "")
@@ -69,14 +69,14 @@ class Claims(situation.Component):
             }
         }
         try:
-            # One integrator needs no label.
+            # A single integrator works without the label.
             with self._context.cluster.optional():
                 self._context.cluster.merge_patch(namespace, patch)
         except errors.ConflictError:
-            # Another integrator may have labelled it: reconcile looks again.
+            # Another integrator may have labelled it: reconcile retries.
             raise
         except errors.ApiError as error:
-            # An admission webhook rejects it, or it is gone: the other namespaces are served.
+            # A webhook rejects the patch, or the namespace is gone: go on with the others.
             fences.note(cluster.reference(namespace), str(error))
 
     def _ignored(self) -> Iterable[Message]:

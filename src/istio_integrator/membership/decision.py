@@ -1,4 +1,4 @@
-"""What becomes of the labels by which the model's namespace joins a mesh; pure."""
+"""Decision about the labels by which the model's namespace joins a mesh, without I/O."""
 
 from __future__ import annotations
 
@@ -11,53 +11,53 @@ from istio_integrator.kube import owners
 from istio_integrator.messages import Message, Said
 
 LABELS = (*injectors.MEMBERSHIP_LABELS, names.DATAPLANE_MODE)
-"""By which a namespace joins a mesh, and which are recorded."""
+"""Labels by which a namespace joins a mesh; their earlier values are recorded."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelChange:
-    """What to do with the namespace, and what to say."""
+    """Change of the namespace, and its message."""
 
     labels: Mapping[str, str | None] = dataclasses.field(default_factory=dict[str, "str | None"])
-    """Merge patch of the labels; empty: leave them."""
+    """Merge patch of the labels; empty: no change."""
     record: owners.UndoRecord | None = None
-    """The record as it should be afterwards."""
+    """The record after the change."""
     joined: bool = False
-    """Whether new pods are asked to join, afterwards."""
+    """Whether new pods join after the change."""
     data_plane: pods.DataPlane = "sidecar"
-    """What takes them into the mesh, afterwards."""
+    """How they join after the change."""
     problem: Message | None = None
-    """What keeps the namespace out of the mesh."""
+    """The problem that keeps the namespace out of the mesh."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelNamespace:
-    """The model's namespace, and what the options, the mesh and the cluster make of it."""
+    """The model's namespace, with the wanted membership and the state of the mesh."""
 
     name: str
     labels: Mapping[str, str]
     record: owners.UndoRecord | None
-    """What its annotation says."""
+    """The record in its annotation."""
     owner: str
     """This application."""
     membership: pods.Membership = "namespace"
     member_labels: Mapping[str, str] | None = None
-    """The labels of a member; None while no Istio is there to say."""
+    """The labels of a member; None without an Istio."""
     data_plane: pods.DataPlane = "sidecar"
-    """What is to take pods into the mesh."""
+    """How pods should join the mesh."""
     missing: Message | None = None
-    """What the cluster lacks for it."""
+    """The message about a prerequisite that the cluster lacks."""
     awaited: str = ""
-    """The event before which nobody new joins; empty once it has happened."""
+    """The event that has to happen before the namespace joins; empty once it has happened."""
     is_member: Callable[[Mapping[str, str]], bool] = lambda _: False
-    """Tells whether the injectors of the cluster inject pods of a namespace with such labels by
-    the Istio to join, whatever the labels are."""
+    """Tells whether the cluster's injectors use the Istio to join for pods of a namespace with
+    these labels."""
 
     @property
     def given_back(self) -> dict[str, str | None]:
-        """The patch by which the labels that are still as we set them are given back.
+        """The patch that restores the labels that still have this charm's values.
 
-        A record of labels that are not the mesh's is none of ours.
+        Labels that are not the mesh's are ignored, even if they are in the record.
         """
         record = self.record or owners.UndoRecord(self.owner, {}, {})
         return {
@@ -68,18 +68,18 @@ class ModelNamespace:
 
     @property
     def left(self) -> dict[str, str]:
-        """The labels without those that are given back."""
+        """The labels after `given_back`."""
         after = {**self.labels, **self.given_back}
         return {key: value for key, value in after.items() if value is not None}
 
     def decide(self) -> LabelChange:
-        """Decide about the labels and their record."""
+        """Decide the labels and their record."""
         decided = self._join() if self.membership == "namespace" else self._stay_apart()
         after = {**self.labels, **decided.labels}
         is_led = decided.joined if self.membership == "selected" else ambient.is_labelled(after)
         kept = decided.record
         if kept is not None:
-            # Labels that are as they were, and that we set no more, are forgotten.
+            # Drop labels that have their earlier values and that the charm no longer sets.
             before = {
                 key: value
                 for key, value in kept.before.items()
@@ -123,9 +123,9 @@ class ModelNamespace:
         )
 
     def _stay_apart(self) -> LabelChange:
-        """Decide about a namespace that should have no label of the mesh through us.
+        """Decide the labels of a namespace that this charm does not join to the mesh.
 
-        Selected pods join one by one, which they only can where the namespace says nothing.
+        Selected pods join one by one, which works only in a namespace without mesh labels.
         """
         record = owners.UndoRecord(self.owner, {}, {}) if self.record else None
         if self.membership == "none":
@@ -144,9 +144,9 @@ class ModelNamespace:
         )
 
     def _present(self, labels: Mapping[str, str]) -> dict[str, str]:
-        """Return the labels that say how the namespace's pods are in a mesh.
+        """Return the labels that decide how the namespace's pods join a mesh.
 
-        What is in ambient mode may say to the injector that it is to give no sidecars.
+        In ambient mode, `istio-injection=disabled` is allowed: it only disables sidecars.
         """
         found = injectors.mesh_labels(labels)
         if self.data_plane == "ambient" and found.get(names.INJECTION) == "disabled":

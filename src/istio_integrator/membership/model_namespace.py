@@ -1,4 +1,4 @@
-"""The model's namespace as a member of the mesh: its label, and the record that undoes it."""
+"""The mesh membership of the model's namespace: its labels, and the record to undo them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class Membership(situation.Component):
-    """Makes the model's namespace a member, and remembers how to undo it."""
+    """Makes the model's namespace a mesh member, and records how to undo it."""
 
     name = "membership"
 
@@ -34,14 +34,14 @@ class Membership(situation.Component):
 
     @property
     def joined(self) -> bool:
-        """Whether new pods of the model are asked to join, and no other integrator sees to it."""
+        """Whether new pods join the mesh and no other integrator serves the model."""
         return self._decision.joined
 
     def claim(self) -> Message | None:
         """Record that this application serves the model.
 
         Returns:
-            Why it may not: the model is a controller's, or another integrator serves it already.
+            The reason against it: a controller model, or another integrator serves the model.
         """
         context = self._context
         namespace = self._namespace()
@@ -53,16 +53,16 @@ class Membership(situation.Component):
         if record.owner != context.manifests.owner:
             return Said.MODEL_TAKEN(namespace=context.model, owner=record.owner)
         if context.leader and record != _written(namespace):
-            # One integrator needs no record.
+            # A single integrator works without the record.
             with context.cluster.optional():
                 self._patch(namespace, {}, record)
         return None
 
     def reconcile(self) -> list[Message]:
-        """Set the label, or give it back where the option asks for no membership.
+        """Set the labels, or restore them if the options ask for no membership.
 
         Returns:
-            What keeps the namespace out of the mesh.
+            The problem that keeps the namespace out of the mesh, if any.
         """
         namespace = self._namespace()
         if namespace is None:
@@ -76,7 +76,7 @@ class Membership(situation.Component):
         decided = self._decision
         is_ambient = decided.joined and decided.data_plane == "ambient"
         if is_ambient:
-            # Before the others join.
+            # Label the excluded pods before the namespace joins.
             self._keep_out(is_ambient=True)
         if decided.labels or decided.record != _written(namespace):
             self._patch(namespace, decided.labels, decided.record)
@@ -84,10 +84,10 @@ class Membership(situation.Component):
             self._keep_out(is_ambient=False)
 
     def decided(self, namespace: cluster.Object) -> decision.LabelChange:
-        """Decide what the options and the mesh make of the model's namespace; write nothing."""
+        """Decide the membership of the model's namespace, without writing."""
         mesh, membership = self._context.mesh, self._context.config.membership
         place = self._place(namespace)
-        # Of labels that are given back nothing is to be seen at the next event.
+        # Labels that this event restores are gone at the next event.
         left = place.labels if membership == "namespace" else place.left
         data_plane, missing = self._asked_for(left)
         member_labels = mesh.namespace_labels if mesh else None
@@ -121,9 +121,9 @@ class Membership(situation.Component):
         )
 
     def _unserved(self, labels: Mapping[str, str]) -> Message | None:
-        """Say how to have istiod serve the namespace, where its discoverySelectors leave it out.
+        """Return the message about the label that istiod's discoverySelectors require.
 
-        istiod's injector does not follow them: the model's pods would get sidecars that wait
+        istiod's injector ignores discoverySelectors: the model's pods would get sidecars that wait
         forever for the root certificate.
         """
         mesh, model = self._context.mesh, self._context.model
@@ -142,13 +142,13 @@ class Membership(situation.Component):
             if lack := ambient.missing(context.cluster, context.mesh) if context.mesh else "":
                 missing = Said.AMBIENT_LACKS(namespace=context.model, mode=mode, lack=lack)
         except errors.ForbiddenError as error:
-            # A namespace that is in ambient mode stays so; none is brought there unseen.
+            # A namespace in ambient mode stays in it. Without the check no namespace joins it.
             if not ambient.is_labelled(labels):
                 missing = error_messages.of_error(error, application=context.application)
         return "ambient", missing
 
     def remove(self) -> None:
-        """Give the namespace and its pods back as they were, whoever leads."""
+        """Restore the namespace and its pods, on any unit."""
         namespace = self._namespace()
         if namespace is None:
             return
@@ -158,7 +158,7 @@ class Membership(situation.Component):
         self._keep_out(is_ambient=False)
 
     def _keep_out(self, *, is_ambient: bool) -> None:
-        """Label the running pods that stay outside of ambient mode, and no other pod.
+        """Label the running pods that stay outside of ambient mode, and unlabel the others.
 
         Istio's node agent follows the label (istio cni/pkg/nodeagent, informers.go). API servers
         call Juju's modeloperator and our webhook in plain text, which policies may forbid inside
@@ -190,14 +190,15 @@ class Membership(situation.Component):
                     context.cluster.merge_patch(pod, {"metadata": metadata})
                     logger.info("%s: %s=%s.", reference, key, mode)
                 except errors.ApiError as error:
-                    # It has gone, or somebody's admission refuses it: the others are labelled.
+                    # The pod is gone, or admission control rejects the patch: go on with the
+                    # others.
                     fences.note(reference, str(error))
 
     def _namespace(self) -> cluster.Object | None:
         return self._context.cluster.get(cluster.NAMESPACE, self._context.model)
 
     def _record(self, namespace: cluster.Object) -> owners.UndoRecord | None:
-        """Read the record; that of an application which is no more has become ours."""
+        """Read the record, and take over the record of a removed application."""
         record, own = _written(namespace), self._context.manifests.owner
         if record and record.owner != own and owners.is_gone(self._context.cluster, record.owner):
             return msgspec.structs.replace(record, owner=own)
@@ -216,15 +217,15 @@ class Membership(situation.Component):
                 "annotations": {names.MEMBERSHIP: record.written() if record else None},
             }
         }
-        # What to do depends on what Juju, or another integrator, wrote in between: a conflict has
-        # the charm decide again.
+        # Juju or another integrator may have written in between: after a conflict the charm
+        # decides again.
         self._context.cluster.merge_patch(namespace, patch)
         if labels:
             logger.info("Namespace %s: labels %s.", self._context.model, dict(labels))
 
 
 def data_plane(context: situation.Situation) -> pods.DataPlane:
-    """Tell what takes the model's pods into the mesh once its namespace is as it should be."""
+    """Return how the model's pods join the mesh once its namespace is reconciled."""
     namespace = context.cluster.get(cluster.NAMESPACE, context.model)
     return Membership(context).decided(namespace).data_plane if namespace else "sidecar"
 
