@@ -1,1 +1,1 @@
-"""What pods get when they are created, by a policy or by a webhook."""
+"""Changes of pods at their creation, by a webhook."""

@@ -1,4 +1,4 @@
-"""Prepare new pods by the webhook, and tell whether it works."""
+"""Operation and checks of the webhook that prepares new pods."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from istio_integrator.messages import Message, Said
 from istio_integrator.situation import situation
 
 PROBE_DELAYS = (0.1, 0.2, 0.4, 0.8, 1.0, 1.0)
-"""Seconds between two probes after a change, which API servers take a moment to notice."""
+"""Seconds between dry runs after a change, which API servers notice with a delay."""
 PROBE_SECONDS = 5.0
-"""After which no further probe is sent; each may itself take the webhook's 3 s."""
+"""After this time no further dry run is sent; each may take the webhook's timeout of 3 s."""
 
 
 class Admission(situation.Component):
     """Runs the webhook while new pods need it.
 
-    `image` returns the image that the webhook runs, empty while it is not known.
+    `image` returns the image of the webhook's servers; empty while it is unknown.
     """
 
     name = "admission"
@@ -34,10 +34,10 @@ class Admission(situation.Component):
         self._image = image
         self._webhook = webhook.Webhook(scope)
         self.works = False
-        """Whether a dry-run pod came back changed in this hook, so that the model may join."""
+        """Whether the webhook changed a dry-run pod in this hook, so that the model may join."""
 
     def reconcile(self) -> list[Message]:
-        """Run the webhook where new pods need it, and remove it elsewhere; the leader tells."""
+        """Run the webhook if new pods need it, else remove it; only the leader does."""
         self.works = False
         if not self._scope.leader:
             return []
@@ -48,7 +48,7 @@ class Admission(situation.Component):
         return [*rejected, Said.ADMISSION_OFF()]
 
     def rotate(self) -> dict[str, str]:
-        """Replace the webhook's certificate now; only the leader may."""
+        """Replace the webhook's certificate now, on the leader only."""
         if not self._scope.leader:
             raise errors.CharmError("only the leader replaces certificates: use its unit")
         if self._webhook.configuration is None:
@@ -72,12 +72,12 @@ class Admission(situation.Component):
         return self._webhook.certificate
 
     def problem(self) -> str:
-        """Return why the webhook does not prepare pods; empty where it does."""
+        """Return why the webhook does not prepare pods; empty if it does."""
         return _words(self._explained(self._trial()))
 
     @property
     def is_needed(self) -> bool:
-        """Whether a served namespace gives sidecars or is about to, or an option is about pods."""
+        """Whether a served namespace injects sidecars or will, or an option changes pods."""
         scope, options = self._scope, self._scope.config
         if options.included_pods or options.excluded_pods or options.pod_rules.rules:
             return True
@@ -85,7 +85,7 @@ class Admission(situation.Component):
         if gives_sidecars and scope.mesh is not None and options.membership == "namespace":
             return True
         spaces = {*scope.served_namespaces} - {scope.model}
-        # The pods of the model are prepared even where it is not served otherwise.
+        # The model's pods are prepared even if served-namespaces leaves the model out.
         if gives_sidecars:
             spaces.add(scope.model)
         found = (scope.cluster.get(cluster.NAMESPACE, name) for name in spaces)
@@ -144,7 +144,7 @@ class Admission(situation.Component):
         return problem
 
     def _trial(self) -> Message | None:
-        """Return why a dry-run pod does not come back changed; None where it does."""
+        """Return why the webhook does not change a dry-run pod; None if it does."""
         scope = self._scope
         like = scope.cluster.get(cluster.POD, scope.pod, scope.model)
         pod = probe.pod(scope.model, {names.PROBE: "true"}, like=like)
@@ -152,7 +152,8 @@ class Admission(situation.Component):
             created = scope.cluster.create(pod, dry_run=True)
         except errors.RefusedError as error:
             refusal = error.refusal
-            # Only a pod that the webhook did not keep outside of the mesh is sent to istiod.
+            # The webhook keeps its dry-run pod outside of the mesh. The pod reaches istiod only
+            # without it.
             if refusal.is_istio:
                 return Said.ADMISSION_STARTING(problem=str(refusal)[:200])
             is_away = refusal.is_unreachable

@@ -1,4 +1,4 @@
-"""The webhook's certificate, which signs itself, and is renewed long before it ends."""
+"""The webhook's self-signed certificate, renewed long before it expires."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFE = datetime.timedelta(days=90)
 RENEW_AT = 2 / 3
-"""Of its life: then a certificate is replaced."""
+"""Share of its lifetime after which a certificate is replaced."""
 SKEW = datetime.timedelta(days=1)
-"""By which clocks may differ: certificates are valid from that long ago."""
+"""Possible difference of clocks: a certificate's validity begins this long before its creation."""
 OVERLAP = datetime.timedelta(days=1)
-"""For which the certificate before is still trusted after a change."""
+"""Time for which the previous certificate stays trusted after a change."""
 
 _FIELDS = {"certificate": "tls.crt", "key": "tls.key", "previous": "previous.crt"}
 _USES = (
@@ -35,16 +35,16 @@ class Material:
     certificate: str
     key: str
     previous: str = ""
-    """The certificate before, while servers may still show it."""
+    """The previous certificate, while servers may still present it."""
 
     @property
     def bundle(self) -> str:
-        """What clients have to trust."""
+        """The certificates that clients have to trust."""
         return self.certificate + self.previous
 
     @classmethod
     def read(cls, data: Mapping[str, str]) -> Self | None:
-        """Read the data of a Secret; None where something is missing."""
+        """Read the data of a Secret; None if it is incomplete or invalid."""
         try:
             found = {
                 field: base64.b64decode(data.get(key, ""), validate=True).decode()
@@ -55,12 +55,12 @@ class Material:
         return cls(**found) if found["certificate"] and found["key"] else None
 
     def data(self) -> dict[str, str]:
-        """Write the data of a Secret."""
+        """Return the data of a Secret."""
         return {key: encoded(getattr(self, field)) for field, key in _FIELDS.items()}
 
 
 def encoded(text: str) -> str:
-    """Write text as Kubernetes has it in data."""
+    """Encode text as in the data of a Kubernetes object."""
     return base64.b64encode(text.encode()).decode()
 
 
@@ -71,9 +71,9 @@ def decide(
     *,
     rotate: bool = False,
 ) -> Material:
-    """Decide which certificate for `names` is in use from now on: as found, if nothing is due.
+    """Return the certificate for `names` to use: the found one, unless it is due for replacement.
 
-    With `rotate` it is replaced whatever its age.
+    With `rotate` it is replaced at any age.
     """
     loaded = _load(found) if found else None
     if found is None or loaded is None:
@@ -87,7 +87,7 @@ def decide(
 
 
 def _load(found: Material) -> x509.Certificate | None:
-    """Read a certificate; None where it or its key can't be read, or they are two of a kind."""
+    """Read a certificate; None if it or its key can't be read, or they do not match."""
     try:
         loaded = x509.load_pem_x509_certificate(found.certificate.encode())
         key = serialization.load_pem_private_key(found.key.encode(), password=None)

@@ -1,4 +1,4 @@
-"""What admission control of other teams rejects, as the workload found it by dry runs."""
+"""Rejections by other teams' admission control, found by the workload's dry runs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ OPTIONS: Mapping[str, str] = {
     "labels": "pod-labels=",
     "images": "image-registries=",
 }
-"""By which a change of admission is not asked for any more; the others keep pods outside."""
+"""Options that turn off a change of admission; the other changes keep pods outside of the mesh."""
 
 
 def read(scope: situation.Situation) -> rejections.Rejections:
-    """Read what was rejected at the workload's last look; nothing if it has not looked yet."""
+    """Read the rejections of the workload's last dry runs; empty before the first."""
     name = rejections.config_map(scope.application)
     found = scope.manifests.own(cluster.CONFIG_MAP, name)
     text = str(cluster.at(found, "data").get(rejections.KEY) or "{}")
@@ -34,7 +34,7 @@ def read(scope: situation.Situation) -> rejections.Rejections:
 
 
 def messages(found: rejections.Rejections, *, application: str) -> Iterable[Message]:
-    """Say which changes are left out, and who forbids them."""
+    """Return messages about the changes that are left out, and who rejects them."""
     by_author: dict[str, list[str]] = {}
     for change, refusal in sorted(found.changes.items()):
         by_author.setdefault(refusal.author, []).append(change)

@@ -1,4 +1,4 @@
-"""What new pods get: what the operator asks for, and what the mesh can do."""
+"""The changes of new pods, from the operator's options and the mesh's abilities."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ _Ports = tuple[Annotated[int, msgspec.Meta(ge=1, le=pods.HIGHEST_PORT)], ...]
 
 
 class MeshSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """What new pods get that depends on the mesh, as an annotation keeps it."""
+    """The settings of new pods that depend on the mesh, as stored in an annotation."""
 
     native: bool = False
     inject_label: tuple[str, str] = (names.INJECT, "true")
     istiod_namespace: str = ""
     controller_ports: _Ports = ()
-    """That charms need to reach Juju's controller, as far as the mesh would keep them from it."""
+    """Ports that charms need to reach Juju's controller and that the mesh would block."""
     mesh_ports: _Ports = ()
-    """That the mesh excludes everywhere, but for pods that name ports: they name these too."""
+    """Ports that the mesh excludes for all pods. A pod's own list of ports replaces them, so it
+    repeats them."""
     held: bool = False
-    """Whether the mesh holds applications by itself, so that no pod needs to ask for it."""
+    """Whether the mesh holds applications by default, so that pods need not ask for it."""
 
     @classmethod
     def of(cls, scope: situation.Situation, before: MeshSettings | None) -> MeshSettings:
-        """Keep what was seen last as far as the mesh can't be asked: it may be back soon."""
+        """Return the mesh's settings; keep earlier ones while istiod does not answer."""
         mesh = scope.mesh
         seen = before or cls()
         if mesh is not None:
@@ -53,7 +54,7 @@ class MeshSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
     @classmethod
     def read(cls, obj: cluster.Object | None) -> MeshSettings | None:
-        """Read what an applied object says; None if it says nothing that can be understood."""
+        """Read the annotation of an applied object; None if it is missing or invalid."""
         text = cluster.at(obj, "metadata", "annotations").get(names.SEEN)
         try:
             return msgspec.json.decode(text or "", type=cls)
@@ -61,12 +62,12 @@ class MeshSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
             return None
 
     def text(self) -> str:
-        """Write it for `read`."""
+        """Return the text for `read`."""
         return msgspec.json.encode(self).decode()
 
 
 def _cut_off(scope: situation.Situation, found: installation.Mesh) -> tuple[int, ...]:
-    """Return the ports that charms need and that the mesh cuts off."""
+    """Return the ports that charms need and that the mesh blocks."""
     ports = scope.controller.ports if found.cuts_off_controller else ()
     if scope.controller.is_named and found.cuts_off_names:
         ports = (*ports, _DNS)
@@ -76,9 +77,9 @@ def _cut_off(scope: situation.Situation, found: installation.Mesh) -> tuple[int,
 def make(
     context: situation.Situation, seen: MeshSettings, left_out: Iterable[str]
 ) -> pods.Settings:
-    """Gather what new pods get: options of the same names, and what was seen of the mesh.
+    """Return the settings of new pods, from the options of the same names and the mesh.
 
-    `left_out` are changes of pods that admission control of another team rejects.
+    `left_out` lists the changes that another team's admission control rejects.
     """
     options = context.config
     membership = options.membership
@@ -87,7 +88,7 @@ def make(
     ports = options.excluded_outbound_ports
     is_ambient = context.data_plane == "ambient"
     if seen.controller_ports and not is_ambient:
-        # Juju labels the pods of its applications so; all of them call the controller.
+        # Juju sets this label on the pods of its applications, which all call the controller.
         ports = (*ports, pods.Ports(pods=names.NAME, ports=seen.controller_ports))
     chosen: dict[str, Any] = {
         **options.named_in(pods.Settings),
@@ -113,7 +114,7 @@ def make(
 
 
 def revised(settings: pods.Settings) -> pods.Settings:
-    """Name settings by all that they say."""
+    """Set the revision of settings, a hash of all their values."""
     values = settings.document()
     del values["revision"]
     digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

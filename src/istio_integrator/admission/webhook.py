@@ -17,11 +17,11 @@ CERTIFICATES_FOLDER = "admission-certificates"
 CONFIGURATION_FOLDER = "admission-webhook-configuration"
 
 _STARTING = ("ContainerCreating", "PodInitializing")
-"""What a container waits for that starts as usual."""
+"""Waiting reasons of a container that starts normally."""
 
 
 def configuration_name(owner: str) -> str:
-    """Name the configuration such that it sorts, and so is asked, before every Istio injector."""
+    """Name the configuration so that it sorts, and is called, before Istio's injectors."""
     return f"0-istio-integrator.{owner}".lower()
 
 
@@ -31,7 +31,7 @@ def pod_labels(owner: str) -> dict[str, str]:
 
 
 class Webhook:
-    """Runs the servers, and has API servers ask them once they answer."""
+    """Runs the servers, and registers them with the API server once they are ready."""
 
     def __init__(self, scope: situation.Situation) -> None:
         self._scope = scope
@@ -40,9 +40,9 @@ class Webhook:
         self._configuration = configuration_name(scope.manifests.owner)
         self._pod_labels = pod_labels(scope.manifests.owner)
         self.certificate = ""
-        """The certificate of the servers, in PEM."""
+        """The servers' certificate, in PEM."""
         self.changed = False
-        """Whether servers or API servers may still have to notice something."""
+        """Whether servers or API servers may still use earlier settings."""
 
     @property
     def settings(self) -> cluster.Object | None:
@@ -51,7 +51,7 @@ class Webhook:
 
     @property
     def configuration(self) -> cluster.Object | None:
-        """What API servers have been told of it."""
+        """The webhook's configuration in the API server."""
         return self._scope.cluster.get(cluster.MUTATING_WEBHOOK, self._configuration)
 
     def reconcile(
@@ -63,13 +63,13 @@ class Webhook:
         annotations: dict[str, str],
         rotate: bool = False,
     ) -> str:
-        """Bring everything up to date; API servers are told only when a server is ready.
+        """Reconcile the servers; register the webhook only when a server is ready.
 
-        Nothing is done while the image is not known. With `rotate` the certificate is replaced
-        whatever its age.
+        Nothing changes while the image is unknown. With `rotate` the certificate is replaced at
+        any age.
 
         Returns:
-            The reason to wait; empty when API servers send reviews.
+            The reason to wait; empty when API servers call the webhook.
         """
         if not image:
             return "waiting for the lifecycle container"
@@ -77,7 +77,7 @@ class Webhook:
         material = self._certificates(rotate=rotate)
         before = self.configuration
         if before is not None:
-            # A certificate must be trusted before a server shows it.
+            # API servers must trust a certificate before a server presents it.
             self._configure(material, served)
         secret = {"name": self._secret, "data": material.data()}
         manifests.apply(CERTIFICATES_FOLDER, secret)
@@ -92,7 +92,7 @@ class Webhook:
             "pod_labels": self._pod_labels,
             "settings": document,
             "annotations": annotations,
-            # In a file that the servers follow: another level is no reason to replace them.
+            # Servers watch this file, so that a new level does not replace their pods.
             "log_level": scope.config.log_level,
         }
         live = manifests.apply(WORKLOAD_FOLDER, servers)
@@ -127,7 +127,7 @@ class Webhook:
         return self._scope.manifests.apply(CONFIGURATION_FOLDER, context)[0]
 
     def _refresh_pods(self, mounted: str) -> bool:
-        """Have every server's kubelet mount what is current; tell whether one had to."""
+        """Make kubelets refresh outdated mounts of servers; tell whether there was one."""
         wanted = hashlib.sha256(mounted.encode()).hexdigest()[:16]
         patch = {"metadata": {"annotations": {names.REFRESH: wanted}}}
         refreshed = False
@@ -141,10 +141,10 @@ class Webhook:
         return self._scope.cluster.list(cluster.POD, self._scope.model, self._pod_labels)
 
     def obstacle(self) -> Message | None:
-        """Say what keeps the servers from being ready, in its own words; None where nothing does.
+        """Return the message about the error that keeps the servers from being ready, if any.
 
-        What keeps pods from being created is in the Deployment's status, where Kubernetes copies
-        it from that of the ReplicaSet (k8s.io/kubernetes pkg/controller/deployment/sync.go).
+        The Deployment's status has the reason why pods are not created. Kubernetes copies it from
+        the ReplicaSet's status (k8s.io/kubernetes pkg/controller/deployment/sync.go).
         """
         scope = self._scope
         deployment = scope.cluster.get(cluster.DEPLOYMENT, self._name, scope.model)
