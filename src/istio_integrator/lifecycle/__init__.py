@@ -1,1 +1,1 @@
-"""The workload container: its Pebble layer, its answers, and what is said on removal."""
+"""The workload container: its Pebble layer, its answers and its notices on removal."""

@@ -1,4 +1,4 @@
-"""What the workload's counts come to; pure."""
+"""Messages about the workload's counts, without I/O."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from istio_integrator.situation import situation
 def progress(
     summary: Summary, context: situation.Situation, *, is_automatic: bool = False
 ) -> Iterable[Message]:
-    """Turn the workload's counts into what the operator sees.
+    """Turn the workload's counts into messages.
 
-    Where pods are replaced without anyone asking, the command that stops it is named.
+    If pods are replaced automatically, the message has the command that stops it.
     """
     application, mesh = context.application, context.mesh
     pods = f"{summary.in_mesh}/{summary.eligible}"
@@ -32,13 +32,13 @@ def progress(
         subject = f"{trouble.workload} waits: " if trouble.workload and not trouble.pod else ""
         hint = stop if trouble.pod and is_automatic else nothing
         yield Said.PODS_WAIT(pods=pods, problem=f"{subject}{trouble.message}", **hint)
-    # Juju would show maintenance instead of what is waited for.
+    # Juju would show the maintenance message instead of the waiting one.
     is_starting = any(each.reason == Reason.REPLACEMENT_STARTING.value for each in passing)
     if summary.converging and not is_starting:
         hint = stop if is_automatic else nothing
         said = Said.PODS_BEING_REPLACED(pods=pods, count=summary.converging, **hint)
         if mesh is not None and not mesh.alive:
-            # Juju shows maintenance before waiting, and so would hide that istiod is away.
+            # Juju prefers maintenance to waiting, which would hide that istiod is down.
             said = dataclasses.replace(said, severity=Severity.WAITING)
         yield said
     elif summary.proposed:
@@ -56,7 +56,7 @@ def progress(
 
 
 def _blocked(trouble: Trouble, others: int, context: situation.Situation) -> Message:
-    """Name what hangs and the command that shows why, or that mends it."""
+    """Name the blocked workload, and the command that shows or fixes the cause."""
     application, model = context.application, context.model
     if trouble.reason == Reason.FORBIDDEN.value:
         error = errors.ForbiddenError(trouble.message)

@@ -1,4 +1,4 @@
-"""The Event that tells the owner of an unfinished pod that nobody will stop its proxy any more."""
+"""The Event on an unfinished pod whose proxy will not be stopped after the charm's removal."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from istio_integrator.situation import situation
 logger = logging.getLogger(__name__)
 
 REASON = "ProxyShutdownEnds"
-"""The reason that the Event names."""
+"""The reason of the Event."""
 
 
 def leave(context: situation.Situation, asked: workload.WorkloadClient) -> None:
-    """Leave an Event on each pod that will hang when its payload is done.
+    """Create an Event on each pod that will hang when its payload ends.
 
-    Which pods those are, the workload decides; without its answer nobody is told, which must not
-    keep the application from being removed.
+    The workload decides which pods those are. Without its answer there are no Events, since a
+    failure must not block the application's removal.
     """
     try:
         pods = candidates(context.cluster, context.served_namespaces)
@@ -37,14 +37,14 @@ def leave(context: situation.Situation, asked: workload.WorkloadClient) -> None:
         try:
             context.cluster.create(_event(pod))
         except errors.CharmError as error:
-            # Another unit that leaves may have said it; a namespace that is going takes no Event.
+            # Another unit may have created it, and a terminating namespace rejects new Events.
             logger.info("%s gets no Event about the removal: %s", cluster.reference(pod), error)
 
 
 def candidates(api: cluster.Cluster, namespaces: Iterable[str]) -> list[cluster.Object]:
-    """List the pods with a classic sidecar; all other rules about them are the workload's.
+    """List the pods with a classic sidecar; the workload applies all other rules.
 
-    No label tells: `istioctl kube-inject` sets none on a CronJob's pods.
+    A label selector would miss pods: `istioctl kube-inject` sets no label on a CronJob's pods.
     """
     return [
         pod

@@ -1,4 +1,4 @@
-"""The workload as a part of the charm: it runs on every unit, and says how far the model is."""
+"""The workload as a part of the charm: it runs on every unit and reports the model's progress."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _READY = "ready"
 
 
 def pebble_layer() -> ops.pebble.LayerDict:
-    """Write the Pebble layer that runs the service.
+    """Return the Pebble layer that runs the service.
 
     The checks have no level: Juju's probes read the levels, and the kubelet would kill the
-    container where restarting the service is enough. On a starved node even a live service
-    answers late, and to restart it then would lose the stops under way.
+    container when a restart of the service is enough. On an overloaded node even a live service
+    answers late, and a restart would then lose the stops in progress.
     """
     command = (workload.PROGRAM, "run", "--settings", settings.FILE, *workload.CONTRACT)
     return {
@@ -60,9 +60,9 @@ def _check(path: str, timeout: str) -> ops.pebble.CheckDict:
 
 
 class WorkloadService(situation.Component):
-    """The service that runs the workload on every unit, and its progress with the model.
+    """The service that runs the workload on every unit, and the model's progress.
 
-    `joined` tells whether the model is asked to join the mesh, once membership is decided.
+    `joined` tells whether the model joins the mesh, once the membership is decided.
     """
 
     name = "lifecycle"
@@ -75,19 +75,19 @@ class WorkloadService(situation.Component):
         self._workload = workload.WorkloadClient(container)
         self._joined = joined
         self.progress = ""
-        """The word of the workload's summary; empty where it has not said."""
+        """The hash of the workload's summary; empty if unknown."""
         self.old_proxies: int | None = None
-        """Pods whose proxy is not what new pods get; None where the workload has not said."""
+        """Pods whose proxy differs from a new pod's; None if unknown."""
 
     @property
     def workload(self) -> workload.WorkloadClient:
-        """The program, to be asked about pods; a LifecycleError for one of another contract."""
+        """The client of the workload; raises LifecycleError if the contract differs."""
         if self._mismatch:
             raise errors.LifecycleError(self._mismatch.text)
         return self._workload
 
     def image(self) -> str:
-        """Return the workload's image for other pods; empty while it is not known to fit."""
+        """Return the workload's image for other pods; empty until its contract matches."""
         if self._mismatch:
             return ""
         pod = self._context.cluster.get(cluster.POD, self._context.pod, self._context.model)
@@ -97,9 +97,9 @@ class WorkloadService(situation.Component):
 
     @functools.cached_property
     def _mismatch(self) -> Message | None:
-        """The reason why this charm and the image cannot work together yet.
+        """The message if this charm and the image cannot work together yet.
 
-        The charm starts no service of another image, and stops none.
+        The charm neither starts nor stops a service whose image has another contract.
         """
         if not self._container.can_connect():
             return Said.CONTAINER_STARTING()
@@ -115,7 +115,7 @@ class WorkloadService(situation.Component):
         return said(application=application, contracts=contracts)
 
     def reconcile(self) -> list[Message]:
-        """Have the service run with the options as they are, and ask how far the model is."""
+        """Run the service with the current options, and report the model's progress."""
         if self._mismatch:
             return [self._mismatch]
         said: list[Message] = []
@@ -139,7 +139,7 @@ class WorkloadService(situation.Component):
         return [*said, *answers.progress(summary, self._context, is_automatic=is_automatic)]
 
     def seen(self) -> Seen | None:
-        """Return what the gateway's Envoys have; None where the service does not answer."""
+        """Return the configuration of the gateway's Envoys; None without an answer."""
         try:
             return self.workload.seen()
         except errors.LifecycleError as error:
@@ -147,12 +147,12 @@ class WorkloadService(situation.Component):
             return None
 
     def stop_convergence(self) -> None:
-        """Let no pod be replaced any more; the reconciler goes on."""
+        """Stop replacing pods; the service continues otherwise."""
         if not self._mismatch:
             self._replan(joined=False)
 
     def give_notice(self) -> None:
-        """Tell the owners of unfinished pods that their proxies will not be stopped."""
+        """Create Events on unfinished pods, whose proxies will not be stopped."""
         removal_notice.leave(self._context, self._workload)
 
     def stop(self) -> None:
@@ -162,7 +162,7 @@ class WorkloadService(situation.Component):
             self._container.stop(workload.SERVICE)
 
     def remove(self) -> None:
-        """Stop the service and delete what it keeps in the cluster."""
+        """Stop the service and delete its state in the cluster."""
         self.stop()
         metadata = {"name": self._memory, "namespace": self._context.model}
         kind = cluster.CONFIG_MAP

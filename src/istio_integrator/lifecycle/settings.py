@@ -1,4 +1,4 @@
-"""The settings file of the workload, which its service follows and its commands read."""
+"""The settings file of the workload, which its service watches and its commands read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def pebble(problem: str) -> Generator[None]:
 
 
 def read(container: ops.Container) -> service.Options | None:
-    """Return what the workload was told last; None where that is not known."""
+    """Return the workload's present settings; None if unknown."""
     try:
         with container.pull(FILE, encoding=None) as file:
             return msgspec.json.decode(file.read(), type=service.Options)
@@ -47,7 +47,7 @@ def read(container: ops.Container) -> service.Options | None:
 def write(
     container: ops.Container, settings: service.Options, told: service.Options | None
 ) -> None:
-    """Write the file, unless `told` says that it is so already; else raise a LifecycleError."""
+    """Write the file unless `told` is equal; raise LifecycleError if Pebble fails."""
     if settings != told:
         with pebble("lifecycle gets no settings"):
             container.push(FILE, settings.document(), make_dirs=True, permissions=0o600)
@@ -56,9 +56,9 @@ def write(
 def make(
     context: situation.Situation, told: service.Options | None, *, joined: bool
 ) -> service.Options:
-    """Fill the settings from options of the same names, and from what was found.
+    """Return the settings, from the options of the same names and the state of the cluster.
 
-    What the service was told last stays where it can't be found out now.
+    Values that are unknown now keep those of `told`.
     """
     mesh = context.mesh
     settings = service.Options(
@@ -82,7 +82,7 @@ def make(
     if told is None:
         return dataclasses.replace(settings, token=secrets.token_hex(16))
     if mesh is None or not (mesh.probed or mesh.has_settings):
-        # The mesh can't be asked for its port.
+        # The mesh's status port is unknown.
         settings = dataclasses.replace(settings, status_port=told.status_port)
     expected = told.expected if context.leader else None
     return dataclasses.replace(settings, token=told.token, facts=told.facts, expected=expected)

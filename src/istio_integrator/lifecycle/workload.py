@@ -1,7 +1,7 @@
-"""What the workload answers about pods, proxies and the gateway.
+"""The client of the workload, for pods, proxies and the gateway.
 
-The service answers on 127.0.0.1, as both containers are in one pod. What it has no answer for is
-asked by exec.
+The service answers on 127.0.0.1, as both containers are in one pod. Other requests run the program
+with exec.
 """
 
 from __future__ import annotations
@@ -34,64 +34,64 @@ PORT = service.LISTENER_PORT
 
 _T = TypeVar("_T")
 _KEEPS_TO = re.compile(r"\(contract ([0-9a-f]{1,16})\)$")
-"""What `--version` ends with; images from before the contract say nothing of it."""
+"""The end of the output of `--version`; images from before the contract lack it."""
 _ANSWER_SECONDS = {"GET": 12, "POST": 28}
-"""The service itself gives up after 10, and after 25 where it acts."""
+"""The service itself stops after 10 s, or after 25 s for a POST."""
 _COMMAND_SECONDS = 30
 _START_SECONDS = 3.0
-"""For a service that was just started to listen."""
+"""Seconds for a service that was just started to listen."""
 _LONGEST_ERROR = 500
-"""Characters of what is wrong with an answer, which quotes it."""
+"""Characters of an error about an answer, which quotes the answer."""
 
 
 class WorkloadClient:
-    """The program in the workload container, which alone knows the rules about pods.
+    """The program in the workload container, which has the rules about pods.
 
-    Its methods raise a LifecycleError where there is no answer.
+    Its methods raise LifecycleError without an answer.
     """
 
     def __init__(self, container: ops.Container) -> None:
         self._container = container
 
     def uninjected(self) -> Listing:
-        """Ask which pods lack the sidecar that they should have."""
+        """Return the pods that lack their sidecar."""
         return _read(Listing, self._ask("GET", "/uninjected"))
 
     def stale(self) -> tuple[PodAnswer, ...]:
-        """Ask which pods of the model have an old sidecar."""
+        """Return the pods of the model that have an old sidecar."""
         return _read(Listing, self._ask("GET", "/uninjected", stale="")).pods
 
     def restart(self, *, dry_run: bool, stale: bool, force: bool = False) -> tuple[PodAnswer, ...]:
-        """Have the leader's workload replace pods that have an old sidecar or none.
+        """Make the leader's workload replace pods that have an old sidecar or lack one.
 
-        It is not waited for. Of the pods that are returned, the fixable ones are replaced; with
-        `force` also where a dry run shows that the new pod would be refused.
+        The call does not wait for the end. Of the returned pods, the fixable ones are replaced.
+        With `force` this includes pods whose replacement a dry run rejects.
         """
         how = {"stale": stale, "dry-run": dry_run, "force": force}
         words = {word: "" for word, is_so in how.items() if is_so}
         return _read(Listing, self._ask("POST", "/restart", **words)).pods
 
     def seen(self) -> seen.Seen:
-        """Ask what the gateway's Envoys have."""
+        """Return the configuration of the gateway's Envoys."""
         return _read(seen.Seen, self._ask("GET", "/seen"))
 
     def stop_proxy(self, namespace: str, pod: str) -> ProxyAnswer:
-        """Stop the proxy of one pod now, if the rules say that it may end.
+        """Stop the proxy of one pod now, if the rules allow it.
 
-        The answer has what the rules say and, where they say stop, the `result` of it.
+        The answer has the decision and, if that is to stop, the `result` of the stop.
         """
         return _read(ProxyAnswer, self._ask("POST", "/stop", namespace=namespace, pod=pod))
 
     def explain(self, pods: list[cluster.Object]) -> list[ProxyAnswer]:
-        """Ask what would be done about the proxies of some pods."""
+        """Return the decisions about the proxies of some pods."""
         document = json.dumps({"apiVersion": "v1", "kind": "List", "items": pods})
         printed = self._execute("explain", "--settings", settings.FILE, "-", stdin=document)
         return [_decode(ProxyAnswer, line) for line in printed.split("\n") if line.strip()]
 
     def contract(self) -> str:
-        """Return the contract that the image keeps to; empty for one from before there was any.
+        """Return the contract of the image; empty for an image from before the contract.
 
-        A service that was told of the contract runs in an image that keeps to it.
+        A service with the contract in its command runs in an image with that contract.
         """
         with settings.pebble("waiting for Pebble in lifecycle"):
             running = self._container.get_plan().services.get(SERVICE)
@@ -102,7 +102,7 @@ class WorkloadClient:
 
     @functools.cached_property
     def _token(self) -> str:
-        """The listener's token, which the settings keep while their file is there."""
+        """The listener's token, from the settings file."""
         told = settings.read(self._container)
         if told is None:
             raise errors.LifecycleError("the workload does not answer: it has no settings")
@@ -120,9 +120,9 @@ class WorkloadClient:
         return body
 
     def _execute(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run the program in its container, and return what it prints."""
+        """Run the program in its container, and return its output."""
         with settings.pebble("the workload does not answer"):
-            # The image's user has no home, in which Pebble would start commands.
+            # The image's user has no home directory, where Pebble would start commands.
             process = self._container.exec(
                 [PROGRAM, *arguments], timeout=_COMMAND_SECONDS, stdin=stdin, working_dir="/"
             )
@@ -156,7 +156,7 @@ class _Headed(msgspec.Struct):
 
 
 def _read(kind: type[_T], answer: bytes) -> _T:
-    """Read an answer of the service, which names the contract that it keeps to."""
+    """Read an answer of the service, which names its contract."""
     headed = _decode(_Headed, answer)
     if headed.contract != schema.SCHEMA:
         raise errors.LifecycleError(f"the workload answers by contract {headed.contract[:16]}")
