@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from integrator_contract import booleans, names, pods
-from istio_integrator.istio import probe
+from istio_integrator.istio import destination_rule, probe
 from istio_integrator.kube import cluster
 from istio_integrator.situation import model
 from istio_integrator.situation.model import Labels, NamedPorts
@@ -82,7 +82,9 @@ def plain_clients(
     def of(obj: cluster.Object) -> Iterable[PlainClients]:
         spec = cluster.at(obj, "spec")
         place = obj["metadata"]["namespace"]
-        service = _service_of_host(str(spec.get("host")), place, model_name, domain)
+        service = destination_rule.service_of_host(
+            str(spec.get("host")), place, model_name, domain
+        )
         parted = (cluster.at(each, "trafficPolicy") for each in cluster.parts(spec, "subsets"))
         for policy in (cluster.at(spec, "trafficPolicy"), *parted) if service else ():
             if _is_plain(policy):
@@ -132,15 +134,6 @@ def _scraped(notes: Mapping[str, str], ports: NamedPorts) -> frozenset[int]:
         # Prometheus accepts one port, and so does the injector.
         return frozenset(probe.ports(notes[names.SCRAPE_PORT].replace(",", " ")))
     return frozenset(number for _, number in ports)
-
-
-def _service_of_host(host: str, namespace: str, model_name: str, domain: str) -> str:
-    """Return the model's Service with a host; `*`: all Services, empty: none."""
-    if host.startswith("*"):
-        return "*" if f"x.{model_name}.svc.{domain}".endswith(host.removeprefix("*")) else ""
-    host = host.removesuffix(f".svc.{domain}").removesuffix(".svc")
-    name, dot, place = host.partition(".")
-    return name if (place if dot else namespace) == model_name else ""
 
 
 def _is_plain(policy: cluster.Object) -> bool:

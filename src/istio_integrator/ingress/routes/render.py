@@ -17,6 +17,7 @@ from istio_integrator import error_messages
 from istio_integrator.ingress import gateway, record
 from istio_integrator.ingress.record import Values
 from istio_integrator.ingress.routes.plan import Route
+from istio_integrator.istio import destination_rule
 from istio_integrator.kube import cluster, errors, owners
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation import situation
@@ -86,10 +87,12 @@ def _apply_grpc(
     try:
         rules = scope.cluster.list(cluster.DESTINATION_RULE, scope.model) if wanted else []
         others = [rule for rule in rules if not scope.manifests.is_ours(rule)]
-        taken = [str(cluster.at(rule, "spec").get("host", "")) for rule in others]
+        hosts = (str(cluster.at(rule, "spec").get("host", "")) for rule in others)
+        place = scope.model, scope.model, scope.cluster_domain
+        taken = {destination_rule.service_of_host(host, *place) for host in hosts}
         ports: dict[str, set[int]] = {}
         for route in wanted:
-            if not any(_is_for(rule, route.service, scope) for rule in taken):
+            if not taken & {"*", route.service}:
                 ports.setdefault(route.service, set()).add(route.port)
         variables = {
             "named": functools.partial(owners.object_name, scope.application),
@@ -106,12 +109,3 @@ def _apply_grpc(
         problem = f"gRPC of {_sources(wanted)}: {error}"
         return [Said.REQUEST_INVALID(request=problem)] if wanted else []
     return []
-
-
-def _is_for(rule: str, service: str, scope: situation.Situation) -> bool:
-    """Tell whether a DestinationRule of the model is for a Service."""
-    host = f"{service}.{scope.domain}"
-    short = f"{service}.{scope.model}"
-    if rule.startswith("*"):
-        return host.endswith(rule[1:])
-    return rule in (host, service, short, f"{short}.svc")
