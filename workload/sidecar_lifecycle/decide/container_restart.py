@@ -1,7 +1,7 @@
-"""Whether the kubelet starts a container again: its own rule, on our types.
+"""The kubelet's rule for restarting a container.
 
-`ContainerShouldRestart` in k8s.io/kubernetes/pkg/api/v1/pod is the original. Where a newer kubelet
-may know more than we do (an action, an operator, a condition), we expect a restart.
+`ContainerShouldRestart` in k8s.io/kubernetes/pkg/api/v1/pod is the source. An action, operator or
+condition that only a newer kubelet knows counts as a restart.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from sidecar_lifecycle.model import types
 
 _LOST = "ContainerStatusUnknown"
-"""The reason of an end that the kubelet only supposes. It starts such a container again, whatever
-its policy (`ShouldContainerBeRestarted` in k8s.io/kubernetes/pkg/kubelet/container/helpers.go)."""
+"""The reason of an end that the kubelet only assumes. It restarts such a container under any
+policy (`ShouldContainerBeRestarted` in k8s.io/kubernetes/pkg/kubelet/container/helpers.go)."""
 
 
 def will_restart(container: types.Container, pod_policy: str, ended: types.Terminated) -> bool:
-    """Return whether a container that ended like this is started again."""
+    """Return whether the kubelet restarts a container after this end."""
     if ended.reason == _LOST or matching_rule(container, ended.exitCode) is not None:
         return True
     for policy in (container.restartPolicy, pod_policy):
@@ -28,7 +28,7 @@ def will_restart(container: types.Container, pod_policy: str, ended: types.Termi
 
 
 def restarts_all(container: types.Container, exit_code: int) -> bool:
-    """Return whether that exit code starts all containers of the pod again, or might."""
+    """Return whether this exit code restarts all containers of the pod, or may."""
     rule = matching_rule(container, exit_code)
     return rule is not None and rule.action != "Restart"
 

@@ -1,4 +1,4 @@
-"""Should this pod be in the mesh, is it there as it should be, and is it ours to replace."""
+"""Rules: should a pod be in the mesh, is it there, and may convergence replace it?"""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from sidecar_lifecycle.decide import first_container, injector_status
 from sidecar_lifecycle.model import types
 
 WORKLOAD_KINDS = ("StatefulSet", "Deployment", "DaemonSet")
-"""Owners of apps/v1 that create a new pod at once when one is evicted."""
+"""Kinds of apps/v1 that immediately replace an evicted pod."""
 
 _REVISION_LABELS = ("controller-revision-hash", "pod-template-generation")
-"""Which template a pod was made from: of a StatefulSet the first, of a DaemonSet the second."""
+"""Labels of a pod's template: the first on a StatefulSet's pods, the second on a DaemonSet's."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scope(service.Eligibility):
-    """What decides about a pod's sidecar beside the pod itself."""
+    """The settings and labels that decide, with the pod itself, whether it gets a sidecar."""
 
     namespace_labels: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Whether a pod should be in the mesh as its model is, and why."""
+    """Whether a pod should be in the mesh in the model's mode, and why."""
 
     wanted: bool
     reason: Reason
@@ -35,43 +35,43 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """What owns pods, or owns their owner."""
+    """An owner of pods, or of their owner."""
 
     uid: str
     owners: tuple[types.OwnerReference, ...] = ()
     disabled: bool = False
-    """Convergence is switched off on the object itself."""
+    """Whether the object itself disables convergence."""
     withheld_from: str | None = None
-    """With the update strategy OnDelete the template that new pods get, as the pods' labels name
-    it: a pod of another one keeps its own until its owner deletes it. None: another strategy."""
+    """The template of new pods, as their labels name it, under the update strategy OnDelete: pods
+    of another template keep it until they are deleted. None: another strategy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """Which workload a pod belongs to, and whether we may evict it."""
+    """The workload of a pod, and whether convergence may evict the pod."""
 
     workload: str
-    """Such as `StatefulSet/foo`; empty when no workload owns it."""
+    """Such as `StatefulSet/foo`; empty if no workload owns the pod."""
     fixable: bool
     reason: str
     message: str
 
 
 Lookup = Callable[[str, str], Owner | None]
-"""Kind and name of an owner in the pod's namespace, to the owner; None when it is not there."""
+"""Returns an owner in the pod's namespace by kind and name; None if it does not exist."""
 
 
 def alive(pod: types.Pod) -> bool:
-    """Tell whether the pod runs or will, so that it matters whether it has a sidecar."""
+    """Tell whether the pod has not ended, so that its sidecar matters."""
     return pod.status.phase not in ("Succeeded", "Failed")
 
 
 def injected(pod: types.Pod) -> bool:
-    """Tell whether the pod is in the mesh by containers of its own, whoever has added them.
+    """Tell whether the pod is in the mesh by its own containers, injected or not.
 
-    A proxy with the image `auto` is what the pod customises: the injector has not filled it in.
-    The injector's annotation counts only if every container that it lists is there; some
-    templates, such as grpc-simple, add no proxy.
+    A proxy with the image `auto` is a customisation that the injector has not filled in. The
+    injector's annotation counts only if the pod has every listed container. Some templates, such
+    as grpc-simple, do not add a proxy.
     """
     containers = [
         each.name
@@ -85,11 +85,11 @@ def injected(pod: types.Pod) -> bool:
 
 
 def in_mesh(pod: types.Pod, scope: Scope) -> bool:
-    """Tell whether the pod is in the mesh the way its model is: with a sidecar, or without.
+    """Tell whether the pod is in the mesh in the model's mode, sidecar or ambient.
 
-    Istio's node agent leaves a pod alone that the injector has been at (istio cni/pkg/util,
-    podutil.go), whatever its labels say. A proxy that nobody injected is a gateway's or somebody's
-    own, and no matter of ours.
+    Istio's node agent ignores injected pods, whatever their labels (istio cni/pkg/util,
+    podutil.go). A proxy that was not injected belongs to a gateway or to the pod's author, and
+    does not count.
     """
     if scope.data_plane != "ambient":
         return injected(pod)
@@ -98,12 +98,12 @@ def in_mesh(pod: types.Pod, scope: Scope) -> bool:
 
 
 def _ambient_says(meta: types.ObjectMeta, scope: Scope) -> str | None:
-    """Return what Istio's node agent goes by: the pod's label, or its namespace's."""
+    """Return the label that Istio's node agent follows: the pod's, or its namespace's."""
     return meta.labels.get(names.DATAPLANE_MODE, scope.namespace_labels.get(names.DATAPLANE_MODE))
 
 
 def displaced(pod: types.Pod) -> str:
-    """Return the container that the pod's controller expects to be the first, where it is not."""
+    """Return the container that the controller expects first, if another one is first."""
     first = first_container.addressed(pod)
     return first if first is not None and pod.spec.containers[0].name != first else ""
 
@@ -117,7 +117,7 @@ def switched_off(meta: types.ObjectMeta) -> bool:
 
 
 def wanted(pod: types.Pod, scope: Scope) -> Wanted:
-    """Tell whether this pod would be in the mesh as its model is if it were created now."""
+    """Tell whether this pod, created now, would be in the mesh in the model's mode."""
     if (outside := _outside(pod, scope)) is not None:
         return outside
     if scope.data_plane == "ambient":
@@ -126,7 +126,7 @@ def wanted(pod: types.Pod, scope: Scope) -> Wanted:
 
 
 def _outside(pod: types.Pod, scope: Scope) -> Wanted | None:
-    """Return why this pod stays outside of the mesh whatever its namespace says."""
+    """Return why this pod stays outside of the mesh in any namespace."""
     labels = pod.metadata.labels
     if pod.spec.hostNetwork:
         return _no(Reason.HOST_NETWORK, "pods on the host's network are never in the mesh")
@@ -147,9 +147,9 @@ def _no(reason: Reason, message: str) -> Wanted:
 
 
 def _by_ambient(pod: types.Pod, scope: Scope) -> Wanted:
-    """Follow the selectors of Istio's node agent, which has no say over sidecars."""
+    """Apply the selectors of Istio's node agent, which does not control sidecars."""
     labels = pod.metadata.labels
-    # Such a pod gets its sidecar from the injector in whatever namespace says nothing to it.
+    # The injector gives such a pod a sidecar in a namespace without injection labels.
     if labels.get(names.INJECT) == "true" or names.REVISION in labels:
         return _no(Reason.POD_INJECTION, "the pod asks for a sidecar itself")
     says = _ambient_says(pod.metadata, scope)
@@ -164,9 +164,9 @@ def _by_ambient(pod: types.Pod, scope: Scope) -> Wanted:
 
 
 def _without_sidecar(pod: types.Pod, scope: Scope) -> Wanted | None:
-    """Return why this pod gets no sidecar whatever its namespace says to the injector."""
+    """Return why this pod gets no sidecar in any namespace."""
     meta = pod.metadata
-    # The label is the newer interface: istiod looks at the annotation only without it.
+    # The label is the newer interface: istiod reads the annotation only without the label.
     if meta.labels.get(names.INJECT, meta.annotations.get(names.INJECT)) == "false":
         return _no(Reason.INJECTION_DISABLED, f"the pod says {names.INJECT}=false")
     is_redirected = meta.annotations.get(names.AMBIENT_REDIRECTION) == "enabled"
@@ -185,7 +185,7 @@ def _is_ours(meta: types.ObjectMeta, scope: Scope) -> bool:
 
 
 def _by_namespace(pod: types.Pod, scope: Scope) -> Wanted:
-    """Follow the selectors of Istio's injector webhooks."""
+    """Apply the selectors of Istio's injector webhooks."""
     labels = scope.namespace_labels
     if (says := labels.get(names.INJECTION)) is not None:
         said = f"its namespace says {names.INJECTION}={says}"
@@ -218,7 +218,7 @@ def _by_revision(revision: str, scope: Scope, who: str) -> Wanted:
 
 
 def ownership(pod: types.Pod, scope_disabled: bool, lookup: Lookup) -> Ownership:
-    """Tell whether the pod is ours to evict, so that its workload makes one with a sidecar."""
+    """Tell whether the pod may be evicted, so that its workload creates one with a sidecar."""
     reference = controller(pod.metadata.ownerReferences)
     if reference is None:
         return Ownership("", False, Reason.BARE_POD, "nothing would create it again")
@@ -235,7 +235,7 @@ def ownership(pod: types.Pod, scope_disabled: bool, lookup: Lookup) -> Ownership
 def controller(
     references: tuple[types.OwnerReference, ...] | list[types.OwnerReference],
 ) -> types.OwnerReference | None:
-    """Return the owner that manages the object, if there is one."""
+    """Return the object's controller, if any."""
     return next((each for each in references if each.controller), None)
 
 
@@ -253,7 +253,7 @@ def _not_ours(
     owner: Owner | None,
     scope_disabled: bool,
 ) -> Iterator[tuple[Reason, str]]:
-    """Yield why a pod with this owner is not evicted."""
+    """Yield the reasons not to evict a pod with this owner."""
     if reference.kind == "Job":
         yield Reason.RUNS_TO_COMPLETION, "it runs to completion"
     is_of_apps = reference.apiVersion.startswith("apps/")
@@ -263,7 +263,7 @@ def _not_ours(
     if owner is None:
         yield Reason.OWNER_UNKNOWN, f"{name} was not found"
         return
-    # A namespace as owner only means that the object goes with it.
+    # A Namespace as owner only means that the object is deleted with it.
     above = next((each for each in owner.owners if each.kind != "Namespace"), None)
     if above is not None:
         yield Reason.OWNED_FURTHER_UP, f"{name} belongs to {above.kind} {above.name}"

@@ -1,7 +1,7 @@
-"""May the proxy of this pod be stopped now?
+"""Rules: whether the proxy of a pod may be stopped now.
 
-Stopping a moment too early takes the network from a payload, stopping never leaves a Job hanging.
-Every early return below is a reason for one of the two, in the order in which they decide.
+A stop that is too early takes the network from a payload. Without a stop, a Job hangs. Each rule
+below is a reason for or against a stop, in the order of precedence.
 """
 
 from __future__ import annotations
@@ -19,43 +19,44 @@ from sidecar_lifecycle.model import types
 from . import container_restart, payload, proxy_config
 
 _PROXYLESS = "grpc-agent"
-"""Istio's injection template whose proxy container has a pilot-agent without Envoy. That
-pilot-agent panics in its handler of /quitquitquit (pilot/cmd/pilot-agent/status/server.go calls
-SkipDrain of pkg/istio-agent/agent.go, which has no Envoy agent), and there is no administration
-port that a command could ask."""
+"""Istio's injection template whose proxy container runs pilot-agent without Envoy. There
+/quitquitquit makes pilot-agent panic (pilot/cmd/pilot-agent/status/server.go calls SkipDrain of
+pkg/istio-agent/agent.go, which has no Envoy agent), and a command has no administration port to
+call."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Policy(service.Rules):
-    """What was configured, apart from what pods say themselves."""
+    """The configuration from outside of the pod."""
 
     enabled: bool = True
     namespace_enabled: bool = True
-    """False when the pod's namespace is annotated as disabled."""
+    """False if an annotation disables the pod's namespace."""
     old_ends_count: bool = False
-    """Whether a container's end counts that is older than the start of its pod."""
+    """Whether a container's end counts if it is older than the start of its pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyDecision:
-    """What to do about a pod, and why."""
+    """The action for a pod's proxy, and its reason."""
 
     action: Action
     reason: Reason
     message: str
     containers: tuple[str, ...] = ()
-    """The containers that were looked at."""
+    """The containers whose end matters."""
     port: int = 0
-    """Where to stop the proxy (action stop); 0: it has no status port, so only by a command."""
+    """The port for the action stop; 0: the proxy has no status port, so it is stopped by a
+    command."""
     proxy_id: str = ""
-    """The proxy's container, which must still be the same when the stop is sent."""
+    """The ID of the proxy's container, which must be unchanged when the stop is sent."""
     unknown: tuple[str, ...] = ()
-    """Names in the pod's annotations that no container of it has."""
+    """Names in the pod's annotations that match none of its containers."""
     holding: tuple[str, ...] = ()
-    """Ignored containers that have not ended: they hold the pod after the proxy has gone."""
+    """Ignored containers that have not ended: they keep the pod running after its proxy."""
 
     def answer(self, pod: types.Pod) -> answers.ProxyAnswer:
-        """Return the decision about a pod as the charm reads it."""
+        """Return the decision in the form that the charm reads."""
         return answers.ProxyAnswer(
             namespace=pod.metadata.namespace or "",
             name=pod.metadata.name,
@@ -72,7 +73,7 @@ _Judgement: TypeAlias = tuple[Action, Reason, str]
 
 
 def finished(pod: types.Pod, policy: Policy) -> ProxyDecision:
-    """Decide about one pod: the first reason that applies."""
+    """Decide about one pod, by the first reason that applies."""
     if left_alone := next(_left_alone(pod, policy), None):
         return ProxyDecision(Action.IGNORE, *left_alone)
     selection = payload.select(pod, policy)
@@ -92,12 +93,12 @@ def finished(pod: types.Pod, policy: Policy) -> ProxyDecision:
 
 
 def concerns(pod: types.Pod) -> bool:
-    """Tell whether the proxy of a pod, as the pod was made, can ever be ours to stop."""
+    """Tell whether a pod's specification, which never changes, allows a stop of its proxy."""
     return next(_not_ours(pod), None) is None
 
 
 def _not_ours(pod: types.Pod) -> Iterator[tuple[Reason, str]]:
-    """Yield what of a pod's specification, which never changes, has us leave it alone."""
+    """Yield the reasons in a pod's specification, which never changes, not to stop its proxy."""
     if any(container.name == names.PROXY for container in pod.spec.initContainers):
         yield Reason.NATIVE_SIDECAR, "the kubelet stops a native sidecar by itself"
     proxy = _proxy(pod)
@@ -108,7 +109,7 @@ def _not_ours(pod: types.Pod) -> Iterator[tuple[Reason, str]]:
 
 
 def _left_alone(pod: types.Pod, policy: Policy) -> Iterator[tuple[Reason, str]]:
-    """Yield why this pod, as it was made, is not ours to end."""
+    """Yield the reasons in this pod's specification and policy not to stop its proxy."""
     annotations = pod.metadata.annotations
     yield from _not_ours(pod)
     if not policy.enabled:
@@ -125,7 +126,7 @@ def _proxy(pod: types.Pod) -> types.Container | None:
 
 
 def _judged(pod: types.Pod, policy: Policy, selection: payload.Selection) -> Iterator[_Judgement]:
-    """Yield what the pod's present state calls for; the last one always applies."""
+    """Yield the judgements that the pod's state requires; the last one always applies."""
     if pod.metadata.deletionTimestamp is not None:
         yield Action.IGNORE, Reason.DELETED, "the pod is being deleted"
     phase = pod.status.phase
@@ -135,8 +136,8 @@ def _judged(pod: types.Pod, policy: Policy, selection: payload.Selection) -> Ite
         yield Action.REPORT, selection.reason, selection.message
     if proxy_config.status_port(pod.metadata.annotations, policy.status_port) is None:
         yield Action.REPORT, Reason.BAD_STATUS_PORT, f"{names.STATUS_PORT} is not a port"
-    # A kubelet calls a pod Pending for as long as one of its containers has not started, such as a
-    # proxy whose image can't be pulled, whatever became of the others (getPhase in
+    # A pod is Pending as long as one container has not started, such as a proxy whose image can't
+    # be pulled, even if the other containers have ended (getPhase in
     # k8s.io/kubernetes/pkg/kubelet/kubelet_pods.go).
     if phase not in ("Running", "Pending"):
         yield Action.WAIT, Reason.NOT_RUNNING, f"the pod's phase is {phase or 'not known'}"
@@ -165,7 +166,7 @@ def _proxy_gone(
     again: payload.Unfinished | None,
     unfinished: tuple[payload.Unfinished, ...],
 ) -> Iterator[_Judgement]:
-    """Yield what it means that the proxy has ended."""
+    """Yield the judgements about a proxy that has ended."""
     proxy = _proxy(pod)
     assert proxy is not None
     how = f"the proxy ended with {ended.exitCode}"
@@ -182,7 +183,7 @@ def _proxy_gone(
 
 
 def _not_stoppable(pod: types.Pod, proxy: types.ContainerStatus | None) -> Iterator[_Judgement]:
-    """Yield why the proxy of a pod that is to be completed can't be stopped."""
+    """Yield the reasons why the proxy of a finished pod can't be stopped."""
     if proxy is None or proxy.state.running is None or not proxy.containerID:
         yield Action.REPORT, Reason.PROXY_NOT_RUNNING, _not_running(proxy)
     if _PROXYLESS in service.words(pod.metadata.annotations.get(names.TEMPLATES, "")):
@@ -190,7 +191,7 @@ def _not_stoppable(pod: types.Pod, proxy: types.ContainerStatus | None) -> Itera
 
 
 def _disrupted(pod: types.Pod) -> bool:
-    """Return whether the kubelet is ending the whole pod, so that containers go in any order."""
+    """Return whether the kubelet is ending the whole pod, in which containers end in any order."""
     if pod.status.reason in ("Evicted", "DeadlineExceeded", "Preempting", "Terminated"):
         return True
     ends = ("DisruptionTarget", "True")

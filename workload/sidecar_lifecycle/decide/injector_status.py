@@ -1,6 +1,6 @@
 """The annotation in which the injector lists what it has added to a pod.
 
-Anybody can write it, and a template that was made from the YAML of a live pod still has it.
+Users can write it, too, and a template copied from a live pod's YAML still has it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from integrator_contract import names
 from sidecar_lifecycle.model import types
 
 LONGEST_STATUS = 64 * 1024
-"""Characters that are read; the injector writes some hundred."""
+"""Characters that are read; the injector writes a few hundred."""
 
 
 class Status(msgspec.Struct):
-    """The fields that we read, named as the injector names them."""
+    """The fields that are read, with the injector's names."""
 
     revision: str = ""
     containers: list[str] | None = None
@@ -23,12 +23,12 @@ class Status(msgspec.Struct):
 
     @property
     def added(self) -> set[str]:
-        """The names of the containers that the injector has added, of both kinds."""
+        """The names of the containers and init containers that the injector added."""
         return {*(self.containers or ()), *(self.initContainers or ())}
 
 
 def read(pod: types.Pod) -> Status:
-    """Return what the annotation says; nothing where it is missing or no such document."""
+    """Return the content of the annotation; empty if it is missing or invalid."""
     text = pod.metadata.annotations.get(names.SIDECAR_STATUS, "")
     if not text or len(text) > LONGEST_STATUS:
         return Status()

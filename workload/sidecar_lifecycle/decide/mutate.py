@@ -1,7 +1,7 @@
-"""What a new pod gets: a pure function from a pod and settings to a JSON patch with reasons.
+"""Mutation of a new pod: a pure function from a pod and settings to a JSON patch with reasons.
 
 The API server calls the webhook again after istiod, so a pod may come with the proxy that istiod
-has just added. Such a pod keeps everything but the order of its containers.
+has just added. In such a pod only the order of the containers changes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from sidecar_lifecycle.model import types
 from . import first_container, proxy_config, startable
 
 MOST_ANNOTATION_BYTES = 256 * 1024
-"""Of all annotations together, their keys included: the API server refuses an object with more."""
+"""Bytes of all annotations with their keys: the API server rejects an object with more."""
 MOST_ANNOTATIONS = 1000
-"""A pod with more of them is left without ours."""
+"""A pod with more annotations gets none of this charm's."""
 
 
 class Skip(NamedTuple):
-    """A change that was wanted in general and is not made to this pod."""
+    """A change in the settings that is not made to this pod."""
 
     change: str
     reason: Reason
@@ -31,17 +31,17 @@ class Skip(NamedTuple):
 
 
 class Mutation(NamedTuple):
-    """What happens to one pod."""
+    """The changes of one pod."""
 
     patch: list[dict[str, Any]]
-    """A JSON patch of just what changes; empty when nothing does."""
+    """A JSON patch with only the changes; may be empty."""
     applied: tuple[str, ...]
-    """What was done, in words of `CHANGES`."""
+    """The changes made, as named in `CHANGES`."""
     skipped: tuple[Skip, ...]
 
 
 def mutate(pod: types.Pod, settings: pods.Settings, kind: namespaces.Kind = "model") -> Mutation:
-    """Decide what a pod gets at its creation; exclusion and membership are the model's alone."""
+    """Decide the changes of a new pod; only the model's pods get exclusion and membership."""
     in_ambient = kind == "model" and settings.data_plane == "ambient"
     draft = _Draft(pod, settings, in_ambient=in_ambient)
     if names.MIRROR in draft.annotations or names.MESH_PROBE in draft.labels:
@@ -69,7 +69,7 @@ def mutate(pod: types.Pod, settings: pods.Settings, kind: namespaces.Kind = "mod
 
 
 def _has_own_proxy(spec: types.PodSpec) -> bool:
-    """Tell whether a pod brings a whole proxy, or is nothing but one, such as a gateway."""
+    """Tell whether a pod has a complete proxy, or only a proxy container, as a gateway has."""
     containers = (*spec.containers, *spec.initContainers)
     has_whole = any(
         each.name == names.PROXY and each.image != names.AUTO_IMAGE for each in containers
@@ -78,30 +78,30 @@ def _has_own_proxy(spec: types.PodSpec) -> bool:
 
 
 _Added: TypeAlias = Mapping[str, str] | Reason
-"""What a change adds to a pod, or why it adds nothing where it was wanted."""
+"""The entries that a change adds to a pod, or the reason why it is skipped."""
 
 
 class _Draft:
-    """A pod on its way through the changes."""
+    """A pod during its mutation."""
 
     def __init__(self, pod: types.Pod, settings: pods.Settings, *, in_ambient: bool) -> None:
         self.pod = pod
         self.settings = settings
         self.in_ambient = in_ambient
-        # Selectors see the pod as it was sent, whatever is added.
+        # Selectors match the pod as it was sent, without added labels.
         self.sent = pod.metadata.labels
         self.labels = dict(self.sent)
         self.addressed = first_container.addressed(pod)
         self.annotations = dict(pod.metadata.annotations)
         self.images: dict[str, str] = {}
-        """By their paths."""
+        """New images by their JSON paths."""
         self.first = 0
-        """The index of the container that comes first."""
+        """The index of the container to move to the front."""
         self.applied: list[str] = []
         self.skipped: list[Skip] = []
 
     def add(self, change: str, entries: dict[str, str], added: _Added) -> None:
-        """Put what a change adds into labels, annotations or images of the pod."""
+        """Add the entries of a change to the pod's labels, annotations or images."""
         if change in self.settings.left_out:
             added = Reason.FORBIDDEN_BY_POLICY
         if isinstance(added, Reason):
@@ -115,9 +115,9 @@ class _Draft:
 
     @property
     def can_be_native(self) -> bool:
-        """Whether the pod's injection template knows native sidecars, as far as is known.
+        """Whether the pod's injection template supports native sidecars.
 
-        Of Istio's templates only `sidecar`, the default one, does (istio
+        Of Istio's templates only the default one, `sidecar`, does (istio
         manifests/charts/istio-control/istio-discovery/files).
         """
         templates = self.annotations.get(names.TEMPLATES, "sidecar")
@@ -130,7 +130,7 @@ class _Draft:
 
     @property
     def outside(self) -> Reason | None:
-        """Why the pod will get no sidecar; None as far as one can tell that it might."""
+        """The reason why the pod will get no sidecar; None if it may get one."""
         if self.pod.spec.hostNetwork:
             return Reason.HOST_NETWORK
         if self.in_ambient:
@@ -159,7 +159,7 @@ class _Draft:
         return Mutation(patch, tuple(self.applied), tuple(self.skipped))
 
     def _leave_annotations(self) -> None:
-        """Take back what was annotated: with more of it the pod would be refused."""
+        """Remove the added annotations: the API server would reject the pod with them."""
         self.annotations = dict(self.pod.metadata.annotations)
         for word in _ANNOTATING:
             if word in self.applied:
@@ -175,7 +175,7 @@ def _fit(annotations: Mapping[str, str], sent: Mapping[str, str]) -> bool:
 def _map_patch(
     path: str, before: Mapping[str, str], after: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    # A map that is absent has to be added as a whole, and an empty one may be.
+    # An absent map has to be added as a whole; an empty one may be.
     if not before:
         return [{"op": "add", "path": path, "value": dict(after)}] if after else []
     return [
@@ -206,7 +206,7 @@ def _membership(draft: _Draft, *, ours: bool) -> None:
 
 
 def _says_itself(draft: _Draft) -> bool:
-    """Tell whether the pod says what would be said of it, or asks for a sidecar."""
+    """Tell whether the pod already has the label or annotation, or asks for a sidecar."""
     asked = (draft.labels.get(names.INJECT), draft.annotations.get(names.INJECT))
     says = draft.settings.outside_label.keys() <= draft.labels.keys()
     return says or names.REVISION in draft.labels or "true" in asked
@@ -268,7 +268,7 @@ def _hold(draft: _Draft) -> _Added:
 
 
 def _no_hold(draft: _Draft) -> _Added:
-    """Keep the mesh's own hold from putting the proxy before the addressed container."""
+    """Disable the mesh's hold, which would put the proxy before the addressed container."""
     is_wanted = draft.settings.mesh_holds and draft.addressed
     if not is_wanted or draft.outside or draft.is_native:
         return {}
@@ -289,7 +289,7 @@ def _order(draft: _Draft) -> None:
 
 
 def full_image(image: str) -> str:
-    """Write an image's name with the registry that a container runtime would ask."""
+    """Return an image's name with the registry that a container runtime would use."""
     first, slash, _ = image.partition("/")
     if not slash:
         return f"docker.io/library/{image}"
@@ -312,7 +312,7 @@ def _images(draft: _Draft) -> dict[str, str]:
 
 
 def moved_image(image: str, prefixes: list[tuple[str, str]]) -> str:
-    """Return an image's new name by the first prefix that fits, empty where none does."""
+    """Return an image's new name by the first matching prefix; empty if none matches."""
     full = full_image(image)
     for old, new in prefixes:
         if image and full.startswith(f"{old}/"):
@@ -330,4 +330,4 @@ _ANNOTATING: Mapping[str, Callable[[_Draft], _Added]] = {
     "no-hold": _no_hold,
 }
 CHANGES = ("excluded", "inject", *_ANNOTATING, "images", "labels", "order")
-"""What can be done to a pod at its creation, in the order and the words of its annotation."""
+"""The possible changes of a new pod, with the names and order of its annotation."""

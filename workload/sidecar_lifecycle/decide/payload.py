@@ -1,4 +1,4 @@
-"""Which containers of a pod do its work, and which of them have not ended for good."""
+"""The payload containers of a pod, and those that have not ended permanently."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from sidecar_lifecycle.model import types
 from . import container_restart
 
 STALE = Reason.STALE_STATUS
-"""The reason when a container ended before its pod started, by the node's clock."""
+"""The reason for a container that ended before its pod started, by the node's clock."""
 LONGEST_LIST = 4096
-"""Characters of an annotation that lists containers: 64 names as long as names may be."""
+"""Characters of an annotation that lists containers: 64 names of maximum length."""
 MOST_NAMES = 64
-"""Containers in such a list; a pod with half as many is a rarity."""
+"""Containers in such a list; pods with half as many are rare."""
 MOST_SAID = 8
-"""Containers that a message names; it is kept for each pod under watch."""
+"""Containers that a message names; each watched pod's message is kept in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,15 +27,15 @@ class Selection:
 
     containers: tuple[types.Container, ...]
     unknown: tuple[str, ...] = ()
-    """Names in the pod's annotations that fit no container of it."""
+    """Names in the pod's annotations that match none of its containers."""
     reason: Reason | None = None
-    """Why the pod is left alone, if it is: nothing to wait for, or a list that can't be read."""
+    """The reason not to stop the proxy, if any: no payload, or an unreadable list."""
     message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """Why a container has not ended for good."""
+    """The reason why a container has not ended permanently."""
 
     container: str
     reason: Reason
@@ -46,10 +46,10 @@ class Unfinished:
 
 
 def select(pod: types.Pod, rules: service.Rules) -> Selection:
-    """Return the payload of a pod, by its annotations and else by the rules.
+    """Return the payload of a pod, by its annotations or else by the rules.
 
-    A name in `wait-for-containers` that fits nothing makes the whole list void: to wait for more
-    than was meant is harmless, to wait for less is not.
+    An unknown name in `wait-for-containers` voids the whole list: waiting for more containers than
+    intended is harmless, for fewer is not.
     """
     own = [container for container in pod.spec.containers if container.name != names.PROXY]
     if not own:
@@ -64,7 +64,7 @@ def select(pod: types.Pod, rules: service.Rules) -> Selection:
                 reason=Reason.BAD_CONTAINER_LIST,
                 message=f"{key} is longer than {LONGEST_LIST} characters or {MOST_NAMES} names",
             )
-    # Nothing but commas and blanks says nothing.
+    # A list of only commas and blanks is empty.
     asked_wait = service.words(annotations.get(names.WAIT_FOR_CONTAINERS, ""))
     asked_ignore = service.words(annotations.get(names.IGNORE_CONTAINERS, ""))
 
@@ -72,7 +72,7 @@ def select(pod: types.Pod, rules: service.Rules) -> Selection:
     narrowed = waited & present if not asked_wait or waited <= present else set[str]()
     ignored = set(asked_ignore or rules.ignore_containers)
 
-    # Other people's native sidecars are ignored anyway, so naming one is no mistake.
+    # Native sidecars are always ignored, so naming one is allowed.
     ignorable = present | {container.name for container in pod.spec.initContainers}
     unknown = [name for name in asked_wait if name not in present]
     unknown += [name for name in asked_ignore if name not in ignorable]
@@ -93,19 +93,19 @@ def _nothing(message: str, unknown: tuple[str, ...] = ()) -> Selection:
 
 
 def some(parts: Sequence[object], separator: str = "; ") -> str:
-    """Name the first of many things, and say how many more there are."""
+    """Join the first parts, and add the number of the others."""
     rest = len(parts) - MOST_SAID
     said = separator.join(map(str, parts[:MOST_SAID]))
     return f"{said}{separator}and {rest} more" if rest > 0 else said
 
 
 def statuses(pod: types.Pod) -> dict[str, types.ContainerStatus]:
-    """Return what the kubelet has reported, by container; of several the first counts."""
+    """Return the reported statuses by container; the first of several counts."""
     return {each.name: each for each in reversed(pod.status.containerStatuses)}
 
 
 def without_status(pod: types.Pod) -> tuple[str, ...]:
-    """Return the containers that the kubelet has not reported on, whether they matter or not."""
+    """Return all containers without a status from the kubelet, payload or not."""
     known = {status.name for status in pod.status.containerStatuses}
     return tuple(each.name for each in pod.spec.containers if each.name not in known)
 
@@ -113,7 +113,7 @@ def without_status(pod: types.Pod) -> tuple[str, ...]:
 def unfinished(
     pod: types.Pod, containers: tuple[types.Container, ...], *, old_ends_count: bool = False
 ) -> tuple[Unfinished, ...]:
-    """Return which of the containers have not ended for good."""
+    """Return the containers that have not ended permanently."""
     known = statuses(pod)
     found = (_unfinished(pod, container, known.get(container.name)) for container in containers)
     return tuple(
@@ -139,7 +139,7 @@ def _unfinished(
     if container_restart.will_restart(container, pod.spec.restartPolicy, ended):
         message = f"ended with {ended.exitCode} and is started again"
         return Unfinished(name, Reason.PAYLOAD_RESTARTING, message)
-    # Both times come from the node's clock, so the end of a container of this pod can't be older.
+    # Both times are from the node's clock, so an older end is not of this pod's containers.
     started = pod.status.startTime
     if started and ended.finishedAt and ended.finishedAt < started:
         return Unfinished(name, STALE, "has a status from before the pod started")
@@ -147,11 +147,11 @@ def _unfinished(
 
 
 def restarting(pod: types.Pod) -> Unfinished | None:
-    """Return what is about to start the whole pod's containers again, ended ones too."""
+    """Return the cause of a pending restart of all containers, including ended ones."""
     for condition in pod.status.conditions:
         if condition.type == "AllContainersRestarting" and condition.status == "True":
             return Unfinished("all", Reason.POD_RESTARTING, "containers are being restarted")
-    # Names are unique among the containers of both kinds.
+    # Names are unique across containers and init containers.
     initial = {status.name: status for status in pod.status.initContainerStatuses}
     known = initial | statuses(pod)
     for container in (*pod.spec.containers, *pod.spec.initContainers):
@@ -162,16 +162,16 @@ def restarting(pod: types.Pod) -> Unfinished | None:
             return Unfinished(container.name, Reason.POD_RESTARTING, message)
     for container in pod.spec.initContainers:
         status = initial.get(container.name)
-        # The sandbox was made anew: what ended in the old one says nothing yet.
+        # The sandbox was recreated, so ends in the old one do not count yet.
         if container.restartPolicy != "Always" and status and status.state.running is not None:
             return Unfinished(container.name, Reason.INITIALIZING, "(init container) is running")
     return None
 
 
 def ended_at(pod: types.Pod, rules: service.Rules) -> str:
-    """Return when the payload ended for good before its proxy; empty while it has not.
+    """Return when the payload ended permanently before its proxy; empty if it has not.
 
-    Where every container is to be ignored, the end of all of them counts.
+    If every container is ignored, the end of all of them counts.
     """
     known = statuses(pod)
     proxy = known.get(names.PROXY)
@@ -183,13 +183,13 @@ def ended_at(pod: types.Pod, rules: service.Rules) -> str:
 
 
 def last_end(pod: types.Pod, containers: Collection[str]) -> str:
-    """Return when the last of these containers ended; empty where none has, or says when."""
+    """Return when the last of these containers ended; empty without an end or its time."""
     ends = (each.state.terminated for name, each in statuses(pod).items() if name in containers)
     return max((end.finishedAt or "" for end in ends if end is not None), default="")
 
 
 def succeeded(pod: types.Pod) -> tuple[str, ...]:
-    """Return the containers beside the proxy that have ended with 0."""
+    """Return the containers other than the proxy that ended with 0."""
     ends = {name: status.state.terminated for name, status in statuses(pod).items()}
     return tuple(
         name for name, end in ends.items() if name != names.PROXY and end and not end.exitCode
@@ -197,7 +197,7 @@ def succeeded(pod: types.Pod) -> tuple[str, ...]:
 
 
 def describe(pod: types.Pod, containers: tuple[types.Container, ...]) -> str:
-    """Say how the containers, all ended, have ended."""
+    """Describe how the ended containers ended."""
     ends = {name: status.state.terminated for name, status in statuses(pod).items()}
     named = [(each.name, ends.get(each.name)) for each in containers]
     return some([f"{name} ended with {end.exitCode if end else '?'}" for name, end in named])

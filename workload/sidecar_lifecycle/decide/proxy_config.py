@@ -1,6 +1,6 @@
 """The annotation `proxy.istio.io/config` of a pod: the hold, and the port of the proxy's agent.
 
-Protobuf takes two spellings of each key, and refuses a value that has both.
+Protobuf accepts two spellings of each key, but rejects a value with both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from integrator_contract import bounded, names, pods
 from integrator_contract.reasons import Reason
 
 LONGEST = 2048
-"""Characters of a configuration, read in some 20 ms at worst; usual are 200."""
+"""Characters of a configuration, read in at most about 20 ms; 200 are usual."""
 HOLD = "holdApplicationUntilProxyStarts"
 _HOLD_KEYS = (HOLD, "hold_application_until_proxy_starts")
 _PORT_KEYS = ("statusPort", "status_port")
@@ -25,10 +25,10 @@ _DIGITS = 5
 
 
 def status_port(annotations: Mapping[str, str], mesh: int) -> int | None:
-    """Return at which port a proxy's agent listens, None if the pod's own annotation is no port.
+    """Return the port of a proxy's agent; None if the pod's own annotation is not a port.
 
-    That annotation wins, then the configuration, then the mesh. 0 means that the agent has no such
-    port: the proxy can then only be stopped from within.
+    The precedence is annotation, configuration, mesh. 0 means that the agent has no status port:
+    the proxy can then only be stopped from within its container.
     """
     if text := annotations.get(names.STATUS_PORT, "").strip():
         return _port(text)
@@ -37,10 +37,10 @@ def status_port(annotations: Mapping[str, str], mesh: int) -> int | None:
 
 
 def configured_port(text: str) -> int | None:
-    """Return the port that a configuration names, None if it names none.
+    """Return the port in a configuration; None if it has no port.
 
-    A configuration that can't be read, or with a value that is no port, says nothing: istiod
-    refuses such a pod, and where the port is another one a command in the proxy still stops it.
+    An unreadable configuration or an invalid port is ignored: istiod rejects such a pod. If the
+    port is in fact another one, a command in the proxy still stops it.
     """
     if len(text) > LONGEST or not any(key in text for key in _PORT_KEYS):
         return None
@@ -55,17 +55,17 @@ def _port(text: str) -> int | None:
 
 
 def merge_hold(value: str | None, *, held: bool) -> str | Reason:
-    """Put the hold into a configuration, as text, in front of its first entry.
+    """Insert the hold into the text of a configuration, before its first entry.
 
-    The value is YAML that is never rewritten: a user's own entry stays where it is and wins, and
-    what does not parse stays as it was for istiod to report.
+    The YAML is not rewritten otherwise. A user's own entry stays and takes precedence. An invalid
+    value stays unchanged, so that istiod reports it.
 
     Args:
-        value: Of the annotation; None: the pod does not have it.
+        value: The annotation's value; None: the pod does not have it.
         held: Whether the application waits for its proxy.
 
     Returns:
-        The new value, or why it is left as it is.
+        The new value, or the reason for no change.
     """
     word = json.dumps(held)
     if value is None or not value.strip(" \t\r\n"):
@@ -82,7 +82,7 @@ def merge_hold(value: str | None, *, held: bool) -> str | Reason:
     assert mark is not None
     at = mark.index + bool(start.flow_style)
     if start.flow_style:
-        # Behind the blank a comment may follow.
+        # A comment may follow the blank.
         entry = f'"{HOLD}": {word}{", " if config else " "}'
     else:
         entry = f"{HOLD}: {word}\n{' ' * mark.column}"

@@ -1,4 +1,4 @@
-"""Is a pod's proxy the one that the injector would give it now."""
+"""Detection of proxies that differ from those that the injector adds now."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from sidecar_lifecycle.decide import injector_status
 from sidecar_lifecycle.model import types
 
 _TAG = re.compile(r"v?(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?(?!\d)", re.ASCII)
-"""A version at the beginning of a tag, each part of it shorter than any number is long."""
+"""A version at the beginning of a tag, with a limited number of digits."""
 LONGEST_REVISION = 63
 """Characters of a revision, which is the value of a label."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
-    """What new pods get; an empty field is not known, and nothing is old because of it."""
+    """The proxy of new pods; an empty field is unknown and makes no proxy old."""
 
     revision: str = ""
-    """As the injector writes it into the pod, so never a tag."""
+    """The revision that the injector writes into the pod, never a tag."""
     version: str = ""
     """Such as `1.31.1`."""
 
     @property
     def known(self) -> bool:
-        """Whether anything can be told from it."""
+        """Whether any field is known."""
         return bool(self.revision or self.version)
 
 
@@ -34,7 +34,7 @@ UNKNOWN = Proxy()
 
 
 def behind(pod: types.Pod, now: Proxy) -> str:
-    """Say in what way a pod's proxy is not of today; empty where it is, or nobody can tell."""
+    """Describe how a pod's proxy is outdated; empty if it is current or unknown."""
     revision = injector_status.read(pod).revision
     is_known = now.revision and 0 < len(revision) <= LONGEST_REVISION
     if is_known and revision != now.revision:
@@ -42,7 +42,7 @@ def behind(pod: types.Pod, now: Proxy) -> str:
     containers = (*pod.spec.initContainers, *pod.spec.containers)
     image = next((each.image for each in containers if each.name == names.PROXY), None)
     has, wants = _version(image or ""), _version(f":{now.version}")
-    # They are compared as far as both say.
+    # Compare only the parts that both versions have.
     length = min(len(has), len(wants))
     if has[:length] < wants[:length]:
         return f"its proxy is {'.'.join(map(str, has))}, istiod is {now.version}"
@@ -50,7 +50,7 @@ def behind(pod: types.Pod, now: Proxy) -> str:
 
 
 def _version(image: str) -> tuple[int, ...]:
-    """Read the tag of an image; custom ones, such as a digest alone, say nothing."""
+    """Read the version in an image's tag; empty for other images, such as a digest alone."""
     tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
     found = _TAG.match(tag)
     return tuple(int(part) for part in found.groups() if part) if found else ()

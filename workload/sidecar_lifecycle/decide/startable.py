@@ -15,7 +15,7 @@ from integrator_contract import booleans, names
 from sidecar_lifecycle.model import types
 
 _REDIRECTED = ("/app-health/", "/app-lifecycle/")
-"""Prefixes of the paths at which pilot-agent answers for a container (`FormatProberURL`)."""
+"""Prefixes of pilot-agent's paths for redirected probes (`FormatProberURL`)."""
 
 
 def blocking_container(
@@ -27,10 +27,10 @@ def blocking_container(
     """Return the name of the init container that would wait for a classic proxy forever.
 
     Args:
-        init_containers: Of the pod, in any order.
-        annotations: Of the pod; one of them keeps istiod from redirecting.
-        injected: Whether istiod has already changed the pod. If so, only what it has redirected
-            counts, since the mesh may have this switched off.
+        init_containers: The pod's init containers, in any order.
+        annotations: The pod's annotations; one of them disables istiod's redirection.
+        injected: Whether istiod has already changed the pod. If so, only redirected probes count,
+            since the mesh may have disabled the redirection.
     """
     if not injected and not booleans.parse(annotations.get(names.REWRITE_PROBES), default=True):
         return None

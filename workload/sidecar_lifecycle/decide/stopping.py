@@ -1,16 +1,15 @@
 """The stop of one proxy, from the need for it to the proxy's end, as a state machine.
 
-Most pods under watch are `watched` and nothing else. A pod that must be stopped is `queued` for a
-place among the stops of its node, and `sending` once it has one. When the request is `sent`, the
-proxy's exit is waited for, which the watch shows; an answer may be missing, since a proxy ends
-within the handler of the request, and its exit counts all the same. Whatever fails is `backing
-off` and queued again, for a place among those that failed, without end: a stop is given up only
-when there is nothing to stop, or by a unit that ends. If there is nothing to stop while a request
-is under way, the request may end, but not for long: the pod is `leaving`.
+Most pods stay `watched`. A pod whose proxy must be stopped is `queued` for a slot among its node's
+stops, and `sending` once it has one. When the request is `sent`, the service waits for the proxy's
+exit, which the watch shows. The answer may be missing, since the proxy ends within the request's
+handler; its exit counts all the same. A failed stop is `backing off` and then queued again, for a
+slot among the failed ones, without limit. A stop is abandoned only if nothing is left to stop or
+the unit ends. If nothing is left to stop during a request, the request gets a short time to end:
+the pod is `leaving`.
 
-The table below is all there is to it. What acts (`shell/shutdown/stops.py`) reports events, and
-does what the table says, in the order of the table: what secures the next event comes before what
-is told to others.
+The table below is complete. `shell/shutdown/stops.py` reports events and runs the table's actions
+in order: actions that secure the next event come before reports.
 """
 
 from __future__ import annotations
@@ -20,79 +19,79 @@ from dataclasses import dataclass
 
 
 class State(enum.StrEnum):
-    """Where the stop of one pod's proxy is."""
+    """State of the stop of one pod's proxy."""
 
     WATCHED = "watched"
-    """Nothing is to be stopped, or another unit has its turn."""
+    """There is nothing to stop, or another unit has the turn."""
     QUEUED = "queued"
-    """To be stopped as soon as there is a place."""
+    """The stop waits for a slot."""
     SENDING = "sending"
-    """A try is under way."""
+    """A try is in progress."""
     SENT = "sent"
-    """The request has gone out, and the proxy should end."""
+    """The request was sent, and the proxy should end."""
     BACKING_OFF = "backing off"
-    """The last try came to nothing, and the next one is some time off."""
+    """The last try failed, and the next one is delayed."""
     LEAVING = "leaving"
-    """Nothing is to be stopped any more, but a request is still under way."""
+    """There is nothing left to stop, but a request is still in progress."""
 
 
 class StopEvent(enum.StrEnum):
-    """What can happen to it."""
+    """Event of a stop."""
 
     NEEDED = "needed"
-    """The rules say that the proxy must be stopped, and it is this unit's turn."""
+    """The rules require a stop, and this unit has the turn."""
     PLACED = "placed"
-    """There is a place."""
+    """A slot is free."""
     ANSWERED = "answered"
-    """The proxy says that it ends."""
+    """The proxy confirmed the stop."""
     UNANSWERED = "unanswered"
-    """The request went out, and the connection ended without an answer."""
+    """The request was sent, and the connection ended without an answer."""
     CHANGED = "changed"
-    """The pod is not as the watch showed it, so nothing was sent."""
+    """The pod differs from the watch, so nothing was sent."""
     FAILED = "failed"
     """The try failed."""
     ELAPSED = "elapsed"
-    """What the state waits for did not come in time, or the pause is over."""
+    """The state timed out, or the pause is over."""
     OVER = "over"
-    """The proxy has ended, the rules changed their mind, or the pod is gone."""
+    """The proxy ended, the rules no longer require a stop, or the pod is gone."""
     LEFT = "left"
     """This unit ends."""
 
 
 RESULTS = (StopEvent.ANSWERED, StopEvent.UNANSWERED, StopEvent.CHANGED, StopEvent.FAILED)
-"""How a try ends."""
+"""Results of a try."""
 
 
 class StopAction(enum.StrEnum):
-    """What is to be done about it."""
+    """Action of a stop."""
 
     QUEUE = "queue"
-    """Ask for a place: among the first tries, or among those that failed."""
+    """Request a slot, among the first tries or the failed ones."""
     SEND = "send"
-    """Begin a try; a first one keeps its place for a moment only."""
+    """Begin a try; a first try keeps its slot only briefly."""
     FREE = "free"
-    """Give the place back, if it has one."""
+    """Release the slot, if any."""
     AWAIT_EXIT = "await exit"
-    """Give the proxy time to end: less of it if it has not answered."""
+    """Wait for the proxy's end, shorter if it has not answered."""
     BACK_OFF = "back off"
-    """Wait longer after each try, and as long as the API asked for."""
+    """Wait longer after each try, and at least as long as the API server demands."""
     BLAME = "blame"
-    """Count a failure, choose the way of the next try, and tell the pod's owner."""
+    """Count a failure, choose the method of the next try, and notify the pod's owner."""
     GRACE = "grace"
-    """Give the request a moment to end."""
+    """Give the request a short time to end."""
     CANCEL = "cancel"
-    """Cut the request off."""
+    """Cancel the request."""
     FORGET = "forget"
-    """The need is over: it is pending no more."""
+    """Remove the stop from the pending ones."""
     ACCOUNT = "account"
-    """Say that the proxy was stopped, if a request has gone out."""
+    """Report that the proxy was stopped, if a request was sent."""
     CONSIDER = "consider"
-    """Look at the pod again: its proxy may have to be stopped anew."""
+    """Evaluate the pod again: its proxy may need another stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """What happens in a state at any of some events."""
+    """Next state and actions for a state and some events."""
 
     state: State
     events: tuple[StopEvent, ...]
@@ -134,11 +133,11 @@ TABLE = (
     ),
     _row(_S.LEAVING, _E.LEFT, _S.WATCHED, _A.CANCEL, _A.FORGET, _A.FREE),
 )
-"""What happens in each state at each event; what is not in the table changes nothing."""
+"""The transition of each state and event; a pair that is not in the table changes nothing."""
 
 _STEPS = {(row.state, event): row for row in TABLE for event in row.events}
 
 
 def step(state: State, event: StopEvent) -> Transition | None:
-    """Return what happens in a state at an event, None if it changes nothing."""
+    """Return the transition of a state at an event; None if nothing changes."""
     return _STEPS.get((state, event))

@@ -1,1 +1,1 @@
-"""The plan of convergence: a pure function of what is known about the pods of a model."""
+"""The plan of convergence: a pure function of the facts about a model's pods."""

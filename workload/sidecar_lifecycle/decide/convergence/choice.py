@@ -1,4 +1,4 @@
-"""Choosing the pods to replace, and saying of every other one why it waits."""
+"""Choice of the pods to replace, and the reason why each other pod waits."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .plan import READY_FOR, TRIAL_TTL, UNREADY_FOR, EvictionPlan
 from .review import review
 
 _KINDS = ("Deployment", "StatefulSet", "DaemonSet")
-"""Workloads, from the one that can spare a pod best."""
+"""Kinds of workloads; the first can spare a pod most easily."""
 _JUDGED = (Reason.STILL_NO_SIDECAR, Reason.SIDECAR_AGAIN, Reason.WRONG_ORDER)
-"""Why a workload is held whose replacement was no better."""
+"""Reasons of holds after a replacement with the same fault."""
 Wait = tuple[str, str]
 """A reason and a message."""
 
 
 def decide(plan: EvictionPlan) -> EvictionPlan:
-    """Decide what to do next, from what a plan has of the model and the memory alone."""
+    """Decide the next actions from the plan's model and memory."""
     review(plan)
     _review_request(plan)
     _choose(plan)
@@ -51,7 +51,7 @@ def _choose(plan: EvictionPlan) -> None:
 
 
 def _review_request(plan: EvictionPlan) -> None:
-    """Keep of what was asked for by hand the pods that can still be replaced."""
+    """Keep the pods of an operator's request that can still be replaced."""
     request = plan.remembered.request
     if request is None:
         return
@@ -67,7 +67,7 @@ def _review_request(plan: EvictionPlan) -> None:
 
 
 def _candidates(plan: EvictionPlan) -> dict[str, list[Replica]]:
-    """Return the pods to replace, by workload; note why others are not."""
+    """Return the pods to replace, by workload; note the reasons for the other pods."""
     found: dict[str, list[Replica]] = defaultdict(list)
     for replica in plan.replicas:
         asked = replica.uid in plan.requested
@@ -88,7 +88,7 @@ def _candidates(plan: EvictionPlan) -> dict[str, list[Replica]]:
 
 
 def _obstacle(plan: EvictionPlan) -> Wait | None:
-    """Return why no pod of the model is evicted now."""
+    """Return the reason not to evict any pod of the model now, if any."""
     if not plan.is_served:
         message = f"istiod has not written the ConfigMap {ROOT_CERTIFICATE} into this namespace"
         plan.troubles.append(Trouble("", Reason.NOT_SERVED, message))
@@ -110,7 +110,7 @@ def _is_fresh(plan: EvictionPlan, trial: Trial) -> bool:
 
 
 def _proof(plan: EvictionPlan, replica: Replica) -> str:
-    """Name what has to be proven by one pod before others like this one are replaced."""
+    """Return the proof that one pod has to give before similar pods are replaced."""
     request = plan.remembered.request
     if replica.in_mesh and request is not None:
         return f"request {request.id}"
@@ -118,14 +118,14 @@ def _proof(plan: EvictionPlan, replica: Replica) -> str:
 
 
 def _is_proven(plan: EvictionPlan, replica: Replica) -> bool:
-    # A pod that is taken out of the mesh becomes what it was before the mesh.
+    # A pod that leaves the mesh returns to its state before the mesh.
     return replica.fault == "unwanted" or _proof(plan, replica) in plan.proven
 
 
 def _victim(
     plan: EvictionPlan, workload: str, replicas: list[Replica]
 ) -> tuple[Replica | None, Wait]:
-    """Return the pod of a workload that may be evicted now, or why none may."""
+    """Return the pod of a workload that may be evicted now, or the reason to wait."""
     if workload in plan.rounds:
         return None, (Reason.REPLACING, f"a pod of {workload} is being replaced")
     if plan.is_changing(workload):
@@ -142,12 +142,12 @@ def _victim(
 
 
 def _is_broken(plan: EvictionPlan, replica: Replica, *, is_proven: bool) -> bool:
-    """Tell whether evicting the pod takes nothing from the application."""
+    """Tell whether the pod can be evicted without harm to the application."""
     if replica.ready:
         return False
     since, patience = replica.unready_since, UNREADY_FOR
     if any(each.reason == "CrashLoopBackOff" for each in replica.ailments):
-        # It is Ready again and again for a moment.
+        # Such a pod is repeatedly Ready for a moment.
         since, patience = replica.created, 0.0 if is_proven else patience
     if replica.uid in plan.requested:
         since, patience = replica.created, min(patience, READY_FOR)
@@ -172,7 +172,7 @@ def _serving(
 
 
 def _take(plan: EvictionPlan, victims: list[Replica]) -> None:
-    """Take the pods of this wave, as many as may be away at once; the first of all alone."""
+    """Take the pods of this wave, up to max_unavailable; the first pod is replaced alone."""
     running = sum(desired > 0 for desired in plan.desired.values())
     most = service.at_most(plan.max_unavailable, running)
     left = most
@@ -203,7 +203,7 @@ def _judged(plan: EvictionPlan, victim: Replica) -> Hold | None:
 
 
 def _is_coming_up(plan: EvictionPlan, victims: Iterable[Replica]) -> bool:
-    """Tell whether a Ready pod can be taken instead, or soon."""
+    """Tell whether a Ready pod can be taken instead, now or soon."""
     is_soon = any(reason == Reason.NOT_SETTLED.value for reason, _ in plan.waits.values())
     return is_soon or any(each.ready and each.fault for each in victims)
 
@@ -215,9 +215,9 @@ def _rank(plan: EvictionPlan, victim: Replica) -> tuple[bool, bool, int, str]:
 
 
 def _proceed(plan: EvictionPlan, victim: Replica) -> tuple[Wait, bool]:
-    """Ask whether a replacement would be right; evict when it would.
+    """Evict a pod if a trial shows that its replacement would be right; else ask for a trial.
 
-    Returns why the workload's pods wait, and whether this takes a place in the wave.
+    Returns why the workload's pods wait, and whether this uses a slot of the wave.
     """
     workload = victim.workload
     trial = plan.trials.get(workload)
@@ -247,6 +247,6 @@ def _proceed(plan: EvictionPlan, victim: Replica) -> tuple[Wait, bool]:
 
 
 def _ordinal(replica: Replica) -> tuple[int, str]:
-    """Order pods so that a StatefulSet's highest comes first to its end, as in its own updates."""
+    """Order pods so that a StatefulSet's highest ordinal goes first, as in its own updates."""
     found = re.search(r"-(\d+)$", replica.name)
     return (int(found[1]) if found else -1, replica.name)

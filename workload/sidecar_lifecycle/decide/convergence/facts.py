@@ -1,4 +1,4 @@
-"""From pods as Kubernetes has them to the few facts that the plan decides on."""
+"""Conversion of Kubernetes pods into the facts that the plan needs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sidecar_lifecycle.model import types
 _TEMPLATE_LABELS = ("pod-template-hash", "controller-revision-hash")
 
 Fault = Literal["", "missing", "unwanted", "order"]
-"""What is wrong with a pod: its sidecar is missing, or is not wanted, or its containers are in
-an order that their controller does not understand."""
+"""The fault of a pod: its sidecar is missing or unwanted, or its controller does not support the
+order of its containers."""
 
 _HANGS = frozenset(
     {
@@ -29,7 +29,7 @@ _HANGS = frozenset(
         "CreateContainerError",
     }
 )
-"""Waiting reasons of the kubelet for containers that it could not start."""
+"""The kubelet's waiting reasons for containers that it could not start."""
 _LONGEST_WORDS = 120
 """Characters of another program's message that are quoted."""
 
@@ -43,7 +43,7 @@ class Ailment:
     """Such as the kubelet's `ImagePullBackOff`."""
     words: str = ""
     hangs: bool = False
-    """Whether it failed, instead of being about to start."""
+    """Whether it failed, as opposed to being about to start."""
 
     def __str__(self) -> str:
         return f"{self.container}: {self.reason}{f': {self.words}' * bool(self.words)}"
@@ -61,31 +61,31 @@ class Replica:
     wanted: bool = True
     """Whether it should be in the mesh."""
     fault: Fault = ""
-    """Why it is to be replaced."""
+    """The reason to replace it."""
     stale: str = ""
-    """What is old about its proxy."""
+    """A description of how its proxy is outdated."""
     fixable: bool = True
     reason: str = ""
     message: str = ""
-    """What is wrong with it; when it is not ours to evict, why not."""
+    """A description of its fault, or the reason not to evict it."""
     ready_since: float | None = None
     unready_since: float = 0.0
-    """Since when it is not Ready, where it is not."""
+    """Since when it has not been Ready, if it is not."""
     ailments: tuple[Ailment, ...] = ()
-    """What keeps it from being Ready, worst first."""
+    """The causes of not being Ready, worst first."""
     terminating: bool = False
     ended: bool = False
-    """Its containers have ended; a finalizer may keep what is left."""
+    """Whether its containers have ended; a finalizer may keep the object."""
     revision: str = ""
 
     @property
     def in_mesh(self) -> bool:
-        """Whether it is in the mesh as its model is, with a sidecar or in ambient mode."""
+        """Whether it is in the mesh in the model's mode, sidecar or ambient."""
         return self.wanted and not self.fault and not self.terminating
 
     @property
     def ready(self) -> bool:
-        """Whether it serves."""
+        """Whether it is Ready."""
         return self.ready_since is not None and not self.terminating
 
     @property
@@ -96,22 +96,22 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What a trial pod shows about the next pod of a workload."""
+    """The result of a dry run of a workload's next pod."""
 
     reason: Reason | None
-    """Why that pod would not be right; None: it would be in the mesh and start."""
+    """The reason why that pod would not be right; None: it would be in the mesh and start."""
     message: str
     uid: str
-    """Of the pod that would be replaced."""
+    """UID of the pod to replace."""
     at: float
 
     def is_right_for(self, replica: Replica) -> bool:
-        """Tell whether the pod's fault would be gone after its replacement."""
+        """Tell whether the replacement would not have the pod's fault."""
         return self.reason is (Reason.INJECTOR_SKIPS if replica.fault == "unwanted" else None)
 
 
 def timestamp(text: str | None) -> float | None:
-    """Return seconds since the epoch for a time of the API."""
+    """Return a Kubernetes timestamp in seconds since the epoch."""
     return datetime.datetime.fromisoformat(text).timestamp() if text else None
 
 
@@ -153,12 +153,12 @@ def replica(
 def diagnose(
     pod: types.Pod, scope: eligible.Scope, wanted: eligible.Wanted
 ) -> tuple[Fault, str, str]:
-    """Return what is wrong with a pod, with a reason and a message."""
+    """Return the fault of a pod, with a reason and a message."""
     if wanted.wanted and not eligible.in_mesh(pod, scope):
         return "missing", wanted.reason, wanted.message
     is_kept_out = wanted.reason in (Reason.MODEL_OPERATOR, Reason.EXCLUDED)
     if is_kept_out and scope.data_plane == "sidecar" and eligible.injected(pod):
-        # It was injected before admission could keep it out of the mesh.
+        # It was injected before admission could exclude it from the mesh.
         message = f"{wanted.message}, and it has a sidecar"
         if wanted.reason is Reason.EXCLUDED:
             return "unwanted", Reason.EXCLUDED, f"{message}: run restart-uninjected"
@@ -170,7 +170,7 @@ def diagnose(
 
 
 def ailments(pod: types.Pod) -> list[Ailment]:
-    """Find what keeps a pod from being Ready, worst first."""
+    """Return the causes why a pod is not Ready, worst first."""
     unscheduled = next(
         (
             ("not scheduled", _short(each.message))
@@ -215,7 +215,7 @@ def _short(text: str | None) -> str:
 
 
 def fingerprint(scope: eligible.Scope, injectors: tuple[str, ...]) -> str:
-    """Return a digest of what decides about injection."""
+    """Return a digest of the settings that decide injection."""
     keys = (names.INJECTION, names.REVISION, names.DATAPLANE_MODE)
     parts = [
         {key: scope.namespace_labels.get(key) for key in keys},

@@ -1,4 +1,4 @@
-"""What has to outlive the process: rounds under way, holds, and what was asked for by hand."""
+"""State that outlives the process: rounds in progress, holds and the operator's request."""
 
 from __future__ import annotations
 
@@ -10,61 +10,61 @@ _T = TypeVar("_T")
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One pod of a workload that is replaced; it is over when the replacement is right."""
+    """The replacement of one pod of a workload; it ends when the new pod is right."""
 
     uid: str
-    """Of the pod that was evicted."""
+    """UID of the evicted pod."""
     known: tuple[str, ...]
-    """UIDs of the workload's pods before; another one is a replacement."""
+    """UIDs of the workload's earlier pods; any other pod is a replacement."""
     was_ready: bool
-    """The pod was Ready: the replacement has to be, too."""
+    """Whether the pod was Ready: then the replacement has to be, too."""
     ready_before: int
     since: float
     """Seconds since the epoch."""
     fingerprint: str = ""
     broken: tuple[str, ...] = ()
-    """Containers that were not Ready before, and need not be after."""
+    """Containers that were not Ready before, so that the replacement's need not be."""
     proves: str = ""
-    """What is proven if the replacement is right; empty: nothing that is not proven already."""
+    """The proof that a right replacement gives; empty: it is already proven."""
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a workload is left alone for a time, or until it or the mesh changes."""
+    """The reason to pause a workload for a time, or until it or the mesh changes."""
 
     reason: str
     message: str
     since: float
     until: float | None = None
-    """When to try again; None: not by itself."""
+    """When to try again; None: only after a change."""
     revision: str = ""
-    """Of the workload's pod template; another one ends the hold. Empty: none does."""
+    """Revision of the workload's pod template; another one ends the hold, unless it is empty."""
     fingerprint: str = ""
-    """Of the mesh; another one ends the hold. Empty: none does."""
+    """Fingerprint of the mesh; another one ends the hold, unless it is empty."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Pods that an operator asked to have replaced."""
+    """An operator's request to replace pods."""
 
     id: str
     at: float
     uids: tuple[str, ...]
     force: bool = False
-    """They are evicted although a dry run shows that their replacements would be refused."""
+    """Whether they are evicted even if the dry run of a replacement is rejected."""
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All of it."""
+    """The whole state."""
 
     rounds: dict[str, Round] = {}
     """By workload."""
     holds: dict[str, Hold] = {}
     """By workload."""
     proven: tuple[str, ...] = ()
-    """What a first replacement has proven: the mesh, and requests to restart pods in it."""
+    """Proofs by a first replacement: the mesh, and requests to restart pods in it."""
     request: Request | None = None
-    """The one being worked on."""
+    """The current request."""
     answered: str = ""
-    """The id of the last request that was taken over."""
+    """The id of the last accepted request."""
 
 
 STATE = "state"
@@ -72,7 +72,7 @@ REQUEST = "request"
 
 
 def decode(data: dict[str, str]) -> Memory:
-    """Return what the ConfigMap's data remembers; what can't be read is forgotten."""
+    """Read the ConfigMap's data; unreadable state is dropped."""
     memory = _read(data, STATE, Memory) or Memory()
     request = _read(data, REQUEST, Request)
     if request is None or request.id == memory.answered:

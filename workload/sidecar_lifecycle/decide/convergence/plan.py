@@ -1,6 +1,6 @@
-"""The plan: which pods are replaced next, and why others are not.
+"""The plan: the pods to replace next, and why other pods wait.
 
-`review` writes in a plan how rounds and holds go, then `choice` which pods are replaced.
+`review` updates rounds and holds in a plan, then `choice` selects pods.
 """
 
 from __future__ import annotations
@@ -19,42 +19,43 @@ from .memory import Hold, Memory, Round
 
 # In seconds.
 READY_FOR = 60.0
-"""A pod that came up just now may be in the middle of something."""
+"""A pod that became Ready more recently may still be initializing."""
 UNREADY_FOR = 600.0
-"""A pod that has not been Ready for this long is not coming up any more."""
+"""A pod that is not Ready for this long is not expected to become Ready."""
 FIRST_STAYS = 10.0
-"""The first replacement has to be Ready for this long: a crash shows only after it."""
+"""The first replacement has to be Ready for this long, to detect a late crash."""
 TRIAL_TTL = 5.0
-"""How long the answer to a dry run counts."""
+"""How long the result of a dry run is valid."""
 EVICTION_GRACE = 30.0
-"""An eviction whose outcome is unknown shows within this time, or did not happen."""
+"""An eviction with an unknown result takes effect within this time, or did not happen."""
 REPLACEMENT_DEADLINE = 600.0
-"""After this a replacement that is not Ready is reported; the others wait on."""
+"""After this time a replacement that is not Ready is reported; the other pods keep waiting."""
 TRIAL_RETRY, SKIPPED_RETRY = 30.0, 600.0
-"""Until a replacement is tried again that would not be right, or that injection leaves out."""
+"""Delays before another trial of a replacement that would not be right, or that the injector
+skips."""
 
 
 @dataclass(slots=True, kw_only=True)
 class EvictionPlan:
-    """The model as it is now, the memory, and the decisions that follow from both."""
+    """The present model, the memory, and the decisions from both."""
 
     replicas: tuple[Replica, ...]
     desired: Mapping[str, int]
-    """Replicas that each workload should have; a workload that is gone is absent."""
+    """Desired replicas of each workload; deleted workloads are absent."""
     fingerprint: str
-    """Of all that decides about injection in this namespace."""
+    """Digest of the settings that decide injection in this namespace."""
     mesh: str
-    """The data plane and the revision: what the first replacement is a trial of."""
+    """The data plane and the revision, which the first replacement proves."""
     is_served: bool
     """Whether istiod has written its root certificate into the namespace."""
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Workloads whose pods the API server refused last, with its words."""
+    """Workloads whose last new pod the API server rejected, with its message."""
     trials: Mapping[str, Trial]
-    """The last of each workload."""
+    """The last trial of each workload."""
     remembered: Memory
     mode: service.RestartPods
     max_unavailable: str
-    """Workloads that may miss a pod because of us at the same time: a number, or a share."""
+    """Workloads that may have a pod replaced at the same time: a number or a percentage."""
     now: float
     """Seconds since the epoch."""
 
@@ -62,20 +63,20 @@ class EvictionPlan:
     workloads: dict[str, list[Replica]] = field(init=False)
     """All pods of each workload, terminating ones included."""
     rounds: dict[str, Round] = field(init=False)
-    """Under way, by workload."""
+    """Rounds in progress, by workload."""
     holds: dict[str, Hold] = field(init=False)
     """By workload."""
     proven: set[str] = field(init=False)
     requested: frozenset[str] = frozenset()
-    """UIDs of the pods that an operator asked to have replaced and that still can be."""
+    """UIDs of the pods in an operator's request that can still be replaced."""
     waits: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    """Why each pod, by UID, is not replaced right now: a reason and a message."""
+    """The reason and message why a pod, by UID, is not replaced now."""
     ask: list[Replica] = field(default_factory=list[Replica])
     evict: list[Replica] = field(default_factory=list[Replica])
     held: list[Replica] = field(default_factory=list[Replica])
-    """Pods whose workloads are left alone from now on, each with why."""
+    """Pods whose workloads are held from now on, with the reason."""
     troubles: list[answers.Trouble] = field(default_factory=list[answers.Trouble])
-    """Of the replacements that are not right yet, and of the model as a whole."""
+    """Troubles of unfinished replacements and of the whole model."""
 
     def __post_init__(self) -> None:
         self.workloads = defaultdict(list)
@@ -91,11 +92,11 @@ class EvictionPlan:
         return [each for each in self.workloads[workload] if not each.terminating]
 
     def ready(self, workload: str) -> int:
-        """Count the pods of a workload that serve."""
+        """Count the Ready pods of a workload."""
         return sum(each.ready for each in self.workloads[workload])
 
     def replacements(self, workload: str) -> list[Replica]:
-        """Return the live pods that have come since the round of a workload began."""
+        """Return the live pods that were created since the workload's round began."""
         known = self.rounds[workload].known
         return [each for each in self.live(workload) if each.uid not in known]
 
@@ -110,9 +111,9 @@ class EvictionPlan:
     def hold(
         self, replica: Replica, reason: Reason, message: str, *, is_lasting: bool = False
     ) -> None:
-        """Leave the pod's workload alone for a time.
+        """Hold the pod's workload for a time.
 
-        What lasts, as after an eviction, ends when the pod's template or the mesh has changed.
+        A lasting hold, as after an eviction, ends when the pod's template or the mesh changes.
         """
         is_skipped = reason is Reason.INJECTOR_SKIPS
         until = self.now + (SKIPPED_RETRY if is_skipped else TRIAL_RETRY)
@@ -146,7 +147,7 @@ class EvictionPlan:
 
     @property
     def rows(self) -> list[Replica]:
-        """The pods that should be replaced, each with why it is not right now."""
+        """The pods that should be replaced, each with the reason why it waits."""
         found: list[Replica] = []
         for each in self.replicas:
             if each.faulty:
@@ -157,7 +158,7 @@ class EvictionPlan:
 
     @property
     def summary(self) -> answers.Summary:
-        """How far the model is in the mesh."""
+        """The model's progress into the mesh."""
         rows = self.rows
         ours = [each for each in rows if each.fixable and each.wanted]
         in_mesh = sum(each.in_mesh and not self._is_coming(each) for each in self.replicas)
@@ -179,17 +180,17 @@ class EvictionPlan:
         )
 
     def _is_coming(self, replica: Replica) -> bool:
-        """Tell whether the pod replaces one that was evicted, and does not serve yet."""
+        """Tell whether the pod replaces an evicted one and is not Ready yet."""
         current = self.rounds.get(replica.workload)
         is_new = current is not None and replica.uid not in current.known
         return is_new and replica.in_mesh and not replica.ready
 
     def _coming(self, workload: str) -> int:
-        """Count the pods that a round still owes its workload and that are no rows."""
+        """Count a round's replacements that are missing or not Ready yet, without `rows`."""
         return self.lacks_pods(workload) + sum(map(self._is_coming, self.live(workload)))
 
     def _all_troubles(self, lacking: set[str]) -> tuple[answers.Trouble, ...]:
-        """Return why pods are not replaced, beginning with causes that need a person."""
+        """Return why pods are not replaced, causes that need the operator first."""
         budget = Reason.DISRUPTION_BUDGET.value
         held = [
             answers.Trouble(workload, hold.reason, hold.message, passing=hold.reason == budget)

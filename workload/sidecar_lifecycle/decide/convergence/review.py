@@ -1,4 +1,4 @@
-"""Looking back: which holds still count, and how the rounds under way are going."""
+"""Review of the remembered holds and the rounds in progress."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _AGAIN = {
     "unwanted": (Reason.SIDECAR_AGAIN, "has a sidecar again"),
     "order": (Reason.WRONG_ORDER, "has its containers in the wrong order again"),
 }
-"""Of a replacement that is no better, by its fault."""
+"""Reason and message for a replacement with the same fault, by fault."""
 
 
 def review(plan: EvictionPlan) -> None:
-    """Keep of the holds and rounds that were remembered what still counts."""
+    """Drop the remembered holds and rounds that have ended."""
     for workload, hold in plan.remembered.holds.items():
         if _is_lifted(plan, workload, hold):
             del plan.holds[workload]
@@ -31,7 +31,7 @@ def review(plan: EvictionPlan) -> None:
 
 
 def _is_lifted(plan: EvictionPlan, workload: str, hold: Hold) -> bool:
-    """Tell whether the workload or the mesh is not any more what the hold was about."""
+    """Tell whether a change of the workload or the mesh ends the hold."""
     live = plan.live(workload)
     faulty = [each for each in live if each.faulty]
     request = plan.remembered.request
@@ -45,7 +45,7 @@ def _is_lifted(plan: EvictionPlan, workload: str, hold: Hold) -> bool:
         return True
     if hold.until is None:
         return bool(live) and not faulty
-    # It stays while the workload is tried again, so that the status does not change each time.
+    # The hold stays during another try, so that the status does not change each time.
     return plan.now >= hold.until and (not faulty or plan.is_changing(workload))
 
 
@@ -58,7 +58,7 @@ def _review_round(plan: EvictionPlan, workload: str) -> None:
         return
     victim = next((each for each in plan.workloads[workload] if each.uid == current.uid), None)
     if victim is not None and not victim.terminating:
-        # Its eviction is under way, or it never happened.
+        # Its eviction is in progress, or it never happened.
         if plan.now >= current.since + EVICTION_GRACE:
             del plan.rounds[workload]
         return
@@ -73,7 +73,7 @@ def _review_round(plan: EvictionPlan, workload: str) -> None:
 
 
 def _judge(plan: EvictionPlan, workload: str) -> bool:
-    """Look at replacements that are no better; return False while the answer is open."""
+    """Judge replacements with a fault; return False while a trial is pending."""
     current = plan.rounds[workload]
     bad = [each for each in plan.replacements(workload) if each.faulty]
     if not bad:
@@ -89,15 +89,15 @@ def _judge(plan: EvictionPlan, workload: str) -> bool:
             plan.hold(bad[0], reason, message, is_lasting=True)
         elif trial.reason is Reason.INJECTOR_SKIPS:
             plan.hold(bad[0], trial.reason, trial.message)
-    # Whether blamed, or excused because the injector was away when the replacement was
-    # made: it is one of the old ones from now on, and the round waits for readiness only.
+    # From now on these replacements count as old pods, and the round waits only for readiness.
+    # This is also so if the injector was down when they were created.
     uids = tuple(each.uid for each in bad)
     plan.rounds[workload] = msgspec.structs.replace(current, known=current.known + uids)
     return True
 
 
 def _is_restored(plan: EvictionPlan, workload: str) -> bool:
-    """Tell whether the workload has back what was taken from it."""
+    """Tell whether the workload has its desired pods and its earlier Ready pods again."""
     current = plan.rounds[workload]
     desired = plan.desired[workload]
     if len(plan.live(workload)) < desired:

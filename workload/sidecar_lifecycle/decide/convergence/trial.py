@@ -1,4 +1,4 @@
-"""Pods for dry-run creations: what would become of the next pod of this workload?
+"""Pods for dry runs, which show how the API server would create a workload's next pod.
 
 The pod equals the one that Kubernetes' own controller creates (pkg/controller, GetPodFromTemplate;
 statefulset/stateful_set_utils.go, newStatefulSetPod; daemon/util/daemonset_util.go,
@@ -17,14 +17,14 @@ from sidecar_lifecycle.decide import eligible
 from sidecar_lifecycle.model import resources, types
 
 SUFFIX = "-trial"
-"""Of the name of a StatefulSet's trial pod. The pod that it would replace has the real name, and
-to a second pod of that name the API server answers 409 instead of what admission made of it. Only
-the name differs: the host name, the labels and the claims are those of the real name."""
+"""Suffix of the name of a StatefulSet's trial pod. The present pod has the real name, and to a
+second pod of that name the API server answers 409 instead of the admitted pod. Only the name
+differs: the host name, the labels and the claims are those of the real name."""
 
 _CREATORS = ("ReplicaSet", "StatefulSet", "DaemonSet")
 _LONGEST_NAME = 253
 _UNKNOWN_IMAGE = "trial.invalid/trial"
-"""Where this charm's own pod is not known, as outside of a cluster."""
+"""The image if this charm's own pod is unknown, as outside of a cluster."""
 _ORDINAL = re.compile(r".*-(\d+)")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -41,8 +41,8 @@ def of_creator(
     """Return the pod that a ReplicaSet, StatefulSet or DaemonSet creates next.
 
     In a partitioned roll-out of a StatefulSet, pods below the partition keep the earlier template,
-    which only a ControllerRevision has; the trial uses the new one. Without a pod that is replaced
-    it is an additional one.
+    which only a ControllerRevision has; the trial uses the new one. Without `replaced` it is an
+    additional pod.
     """
     pod = _from_template(kind, owner)
     if kind == "StatefulSet":
@@ -53,9 +53,9 @@ def of_creator(
 
 
 def generic(scope: eligible.Scope, own: types.Pod) -> dict[str, Any]:
-    """Return a pod about which the namespace's labels alone decide, if they do.
+    """Return a pod without mesh labels of its own: only the namespace's labels decide.
 
-    It has image and owner of this charm's own pod, so that policies about these admit it, too.
+    It has the image and owner of this charm's own pod, so that policies about these admit it.
     """
     labels = scope.namespace_labels
     asked: dict[str, str] = {}
@@ -72,7 +72,7 @@ def plain(
 ) -> dict[str, Any]:
     """Return a pod of this charm that every Pod Security standard admits.
 
-    It names no user: OpenShift assigns one, and refuses others.
+    It does not set a user: OpenShift assigns one and rejects others.
     """
     image = next((each.image for each in own.spec.containers), _UNKNOWN_IMAGE)
     amounts = {"cpu": "1m", "memory": "1Mi"}
@@ -152,7 +152,7 @@ def _bind(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod | N
         *names.DAEMON_TAINTS,
         *[names.HOST_NETWORK_TAINT] * bool(spec.get("hostNetwork")),
     ):
-        # It takes the place of each of the same taint, however long that one tolerates it, as in
+        # It replaces each toleration of the same taint, with any tolerationSeconds, as in
         # `Toleration.MatchToleration`.
         added = {"key": key, "operator": "Exists", "effect": effect}
         tolerations = [added if _forever(each) == added else each for each in tolerations]
@@ -163,7 +163,7 @@ def _bind(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod | N
         labels[names.TEMPLATE_GENERATION] = generation
     if replaced is None:
         return
-    # The hash is of Go's representation of the template; pods of the same template have the same.
+    # The hash is of Go's representation of the template, so it is copied from the replaced pod.
     if revision := replaced.metadata.labels.get(names.REVISION_HASH):
         labels[names.REVISION_HASH] = revision
     affinity: dict[str, Any] = spec.get("affinity") or {}
@@ -179,7 +179,7 @@ def _forever(toleration: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def untouched(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the pod with the label by which this charm's webhook leaves it as it is."""
+    """Return the pod with the label that makes this charm's webhook ignore it."""
     meta: dict[str, Any] = pod["metadata"]
     labels: dict[str, str] = {**(meta.get("labels") or {}), names.MESH_PROBE: "true"}
     return {**pod, "metadata": {**meta, "labels": labels}}
