@@ -1,1 +1,1 @@
-"""What the workload reads: slim types of the objects."""
+"""Slim types of the objects that the workload reads."""

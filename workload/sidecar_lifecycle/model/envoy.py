@@ -1,6 +1,7 @@
-"""What an Envoy has, read from `/config_dump` as far as the rules look at it.
+"""The fields of Envoy's `/config_dump` that the rules read.
 
-Fields are described at https://www.envoyproxy.io/docs/envoy/latest/api-v3/admin/v3/config_dump.proto
+Fields are described at
+https://www.envoyproxy.io/docs/envoy/latest/api-v3/admin/v3/config_dump.proto
 """
 
 # msgspec copies empty defaults.
@@ -105,7 +106,7 @@ class Dump(Partial, Generic[T]):
 
 
 class Configuration(Partial):
-    """What one Envoy has."""
+    """The configuration of one Envoy."""
 
     listeners: list[Listener]
     routes: list[Routes]

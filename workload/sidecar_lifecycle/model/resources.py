@@ -68,7 +68,7 @@ class ReplicaSet(types.Object):
 
 
 class Workload(types.Object):
-    """A Deployment, StatefulSet or DaemonSet, as far as it decides about its pods."""
+    """A Deployment, StatefulSet or DaemonSet, with the fields that decide about its pods."""
 
     spec: WorkloadSpec = msgspec.field(default_factory=WorkloadSpec)
     status: WorkloadStatus = msgspec.field(default_factory=WorkloadStatus)
@@ -110,7 +110,7 @@ class CreatorSpec(_Spec):
 
 
 class Creator(types.Object):
-    """A Deployment, ReplicaSet, StatefulSet or DaemonSet, with all that its pods are made of."""
+    """A Deployment, ReplicaSet, StatefulSet or DaemonSet, with its complete pod template."""
 
     spec: CreatorSpec = msgspec.field(default_factory=CreatorSpec)
     status: WorkloadStatus = msgspec.field(default_factory=WorkloadStatus)
@@ -130,7 +130,7 @@ WORKLOADS: dict[str, type[Workload]] = {
 
 
 def desired(workload: Workload) -> int:
-    """Return how many pods the workload should have."""
+    """Return the desired number of pods."""
     if isinstance(workload, DaemonSet):
         return workload.status.desiredNumberScheduled
     return workload.spec.replicas
@@ -145,9 +145,9 @@ def is_short(kind: str, workload: Creator) -> bool:
 
 
 def withheld_from(workload: types.Object) -> str | None:
-    """Return the template of new pods, as their labels name it, if only a deleted pod gets it.
+    """Return the template of new pods, as their labels name it, under the strategy OnDelete.
 
-    Empty while it is not known; None with another update strategy than OnDelete.
+    Empty if unknown; None with another update strategy.
     """
     if not isinstance(workload, StatefulSet | DaemonSet):
         return None

@@ -1,6 +1,6 @@
 # Names are those of the Kubernetes API.
 # ruff: noqa: N815, D101
-"""Slim Kubernetes resources: only the fields that somebody here reads are decoded.
+"""Slim Kubernetes resources: only fields that the workload reads are decoded.
 
 A pod with a sidecar is some 8 KB of JSON; decoding these fields takes a few microseconds.
 """
@@ -61,7 +61,7 @@ class OtherAction(Partial):
 
 
 class Handler(Partial):
-    """How a probe or a hook calls its container; none of the three when it runs a command."""
+    """The call of a probe or a hook; all three fields are None if it runs a command."""
 
     httpGet: HTTPGetAction | None = None
     tcpSocket: OtherAction | None = None
@@ -111,7 +111,7 @@ class Waiting(Partial):
 
 
 class ContainerState(Partial):
-    """At most one of the three is set; none means waiting."""
+    """At most one of the three is set; without one the container is waiting."""
 
     waiting: Waiting | None = None
     running: Running | None = None
@@ -143,7 +143,7 @@ class PodStatus(Partial):
 
 
 class Api(NamedTuple):
-    """Where the API has the objects of a kind."""
+    """The API path of a kind."""
 
     group: str
     version: str
@@ -152,12 +152,12 @@ class Api(NamedTuple):
 
     @property
     def group_version(self) -> str:
-        """Return what objects of the kind have as `apiVersion`."""
+        """Return the `apiVersion` of the kind."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
 class Object(Partial, gc=True):
-    """What every object has."""
+    """The fields of every object."""
 
     api: ClassVar[Api]
 
@@ -193,7 +193,7 @@ class EventSource(Partial):
 
 
 class Event(Object):
-    """An Event of core/v1, which is what `kubectl describe` shows."""
+    """An Event of core/v1, as `kubectl describe` shows it."""
 
     api = Api("", "v1", "Event", "events")
 
@@ -227,7 +227,7 @@ class ServiceReference(Partial):
 
 
 class WebhookClientConfig(Partial):
-    """Where a webhook is; without a Service it is at a URL."""
+    """The address of a webhook; without a Service it is a URL."""
 
     service: ServiceReference | None = None
 
@@ -248,7 +248,7 @@ class MutatingWebhookConfiguration(Object):
 
 
 def without_nulls(value: Any) -> Any:
-    """Return `value` with every mapping key whose value is null removed, as the API treats it."""
+    """Return `value` without mapping keys whose value is null, as the API server treats them."""
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value)
         return {key: without_nulls(entry) for key, entry in items.items() if entry is not None}
@@ -259,7 +259,7 @@ def without_nulls(value: Any) -> Any:
 
 @functools.cache
 def _decoder(kind: type[R]) -> Callable[[bytes | msgspec.Raw], R]:
-    """Return what decodes documents of exactly that type's shape; to make it takes a while."""
+    """Return the cached decoder of a type, which is slow to create."""
     return msgspec.json.Decoder(kind).decode
 
 
@@ -268,8 +268,8 @@ def decode_json(data: bytes | msgspec.Raw, kind: type[R]) -> R:
 
     Raises:
         msgspec.ValidationError: if the document does not have that type's shape.
-        ValueError: if it is no JSON, or no UTF-8.
-        RecursionError: if it is nested deeper than can be read, and large.
+        ValueError: if it is not JSON, or not UTF-8.
+        RecursionError: if it is large and nested too deep.
     """
     try:
         return _decoder(kind)(data)
@@ -278,7 +278,7 @@ def decode_json(data: bytes | msgspec.Raw, kind: type[R]) -> R:
 
 
 def _decode_nulls(kind: type[R], data: bytes | msgspec.Raw) -> R:
-    # An explicit null where a value belongs is legal JSON for an absent field, and rare.
+    # Rarely, an absent field is an explicit null, which the type rejects.
     return msgspec.convert(without_nulls(msgspec.json.decode(data)), kind)
 
 
@@ -297,6 +297,6 @@ _named = msgspec.json.Decoder(_Named).decode
 
 
 def identity(data: bytes | msgspec.Raw) -> ObjectMeta:
-    """Return which object a document is about, though the rest of it can't be read."""
+    """Return the metadata of a document, even if the rest can't be read."""
     found = bounded.cut_if_deep(_named, data).metadata
     return ObjectMeta(**msgspec.structs.asdict(found))
