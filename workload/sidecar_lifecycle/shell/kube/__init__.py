@@ -1,1 +1,1 @@
-"""A thin layer over the Kubernetes API."""
+"""A thin client of the Kubernetes API."""

@@ -27,7 +27,7 @@ REQUEST_TIMEOUT = 15.0
 """Seconds for a request that is neither a list, nor a watch, nor a stream."""
 LIST_TIMEOUT = 60.0
 PAGE = 500
-"""Objects per page of a list."""
+"""Objects per page of a list request."""
 STREAM_PROTOCOL = "v4.channel.k8s.io"
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -38,7 +38,7 @@ class _ListMeta(msgspec.Struct):
 
 
 class _Listing(msgspec.Struct):
-    """The answer to a list request, its items not decoded yet."""
+    """The answer to a list request, with items that are not decoded yet."""
 
     items: list[msgspec.Raw] | None = None
     metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
@@ -47,7 +47,7 @@ class _Listing(msgspec.Struct):
 class Client:
     """Requests, watches and WebSockets.
 
-    Every method raises StatusError if the API refused, and Unreachable if there was no answer.
+    Every method raises StatusError if the API server refuses, and Unreachable without an answer.
     """
 
     def __init__(
@@ -56,13 +56,13 @@ class Client:
         self.server = server.rstrip("/")
         self._tls = tls
         self._token = token
-        """Returns the token of each request: the kubelet renews it."""
+        """Called for each request, because the kubelet renews the token."""
         self.closing: set[asyncio.Task[None]] = set()
 
     @functools.cached_property
     def session(self) -> aiohttp.ClientSession:
-        """The connections, made on first use because aiohttp wants a running loop."""
-        # Every stop needs a connection of its own; how many is the controller's decision.
+        """The connections, created on first use because aiohttp needs a running event loop."""
+        # Each stop uses its own connection, and the shutdown controller limits their number.
         connector = aiohttp.TCPConnector(limit=0, ssl=self._tls or True)
         return aiohttp.ClientSession(connector=connector, trust_env=False)
 
@@ -100,7 +100,7 @@ class Client:
         return answer(await self.request("GET", path(kind, namespace, name)), kind)
 
     async def find(self, kind: type[R], namespace: str, name: str) -> R | None:
-        """Read an object, None where there is none."""
+        """Read an object; None: it does not exist."""
         try:
             return await self.get(kind, namespace, name)
         except errors.StatusError as error:
@@ -120,7 +120,7 @@ class Client:
     ) -> AsyncGenerator[tuple[str, list[R]]]:
         """Yield the version of a collection and its objects, page by page.
 
-        An object that can't be decoded is left to the fence and costs no other.
+        The fence handles an object that can't be decoded, and the other objects are yielded.
         """
         params = {**selectors(labels, fields), "limit": str(PAGE)}
         while True:
@@ -147,7 +147,7 @@ class Client:
     ) -> AsyncGenerator[aiohttp.StreamReader]:
         """Open a GET whose body never ends, such as a watch.
 
-        After so many seconds without a byte the connection counts as dead.
+        After `idle` seconds without a byte the connection is closed.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=idle)
         with errors.mapped():
@@ -161,7 +161,10 @@ class Client:
     async def websocket(
         self, path: str, *, params: list[tuple[str, str]], deadline: float
     ) -> AsyncGenerator[aiohttp.ClientWebSocketResponse]:
-        """Upgrade a GET to a WebSocket for the time of the block, which has a deadline."""
+        """Upgrade a GET to a WebSocket that is open in the block.
+
+        Both together must end within `deadline` seconds.
+        """
         with errors.mapped():
             async with asyncio.timeout(deadline):
                 try:
@@ -179,7 +182,7 @@ class Client:
                 try:
                     yield socket
                 finally:
-                    # The answer is there, and the peer's goodbye takes a while.
+                    # The caller has its answer and does not wait for the closing handshake.
                     task = asyncio.create_task(_close(socket), name="closing")
                     self.closing.add(task)
                     task.add_done_callback(self.closing.discard)
@@ -190,10 +193,12 @@ class Client:
 
 
 def of_pod(account: Path = SERVICE_ACCOUNT) -> Client:
-    """Return the client of a pod: https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/.
+    """Return a client with the ServiceAccount of this pod.
+
+    Source: https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/.
 
     Raises:
-        InputError: This is no pod with a ServiceAccount.
+        InputError: The program does not run in a pod with a ServiceAccount.
     """
     try:
         host, port = (os.environ[f"KUBERNETES_SERVICE_{each}"] for each in ("HOST", "PORT"))
@@ -207,7 +212,7 @@ def of_pod(account: Path = SERVICE_ACCOUNT) -> Client:
 
 
 async def _close(socket: aiohttp.ClientWebSocketResponse) -> None:
-    # The peer may be hung, or talk for ever: the connection goes anyway.
+    # The peer may hang or send forever. The connection is dropped anyway.
     with contextlib.suppress(TimeoutError, aiohttp.ClientError, OSError):
         async with asyncio.timeout(1):
             await socket.close()
@@ -222,7 +227,7 @@ async def _check(response: aiohttp.ClientResponse) -> None:
 def path(
     kind: type[types.Object], namespace: str | None = None, name: str = "", sub: str = ""
 ) -> str:
-    """Return the URL path of a resource: `namespace` None is the cluster-wide collection."""
+    """Return the URL path of a resource; without a namespace that of the whole cluster."""
     api = kind.api
     parts = ["", "apis", api.group] if api.group else ["", "api"]
     parts.append(api.version)
@@ -232,21 +237,21 @@ def path(
 
 
 def selectors(labels: str, fields: str) -> dict[str, str]:
-    """Return the parameters that select objects of a collection."""
+    """Return the query parameters for label and field selectors."""
     found = {"labelSelector": labels, "fieldSelector": fields}
     return {key: value for key, value in found.items() if value}
 
 
 def named(kind: type[R], raw: bytes | msgspec.Raw) -> R:
-    """Return an object of which no more can be read than which one it is."""
+    """Return an object with its name, namespace and uid only."""
     return kind(metadata=types.identity(raw))
 
 
 def answer(data: bytes, kind: type[R]) -> R:
-    """Decode the one object that the API answered with.
+    """Decode an answer with one object.
 
     Raises:
-        Unreachable: It is not understood.
+        Unreachable: The answer can't be decoded.
     """
     with errors.understood():
         return types.decode_json(data, kind)

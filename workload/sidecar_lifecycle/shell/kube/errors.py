@@ -1,4 +1,4 @@
-"""What can go wrong between us and the API, by what one does about it."""
+"""Errors of requests to the API server, grouped by the way to handle them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _MOST_DOUBLINGS = 30
 
 
 class KubeError(Exception):
-    """Base of what this package raises."""
+    """Base class of the errors of this package."""
 
 
 class Unreachable(KubeError):  # noqa: N818 - names a condition, as the rest of this family
-    """No answer: refused, reset, timed out, or not understood."""
+    """The connection was refused or reset, or the answer was late or invalid."""
 
 
 class StatusError(KubeError):
-    """The API answered with a Status that is not success."""
+    """The API server answered with a Status other than Success."""
 
     def __init__(
         self, code: int, reason: str = "", message: str = "", retry_after: float | None = None
@@ -32,19 +32,19 @@ class StatusError(KubeError):
         self.reason = reason
         self.message = message
         self.retry_after = retry_after
-        """Seconds that the server asked us to wait."""
+        """Seconds, from the header Retry-After."""
 
 
 class StreamError(KubeError):
-    """A port-forward or exec was opened but did not carry what it should."""
+    """A port-forward or exec was opened but failed, for example with invalid data."""
 
 
 class StreamEnded(StreamError):  # noqa: N818 - names a condition, as the rest of this family
-    """The other side ended the stream before all was said."""
+    """The peer closed the stream too early."""
 
 
 class TooLarge(StreamError):  # noqa: N818 - names a condition, as the rest of this family
-    """The other side sends more than is read."""
+    """The peer sends more bytes than the limit."""
 
 
 class _Status(msgspec.Struct):
@@ -68,7 +68,7 @@ def from_response(code: int, body: bytes, retry_after: str | None = None) -> Sta
 
 @contextlib.contextmanager
 def understood() -> Generator[None]:
-    """Turn what decoding an answer raises into ours: garbage is no answer."""
+    """Convert errors of decoding to Unreachable: an invalid answer counts as a missing one."""
     try:
         yield
     except (msgspec.MsgspecError, ValueError, RecursionError, MemoryError) as error:
@@ -77,7 +77,7 @@ def understood() -> Generator[None]:
 
 @contextlib.contextmanager
 def mapped() -> Generator[None]:
-    """Turn the errors of aiohttp into ours, the cause kept."""
+    """Convert errors of aiohttp to Unreachable, with the original error as its cause."""
     try:
         yield
     except (aiohttp.ClientError, HttpProcessingError, TimeoutError, OSError) as error:
@@ -85,10 +85,10 @@ def mapped() -> Generator[None]:
 
 
 def delay(failures: int, *, initial: float = 0.2, maximum: float = 30.0) -> float:
-    """Return how many seconds to wait after failures in a row.
+    """Return the seconds to wait after a number of consecutive failures.
 
-    The delay doubles with each failure up to a maximum. Up to twice the initial delay is added at
-    random, so that requests which failed together are not sent again together.
+    The delay doubles with each failure up to a maximum. A random part of at most twice the initial
+    delay is added, so that requests that failed together are not retried together.
     """
     doubled = initial * 2 ** min(failures - 1, _MOST_DOUBLINGS)
     return min(maximum, doubled) + random.uniform(0, 2 * initial)  # noqa: S311 - no secret

@@ -1,4 +1,4 @@
-"""Events on objects, the same one not twice."""
+"""Events about objects, each written once."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ log = structlog.get_logger(__name__)
 
 COMPONENT = "istio-integrator"
 AT_ONCE = 8
-"""Requests under way; thousands of pods may end together, and Events are not urgent."""
+"""Limit of concurrent requests: thousands of pods may end together, and Events can wait."""
 
 Type = Literal["Normal", "Warning"]
 
 
 class Recorder:
-    """Writes Events; one that exists is not written again, also by another replica."""
+    """Writes Events, and skips an Event that this or another replica has written before."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -37,14 +37,14 @@ class Recorder:
     def record(
         self, about: types.Object, reason: Reason, message: str, kind: Type = "Normal"
     ) -> None:
-        """Have an Event written soon; a failure is logged."""
+        """Start writing an Event in the background; a failure is logged."""
         event = _event(about, reason, message, kind)
         task = asyncio.create_task(self._write(event), name="event")
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
 
     async def drain(self, seconds: float) -> None:
-        """Let what was recorded be written, but not for long."""
+        """Wait for the pending Events, then cancel those that took too long."""
         if self._writing:
             _, late = await asyncio.wait(self._writing, timeout=seconds)
             for task in late:
@@ -67,7 +67,7 @@ class Recorder:
 def _event(about: types.Object, reason: str, message: str, kind: Type) -> types.Event:
     now = datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     meta, api = about.metadata, about.api
-    # The same name for the same Event about the same object: the second one is refused.
+    # Equal Events about one object get the same name, so the API server rejects a second one.
     digest = hashlib.sha256(f"{meta.uid}\0{reason}\0{message}".encode()).hexdigest()[:16]
     name = f"{meta.name[:230]}.{digest}"
     return types.Event(

@@ -1,7 +1,7 @@
-"""One object's trouble stays its own: whatever is raised about it ends here.
+"""Isolation of errors: an object that can't be processed does not stop the others.
 
-A loop over objects of other people goes through a fence, each object by itself: what is raised is
-counted, told once, and the loop goes on to the next object.
+A loop over objects of other teams processes each object inside a fence. An exception is counted
+and logged once per object, and the loop continues with the next object.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from sidecar_lifecycle.shell import metrics
 from . import errors
 
 Stage = Literal["decode", "observe", "decide", "stop", "report", "converge"]
-"""What was being done about the object."""
+"""The step of processing that failed."""
 Subject: TypeAlias = types.Object | Callable[[], types.Object]
-"""An object, or what finds out which one it is when that is asked for."""
+"""An object, or a function that identifies it on demand."""
 Tell = Callable[[types.Object, str], None]
-"""Tells the people who own an object, once, that it can't be dealt with, and why."""
+"""Called once per object to report the error to the owner of the object."""
 
 REMEMBERED = 4096
-"""Objects whose trouble has been told, so that one that is written again and again is told once;
-some 200 bytes each."""
+"""Number of reported objects to remember, so that an object that is updated often is reported
+once; about 200 bytes each."""
 LONGEST = 300
-"""Characters of an error that are worth repeating: it may quote what the object holds."""
+"""Limit for the text of an error in characters: it may quote a large part of the object."""
 
 log = structlog.get_logger(__name__)
 
 
 class Fence:
-    """Keeps what is raised about one object from the others."""
+    """Catches exceptions about one object, so that the others are still processed."""
 
     def __init__(self, tell: Tell | None = None) -> None:
         self._tell = tell
@@ -43,21 +43,21 @@ class Fence:
 
     @contextlib.contextmanager
     def around(self, stage: Stage, subject: Subject) -> Generator[None]:
-        """End, and never pass on, whatever is raised inside.
+        """Catch, count and log every exception of the block.
 
-        Errors of the connection pass: they are about no object.
+        Errors of the connection are raised, because they do not concern one object.
         """
         try:
             yield
         except errors.KubeError:
             raise
-        # All errors, because the objects of other teams can cause any of them.
+        # Every exception is caught, because objects of other teams can cause any of them.
         except Exception as error:
             self._caught(stage, subject, error)
 
     def _caught(self, stage: Stage, subject: Subject, error: Exception) -> None:
         item = types.Object()
-        # An object without a readable name is counted without one.
+        # If the name can't be read, the object is counted without it.
         with contextlib.suppress(Exception):
             item = subject if isinstance(subject, types.Object) else subject()
         kind, meta = type(item).__name__, item.metadata

@@ -1,6 +1,6 @@
-"""Port-forward and exec, as the kubelet speaks them over WebSocket.
+"""Port-forward and exec over WebSocket, in the kubelet's protocol.
 
-https://kubernetes.io/docs/reference/using-api/ describes neither; the frames are those of
+https://kubernetes.io/docs/reference/using-api/ describes neither. The source for the frames is
 k8s.io/kubelet/pkg/cri/streaming.
 """
 
@@ -22,12 +22,12 @@ _STDOUT, _STDERR, _EXEC_ERROR = 1, 2, 3
 _LONGEST_HEAD = 16 * 1024
 _LONGEST_NUMBER = 20
 _LONGEST_OUTPUT = 64 * 1024
-"""Bytes that a command may say before it is given up: pilot-agent says two, but the container is
-its owner's, and what talks for ever would keep us busy until the deadline."""
+"""Limit for the output of a command in bytes. pilot-agent prints two, but the pod's owner chooses
+the image, and endless output would use CPU until the deadline."""
 
 
 class PortForward:
-    """One forwarded port, ready to carry HTTP requests, each after the answer to the last one."""
+    """A forwarded port for HTTP requests, one at a time."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
@@ -35,7 +35,7 @@ class PortForward:
         self._received = bytearray()
 
     async def ready(self) -> None:
-        """Wait until the kubelet has announced the port on both channels."""
+        """Wait until the kubelet has confirmed the port on both channels."""
         while len(self._greeted) < 2:
             await self._frame()
 
@@ -52,8 +52,8 @@ class PortForward:
         """Send `GET target` from inside the pod and return the body of a 200.
 
         Raises:
-            StreamError: if the port answers otherwise, or not with HTTP.
-            TooLarge: if the body has more than so many bytes.
+            StreamError: if the port answers with another status, or not with HTTP.
+            TooLarge: if the body has more than `largest` bytes.
         """
         await self._send(f"GET {target}")
         if (code := await self._status()) != 200:
@@ -63,7 +63,7 @@ class PortForward:
             name, _, value = header.lower().partition(b":")
             if name == b"content-length":
                 length = _number(value)
-        # Without a length Envoy sends chunks.
+        # Without Content-Length Envoy sends a chunked body.
         body = bytearray()
         while True:
             size = _number(await self._line(), base=16) if length is None else length
@@ -103,7 +103,7 @@ class PortForward:
         return part
 
     async def _frame(self) -> bytes:
-        """Return the payload of the next data frame, b"" for the two announcements."""
+        """Return the payload of the next frame, b"" for the first frame of each channel."""
         with errors.mapped():
             message = await self._socket.receive()
         if message.type is not aiohttp.WSMsgType.BINARY:
@@ -136,14 +136,14 @@ def _why(socket: aiohttp.ClientWebSocketResponse, message: aiohttp.WSMessage) ->
 async def port_forward(
     client: Client, namespace: str, pod: str, port: int, *, deadline: float
 ) -> AsyncGenerator[PortForward]:
-    """Open a port of a pod for the time of the block, which counts towards the deadline.
+    """Open a port-forward to a pod; the block must end before the deadline, too.
 
-    The peer is inside of the pod's network namespace and sees a loopback address.
+    The server in the pod sees a client with a loopback address.
 
     Raises:
-        StatusError: if the API or the kubelet refused.
-        StreamError: if nothing listens there, or the stream ended.
-        Unreachable: if there was no answer in time.
+        StatusError: if the API server or the kubelet refused.
+        StreamError: if nothing listens on the port, or the stream ended.
+        Unreachable: if the deadline passed.
     """
     where = path(types.Pod, namespace, pod, "portforward")
     params = [("ports", str(port))]
@@ -156,12 +156,12 @@ async def port_forward(
 async def run_command(
     client: Client, namespace: str, pod: str, container: str, argv: list[str], *, deadline: float
 ) -> None:
-    """Run a command in a container until it succeeds.
+    """Run a command in a container and wait for its success.
 
     Raises:
-        StatusError: if the API or the kubelet refused.
+        StatusError: if the API server or the kubelet refused.
         StreamError: if the command failed or could not be started, or the stream ended early.
-        Unreachable: if it did not end in time.
+        Unreachable: if the command did not end before the deadline.
     """
     params = [("container", container), ("stdout", "true"), ("stderr", "true")]
     params += [("command", argument) for argument in argv]
@@ -187,13 +187,13 @@ class _End(msgspec.Struct):
 
 
 def _check_end(payload: bytes, output: bytes) -> None:
-    """Raise StreamError unless exec's last frame says that the command succeeded."""
+    """Raise StreamError unless the last frame of exec reports success."""
     try:
         with errors.understood():
             end = msgspec.json.decode(payload, type=_End)
     except errors.Unreachable:
         end = _End(message=payload.decode(errors="replace"))
     if end.status != "Success":
-        # Earlier lines may be warnings.
+        # Only the last line is quoted, because earlier lines may be warnings.
         last = output.rpartition(b"\n")[-1].decode(errors="replace")
         raise errors.StreamError(": ".join(filter(None, (end.message[:300], last[-200:]))))

@@ -1,4 +1,4 @@
-"""Follow a collection: list, watch, resume, and list again when the server forgot."""
+"""Watch a collection: list, watch, resume, and list again after 410 Gone."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ Key = tuple[str, str]
 log = structlog.get_logger(__name__)
 
 IDLE = 120.0
-"""Seconds; the apiserver sends a bookmark about every minute, so silence means a dead peer."""
+"""Seconds without data until the connection counts as dead; bookmarks come about every 60 s."""
 LONGEST = 32 << 20
-"""Bytes of an event: etcd takes objects of 1.5 MB unless it is told otherwise."""
+"""Limit of an event in bytes; by default etcd stores objects of up to 1.5 MB."""
 ASK_AGAIN = 60.0
-"""Seconds until something that was forbidden, or is not there, is tried again."""
+"""Seconds until a retry after 403 or 404."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[T]):
     """One change of the collection.
 
-    `synced` has no object and says that all that exists has been reported, at first and after
-    every relist. The object of `deleted` has its name, namespace and uid only.
+    `synced` has no object. It follows the last object of every list. The object of `deleted` has
+    its name, namespace and uid only.
     """
 
     kind: Kind
@@ -61,10 +61,10 @@ _error = msgspec.json.Decoder(_Error).decode
 
 @dataclass(slots=True)
 class Watch(Generic[T]):
-    """A collection, followed for ever.
+    """A watch of a collection that never ends.
 
-    The namespace "*" is all of them, and that of cluster-scoped resources. What `concerns` selects
-    by must not change in an object's life; the server evaluates the other selectors.
+    The namespace "*" means all namespaces, or a cluster-scoped resource. `concerns` may only test
+    fields that never change in an object; the server evaluates the other selectors.
     """
 
     client: client.Client
@@ -76,21 +76,21 @@ class Watch(Generic[T]):
     concerns: Callable[[T], bool] = lambda _: True
     fence: Fence = field(default_factory=Fence)
     is_patient: bool = False
-    """Whether to wait for a right, or a kind, that an administrator may add."""
+    """Whether 403 and 404 are retried: an administrator may add the permission or the CRD."""
     live: bool = False
-    """The collection is listed and the server answers."""
+    """Whether the collection is listed and the watch is open."""
     _version: str = ""
-    """From which the watch can be resumed; empty: all must be listed."""
+    """The resourceVersion to resume from; empty: the collection must be listed."""
     _known: dict[Key, str] = field(default_factory=dict[Key, str])
-    """The UIDs of the objects that were reported: for tombstones after a relist."""
+    """The UIDs of the reported objects, for tombstones after a relist."""
     _failures: int = 0
-    """In a row, since the server last sent something."""
+    """Consecutive failures since the last event."""
 
     async def changes(self) -> AsyncGenerator[Change[T]]:
         """Report all objects, then every change.
 
         Raises:
-            StatusError: 403 or 404, unless it is patient. Anything else is retried for ever.
+            StatusError: 403 or 404, unless `is_patient`. Other errors are retried forever.
         """
         try:
             while True:
@@ -98,12 +98,12 @@ class Watch(Generic[T]):
                     async with contextlib.aclosing(self._round()) as changes:
                         async for change in changes:
                             yield change
-                    # The server ends a watch now and then; one that ends at once is a failure.
+                    # The server ends a watch after minutes. A watch without events is a failure.
                     delay = errors.delay(self._failures) if self._failures else 0.0
                     self._failures += 1
                 except errors.KubeError as error:
                     delay = self._failed(error)
-                    # A version that is too old is the usual end of a quiet watch.
+                    # A quiet watch usually ends with 410 Gone, which is not worth a warning.
                     if delay:
                         log.warning(
                             "watch interrupted",
@@ -120,7 +120,7 @@ class Watch(Generic[T]):
         return client.path(self.kind, None if self.namespace == "*" else self.namespace)
 
     async def _round(self) -> AsyncGenerator[Change[T]]:
-        """List if needed, then follow until the server ends the watch."""
+        """List if needed, then watch until the server ends the watch."""
         if not self._version:
             async for change in self._list():
                 yield change
@@ -169,7 +169,7 @@ class Watch(Generic[T]):
             code = bounded.cut_if_deep(_error, event.object).code
             raise errors.from_response(code or 500, bytes(event.object))
         if event.type in ("BOOKMARK", "DELETED"):
-            # Their name is enough, and an object that can't be decoded has to go, too.
+            # The name is enough, and it is there even if the rest can't be decoded.
             item = client.named(self.kind, event.object)
         else:
             item = types.decode_json(event.object, self.kind)
@@ -199,7 +199,7 @@ class Watch(Generic[T]):
         return client.named(self.kind, bounded.cut_if_deep(_envelope, line).object)
 
     def _failed(self, error: errors.KubeError) -> float:
-        """Take note of a failure; return the seconds until the next try, or raise the failure."""
+        """Count a failure and return the seconds until the next try, or raise the failure."""
         self.live = False
         self._failures += 1
         if not isinstance(error, errors.StatusError):
