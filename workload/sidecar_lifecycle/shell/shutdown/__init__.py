@@ -1,1 +1,1 @@
-"""The proxy-shutdown reconciler: pods that run to completion complete."""
+"""The proxy-shutdown reconciler, which lets pods that run to completion complete."""

@@ -1,7 +1,8 @@
-"""Watch, decide, and have the proxies stopped whose work is done.
+"""Watch pods, decide about them and stop the proxies of finished workloads.
 
-Every unit does so, each a while after the one before it, so that no unit needs to know of another;
-a second stop of a proxy does no harm. Only Juju's leader reports pods, and deletes broken ones.
+Every unit stops proxies, each some seconds after the unit with the next lower number. The units
+need no coordination, because a second stop of a proxy does no harm. Only Juju's leader reports
+pods and deletes broken ones.
 """
 
 from __future__ import annotations
@@ -23,25 +24,26 @@ from . import reports, sources, stops
 from .tracked import Tracked
 
 TURN = 5.0
-"""Seconds that each unit leaves to the one with the next lower number to stop a proxy."""
+"""Seconds by which each unit acts later than the unit with the next lower number."""
 DRAIN = 2.5
-"""Seconds that requests under way get when asked to end: after 5 Pebble kills the process."""
+"""Seconds to finish requests after SIGTERM; Pebble sends SIGKILL after 5 s."""
 DRAIN_EVENTS = 1.0
-"""Seconds that Events then get."""
+"""Seconds to write Events after that."""
 
 OLD_END_COUNTS_AFTER = 300.0
-"""Seconds until an end counts that is older than its pod's start. A kubelet that restarts corrects
-an old status within seconds; on a node whose clock was set back the status stays."""
+"""Seconds until the end of a container counts although it is older than the start of its pod. A
+restarting kubelet corrects an old status within seconds. If a node's clock was set back, the
+status stays."""
 SETTLE = 10.0
-"""Seconds that a lost proxy must stay lost: containers of a pod that is ended go one by one."""
+"""Seconds until a lost proxy is reported: containers of a terminating pod end one by one."""
 START_WITHIN = 60.0
-"""Seconds that a proxy may take to start after the payload has ended: its image is pulled."""
+"""Seconds for a proxy to start after the payload has ended, as its image may be pulled."""
 _LASTING: Mapping[str, float] = {
     payload.STALE: OLD_END_COUNTS_AFTER,
     Reason.PROXY_LOST: SETTLE,
     Reason.PROXY_NOT_RUNNING: START_WITHIN,
 }
-"""Seconds that a decision must last before it has consequences, by its reason."""
+"""Seconds for which a decision must stay the same before it has an effect, by reason."""
 
 
 class ShutdownController:
@@ -67,14 +69,14 @@ class ShutdownController:
         self._client = connection
         self._tracked: dict[str, Tracked] = {}
         self.view = self._tracked.values()
-        """The pods under watch."""
+        """All watched pods."""
         self.namespaces = sources.Namespaces(live.current.served(), self._fence)
         self.pods = sources.Pods(
             connection, self.namespaces, on_change=self._on_change, forget=self._forget
         )
 
     async def run(self) -> None:
-        """Work until cancelled; then let what is in flight finish."""
+        """Run until cancelled, then finish pending requests and Events."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.namespaces.follow(self._client, self._on_namespace))
@@ -93,7 +95,7 @@ class ShutdownController:
         await self.pods.follow(self.live.current.model if model_only else "*")
 
     def decide(self, pod: types.Pod) -> finished.ProxyDecision:
-        """Apply the rules to a pod, its namespace included."""
+        """Apply the rules to a pod and its namespace."""
         namespace = pod.metadata.namespace or ""
         kind, is_disabled = self.namespaces.state(namespace)
         if kind is None:
@@ -110,19 +112,19 @@ class ShutdownController:
         return _ignored(Reason.NOT_UNDERSTOOD, "the rules can't deal with it")
 
     def _tell(self, item: types.Object, why: str) -> None:
-        # Other units see the same, and the pod's owner need not be told by each.
+        # All units see the same error, and the pod's owner needs one Event.
         if isinstance(item, types.Pod) and self.live.current.leader:
             message = f"The pod can't be dealt with, and its proxy is left alone: {why}"
             self._recorder.record(item, Reason.NOT_UNDERSTOOD, message, "Warning")
 
     def oldest_pending(self) -> float:
-        """Return the age in seconds of the oldest stop that has not been seen to work."""
+        """Return the age in seconds of the oldest stop whose proxy has not ended."""
         now = asyncio.get_running_loop().time()
         since = [each.pending.since for each in self.view if each.pending is not None]
         return now - min(since) if since else 0.0
 
     def _again(self, pods: Iterable[Tracked]) -> None:
-        """Decide again about pods, because something else changed."""
+        """Decide again about pods that have not changed themselves."""
         for tracked in pods:
             with self._fence.around("decide", tracked.pod):
                 self._update(tracked.pod)
@@ -143,11 +145,11 @@ class ShutdownController:
             self._update(change.object)
 
     def _within(self, namespace: str) -> list[Tracked]:
-        """Return the pods of a namespace, of all for `*`."""
+        """Return the pods of a namespace; `*` means all namespaces."""
         return [each for each in self.view if namespace in ("*", each.pod.metadata.namespace)]
 
     def _update(self, pod: types.Pod) -> None:
-        """Take note of a pod, and decide about it."""
+        """Store a new or changed pod and decide about it."""
         decision, now = self.decide(pod), asyncio.get_running_loop().time()
         tracked = self._tracked.get(pod.metadata.uid)
         if tracked is None:
@@ -161,7 +163,7 @@ class ShutdownController:
         self._consider(tracked)
 
     def _gone(self, uid: str) -> None:
-        # Leaving the watch means that the pod has succeeded, failed or gone: so has its proxy.
+        # A pod leaves the watch when it succeeds, fails or is deleted. Then its proxy has ended.
         tracked = self._tracked.pop(uid, None)
         if tracked is not None:
             _count(tracked, -1)
@@ -194,7 +196,7 @@ class ShutdownController:
         return _LASTING.get(decision.reason, 0.0)
 
     async def _drain(self) -> None:
-        """Let requests under way finish; what waits is left to other units."""
+        """Wait for requests that have been sent; other units do the queued stops."""
         for tracked in self.view:
             tracked.wait_no_more()
         await self._stops.drain(self.view, DRAIN)
@@ -202,7 +204,7 @@ class ShutdownController:
 
 
 def _kind(decision: finished.ProxyDecision) -> str:
-    """Return what a decision must keep to last."""
+    """Return the part of a decision that must stay the same until it has an effect."""
     return decision.action if decision.action is finished.Action.STOP else decision.reason
 
 

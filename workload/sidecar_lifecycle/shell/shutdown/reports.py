@@ -1,4 +1,4 @@
-"""What people are told about a pod, and the replacement of broken ones if they asked for it."""
+"""Events about pods, and the deletion of broken pods if `delete-broken-pods` is set."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .tracked import Tracked
 log = structlog.get_logger(__name__)
 
 FAILURES_BEFORE_EVENT = 3
-"""Tries that may fail in silence; the log has each."""
+"""Failed tries until an Event is written; the log has each one."""
 MOST_REPLACED = 3
-"""Pods of one owner that are deleted while the service runs."""
+"""Limit of deleted pods per owner while the service runs."""
 
 
 class Reporter:
-    """Writes the Events."""
+    """Writes Events about pods, and deletes broken ones."""
 
     def __init__(
         self, connection: client.Client, recorder: events.Recorder, fence: Fence, live: Live
@@ -37,12 +37,12 @@ class Reporter:
         self._fence = fence
         self._live = live
         self._replaced: Counter[str] = Counter()
-        """Pods deleted, by the UID of their controller."""
+        """Number of deleted pods by the UID of their controller."""
 
     def stopped(
         self, tracked: Tracked, decision: finished.ProxyDecision, way: stop.Transport
     ) -> None:
-        """Say that a proxy was stopped."""
+        """Report that a proxy was stopped."""
         message = f"Stopped the Istio proxy ({way}): {decision.message}."
         if decision.holding:
             holding = ", ".join(decision.holding)
@@ -50,7 +50,7 @@ class Reporter:
         self._recorder.record(tracked.pod, Reason.PROXY_STOPPED, message)
 
     def failed(self, tracked: Tracked, outcome: stop.Outcome, failures: int) -> None:
-        """Say that stopping fails, when it has failed some times."""
+        """Report that a stop fails, once it has failed several times."""
         if failures < FAILURES_BEFORE_EVENT:
             return
         message = f"Could not stop the Istio proxy ({outcome.transport}, {outcome.result})"
@@ -60,7 +60,7 @@ class Reporter:
         self._once(tracked, Reason.PROXY_STOP_FAILED, f"{message}. Retrying.")
 
     def considered(self, tracked: Tracked, *, lasts: bool) -> None:
-        """Say what a decision calls for beside acting, some of it only once the decision lasts."""
+        """Report the problems of a pod; some count only when the decision lasts long enough."""
         decision, pod = tracked.decision, tracked.pod
         if decision.unknown:
             message = f"The pod's annotations name no container: {', '.join(decision.unknown)}"
@@ -91,9 +91,12 @@ class Reporter:
                 self._recorder.record(pod, Reason.POD_NOT_REPLACED, message, "Warning")
 
     async def _delete(self, pod: types.Pod, owner: str) -> str:
-        """Delete a pod for its controller to replace, unless that repeats work or mends nothing.
+        """Delete a pod so that its controller replaces it.
 
-        Returns why the pod is left, if its owner must be told.
+        A pod is kept if a new one would repeat finished work, or if deleting did not help before.
+
+        Returns:
+            Why the pod is kept, if its owner must be told; else an empty text.
         """
         if done := payload.succeeded(pod):
             return f"{payload.some(done, ', ')} succeeded, and a new pod would run it again"
@@ -103,7 +106,7 @@ class Reporter:
         body = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            # Nothing but the very pod, in the very state, that was judged.
+            # Delete only the pod, and the version of it, that the decision is about.
             "preconditions": {"uid": meta.uid, "resourceVersion": meta.resourceVersion},
         }
         try:

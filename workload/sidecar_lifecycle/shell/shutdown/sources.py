@@ -1,4 +1,4 @@
-"""Where the pods and namespaces come from: watches as wide as we are allowed to open them."""
+"""Watches of pods and namespaces, cluster-wide if RBAC allows, else per namespace."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from sidecar_lifecycle.shell.kube.fence import Fence
 log = structlog.get_logger(__name__)
 
 FIELDS = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
-"""All that the server can tell: each container may have its own restartPolicy, and neither labels
-nor annotations are on every pod with a proxy (`istioctl kube-inject`, Istio's gRPC agent). A pod
-whose work is over can be Pending; one without a node has not begun, and there may be many."""
+"""The only filters that the API server can apply. Each container may have its own restartPolicy.
+No label or annotation is on every pod with a proxy (`istioctl kube-inject`, Istio's gRPC agent). A
+pod with finished work can be Pending. A pod without a node has not started, and there may be
+many."""
 
 _ANNOTATIONS = (
     names.STATUS_PORT,
@@ -34,7 +35,7 @@ _ANNOTATIONS = (
     names.TEMPLATES,
 )
 _CONDITIONS = ("DisruptionTarget", "AllContainersRestarting")
-# One for all pods, so nobody may change them.
+# Shared by all pods, so they must not be changed.
 _RUNS = types.ContainerState(running=types.Running())
 _NO_LABELS: dict[str, str] = {}
 _NOTHING: list[Any] = []
@@ -42,7 +43,7 @@ _NOTHING: list[Any] = []
 
 @dataclass(slots=True)
 class Namespaces:
-    """The namespaces that are served, kept up to date by `follow`."""
+    """The served namespaces, kept up to date by `follow`."""
 
     rules: namespaces.Served
     fence: Fence = field(default_factory=Fence)
@@ -51,11 +52,11 @@ class Namespaces:
 
     @property
     def served(self) -> set[str]:
-        """The names of those that are served."""
+        """The names of the served namespaces."""
         return {name for name in self._seen if self.state(name)[0]}
 
     def state(self, name: str) -> tuple[namespaces.Kind | None, bool]:
-        """Return how a namespace is served, and whether it switches proxy-shutdown off."""
+        """Return the kind of a namespace, and whether its annotation disables proxy-shutdown."""
         metadata = self._seen.get(name)
         if metadata is None:
             return None, False
@@ -63,7 +64,7 @@ class Namespaces:
         return self.rules.kind_of(name, metadata.labels), is_disabled
 
     async def follow(self, connection: client.Client, changed: Callable[[str], None]) -> None:
-        """Watch namespaces for ever; `changed` is called with the name of each that changed."""
+        """Watch namespaces forever and call `changed` with the name of each changed one."""
         while True:
             try:
                 await self._watch(connection, changed)
@@ -88,7 +89,7 @@ class Namespaces:
                     changed(change.object.metadata.name)
 
     def _note(self, metadata: types.ObjectMeta, *, is_there: bool) -> bool:
-        """Take note of a namespace; return whether that changes anything."""
+        """Store a namespace; return whether its kind or its opt-out changed."""
         name = metadata.name
         before = self.state(name)
         if is_there:
@@ -103,7 +104,7 @@ class Namespaces:
 
 
 class Pods:
-    """Watches unfinished pods whose proxy can be stopped, cluster-wide or per namespace."""
+    """Watches running pods whose proxy can be stopped, cluster-wide or per namespace."""
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class Pods:
         on_change: Callable[[watch.Change[types.Pod]], None],
         forget: Callable[[str], None],
     ) -> None:
-        """Watch pods; `forget` those of a namespace whose watch begins or ends."""
+        """Call `on_change` for pods, and `forget` for namespaces whose watch starts or ends."""
         self._client = connection
         self._namespaces = namespaces
         self._fence = namespaces.fence
@@ -124,15 +125,15 @@ class Pods:
 
     @property
     def live(self) -> bool:
-        """Whether every pod that we serve is under a watch that works."""
+        """Whether the watches of all served pods are open."""
         return bool(self._watches) and all(each.live for each in self._watches.values())
 
     def namespaces_changed(self) -> None:
-        """Have the set of per-namespace watches adapted."""
+        """Start and end watches, if there is one per namespace."""
         self._moved.set()
 
     async def follow(self, namespace: str) -> None:
-        """Watch the pods of a namespace, of all for `*`, for ever."""
+        """Watch the pods of a namespace forever; `*` means all namespaces."""
         await self._namespaces.known.wait()
         while True:
             try:
@@ -168,7 +169,7 @@ class Pods:
             del self._watches[namespace]
 
     async def _each_namespace(self) -> None:
-        """Watch served namespaces one by one until the cluster-wide list is allowed."""
+        """Watch each served namespace until RBAC allows listing pods cluster-wide."""
         watching: dict[str, asyncio.Task[None]] = {}
         try:
             while True:
@@ -203,13 +204,13 @@ async def _cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
 
 
 def compact(pod: types.Pod) -> None:
-    """Drop what no rule about ending pods reads: thousands of pods may be under watch."""
+    """Drop the fields that no rule reads, because thousands of pods may be watched."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
     meta.labels = _NO_LABELS
     configured = proxy_config.configured_port(meta.annotations.get(names.PROXY_CONFIG, ""))
     if configured is not None and not meta.annotations.get(names.STATUS_PORT, "").strip():
         meta.annotations[names.STATUS_PORT] = str(configured)
-    # What is longer than can be read is still longer after the cut.
+    # A value above the limit stays above it after the cut, so the rules still reject it.
     meta.annotations = {
         key: meta.annotations[key][: payload.LONGEST_LIST + 1]
         for key in _ANNOTATIONS

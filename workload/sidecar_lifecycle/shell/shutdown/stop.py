@@ -1,7 +1,7 @@
-"""Stop one proxy: open the way in, look once more, then send.
+"""Stop one proxy: open the connection, read the pod again, then send the request.
 
-The order matters. Opening takes most of the time, and names are reused (the pods of a TFJob), so
-the comparison comes last: between it and the request lies one small write.
+The order matters, because names are reused (the pods of a TFJob). Opening takes most of the time,
+so the pod is compared after it, and only one small write separates the comparison and the request.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from sidecar_lifecycle.shell.kube import client, errors, streams
 from sidecar_lifecycle.shell.settings import Live
 
 Decide = Callable[[types.Pod], finished.ProxyDecision]
-"""The rules, for a pod as it is now."""
+"""Applies the rules to a pod."""
 
 COMMAND = ["pilot-agent", "request", "POST", "quitquitquit"]
 PATH = "/quitquitquit"
 _NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
-"""Of a namespace or a pod."""
+"""The name of a namespace or a pod."""
 PORT_FORWARD_WITHIN = 5.0
-"""Seconds for all of an attempt: 50 ms are usual, a busy node takes a second or two."""
+"""Seconds for an attempt; 50 ms are usual, and a busy node needs one or two seconds."""
 EXEC_WITHIN = 10.0
-"""Starting a process in a container takes longer."""
+"""Seconds for an attempt, which has to start a process in the container."""
 CATCH_UP = 5.0
-"""Seconds that the watch gets to show what is known already: what the last look before sending
-saw, or the end of a proxy that ended before its answer was out."""
+"""Seconds for the watch to show a state that is known here already: the pod as it was read before
+sending, or the end of a proxy that ended before its answer arrived."""
 
 
 class Transport(enum.StrEnum):
-    """The way to a proxy."""
+    """How a request reaches a proxy."""
 
     PORT_FORWARD = "port-forward"
     EXEC = "exec"
 
     @property
     def other(self) -> Transport:
-        """The alternative."""
+        """The other transport."""
         return Transport.EXEC if self is Transport.PORT_FORWARD else Transport.PORT_FORWARD
 
 
@@ -52,18 +52,18 @@ class Result(enum.StrEnum):
 
     ACKNOWLEDGED = "acknowledged"
     CHANGED = "changed"
-    """The pod is not the one that was decided about, or must not be stopped any more."""
+    """The pod or its proxy was replaced, or the proxy must not be stopped any more."""
     GONE = "gone"
     FORBIDDEN = "forbidden"
-    """The API does not let us use this transport."""
+    """The API server denies this transport (401 or 403)."""
     UNANSWERED = "unanswered"
-    """The request went out, and the connection ended before an answer: a proxy ends within the
-    handler of the request, so it has most likely ended. Its exit tells."""
+    """The request was sent, and the connection ended without an answer. The handler of the request
+    ends the proxy, so the proxy has most likely ended. Its container status tells."""
     REFUSED = "refused"
-    """The way in is there, but the proxy does not take the request this way."""
+    """The connection works, but the proxy rejects the request over this transport."""
     TIMEOUT = "timeout"
     BUSY = "busy"
-    """The API asked us to come back later."""
+    """The API server answered 429."""
     UNAVAILABLE = "unavailable"
 
 
@@ -72,7 +72,7 @@ _NO_FAILURES = (Result.ACKNOWLEDGED, Result.CHANGED, Result.GONE, Result.UNANSWE
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one attempt came to."""
+    """The outcome of one attempt."""
 
     result: Result
     transport: Transport
@@ -81,12 +81,12 @@ class Outcome:
 
     @property
     def failed(self) -> bool:
-        """Whether it needs another try, whatever becomes of the proxy."""
+        """Whether the attempt failed, so that another one is needed."""
         return self.result not in _NO_FAILURES
 
 
 def classify(error: errors.KubeError) -> Result:
-    """Return what a failure means for the next try."""
+    """Return the result of an attempt that raised an error."""
     if isinstance(error, errors.StatusError):
         if error.code in (401, 403):
             return Result.FORBIDDEN
@@ -101,17 +101,17 @@ def classify(error: errors.KubeError) -> Result:
 
 
 def next_transport(outcome: Outcome) -> Transport:
-    """Choose the transport of the next try, by the class of what went wrong.
+    """Choose the transport of the next try.
 
-    The other one where this one is closed to us or answered by the wrong party; the same where
-    the trouble lies before both, such as a node that is away.
+    It changes if this one is forbidden or the proxy did not confirm the stop. It stays if the
+    cause affects both, such as a node that is down.
     """
     changes = (Result.FORBIDDEN, Result.REFUSED, Result.TIMEOUT, Result.UNANSWERED)
     return outcome.transport.other if outcome.result in changes else outcome.transport
 
 
 class Changed(Exception):  # noqa: N818 - names a condition, as those of errors
-    """The pod is not the one that was decided about, or must not be stopped any more."""
+    """The pod or its proxy was replaced, or the proxy must not be stopped any more."""
 
 
 async def stop(
@@ -160,7 +160,7 @@ async def stop(
         return Outcome(classify(error), transport, str(error), retry_after)
     if code == 200:
         return Outcome(Result.ACKNOWLEDGED, transport)
-    # 403 comes from an agent that was reached from outside, as with runtimes that use VMs.
+    # The agent answers 403 if the client is not local, as with runtimes that use VMs.
     result = Result.UNAVAILABLE if code >= 500 else Result.REFUSED
     return Outcome(result, transport, f"the proxy answered {code}")
 
@@ -168,12 +168,12 @@ async def stop(
 async def answer(
     connection: client.Client, live: Live, parameters: Mapping[str, str]
 ) -> answers.ProxyAnswer:
-    """Stop the proxy of `pod` in `namespace` now, as the charm asks, if the rules allow it.
+    """Answer the charm: stop the proxy of `pod` in `namespace` now, if the rules allow it.
 
-    It is stopped also while proxy-shutdown is off.
+    The proxy is stopped even if proxy-shutdown is off.
 
     Raises:
-        InputError: A parameter is no name.
+        InputError: A parameter is not a valid name.
     """
     for key in ("namespace", "pod"):
         if not _NAME.fullmatch(name := parameters.get(key, "")):
@@ -200,7 +200,7 @@ async def _both_ways(
     first = await stop(connection, pod, decision, Transport.PORT_FORWARD, decide)
     cut_off = first.result is Result.UNANSWERED
     if cut_off:
-        # It has most likely ended, and the next try looks first.
+        # The proxy has most likely ended, and the next try reads the pod first.
         await asyncio.sleep(CATCH_UP)
     way = next_transport(first)
     if way is first.transport or not (first.failed or cut_off):

@@ -1,7 +1,7 @@
-"""Stops under way: events go into the machine of `decide/stopping.py`, and its actions are done.
+"""Pending stops: feed events to the state machine of `decide/stopping.py` and run its actions.
 
-Thousands of pods may be to be stopped at once. One that waits costs an entry in a queue or a
-timer; a task exists for as long as a request is under way.
+Thousands of proxies may have to be stopped at once. A waiting stop is only an entry in a queue or
+a timer. A task exists only while a request is in flight.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from .tracked import PendingStop, Tracked
 log = structlog.get_logger(__name__)
 
 EXIT_WITHIN = 30.0
-"""Seconds from the answer to the proxy's end: draining takes 5, a busy node's kubelet more."""
+"""Seconds from the answer to the end of the proxy: draining takes 5, a busy kubelet more."""
 PATIENCE = 1.0
-"""Seconds for which a first try holds its place on the node; the try itself may take longer."""
+"""Seconds for which a first try keeps its slot on the node; the try may take longer."""
 IN_FLIGHT_GRACE = 0.5
-"""Seconds that a request under way gets once there is nothing to stop any more."""
+"""Seconds until a request is cancelled when its stop is not needed any more."""
 
 for _transport in stop.Transport:
     for _result in stop.Result:
-        # Each counts from zero, or the first of its kind would not show as a rise.
+        # Each series starts at zero. Otherwise `increase()` would miss its first count.
         metrics.STOPS.labels(_transport, _result)
 
 _RESULTS = {
@@ -46,7 +46,7 @@ _RESULTS = {
 
 
 class Stops:
-    """Does what the machine says, for each pod whose proxy is to be stopped."""
+    """Runs the state machine for each pod whose proxy is to be stopped."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Stops:
         decide: stop.Decide,
         consider: Callable[[Tracked], None],
     ) -> None:
-        """Stop proxies; `consider` a pod whose stop ended while it may be needed anew."""
+        """Call `consider` with a pod whose stop ended but may be needed again."""
         self._client = connection
         self._reporter = reporter
         self._fence = fence
@@ -82,7 +82,7 @@ class Stops:
         }
 
     def needed(self, tracked: Tracked) -> None:
-        """Stop the proxy of a pod, unless that is under way."""
+        """Start to stop the proxy of a pod, unless a stop is pending."""
         if tracked.pending is not None:
             return
         pending = tracked.pending = PendingStop(tracked, asyncio.get_running_loop().time())
@@ -94,14 +94,14 @@ class Stops:
         self._step(pending, StopEvent.NEEDED)
 
     def over(self, tracked: Tracked) -> None:
-        """Take note that there is nothing to stop, or nothing any more."""
+        """End the stop of a pod that needs none, or none any more."""
         if tracked.pending is not None:
             self._step(tracked.pending, StopEvent.OVER)
         else:
             self._account(tracked)
 
     async def drain(self, pods: Iterable[Tracked], seconds: float) -> None:
-        """Let requests under way end, but not for long; what waits is left to other units."""
+        """Wait for requests in flight up to a limit; other units do the queued stops."""
         pods = list(pods)
         for pending in [each.pending for each in pods]:
             if pending is not None and pending.request is None:
@@ -140,7 +140,7 @@ class Stops:
 
     def _placed(self, pending: PendingStop) -> bool:
         if pending.state is not State.QUEUED:
-            # It waits no more: its place goes to the next.
+            # The item left the queue, so the slot goes to the next one.
             return False
         self._step(pending, StopEvent.PLACED)
         return True
@@ -186,7 +186,7 @@ class Stops:
         )
         event = _RESULTS.get(outcome.result, StopEvent.FAILED)
         if event is StopEvent.CHANGED and pending.tracked.pod is pod:
-            # The pod is not what the watch last showed, so the watch has news to come.
+            # The watch still shows an older version of the pod, so wait for the newer one.
             outcome = dataclasses.replace(outcome, retry_after=stop.CATCH_UP)
         pending.outcome = outcome
         self._happen(pending, event)
@@ -236,7 +236,7 @@ class Stops:
             metrics.PROXY_EXIT.observe(max(0.0, since.total_seconds()))
 
     def _allowed(self, pending: PendingStop) -> stop.Transport:
-        """Choose the way of a try, the other one where the API forbade it a moment ago."""
+        """Choose the transport of a try; one that was recently denied is avoided."""
         if not pending.tracked.decision.port:
             return stop.Transport.EXEC
         now, way = asyncio.get_running_loop().time(), pending.way

@@ -1,4 +1,4 @@
-"""The state of each pod that runs to completion, and of the stop of its proxy."""
+"""The state of each watched pod, and of the stop of its proxy."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from .stop import Outcome, Transport
 
 @dataclass(slots=True, eq=False)
 class Tracked:
-    """A pod under watch."""
+    """A watched pod."""
 
     pod: types.Pod
     decision: finished.ProxyDecision
     since: float
-    """On the loop's clock; from when the decision has been this one."""
+    """When this decision was first made; time of the event loop."""
     timer: asyncio.TimerHandle | None = None
-    """Runs until the decision has lasted long enough to have consequences."""
+    """Runs until the decision takes effect."""
     pending: PendingStop | None = None
-    """The stop of its proxy that is under way; None for most pods."""
+    """The pending stop of its proxy; None for most pods."""
     sent: tuple[finished.ProxyDecision, Transport] | None = None
-    """The last stop that this unit sent, until it is told; its answer may be lost."""
+    """The last stop that this unit sent, until it is reported; its answer may be lost."""
     deletion: asyncio.Task[None] | None = None
     old_ends_count: bool = False
-    """Whether a container's end counts that is older than the start of its pod."""
+    """Whether the end of a container counts even if it is older than the start of its pod."""
     told: tuple[str, ...] = ()
-    """What has been said about this pod, so that it is said once."""
+    """The reasons that have been reported about this pod, each once."""
 
     @property
     def name(self) -> str:
@@ -39,7 +39,7 @@ class Tracked:
         return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
 
     def wait_no_more(self) -> None:
-        """End the timer."""
+        """Cancel the timer."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -47,21 +47,21 @@ class Tracked:
 
 @dataclass(slots=True, eq=False)
 class PendingStop:
-    """The stop of the proxy of one pod, from when its need is seen until it is over."""
+    """A stop of a proxy, from the decision to its end."""
 
     tracked: Tracked
     since: float
-    """On the loop's clock; when it was first seen."""
+    """When the stop was first needed; time of the event loop."""
     state: State = State.WATCHED
     tries: int = 0
     failures: int = 0
     way: Transport = Transport.PORT_FORWARD
-    """Of the next try."""
+    """The transport of the next try."""
     place: tuple[Lane[PendingStop], str] | None = None
-    """The lane and node that it is queued for, and whose place it holds while it is sending."""
+    """The lane and node in which it is queued, or holds a slot while it is sending."""
     request: asyncio.Task[None] | None = None
-    """The try under way."""
+    """The current try."""
     outcome: Outcome | None = None
-    """Of the last try."""
+    """The outcome of the last try."""
     timer: asyncio.TimerHandle | None = None
-    """Ends what the state waits for."""
+    """Ends the waiting time of the state."""
