@@ -1,1 +1,1 @@
-"""Pods that missed their sidecar, because of the order things came up in, are replaced."""
+"""Replacement of pods that were created before the injector and so lack their sidecar."""

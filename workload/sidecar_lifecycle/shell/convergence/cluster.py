@@ -1,4 +1,4 @@
-"""The hands of convergence: everything that it reads from the apiserver and asks of it."""
+"""All requests of convergence to the API server."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from . import trials
 T = TypeVar("T", bound=types.Object)
 
 LISTED_AT_ONCE = 8
-"""Namespaces whose pods are listed at the same time."""
+"""Limit of namespaces whose pods are listed concurrently."""
 
 
 class Conflict(errors.KubeError):
-    """Somebody else wrote the memory meanwhile: another leader, or a request."""
+    """Another process updated the ConfigMap first: another leader, or a request for restarts."""
 
 
 Owners = dict[tuple[str, str], eligible.Owner]
-"""Owners of pods, by kind and name."""
+"""The owners of pods by kind and name."""
 
 
 @dataclass(slots=True)
 class ModelClient:
-    """The model, as the apiserver has it."""
+    """A client for the objects of the model."""
 
     client: Client
     live: Live
@@ -50,15 +50,15 @@ class ModelClient:
 
     @property
     def settings(self) -> ServiceSettings:
-        """The settings at this moment."""
+        """The current settings."""
         return self.live.current
 
     @property
     def itself(self) -> types.Namespace:
-        """The model, for whatever is about it as a whole."""
+        """The model's namespace, as the subject of errors that concern no single pod."""
         return types.Namespace(metadata=types.ObjectMeta(name=self.settings.model))
 
-    # Reading
+    # Reads
 
     async def objects(
         self,
@@ -70,7 +70,10 @@ class ModelClient:
         namespace: str | None = None,
         concerns: Callable[[T], bool] = lambda _: True,
     ) -> list[T]:
-        """List the objects of a kind in the model, or those of the kind `of` read as this one."""
+        """List the objects of a kind in the model.
+
+        With `of`, list the objects of that kind, decoded as `kind`.
+        """
         listed_kind = of or kind
         everywhere = kind in (types.MutatingWebhookConfiguration, types.Namespace)
         where = path(listed_kind, None if everywhere else namespace or self.settings.model)
@@ -80,7 +83,7 @@ class ModelClient:
         return [each async for _, items in pages for each in items]
 
     def watch(self, kind: type[T], *, fields: str = "") -> Watch[T]:
-        """Watch the objects of a kind in the model, once that is allowed."""
+        """Watch the objects of a kind in the model as soon as RBAC allows it."""
         return Watch(
             *(self.client, kind),
             namespace=self.settings.model,
@@ -100,7 +103,7 @@ class ModelClient:
             raise
 
     async def owners(self) -> tuple[Owners, dict[str, int]]:
-        """Read the owners of pods, and how many pods each workload should have."""
+        """Read the owners of pods, and the desired number of replicas per workload."""
         owners: Owners = {}
         desired: dict[str, int] = {}
         kinds = {**resources.WORKLOADS, "ReplicaSet": resources.ReplicaSet}
@@ -114,8 +117,8 @@ class ModelClient:
         return owners, desired
 
     def _owner(self, found: types.Object) -> eligible.Owner:
-        # The gateway workload goes with the application, which does not manage its pods. Its
-        # ReplicaSet has the labels of its pods, and leads to it as every ReplicaSet does.
+        # The application owns the gateway workload only for garbage collection and does not manage
+        # its pods. The ReplicaSet has the same label, but its owner reference is kept.
         ours = names.owner(self.settings.model, self.settings.application)
         has_label = found.metadata.labels.get(names.OWNER) == ours
         is_ours = has_label and isinstance(found, resources.Workload)
@@ -127,7 +130,7 @@ class ModelClient:
         )
 
     async def elsewhere(self) -> list[answers.PodAnswer]:
-        """Find pods without their sidecar in the other namespaces that we look after."""
+        """Find pods without their sidecar in served namespaces other than the model's."""
         served = self.settings.served()
         if served.kinds <= namespaces.MODEL_ONLY:
             return []
@@ -173,19 +176,19 @@ class ModelClient:
 
     async def is_served(self) -> bool:
         """Tell whether istiod has written its root certificate into the model's namespace."""
-        # A list, which the right to list them allows: the name is not one of ours.
+        # A list, because the permission `list` covers any name, and `get` only this charm's.
         fields = f"metadata.name={names.ROOT_CERTIFICATE}"
         return bool(await self.objects(resources.ConfigMap, fields=fields))
 
     async def injectors(self) -> tuple[str, ...]:
-        """Return the identities of the injector's webhook configurations."""
-        # They only sharpen when a hold is lifted, so they are not worth a right of their own.
+        """Return the UIDs of the injector's webhook configurations."""
+        # They only help to end a hold sooner, so a missing permission is accepted.
         kind = types.MutatingWebhookConfiguration
         found = await self._list_if_allowed(kind, labels="app=sidecar-injector")
         return tuple(sorted(each.metadata.uid for each in found))
 
     async def refused(self, since: Mapping[str, float]) -> dict[str, str]:
-        """Return why workloads get no new pod, as Events of their controllers since then say."""
+        """Return why workloads get no new pod, from Events of their controllers since a time."""
         found: dict[str, str] = {}
         for each in await self._list_if_allowed(types.Event, fields="reason=FailedCreate"):
             with self.fence.around("converge", each):
@@ -195,10 +198,10 @@ class ModelClient:
                     found[workload] = refusals.of_event(each.message or "")
         return found
 
-    # Asking and acting
+    # Dry runs and evictions
 
     async def ask(self, replica: facts.Replica, scope: eligible.Scope) -> facts.Trial:
-        """Have the apiserver create the workload's next pod as a dry run, and look at it."""
+        """Create the next pod of a workload by dry run, and check the result."""
         reason: Reason | None = Reason.REPLACEMENT_REFUSED
         message = f"{replica.workload} can't be dealt with; the log says why"
         with self.fence.around("converge", self.pod(replica)):
@@ -206,14 +209,14 @@ class ModelClient:
         return facts.Trial(reason=reason, message=message, uid=replica.uid, at=self.clock())
 
     def pod(self, replica: facts.Replica) -> types.Pod:
-        """Return which pod a replica is."""
+        """Return the pod of a replica with its name and UID only."""
         return types.Pod(metadata=self._meta(replica.name, replica.uid))
 
     def _meta(self, name: str, uid: str = "") -> types.ObjectMeta:
         return types.ObjectMeta(name=name, namespace=self.settings.model, uid=uid)
 
     async def evict(self, replica: facts.Replica) -> None:
-        """Evict exactly this pod; a PodDisruptionBudget in the way is error 429."""
+        """Evict a pod, identified by its UID; error 429: a PodDisruptionBudget forbids it."""
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -223,20 +226,20 @@ class ModelClient:
         where = path(types.Pod, self.settings.model, replica.name, "eviction")
         await self.client.request("POST", where, body=body)
 
-    # Remembering
+    # The ConfigMap with the memory of convergence
 
     @property
     def memory_name(self) -> str:
-        """The name of the ConfigMap with the memory."""
+        """The name of the ConfigMap with the memory of convergence."""
         return rejections.config_map(self.settings.application)
 
     async def recall(self) -> resources.ConfigMap:
-        """Read the ConfigMap; one without resourceVersion does not exist yet."""
+        """Read the ConfigMap; if it does not exist, the result has no resourceVersion."""
         found = await self.client.find(resources.ConfigMap, self.settings.model, self.memory_name)
         return found or resources.ConfigMap(metadata=self._meta(self.memory_name))
 
     async def remember_entry(self, key: str, text: str) -> None:
-        """Write one entry of the ConfigMap, whatever another process writes to the others."""
+        """Write one entry of the ConfigMap, and retry when another process wrote an entry."""
         while True:
             stored = await self.recall()
             with contextlib.suppress(Conflict):
@@ -249,7 +252,7 @@ class ModelClient:
         """Write the ConfigMap.
 
         Raises:
-            Conflict: Somebody wrote it since `before` was read.
+            Conflict: Another process wrote it after `before` was read.
         """
         settings, meta = self.settings, before.metadata
         ours = names.labels(settings.model, settings.application, "convergence")
@@ -264,7 +267,7 @@ class ModelClient:
         try:
             written = await self.client.request(method, where, body=body)
         except errors.StatusError as error:
-            # Not found: it was deleted since, as when the application is being removed.
+            # 404: the ConfigMap was deleted after it was read, as when the application is removed.
             if error.code == 409 or (error.code == 404 and method == "PUT"):
                 raise Conflict(str(error)) from error
             raise
@@ -272,11 +275,11 @@ class ModelClient:
 
 
 def _creator(about: types.ObjectReference) -> str:
-    """Name the workload that an Event about the creation of its pods means."""
+    """Return the workload of an Event about the creation of pods, as KIND/NAME."""
     name = about.name or ""
     if about.kind == "ReplicaSet":
-        # Deployments name their ReplicaSets so (k8s.io/kubernetes pkg/controller/deployment,
-        # sync.go, getNewReplicaSet).
+        # The name is that of the Deployment with a hash (k8s.io/kubernetes
+        # pkg/controller/deployment, sync.go, getNewReplicaSet).
         return f"Deployment/{name.rpartition('-')[0]}"
     return f"{about.kind}/{name}"
 
@@ -290,13 +293,13 @@ async def look(
 ) -> tuple[EvictionPlan, eligible.Scope]:
     """Plan for these pods; their owners are read only if a pod has to be replaced.
 
-    Old proxies are found where it is known what new pods get.
+    Old proxies are found only if the proxy of new pods is known.
     """
     settings, remembered = cluster.settings, memory.decode(stored.data)
     namespace = await cluster.client.get(types.Namespace, None, settings.model)
     scope = settings.scope(namespace.metadata.labels)
     live: list[types.Pod] = []
-    # A StatefulSet makes no other while its pod's object is left.
+    # A StatefulSet creates the next pod only when the evicted one is deleted.
     victims = {each.uid for each in remembered.rounds.values()}
     is_faulty = False
     for pod in pods:

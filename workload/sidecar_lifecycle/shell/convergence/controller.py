@@ -1,4 +1,4 @@
-"""Carries the plan out: watch, decide, remember, ask, evict."""
+"""The reconciler of convergence: watch, plan, store the plan, try by dry run, evict."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ from . import cluster as hands
 log = structlog.get_logger(__name__)
 
 RESYNC = 30.0
-"""Seconds after which we look again though nothing was reported."""
+"""Seconds until a reconciliation without an event."""
 MOVING = 5.0
-"""The same while pods are being replaced, or wait for something that passes with time."""
+"""The same while pods are being replaced, or wait for a problem that passes by itself."""
 PACE = 0.1
-"""Seconds between two looks, so that a burst of events costs one."""
+"""Minimum of seconds between two reconciliations, so that a burst of events causes one."""
 IDLE_PACE = 2.0
-"""The same while there is nothing to converge."""
+"""The same while no pod has to be replaced."""
 ASKED_AT_ONCE = 8
-"""Dry runs under way: each passes the injector."""
+"""Limit of concurrent dry runs, as each one calls the injector."""
 BUDGET_RETRY = 10.0
-"""Seconds to wait for a PodDisruptionBudget when the apiserver does not say how long."""
+"""Seconds to wait for a PodDisruptionBudget if the API server sends no Retry-After."""
 REFUSED_RETRY = 60.0
 LONGEST_APPLIED = 256
-"""Characters of the annotation that says what was changed at a pod's creation: all our words."""
+"""Limit of the annotation with the changes at a pod's creation; all known ones fit in it."""
 
 
 class Clock:
-    """The time that everybody else has, too."""
+    """The system clock, which tests replace."""
 
     def now(self) -> float:
         """Return seconds since the epoch."""
         return time.time()
 
     async def wait(self, event: asyncio.Event, seconds: float) -> None:
-        """Return when the event is set, or after so many seconds."""
+        """Wait until the event is set, or for so many seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, seconds)):
                 await event.wait()
@@ -59,7 +59,7 @@ class Clock:
 
 @dataclass(slots=True)
 class ConvergenceController:
-    """One look after another; what was decided is written down before it is done."""
+    """Reconciles the model; a decision is stored in the ConfigMap before it is carried out."""
 
     cluster: hands.ModelClient
     recorder: events.Recorder
@@ -68,23 +68,23 @@ class ConvergenceController:
     pods: dict[str, types.Pod] = field(default_factory=dict[str, types.Pod])
     """By UID."""
     synced: bool = False
-    """All pods have been reported."""
+    """Whether all pods have been listed."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     trials: dict[str, facts.Trial] = field(default_factory=dict[str, facts.Trial])
     last: answers.Summary | None = None
 
     async def look(self) -> float:
-        """Decide and, if we lead, act. Return after how many seconds to look again."""
+        """Plan and, on the leader, act; return the seconds until the next reconciliation."""
         stored = await self.cluster.recall()
         plan, scope = await hands.look(self.cluster, list(self.pods.values()), stored, self.trials)
         has_work = plan.ask or plan.evict or _changed(plan, stored)
         acting = self.cluster.settings.leader and has_work
         if acting:
-            # The watch may be behind: what is acted on is read now.
+            # The watch may lag behind, so the pods are listed before the leader acts.
             pods = await self.cluster.objects(types.Pod)
             plan, scope = await hands.look(self.cluster, pods, stored, self.trials)
             await self._act(plan, scope, stored)
-        # Workloads come and go, and this process stays.
+        # Drop deleted workloads, or they would accumulate in this long-running process.
         for workload in self.trials.keys() - plan.desired.keys():
             del self.trials[workload]
         summary = self._show(plan)
@@ -109,7 +109,7 @@ class ConvergenceController:
             self.trials[replica.workload] = trial
             log.debug("asked the injector", workload=replica.workload, reason=trial.reason)
 
-        # An answer counts for seconds only: hundreds, one by one, would outlast it.
+        # A trial is valid for seconds. Hundreds in sequence would take longer.
         await asyncio.gather(*map(ask, plan.ask))
         for replica in plan.evict:
             if self.cluster.settings.leader:
@@ -125,7 +125,7 @@ class ConvergenceController:
         return await self.cluster.remember(stored, data)
 
     async def _evict(self, replica: facts.Replica, plan: EvictionPlan) -> None:
-        """Evict a pod whose round is remembered; a refusal ends the round, and may hold others."""
+        """Evict a pod whose round is stored; a refusal ends the round and may add a hold."""
         pod = f"{self.cluster.settings.model}/{replica.name}"
         try:
             await self.cluster.evict(replica)
@@ -139,7 +139,7 @@ class ConvergenceController:
                 plan.holds[replica.workload] = hold
             return
         except errors.Unreachable as error:
-            # Whether it happened will show in the pod: the round stays.
+            # The watch will show whether the pod was evicted, so the round is kept.
             metrics.EVICTIONS.labels("unknown").inc()
             log.warning("eviction got no answer", pod=pod, error=str(error))
             return
@@ -165,7 +165,7 @@ class ConvergenceController:
         return summary
 
     async def run(self) -> None:
-        """Look whenever something changes, until cancelled."""
+        """Reconcile after each change until cancelled."""
         failures = 0
         while True:
             self.woken.clear()
@@ -187,7 +187,7 @@ class ConvergenceController:
             await self.clock.wait(self.woken, pause)
 
     async def follow_pods(self) -> None:
-        """Keep `pods` as the apiserver has them."""
+        """Keep `pods` up to date."""
         async for change in self.cluster.watch(types.Pod).changes():
             if change.kind == "synced":
                 self.synced = True
@@ -200,7 +200,7 @@ class ConvergenceController:
                 self.woken.set()
 
     async def wake(self, changes: AsyncIterator[object]) -> None:
-        """Look at each change of something else."""
+        """Reconcile after each change of something other than pods."""
         async for _ in changes:
             self.woken.set()
 
@@ -213,8 +213,8 @@ def _changed(plan: EvictionPlan, stored: resources.ConfigMap) -> bool:
 def show(
     reasons: collections.Counter[str], in_mesh: int, rounds: int, applied: Iterable[str]
 ) -> None:
-    """Publish the counts of a plan, and the annotations that say what was changed in pods."""
-    # Anybody who makes a pod can write the annotation: only our own words become labels.
+    """Set the gauges from the counts of a plan and from the pods' annotations."""
+    # Any creator of a pod can set the annotation, so only known changes become labels.
     changes = collections.Counter(
         change
         for value in applied
@@ -243,7 +243,7 @@ def _reason(replica: facts.Replica) -> tuple[Reason, str]:
 
 
 def _refusal(error: errors.StatusError, now: float) -> tuple[str, memory.Hold | None]:
-    """Return the result to count, and how long to leave the workload alone."""
+    """Return the result for the metric, and the hold of the workload."""
 
     def hold(reason: Reason, message: str, seconds: float) -> memory.Hold:
         return memory.Hold(reason=reason, message=message, since=now, until=now + seconds)
@@ -272,9 +272,9 @@ async def run(
     recorder: events.Recorder | None = None,
     clock: Clock | None = None,
 ) -> None:
-    """Converge the model until cancelled; only who leads acts, all count.
+    """Converge the model until cancelled; only the leader acts, and all units count.
 
-    The progress is told when the counts change.
+    `progress` is called when the counts change.
     """
     clock = clock or Clock()
 
@@ -289,7 +289,7 @@ async def run(
             progress=progress,
             clock=clock,
         )
-        # Another leader, or somebody with a request, may write the memory.
+        # Another leader or a request for restarts may write the ConfigMap.
         fields = f"metadata.name={cluster.memory_name}"
         memories = cluster.watch(resources.ConfigMap, fields=fields)
         async with asyncio.TaskGroup() as group:

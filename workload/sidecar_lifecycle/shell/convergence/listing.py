@@ -1,4 +1,4 @@
-"""Pods without their sidecar or with an old one: listed, or asked to be replaced."""
+"""Lists of pods without a sidecar or with an old one, and requests to replace them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from . import cluster as hands
 
 
 async def uninjected(cluster: hands.ModelClient, parameters: Mapping[str, str]) -> answers.Listing:
-    """List the pods that should have a sidecar and have none, and those with one unwanted.
+    """List the pods with a missing or an unwanted sidecar.
 
-    The parameter `stale` asks for pods of the model with an old sidecar instead.
+    With the parameter `stale`, list the model's pods with an old sidecar instead.
     """
     is_stale = "stale" in parameters
     summary, rows = await _look(cluster, stale=is_stale)
@@ -33,9 +33,9 @@ async def uninjected(cluster: hands.ModelClient, parameters: Mapping[str, str]) 
 async def restart(cluster: hands.ModelClient, parameters: Mapping[str, str]) -> answers.Listing:
     """Ask the leader's service to replace pods, also while restart-pods is manual.
 
-    Of the parameters, `stale` is about pods with an old sidecar, `dry-run` asks for nothing, and
-    `force` has pods replaced whose successor a dry run shows to be refused. Of the pods that are
-    returned the fixable ones are those to be replaced.
+    The parameter `stale` selects pods with an old sidecar. `dry-run` lists the pods without a
+    request. `force` also replaces pods whose successor was rejected in a dry run. In the answer
+    the fixable pods are those to be replaced.
     """
     summary, rows = await _look(cluster, stale="stale" in parameters)
     chosen = [
@@ -58,10 +58,10 @@ async def restart(cluster: hands.ModelClient, parameters: Mapping[str, str]) -> 
 async def _look(
     cluster: hands.ModelClient, *, stale: bool
 ) -> tuple[answers.Summary, list[facts.Replica]]:
-    """Return what the controller would plan now, but for what it asked the apiserver."""
+    """Return the plan of the controller, without its dry runs."""
     stored, pods = await cluster.recall(), await cluster.objects(types.Pod)
     plan, _ = await hands.look(cluster, pods, stored, {}, cluster.settings.proxy)
-    # The service, which tells the charm of what is new, looks at the model alone.
+    # The word covers only the model, because the service that notifies the charm does, too.
     summary = dataclasses.replace(plan.summary, word=plan.summary.named())
     if not stale:
         return summary, plan.rows

@@ -1,4 +1,4 @@
-"""Finds pods of the model, and changes of admission, that another team's policy rejects."""
+"""Finds pods of the model, and changes by admission, that another team's policy rejects."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ from . import trials
 log = structlog.get_logger(__name__)
 
 PAUSE = 30.0
-"""Seconds between two looks at workloads that lack a pod."""
+"""Seconds between two checks of workloads that lack a pod."""
 RETRY = 600.0
-"""Seconds after which changes that are left out are tried again: the policy may have gone."""
+"""Seconds after which omitted changes are tried again, as the policy may be deleted."""
 
 
 @dataclasses.dataclass(slots=True)
 class Observer:
-    """Tries pods by dry run: all kinds when a setting changes, later those that are lacking."""
+    """Tries pods by dry run: all of them after a change of settings, else only missing ones."""
 
     cluster: hands.ModelClient
     trials: trials.Trials
     tell: Callable[[], None]
     wanted: pods.Settings | None = None
-    """What admission does to new pods; None while no webhook runs."""
+    """The settings of admission; None while no webhook runs."""
     is_synced: bool = False
-    """Whether it is known what admission does."""
+    """Whether `wanted` is known."""
     tried_at: float = float("-inf")
-    """In the loop's time."""
+    """When all pods were last tried; time of the event loop."""
     woken: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
-        """Look whenever a setting changes, and in between, until cancelled."""
+        """Check after each change of settings and periodically, until cancelled."""
         while True:
             self.woken.clear()
             try:
@@ -59,7 +59,7 @@ class Observer:
                 await asyncio.wait_for(self.woken.wait(), PAUSE)
 
     async def follow_settings(self) -> None:
-        """Keep `wanted` as the webhook's ConfigMap has it."""
+        """Keep `wanted` up to date with the webhook's ConfigMap."""
         fields = f"metadata.name={self.cluster.settings.application}-admission"
         async for change in self.cluster.watch(resources.ConfigMap, fields=fields).changes():
             if change.kind == "synced":
@@ -75,7 +75,7 @@ class Observer:
             self.woken.set()
 
     async def look(self) -> None:
-        """Find what is rejected now; keep it and tell the charm if it is something else."""
+        """Find and store the current rejections, and tell the charm if they changed."""
         before = read((await self.cluster.recall()).data)
         digest = _digest(self.wanted) if self.wanted else ""
         now = asyncio.get_running_loop().time()
@@ -86,7 +86,7 @@ class Observer:
             changes = {}
         if self.wanted and is_everything:
             own, application = await self.trials.own_pod(), self.cluster.settings.application
-            # They stand for pods that may come: a server, a task and this charm.
+            # Samples of future pods: a server, a task and this charm.
             for labels, restart_policy in (
                 ({}, "Always"),
                 ({}, "Never"),
@@ -114,7 +114,7 @@ class Observer:
             self.tell()
 
     async def _next_pods(self, *, everything: bool) -> list[tuple[str, dict[str, Any]]]:
-        """Return the next pod of every workload, or of those that have fewer than they should."""
+        """Return the next pod of every workload, or only of workloads that lack pods."""
         found: list[tuple[str, dict[str, Any]]] = []
         sets: list[resources.Creator] | None = None
         for kind, model in resources.WORKLOADS.items():
@@ -134,7 +134,7 @@ class Observer:
 
 
 def read(data: dict[str, str]) -> rejections.Rejections:
-    """Return what was rejected at the last look; what can't be read is forgotten."""
+    """Return the stored rejections; a value that can't be decoded counts as empty."""
     try:
         return msgspec.json.decode(data.get(rejections.KEY, "{}"), type=rejections.Rejections)
     except (msgspec.MsgspecError, RecursionError):
@@ -142,7 +142,7 @@ def read(data: dict[str, str]) -> rejections.Rejections:
 
 
 async def run(client: Client, live: Live, *, tell: Callable[[], None]) -> None:
-    """Look for rejections until cancelled, and tell when they are others than before."""
+    """Check for rejections until cancelled, and call `tell` when they change."""
     observer = Observer(hands.ModelClient(client, live), trials.Trials(client, live.current), tell)
     async with asyncio.TaskGroup() as group:
         group.create_task(observer.follow_settings(), name="admission settings")
@@ -150,7 +150,7 @@ async def run(client: Client, live: Live, *, tell: Callable[[], None]) -> None:
 
 
 def _digest(wanted: pods.Settings) -> str:
-    """Name settings by all that they want, whatever is left out of it."""
+    """Return a hash of the settings that does not depend on omitted changes."""
     everything = dataclasses.replace(wanted, left_out=(), revision="")
     text = msgspec.json.encode(everything.document(), order="sorted")
     return hashlib.sha256(text).hexdigest()[:16]
@@ -159,7 +159,7 @@ def _digest(wanted: pods.Settings) -> str:
 def _newest(
     deployment: resources.Creator, sets: list[resources.Creator]
 ) -> resources.Creator | None:
-    """Return the ReplicaSet from which a Deployment gets its new pods."""
+    """Return the ReplicaSet that creates a Deployment's new pods."""
     uid = deployment.metadata.uid
     return max(
         (each for each in sets if uid in {owner.uid for owner in each.metadata.ownerReferences}),

@@ -1,4 +1,4 @@
-"""Dry-run pods: what the mesh and other teams' policies would do to the next pod of a workload."""
+"""Dry-run pods, which test the injector and other teams' policies with a workload's next pod."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CREATORS: Mapping[str, type[types.Object]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Trials:
-    """Creates pods of the model by dry run; the API server keeps none of them."""
+    """Creates pods of the model by dry run, which the API server does not store."""
 
     client: Client
     settings: ServiceSettings
@@ -34,7 +34,7 @@ class Trials:
     async def ask(
         self, replica: facts.Replica, scope: eligible.Scope
     ) -> tuple[Reason | None, str]:
-        """Tell what would become of the pod that replaces this one, and why."""
+        """Return why the replacement of a pod would fail; without a reason it would work."""
         try:
             created = await self._create(await self._replacement(replica))
         except errors.StatusError as error:
@@ -54,9 +54,9 @@ class Trials:
         return None, ""
 
     async def refusal_of_next(self, made: Mapping[str, Any]) -> refusals.Refusal | None:
-        """Return who refuses a pod; None where it is admitted, or no refusal has an author.
+        """Return the refusal of a pod; None: the pod is admitted, or the error names no policy.
 
-        A webhook of Istio that does not answer is an outage of istiod and no refusal.
+        A webhook of Istio that does not answer is an outage of istiod and not a refusal.
         """
         try:
             await self._create(made)
@@ -70,9 +70,9 @@ class Trials:
     ) -> dict[str, refusals.Refusal]:
         """Return the changes of admission that another team's policy forbids on a pod.
 
-        Each change is tried alone, on a pod that this charm's webhook leaves as it is: the dry-run
-        pod already has the change, and the label of a mesh probe. A change is forbidden only if
-        the pod is refused with it and admitted without it. By the words of `mutate.CHANGES`.
+        Each change is tried alone. The dry-run pod already has the change, and the label of a mesh
+        probe keeps this charm's webhook from changing it. A change is forbidden only if the pod is
+        refused with it and admitted without it. The keys are words of `mutate.CHANGES`.
         """
         pod = msgspec.convert(made, types.Pod)
         everything = dataclasses.replace(wanted, left_out=())
@@ -104,7 +104,7 @@ class Trials:
         return trial.of_creator(owner.kind, types.decode_json(found, resources.Creator), replaced)
 
     async def _outside(self, workload: str, scope: eligible.Scope) -> tuple[Reason | None, str]:
-        """Tell whether the injector leaves this workload out, or every pod of the model."""
+        """Tell whether the injector skips only this workload, or every pod of the model."""
         what = "a sidecar all the same" if scope.data_plane == "ambient" else "no sidecar"
         try:
             created = await self._create(trial.generic(scope, await self.own_pod()))
@@ -121,7 +121,7 @@ class Trials:
 
 
 def _refused(error: errors.StatusError) -> tuple[Reason | None, str]:
-    """Tell a refusal of this pod from an injector or API server that does not answer."""
+    """Return the reason and message: the pod is refused, or injector or API server are down."""
     refusal = refusals.read(error.code, error.message)
     if refusal is None:
         message = error.message or str(error)
