@@ -1,1 +1,1 @@
-"""The admission webhook, which prepares new pods."""
+"""The admission webhook, which patches new pods."""

@@ -1,4 +1,4 @@
-"""From an AdmissionReview to its answer, as bytes, without any I/O."""
+"""Conversion of an AdmissionReview to its answer, without I/O."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sidecar_lifecycle.model import types
 API_VERSION = "admission.k8s.io/v1"
 
 MOST_COMMAS = 20_000
-"""In a review, as each may bring a label or a container: a hundred containers have some 4,000."""
+"""Limit per review, as each comma may add a label or a container; 100 containers have 4,000."""
 LARGEST_PATCH = 512 * 1024
-"""In bytes: twice the annotations that Kubernetes lets an object have."""
+"""In bytes: twice the limit that Kubernetes sets for the annotations of an object."""
 _WARNING = "istio-integrator left the pod as it is, "
 
 REPORTED = (
@@ -27,11 +27,11 @@ REPORTED = (
     Reason.CONFIG_TOO_LONG,
     Reason.PORTS_NOT_MERGEABLE,
 )
-"""Reasons that whoever creates the pod is warned of."""
+"""Reasons that the creator of the pod gets as warnings."""
 
 
 class Resource(msgspec.Struct, gc=False):
-    """What a request is about."""
+    """The resource of a request."""
 
     group: str = ""
     version: str = ""
@@ -39,7 +39,7 @@ class Resource(msgspec.Struct, gc=False):
 
 
 class AdmissionRequest(msgspec.Struct, gc=False, rename="camel"):
-    """The parts of an admission request that matter here."""
+    """The fields of an admission request that are used here."""
 
     uid: str
     operation: str
@@ -49,7 +49,7 @@ class AdmissionRequest(msgspec.Struct, gc=False, rename="camel"):
 
 
 class AdmissionReview(msgspec.Struct, gc=False, rename="camel"):
-    """A review that the API server asks for."""
+    """A request of the API server."""
 
     api_version: str
     kind: str
@@ -57,7 +57,7 @@ class AdmissionReview(msgspec.Struct, gc=False, rename="camel"):
 
 
 class ReviewAnswer(NamedTuple):
-    """An HTTP answer and what to count."""
+    """An HTTP response and its values for the metrics."""
 
     status: int
     body: bytes
@@ -69,14 +69,14 @@ class ReviewAnswer(NamedTuple):
 _REVIEW = msgspec.json.Decoder(AdmissionReview)
 _ENCODER = msgspec.json.Encoder()
 
-# Deeply nested input ends in a RecursionError, broken text in a UnicodeDecodeError.
+# Deeply nested input raises RecursionError, and invalid UTF-8 UnicodeDecodeError.
 _BAD_INPUT = (msgspec.MsgspecError, RecursionError, ValueError)
 
 
 def answer(
     body: bytes | bytearray, settings: pods.Settings, kind: namespaces.Kind
 ) -> ReviewAnswer:
-    """ReviewAnswer a review; a pod that can't be read is allowed as it is, with a warning."""
+    """Answer a review; a pod that can't be decoded is admitted unchanged, with a warning."""
     try:
         review = _REVIEW.decode(body)
     except _BAD_INPUT as error:
@@ -140,5 +140,5 @@ def _malformed(message: str) -> ReviewAnswer:
 
 
 def _short(message: str) -> str:
-    # Beyond 256 characters the API server may cut warnings short itself.
+    # The API server may truncate warnings of more than 256 characters.
     return message if len(message) <= 250 else f"{message[:247]}..."

@@ -1,4 +1,4 @@
-"""The webhook's HTTPS server, and the plain HTTP one for probes and metrics beside it."""
+"""The webhook's HTTPS server, and its HTTP server for probes and metrics."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ log = structlog.get_logger(__name__)
 _PREFIX = "sidecar_lifecycle_admission"
 
 LARGE = 64 * 1024
-"""In bytes; Kubeflow's pods have 5 to 30 KiB. The number of connections bounds smaller bodies."""
+"""In bytes; Kubeflow's pods have 5 to 30 KiB. The limit of connections bounds smaller bodies."""
 MOST_BYTES = 4 * 1024 * 1024
-"""Of large bodies at once, until their answers are sent: each takes three times as much beside."""
+"""Sum of large bodies with pending answers; each needs three times as much memory in addition."""
 WARNING_SECONDS = 1.0
-"""Between two log lines about reviews that are none; the metrics count them all."""
+"""Between two log lines about malformed reviews; the metrics count each one."""
 
 
 class Metrics:
-    """What the webhook counts."""
+    """The metrics of the webhook."""
 
     def __init__(self, registry: prometheus_client.CollectorRegistry) -> None:
         counter = functools.partial(
@@ -64,7 +64,7 @@ class Metrics:
             self.reloads.labels(file, "failed")
 
     def observe(self, kind: str, answer: review.ReviewAnswer, seconds: float) -> None:
-        """Count an answer, what it did to the pod, and how long it took."""
+        """Count an answer with its changes, and record its time."""
         self.reviews.labels(kind, answer.outcome).inc()
         self.seconds.labels(answer.outcome).observe(seconds)
         if answer.mutation:
@@ -75,7 +75,7 @@ class Metrics:
 
 
 class ServingCertificate:
-    """The serving certificate: read again when it changed, for every handshake after that."""
+    """The serving certificate, which is reloaded for later handshakes when its files change."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._files = directory / "tls.crt", directory / "tls.key"
@@ -84,16 +84,16 @@ class ServingCertificate:
         self.refresh()
 
     def refresh(self) -> bool:
-        """Load a changed certificate; tell whether there was one.
+        """Load a changed certificate; return whether it changed.
 
         Raises:
-            OSError: A file can't be read, or the certificate and the key don't fit; the
-                connections go on with the old ones.
+            OSError: A file can't be read, or the key does not match the certificate. The server
+                keeps the old ones.
         """
         found = [file.read_bytes() for file in self._files]
         if found == self._loaded:
             return False
-        # A pair that does not fit must not get into the context that serves.
+        # The first context is a test: a key that does not match must not reach the server's.
         for context in (_context(), self.context):
             context.load_cert_chain(*self._files)
         self._loaded = found
@@ -109,24 +109,24 @@ def _context() -> ssl.SSLContext:
 
 @dataclasses.dataclass(kw_only=True)
 class WebhookServer:
-    """Answers reviews by the settings that are in the file now."""
+    """Answers reviews with the settings that are currently in the file."""
 
     settings_file: pathlib.Path
     tls_dir: pathlib.Path
     log_level_file: pathlib.Path | None = None
-    """Names the level of the log; `info` without it."""
+    """Contains the log level; `info` without a file."""
     listen: tuple[str, int] = ("", 8443)
-    """An empty host is every address of the pod."""
+    """Host and port; an empty host means all addresses of the pod."""
     health: tuple[str, int] = ("", 8080)
     largest_body: int = 3 * 1024 * 1024
-    """In bytes. API servers take no larger request, and etcd keeps half of that in an object; at
-    a pod's creation there is no old object beside it."""
+    """In bytes, the same as the API server's limit of a request. An object in etcd has at most
+    half of it, and a review of a creation contains no old object."""
     review_seconds: float = 2.5
-    """From a request's head to the end of its answer; the API server waits 3 s in all."""
+    """From the headers of a request to the end of its answer; the API server times out at 3 s."""
     reload_seconds: float = 1.0
-    """Between two looks at the files."""
+    """Between two checks of the files."""
     drain_seconds: float = 5.0
-    """Between not being ready any more and closing: until no API server sends new requests."""
+    """From unready to closed, until API servers send their requests to other pods."""
     registry: prometheus_client.CollectorRegistry = dataclasses.field(
         default_factory=prometheus_client.CollectorRegistry
     )
@@ -155,8 +155,8 @@ class WebhookServer:
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncGenerator[None]:
-        """Serve, and follow the files, while the block runs."""
-        # `_review` bounds the size, so that the metrics count bodies that are too large.
+        """Serve and reload changed files while the block runs."""
+        # `_review` limits the size instead, so that the metrics count bodies that are too large.
         reviews = web.Application(client_max_size=0)
         for kind in namespaces.KINDS:
             reviews.router.add_post(f"/mutate/{kind}", functools.partial(self._review, kind))
@@ -194,7 +194,7 @@ class WebhookServer:
         try:
             async with asyncio.timeout(self.review_seconds):
                 response = self._answer(await request.read(), kind)
-                # Sent here, because an answer takes memory until the client has taken it.
+                # Send it before `_held` is reduced: it uses memory until the client has read it.
                 await response.prepare(request)
                 await response.write_eof()
         except TimeoutError:
