@@ -1,1 +1,1 @@
-"""Watches of what the charm decides on, and the notices that tell it of changes."""
+"""Watches of objects that affect the charm, and the Pebble notices about changes."""

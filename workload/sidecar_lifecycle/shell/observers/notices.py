@@ -1,4 +1,4 @@
-"""Tell the charm that something changed, by Pebble notices."""
+"""Pebble notices, which make Juju run a hook of the charm."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from integrator_contract import names
 log = structlog.get_logger(__name__)
 
 GAPS: Mapping[str, float] = {names.MESH_NOTICE: 2.0, names.PROGRESS_NOTICE: 10.0}
-"""Seconds between two notices of a key: each one runs a hook of the charm.
+"""Minimum of seconds between two notices of a key, as each one runs a hook of the charm.
 
-Juju runs such hooks before those of changed options, so a whole convergence full of progress would
-keep the unit from them.
+Juju runs hooks of notices before `config-changed`. Frequent notices of progress would delay the
+latter for as long as pods are being replaced.
 """
 SETTLING: Mapping[str, float] = {names.PROGRESS_NOTICE: 3.0}
-"""Seconds from the wish for a notice to sending it, in which a hook that is under way ends."""
+"""Seconds from the request for a notice to sending it, in which a running hook can end."""
 TIMEOUT = aiohttp.ClientTimeout(total=10.0)
 
 
 class Notifier:
-    """Sends notices, many requests within the gap as one, where there is a Pebble to tell."""
+    """Sends notices if Pebble runs; requests within the gap are combined to one notice."""
 
     def __init__(
         self, *, gaps: Mapping[str, float] = GAPS, settling: Mapping[str, float] = SETTLING
@@ -36,12 +36,12 @@ class Notifier:
         self._is_news: dict[str, Callable[[], bool]] = {}
 
     def notify(self, key: str, is_news: Callable[[], bool] = lambda: True) -> None:
-        """Ask for a notice to be sent soon, if then the charm does not know yet."""
+        """Request a notice, which is sent soon if `is_news` then returns True."""
         self._is_news[key] = is_news
         self._wanted[key].set()
 
     async def run(self) -> None:
-        """Send what is asked for until cancelled."""
+        """Send the requested notices until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for key in self._wanted:
                 tasks.create_task(self._send_all(key), name=f"notices {key}")
@@ -62,7 +62,7 @@ class Notifier:
 
 
 async def _send(pebble: str, key: str) -> None:
-    """Do what `pebble notify` does."""
+    """Send a notice as `pebble notify` does."""
     notice = {"action": "add", "type": "custom", "key": key}
     connector = aiohttp.UnixConnector(pebble)
     async with aiohttp.ClientSession(connector=connector, raise_for_status=True) as session:

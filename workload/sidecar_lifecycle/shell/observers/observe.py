@@ -1,9 +1,9 @@
-# Names are those of the Kubernetes API.
+# Field names are those of the Kubernetes API.
 # ruff: noqa: D101, RUF012
-"""Watch what the charm's decisions rest on, and have it told when that changes.
+"""Watches of the objects on which the charm's decisions depend; the charm is told of changes.
 
-What matters of each object is compared, because objects are written more often than they change,
-and what the charm wrote itself is left out.
+Only the relevant part of an object is compared, because many updates do not change it. Updates by
+the charm itself are ignored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 INJECTORS = ("istio-sidecar-injector", "istio-revision-tag")
 ISTIOD = "app=istiod"
-"""The label of istiod's Deployment and Service; a Service's EndpointSlices have its labels."""
+"""The label of istiod's Deployment and Service; EndpointSlices copy the Service's labels."""
 
 
 class GatewayService(types.Object):
@@ -44,13 +44,13 @@ class EnvoyFilter(types.Object):
 
 
 class Compared(NamedTuple):
-    """The part of an object that is compared."""
+    """The relevant part of an object."""
 
     state: Any
     written: object
-    """The part that the charm writes."""
+    """The part that only the charm should write."""
     applied: str
-    """The hash of what the charm wanted at its last write: with a new one, it wrote."""
+    """The hash of the charm's last manifest; if it differs, the charm made the update."""
 
 
 def _differs(before: Compared | None, now: Compared | None) -> bool:
@@ -66,23 +66,23 @@ def _generation(item: types.Object) -> object:
 
 @dataclasses.dataclass(slots=True)
 class ObservedKind(watch.Watch[watch.T]):
-    """A watch of the objects of a kind, and what matters of each."""
+    """A watch of the objects of a kind, with the relevant part of each."""
 
     state: Callable[[watch.T], Any] = lambda _: True
-    """Returns None for an object that can never matter."""
+    """Returns the relevant part; None: the object is never relevant."""
     _: dataclasses.KW_ONLY
     matters: Callable[[Any], bool] = lambda _: True
-    """Tells by its state whether an object matters now."""
+    """Tells whether an object with this state is relevant now."""
     written: Callable[[watch.T], object] = lambda _: None
-    """Returns the part that only the charm should change."""
+    """Returns the part that only the charm should write."""
     is_ours: Callable[[watch.T], bool] = lambda _: False
-    """Tells which objects the charm made itself: it knows of their creation."""
+    """Tells whether the charm created an object, so that the creation is not reported."""
     tells_first: bool = False
-    """Whether objects of the first list count as changes, too."""
+    """Whether objects of the first list count as changes."""
     seen: dict[watch.Key, Compared] = dataclasses.field(default_factory=dict[watch.Key, Compared])
 
     async def follow(self, changed: Callable[[], None]) -> None:
-        """Call back for each change that matters, until cancelled."""
+        """Call `changed` for each relevant change until cancelled."""
         tells = self.tells_first
         async for change in self.changes():
             item = change.object
@@ -103,22 +103,22 @@ class ObservedKind(watch.Watch[watch.T]):
 
 
 async def follow(kinds: Iterable[ObservedKind[Any]], changed: Callable[[], None]) -> None:
-    """Watch objects until cancelled, and call back for each change that matters."""
+    """Watch all kinds until cancelled, and call `changed` for each relevant change."""
     async with asyncio.TaskGroup() as tasks:
         for each in kinds:
             tasks.create_task(each.follow(changed), name=f"observe {each.kind.api.kind}")
 
 
 def mesh(connection: client.Client, model: str, *, joined: bool) -> list[ObservedKind[Any]]:
-    """Return the injectors, their istiod, the model's namespace and our webhook.
+    """Return watches of the injectors, their istiod, the model's namespace and this webhook.
 
-    A model that has not joined waits for the webhook, which may be ready before it is observed.
+    A model that has not joined waits for the webhook, which may be ready before the watch starts.
     """
     observed = functools.partial(ObservedKind[Any], connection, is_patient=True)
     injectors = observed(types.MutatingWebhookConfiguration, _of_injector)
 
     def named() -> set[tuple[str, str]]:
-        # Every account may give its objects the label of istiod.
+        # Any user can set istiod's label, so the injector's reference counts.
         return {service for each in injectors.seen.values() for service in each.state[0]}
 
     return [
@@ -146,7 +146,7 @@ def mesh(connection: client.Client, model: str, *, joined: bool) -> list[Observe
 
 
 def _of_injector(configuration: types.MutatingWebhookConfiguration) -> object:
-    """Return the Services that an injector names, and what else matters of it."""
+    """Return the Services of an injector, with its UID, generation and labels."""
     meta = configuration.metadata
     if not meta.name.startswith(INJECTORS):
         return None
@@ -156,7 +156,7 @@ def _of_injector(configuration: types.MutatingWebhookConfiguration) -> object:
 
 
 def _of_endpoints(slices: types.EndpointSlice) -> object:
-    """Return the Service of endpoints, and whether one is ready."""
+    """Return the Service of an EndpointSlice, and whether an endpoint is ready."""
     meta = slices.metadata
     is_ready = any(each.conditions.ready is not False for each in slices.endpoints)
     return ((meta.namespace, meta.labels.get(names.SERVICE_NAME)), is_ready)
@@ -172,7 +172,7 @@ class _Membership(msgspec.Struct):
 
 
 def _of_namespace(namespace: types.Namespace) -> object:
-    """Return how the labels of the model's namespace differ from what we set."""
+    """Return how the labels of the model's namespace differ from those that the charm set."""
     meta = namespace.metadata
     try:
         text = meta.annotations.get(names.MEMBERSHIP, "{}")
@@ -184,7 +184,7 @@ def _of_namespace(namespace: types.Namespace) -> object:
 
 
 def _of_webhook(deployment: Deployment) -> tuple[bool, bool]:
-    """Return whether the webhook answers, and whether its pods are refused."""
+    """Return whether the webhook has a ready pod, and whether its pods are rejected."""
     refused = ("ReplicaFailure", "True")
     conditions = deployment.status.conditions
     is_refused = any((each.type, each.status) == refused for each in conditions)
@@ -194,14 +194,14 @@ def _of_webhook(deployment: Deployment) -> tuple[bool, bool]:
 def gateway(
     connection: client.Client, *, model: str, owner: str, named: str
 ) -> list[ObservedKind[Any]]:
-    """Return the gateway's workload, its Service, and our Gateway and EnvoyFilters.
+    """Return watches of the gateway's workload and Service, and of this charm's Istio objects.
 
-    The gateway's workload is in the model unless its Service, NAMESPACE/NAME, is named. The owner
-    is the value of a label on our own objects.
+    `named` is the gateway's Service as NAMESPACE/NAME; empty: the gateway is in the model. `owner`
+    is the value of the owner label on this charm's objects.
     """
     home, _, name = named.partition("/")
     home = home or model
-    # Pods elsewhere with the labels of a named gateway would serve our routes, too.
+    # Pods of another namespace with the gateway's labels would also serve the model's routes.
     workloads = "*" if named else model
     fields = f"metadata.name={name}" if name else ""
     ours = f"{names.OWNER}={owner}"
@@ -236,7 +236,7 @@ def _routed(service: GatewayService) -> object:
 
 
 def _of_workload(workload: Workload) -> object:
-    """Return what matters of a gateway's workload; None for every other workload."""
+    """Return the pod labels and readiness of a gateway's workload; None for other workloads."""
     pods = workload.spec.template
     is_gateway = "gateway" in pods.metadata.annotations.get(names.TEMPLATES, "").split(",") or any(
         container.name == names.PROXY and "router" in container.args

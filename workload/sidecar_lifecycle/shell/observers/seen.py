@@ -1,4 +1,4 @@
-"""Look at what the gateway's Envoys have, and have the charm told when that changes."""
+"""Comparison of the gateway's Envoy configuration with the charm's expectation."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from sidecar_lifecycle.shell.kube.fence import Fence
 log = structlog.get_logger(__name__)
 
 SOON, LATER = 1.0, 30.0
-"""Seconds between two looks: for a while after the expectation changed, and from then on, unless
-the charm asks."""
+"""Seconds between two checks: SOON for `WHILE` seconds after a changed expectation, then LATER
+or when the charm asks."""
 WHILE = 30.0
 LATE = 15.0
-"""Seconds after which a change has usually arrived at Envoy."""
+"""Seconds after which Envoy usually has a change."""
 MOST_PODS = 5
-"""Gateway pods that are looked at; the others have their configuration from the same istiod."""
+"""Limit of checked gateway pods; the same istiod configures the other pods."""
 LARGEST = 32 << 20
-"""Bytes of an answer: 200 routes of ours are 1 MB."""
+"""Limit of an answer in bytes; 200 routes of this charm have 1 MB."""
 TIMEOUT = 5.0
-"""Seconds for all answers of a pod."""
+"""Seconds for all requests to a pod."""
 
 _T = TypeVar("_T")
 
 
 class Looker:
-    """Looks at the gateway's Envoys again and again, and calls back when the answer changes."""
+    """Checks the gateway's Envoys periodically, and calls `changed` when the result changes."""
 
     def __init__(self, connection: client.Client, changed: Callable[[], None]) -> None:
         self._client = connection
@@ -44,10 +44,10 @@ class Looker:
         self._fence = Fence()
         self._asked = asyncio.Event()
         self.answer = seen.Seen(of="")
-        """What the gateway has; of nothing while nothing is expected of one."""
+        """The last result; `of` is empty while there is no expectation."""
 
     async def run(self, expected: seen.Expectation | None) -> None:
-        """Compare the gateway with what is expected, until cancelled."""
+        """Compare the gateway with the expectation until cancelled."""
         self.answer = seen.Seen(of=expected.word() if expected else "")
         time = asyncio.get_running_loop().time
         began = time()
@@ -66,7 +66,7 @@ class Looker:
             self._asked.clear()
 
     async def tell(self, _: Mapping[str, str]) -> seen.Seen:
-        """Answer the charm, and look again: a hook may have changed the gateway."""
+        """Return the last result and check again soon, as a hook may have changed the gateway."""
         self._asked.set()
         return self.answer
 
