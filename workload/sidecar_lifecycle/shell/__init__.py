@@ -1,5 +1,5 @@
-"""What acts: it reads files and the API server, and carries out what `decide` decides."""
+"""The I/O of the workload: it reads files and the API server, and runs decisions of `decide`."""
 
 
 class InputError(ValueError):
-    """What a command was given can't be used; the message says which and why."""
+    """An input of a command is invalid; the message names the input and the reason."""

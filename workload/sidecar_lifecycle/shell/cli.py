@@ -15,14 +15,14 @@ from sidecar_lifecycle import __version__
 from sidecar_lifecycle.shell import InputError
 
 BAD_INPUT = 2
-"""Exit code for a wrong command line or a document that can't be read."""
+"""Exit code for an invalid command line or an unreadable document."""
 LONGEST_ERROR = 1000
-"""In characters: what is quoted from a file may be long."""
+"""In characters, as a quotation from a file may be long."""
 _SETTINGS = "of the service, as the charm writes it"
 _ADMISSION = "of admission, as its pods have it"
 _MODULES = {"run": "run", "admission": "admission.server", "explain": "explain"}
 _AUTHORITIES = "SSL_CERT_FILE"
-"""What OpenSSL asks for the file of those that the system trusts."""
+"""The variable with OpenSSL's file of trusted certificate authorities."""
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -121,10 +121,10 @@ def _contract(text: str) -> str:
 
 
 def load(command: str) -> Any:
-    """Import what runs a command, and nothing of the others.
+    """Import the module of a command only, which saves memory.
 
-    As aiohttp is imported it reads each authority of the system into a context that nobody uses,
-    which takes 2 MB of an idle service's 47, unless it finds none.
+    On import aiohttp loads the system's certificate authorities into an unused context. That takes
+    2 of the 47 MB of an idle service, so the variable hides the authorities during the import.
     """
     before = os.environ.get(_AUTHORITIES)
     os.environ[_AUTHORITIES] = os.devnull
@@ -142,13 +142,13 @@ def main(argv: list[str] | None = None) -> int:
     try:
         load(arguments.command).main(arguments)
     except InputError as error:
-        # Others named what is quoted, and a control character could move a terminal's cursor.
+        # The text may quote names from other teams, and control characters affect a terminal.
         text = f"sidecar-lifecycle: {error}"[:LONGEST_ERROR]
         shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
         print(shown, file=sys.stderr)
         return BAD_INPUT
     except BrokenPipeError:
-        # The reader of our output, such as `head`, has seen enough.
+        # The reader of the output, such as `head`, has ended.
         sys.stderr.close()
     return 0
 

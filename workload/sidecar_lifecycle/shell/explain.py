@@ -25,7 +25,7 @@ class _Document(msgspec.Struct):
 
 def main(arguments: argparse.Namespace) -> None:
     """Print one JSON object per pod."""
-    # The decision is printed also while proxy-shutdown is switched off.
+    # The decision is printed even if proxy-shutdown is off.
     rules = settings.read(arguments.settings).rules if arguments.settings else finished.Policy()
     path = arguments.admission_settings
     wanted = settings.read_admission(path) if path else None
@@ -55,7 +55,7 @@ def _pods(text: bytes) -> Iterator[types.Pod]:
     is_list = document.kind in ("List", "PodList")
     for raw in (document.items or []) if is_list else [text]:
         pod = types.decode_json(raw, types.Pod)
-        # The items of a PodList need no kind.
+        # Items of a PodList may have no kind.
         if (pod.kind or document.kind.removesuffix("List")) != "Pod":
             raise ValueError("it has something that is not a Pod")
         yield pod

@@ -16,7 +16,7 @@ LEVELS = {
 
 
 def configure(level: str) -> None:
-    """Send our logs, and warnings of libraries, to standard error as JSON."""
+    """Write the program's logs, and warnings of libraries, to standard error as JSON."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

@@ -21,7 +21,7 @@ PREFIX = "sidecar_lifecycle"
 _histogram = functools.partial(prometheus_client.Histogram, namespace=PREFIX, registry=REGISTRY)
 _counter = functools.partial(prometheus_client.Counter, namespace=PREFIX, registry=REGISTRY)
 _gauge = functools.partial(prometheus_client.Gauge, namespace=PREFIX, registry=REGISTRY)
-# A stop takes some 50 ms when all is well, and the kubelet reports an exit up to 1 s late.
+# A stop usually takes about 50 ms. The kubelet reports an exit up to 1 s late.
 _FAST = (0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 ACKNOWLEDGED = _histogram(
@@ -102,22 +102,22 @@ ROUNDS = _gauge("convergence_workloads_in_flight", "Workloads of which a pod is 
 EVICTIONS = _counter("evictions", "Evictions of pods without a sidecar.", ("result",))
 _RESULTS = "evicted", "budget", "forbidden", "refused", "error", "gone", "replaced", "unknown"
 for _result in _RESULTS:
-    # Each counts from zero, or the first of its kind would not show as a rise.
+    # Each series starts at zero. Otherwise `increase()` would miss its first count.
     EVICTIONS.labels(_result)
 
 
 class CharmFactsCollector(registry.Collector):
-    """Shows what the charm's last hook on this unit found, nothing before its end."""
+    """Metrics from the last hook of the charm on this unit; none before the first hook ends."""
 
     def __init__(self) -> None:
         self.read: Callable[[], charm_facts.CharmFacts | None] = lambda: None
 
     def describe(self) -> Iterable[core.Metric]:
-        """Name the metrics."""
+        """Return the metrics without values."""
         return _families(charm_facts.CharmFacts(looked=0.0))
 
     def collect(self) -> Iterable[core.Metric]:
-        """Show what is known."""
+        """Return the metrics with their current values."""
         known = self.read()
         return _families(known) if known else ()
 

@@ -1,4 +1,4 @@
-"""HTTP servers: for every pod in the cluster, and on 127.0.0.1 for the charm."""
+"""HTTP servers: one for clients in the cluster, and one on 127.0.0.1 for the charm."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from sidecar_lifecycle.shell import InputError
 from sidecar_lifecycle.shell.kube import errors
 
 MOST_CONNECTIONS = 256
-"""At once: more than the 200 writes that an API server handles at a time by default."""
+"""More than the 200 concurrent writes that an API server allows by default."""
 BACKLOG = 1024
-"""Connections that wait in the kernel to be accepted."""
+"""Limit of connections that the kernel holds until they are accepted."""
 BUFFER = 16 * 1024
-"""Bytes that are read at once; a TLS record has no more."""
+"""Bytes per read; the maximum of a TLS record."""
 ACCEPT_AGAIN_SECONDS = 0.1
 HANDSHAKE_SECONDS = 5.0
 IDLE_SECONDS = 20.0
-"""Until the first complete head of a request, and from an answer to the next one."""
+"""Until the headers of the first request are complete, and between requests."""
 SHUTDOWN_SECONDS = 1.0
-"""For the client to agree to the end of a TLS connection."""
+"""For the client to confirm the end of a TLS connection."""
 READ_SECONDS = 10.0
-"""For an answer to the charm: pods of every served namespace may have to be listed."""
+"""For a GET of the charm, which may list the pods of all served namespaces."""
 ACT_SECONDS = 25.0
-"""For an answer of what acts: a proxy may have to be stopped in two ways."""
+"""For a POST of the charm, which may try two transports to stop a proxy."""
 
 _SILENT = logging.getLogger(f"{__name__}.silent")
 _SILENT.setLevel(logging.CRITICAL)
@@ -49,19 +49,19 @@ LIMITS: dict[str, Any] = {
     # API servers send about eight.
     "max_headers": 24,
     "read_bufsize": BUFFER,
-    # A short body could become a very long one.
+    # A small compressed body could expand to a very large one.
     "auto_decompress": False,
-    # The rest of a body that was refused is not read.
+    # The rest of a rejected body is not read.
     "lingering_time": 0,
     # aiohttp would log a traceback for each malformed request.
     "logger": _SILENT,
 }
-"""How aiohttp treats a connection; sizes in bytes."""
+"""Options of aiohttp for connections; sizes in bytes."""
 
 Readiness = Callable[[], Mapping[str, bool]]
-"""The conditions of readiness by name; ready is when all hold."""
+"""The conditions of readiness by name; the server is ready if all are true."""
 Answer = Callable[[Mapping[str, str]], Awaitable[object]]
-"""Returns what is sent as JSON; is given the parameters of the request."""
+"""Takes the query parameters of a request and returns a value to send as JSON."""
 
 log = structlog.get_logger(__name__)
 
@@ -69,21 +69,21 @@ log = structlog.get_logger(__name__)
 class Connections:
     """Open connections, the least recently used first.
 
-    Where one too many opens, the address with the most loses its first one. No address has a bound
-    of its own, because all API servers may connect from one.
+    Above the limit, the client address with the most connections loses its oldest one. There is no
+    limit per address, because all API servers may connect from the same one.
     """
 
     def __init__(self) -> None:
         self._open: dict[Any, socket.socket] = {}
 
     def add(self, peer: Any, connection: socket.socket) -> None:
-        """Take note of a new connection."""
+        """Register a new connection, and close an old one if there are too many."""
         self._open = {key: each for key, each in self._open.items() if each.fileno() >= 0}
         if len(self._open) >= MOST_CONNECTIONS:
             addresses = collections.Counter(address for address, *_ in self._open)
             largest, _ = addresses.most_common(1)[0]
             oldest = self._open.pop(next(key for key in self._open if key[0] == largest))
-            # Whatever waits for it, such as a handshake, sees its end and closes it.
+            # A task that waits for it, such as a handshake, sees the end and closes it.
             with contextlib.suppress(OSError):
                 oldest.shutdown(socket.SHUT_RDWR)
         self._open[peer] = connection
@@ -92,7 +92,7 @@ class Connections:
     async def note_request(
         self, request: web.Request, handler: typedefs.Handler
     ) -> web.StreamResponse:
-        """Take note that a connection is used, and answer the request."""
+        """Mark the connection as recently used, and handle the request."""
         peer = request.transport and request.transport.get_extra_info("peername")
         if peer in self._open:
             self._open[peer] = self._open.pop(peer)
@@ -107,7 +107,7 @@ class Connections:
 
 
 def _listen(address: tuple[str, int]) -> socket.socket:
-    """Listen on an address; an empty host is every address, of IPv6 and of IPv4."""
+    """Listen on an address; an empty host means all addresses of IPv6 and IPv4."""
     dual = not address[0] and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if dual or ":" in address[0] else socket.AF_INET
     return socket.create_server(address, family=family, dualstack_ipv6=dual, backlog=BACKLOG)
@@ -127,7 +127,7 @@ async def _accept(
     }
 
     async def connect(accepted: socket.socket) -> None:
-        # Without TLS, or without it in time, the socket is closed.
+        # If the TLS handshake fails or times out, the socket is closed.
         with contextlib.suppress(OSError):
             await loop.connect_accepted_socket(server, accepted, ssl=tls, **times)
 
@@ -135,7 +135,7 @@ async def _accept(
         try:
             accepted, peer = await loop.sock_accept(listening)
         except OSError:
-            # The connection ended before, or no file descriptor is left.
+            # The client closed the connection, or no file descriptor is free.
             await asyncio.sleep(ACCEPT_AGAIN_SECONDS)
             continue
         connections.add(peer, accepted)
@@ -151,12 +151,12 @@ async def serve(
     tls: ssl.SSLContext | None = None,
     shutdown_seconds: float = 1,
 ) -> AsyncGenerator[int]:
-    """Answer by an application while the block runs; yields the port.
+    """Serve an application while the block runs, and yield the port.
 
-    aiohttp's own TCPSite accepts connections without a bound, and its TLS handshakes last 60 s. At
-    the end, answers on their way get the seconds for shutdown.
+    aiohttp's TCPSite has no limit of connections, and its TLS handshakes may take 60 s. At the
+    end, pending answers get `shutdown_seconds`.
     """
-    # Where asyncio allocates 256 KiB for each TLS connection.
+    # The default of asyncio is 256 KiB per TLS connection.
     sslproto.SSLProtocol.max_size = BUFFER
     connections = Connections()
     application.middlewares.append(connections.note_request)
@@ -169,7 +169,7 @@ async def serve(
         listening = stack.enter_context(_listen(address))
         listening.setblocking(False)
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
-            # Inherited by what is accepted: memory of the kernel counts for the container, too.
+            # Accepted sockets inherit the sizes. The container's limit includes kernel memory.
             listening.setsockopt(socket.SOL_SOCKET, option, BUFFER)
         assert runner.server is not None
         accepting = asyncio.create_task(_accept(listening, runner.server, connections, tls))
@@ -180,10 +180,10 @@ async def serve(
 def health_application(
     ready: Readiness, registry: prometheus_client.CollectorRegistry
 ) -> web.Application:
-    """Return what answers Pebble, Juju and Prometheus: /livez, /readyz and /metrics."""
+    """Return the application for Pebble, Juju and Prometheus: /livez, /readyz and /metrics."""
 
     async def livez(_: web.Request) -> web.Response:
-        # Answered by the event loop and nothing else: a restart heals no apiserver.
+        # This tests only the event loop, because a restart can't repair the API server.
         return web.Response(text="ok\n")
 
     async def readyz(_: web.Request) -> web.Response:
@@ -207,10 +207,10 @@ def health_application(
 def charm_application(
     token: Callable[[], str], reads: Mapping[str, Answer], acts: Mapping[str, Answer]
 ) -> web.Application:
-    """Return what answers requests with the token, none while it is empty.
+    """Return the application for the charm's requests, which must have the token.
 
-    By path, `reads` is what GET returns and `acts` what POST does; each answer comes with the word
-    of the contract.
+    While the token is empty, all requests are rejected. `reads` has the handlers of GET by path,
+    and `acts` those of POST. Each answer includes the word of the contract.
     """
 
     @web.middleware

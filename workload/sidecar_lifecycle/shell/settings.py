@@ -1,4 +1,4 @@
-"""Settings of the service and of admission, as their files have them now."""
+"""Settings of the service and of admission, read from files and reloaded."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from sidecar_lifecycle.shell import InputError
 log = structlog.get_logger(__name__)
 
 LOOK = 1.0
-"""Seconds between two looks at a file."""
+"""Seconds between two checks of a file."""
 
 _T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ServiceSettings(service.Options):
-    """What the charm writes, and what the rules need of it."""
+    """The settings that the charm writes, and the inputs of the rules."""
 
     @property
     def proxy(self) -> stale.Proxy:
-        """What new pods get, to tell which ones have an old proxy."""
+        """The proxy of new pods, to detect old ones."""
         return stale.Proxy(revision=self.proxy_revision, version=self.proxy_version)
 
     @property
     def rules(self) -> finished.Policy:
-        """What the rules need beside a pod, as if proxy-shutdown were on everywhere."""
+        """The policy for pods, as if proxy-shutdown were on in all namespaces."""
         return finished.Policy(**service.values(service.Rules, self))
 
     def scope(self, namespace_labels: Mapping[str, str]) -> eligible.Scope:
-        """Return what the rules need to decide about a pod of the model."""
+        """Return the inputs of the rules for pods of the model."""
         return eligible.Scope(
             namespace_labels=namespace_labels, **service.values(service.Eligibility, self)
         )
 
     def served(self) -> namespaces.Served:
-        """Return which namespaces are served."""
+        """Return the rules that select the served namespaces."""
         return namespaces.Served(
             model=self.model,
             mesh_namespace=self.mesh_namespace,
@@ -54,10 +54,10 @@ class ServiceSettings(service.Options):
 
 
 def read(path: Path) -> ServiceSettings:
-    """Read the file.
+    """Read the settings of the service.
 
     Raises:
-        InputError: It has no settings, or the file can't be read.
+        InputError: The file can't be read, or its settings are invalid.
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=ServiceSettings)
@@ -69,7 +69,7 @@ def read_admission(path: Path) -> pods.Settings:
     """Read the settings of admission.
 
     Raises:
-        InputError: The file can't be read, or `admission` can't use it.
+        InputError: The file can't be read, or its settings are invalid.
     """
     try:
         return admission(path.read_bytes())
@@ -81,7 +81,7 @@ def admission(text: bytes | str) -> pods.Settings:
     """Read settings of admission from JSON.
 
     Raises:
-        ValueError: The text is no JSON, or a setting has a wrong name or value.
+        ValueError: The text is not JSON, or a setting has an unknown name or an invalid value.
     """
     try:
         return msgspec.convert(pods.named(msgspec.json.decode(text)), pods.Settings)
@@ -95,10 +95,10 @@ async def follow(
     seconds: float = LOOK,
     count: Callable[[str, str], None] = lambda _file, _result: None,
 ) -> None:
-    """Read files again and again, for ever; while one can't be read, what it had before stays.
+    """Reload files periodically, forever; if a file can't be read, its old values stay in use.
 
-    Each is read by a function that returns whether there was a change, and raises OSError or
-    InputError. Results are counted by file and `ok` or `failed`.
+    Each function reads a file and returns whether it changed, or raises OSError or InputError.
+    `count` gets the file and `ok` or `failed`.
     """
     reported: dict[str, str] = {}
     while True:
@@ -109,7 +109,7 @@ async def follow(
                     count(file, "ok")
                 reported.pop(file, None)
             except (OSError, InputError) as error:
-                # Counted each time: that it goes on is what an alert is about.
+                # Count each failure, because an alert fires if they continue.
                 count(file, "failed")
                 if reported.get(file) != str(error):
                     log.warning(
@@ -120,7 +120,7 @@ async def follow(
 
 
 class Live:
-    """The settings at this moment, and their changes in a file, if there is one."""
+    """The current settings, reloaded from a file if there is one."""
 
     def __init__(self, current: ServiceSettings, path: Path | None = None) -> None:
         self.current = current
@@ -128,13 +128,17 @@ class Live:
         self._changed = asyncio.Event()
 
     def change(self, settings: ServiceSettings) -> None:
-        """Go on with other settings."""
+        """Replace the settings and wake up those who wait for changes."""
         changed, self._changed = self._changed, asyncio.Event()
         self.current = settings
         changed.set()
 
     def refresh(self) -> bool:
-        """Go on with what the file says; return whether that is something else, or raise."""
+        """Reload the file; return whether the settings changed.
+
+        Raises:
+            InputError: The file can't be read, or its settings are invalid.
+        """
         settings = read(self._path) if self._path else self.current
         if settings == self.current:
             return False
@@ -142,7 +146,7 @@ class Live:
         return True
 
     async def changes(self, of: Callable[[ServiceSettings], _T]) -> AsyncGenerator[_T]:
-        """Yield what a function makes of the settings, now and whenever it is another value."""
+        """Yield a value computed from the settings, now and after each change of the value."""
         last: list[_T] = []
         while True:
             changed, now = self._changed, of(self.current)
@@ -154,7 +158,7 @@ class Live:
     async def restart(
         self, of: Callable[[ServiceSettings], _T], part: Callable[[_T], Coroutine[Any, Any, None]]
     ) -> None:
-        """Run a part of the service, and start it anew when what it depends on changes."""
+        """Run a part of the service, and restart it when a value of the settings changes."""
         task: asyncio.Task[None] | None = None
         async with asyncio.TaskGroup() as tasks:
             async for now in self.changes(of):
@@ -165,5 +169,5 @@ class Live:
 
 
 def but_facts(settings: ServiceSettings) -> ServiceSettings:
-    """Return settings without what hooks find anew and what is expected of the gateway."""
+    """Return settings without the facts of hooks and the expectation of the gateway."""
     return dataclasses.replace(settings, facts=None, expected=None)
