@@ -50,7 +50,7 @@ STOPPED = _counter(
 )
 LOST = _counter(
     "proxies_lost",
-    "Pods whose proxy ended for good while their payload had not.",
+    "Pods whose proxy has ended and will not restart, although their payload still runs.",
 )
 REPLACED = _counter(
     "broken_pods_replaced",
@@ -85,7 +85,7 @@ BROKEN = _counter(
 )
 RELISTS = _counter(
     "relists",
-    "Times that the pods were listed anew because a watch could not be resumed.",
+    "Times that all pods were listed again because a watch could not be resumed.",
 )
 UNINJECTED = _gauge(
     "uninjected_pods",

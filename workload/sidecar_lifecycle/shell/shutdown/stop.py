@@ -134,7 +134,7 @@ async def stop(
         if now.action is not finished.Action.STOP:
             raise Changed(f"{now.reason}: {now.message}")
         if now.proxy_id != decision.proxy_id:
-            raise Changed("the proxy has been started anew")
+            raise Changed("the proxy was restarted")
 
     try:
         if transport is Transport.EXEC:
