@@ -216,6 +216,14 @@ async def test_namespaces_in_scope(
         await until(lambda: phase(cluster, namespace="team") == "Succeeded")
 
 
+async def test_service_is_ready_while_no_namespace_of_the_served_kinds_exists(
+    cluster: FakeApiserver,
+):
+    cluster.denied = lambda method, path: path == "/api/v1/pods"
+    async with reconciler(cluster, served_namespaces=frozenset({"labelled"})) as controller:
+        await until(lambda: controller.pods.live)
+
+
 async def test_model_is_served_where_namespaces_may_not_be_listed(cluster: FakeApiserver):
     cluster.denied = lambda method, path: path in ("/api/v1/pods", "/api/v1/namespaces")
     cluster.put("pods", pod_json())

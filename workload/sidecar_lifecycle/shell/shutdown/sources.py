@@ -121,12 +121,14 @@ class Pods:
         self._on_change = on_change
         self._forget = forget
         self._moved = asyncio.Event()
+        self._has_begun = False
         self._watches: dict[str, watch.Watch[types.Pod]] = {}
+        """By namespace; none while no namespace of the served kinds exists."""
 
     @property
     def live(self) -> bool:
         """Whether the watches of all served pods are open."""
-        return bool(self._watches) and all(each.live for each in self._watches.values())
+        return self._has_begun and all(each.live for each in self._watches.values())
 
     def namespaces_changed(self) -> None:
         """Start and end watches, if there is one per namespace."""
@@ -135,6 +137,7 @@ class Pods:
     async def follow(self, namespace: str) -> None:
         """Watch the pods of a namespace forever; `*` means all namespaces."""
         await self._namespaces.known.wait()
+        self._has_begun = True
         while True:
             try:
                 await self._watch(namespace)
