@@ -17,6 +17,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -29,14 +30,25 @@ _LONGEST_WORKLOAD = 30
 """Characters of a workload's name in the name of an object about its pods."""
 
 
-class UndoRecord(msgspec.Struct, frozen=True):
-    """An integrator's changes of labels or annotations on an object of another owner."""
+_MOST_KEYS = 100
+"""Labels or annotations of a record; an operator sets a few."""
+_Key = Annotated[str, msgspec.Meta(min_length=1, max_length=317)]
+"""A prefix of 253 characters, a slash and a name of 63."""
 
-    owner: str
+
+class UndoRecord(msgspec.Struct, frozen=True):
+    """An integrator's changes of labels or annotations on an object of another owner.
+
+    Anyone who may write the object may write the record, so its size is bounded.
+    """
+
+    owner: Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
     """The application that made the changes, as its ownership label names it."""
-    values: Mapping[str, str] = msgspec.field(name="set")
+    values: Annotated[Mapping[_Key, str], msgspec.Meta(max_length=_MOST_KEYS)] = msgspec.field(
+        name="set"
+    )
     """The values that it set."""
-    before: Mapping[str, str | None]
+    before: Annotated[Mapping[_Key, str | None], msgspec.Meta(max_length=_MOST_KEYS)]
     """The earlier values; None if the key was absent."""
 
     @classmethod
