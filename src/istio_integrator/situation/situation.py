@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import ipaddress
 import os
 import pathlib
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 
 CLUSTER_DOMAIN = "cluster.local"
 """The default domain of a cluster."""
-_SEARCHED = re.compile(r"^search\b.*?\ssvc\.(\S+?)\.?(?:\s|$)", re.MULTILINE)
-"""The kubelet's line in a pod's resolv.conf: `search NAMESPACE.svc.DOMAIN svc.DOMAIN DOMAIN`."""
-_ADDRESS = re.compile(r"[0-9.]+|.*:.*")
-"""An IP address; no name has a colon, or digits alone."""
 _RESOLVER = pathlib.Path("/etc/resolv.conf")
 
 
@@ -64,6 +60,27 @@ class Exposure:
     """The authorization service, if it is in the model."""
 
 
+def _cluster_domain(resolver: str) -> str:
+    """Read the cluster's domain from a pod's `/etc/resolv.conf`, which the kubelet writes.
+
+    It has the line `search NAMESPACE.svc.DOMAIN svc.DOMAIN DOMAIN`.
+    """
+    for line in resolver.splitlines():
+        keyword, *searched = line.split() or [""]
+        if keyword == "search":
+            of_services = (name for name in searched if name.startswith("svc."))
+            return next(of_services, CLUSTER_DOMAIN).removeprefix("svc.").rstrip(".")
+    return CLUSTER_DOMAIN
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 @dataclasses.dataclass(frozen=True)
 class JujuController:
     """The address of Juju's controller. Charms call it first from their init container."""
@@ -81,7 +98,7 @@ class JujuController:
         if not pairs:
             return cls()
         ports = tuple(sorted({port for _, port in pairs}))
-        return cls(ports, is_named=not any(_ADDRESS.fullmatch(host) for host, _ in pairs))
+        return cls(ports, is_named=not any(_is_address(host) for host, _ in pairs))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -127,7 +144,6 @@ class Situation:
         """
         api = cluster.CachedCluster(cluster.connect())
         model, application = charm.model.name, charm.app.name
-        searched = _SEARCHED.search(_RESOLVER.read_text())
         return cls(
             cluster=api,
             manifests=manifests.Manifests(api, model=model, application=application),
@@ -137,7 +153,7 @@ class Situation:
             unit=charm.unit.name,
             leader=charm.unit.is_leader(),
             controller=JujuController.read(os.environ.get("JUJU_API_ADDRESSES", "")),
-            cluster_domain=searched[1] if searched else CLUSTER_DOMAIN,
+            cluster_domain=_cluster_domain(_RESOLVER.read_text()),
             related=endpoints.Relations(charm),
             certificates=certificates,
         )
