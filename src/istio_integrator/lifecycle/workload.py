@@ -55,11 +55,11 @@ class WorkloadClient:
 
     def uninjected(self) -> Listing:
         """Return the pods that lack their sidecar."""
-        return _read(Listing, self._ask("GET", "/uninjected"))
+        return self._ask(Listing, "GET", "/uninjected")
 
     def stale(self) -> tuple[PodAnswer, ...]:
         """Return the pods of the model that have an old sidecar."""
-        return _read(Listing, self._ask("GET", "/uninjected", stale="")).pods
+        return self._ask(Listing, "GET", "/uninjected", stale="").pods
 
     def restart(self, *, dry_run: bool, stale: bool, force: bool = False) -> tuple[PodAnswer, ...]:
         """Make the leader's workload replace pods that have an old sidecar or lack one.
@@ -69,18 +69,18 @@ class WorkloadClient:
         """
         how = {"stale": stale, "dry-run": dry_run, "force": force}
         words = {word: "" for word, is_so in how.items() if is_so}
-        return _read(Listing, self._ask("POST", "/restart", **words)).pods
+        return self._ask(Listing, "POST", "/restart", **words).pods
 
     def seen(self) -> seen.Seen:
         """Return the configuration of the gateway's Envoys."""
-        return _read(seen.Seen, self._ask("GET", "/seen"))
+        return self._ask(seen.Seen, "GET", "/seen")
 
     def stop_proxy(self, namespace: str, pod: str) -> ProxyAnswer:
         """Stop the proxy of one pod now, if the rules allow it.
 
         The answer has the decision and, if that is to stop, the `result` of the stop.
         """
-        return _read(ProxyAnswer, self._ask("POST", "/stop", namespace=namespace, pod=pod))
+        return self._ask(ProxyAnswer, "POST", "/stop", namespace=namespace, pod=pod)
 
     def explain(self, pods: list[cluster.Object]) -> list[ProxyAnswer]:
         """Return the decisions about the proxies of some pods."""
@@ -108,7 +108,7 @@ class WorkloadClient:
             raise errors.LifecycleError("the workload does not answer: it has no settings")
         return told.token
 
-    def _ask(self, method: str, path: str, **parameters: str) -> bytes:
+    def _ask(self, kind: type[_T], method: str, path: str, **parameters: str) -> _T:
         query = urllib.parse.urlencode(parameters)
         try:
             status, body = _answer(method, f"{path}?{query}", self._token)
@@ -117,7 +117,10 @@ class WorkloadClient:
         if status != http.HTTPStatus.OK:
             text = body.decode(errors="replace")
             raise errors.LifecycleError(f"the workload can't tell: {text[:200]}")
-        return body
+        headed = _decode(_Headed, body)
+        if headed.contract != schema.SCHEMA:
+            raise errors.LifecycleError(f"the workload answers by contract {headed.contract[:16]}")
+        return _decode(kind, headed.answer)
 
     def _execute(self, *arguments: str, stdin: str | None = None) -> str:
         """Run the program in its container, and return its output."""
@@ -151,16 +154,10 @@ def _answer(method: str, path: str, token: str) -> tuple[int, bytes]:
 
 
 class _Headed(msgspec.Struct):
+    """An answer of the service, which names its contract."""
+
     contract: str
     answer: msgspec.Raw
-
-
-def _read(kind: type[_T], answer: bytes) -> _T:
-    """Read an answer of the service, which names its contract."""
-    headed = _decode(_Headed, answer)
-    if headed.contract != schema.SCHEMA:
-        raise errors.LifecycleError(f"the workload answers by contract {headed.contract[:16]}")
-    return _decode(kind, headed.answer)
 
 
 def _decode(kind: type[_T], document: bytes | str | msgspec.Raw) -> _T:
