@@ -161,7 +161,7 @@ class IstioIntegrator(ops.CharmBase):
                 self._attempt("membership", step)
             return None
         if all_parts.discovered:
-            self._say("mesh", *all_parts.discovered.messages())
+            self._say("mesh", *all_parts.discovered.said)
         for part in (*all_parts.reconciled, diagnosis.Concerns(all_parts)):
             self._attempt(part.name, part.reconcile)
         return all_parts

@@ -51,10 +51,11 @@ class Concerns(situation.Component):
     def reconcile(self) -> list[Message]:
         """Run the checks, and return the messages that block the unit; nothing is written."""
         said: list[Message] = []
-        feeding = [each for each in checks.known().values() if each.feeds_status]
+        if not self._parts.context.leader:
+            return said
         facts = Facts(self._parts)
-        for check in feeding if self._parts.context.leader else ():
-            for each in check.run(facts):
+        for check in checks.known().values():
+            for each in check.run(facts) if check.feeds_status else ():
                 if each.severity is Severity.BLOCKED:
                     said.append(each)
                 elif each.severity is not Severity.NOTE:

@@ -43,6 +43,7 @@ class Discovery:
     """The namespace of istiod, from a relation to a charmed Istio."""
     mesh: installation.Mesh | None = None
     said: Sequence[Message] = ()
+    """The name and problems of the Istio, or the reason why none was chosen."""
 
     def reconcile(self) -> None:
         """Search again; nothing is written."""
@@ -68,10 +69,6 @@ class Discovery:
                 mesh.name,
                 ", ".join(mesh.overwritten),
             )
-
-    def messages(self) -> Sequence[Message]:
-        """Return the name and problems of the Istio, or the reason why none was chosen."""
-        return self.said
 
     def _judge(self, mesh: installation.Mesh, namespace: str) -> Iterable[Message]:
         yield Said.MESH(name=mesh.name)

@@ -150,10 +150,11 @@ class Exceptions:
             yield from (("Prometheus, by annotation", member, port) for port in member.scraped)
         for named in self.named:
             yield from ((OPTION, *pair) for pair in self._of_option(named))
+        services = {service.name: service for service in self.services}
         for call in self.calls:
-            called = (each for each in self.services if each.name == call.service)
-            behind = (self._behind(each, str(call.port)) for each in called)
-            yield from ((call.caller, *pair) for pairs in behind for pair in pairs)
+            if service := services.get(call.service):
+                behind = self._behind(service, str(call.port))
+                yield from ((call.caller, *pair) for pair in behind)
         # Some ports are known only from a running pod, such as probes that the injector did not
         # rewrite. Keep them open while the only pod of a workload is being replaced.
         for policy in self.standing:

@@ -190,7 +190,8 @@ class _Book:
         """Admit callers that need no relation to the workloads with a policy."""
         called = {(each.service, each.port) for each in self._asked.opened}
         for found, ports in self._reached(called):
-            self._extend(found.selector, *([_rule([_at(ports)])] if ports else ()))
+            if ports:
+                self._extend(found.selector, _rule([_at(ports)]))
         for found, ports in self._reached(self._asked.exposure.guards):
             self._extend(found.selector, *self._of_gateways(ports))
         for found in self._model.services if self._asked.is_ambient else ():

@@ -22,7 +22,7 @@ from istio_integrator.messages import Message, Said, Severity
 def istiod(facts: Facts) -> Iterable[Message]:
     """Check whether there is an istiod, and whether it injects into a dry-run pod."""
     search = facts.parts.discovered or facts.context.discover()
-    istio, said = search.mesh, search.messages()
+    istio, said = search.mesh, search.said
     problems = [each for each in said if each.severity is not Severity.NOTE]
     if istio is None or not (istio.alive or istio.refusal):
         look = ""

@@ -148,15 +148,16 @@ def _identify(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod
 def _bind(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod | None) -> None:
     spec = pod["spec"]
     tolerations: list[dict[str, Any]] = list(spec.get("tolerations") or ())
-    for key, effect in (
-        *names.DAEMON_TAINTS,
-        *[names.HOST_NETWORK_TAINT] * bool(spec.get("hostNetwork")),
-    ):
+    taints = list(names.DAEMON_TAINTS)
+    if spec.get("hostNetwork"):
+        taints.append(names.HOST_NETWORK_TAINT)
+    for key, effect in taints:
         # It replaces each toleration of the same taint, with any tolerationSeconds, as in
         # `Toleration.MatchToleration`.
         added = {"key": key, "operator": "Exists", "effect": effect}
         tolerations = [added if _forever(each) == added else each for each in tolerations]
-        tolerations += [added] * (added not in tolerations)
+        if added not in tolerations:
+            tolerations.append(added)
     spec["tolerations"] = tolerations
     labels = pod["metadata"]["labels"]
     if generation := owner.metadata.annotations.get(resources.TEMPLATE_GENERATION):

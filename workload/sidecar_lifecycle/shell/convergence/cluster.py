@@ -85,7 +85,8 @@ class ModelClient:
     def watch(self, kind: type[T], *, fields: str = "") -> Watch[T]:
         """Watch the objects of a kind in the model as soon as RBAC allows it."""
         return Watch(
-            *(self.client, kind),
+            self.client,
+            kind,
             namespace=self.settings.model,
             fields=fields,
             fence=self.fence,

@@ -124,18 +124,21 @@ def mesh(connection: client.Client, model: str, *, joined: bool) -> list[Observe
     return [
         injectors,
         observed(
-            *(types.EndpointSlice, _of_endpoints),
+            types.EndpointSlice,
+            _of_endpoints,
             matters=lambda state: state[0] in named(),
             labels=ISTIOD,
         ),
         observed(
-            *(Deployment, _of_istiod),
+            Deployment,
+            _of_istiod,
             matters=lambda state: state[0] in {namespace for namespace, _ in named()},
             labels=ISTIOD,
         ),
         observed(types.Namespace, _of_namespace, fields=f"metadata.name={model}"),
         observed(
-            *(Deployment, _of_webhook),
+            Deployment,
+            _of_webhook,
             written=_generation,
             namespace=model,
             labels=f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}",
