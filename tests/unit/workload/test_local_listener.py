@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import pathlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from sidecar_lifecycle.shell import run, serving
 from sidecar_lifecycle.shell.settings import Live
 
 from integrator_contract import schema, seen
+from integrator_contract.reasons import Reason
 from tests.unit.workload.converging import MEMORY, MODEL, STAND_BY, injected, without_sidecar
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
 
@@ -29,11 +31,11 @@ SETTINGS = dataclasses.replace(
 
 @contextlib.asynccontextmanager
 async def served(
-    cluster: FakeApiserver, settings: Any = SETTINGS
+    cluster: FakeApiserver, settings: Any = SETTINGS, path: pathlib.Path | None = None
 ) -> AsyncIterator[tuple[aiohttp.ClientSession, run.Program]]:
     program = run.Program(
         cluster.client,
-        Live(settings),
+        Live(settings, path),
         listen=("127.0.0.1", 0),
         port=0,
     )
@@ -62,6 +64,19 @@ async def test_pods_without_their_sidecar_are_listed_with_the_word_of_the_contra
     assert pod["workload"] == "StatefulSet/web"
     summary = found["summary"]
     assert (summary["eligible"], summary["in_mesh"]) == (1, 0)
+
+
+async def test_answer_follows_the_settings_that_the_charm_has_just_written(
+    model: FakeApiserver, tmp_path: pathlib.Path
+):
+    file = tmp_path / "settings.json"
+    file.write_text(dataclasses.replace(SETTINGS, restart_pods="off").document())
+    async with served(model, path=file) as (session, _):
+        for restart_pods, reason in (("off", Reason.NOT_ASKED), ("auto", Reason.QUEUED)):
+            file.write_text(dataclasses.replace(SETTINGS, restart_pods=restart_pods).document())
+            async with session.get("/uninjected") as answer:
+                (pod,) = (await answer.json())["answer"]["pods"]
+            assert pod["reason"] == reason
 
 
 async def test_pods_with_an_old_sidecar_are_listed_where_they_are_asked_for(model: FakeApiserver):

@@ -15,7 +15,7 @@ import structlog
 from aiohttp import web
 
 from integrator_contract import answers, names, service
-from sidecar_lifecycle.shell import logs, metrics, serving
+from sidecar_lifecycle.shell import InputError, logs, metrics, serving
 from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.convergence import cluster, listing, rejections
 from sidecar_lifecycle.shell.convergence import controller as convergence
@@ -94,7 +94,7 @@ class Program:
     def _answers(self) -> web.Application:
         model = cluster.ModelClient(self.client, self.live)
         return serving.charm_application(
-            lambda: self.live.current.token,
+            self._token,
             reads={
                 "/uninjected": functools.partial(listing.uninjected, model),
                 "/seen": self.looker.tell,
@@ -104,6 +104,13 @@ class Program:
                 "/stop": functools.partial(stop.answer, self.client, self.live),
             },
         )
+
+    def _token(self) -> str:
+        """Return the token of the settings file, which a hook may write just before it asks."""
+        # The part that follows the file reports its errors.
+        with contextlib.suppress(InputError):
+            self.live.refresh()
+        return self.live.current.token
 
     def _parts(self) -> dict[str, Coroutine[Any, Any, None]]:
         settings = self.live.current
