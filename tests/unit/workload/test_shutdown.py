@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import structlog
 from sidecar_lifecycle.shell.shutdown import controller as shutdown
-from sidecar_lifecycle.shell.shutdown import reports, stop
+from sidecar_lifecycle.shell.shutdown import stop, stops
 
 from integrator_contract import names
 from tests.unit.cases import cases
@@ -234,7 +234,7 @@ async def test_failing_stop_is_never_given_up_and_said_once(cluster: FakeApiserv
     cluster.put("pods", pod_json())
     async with reconciler(cluster):
         await until(lambda: cluster.all("events"))
-        assert len(opened(cluster)) == reports.FAILURES_BEFORE_EVENT
+        assert len(opened(cluster)) == stops.FAILURES_BEFORE_EVENT
         await asyncio.sleep(1200)
         assert opened(cluster).count("portforward") > 10
         assert event_reasons(cluster) == ["ProxyStopFailed"]

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from sidecar_lifecycle.shell.shutdown import reports
+from sidecar_lifecycle.shell.shutdown import controller as shutdown
 
 from tests.unit.cases import cases
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
@@ -142,7 +142,7 @@ async def test_controller_whose_pods_lose_their_proxy_again_and_again_is_left(
     cluster: FakeApiserver,
 ):
     async with reconciler(cluster, delete_broken_pods=True):
-        for number in range(reports.MOST_REPLACED):
+        for number in range(shutdown.MOST_REPLACED):
             cluster.put("pods", broken_pod("j", f"j-{number}"))
             await until(lambda: cluster.all("pods") == [])
         cluster.put("pods", broken_pod("j", "last"))

@@ -9,19 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Mapping
+
+import structlog
 
 from integrator_contract import namespaces
 from integrator_contract.reasons import Reason
-from sidecar_lifecycle.decide import finished, payload
+from sidecar_lifecycle.decide import eligible, finished, payload
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
-from sidecar_lifecycle.shell.kube import client, events, watch
+from sidecar_lifecycle.shell.kube import client, errors, events, watch
 from sidecar_lifecycle.shell.kube.fence import Fence
 from sidecar_lifecycle.shell.settings import Live, ServiceSettings, but_facts
 
-from . import reports, sources, stops
+from . import sources, stops
 from .tracked import Tracked
+
+log = structlog.get_logger(__name__)
 
 TURN = 5.0
 """Seconds by which each unit acts later than the unit with the next lower number."""
@@ -44,6 +49,8 @@ _LASTING: Mapping[str, float] = {
     Reason.PROXY_NOT_RUNNING: START_WITHIN,
 }
 """Seconds for which a decision must stay the same before it has an effect, by reason."""
+MOST_REPLACED = 3
+"""Limit of deleted pods per owner while the service runs."""
 
 
 class ShutdownController:
@@ -58,15 +65,12 @@ class ShutdownController:
         self.live = live
         self._recorder = recorder
         self._fence = Fence(self._tell)
-        self._reporter = reports.Reporter(connection, recorder, self._fence, live)
         self._stops = stops.Stops(
-            connection,
-            self._reporter,
-            self._fence,
-            decide=self.decide,
-            consider=self._consider,
+            connection, recorder, self._fence, decide=self.decide, consider=self._consider
         )
         self._client = connection
+        self._replaced: Counter[str] = Counter()
+        """Number of deleted pods by the UID of their controller."""
         self._tracked: dict[str, Tracked] = {}
         self.view = self._tracked.values()
         """All watched pods."""
@@ -179,7 +183,7 @@ class ShutdownController:
             self._stops.over(tracked)
         left = tracked.since + self._seconds_to_last(decision) - loop.time()
         if self.live.current.leader:
-            self._reporter.considered(tracked, lasts=left <= 0)
+            self._report(tracked, lasts=left <= 0)
         if left > 0:
             tracked.timer = loop.call_later(left, self._again, [tracked])
         elif decision.action is finished.Action.STOP:
@@ -194,6 +198,62 @@ class ShutdownController:
         if decision.action is finished.Action.STOP:
             return TURN * int(self.live.current.unit.rpartition("/")[2])
         return _LASTING.get(decision.reason, 0.0)
+
+    def _report(self, tracked: Tracked, *, lasts: bool) -> None:
+        """Warn of the problems of a pod; some count only when the decision lasts long enough."""
+        decision, pod = tracked.decision, tracked.pod
+        if decision.unknown:
+            message = f"The pod's annotations name no container: {', '.join(decision.unknown)}"
+            stops.warn_once(self._recorder, tracked, Reason.UNKNOWN_CONTAINER, message)
+        if decision.action is not finished.Action.REPORT or not lasts:
+            return
+        message, is_lost = decision.message, decision.reason == Reason.PROXY_LOST
+        if is_lost:
+            message = f"The pod has no network through the mesh: {message}."
+        is_new = stops.warn_once(self._recorder, tracked, decision.reason, message)
+        if is_new and is_lost:
+            metrics.LOST.inc()
+            owner = eligible.controller(pod.metadata.ownerReferences)
+            if self.live.current.delete_broken_pods and owner:
+                tracked.deletion = asyncio.create_task(self._replace(pod, owner.uid))
+
+    async def _replace(self, pod: types.Pod, owner: str) -> None:
+        with self._fence.around("report", pod):
+            if why := await self._delete(pod, owner):
+                message = f"The pod is not replaced: {why}."
+                self._recorder.record(pod, Reason.POD_NOT_REPLACED, message, "Warning")
+
+    async def _delete(self, pod: types.Pod, owner: str) -> str:
+        """Delete a pod so that its controller replaces it.
+
+        A pod is kept if a new one would repeat finished work, or if deleting did not help before.
+
+        Returns:
+            Why the pod is kept, if its owner must be told; else an empty text.
+        """
+        if done := payload.succeeded(pod):
+            return f"{payload.some(done, ', ')} succeeded, and a new pod would run it again"
+        if self._replaced[owner] >= MOST_REPLACED:
+            return f"{MOST_REPLACED} pods of the same controller were deleted for this already"
+        meta = pod.metadata
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            # Delete only the pod, and the version of it, that the decision is about.
+            "preconditions": {"uid": meta.uid, "resourceVersion": meta.resourceVersion},
+        }
+        try:
+            await self._client.request(
+                "DELETE", client.path(types.Pod, meta.namespace, meta.name), body=body
+            )
+        except errors.KubeError as error:
+            log.warning("broken pod not replaced", pod=meta.name, error=str(error))
+            code = error.code if isinstance(error, errors.StatusError) else 0
+            return "missing permission to delete pods here" if code in (401, 403) else ""
+        self._replaced[owner] += 1
+        metrics.REPLACED.inc()
+        log.info("broken pod deleted for its controller to replace", pod=meta.name)
+        return ""
 
     async def _drain(self) -> None:
         """Wait for requests that have been sent; other units do the queued stops."""

@@ -67,7 +67,10 @@ class Result(enum.StrEnum):
     UNAVAILABLE = "unavailable"
 
 
-_NO_FAILURES = (Result.ACKNOWLEDGED, Result.CHANGED, Result.GONE, Result.UNANSWERED)
+SENT = (Result.ACKNOWLEDGED, Result.UNANSWERED)
+"""Results after which the proxy should end."""
+OUTDATED = (Result.CHANGED, Result.GONE)
+"""Results of an attempt that sent nothing, because the pod differs from the watch."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ class Outcome:
     @property
     def failed(self) -> bool:
         """Whether the attempt failed, so that another one is needed."""
-        return self.result not in _NO_FAILURES
+        return self.result not in SENT + OUTDATED
 
 
 def classify(error: errors.KubeError) -> Result:

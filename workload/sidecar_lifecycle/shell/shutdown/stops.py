@@ -1,26 +1,27 @@
-"""Pending stops: feed events to the state machine of `decide/stopping.py` and run its actions.
+"""Pending stops: one task per proxy tries to stop it until nothing is left to stop.
 
-Thousands of proxies may have to be stopped at once. A waiting stop is only an entry in a queue or
-a timer. A task exists only while a request is in flight.
+Thousands of proxies may have to be stopped at once, so each try waits for a slot of its node.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import datetime
 import functools
+import itertools
 from collections.abc import Callable, Iterable
 
 import structlog
 
-from sidecar_lifecycle.decide import payload, stopping
-from sidecar_lifecycle.decide.stopping import State, StopAction, StopEvent
+from integrator_contract.reasons import Reason
+from sidecar_lifecycle.decide import finished, payload
 from sidecar_lifecycle.shell import metrics
-from sidecar_lifecycle.shell.kube import client, errors, watch
+from sidecar_lifecycle.shell.kube import client, errors, events, watch
 from sidecar_lifecycle.shell.kube.fence import Fence
 
-from . import reports, slots, stop
+from . import slots, stop
 from .tracked import PendingStop, Tracked
 
 log = structlog.get_logger(__name__)
@@ -31,27 +32,25 @@ PATIENCE = 1.0
 """Seconds for which a first try keeps its slot on the node; the try may take longer."""
 IN_FLIGHT_GRACE = 0.5
 """Seconds until a request is cancelled when its stop is not needed any more."""
+FAILURES_BEFORE_EVENT = 3
+"""Failed tries until an Event is written; the log has each one."""
 
 for _transport in stop.Transport:
     for _result in stop.Result:
         # Each series starts at zero. Otherwise `increase()` would miss its first count.
         metrics.STOPS.labels(_transport, _result)
 
-_RESULTS = {
-    stop.Result.ACKNOWLEDGED: StopEvent.ANSWERED,
-    stop.Result.UNANSWERED: StopEvent.UNANSWERED,
-    stop.Result.CHANGED: StopEvent.CHANGED,
-    stop.Result.GONE: StopEvent.CHANGED,
-}
+_Turn = asyncio.Future[None]
+"""Done when a try has its slot; cancelled when it needs none any more."""
 
 
 class Stops:
-    """Runs the state machine for each pod whose proxy is to be stopped."""
+    """Stops proxies, and reports the result to the owners of the pods."""
 
     def __init__(
         self,
         connection: client.Client,
-        reporter: reports.Reporter,
+        recorder: events.Recorder,
         fence: Fence,
         *,
         decide: stop.Decide,
@@ -59,186 +58,196 @@ class Stops:
     ) -> None:
         """Call `consider` with a pod whose stop ended but may be needed again."""
         self._client = connection
-        self._reporter = reporter
+        self._recorder = recorder
         self._fence = fence
         self._decide = decide
         self._consider = consider
-        self._first = slots.Lane[PendingStop](slots.FIRST, self._placed)
-        self._retries = slots.Lane[PendingStop](slots.RETRIES, self._placed)
+        self._first = slots.Lane[_Turn](slots.FIRST, _begin)
+        self._retries = slots.Lane[_Turn](slots.RETRIES, _begin)
         self._forbidden: dict[stop.Transport, float] = {}
-        self._requests: set[asyncio.Task[None]] = set()
-        self._acts: dict[StopAction, Callable[[PendingStop], None]] = {
-            StopAction.QUEUE: self._queue,
-            StopAction.SEND: self._send,
-            StopAction.FREE: self._free,
-            StopAction.AWAIT_EXIT: self._await_exit,
-            StopAction.BACK_OFF: self._back_off,
-            StopAction.BLAME: self._blame,
-            StopAction.GRACE: functools.partial(self._after, IN_FLIGHT_GRACE),
-            StopAction.CANCEL: self._cancel,
-            StopAction.FORGET: self._forget,
-            StopAction.ACCOUNT: lambda pending: self._account(pending.tracked),
-            StopAction.CONSIDER: lambda pending: self._consider(pending.tracked),
-        }
 
     def needed(self, tracked: Tracked) -> None:
         """Start to stop the proxy of a pod, unless a stop is pending."""
         if tracked.pending is not None:
             return
-        pending = tracked.pending = PendingStop(tracked, asyncio.get_running_loop().time())
+        pending = tracked.pending = PendingStop(asyncio.get_running_loop().time())
         metrics.PENDING.inc()
         decision = tracked.decision
         log.info(
             "stopping proxy", pod=tracked.name, reason=decision.reason, detail=decision.message
         )
-        self._step(pending, StopEvent.NEEDED)
+        pending.task = asyncio.create_task(self._stop(tracked, pending), name="stop")
+        pending.task.add_done_callback(functools.partial(self._ended, tracked, pending))
 
     def over(self, tracked: Tracked) -> None:
         """End the stop of a pod that needs none, or none any more."""
-        if tracked.pending is not None:
-            self._step(tracked.pending, StopEvent.OVER)
-        else:
+        pending = tracked.pending
+        if pending is None:
             self._account(tracked)
+        elif not pending.is_over:
+            pending.is_over = True
+            if pending.request is None:
+                pending.task.cancel()
+            else:
+                # The proxy may have ended before its answer arrived.
+                asyncio.get_running_loop().call_later(IN_FLIGHT_GRACE, pending.task.cancel)
 
     async def drain(self, pods: Iterable[Tracked], seconds: float) -> None:
-        """Wait for requests in flight up to a limit; other units do the queued stops."""
-        pods = list(pods)
-        for pending in [each.pending for each in pods]:
-            if pending is not None and pending.request is None:
-                self._happen(pending, StopEvent.LEFT)
-        if self._requests:
-            log.info("waiting for stops under way", stops=len(self._requests))
-            await asyncio.wait(self._requests, timeout=seconds)
-        for pending in [each.pending for each in pods]:
-            if pending is not None:
-                self._happen(pending, StopEvent.LEFT)
+        """Wait for requests in flight up to a limit; other units do the other stops."""
+        pending = [each.pending for each in pods if each.pending is not None]
+        for each in pending:
+            if each.request is None:
+                each.task.cancel()
+        if requests := [each.request for each in pending if each.request is not None]:
+            log.info("waiting for stops under way", stops=len(requests))
+            await asyncio.wait(requests, timeout=seconds)
+        for each in pending:
+            each.task.cancel()
+        await asyncio.gather(*(each.task for each in pending), return_exceptions=True)
 
-    def _happen(self, pending: PendingStop, event: StopEvent) -> None:
-        with self._fence.around("stop", pending.tracked.pod):
-            self._step(pending, event)
+    async def _stop(self, tracked: Tracked, pending: PendingStop) -> None:
+        """Try until the stop is over, which cancels this task."""
+        way, failures = stop.Transport.PORT_FORWARD, 0
+        with self._fence.around("stop", tracked.pod):
+            for tries in itertools.count(1):
+                outcome = await self._try(tracked, pending, way, is_first=tries == 1)
+                if pending.is_over:
+                    return
+                if outcome.result in stop.SENT:
+                    outcome = await self._await_exit(tracked, outcome)
+                if outcome.result not in stop.OUTDATED:
+                    failures += 1
+                    way = stop.next_transport(outcome)
+                    self._report_failure(tracked, outcome, failures)
+                pause = errors.delay(tries, initial=0.5, maximum=60)
+                await asyncio.sleep(max(outcome.retry_after or 0.0, pause))
 
-    def _step(self, pending: PendingStop, event: StopEvent) -> None:
-        row = stopping.step(pending.state, event)
-        if row is None:
-            return
-        if pending.timer is not None:
-            pending.timer.cancel()
-            pending.timer = None
-        pending.state = row.after
-        for action in row.actions:
-            self._acts[action](pending)
+    def _ended(self, tracked: Tracked, pending: PendingStop, _: asyncio.Task[None]) -> None:
+        tracked.pending = None
+        metrics.PENDING.dec()
+        if pending.is_over:
+            with self._fence.around("stop", tracked.pod):
+                # The proxy may need another stop by now.
+                self._consider(tracked)
+                self._account(tracked)
 
-    def _after(self, seconds: float, pending: PendingStop) -> None:
+    async def _try(
+        self, tracked: Tracked, pending: PendingStop, way: stop.Transport, *, is_first: bool
+    ) -> stop.Outcome:
+        """Try once, with a slot of the pod's node."""
+        loop, node = asyncio.get_running_loop(), tracked.pod.spec.nodeName or ""
+        lane, turn = self._first if is_first else self._retries, loop.create_future()
+        with contextlib.ExitStack() as slot:
+            lane.ask(node, turn)
+            slot.callback(_give_back, lane, node, turn)
+            await turn
+            if is_first:
+                loop.call_later(PATIENCE, slot.close)
+            request = pending.request = asyncio.create_task(
+                self._request(tracked, self._allowed(tracked.decision, way), pending.since)
+            )
+            try:
+                return await request
+            finally:
+                pending.request = None
+
+    async def _request(self, tracked: Tracked, way: stop.Transport, since: float) -> stop.Outcome:
+        pod, decision = tracked.pod, tracked.decision
         loop = asyncio.get_running_loop()
-        pending.timer = loop.call_later(seconds, self._happen, pending, StopEvent.ELAPSED)
-
-    def _queue(self, pending: PendingStop) -> None:
-        node = pending.tracked.pod.spec.nodeName or ""
-        lane = self._retries if pending.tries else self._first
-        pending.place = (lane, node)
-        lane.ask(node, pending)
-
-    def _placed(self, pending: PendingStop) -> bool:
-        if pending.state is not State.QUEUED:
-            # The item left the queue, so the slot goes to the next one.
-            return False
-        self._step(pending, StopEvent.PLACED)
-        return True
-
-    def _free(self, pending: PendingStop) -> None:
-        if pending.place is not None:
-            (lane, node), pending.place = pending.place, None
-            lane.free(node)
-
-    def _send(self, pending: PendingStop) -> None:
-        if not pending.tries:
-            self._after(PATIENCE, pending)
-        pending.tries += 1
-        request = pending.request = asyncio.create_task(self._try(pending))
-        self._requests.add(request)
-        request.add_done_callback(self._requests.discard)
-
-    async def _try(self, pending: PendingStop) -> None:
-        pod, decision, way = pending.tracked.pod, pending.tracked.decision, self._allowed(pending)
-        began = asyncio.get_running_loop().time()
+        began = loop.time()
 
         def on_sent() -> None:
-            pending.tracked.sent = (decision, way)
+            tracked.sent = (decision, way)
 
         outcome = stop.Outcome(stop.Result.UNAVAILABLE, way, "failed unexpectedly")
         with metrics.IN_FLIGHT.track_inprogress(), self._fence.around("stop", pod):
             outcome = await stop.stop(
                 self._client, pod, decision, way, self._decide, on_sent=on_sent
             )
-        pending.request = None
-        now = asyncio.get_running_loop().time()
+        now = loop.time()
         if outcome.result is stop.Result.ACKNOWLEDGED:
-            metrics.ACKNOWLEDGED.observe(now - pending.since)
+            metrics.ACKNOWLEDGED.observe(now - since)
         metrics.STOPS.labels(outcome.transport, outcome.result).inc()
         level = log.warning if outcome.failed else log.info
         level(
             "stop attempted",
-            pod=pending.tracked.name,
+            pod=tracked.name,
             transport=outcome.transport,
             result=outcome.result,
             detail=outcome.detail,
             milliseconds=round((now - began) * 1000),
         )
-        event = _RESULTS.get(outcome.result, StopEvent.FAILED)
-        if event is StopEvent.CHANGED and pending.tracked.pod is pod:
+        if outcome.result in stop.OUTDATED and tracked.pod is pod:
             # The watch still shows an older version of the pod, so wait for the newer one.
             outcome = dataclasses.replace(outcome, retry_after=stop.CATCH_UP)
-        pending.outcome = outcome
-        self._happen(pending, event)
+        return outcome
 
-    def _await_exit(self, pending: PendingStop) -> None:
-        answered = (
-            pending.outcome is not None and pending.outcome.result is stop.Result.ACKNOWLEDGED
-        )
-        self._after(EXIT_WITHIN if answered else stop.CATCH_UP, pending)
+    async def _await_exit(self, tracked: Tracked, outcome: stop.Outcome) -> stop.Outcome:
+        """Wait for the watch to show the proxy's exit; return the failure if it does not."""
+        is_answered = outcome.result is stop.Result.ACKNOWLEDGED
+        await asyncio.sleep(EXIT_WITHIN if is_answered else stop.CATCH_UP)
+        log.warning("proxy has not ended", pod=tracked.name, detail=outcome.detail)
+        if not is_answered:
+            return outcome
+        detail = "answered, but has not ended"
+        return stop.Outcome(stop.Result.TIMEOUT, outcome.transport, detail)
 
-    def _back_off(self, pending: PendingStop) -> None:
-        asked = (pending.outcome.retry_after if pending.outcome else None) or 0.0
-        self._after(max(asked, errors.delay(pending.tries, initial=0.5, maximum=60)), pending)
-
-    def _blame(self, pending: PendingStop) -> None:
-        outcome = pending.outcome
-        assert outcome is not None
-        if not outcome.failed:
-            log.warning("proxy has not ended", pod=pending.tracked.name, detail=outcome.detail)
-            if outcome.result is stop.Result.ACKNOWLEDGED:
-                detail = "answered, but has not ended"
-                outcome = stop.Outcome(stop.Result.TIMEOUT, outcome.transport, detail)
-        pending.failures += 1
-        if outcome.result is stop.Result.FORBIDDEN:
+    def _report_failure(self, tracked: Tracked, outcome: stop.Outcome, failures: int) -> None:
+        """Remember a denied transport, and tell the pod's owner of repeated failures."""
+        is_forbidden = outcome.result is stop.Result.FORBIDDEN
+        if is_forbidden:
             again = asyncio.get_running_loop().time() + watch.ASK_AGAIN
             self._forbidden[outcome.transport] = again
-        pending.way = stop.next_transport(outcome)
-        self._reporter.failed(pending.tracked, outcome, pending.failures)
-
-    def _cancel(self, pending: PendingStop) -> None:
-        if pending.request is not None:
-            pending.request.cancel()
-            pending.request = None
-
-    def _forget(self, pending: PendingStop) -> None:
-        pending.tracked.pending = None
-        metrics.PENDING.dec()
+        if failures < FAILURES_BEFORE_EVENT:
+            return
+        message = f"Could not stop the Istio proxy ({outcome.transport}, {outcome.result})"
+        if is_forbidden:
+            rights = "pods/portforward, or pods/exec," if tracked.decision.port else "pods/exec"
+            message += f"; grant the application {rights} here"
+        warn_once(self._recorder, tracked, Reason.PROXY_STOP_FAILED, f"{message}. Retrying.")
 
     def _account(self, tracked: Tracked) -> None:
+        """Report that a proxy was stopped, if this unit sent the request."""
         if tracked.sent is None:
             return
         (decision, way), tracked.sent = tracked.sent, None
         metrics.STOPPED.inc()
-        self._reporter.stopped(tracked, decision, way)
+        message = f"Stopped the Istio proxy ({way}): {decision.message}."
+        if decision.holding:
+            holding = ", ".join(decision.holding)
+            message += f" The pod does not complete before {holding} ends."
+        self._recorder.record(tracked.pod, Reason.PROXY_STOPPED, message)
         if ended := payload.last_end(tracked.pod, decision.containers):
             since = datetime.datetime.now(tz=datetime.UTC) - datetime.datetime.fromisoformat(ended)
             metrics.PROXY_EXIT.observe(max(0.0, since.total_seconds()))
 
-    def _allowed(self, pending: PendingStop) -> stop.Transport:
+    def _allowed(self, decision: finished.ProxyDecision, way: stop.Transport) -> stop.Transport:
         """Choose the transport of a try; one that was recently denied is avoided."""
-        if not pending.tracked.decision.port:
+        if not decision.port:
             return stop.Transport.EXEC
-        now, way = asyncio.get_running_loop().time(), pending.way
+        now = asyncio.get_running_loop().time()
         is_closed = self._forbidden.get(way, now) > now >= self._forbidden.get(way.other, now)
         return way.other if is_closed else way
+
+
+def warn_once(recorder: events.Recorder, tracked: Tracked, reason: Reason, message: str) -> bool:
+    """Warn the owner of a pod, unless it was warned of this before; return whether it was not."""
+    if reason in tracked.told:
+        return False
+    tracked.told += (reason,)
+    log.warning("pod reported", pod=tracked.name, reason=reason, message=message)
+    recorder.record(tracked.pod, reason, message, "Warning")
+    return True
+
+
+def _begin(turn: _Turn) -> bool:
+    """Give a slot to a try; return whether it still needs one."""
+    if turn.cancelled():
+        return False
+    turn.set_result(None)
+    return True
+
+
+def _give_back(lane: slots.Lane[_Turn], node: str, turn: _Turn) -> None:
+    if not turn.cancelled():
+        lane.free(node)

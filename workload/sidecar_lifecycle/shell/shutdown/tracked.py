@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sidecar_lifecycle.decide import finished
-from sidecar_lifecycle.decide.stopping import State
 from sidecar_lifecycle.model import types
 
-from .slots import Lane
 from .stop import Outcome, Transport
 
 
@@ -49,19 +47,10 @@ class Tracked:
 class PendingStop:
     """A stop of a proxy, from the decision to its end."""
 
-    tracked: Tracked
     since: float
     """When the stop was first needed; time of the event loop."""
-    state: State = State.WATCHED
-    tries: int = 0
-    failures: int = 0
-    way: Transport = Transport.PORT_FORWARD
-    """The transport of the next try."""
-    place: tuple[Lane[PendingStop], str] | None = None
-    """The lane and node in which it is queued, or holds a slot while it is sending."""
-    request: asyncio.Task[None] | None = None
-    """The current try."""
-    outcome: Outcome | None = None
-    """The outcome of the last try."""
-    timer: asyncio.TimerHandle | None = None
-    """Ends the waiting time of the state."""
+    task: asyncio.Task[None] = field(init=False)
+    request: asyncio.Task[Outcome] | None = None
+    """The request in flight."""
+    is_over: bool = False
+    """Whether nothing is left to stop, so that the task ends."""
