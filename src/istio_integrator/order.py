@@ -78,7 +78,6 @@ class Parts:
         """
         return (
             self.lifecycle.stop_convergence,
-            self.lifecycle.give_notice,
             self.mutual_tls.remove,
             self.ingress.remove,
             self.tenant_policy.remove,

@@ -14,7 +14,7 @@ from integrator_contract import rejections, schema
 from integrator_contract.seen import Seen
 from istio_integrator import error_messages
 from istio_integrator.kube import cluster, errors
-from istio_integrator.lifecycle import answers, removal_notice, settings, workload
+from istio_integrator.lifecycle import answers, settings, workload
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation import situation
 
@@ -150,10 +150,6 @@ class WorkloadService(situation.Component):
         """Stop replacing pods; the service continues otherwise."""
         if not self._mismatch:
             self._replan(joined=False)
-
-    def give_notice(self) -> None:
-        """Create Events on unfinished pods, whose proxies will not be stopped."""
-        removal_notice.leave(self._context, self._workload)
 
     def stop(self) -> None:
         """Stop the service, if it runs."""

@@ -12,7 +12,6 @@ from integrator_contract.answers import Action
 from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.kube import cluster, fences
-from istio_integrator.lifecycle import removal_notice
 from istio_integrator.messages import Message, Said, Severity
 
 _GRACE = 30
@@ -25,14 +24,13 @@ _COLLECTOR = "metrics-logger-and-collector"
 def finished_pods(facts: Facts) -> Iterable[Message]:
     """Name pods not complete 30 s after their payload, and collectors of Katib that wait."""
     served = facts.context.served_namespaces
+    ended: list[cluster.Object] = []
     for pod in (each for name in served for each in facts.cluster.list(cluster.POD, name)):
         with fences.around(cluster.reference(pod)):
             since = _waits_since(pod)
             if since and (age := _age(since)) >= _GRACE:
                 yield Said.COLLECTOR_WAITS(pod=cluster.namespaced_name(pod), age=age)
-    ended: list[cluster.Object] = []
-    for pod in removal_notice.candidates(facts.cluster, served):
-        with fences.around(cluster.reference(pod)):
+            # The status of a native sidecar is among those of the init containers.
             states = _states(pod, "containerStatuses")
             runs = "terminated" not in states.pop(names.PROXY, {"terminated": {}})
             if runs and any("terminated" in state for state in states.values()):
