@@ -171,7 +171,6 @@ PROXY_DEFAULTS = "meshConfig.defaultConfig"
 INJECTED = "values.sidecarInjectorWebhook.injectedAnnotations"
 INBOUND_ONLY = r"traffic\.sidecar\.istio\.io/excludeOutboundIPRanges=0.0.0.0/0"
 CNI = "components.cni.enabled=true"
-NO_HOLD = r"proxy\.istio\.io/config=concurrency: 1"
 
 SETTINGS = {
     "hold": (
@@ -198,7 +197,6 @@ SETTINGS = {
         [CNI, "values.global.proxy.excludeIPRanges=0.0.0.0/0"],
         {"cni": True, "captures_outbound": False},
     ),
-    "overwritten": ([f"{INJECTED}.{NO_HOLD}"], {"overwritten": ("proxy.istio.io/config",)}),
 }
 
 

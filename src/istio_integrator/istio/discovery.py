@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import logging
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,8 +14,6 @@ from istio_integrator.config import config
 from istio_integrator.istio import injectors, installation, meshconfig, probe
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
-
-logger = logging.getLogger(__name__)
 
 _PROFILES = {names.PART_OF: names.PROFILE, names.INJECTION: "enabled"}
 """Labels of Kubeflow's profile namespaces, which do not depend on Istio's revisions."""
@@ -63,12 +60,6 @@ class Discovery:
         namespace, labels = self._place(examined)
         self.mesh = mesh = self._probe(examined, namespace, labels)
         self.said = [*self._judge(mesh, namespace)]
-        if self.options.hold_application and names.PROXY_CONFIG in mesh.overwritten:
-            logger.warning(
-                "%s does not honour the hold of applications; its injectedAnnotations replace %s",
-                mesh.name,
-                ", ".join(mesh.overwritten),
-            )
 
     def _judge(self, mesh: installation.Mesh, namespace: str) -> Iterable[Message]:
         yield Said.MESH(name=mesh.name)
@@ -117,11 +108,7 @@ class Discovery:
             )
         # While istiod does not answer, its kind of sidecars is not known, so the annotations of
         # new pods stay as they are.
-        native = default
-        if default.probed:
-            native = ask(annotations={**probe.NATIVE, **probe.HOLD})
-            if native.refusal is not None:
-                native = ask(annotations=probe.NATIVE)
+        native = ask(annotations=probe.NATIVE) if default.probed else default
         decision, obstacle = self._decide_native(default, native)
         problem = default.problem
         if default.refusal is not None:
@@ -129,7 +116,7 @@ class Discovery:
         elif not default.probed:
             refused = "" if labels else ", new pods are refused"
             problem = f"does not inject{refused}: {problem}"
-        shown = {**vars(default), "problem": problem, "overwritten": native.overwritten}
+        shown = {**vars(default), "problem": problem}
         if mesh.has_settings:
             del shown["hold_by_default"], shown["status_port"]
         return dataclasses.replace(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -30,8 +29,6 @@ NAME = "istio-integrator-probe"
 """The prefix of dry-run pods' names."""
 NATIVE: Mapping[str, str] = {names.NATIVE_SIDECAR: "true"}
 """Annotations that request a native sidecar."""
-HOLD: Mapping[str, str] = {names.PROXY_CONFIG: json.dumps({_HOLD: True})}
-"""Annotations that request the hold of the application."""
 _VERSION_TAG = re.compile(r":(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)")
 _PORT = re.compile(r"[0-9]{1,5}")
 
@@ -58,8 +55,6 @@ class ProbedProxy:
     """Whether outbound calls go through the proxy, which `injectedAnnotations` may disable."""
     captures_names: bool = False
     """Whether DNS queries go through the proxy."""
-    overwritten: tuple[str, ...] = ()
-    """Annotations of pods that istiod's own `injectedAnnotations` replace."""
     hold_by_default: bool = False
     """Whether the mesh configuration sets the hold, and not the pod or this charm's admission."""
     status_port: int = names.DEFAULT_STATUS_PORT
@@ -146,10 +141,7 @@ def ask(
     except errors.UnreachableError as error:
         # An injector that accepts connections but never answers delays the API server, too.
         return ProbedProxy(problem=str(error))
-    before = asked["metadata"]["annotations"]
-    after = cluster.at(created, "metadata", "annotations")
-    overwritten = tuple(sorted(key for key in before if after.get(key) != before[key]))
-    return dataclasses.replace(read(created), overwritten=overwritten)
+    return read(created)
 
 
 def _said_by_istio(refusal: refusals.Refusal) -> str:

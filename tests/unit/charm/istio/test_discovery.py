@@ -302,12 +302,6 @@ def test_jobs_get_native_sidecars_where_injector_kubelets_and_option_agree(  # n
     assert said.name == ("active" if "sidecars" in words and "istiod" not in words else "blocked")
 
 
-def test_hold_that_istiod_writes_over_is_named(ctx, fake, caplog):
-    fake_cluster.install_istio(fake, injected_annotations={"proxy.istio.io/config": "{}"})
-    assert status(ctx, state()).name == "active"
-    assert "injectedAnnotations replace proxy.istio.io/config" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("name", "revision", "tag", "want"),
     [
