@@ -11,6 +11,7 @@ import json
 
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell import metrics
+from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.convergence import controller
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import path
@@ -26,7 +27,7 @@ BUDGETS = "/apis/policy/v1/namespaces/{}/poddisruptionbudgets"
 SPEC = {"containers": [{"name": "main", "image": "x.invalid/x"}]}
 
 
-class Impatient(controller.Clock):
+class Impatient(hands.Clock):
     """A clock that does not wait long for anything."""
 
     def __init__(self):

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from sidecar_lifecycle.decide.convergence import memory
+from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.convergence import controller
 from sidecar_lifecycle.shell.settings import Live, ServiceSettings
 
@@ -33,16 +34,11 @@ POLICY = "ValidatingAdmissionPolicy 'no-overrides' with binding 'b' denied reque
 Object = dict[str, Any]
 
 
-class LoopClock(controller.Clock):
+class LoopClock(hands.Clock):
     """The loop's time, which jumps."""
 
     def now(self) -> float:
         return EPOCH + asyncio.get_running_loop().time()
-
-    async def wait(self, event: asyncio.Event, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await event.wait()
 
 
 def owned(kind: str, name: str) -> list[Object]:

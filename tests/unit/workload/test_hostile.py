@@ -216,7 +216,7 @@ def test_each_place_is_spoilt_by_each_value():
 
 
 async def test_answers_about_one_object_end_nothing_whatever_they_are(model: FakeApiserver):
-    subject = hands.ModelClient(model.client, Live(SETTINGS), lambda: 1_800_000_000.0)
+    subject = hands.ModelClient(model.client, Live(SETTINGS))
     replica = facts.Replica(name="p", uid="u", created=0.0, workload="StatefulSet/web")
     model.put("configmaps", {"metadata": {"name": MEMORY, "namespace": MODEL}})
     async with served(model) as (session, _):

@@ -255,12 +255,10 @@ async def test_request_in_the_memory_is_seen_at_once(model: FakeApiserver):
 
 async def test_pod_that_is_not_as_the_watch_has_shown_it_is_not_acted_on(model: FakeApiserver):
     model.put("pods", injected(without_sidecar("uid-2")))
-    clock = LoopClock()
     subject = controller.ConvergenceController(
-        cluster=hands.ModelClient(model.client, Live(SETTINGS), clock.now),
+        cluster=hands.ModelClient(model.client, Live(SETTINGS), LoopClock()),
         recorder=events.Recorder(model.client),
         progress=lambda _: None,
-        clock=clock,
         pods={"uid-1": msgspec.convert(without_sidecar(), types.Pod)},
     )
     await subject.look()

@@ -35,6 +35,20 @@ class Conflict(errors.KubeError):
     """Another process updated the ConfigMap first: another leader, or a request for restarts."""
 
 
+class Clock:
+    """The system clock, which tests replace."""
+
+    def now(self) -> float:
+        """Return seconds since the epoch."""
+        return time.time()
+
+    async def wait(self, event: asyncio.Event, seconds: float) -> None:
+        """Wait until the event is set, or for so many seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, seconds)):
+                await event.wait()
+
+
 Owners = dict[tuple[str, str], eligible.Owner]
 """The owners of pods by kind and name."""
 
@@ -45,7 +59,7 @@ class ModelClient:
 
     client: Client
     live: Live
-    clock: Callable[[], float] = time.time
+    clock: Clock = field(default_factory=Clock)
     fence: Fence = field(default_factory=Fence)
 
     @property
@@ -207,7 +221,7 @@ class ModelClient:
         message = f"{replica.workload} can't be dealt with; the log says why"
         with self.fence.around("converge", self.pod(replica)):
             reason, message = await trials.Trials(self.client, self.settings).ask(replica, scope)
-        return facts.Trial(reason=reason, message=message, uid=replica.uid, at=self.clock())
+        return facts.Trial(reason=reason, message=message, uid=replica.uid, at=self.clock.now())
 
     def pod(self, replica: facts.Replica) -> types.Pod:
         """Return the pod of a replica with its name and UID only."""
@@ -330,7 +344,7 @@ async def look(
         remembered=remembered,
         mode=settings.restart_pods,
         max_unavailable=settings.restart_max_unavailable,
-        now=cluster.clock(),
+        now=cluster.clock.now(),
     )
     since = {
         workload: each.since

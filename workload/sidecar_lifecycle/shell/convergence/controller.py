@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import contextlib
-import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -43,20 +41,6 @@ LONGEST_APPLIED = 256
 """Limit of the annotation with the changes at a pod's creation; all known ones fit in it."""
 
 
-class Clock:
-    """The system clock, which tests replace."""
-
-    def now(self) -> float:
-        """Return seconds since the epoch."""
-        return time.time()
-
-    async def wait(self, event: asyncio.Event, seconds: float) -> None:
-        """Wait until the event is set, or for so many seconds."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, seconds)):
-                await event.wait()
-
-
 @dataclass(slots=True)
 class ConvergenceController:
     """Reconciles the model; a decision is stored in the ConfigMap before it is carried out."""
@@ -64,7 +48,6 @@ class ConvergenceController:
     cluster: hands.ModelClient
     recorder: events.Recorder
     progress: Callable[[answers.Summary], None]
-    clock: Clock
     pods: dict[str, types.Pod] = field(default_factory=dict[str, types.Pod])
     """By UID."""
     synced: bool = False
@@ -130,7 +113,7 @@ class ConvergenceController:
         try:
             await self.cluster.evict(replica)
         except errors.StatusError as error:
-            result, hold = _refusal(error, self.clock.now())
+            result, hold = _refusal(error, self.cluster.clock.now())
             metrics.EVICTIONS.labels(result).inc()
             log.warning("not evicted", pod=pod, result=result, error=str(error))
             if result != "error":
@@ -183,8 +166,9 @@ class ConvergenceController:
                 log.warning("convergence interrupted", error=str(error))
                 pause = min(RESYNC, 2.0**failures)
             idle = self.last is not None and self.last.converging == 0
-            await self.clock.wait(asyncio.Event(), IDLE_PACE if idle else PACE)
-            await self.clock.wait(self.woken, pause)
+            clock = self.cluster.clock
+            await clock.wait(asyncio.Event(), IDLE_PACE if idle else PACE)
+            await clock.wait(self.woken, pause)
 
     async def follow_pods(self) -> None:
         """Keep `pods` up to date."""
@@ -270,24 +254,22 @@ async def run(
     *,
     progress: Callable[[answers.Summary], None] = lambda _: None,
     recorder: events.Recorder | None = None,
-    clock: Clock | None = None,
+    clock: hands.Clock | None = None,
 ) -> None:
     """Converge the model until cancelled; only the leader acts, and all units count.
 
     `progress` is called when the counts change.
     """
-    clock = clock or Clock()
 
     async def converge(joined: bool) -> None:
         show(collections.Counter(), 0, 0, ())
         if not joined:
             return
-        cluster = hands.ModelClient(client, live, clock.now)
+        cluster = hands.ModelClient(client, live, clock or hands.Clock())
         controller = ConvergenceController(
             cluster=cluster,
             recorder=recorder or events.Recorder(client),
             progress=progress,
-            clock=clock,
         )
         # Another leader or a request for restarts may write the ConfigMap.
         fields = f"metadata.name={cluster.memory_name}"

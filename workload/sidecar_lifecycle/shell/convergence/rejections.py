@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Callable
@@ -55,8 +54,7 @@ class Observer:
                         await self.look()
             except errors.KubeError as error:
                 log.warning("rejections are not known", error=str(error))
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.woken.wait(), PAUSE)
+            await self.cluster.clock.wait(self.woken, PAUSE)
 
     async def follow_settings(self) -> None:
         """Keep `wanted` up to date with the webhook's ConfigMap."""
