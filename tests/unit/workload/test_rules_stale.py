@@ -11,7 +11,6 @@ from sidecar_lifecycle.decide.convergence import facts
 from tests.unit.cases import cases
 from tests.unit.workload import pods
 
-OURS = eligible.Ownership("StatefulSet/a", True, "", "")
 NOW = stale.Proxy(revision="1-31", version="1.31.1")
 
 
@@ -89,5 +88,5 @@ def test_only_pods_that_should_be_in_this_mesh_are_old(injection):
     scope = eligible.Scope(
         model="kubeflow", application="app", namespace_labels={"istio-injection": injection}
     )
-    found = facts.replica(pod(revision="other"), scope, OURS, NOW)
+    found = facts.replica(pod(revision="other"), scope, NOW)
     assert bool(found.stale) is (injection == "enabled")

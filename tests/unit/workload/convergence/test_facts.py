@@ -18,7 +18,7 @@ READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00
 
 
 def replica(**values):
-    return facts.replica(pods.pod(**values), MEMBER, OURS)
+    return facts.replica(pods.pod(**values), MEMBER)
 
 
 def test_a_ready_pod_says_since_when():
@@ -96,7 +96,7 @@ def test_the_end_of_a_crashing_container_is_said():
     status = pods.status("main", pods.waiting(), lastState=pods.ended(137))
     subject = pods.pod()
     subject.status.containerStatuses = [msgspec.convert(status, types.ContainerStatus)]
-    found = facts.replica(subject, MEMBER, OURS)
+    found = facts.replica(subject, MEMBER)
 
     assert str(found.ailments[0]) == "main: CrashLoopBackOff: exit code 137 (Error)"
 
@@ -114,7 +114,7 @@ BARE = eligible.Ownership("", False, "BarePod", "nothing would create it again")
 
 
 def judged(pod, given=MEMBER, ownership=OURS):
-    found = facts.replica(pod, given, ownership)
+    found = facts.owned(facts.replica(pod, given), ownership)
     return found.fault, found.reason
 
 
@@ -202,4 +202,4 @@ def test_the_fingerprint_follows_what_decides_about_injection():
 
 
 def test_a_pod_without_times_has_facts_all_the_same():
-    assert facts.replica(types.Pod(), MEMBER, OURS).created == 0
+    assert facts.replica(types.Pod(), MEMBER).created == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import hashlib
 import json
@@ -115,16 +116,10 @@ def timestamp(text: str | None) -> float | None:
     return datetime.datetime.fromisoformat(text).timestamp() if text else None
 
 
-def replica(
-    pod: types.Pod,
-    scope: eligible.Scope,
-    ownership: eligible.Ownership,
-    proxy: stale.Proxy = stale.UNKNOWN,
-) -> Replica:
-    """Return the facts of one pod."""
+def replica(pod: types.Pod, scope: eligible.Scope, proxy: stale.Proxy = stale.UNKNOWN) -> Replica:
+    """Return the facts of one pod but for its owner."""
     wanted = eligible.wanted(pod, scope)
-    fault, reason, message = diagnose(pod, scope, wanted)
-    ours = ownership.fixable or not (wanted.wanted or fault)
+    fault, reason, message = _diagnose(pod, scope, wanted)
     created = timestamp(pod.metadata.creationTimestamp) or 0.0
     ready = next((each for each in pod.status.conditions if each.type == "Ready"), None)
     changed = timestamp(ready.lastTransitionTime) if ready else None
@@ -134,13 +129,11 @@ def replica(
         name=pod.metadata.name,
         uid=pod.metadata.uid,
         created=created,
-        workload=ownership.workload,
         wanted=wanted.wanted,
         fault=fault,
         stale=stale.behind(pod, proxy) if wanted.wanted and not fault else "",
-        fixable=ownership.fixable,
-        reason=reason if ours else ownership.reason,
-        message=message if ours else ownership.message,
+        reason=reason,
+        message=message,
         ready_since=(changed or 0.0) if is_ready else None,
         unready_since=changed or created,
         ailments=() if is_ready else tuple(ailments(pod)),
@@ -150,7 +143,15 @@ def replica(
     )
 
 
-def diagnose(
+def owned(replica: Replica, ownership: eligible.Ownership) -> Replica:
+    """Return the facts with the pod's workload, and the reason if the pod may not be evicted."""
+    found = dataclasses.replace(replica, workload=ownership.workload, fixable=ownership.fixable)
+    if ownership.fixable or not (replica.wanted or replica.fault):
+        return found
+    return dataclasses.replace(found, reason=ownership.reason, message=ownership.message)
+
+
+def _diagnose(
     pod: types.Pod, scope: eligible.Scope, wanted: eligible.Wanted
 ) -> tuple[Fault, str, str]:
     """Return the fault of a pod, with a reason and a message."""

@@ -313,26 +313,24 @@ async def look(
     settings, remembered = cluster.settings, memory.decode(stored.data)
     namespace = await cluster.client.get(types.Namespace, None, settings.model)
     scope = settings.scope(namespace.metadata.labels)
-    live: list[types.Pod] = []
+    judged: list[tuple[types.Pod, facts.Replica]] = []
     # A StatefulSet creates the next pod only when the evicted one is deleted.
     victims = {each.uid for each in remembered.rounds.values()}
-    is_faulty = False
     for pod in pods:
         with cluster.fence.around("converge", pod):
             if eligible.alive(pod) or pod.metadata.uid in victims:
-                fault, *_ = facts.diagnose(pod, scope, eligible.wanted(pod, scope))
-                is_faulty = is_faulty or bool(fault)
-                live.append(pod)
+                judged.append((pod, facts.replica(pod, scope, proxy)))
+    is_faulty = any(replica.fault for _, replica in judged)
     is_busy = remembered.rounds or remembered.holds or remembered.request or proxy.known
     owners, desired = await cluster.owners() if is_faulty or is_busy else ({}, {})
     disabled = eligible.switched_off(namespace.metadata)
     replicas: list[facts.Replica] = []
-    for pod in live:
+    for pod, replica in judged:
         with cluster.fence.around("converge", pod):
             ownership = eligible.ownership(
                 pod, disabled, lambda kind, name: owners.get((kind, name))
             )
-            replicas.append(facts.replica(pod, scope, ownership, proxy))
+            replicas.append(facts.owned(replica, ownership))
     injectors, is_served = await asyncio.gather(cluster.injectors(), cluster.is_served())
     plan = EvictionPlan(
         replicas=tuple(replicas),
