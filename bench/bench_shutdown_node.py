@@ -66,7 +66,7 @@ async def reconciler(kubeconfig: str, per_node: int) -> None:
     import structlog  # noqa: PLC0415
     from sidecar_lifecycle.shell import logs, run  # noqa: PLC0415
     from sidecar_lifecycle.shell import settings as options  # noqa: PLC0415
-    from sidecar_lifecycle.shell.shutdown import slots  # noqa: PLC0415
+    from sidecar_lifecycle.shell.shutdown import stops  # noqa: PLC0415
 
     from tests import workload_access  # noqa: PLC0415
 
@@ -80,7 +80,7 @@ async def reconciler(kubeconfig: str, per_node: int) -> None:
     )
     live = options.Live(settings)
     if per_node:
-        slots.FIRST = dataclasses.replace(slots.FIRST, per_node=per_node)
+        stops.PER_NODE = per_node
     program = run.Program(
         workload_access.connect(kubeconfig),
         live,

@@ -48,7 +48,7 @@ LEFT = {
         "test_charm_facts test_explain test_expressions test_files_refused test_hostile "
         "test_kube_client test_kube_events test_kube_watch test_local_listener test_notices "
         "test_observe test_rules_finished test_rules_mutate test_run test_seen test_shutdown "
-        "test_shutdown_identity test_shutdown_slots test_shutdown_units"
+        "test_shutdown_identity test_shutdown_units"
     ),
     "unit/workload/convergence": "test_acting test_rejections",
 }

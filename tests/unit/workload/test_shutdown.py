@@ -346,6 +346,15 @@ async def test_hung_proxies_delay_no_other_pod(
         assert loop.time() - began < within
 
 
+async def test_stops_at_once_are_few_per_node_and_limited_in_total(cluster: FakeApiserver):
+    for number in range(100):
+        hung(cluster, number, f"node-{number % 20}")
+    async with reconciler(cluster):
+        await until(lambda: len(cluster.streams) >= 64)
+        await asyncio.sleep(0.3)
+        assert len(cluster.streams) == 64
+
+
 async def test_connection_that_is_slow_to_end_holds_no_place(cluster: FakeApiserver):
     for number in range(CROWD):
         cluster.proxies[f"job-{number}"].mode = "lingers"
