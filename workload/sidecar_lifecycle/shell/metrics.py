@@ -52,10 +52,6 @@ LOST = _counter(
     "proxies_lost",
     "Pods whose proxy has ended and will not restart, although their payload still runs.",
 )
-REPLACED = _counter(
-    "broken_pods_replaced",
-    "Pods deleted because their proxy was lost (delete-broken-pods).",
-)
 PODS = _gauge(
     "pods",
     "Running pods with a sidecar that run to completion, by what is decided about them and why.",

@@ -251,7 +251,6 @@ class ShutdownController:
             code = error.code if isinstance(error, errors.StatusError) else 0
             return "missing permission to delete pods here" if code in (401, 403) else ""
         self._replaced[owner] += 1
-        metrics.REPLACED.inc()
         log.info("broken pod deleted for its controller to replace", pod=meta.name)
         return ""
 
