@@ -107,7 +107,6 @@ class Reason(enum.StrEnum):
     REQUESTED = "Requested"
     REPLACEMENT_STARTING = "ReplacementStarting"
     REPLACEMENT_HANGS = "ReplacementHangs"
-    REPLACEMENT_NOT_READY = "ReplacementNotReady"
     STILL_NO_SIDECAR = "StillNoSidecar"
     SIDECAR_AGAIN = "SidecarAgain"
     WRONG_ORDER = "WrongOrder"

@@ -414,7 +414,7 @@ WORDS = 'a new pod of StatefulSet/a is refused: webhook "v" refuses: no'
     starts_for_ten_minutes=(
         [replacement(ready_since=None, ailments=(STARTS,))],
         {"since": NOW - 600},
-        "ReplacementNotReady",
+        "ReplacementHangs",
         "the replacement a-0 is not Ready after 10 minutes: main: ContainerCreating",
     ),
     is_refused=(

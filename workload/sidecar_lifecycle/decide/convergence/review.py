@@ -131,10 +131,9 @@ def _watch(plan: EvictionPlan, workload: str, victim: Replica | None) -> None:
     elif refused and plan.lacks_pods(workload):
         message, pod = f"a new pod of {workload} is refused: {refused}", ""
     elif is_late and victim is not None and new is None:
-        reason, pod = Reason.REPLACEMENT_NOT_READY, victim.name
+        pod = victim.name
         message = f"the evicted pod {pod} is still terminating {late}"
     elif is_late:
-        reason = Reason.REPLACEMENT_NOT_READY
         subject = f"the replacement {pod}" if new else f"a new pod of {workload}"
         message = f"{subject} is not Ready {late}{why}"
     elif new is not None:
