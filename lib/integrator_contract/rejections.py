@@ -23,8 +23,6 @@ def config_map(application: str) -> str:
 class Rejections:
     """The rejections of the last dry runs."""
 
-    settings: str = ""
-    """Revision of the admission settings that were tried."""
     changes: Mapping[str, refusals.Refusal] = dataclasses.field(
         default_factory=dict[str, refusals.Refusal]
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -40,8 +39,10 @@ class Observer:
     """The settings of admission; None while no webhook runs."""
     is_synced: bool = False
     """Whether `wanted` is known."""
+    tried: pods.Settings | None = None
+    """The settings at the last try of all pods, without `left_out` and `revision`."""
     tried_at: float = float("-inf")
-    """When all pods were last tried; time of the event loop."""
+    """The time of that try, by the event loop."""
     woken: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -75,13 +76,13 @@ class Observer:
     async def look(self) -> None:
         """Find and store the current rejections, and tell the charm if they changed."""
         before = read((await self.cluster.recall()).data)
-        digest = _digest(self.wanted) if self.wanted else ""
+        settings = None
+        if self.wanted:
+            settings = dataclasses.replace(self.wanted, left_out=(), revision="")
         now = asyncio.get_running_loop().time()
         is_late = bool(before.changes) and now >= self.tried_at + RETRY
-        changes = dict(before.changes)
-        if is_everything := digest != before.settings or is_late:
-            self.tried_at = now
-            changes = {}
+        is_everything = is_late or settings != self.tried
+        changes = {} if is_everything else dict(before.changes)
         if self.wanted and is_everything:
             own, application = await self.trials.own_pod(), self.cluster.settings.application
             # Samples of future pods: a server, a task and this charm.
@@ -103,11 +104,12 @@ class Observer:
                 changes |= forbidden
                 if refusal and not forbidden:
                     workloads[workload] = refusal
-        found = rejections.Rejections(settings=digest, changes=changes, workloads=workloads)
+        if is_everything:
+            self.tried, self.tried_at = settings, now
+        found = rejections.Rejections(changes=changes, workloads=workloads)
         if found != before:
             text = msgspec.json.encode(found, order="sorted").decode()
             await self.cluster.remember_entry(rejections.KEY, text)
-        if (changes, workloads) != (before.changes, before.workloads):
             log.info("rejections", changes=[*changes], workloads=[*workloads])
             self.tell()
 
@@ -145,13 +147,6 @@ async def run(client: Client, live: Live, *, tell: Callable[[], None]) -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(observer.follow_settings(), name="admission settings")
         group.create_task(observer.run(), name="rejections")
-
-
-def _digest(wanted: pods.Settings) -> str:
-    """Return a hash of the settings that does not depend on omitted changes."""
-    everything = dataclasses.replace(wanted, left_out=(), revision="")
-    text = msgspec.json.encode(everything.document(), order="sorted")
-    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def _newest(
