@@ -8,7 +8,7 @@ from typing import Any
 
 from ops import testing
 
-from integrator_contract import answers, schema
+from integrator_contract import schema
 from integrator_contract.seen import Expectation, Seen
 from istio_integrator.lifecycle import workload
 
@@ -32,8 +32,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         assert isinstance(server, Service)
         server.requests.append((self.command, self.path, self.headers["Authorization"]))
         status, text = server.answer
-        if not server.is_failing and self.path.startswith("/seen"):
-            text = headed(dataclasses.asdict(server.seen)).encode()
+        of_paths = {"/seen": dataclasses.asdict(server.seen), "/ended": server.ended}
+        path = self.path.partition("?")[0]
+        if not server.is_failing and path in of_paths:
+            text = headed(of_paths[path]).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
@@ -55,6 +57,8 @@ class Service(http.server.ThreadingHTTPServer):
         """Method, path and authorization of each, since the last answer was given."""
         self.seen = Seen(of="")
         """What it has seen of the gateway."""
+        self.ended: list[dict[str, Any]] = []
+        """What it says of proxies that outlive their payload."""
         self.says()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -108,11 +112,3 @@ def of_image(container: testing.Container, contract: str | None) -> testing.Cont
     """Return a container with another image in it."""
     others = {each for each in container.execs if "--version" not in each.command_prefix}
     return dataclasses.replace(container, execs={*others, version(contract)})
-
-
-def proxy(namespace: str, name: str, decision: str = "wait", **more: Any) -> answers.ProxyAnswer:
-    """Answer about the proxy of a pod."""
-    said = {"reason": "X", "message": "as it is", "containers": (), **more}
-    return answers.ProxyAnswer(
-        namespace=namespace, name=name, decision=answers.Action(decision), **said
-    )

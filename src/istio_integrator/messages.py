@@ -227,11 +227,6 @@ class Said(enum.Enum):
     CONTAINER_STARTING = _waiting("waiting for the lifecycle container")
     SERVICE_NOT_READY = _waiting("waiting for lifecycle to watch the cluster")
     SERVICE_SILENT = _waiting("{problem}")
-    IMAGE_TOO_OLD = _blocked(
-        "lifecycle-image is too old",
-        "juju refresh {application} --resource lifecycle-image=IMAGE",
-        "the image of the charm's revision ({contracts})",
-    )
     IMAGE_DOES_NOT_FIT = _blocked(
         "lifecycle-image does not fit the charm",
         "juju refresh {application}",

@@ -129,7 +129,7 @@ def test_charm_waits_for_its_image_and_goes_on_with_it(opened, before, node):
     were = servers(opened)
     assert were
     completes(opened, "before")
-    refreshed(opened, now, before, "lifecycle-image is too old")
+    refreshed(opened, now, before, "lifecycle-image does not fit the charm")
     refreshed(opened, now, now, READY)
     assert waiting.eventually(opened.is_open)
     opened.watch.go_on()

@@ -110,9 +110,8 @@ class WorkloadService(situation.Component):
             return error_messages.of_error(error, application=application)
         if contract == schema.SCHEMA:
             return None
-        said = Said.IMAGE_DOES_NOT_FIT if contract else Said.IMAGE_TOO_OLD
         contracts = f"contract {contract or 'none'}, here {schema.SCHEMA}"
-        return said(application=application, contracts=contracts)
+        return Said.IMAGE_DOES_NOT_FIT(application=application, contracts=contracts)
 
     def reconcile(self) -> list[Message]:
         """Run the service with the current options, and report the model's progress."""

@@ -1,7 +1,7 @@
 """The client of the workload, for pods, proxies and the gateway.
 
-The service answers on 127.0.0.1, as both containers are in one pod. Other requests run the program
-with exec.
+The service answers on 127.0.0.1, as both containers are in one pod. The contract of its image is
+known before the service runs: the program prints it with `--version`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ import contextlib
 import functools
 import http.client
 import itertools
-import json
 import re
 import shlex
 import urllib.parse
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 import msgspec
 import ops
@@ -23,7 +22,7 @@ import tenacity
 from integrator_contract import bounded, schema, seen, service
 from integrator_contract.answers import Listing, PodAnswer, ProxyAnswer
 from istio_integrator import texts
-from istio_integrator.kube import cluster, errors
+from istio_integrator.kube import errors
 from istio_integrator.lifecycle import settings
 
 CONTAINER = "lifecycle"
@@ -34,7 +33,7 @@ PORT = service.LISTENER_PORT
 
 _T = TypeVar("_T")
 _KEEPS_TO = re.compile(r"\(contract ([0-9a-f]{1,16})\)$")
-"""The end of the output of `--version`; images from before the contract lack it."""
+"""The end of the output of `--version`."""
 _ANSWER_SECONDS = {"GET": 12, "POST": 28}
 """The service itself stops after 10 s, or after 25 s for a POST."""
 _COMMAND_SECONDS = 30
@@ -82,14 +81,12 @@ class WorkloadClient:
         """
         return self._ask(ProxyAnswer, "POST", "/stop", namespace=namespace, pod=pod)
 
-    def explain(self, pods: list[cluster.Object]) -> list[ProxyAnswer]:
-        """Return the decisions about the proxies of some pods."""
-        document = json.dumps({"apiVersion": "v1", "kind": "List", "items": pods})
-        printed = self._execute("explain", "--settings", settings.FILE, "-", stdin=document)
-        return [_decode(ProxyAnswer, line) for line in printed.split("\n") if line.strip()]
+    def ended(self) -> list[ProxyAnswer]:
+        """Return the decisions about running proxies of pods whose payload has ended."""
+        return self._ask(list[ProxyAnswer], "GET", "/ended")
 
     def contract(self) -> str:
-        """Return the contract of the image; empty for an image from before the contract.
+        """Return the contract of the image; empty if the image names none.
 
         A service with the contract in its command runs in an image with that contract.
         """
@@ -97,7 +94,12 @@ class WorkloadClient:
             running = self._container.get_plan().services.get(SERVICE)
         if running and CONTRACT in itertools.pairwise(shlex.split(running.command)):
             return schema.SCHEMA
-        said = _KEEPS_TO.search(self._execute("--version").strip())
+        with settings.pebble("the workload does not answer"):
+            # The image's user has no home directory, where Pebble would start commands.
+            process = self._container.exec(
+                [PROGRAM, "--version"], timeout=_COMMAND_SECONDS, working_dir="/"
+            )
+            said = _KEEPS_TO.search(process.wait_output()[0].strip())
         return said[1] if said else ""
 
     @functools.cached_property
@@ -121,21 +123,6 @@ class WorkloadClient:
         if headed.contract != schema.SCHEMA:
             raise errors.LifecycleError(f"the workload answers by contract {headed.contract[:16]}")
         return _decode(kind, headed.answer)
-
-    def _execute(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run the program in its container, and return its output."""
-        with settings.pebble("the workload does not answer"):
-            # The image's user has no home directory, where Pebble would start commands.
-            process = self._container.exec(
-                [PROGRAM, *arguments], timeout=_COMMAND_SECONDS, stdin=stdin, working_dir="/"
-            )
-            try:
-                return process.wait_output()[0]
-            except ops.pebble.ExecError as error:  # pyright: ignore[reportUnknownVariableType]
-                # The last line of the program is its error. Earlier lines may be warnings.
-                reason = str(cast("Any", error).stderr or "").strip().rpartition("\n")[-1]
-                reason = reason.removeprefix("sidecar-lifecycle: ")
-                raise errors.LifecycleError(f"the workload can't tell: {reason[:200]}") from error
 
 
 @tenacity.retry(

@@ -8,7 +8,7 @@ from typing import Any
 from integrator_contract import names, schema
 from tests.unit.cases import cases
 from tests.unit.workload import pods
-from tests.unit.workload.fake_apiserver import FakeApiserver
+from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.shutdown_world import phase
 from tests.unit.workload.test_local_listener import SETTINGS, served
 
@@ -71,3 +71,17 @@ async def test_request_without_the_names_of_a_pod_is_refused(
     async with served(cluster, OFF) as (session, _), session.post("/stop", params=query) as answer:
         assert answer.status == 400
         assert want in await answer.text()
+
+
+async def test_pods_whose_payload_has_ended_are_listed_even_if_proxies_are_not_stopped(
+    cluster: FakeApiserver,
+):
+    cluster.put("pods", pods.pod_json())
+    cluster.put("pods", pods.pod_json(pods.running(), name="busy", uid="b"))
+    async with served(cluster, OFF) as (session, program):
+        await until(lambda: len(program.shutdown.view) == 2)
+        async with session.get("/ended") as answer:
+            (found,) = (await answer.json())["answer"]
+
+    assert (found["name"], found["decision"]) == ("job-x", "stop")
+    assert found["ended"] == "2026-01-01T00:01:00Z"

@@ -98,6 +98,7 @@ class Program:
             reads={
                 "/uninjected": functools.partial(listing.uninjected, model),
                 "/seen": self.looker.tell,
+                "/ended": self.shutdown.ended,
             },
             acts={
                 "/restart": functools.partial(listing.restart, model),

@@ -23,23 +23,17 @@ _COLLECTOR = "metrics-logger-and-collector"
 @registry.check("finished pods", place=70, symptoms=("12-notready",))
 def finished_pods(facts: Facts) -> Iterable[Message]:
     """Name pods not complete 30 s after their payload, and collectors of Katib that wait."""
-    served = facts.context.served_namespaces
-    ended: list[cluster.Object] = []
-    for pod in (each for name in served for each in facts.cluster.list(cluster.POD, name)):
-        with fences.around(cluster.reference(pod)):
-            since = _waits_since(pod)
-            if since and (age := _age(since)) >= _GRACE:
-                yield Said.COLLECTOR_WAITS(pod=cluster.namespaced_name(pod), age=age)
-            # The status of a native sidecar is among those of the init containers.
-            states = _states(pod, "containerStatuses")
-            runs = "terminated" not in states.pop(names.PROXY, {"terminated": {}})
-            if runs and any("terminated" in state for state in states.values()):
-                ended.append(pod)
+    for name in facts.context.served_namespaces:
+        for pod in facts.cluster.list(cluster.POD, name):
+            with fences.around(cluster.reference(pod)):
+                since = _waits_since(pod)
+                if since and (age := _age(since)) >= _GRACE:
+                    yield Said.COLLECTOR_WAITS(pod=cluster.namespaced_name(pod), age=age)
     is_late = False
-    for answer in facts.parts.lifecycle.workload.explain(ended) if ended else ():
+    for answer in facts.parts.lifecycle.workload.ended():
         namespace, name = answer.namespace, answer.name
         with fences.around(f"Pod {namespace}/{name}"):
-            if not answer.ended or (age := _age(answer.ended)) < _GRACE:
+            if (age := _age(answer.ended)) < _GRACE:
                 continue
             severity = Severity.BLOCKED
             command = f"juju config {facts.application} proxy-shutdown=true"

@@ -1,16 +1,14 @@
 """Pods that are not in the mesh as they should be, do not end, or lose calls there."""
 
 import datetime
-import json
 
 import pytest
-from ops import testing
 
 from tests import asked
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.ambient_objects import install_ambient
-from tests.unit.charm.charm_world import POD, PROGRAM, state, workload
+from tests.unit.charm.charm_world import POD, state, workload
 from tests.unit.charm.diagnosis.world import add_pod, diagnose, said
 
 LIST = "juju run istio-integrator/leader list-uninjected"
@@ -164,18 +162,16 @@ SWITCH = "juju config istio-integrator proxy-shutdown=true"
     switched_off=(35, "stop", {"proxy_shutdown": False}, "broken", SWITCH),
     told_not_to=(35, "ignore", {}, "doubtful", LOOK),
     can_not=(35, "report", {}, "doubtful", LOOK),
-    not_ended=(0, "wait", {}, "fine", ""),
+    none_has_ended=(0, "", {}, "fine", ""),
 )
 def test_proxy_after_its_payload_is_judged_by_the_rules(  # noqa: PLR0917 - a table
-    ctx, fake, age, decision, options, level, command
+    ctx, fake, monkeypatch, age, decision, options, level, command
 ):
     fake_cluster.install_istio(fake)
-    add_job(fake, main=ended(5), istio_proxy=RUNNING)
     answer = {"namespace": "kubeflow", "name": "job", "decision": decision, "reason": "X"}
-    answer |= {"message": "all done", "containers": [], "ended": ago(age) if age else ""}
-    explain = testing.Exec((PROGRAM, "explain"), stdout=json.dumps(answer))
-    container = testing.Container("lifecycle", can_connect=True, execs={asked.version(), explain})
-    (found,) = diagnose(ctx, "finished pods", state(container, **options))
+    answer |= {"message": "all done", "containers": [], "ended": ago(age)}
+    monkeypatch.setattr(asked.SERVICE, "ended", [answer] if age else [])
+    (found,) = diagnose(ctx, "finished pods", state(**options))
     assert (found.level, found.next) == (level, command)
     assert ("all done" in found.seen) is (level != "fine")
 

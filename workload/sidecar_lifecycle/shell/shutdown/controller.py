@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 
 import structlog
 
-from integrator_contract import namespaces
+from integrator_contract import answers, namespaces
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide import eligible, finished, payload
 from sidecar_lifecycle.model import types
@@ -126,6 +126,19 @@ class ShutdownController:
         now = asyncio.get_running_loop().time()
         since = [each.pending.since for each in self.view if each.pending is not None]
         return now - min(since) if since else 0.0
+
+    async def ended(self, _: Mapping[str, str]) -> list[answers.ProxyAnswer]:
+        """Answer the charm: list pods whose payload has ended, and whose proxy has not.
+
+        The decisions are those with proxy-shutdown=true.
+        """
+        rules, found = self.live.current.rules, list[answers.ProxyAnswer]()
+        for tracked in self.view:
+            with self._fence.around("decide", tracked.pod):
+                if ended := payload.ended_at(tracked.pod, rules):
+                    answer = finished.finished(tracked.pod, rules).answer(tracked.pod)
+                    found.append(dataclasses.replace(answer, ended=ended))
+        return found
 
     def _again(self, pods: Iterable[Tracked]) -> None:
         """Decide again about pods that have not changed themselves."""
