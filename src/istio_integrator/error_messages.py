@@ -40,12 +40,12 @@ def of_refusal(refusal: refusals.Refusal, reference: str, consequence: str = "")
     A webhook that does not answer may recover soon; a policy has to be changed. The consequence
     names the charm's failed step if it is not obvious.
     """
-    kind, _, name = refusal.author.partition(" ")
+    name = refusal.author.partition(" ")[2]
     said = Said.WEBHOOK_SILENT if refusal.is_unreachable else Said.OBJECT_REFUSED
     return said(
         author=refusal.author if len(refusal.author) <= _LONGEST_AUTHOR else name,
         reference=reference,
-        command=_look_at(kind, name, reference),
+        command=look_at(refusal, reference),
         more="; ".join(filter(None, (refusal.words, consequence))),
     )
 
@@ -60,7 +60,9 @@ def of_object(error: errors.ApiError, reference: str) -> Message:
     return Said.OBJECT_INVALID(reference=reference, words=error.message)
 
 
-def _look_at(kind: str, name: str, reference: str) -> str:
+def look_at(refusal: refusals.Refusal, reference: str) -> str:
+    """Return the command that shows the author of a refusal."""
+    kind, _, name = refusal.author.partition(" ")
     if kind == "webhook":
         return "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
     if kind.endswith("olicy"):

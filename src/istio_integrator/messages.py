@@ -210,17 +210,13 @@ class Said(enum.Enum):
     ADMISSION_OFF = _note("admission: not needed")
     ADMISSION_WORKS = _note("admission: webhook")
     ADMISSION_STARTING = _waiting("admission: {problem}")
-    ADMISSION_AUTHOR_SILENT = _waiting(
-        "admission: {author} does not answer", "juju run {application}/leader diagnose", "{words}"
-    )
-    ADMISSION_AUTHOR_REJECTS = _blocked(
-        "admission: {author} rejects pods", "juju run {application}/leader diagnose", "{words}"
-    )
     ADMISSION_HINDERED = _blocked(
         "admission: {problem}", "juju run {application}/leader diagnose", "{words}"
     )
-    CHANGES_FORBIDDEN = _blocked(
-        "{author} forbids {changes} on pods", "juju run {application}/leader diagnose"
+    CHANGE_FORBIDDEN = _blocked(
+        "{author} forbids {change} on pods, so it is left out",
+        "{command}",
+        "{words}; or exempt the namespace {namespace} from it",
     )
 
     # The workload, and its reports about the model's pods.
@@ -533,10 +529,6 @@ class Said(enum.Enum):
     PODS_WERE_REJECTED = _doubt(
         "pods of {workload} were rejected: {refusal}",
         "kubectl -n {namespace} get events --field-selector reason=FailedCreate",
-    )
-    CHANGE_LEFT_OUT = _blocked(
-        "{author} forbids {change} on pods, so it is left out: {words}",
-        "exempt the namespace {namespace} from it{setting}",
     )
     CERTIFICATE_VALID = _note("{owner}: the certificate is valid until {time}")
     CERTIFICATE_ENDS = _doubt("{owner}: the certificate ends {time}", "{command}")

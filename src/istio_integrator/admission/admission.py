@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from integrator_contract import names, pods
 from integrator_contract.rejections import Rejections
+from istio_integrator import error_messages
 from istio_integrator.admission import rejections, settings, webhook
 from istio_integrator.istio import injectors, probe
 from istio_integrator.kube import cluster, errors
@@ -41,7 +42,7 @@ class Admission(situation.Component):
         self.works = False
         if not self._scope.leader:
             return []
-        rejected = rejections.messages(self._rejected, application=self._scope.application)
+        rejected = rejections.messages(self._rejected, self._scope)
         if self.is_needed:
             return [*rejected, self._serve()]
         self.remove()
@@ -156,9 +157,7 @@ class Admission(situation.Component):
             # without it.
             if refusal.is_istio:
                 return Said.ADMISSION_STARTING(problem=str(refusal)[:200])
-            is_away = refusal.is_unreachable
-            said = Said.ADMISSION_AUTHOR_SILENT if is_away else Said.ADMISSION_AUTHOR_REJECTS
-            return said(application=scope.application, author=refusal.author, words=refusal.words)
+            return error_messages.of_refusal(refusal, f"a dry-run Pod in {scope.model}")
         except errors.ApiError as error:
             return Said.ADMISSION_STARTING(problem=error.message[:200])
         found = cluster.at(created, "metadata", "annotations").get(names.SETTINGS)

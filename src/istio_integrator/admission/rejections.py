@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from integrator_contract import rejections
+from istio_integrator import error_messages
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation import situation
 
-OPTIONS: Mapping[str, str] = {
+_OPTIONS: Mapping[str, str] = {
     "hold": "hold-application=false",
     "native": "job-sidecars=classic",
     "ports": "excluded-outbound-ports=",
@@ -33,12 +34,16 @@ def read(scope: situation.Situation) -> rejections.Rejections:
         return rejections.Rejections()
 
 
-def messages(found: rejections.Rejections, *, application: str) -> Iterable[Message]:
+def messages(found: rejections.Rejections, scope: situation.Situation) -> Iterable[Message]:
     """Return messages about the changes that are left out, and who rejects them."""
-    by_author: dict[str, list[str]] = {}
     for change, refusal in sorted(found.changes.items()):
-        by_author.setdefault(refusal.author, []).append(change)
-    for author, changes in by_author.items():
-        yield Said.CHANGES_FORBIDDEN(
-            author=author, changes=", ".join(changes), application=application
+        command = error_messages.look_at(refusal, scope.model)
+        if option := _OPTIONS.get(change):
+            command = f"juju config {scope.application} {option}"
+        yield Said.CHANGE_FORBIDDEN(
+            author=refusal.author,
+            change=change,
+            command=command,
+            words=refusal.words,
+            namespace=scope.model,
         )

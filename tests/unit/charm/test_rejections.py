@@ -44,7 +44,7 @@ def test_change_that_a_policy_forbids_is_left_out_and_its_author_named(ctx, fake
     assert said.name == "blocked"
     assert COMMAND in said.message[:100]
     assert refusal.author[:50] in said.message[:100]
-    assert f"{refusal.author} forbids hold on pods" in said.message
+    assert f"{refusal.author} forbids hold on pods, so it is left out" in said.message
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"changes": {"hold": "no"}}', "[" * 99])
@@ -57,10 +57,13 @@ def test_what_can_not_be_read_leaves_nothing_out(ctx, fake, found, text):
 def test_diagnosis_names_who_forbids_and_what_to_do(ctx, found):
     found(changes={"hold": POLICY, "excluded": WEBHOOK})
     outside, hold = diagnose(ctx, "rejections")
-    assert {hold.message, outside.message} == {"CHANGE_LEFT_OUT"}
-    assert POLICY.author in hold.seen
-    assert hold.next.endswith("juju config istio-integrator hold-application=false")
-    assert outside.next == "exempt the namespace kubeflow from it"
+    assert {hold.message, outside.message} == {"CHANGE_FORBIDDEN"}
+    for row, refusal in ((hold, POLICY), (outside, WEBHOOK)):
+        assert refusal.author in row.seen
+        assert refusal.words in row.seen
+        assert "exempt the namespace kubeflow from it" in row.seen
+    assert hold.next == "juju config istio-integrator hold-application=false"
+    assert outside.next.startswith("kubectl get validatingwebhookconfigurations")
 
 
 def test_diagnosis_names_workloads_without_pods_modeloperator_first(ctx, found):

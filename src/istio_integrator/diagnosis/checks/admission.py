@@ -32,15 +32,7 @@ def admission(facts: Facts) -> Iterable[Message]:
 def check_rejections(facts: Facts) -> Iterable[Message]:
     """Name the pods that another team's policy refuses, as dry runs and Events showed."""
     found = rejections.read(facts.context)
-    for change, refusal in sorted(found.changes.items()):
-        option = rejections.OPTIONS.get(change)
-        yield Said.CHANGE_LEFT_OUT(
-            author=refusal.author,
-            change=change,
-            words=refusal.words,
-            namespace=facts.model,
-            setting=f", or juju config {facts.application} {option}" if option else "",
-        )
+    yield from rejections.messages(found, facts.context)
     # Juju's modeloperator comes first.
     for workload in sorted(found.workloads, key=lambda name: (not name.endswith(_OPERATOR), name)):
         refusal = found.workloads[workload]
