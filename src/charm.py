@@ -74,7 +74,7 @@ class IstioIntegrator(ops.CharmBase):
         # After a refresh, either event may be the first that the leader gets.
         may_be_first = isinstance(event, ops.UpgradeCharmEvent | ops.LeaderElectedEvent)
         if may_be_first and all_parts is not None and self.unit.is_leader():
-            self._attempt("kube", all_parts.context.manifests.prune_retired)
+            self._attempt("kube", all_parts.situation.manifests.prune_retired)
 
     def _on_remove(self, _: ops.RemoveEvent) -> None:
         # Scaling to 0 units looks the same and needs the same: no unit is left to manage the
@@ -89,7 +89,7 @@ class IstioIntegrator(ops.CharmBase):
             except errors.CharmError as error:
                 logger.warning("%s: %s", step.__qualname__, error)
                 failed.append(error)
-        for refusal in all_parts.context.cluster.missing:
+        for refusal in all_parts.situation.cluster.missing:
             logger.warning("Not removed, for want of a right: %s", refusal)
         hopeless = (errors.ForbiddenError, errors.LifecycleError)
         if any(not isinstance(error, hopeless) for error in failed):

@@ -40,7 +40,7 @@ def _restart(parts: order.Parts, parameters: Parameters, *, stale: bool) -> dict
 
 
 def _stop(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
-    namespace = parameters.get("namespace") or parts.context.model
+    namespace = parameters.get("namespace") or parts.situation.model
     answer = parts.lifecycle.workload.stop_proxy(namespace, parameters["pod"])
     where = f"{namespace}/{parameters['pod']}"
     if not answer.result:
@@ -54,7 +54,7 @@ def _stop(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
 
 
 def _preview(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
-    options = _chosen(parts.context.config, parameters)
+    options = _chosen(parts.situation.config, parameters)
     previews = {
         "authorization": parts.authorization.preview(options),
         "mtls": parts.mutual_tls.preview(options, lambda: parts.ingress.exposure.routed),
@@ -78,7 +78,7 @@ def _chosen(own: config.Config, parameters: Parameters) -> config.Config:
 
 def _show(parts: order.Parts, _: Parameters) -> dict[str, str]:
     cleaned: list[cluster.Object] = []
-    for obj in parts.context.manifests.owned():
+    for obj in parts.situation.manifests.owned():
         metadata = {key: obj["metadata"][key] for key in obj["metadata"] if key != "managedFields"}
         head = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}
         rest = {key: value for key, value in obj.items() if key not in (*head, "status")}

@@ -24,7 +24,7 @@ from istio_integrator.kube import cluster
 from istio_integrator.lifecycle import service, settings, workload
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import endpoints
-from istio_integrator.situation import situation
+from istio_integrator.situation.situation import Component, Situation
 
 if TYPE_CHECKING:
     from cosl import JujuTopology
@@ -44,28 +44,28 @@ _OFF = ("-all",)
 """The services of an obsolete log target: a layer cannot remove a target."""
 
 
-class Observability(situation.Component):
+class Observability(Component):
     """Publishes metrics, alerts, dashboards and logs to the observability stack."""
 
     name = "observability"
 
-    def __init__(self, charm: ops.CharmBase, scope: situation.Situation) -> None:
+    def __init__(self, charm: ops.CharmBase, situation: Situation) -> None:
         self._charm = charm
-        self._scope = scope
+        self._situation = situation
 
     def reconcile(self) -> list[Message]:
         """Publish metrics, alerts and dashboards, forward logs, and name a Loki without a URL."""
-        scope, related = self._scope, self._scope.related
+        situation, related = self._situation, self._situation.related
         related.publish_unit(
             METRICS,
             lambda address: {
                 "prometheus_scrape_unit_address": address,
-                "prometheus_scrape_unit_name": scope.unit,
+                "prometheus_scrape_unit_name": situation.unit,
             },
         )
-        if scope.leader and related.is_related(GRAFANA):
+        if situation.leader and related.is_related(GRAFANA):
             related.write(GRAFANA, {"dashboards": json.dumps(dashboards(self._topology))})
-        if scope.leader and related.is_related(METRICS):
+        if situation.leader and related.is_related(METRICS):
             scraping = {
                 "scrape_metadata": self._topology.as_dict(),
                 "scrape_jobs": scrape_jobs(self._servers()),
@@ -87,9 +87,9 @@ class Observability(situation.Component):
 
     def _servers(self) -> dict[str, str]:
         pods: list[cluster.Object] = []
-        with self._scope.cluster.optional():
-            labels = webhook.pod_labels(self._scope.manifests.owner)
-            pods = self._scope.cluster.list(cluster.POD, self._scope.model, labels)
+        with self._situation.cluster.optional():
+            labels = webhook.pod_labels(self._situation.manifests.owner)
+            pods = self._situation.cluster.list(cluster.POD, self._situation.model, labels)
         addresses = {
             pod["metadata"]["name"]: cluster.at(pod, "status").get("podIP") for pod in pods
         }

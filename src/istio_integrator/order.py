@@ -15,7 +15,7 @@ from istio_integrator.membership import claims, model_namespace
 from istio_integrator.messages import Message
 from istio_integrator.mtls import mtls
 from istio_integrator.policies import policies
-from istio_integrator.situation import situation
+from istio_integrator.situation.situation import Component, Situation
 
 Step = Callable[[], Sequence[Message] | None]
 
@@ -26,27 +26,27 @@ class Parts:
     def __init__(
         self,
         charm: ops.CharmBase,
-        context: situation.Situation,
+        situation: Situation,
         discovered: discovery.Discovery | None = None,
     ) -> None:
         container = charm.unit.get_container(workload.CONTAINER)
-        self.context = context
+        self.situation = situation
         self.discovered = discovered
         """The search for an Istio; None if there was no search or it failed."""
-        self.claims = claims.Claims(context, self._authorization_service)
-        self.membership = model_namespace.Membership(context, lambda: self.admission.works)
+        self.claims = claims.Claims(situation, self._authorization_service)
+        self.membership = model_namespace.Membership(situation, lambda: self.admission.works)
         self.lifecycle = service.WorkloadService(
-            context, container, lambda: self.membership.joined
+            situation, container, lambda: self.membership.joined
         )
-        self.admission = admission.Admission(context, self.lifecycle.image)
-        self.ingress = ingress.Ingress(context, look=self.lifecycle.seen)
-        self.tenant_policy = tenant_policy.TenantPolicy(context, lambda: self.ingress.target)
-        self.authorization = policies.Authorization(context, lambda: self.ingress.exposure)
-        self.mutual_tls = mtls.MutualTls(context, self._uninjected)
-        self.observability = observability.Observability(charm, context)
+        self.admission = admission.Admission(situation, self.lifecycle.image)
+        self.ingress = ingress.Ingress(situation, look=self.lifecycle.seen)
+        self.tenant_policy = tenant_policy.TenantPolicy(situation, lambda: self.ingress.target)
+        self.authorization = policies.Authorization(situation, lambda: self.ingress.exposure)
+        self.mutual_tls = mtls.MutualTls(situation, self._uninjected)
+        self.observability = observability.Observability(charm, situation)
 
     @property
-    def reconciled(self) -> tuple[situation.Component, ...]:
+    def reconciled(self) -> tuple[Component, ...]:
         """The parts in the order in which each event reconciles them.
 
         Admission prepares new pods before the namespace joins. The workload gets the membership
@@ -54,8 +54,8 @@ class Parts:
         sidecars is removed. The gateway gets permission to call an application before its routes
         exist.
         """
-        places: tuple[situation.Component, ...] = (self.admission, self.membership)
-        if self.context.data_plane == "ambient":
+        places: tuple[Component, ...] = (self.admission, self.membership)
+        if self.situation.data_plane == "ambient":
             places = (self.membership, self.admission)
         return (
             self.claims,
@@ -84,7 +84,7 @@ class Parts:
             self.authorization.remove,
             self.membership.remove,
             self.admission.remove,
-            self.context.manifests.prune_retired,
+            self.situation.manifests.prune_retired,
             self.lifecycle.remove,
             self.claims.remove,
         )
@@ -96,7 +96,7 @@ class Parts:
         Otherwise two applications would replace pods and prepare new ones.
         """
         shared = (self.mutual_tls.remove, self.admission.remove)
-        return (self.lifecycle.stop, *(shared if self.context.leader else ()))
+        return (self.lifecycle.stop, *(shared if self.situation.leader else ()))
 
     def _authorization_service(self) -> str:
         service = self.ingress.decision.service

@@ -14,7 +14,7 @@ from istio_integrator.admission import rejections, settings, webhook
 from istio_integrator.istio import injectors, probe
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
-from istio_integrator.situation import situation
+from istio_integrator.situation.situation import Component, Situation
 
 PROBE_DELAYS = (0.1, 0.2, 0.4, 0.8, 1.0, 1.0)
 """Seconds between dry runs after a change, which API servers notice with a delay."""
@@ -22,7 +22,7 @@ PROBE_SECONDS = 5.0
 """After this time no further dry run is sent; each may take the webhook's timeout of 3 s."""
 
 
-class Admission(situation.Component):
+class Admission(Component):
     """Runs the webhook while new pods need it.
 
     `image` returns the image of the webhook's servers; empty while it is unknown.
@@ -30,19 +30,19 @@ class Admission(situation.Component):
 
     name = "admission"
 
-    def __init__(self, scope: situation.Situation, image: Callable[[], str]) -> None:
-        self._scope = scope
+    def __init__(self, situation: Situation, image: Callable[[], str]) -> None:
+        self._situation = situation
         self._image = image
-        self._webhook = webhook.Webhook(scope)
+        self._webhook = webhook.Webhook(situation)
         self.works = False
         """Whether the webhook changed a dry-run pod in this hook, so that the model may join."""
 
     def reconcile(self) -> list[Message]:
         """Run the webhook if new pods need it, else remove it; only the leader does."""
         self.works = False
-        if not self._scope.leader:
+        if not self._situation.leader:
             return []
-        rejected = rejections.messages(self._rejected, self._scope)
+        rejected = rejections.messages(self._rejected, self._situation)
         if self.is_needed:
             return [*rejected, self._serve()]
         self.remove()
@@ -50,7 +50,7 @@ class Admission(situation.Component):
 
     def rotate(self) -> dict[str, str]:
         """Replace the webhook's certificate now, on the leader only."""
-        if not self._scope.leader:
+        if not self._situation.leader:
             raise errors.CharmError("only the leader replaces certificates: use its unit")
         if self._webhook.configuration is None:
             return {"result": "no webhook is in use, so there are no certificates"}
@@ -65,7 +65,7 @@ class Admission(situation.Component):
 
     def remove(self) -> None:
         """Remove the webhook."""
-        webhook.remove(self._scope.manifests)
+        webhook.remove(self._situation.manifests)
 
     @property
     def certificate(self) -> str:
@@ -79,39 +79,39 @@ class Admission(situation.Component):
     @property
     def is_needed(self) -> bool:
         """Whether a served namespace injects sidecars or will, or an option changes pods."""
-        scope, options = self._scope, self._scope.config
+        situation, options = self._situation, self._situation.config
         if options.included_pods or options.excluded_pods or options.pod_rules.rules:
             return True
-        gives_sidecars = scope.data_plane == "sidecar"
-        if gives_sidecars and scope.mesh is not None and options.membership == "namespace":
+        gives_sidecars = situation.data_plane == "sidecar"
+        if gives_sidecars and situation.mesh is not None and options.membership == "namespace":
             return True
-        spaces = {*scope.served_namespaces} - {scope.model}
+        spaces = {*situation.served_namespaces} - {situation.model}
         # The model's pods are prepared even if served-namespaces leaves the model out.
         if gives_sidecars:
-            spaces.add(scope.model)
-        found = (scope.cluster.get(cluster.NAMESPACE, name) for name in spaces)
+            spaces.add(situation.model)
+        found = (situation.cluster.get(cluster.NAMESPACE, name) for name in spaces)
         return any(
             injectors.gives_sidecars(cluster.at(each, "metadata", "labels")) for each in found
         )
 
     @functools.cached_property
     def _rejected(self) -> Rejections:
-        return rejections.read(self._scope)
+        return rejections.read(self._situation)
 
     @functools.cached_property
     def _seen(self) -> settings.MeshSettings:
-        mesh, before = self._scope.mesh, None
+        mesh, before = self._situation.mesh, None
         if mesh is None or not mesh.probed:
             before = settings.MeshSettings.read(self._webhook.settings)
-        return settings.MeshSettings.of(self._scope, before)
+        return settings.MeshSettings.of(self._situation, before)
 
     @functools.cached_property
     def _settings(self) -> pods.Settings:
-        return settings.make(self._scope, self._seen, self._rejected.changes)
+        return settings.make(self._situation, self._seen, self._rejected.changes)
 
     def _run(self, *, rotate: bool = False) -> str:
         served = dataclasses.replace(
-            self._scope.served, mesh_namespace=self._seen.istiod_namespace
+            self._situation.served, mesh_namespace=self._seen.istiod_namespace
         )
         if not self._settings.changes_lifecycle:
             served = dataclasses.replace(served, kinds=frozenset())
@@ -146,18 +146,18 @@ class Admission(situation.Component):
 
     def _trial(self) -> Message | None:
         """Return why the webhook does not change a dry-run pod; None if it does."""
-        scope = self._scope
-        like = scope.cluster.get(cluster.POD, scope.pod, scope.model)
-        pod = probe.pod(scope.model, {names.PROBE: "true"}, like=like)
+        situation = self._situation
+        like = situation.cluster.get(cluster.POD, situation.pod, situation.model)
+        pod = probe.pod(situation.model, {names.PROBE: "true"}, like=like)
         try:
-            created = scope.cluster.create(pod, dry_run=True)
+            created = situation.cluster.create(pod, dry_run=True)
         except errors.RefusedError as error:
             refusal = error.refusal
             # The webhook keeps its dry-run pod outside of the mesh. The pod reaches istiod only
             # without it.
             if refusal.is_istio:
                 return Said.ADMISSION_STARTING(problem=str(refusal)[:200])
-            return error_messages.of_refusal(refusal, f"a dry-run Pod in {scope.model}")
+            return error_messages.of_refusal(refusal, f"a dry-run Pod in {situation.model}")
         except errors.ApiError as error:
             return Said.ADMISSION_STARTING(problem=error.message[:200])
         found = cluster.at(created, "metadata", "annotations").get(names.SETTINGS)

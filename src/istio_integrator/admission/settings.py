@@ -13,7 +13,7 @@ import msgspec
 from integrator_contract import names, pods
 from istio_integrator.istio import installation
 from istio_integrator.kube import cluster
-from istio_integrator.situation import situation
+from istio_integrator.situation.situation import Situation
 
 _DNS = 53
 _Ports = tuple[Annotated[int, msgspec.Meta(ge=1, le=pods.HIGHEST_PORT)], ...]
@@ -34,21 +34,21 @@ class MeshSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """Whether the mesh holds applications by default, so that pods need not ask for it."""
 
     @classmethod
-    def of(cls, scope: situation.Situation, before: MeshSettings | None) -> MeshSettings:
+    def of(cls, situation: Situation, before: MeshSettings | None) -> MeshSettings:
         """Return the mesh's settings; keep earlier ones while istiod does not answer."""
-        mesh = scope.mesh
+        mesh = situation.mesh
         seen = before or cls()
         if mesh is not None:
             is_known = mesh.probed or before is None
             seen = cls(
                 native=mesh.native_sidecars if is_known else seen.native,
-                inject_label=next(iter((scope.pod_labels or mesh.pod_labels).items())),
+                inject_label=next(iter((situation.pod_labels or mesh.pod_labels).items())),
                 istiod_namespace=mesh.installed_in,
-                controller_ports=_cut_off(scope, mesh) if is_known else seen.controller_ports,
+                controller_ports=_cut_off(situation, mesh) if is_known else seen.controller_ports,
                 mesh_ports=mesh.excluded_outbound_ports if is_known else seen.mesh_ports,
                 held=mesh.hold_by_default if is_known or mesh.has_settings else seen.held,
             )
-        if scope.config.job_sidecars == "classic":
+        if situation.config.job_sidecars == "classic":
             return msgspec.structs.replace(seen, native=False)
         return seen
 
@@ -66,27 +66,25 @@ class MeshSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
         return msgspec.json.encode(self).decode()
 
 
-def _cut_off(scope: situation.Situation, found: installation.Mesh) -> tuple[int, ...]:
+def _cut_off(situation: Situation, found: installation.Mesh) -> tuple[int, ...]:
     """Return the ports that charms need and that the mesh blocks."""
-    ports = scope.controller.ports if found.cuts_off_controller else ()
-    if scope.controller.is_named and found.cuts_off_names:
+    ports = situation.controller.ports if found.cuts_off_controller else ()
+    if situation.controller.is_named and found.cuts_off_names:
         ports = (*ports, _DNS)
     return tuple(port for port in ports if port not in found.excluded_outbound_ports)
 
 
-def make(
-    context: situation.Situation, seen: MeshSettings, left_out: Iterable[str]
-) -> pods.Settings:
+def make(situation: Situation, seen: MeshSettings, left_out: Iterable[str]) -> pods.Settings:
     """Return the settings of new pods, from the options of the same names and the mesh.
 
     `left_out` lists the changes that another team's admission control rejects.
     """
-    options = context.config
+    options = situation.config
     membership = options.membership
-    namespace = context.cluster.get(cluster.NAMESPACE, context.model)
+    namespace = situation.cluster.get(cluster.NAMESPACE, situation.model)
     labels = cluster.at(namespace, "metadata", "labels")
     ports = options.excluded_outbound_ports
-    is_ambient = context.data_plane == "ambient"
+    is_ambient = situation.data_plane == "ambient"
     if seen.controller_ports and not is_ambient:
         # Juju sets this label on the pods of its applications, which all call the controller.
         ports = (*ports, pods.Ports(pods=names.NAME, ports=seen.controller_ports))
@@ -99,11 +97,11 @@ def make(
         "excluded_outbound_ports": tuple(rule.beside(seen.mesh_ports) for rule in ports),
     }
     settings = pods.Settings(
-        model=context.model,
-        application=context.application,
+        model=situation.model,
+        application=situation.application,
         membership=membership,
-        data_plane=context.data_plane,
-        lifecycle_in_model=context.served.kind_of(context.model, labels) == "model",
+        data_plane=situation.data_plane,
+        lifecycle_in_model=situation.served.kind_of(situation.model, labels) == "model",
         inject_label=dict([seen.inject_label]),
         mesh_holds=seen.held,
         native=seen.native,

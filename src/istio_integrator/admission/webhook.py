@@ -10,7 +10,7 @@ from integrator_contract import names, namespaces, pods, refusals
 from istio_integrator.admission import certificates
 from istio_integrator.kube import cluster, manifests, owners
 from istio_integrator.messages import Message, Said
-from istio_integrator.situation import situation
+from istio_integrator.situation.situation import Situation
 
 WORKLOAD_FOLDER = names.WEBHOOK_COMPONENT
 CERTIFICATES_FOLDER = "admission-certificates"
@@ -33,12 +33,12 @@ def pod_labels(owner: str) -> dict[str, str]:
 class Webhook:
     """Runs the servers, and registers them with the API server once they are ready."""
 
-    def __init__(self, scope: situation.Situation) -> None:
-        self._scope = scope
-        self._name = owners.object_name(scope.application, "admission")
-        self._secret = scope.manifests.secrets[CERTIFICATES_FOLDER]
-        self._configuration = configuration_name(scope.manifests.owner)
-        self._pod_labels = pod_labels(scope.manifests.owner)
+    def __init__(self, situation: Situation) -> None:
+        self._situation = situation
+        self._name = owners.object_name(situation.application, "admission")
+        self._secret = situation.manifests.secrets[CERTIFICATES_FOLDER]
+        self._configuration = configuration_name(situation.manifests.owner)
+        self._pod_labels = pod_labels(situation.manifests.owner)
         self.certificate = ""
         """The servers' certificate, in PEM."""
         self.changed = False
@@ -47,12 +47,12 @@ class Webhook:
     @property
     def settings(self) -> cluster.Object | None:
         """The ConfigMap that the servers mount."""
-        return self._scope.cluster.get(cluster.CONFIG_MAP, self._name, self._scope.model)
+        return self._situation.cluster.get(cluster.CONFIG_MAP, self._name, self._situation.model)
 
     @property
     def configuration(self) -> cluster.Object | None:
         """The webhook's configuration in the API server."""
-        return self._scope.cluster.get(cluster.MUTATING_WEBHOOK, self._configuration)
+        return self._situation.cluster.get(cluster.MUTATING_WEBHOOK, self._configuration)
 
     def reconcile(
         self,
@@ -73,7 +73,7 @@ class Webhook:
         """
         if not image:
             return "waiting for the lifecycle container"
-        scope, manifests = self._scope, self._scope.manifests
+        situation, manifests = self._situation, self._situation.manifests
         material = self._certificates(rotate=rotate)
         before = self.configuration
         if before is not None:
@@ -83,7 +83,7 @@ class Webhook:
         manifests.apply(CERTIFICATES_FOLDER, secret)
         self.certificate = material.certificate
         document = json.dumps(settings.document(), sort_keys=True)
-        own = scope.cluster.get(cluster.POD, scope.pod, scope.model)
+        own = situation.cluster.get(cluster.POD, situation.pod, situation.model)
         servers = {
             "name": self._name,
             "secret": self._secret,
@@ -93,10 +93,12 @@ class Webhook:
             "settings": document,
             "annotations": annotations,
             # Servers watch this file, so that a new level does not replace their pods.
-            "log_level": scope.config.log_level,
+            "log_level": situation.config.log_level,
         }
         live = manifests.apply(WORKLOAD_FOLDER, servers)
-        refreshed = self._refresh_pods(f"{document}{material.certificate}{scope.config.log_level}")
+        refreshed = self._refresh_pods(
+            f"{document}{material.certificate}{situation.config.log_level}"
+        )
         deployments = [obj for obj in live if obj["kind"] == "Deployment"]
         is_ready = any(cluster.at(each, "status").get("readyReplicas") for each in deployments)
         if before is None and not is_ready:
@@ -106,10 +108,10 @@ class Webhook:
         return ""
 
     def _certificates(self, *, rotate: bool) -> certificates.Material:
-        model = self._scope.model
-        found = self._scope.cluster.get(cluster.SECRET, self._secret, model)
+        model = self._situation.model
+        found = self._situation.cluster.get(cluster.SECRET, self._secret, model)
         service = f"{self._name}.{model}.svc"
-        hosts = [service, f"{service}.{self._scope.cluster_domain}"]
+        hosts = [service, f"{service}.{self._situation.cluster_domain}"]
         now = datetime.datetime.now(datetime.UTC)
         material = certificates.Material.read(cluster.at(found, "data"))
         return certificates.decide(material, hosts, now, rotate=rotate)
@@ -120,11 +122,11 @@ class Webhook:
         context = {
             "name": self._configuration,
             "service": self._name,
-            "model": self._scope.model,
+            "model": self._situation.model,
             "ca_bundle": certificates.encoded(material.bundle),
             "served": served,
         }
-        return self._scope.manifests.apply(CONFIGURATION_FOLDER, context)[0]
+        return self._situation.manifests.apply(CONFIGURATION_FOLDER, context)[0]
 
     def _refresh_pods(self, mounted: str) -> bool:
         """Make kubelets refresh outdated mounts of servers; tell whether there was one."""
@@ -133,12 +135,12 @@ class Webhook:
         refreshed = False
         for pod in self._pods():
             if cluster.at(pod, "metadata", "annotations").get(names.REFRESH) != wanted:
-                self._scope.cluster.merge_patch(pod, patch)
+                self._situation.cluster.merge_patch(pod, patch)
                 refreshed = True
         return refreshed
 
     def _pods(self) -> list[cluster.Object]:
-        return self._scope.cluster.list(cluster.POD, self._scope.model, self._pod_labels)
+        return self._situation.cluster.list(cluster.POD, self._situation.model, self._pod_labels)
 
     def obstacle(self) -> Message | None:
         """Return the message about the error that keeps the servers from being ready, if any.
@@ -146,8 +148,8 @@ class Webhook:
         The Deployment's status has the reason why pods are not created. Kubernetes copies it from
         the ReplicaSet's status (k8s.io/kubernetes pkg/controller/deployment/sync.go).
         """
-        scope = self._scope
-        deployment = scope.cluster.get(cluster.DEPLOYMENT, self._name, scope.model)
+        situation = self._situation
+        deployment = situation.cluster.get(cluster.DEPLOYMENT, self._name, situation.model)
         if failure := _condition(deployment, "ReplicaFailure", "True"):
             words = str(failure.get("message") or "")
             refusal = refusals.read(403, words)
@@ -158,7 +160,9 @@ class Webhook:
             words = str(reason.get("message") or "")
         else:
             return None
-        return Said.ADMISSION_HINDERED(application=scope.application, problem=problem, words=words)
+        return Said.ADMISSION_HINDERED(
+            application=situation.application, problem=problem, words=words
+        )
 
 
 def remove(manifests: manifests.Manifests) -> None:

@@ -31,9 +31,9 @@ def answer(event: ops.ActionEvent, parts: order.Parts, messages: Iterable[Messag
     found = [each for check in checks.known().values() for each in check.run(facts)]
     # Only after every check has read its objects.
     found += report.passed_over(fences.noted())
-    look = LOG.format(application=parts.context.application)
+    look = LOG.format(application=parts.situation.application)
     found += report.unsaid(messages, found, look=look)
-    model = parts.context.model
+    model = parts.situation.model
     shown = report.Report(found, (f"istioctl analyze -n {model}", "istioctl proxy-status"))
     event.set_results(shown.results(event.params.get("format", "text")))
     if shown.is_broken:
@@ -51,7 +51,7 @@ class Concerns(situation.Component):
     def reconcile(self) -> list[Message]:
         """Run the checks, and return the messages that block the unit; nothing is written."""
         said: list[Message] = []
-        if not self._parts.context.leader:
+        if not self._parts.situation.leader:
             return said
         facts = Facts(self._parts)
         for check in checks.known().values():

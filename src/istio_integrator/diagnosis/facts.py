@@ -17,7 +17,7 @@ class Facts:
 
     def __init__(self, parts: order.Parts) -> None:
         self.parts = parts
-        self.context = context = parts.context
+        self.context = context = parts.situation
         self.cluster = context.cluster
         self.config = context.config
         self.mesh = context.mesh

@@ -10,24 +10,24 @@ from integrator_contract.reasons import Reason
 from istio_integrator import error_messages
 from istio_integrator.kube import errors
 from istio_integrator.messages import Message, Said, Severity
-from istio_integrator.situation import situation
+from istio_integrator.situation.situation import Situation
 
 
 def progress(
-    summary: Summary, context: situation.Situation, *, is_automatic: bool = False
+    summary: Summary, situation: Situation, *, is_automatic: bool = False
 ) -> Iterable[Message]:
     """Turn the workload's counts into messages.
 
     If pods are replaced automatically, the message has the command that stops it.
     """
-    application, mesh = context.application, context.mesh
+    application, mesh = situation.application, situation.mesh
     pods = f"{summary.in_mesh}/{summary.eligible}"
     stop = {"command": f"juju config {application} restart-pods=manual", "more": "this stops it"}
     nothing = {"command": "", "more": ""}
     blocking = [each for each in summary.troubles if not each.passing]
     passing = [each for each in summary.troubles if each.passing]
     for trouble in blocking[:1]:
-        yield _blocked(trouble, len(blocking) - 1, context)
+        yield _blocked(trouble, len(blocking) - 1, situation)
     for trouble in passing[:1]:
         subject = f"{trouble.workload} waits: " if trouble.workload and not trouble.pod else ""
         hint = stop if trouble.pod and is_automatic else nothing
@@ -55,9 +55,9 @@ def progress(
     yield Said.PODS_IN_MESH(pods=pods, details=f"{reported}{outside}{old}")
 
 
-def _blocked(trouble: Trouble, others: int, context: situation.Situation) -> Message:
+def _blocked(trouble: Trouble, others: int, situation: Situation) -> Message:
     """Name the blocked workload, and the command that shows or fixes the cause."""
-    application, model = context.application, context.model
+    application, model = situation.application, situation.model
     if trouble.reason == Reason.FORBIDDEN.value:
         error = errors.ForbiddenError(trouble.message)
         return error_messages.of_error(error, application=application)

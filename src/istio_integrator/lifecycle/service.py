@@ -16,7 +16,7 @@ from istio_integrator import error_messages
 from istio_integrator.kube import cluster, errors
 from istio_integrator.lifecycle import answers, settings, workload
 from istio_integrator.messages import Message, Said
-from istio_integrator.situation import situation
+from istio_integrator.situation.situation import Component, Situation
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def _check(path: str, timeout: str) -> ops.pebble.CheckDict:
     }
 
 
-class WorkloadService(situation.Component):
+class WorkloadService(Component):
     """The service that runs the workload on every unit, and the model's progress.
 
     `joined` tells whether the model joins the mesh, once the membership is decided.
@@ -68,10 +68,10 @@ class WorkloadService(situation.Component):
     name = "lifecycle"
 
     def __init__(
-        self, context: situation.Situation, container: ops.Container, joined: Callable[[], bool]
+        self, situation: Situation, container: ops.Container, joined: Callable[[], bool]
     ) -> None:
         self._container = container
-        self._context = context
+        self._situation = situation
         self._workload = workload.WorkloadClient(container)
         self._joined = joined
         self.progress = ""
@@ -90,7 +90,7 @@ class WorkloadService(situation.Component):
         """Return the workload's image for other pods; empty until its contract matches."""
         if self._mismatch:
             return ""
-        pod = self._context.cluster.get(cluster.POD, self._context.pod, self._context.model)
+        pod = self._situation.cluster.get(cluster.POD, self._situation.pod, self._situation.model)
         containers = cluster.parts(cluster.at(pod, "spec"), "containers")
         found = (each for each in containers if each.get("name") == workload.CONTAINER)
         return str(next(found, cluster.Object()).get("image", ""))
@@ -103,7 +103,7 @@ class WorkloadService(situation.Component):
         """
         if not self._container.can_connect():
             return Said.CONTAINER_STARTING()
-        application = self._context.application
+        application = self._situation.application
         try:
             contract = self._workload.contract()
         except errors.LifecycleError as error:
@@ -118,24 +118,24 @@ class WorkloadService(situation.Component):
         if self._mismatch:
             return [self._mismatch]
         said: list[Message] = []
-        if self._context.data_plane == "ambient":
+        if self._situation.data_plane == "ambient":
             said.append(Said.DATA_PLANE(data_plane="ambient mode"))
-        elif self._context.mesh is not None:
-            said.append(Said.DATA_PLANE(data_plane=self._context.mesh.sidecars))
-        joined = self._joined() and self._context.mesh is not None
+        elif self._situation.mesh is not None:
+            said.append(Said.DATA_PLANE(data_plane=self._situation.mesh.sidecars))
+        joined = self._joined() and self._situation.mesh is not None
         self._replan(joined=joined)
         with settings.pebble("waiting for Pebble in lifecycle"):
             check = self._container.get_checks(_READY).get(_READY)
         if check is not None and check.status is ops.pebble.CheckStatus.DOWN:
             return [*said, Said.SERVICE_NOT_READY()]
-        if self._context.leader:
-            self._context.manifests.tie(cluster.CONFIG_MAP, self._memory)
+        if self._situation.leader:
+            self._situation.manifests.tie(cluster.CONFIG_MAP, self._memory)
         if not joined:
             return said
         summary = self._workload.uninjected().summary
         self.progress, self.old_proxies = summary.word, summary.stale
-        is_automatic = self._context.config.restart_pods == "auto"
-        return [*said, *answers.progress(summary, self._context, is_automatic=is_automatic)]
+        is_automatic = self._situation.config.restart_pods == "auto"
+        return [*said, *answers.progress(summary, self._situation, is_automatic=is_automatic)]
 
     def seen(self) -> Seen | None:
         """Return the configuration of the gateway's Envoys; None without an answer."""
@@ -159,19 +159,19 @@ class WorkloadService(situation.Component):
     def remove(self) -> None:
         """Stop the service and delete its state in the cluster."""
         self.stop()
-        metadata = {"name": self._memory, "namespace": self._context.model}
+        metadata = {"name": self._memory, "namespace": self._situation.model}
         kind = cluster.CONFIG_MAP
-        self._context.cluster.delete(
+        self._situation.cluster.delete(
             {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}
         )
 
     @property
     def _memory(self) -> str:
-        return rejections.config_map(self._context.application)
+        return rejections.config_map(self._situation.application)
 
     def _replan(self, *, joined: bool) -> None:
         told = settings.read(self._container)
-        settings.write(self._container, settings.make(self._context, told, joined=joined), told)
+        settings.write(self._container, settings.make(self._situation, told, joined=joined), told)
         with settings.pebble("lifecycle does not start"):
             self._container.add_layer(workload.SERVICE, pebble_layer(), combine=True)
             self._container.replan()

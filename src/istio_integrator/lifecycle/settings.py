@@ -13,7 +13,7 @@ import ops
 
 from integrator_contract import names, service
 from istio_integrator.kube import errors
-from istio_integrator.situation import situation
+from istio_integrator.situation.situation import Situation
 
 logger = logging.getLogger(__name__)
 
@@ -53,29 +53,27 @@ def write(
             container.push(FILE, settings.document(), make_dirs=True, permissions=0o600)
 
 
-def make(
-    context: situation.Situation, told: service.Options | None, *, joined: bool
-) -> service.Options:
+def make(situation: Situation, told: service.Options | None, *, joined: bool) -> service.Options:
     """Return the settings, from the options of the same names and the state of the cluster.
 
     Values that are unknown now keep those of `told`.
     """
-    mesh = context.mesh
+    mesh = situation.mesh
     settings = service.Options(
-        **context.config.named_in(service.Options),
-        model=context.model,
-        application=context.application,
-        unit=context.unit,
-        leader=context.leader,
+        **situation.config.named_in(service.Options),
+        model=situation.model,
+        application=situation.application,
+        unit=situation.unit,
+        leader=situation.leader,
         joined=joined,
         mesh_namespace=mesh.installed_in if mesh else "",
         mesh_revision=mesh.revision if mesh and joined else "",
         proxy_revision=mesh.proxy_revision if mesh else "",
         proxy_version=mesh.version if mesh else "",
-        membership=context.config.membership,
-        data_plane=context.data_plane,
+        membership=situation.config.membership,
+        data_plane=situation.data_plane,
         status_port=mesh.status_port if mesh else names.DEFAULT_STATUS_PORT,
-        gateway=context.config.gateway_service if context.exposes else None,
+        gateway=situation.config.gateway_service if situation.exposes else None,
     )
     if not joined:
         settings = dataclasses.replace(settings, restart_pods="off")
@@ -84,5 +82,5 @@ def make(
     if mesh is None or not (mesh.probed or mesh.has_settings):
         # The mesh's status port is unknown.
         settings = dataclasses.replace(settings, status_port=told.status_port)
-    expected = told.expected if context.leader else None
+    expected = told.expected if situation.leader else None
     return dataclasses.replace(settings, token=told.token, facts=told.facts, expected=expected)

@@ -9,10 +9,10 @@ from integrator_contract import names
 from istio_integrator import texts
 from istio_integrator.kube import cluster, errors, fences, owners
 from istio_integrator.messages import Message, Said
-from istio_integrator.situation import situation
+from istio_integrator.situation.situation import Component, Situation
 
 
-class Claims(situation.Component):
+class Claims(Component):
     """Labels the namespaces that this application serves, other than its model.
 
     `authorization_service` returns the authorization service as `NAMESPACE/NAME`, or empty.
@@ -20,10 +20,8 @@ class Claims(situation.Component):
 
     name = "membership"
 
-    def __init__(
-        self, context: situation.Situation, authorization_service: Callable[[], str]
-    ) -> None:
-        self._context = context
+    def __init__(self, situation: Situation, authorization_service: Callable[[], str]) -> None:
+        self._situation = situation
         self._authorization_service = authorization_service
 
     def reconcile(self) -> list[Message]:
@@ -32,18 +30,18 @@ class Claims(situation.Component):
         Returns:
             Messages about namespaces that other integrators serve or that istiod ignores.
         """
-        context, own = self._context, self._context.manifests.owner
+        situation, own = self._situation, self._situation.manifests.owner
         others: list[str] = []
-        is_gone = functools.cache(functools.partial(owners.is_gone, context.cluster))
-        for namespace in context.cluster.list(cluster.NAMESPACE):
+        is_gone = functools.cache(functools.partial(owners.is_gone, situation.cluster))
+        for namespace in situation.cluster.list(cluster.NAMESPACE):
             with fences.around(cluster.reference(namespace)):
                 labels = cluster.at(namespace, "metadata", "labels")
                 owner = labels.get(names.SERVED_BY, "")
-                kind = context.served.allowed_kind(namespace["metadata"]["name"], labels)
+                kind = situation.served.allowed_kind(namespace["metadata"]["name"], labels)
                 wanted = own if kind not in (None, "model") else ""
                 if wanted and owner not in ("", own) and not is_gone(owner):
                     others.append(owner)
-                elif context.leader and wanted != owner and own in (wanted, owner):
+                elif situation.leader and wanted != owner and own in (wanted, owner):
                     self._label(namespace, wanted)
         said = [*self._ignored()]
         if others:
@@ -54,8 +52,8 @@ class Claims(situation.Component):
 
     def remove(self) -> None:
         """Remove this application's label from every namespace."""
-        ours = {names.SERVED_BY: self._context.manifests.owner}
-        for namespace in self._context.cluster.list(cluster.NAMESPACE, labels=ours):
+        ours = {names.SERVED_BY: self._situation.manifests.owner}
+        for namespace in self._situation.cluster.list(cluster.NAMESPACE, labels=ours):
             self._label(namespace, "")
 
     def _label(self, namespace: cluster.Object, owner: str) -> None:
@@ -70,8 +68,8 @@ class Claims(situation.Component):
         }
         try:
             # A single integrator works without the label.
-            with self._context.cluster.optional():
-                self._context.cluster.merge_patch(namespace, patch)
+            with self._situation.cluster.optional():
+                self._situation.cluster.merge_patch(namespace, patch)
         except errors.ConflictError:
             # Another integrator may have labelled it: reconcile retries.
             raise
@@ -80,16 +78,16 @@ class Claims(situation.Component):
             fences.note(cluster.reference(namespace), str(error))
 
     def _ignored(self) -> Iterable[Message]:
-        context = self._context
-        if context.mesh is None or not context.mesh.discovery_selectors:
+        situation = self._situation
+        if situation.mesh is None or not situation.mesh.discovery_selectors:
             return
         service = self._authorization_service()
         home = service.partition("/")[0]
-        others = {home, *context.served_namespaces} - {context.model}
-        labels = {name: label for name in others if (label := context.missing_label(name))}
+        others = {home, *situation.served_namespaces} - {situation.model}
+        labels = {name: label for name in others if (label := situation.missing_label(name))}
         if home in labels:
             place = {"namespace": home, "label": labels[home]}
             yield Said.SERVICE_IGNORED_BY_ISTIOD(service=service, **place)
-        if served := labels.keys() & set(context.served_namespaces):
+        if served := labels.keys() & set(situation.served_namespaces):
             shown, label = texts.listed(served), labels[min(served)]
             yield Said.NAMESPACES_IGNORED_BY_ISTIOD(count=len(served), names=shown, label=label)

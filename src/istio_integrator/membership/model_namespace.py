@@ -15,20 +15,20 @@ from istio_integrator.istio import ambient, meshconfig
 from istio_integrator.kube import cluster, errors, fences, owners
 from istio_integrator.membership import decision
 from istio_integrator.messages import Message, Said
-from istio_integrator.situation import situation
+from istio_integrator.situation.situation import Component, Situation
 
 logger = logging.getLogger(__name__)
 
 
-class Membership(situation.Component):
+class Membership(Component):
     """Makes the model's namespace a mesh member, and records how to undo it."""
 
     name = "membership"
 
     def __init__(
-        self, context: situation.Situation, are_pods_prepared: Callable[[], bool] = lambda: True
+        self, situation: Situation, are_pods_prepared: Callable[[], bool] = lambda: True
     ) -> None:
-        self._context = context
+        self._situation = situation
         self._are_pods_prepared = are_pods_prepared
         self._decision = decision.LabelChange()
 
@@ -43,18 +43,18 @@ class Membership(situation.Component):
         Returns:
             The reason against it: a controller model, or another integrator serves the model.
         """
-        context = self._context
+        situation = self._situation
         namespace = self._namespace()
         if namespace is None:
             return None
         if names.CONTROLLER_MODEL in cluster.at(namespace, "metadata", "labels"):
             return Said.CONTROLLER_MODEL()
-        record = self._record(namespace) or owners.UndoRecord(context.manifests.owner, {}, {})
-        if record.owner != context.manifests.owner:
-            return Said.MODEL_TAKEN(namespace=context.model, owner=record.owner)
-        if context.leader and record != _written(namespace):
+        record = self._record(namespace) or owners.UndoRecord(situation.manifests.owner, {}, {})
+        if record.owner != situation.manifests.owner:
+            return Said.MODEL_TAKEN(namespace=situation.model, owner=record.owner)
+        if situation.leader and record != _written(namespace):
             # A single integrator works without the record.
-            with context.cluster.optional():
+            with situation.cluster.optional():
                 self._patch(namespace, {}, record)
         return None
 
@@ -68,7 +68,7 @@ class Membership(situation.Component):
         if namespace is None:
             return []
         self._decision = self.decided(namespace)
-        if self._context.leader:
+        if self._situation.leader:
             self._bring_about(namespace)
         return [*filter(None, [self._decision.problem])]
 
@@ -85,7 +85,7 @@ class Membership(situation.Component):
 
     def decided(self, namespace: cluster.Object) -> decision.LabelChange:
         """Decide the membership of the model's namespace, without writing."""
-        mesh, membership = self._context.mesh, self._context.config.membership
+        mesh, membership = self._situation.mesh, self._situation.config.membership
         place = self._place(namespace)
         # Labels that this event restores are gone at the next event.
         left = place.labels if membership == "namespace" else place.left
@@ -114,10 +114,10 @@ class Membership(situation.Component):
 
     def _place(self, namespace: cluster.Object) -> decision.ModelNamespace:
         return decision.ModelNamespace(
-            name=self._context.model,
+            name=self._situation.model,
             labels=cluster.at(namespace, "metadata", "labels"),
             record=self._record(namespace),
-            owner=self._context.manifests.owner,
+            owner=self._situation.manifests.owner,
         )
 
     def _unserved(self, labels: Mapping[str, str]) -> Message | None:
@@ -126,25 +126,26 @@ class Membership(situation.Component):
         istiod's injector ignores discoverySelectors: the model's pods would get sidecars that wait
         forever for the root certificate.
         """
-        mesh, model = self._context.mesh, self._context.model
+        mesh, model = self._situation.mesh, self._situation.model
         label = meshconfig.unserved(mesh.discovery_selectors, labels) if mesh else ""
         if mesh is None or not label:
             return None
         return Said.MODEL_IGNORED_BY_ISTIOD(istiod=mesh.name, namespace=model, label=label)
 
     def _asked_for(self, labels: Mapping[str, str]) -> tuple[pods.DataPlane, Message | None]:
-        context = self._context
-        mode = context.config.mesh_mode
+        situation = self._situation
+        mode = situation.config.mesh_mode
         if not ambient.is_chosen(mode, labels):
             return "sidecar", None
         missing: Message | None = None
         try:
-            if lack := ambient.missing(context.cluster, context.mesh) if context.mesh else "":
-                missing = Said.AMBIENT_LACKS(namespace=context.model, mode=mode, lack=lack)
+            mesh = situation.mesh
+            if lack := ambient.missing(situation.cluster, mesh) if mesh else "":
+                missing = Said.AMBIENT_LACKS(namespace=situation.model, mode=mode, lack=lack)
         except errors.ForbiddenError as error:
             # A namespace in ambient mode stays in it. Without the check no namespace joins it.
             if not ambient.is_labelled(labels):
-                missing = error_messages.of_error(error, application=context.application)
+                missing = error_messages.of_error(error, application=situation.application)
         return "ambient", missing
 
     def remove(self) -> None:
@@ -164,19 +165,19 @@ class Membership(situation.Component):
         call Juju's modeloperator and our webhook in plain text, which policies may forbid inside
         of the mesh.
         """
-        context, key = self._context, names.DATAPLANE_MODE
-        excluded = selectors.parse(context.config.excluded_pods)
-        record = owners.UndoRecord(context.manifests.owner, names.OUT_OF_AMBIENT, {key: None})
+        situation, key = self._situation, names.DATAPLANE_MODE
+        excluded = selectors.parse(situation.config.excluded_pods)
+        record = owners.UndoRecord(situation.manifests.owner, names.OUT_OF_AMBIENT, {key: None})
         ours = record.written()
         labelled = None if is_ambient else names.OUT_OF_AMBIENT
-        for pod in context.cluster.list(cluster.POD, context.model, labelled):
+        for pod in situation.cluster.list(cluster.POD, situation.model, labelled):
             reference = cluster.reference(pod)
             with fences.around(reference):
                 labels = cluster.at(pod, "metadata", "labels")
                 is_ours = cluster.at(pod, "metadata", "annotations").get(names.MEMBERSHIP) == ours
                 has_ended = cluster.at(pod, "status").get("phase") in ("Succeeded", "Failed")
                 stays_out = is_ambient and (
-                    names.is_machinery(labels, context.application)
+                    names.is_machinery(labels, situation.application)
                     or selectors.matches(excluded, labels)
                 )
                 if stays_out and key not in labels and not has_ended:
@@ -187,7 +188,7 @@ class Membership(situation.Component):
                     continue
                 metadata = {"labels": {key: mode}, "annotations": {names.MEMBERSHIP: written}}
                 try:
-                    context.cluster.merge_patch(pod, {"metadata": metadata})
+                    situation.cluster.merge_patch(pod, {"metadata": metadata})
                     logger.info("%s: %s=%s.", reference, key, mode)
                 except errors.ApiError as error:
                     # The pod is gone, or admission control rejects the patch: go on with the
@@ -195,12 +196,13 @@ class Membership(situation.Component):
                     fences.note(reference, str(error))
 
     def _namespace(self) -> cluster.Object | None:
-        return self._context.cluster.get(cluster.NAMESPACE, self._context.model)
+        return self._situation.cluster.get(cluster.NAMESPACE, self._situation.model)
 
     def _record(self, namespace: cluster.Object) -> owners.UndoRecord | None:
         """Read the record, and take over the record of a removed application."""
-        record, own = _written(namespace), self._context.manifests.owner
-        if record and record.owner != own and owners.is_gone(self._context.cluster, record.owner):
+        record, situation = _written(namespace), self._situation
+        own = situation.manifests.owner
+        if record and record.owner != own and owners.is_gone(situation.cluster, record.owner):
             return msgspec.structs.replace(record, owner=own)
         return record
 
@@ -219,15 +221,15 @@ class Membership(situation.Component):
         }
         # Juju or another integrator may have written in between: after a conflict the charm
         # decides again.
-        self._context.cluster.merge_patch(namespace, patch)
+        self._situation.cluster.merge_patch(namespace, patch)
         if labels:
-            logger.info("Namespace %s: labels %s.", self._context.model, dict(labels))
+            logger.info("Namespace %s: labels %s.", self._situation.model, dict(labels))
 
 
-def data_plane(context: situation.Situation) -> pods.DataPlane:
+def data_plane(situation: Situation) -> pods.DataPlane:
     """Return how the model's pods join the mesh once its namespace is reconciled."""
-    namespace = context.cluster.get(cluster.NAMESPACE, context.model)
-    return Membership(context).decided(namespace).data_plane if namespace else "sidecar"
+    namespace = situation.cluster.get(cluster.NAMESPACE, situation.model)
+    return Membership(situation).decided(namespace).data_plane if namespace else "sidecar"
 
 
 def _written(namespace: cluster.Object) -> owners.UndoRecord | None:
