@@ -112,10 +112,11 @@ class IstioIntegrator(ops.CharmBase):
     def _on_diagnose(self, event: ops.ActionEvent) -> None:
         """Reconcile every part, then run all checks, even after an error."""
         try:
-            all_parts = self._reconcile() or self._parts_with_mesh(self._valid_options)
-        except errors.CharmError:
-            all_parts = self._parts_without_mesh()
-        diagnosis.answer(event, all_parts, self._messages)
+            all_parts = self._reconcile() or self._parts_to_check()
+        except errors.CharmError as error:
+            event.fail(str(error))
+        else:
+            diagnosis.answer(event, all_parts, self._messages)
 
     def _on_collect_status(self, event: ops.CollectStatusEvent) -> None:
         # Events without a reconcile keep the last status.
@@ -200,6 +201,12 @@ class IstioIntegrator(ops.CharmBase):
     def _parts_without_mesh(self) -> order.Parts:
         options = self._valid_options
         return order.Parts(self, situation.Situation.of(self, options, self._certificates))
+
+    def _parts_to_check(self) -> order.Parts:
+        try:
+            return self._parts_with_mesh(self._valid_options)
+        except errors.CharmError:
+            return self._parts_without_mesh()
 
     @property
     def _valid_options(self) -> config.Config:

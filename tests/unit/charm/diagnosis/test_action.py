@@ -5,6 +5,7 @@ import json
 import pytest
 from ops import testing
 
+import charm
 from integrator_contract import names
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state, workload
@@ -33,6 +34,13 @@ def test_healthy_model_gives_only_check_marks(ctx, fake):
     assert [line for lines in findings.values() for line in lines if line[0] != "fine"] == []
     assert failure == ""
     assert len(findings) >= 10
+
+
+def test_diagnosis_without_a_token_fails_with_the_reason(monkeypatch):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    findings, failure = diagnose(testing.Context(charm.IstioIntegrator))
+    assert findings == {}
+    assert failure.startswith("no access to the Kubernetes API: ")
 
 
 def test_text_is_what_people_get_unasked(ctx, fake):
