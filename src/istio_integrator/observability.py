@@ -14,7 +14,7 @@ import pathlib
 import re
 import urllib.parse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import ops
 
@@ -40,8 +40,6 @@ _SELECTOR = re.compile(r"\b(up|(?:sidecar_lifecycle|istio_integrator)_\w+)(\{)?"
 """A metric of this charm in a rule's expression, and the brace if it already has matchers."""
 _PREFIX = "loki-"
 _URL = re.compile(r"https?://[!-~]{1,2048}")
-_OFF = ("-all",)
-"""The services of an obsolete log target: a layer cannot remove a target."""
 
 
 class Observability(Component):
@@ -100,10 +98,14 @@ class Observability(Component):
         if not container.can_connect():
             # The hook of its pebble-ready does this later.
             return
-        wanted = log_targets(self._topology, urls) if urls else {}
+        targets = log_targets(self._topology, urls) if urls else {}
         with settings.pebble("logs are not forwarded"):
-            if changes := changed_targets(container.get_plan().log_targets, wanted):
-                container.add_layer("log-forwarding", {"log-targets": changes}, combine=True)
+            for name, target in container.get_plan().log_targets.items():
+                if name.startswith(_PREFIX) and name not in targets:
+                    # A layer cannot remove a target.
+                    targets[name] = {**target.to_dict(), "services": ["-all"]}
+            if targets:
+                container.add_layer("log-forwarding", {"log-targets": targets}, combine=True)
 
 
 def scrape_jobs(servers: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -207,19 +209,3 @@ def push_url(bag: Mapping[str, str]) -> str:
     except ValueError:
         return ""
     return url if is_place and _URL.fullmatch(url) else ""
-
-
-def changed_targets(
-    present: Mapping[str, ops.pebble.LogTarget], wanted: Mapping[str, ops.pebble.LogTargetDict]
-) -> dict[str, ops.pebble.LogTargetDict]:
-    """Return the targets that change; an obsolete target forwards nothing."""
-    changes = {
-        name: target
-        for name, target in wanted.items()
-        if name not in present or present[name] != target
-    }
-    for name, target in present.items():
-        if name.startswith(_PREFIX) and name not in wanted and tuple(target.services) != _OFF:
-            off = {"override": "replace", "type": "loki", "location": target.location}
-            changes[name] = cast("ops.pebble.LogTargetDict", {**off, "services": list(_OFF)})
-    return changes
