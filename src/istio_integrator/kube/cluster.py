@@ -203,7 +203,7 @@ class Cluster:
             raise
         obj = _plain(kind, found)
         if said := lack(obj):
-            raise errors.GarbledError(f"{reference(obj)} can't be read: {said}")
+            raise errors.UnreachableError(f"{reference(obj)} can't be read: {said}")
         return obj
 
     def get_if_allowed(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:

@@ -87,11 +87,7 @@ class KindAbsentError(ApiError):
 
 
 class UnreachableError(CharmError):
-    """The API server did not answer."""
-
-
-class GarbledError(UnreachableError):
-    """The API server's answer can't be read."""
+    """The API server did not answer, or its answer can't be read."""
 
 
 class ForeignError(CharmError):
@@ -146,7 +142,7 @@ def _meant(error: Exception, reference: str) -> CharmError:
     if isinstance(error, httpx2.HTTPError):
         return UnreachableError(str(error) or type(error).__name__)
     place = f"{reference}: " if reference else ""
-    return GarbledError(f"{place}the answer is not understood: {error}")
+    return UnreachableError(f"{place}the answer is not understood: {error}")
 
 
 def error_of(code: int, message: str, reference: str = "") -> ApiError | ForbiddenError:

@@ -147,12 +147,6 @@ class Manifests:
         self._delete(owned.values())
         return applied
 
-    def tried(self, folder: str, context: Context) -> cluster.Object:
-        """Create the one object of a folder as a dry run."""
-        (obj,) = render(folder, context)
-        obj["metadata"]["name"] = owners.object_name(self._application, f"{folder}-tried")
-        return self._cluster.create(self.prepared(folder, obj), dry_run=True)
-
     def apply_fitting(
         self,
         folder: str,
@@ -173,8 +167,10 @@ class Manifests:
             if not error.is_about_the_object:
                 raise
             for key, part in parts.items():
+                (obj,) = render(folder, context(part))
+                obj["metadata"]["name"] = owners.object_name(self._application, f"{folder}-tried")
                 try:
-                    self.tried(folder, context(part))
+                    self._cluster.create(self.prepared(folder, obj), dry_run=True)
                 except errors.ApiError as found:
                     if not found.is_about_the_object:
                         raise
