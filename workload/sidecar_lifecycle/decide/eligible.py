@@ -232,9 +232,7 @@ def ownership(pod: types.Pod, scope_disabled: bool, lookup: Lookup) -> Ownership
     return Ownership(name, not reason, reason, message)
 
 
-def controller(
-    references: tuple[types.OwnerReference, ...] | list[types.OwnerReference],
-) -> types.OwnerReference | None:
+def controller(references: tuple[types.OwnerReference, ...]) -> types.OwnerReference | None:
     """Return the object's controller, if any."""
     return next((each for each in references if each.controller), None)
 

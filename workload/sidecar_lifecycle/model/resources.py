@@ -26,11 +26,11 @@ class UpdateStrategy(types.Partial):
 
 class TemplateContainer(types.Partial):
     name: str = ""
-    args: list[str] = []
+    args: tuple[str, ...] = ()
 
 
 class TemplatePodSpec(types.Partial):
-    containers: list[TemplateContainer] = []
+    containers: tuple[TemplateContainer, ...] = ()
 
 
 class PodTemplate(types.Partial):
@@ -56,7 +56,7 @@ class WorkloadStatus(types.Partial):
     currentNumberScheduled: int = 0
     readyReplicas: int = 0
     numberReady: int = 0
-    conditions: list[types.Condition] = []
+    conditions: tuple[types.Condition, ...] = ()
 
 
 def _apps(kind: str) -> types.Api:
@@ -89,7 +89,7 @@ class DaemonSet(Workload):
 class TemplateMeta(types.Partial):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    finalizers: list[str] = []
+    finalizers: tuple[str, ...] = ()
 
 
 class Template(types.Partial):
@@ -106,7 +106,7 @@ class CreatorSpec(_Spec):
     template: Template = msgspec.field(default_factory=Template)
     ordinals: Ordinals = msgspec.field(default_factory=Ordinals)
     serviceName: str = ""
-    volumeClaimTemplates: list[types.Object] = []
+    volumeClaimTemplates: tuple[types.Object, ...] = ()
 
 
 class Creator(types.Object):

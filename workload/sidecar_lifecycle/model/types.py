@@ -39,12 +39,12 @@ class ObjectMeta(Partial):
     deletionTimestamp: str | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    ownerReferences: list[OwnerReference] = []
+    ownerReferences: tuple[OwnerReference, ...] = ()
 
 
 class ExitCodes(Partial):
     operator: str = ""
-    values: list[int] = []
+    values: tuple[int, ...] = ()
 
 
 class RestartRule(Partial):
@@ -76,7 +76,7 @@ class Container(Partial):
     name: str = ""
     image: str | None = None
     restartPolicy: str | None = None
-    restartPolicyRules: list[RestartRule] = []
+    restartPolicyRules: tuple[RestartRule, ...] = ()
     startupProbe: Handler | None = None
     lifecycle: Lifecycle | None = None
 
@@ -91,8 +91,8 @@ class PodSpec(Partial):
     hostNetwork: bool = False
     os: PodOS | None = None
     nodeSelector: dict[str, str] = {}
-    containers: list[Container] = []
-    initContainers: list[Container] = []
+    containers: tuple[Container, ...] = ()
+    initContainers: tuple[Container, ...] = ()
 
 
 class Terminated(Partial):
@@ -137,9 +137,9 @@ class PodStatus(Partial):
     phase: str = ""
     reason: str | None = None
     startTime: str | None = None
-    conditions: list[Condition] = []
-    initContainerStatuses: list[ContainerStatus] = []
-    containerStatuses: list[ContainerStatus] = []
+    conditions: tuple[Condition, ...] = ()
+    initContainerStatuses: tuple[ContainerStatus, ...] = ()
+    containerStatuses: tuple[ContainerStatus, ...] = ()
 
 
 class Api(NamedTuple):
@@ -218,7 +218,7 @@ class Endpoint(Partial):
 class EndpointSlice(Object):
     api = Api("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
 
-    endpoints: list[Endpoint] = []
+    endpoints: tuple[Endpoint, ...] = ()
 
 
 class ServiceReference(Partial):
@@ -244,7 +244,7 @@ class MutatingWebhookConfiguration(Object):
         "mutatingwebhookconfigurations",
     )
 
-    webhooks: list[MutatingWebhook] = []
+    webhooks: tuple[MutatingWebhook, ...] = ()
 
 
 def without_nulls(value: Any) -> Any:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import random
+import sys
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Generic, Literal, TypeVar
@@ -216,4 +217,5 @@ class Watch(Generic[T]):
 
 
 def _key(item: types.Object) -> Key:
-    return (item.metadata.namespace or "", item.metadata.name)
+    # Many objects share a namespace, and the name is kept for each.
+    return (sys.intern(item.metadata.namespace or ""), item.metadata.name)

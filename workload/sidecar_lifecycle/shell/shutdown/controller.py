@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
@@ -112,7 +113,7 @@ class ShutdownController:
             old_ends_count=tracked is not None and tracked.old_ends_count,
         )
         with self._fence.around("decide", pod):
-            return finished.finished(pod, policy)
+            return _shared(finished.finished(pod, policy))
         return _ignored(Reason.NOT_UNDERSTOOD, "the rules can't deal with it")
 
     def _tell(self, item: types.Object, why: str) -> None:
@@ -273,6 +274,12 @@ class ShutdownController:
             tracked.wait_no_more()
         await self._stops.drain(self.view, DRAIN)
         await self._recorder.drain(DRAIN_EVENTS)
+
+
+@functools.lru_cache(maxsize=256)
+def _shared(decision: finished.ProxyDecision) -> finished.ProxyDecision:
+    """Return the first of equal decisions, because 100,000 pods may wait for the same reason."""
+    return decision
 
 
 def _kind(decision: finished.ProxyDecision) -> str:
