@@ -280,23 +280,3 @@ def decode_json(data: bytes | msgspec.Raw, kind: type[R]) -> R:
 def _decode_nulls(kind: type[R], data: bytes | msgspec.Raw) -> R:
     # Rarely, an absent field is an explicit null, which the type rejects.
     return msgspec.convert(without_nulls(msgspec.json.decode(data)), kind)
-
-
-class _Name(msgspec.Struct):
-    name: str = ""
-    namespace: str | None = None
-    uid: str = ""
-    resourceVersion: str = ""
-
-
-class _Named(msgspec.Struct):
-    metadata: _Name
-
-
-_named = msgspec.json.Decoder(_Named).decode
-
-
-def identity(data: bytes | msgspec.Raw) -> ObjectMeta:
-    """Return the metadata of a document, even if the rest can't be read."""
-    found = bounded.cut_if_deep(_named, data).metadata
-    return ObjectMeta(**msgspec.structs.asdict(found))

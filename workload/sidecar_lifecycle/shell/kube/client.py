@@ -243,8 +243,8 @@ def selectors(labels: str, fields: str) -> dict[str, str]:
 
 
 def named(kind: type[R], raw: bytes | msgspec.Raw) -> R:
-    """Return an object with its name, namespace and uid only."""
-    return kind(metadata=types.identity(raw))
+    """Return an object with its metadata only, even if the rest can't be decoded."""
+    return kind(metadata=types.decode_json(raw, types.Object).metadata)
 
 
 def answer(data: bytes, kind: type[R]) -> R:
