@@ -47,19 +47,27 @@ class TooLarge(StreamError):  # noqa: N818 - names a condition, as the rest of t
     """The peer sends more bytes than the limit."""
 
 
-class _Status(msgspec.Struct):
+class Status(msgspec.Struct):
+    """How the API server ends a request, a watch or a command."""
+
+    status: str = ""
     code: int = 0
     reason: str = ""
     message: str = ""
 
 
-def from_response(code: int, body: bytes, retry_after: str | None = None) -> StatusError:
-    """Return the error for an answer that is not 2xx."""
+def read_status(body: bytes) -> Status:
+    """Decode a Status; text that is none is its message."""
     try:
         with understood():
-            status = msgspec.json.decode(body, type=_Status)
+            return msgspec.json.decode(body, type=Status)
     except Unreachable:
-        status = _Status(message=body[:200].decode(errors="replace"))
+        return Status(message=body[:300].decode(errors="replace"))
+
+
+def from_response(code: int, body: bytes, retry_after: str | None = None) -> StatusError:
+    """Return the error for an answer that is not 2xx."""
+    status = read_status(body)
     seconds = None
     with contextlib.suppress(ValueError):
         seconds = float(retry_after) if retry_after else None

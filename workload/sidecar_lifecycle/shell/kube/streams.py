@@ -10,7 +10,6 @@ import contextlib
 from collections.abc import AsyncGenerator
 
 import aiohttp
-import msgspec
 
 from sidecar_lifecycle.model import types
 
@@ -181,18 +180,9 @@ async def run_command(
     raise errors.StreamError("the command says more than can be listened to")
 
 
-class _End(msgspec.Struct):
-    status: str = ""
-    message: str = ""
-
-
 def _check_end(payload: bytes, output: bytes) -> None:
     """Raise StreamError unless the last frame of exec reports success."""
-    try:
-        with errors.understood():
-            end = msgspec.json.decode(payload, type=_End)
-    except errors.Unreachable:
-        end = _End(message=payload.decode(errors="replace"))
+    end = errors.read_status(payload)
     if end.status != "Success":
         # Only the last line is quoted, because earlier lines may be warnings.
         last = output.rpartition(b"\n")[-1].decode(errors="replace")

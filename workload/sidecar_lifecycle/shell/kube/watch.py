@@ -40,7 +40,7 @@ class Change(Generic[T]):
     """One change of the collection.
 
     `synced` has no object. It follows the last object of every list. The object of `deleted` has
-    its name, namespace and uid only.
+    only metadata, at least its name, namespace and uid.
     """
 
     kind: Kind
@@ -52,12 +52,7 @@ class _Envelope(msgspec.Struct):
     object: msgspec.Raw
 
 
-class _Error(msgspec.Struct):
-    code: int = 0
-
-
 _envelope = msgspec.json.Decoder(_Envelope).decode
-_error = msgspec.json.Decoder(_Error).decode
 
 
 @dataclass(slots=True)
@@ -167,8 +162,8 @@ class Watch(Generic[T]):
     def _event(self, line: bytes) -> list[Change[T]]:
         event = bounded.cut_if_deep(_envelope, line)
         if event.type == "ERROR":
-            code = bounded.cut_if_deep(_error, event.object).code
-            raise errors.from_response(code or 500, bytes(event.object))
+            status = errors.read_status(bytes(event.object))
+            raise errors.StatusError(status.code or 500, status.reason, status.message)
         if event.type in ("BOOKMARK", "DELETED"):
             # The name is enough, and it is there even if the rest can't be decoded.
             item = client.named(self.kind, event.object)
