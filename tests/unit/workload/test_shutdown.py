@@ -242,17 +242,6 @@ async def test_failing_stop_is_never_given_up_and_said_once(cluster: FakeApiserv
         await until(lambda: phase(cluster) == "Succeeded")
 
 
-async def test_forbidden_port_forward_is_remembered_for_other_pods(cluster: FakeApiserver):
-    cluster.denied = lambda method, path: path.endswith("/portforward")
-    cluster.put("pods", pod_json())
-    async with reconciler(cluster):
-        await until(lambda: phase(cluster) == "Succeeded")
-        cluster.put("pods", pod_json(name="job-y", uid="uid-y"))
-        await until(lambda: phase(cluster, "job-y") == "Succeeded")
-
-    assert (opened(cluster), opened(cluster, "job-y")) == (["portforward", "exec"], ["exec"])
-
-
 @cases(
     ("retry_after", "failures", "least", "most"),
     respected=("40", 1, 40, 60),

@@ -19,7 +19,7 @@ import structlog
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide import finished, payload
 from sidecar_lifecycle.shell import metrics
-from sidecar_lifecycle.shell.kube import client, errors, events, watch
+from sidecar_lifecycle.shell.kube import client, errors, events
 from sidecar_lifecycle.shell.kube.fence import Fence
 
 from . import stop
@@ -86,7 +86,6 @@ class Stops:
         self._consider = consider
         self._first = Lane(per_node=PER_NODE, total=64)
         self._retries = Lane(per_node=2, total=16)
-        self._forbidden: dict[stop.Transport, float] = {}
 
     def needed(self, tracked: Tracked) -> None:
         """Start to stop the proxy of a pod, unless a stop is pending."""
@@ -165,7 +164,7 @@ class Stops:
             if is_first:
                 asyncio.get_running_loop().call_later(PATIENCE, slot.close)
             request = pending.request = asyncio.create_task(
-                self._request(tracked, self._allowed(tracked.decision, way), pending.since)
+                self._request(tracked, way, pending.since)
             )
             try:
                 return await request
@@ -174,6 +173,8 @@ class Stops:
 
     async def _request(self, tracked: Tracked, way: stop.Transport, since: float) -> stop.Outcome:
         pod, decision = tracked.pod, tracked.decision
+        if not decision.port:
+            way = stop.Transport.EXEC
         loop = asyncio.get_running_loop()
         began = loop.time()
 
@@ -214,15 +215,11 @@ class Stops:
         return stop.Outcome(stop.Result.TIMEOUT, outcome.transport, detail)
 
     def _report_failure(self, tracked: Tracked, outcome: stop.Outcome, failures: int) -> None:
-        """Remember a denied transport, and tell the pod's owner of repeated failures."""
-        is_forbidden = outcome.result is stop.Result.FORBIDDEN
-        if is_forbidden:
-            again = asyncio.get_running_loop().time() + watch.ASK_AGAIN
-            self._forbidden[outcome.transport] = again
+        """Tell the pod's owner of repeated failures."""
         if failures < FAILURES_BEFORE_EVENT:
             return
         message = f"Could not stop the Istio proxy ({outcome.transport}, {outcome.result})"
-        if is_forbidden:
+        if outcome.result is stop.Result.FORBIDDEN:
             rights = "pods/portforward, or pods/exec," if tracked.decision.port else "pods/exec"
             message += f"; grant the application {rights} here"
         warn_once(self._recorder, tracked, Reason.PROXY_STOP_FAILED, f"{message}. Retrying.")
@@ -241,14 +238,6 @@ class Stops:
         if ended := payload.last_end(tracked.pod, decision.containers):
             since = datetime.datetime.now(tz=datetime.UTC) - datetime.datetime.fromisoformat(ended)
             metrics.PROXY_EXIT.observe(max(0.0, since.total_seconds()))
-
-    def _allowed(self, decision: finished.ProxyDecision, way: stop.Transport) -> stop.Transport:
-        """Choose the transport of a try; one that was recently denied is avoided."""
-        if not decision.port:
-            return stop.Transport.EXEC
-        now = asyncio.get_running_loop().time()
-        is_closed = self._forbidden.get(way, now) > now >= self._forbidden.get(way.other, now)
-        return way.other if is_closed else way
 
 
 def warn_once(recorder: events.Recorder, tracked: Tracked, reason: Reason, message: str) -> bool:
