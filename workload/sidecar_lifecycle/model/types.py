@@ -56,16 +56,16 @@ class HTTPGetAction(Partial):
     path: str | None = None
 
 
-class OtherAction(Partial):
-    """A connection by TCP or gRPC."""
+class Present(Partial):
+    """An object of which only the presence counts."""
 
 
 class Handler(Partial):
     """The call of a probe or a hook; all three fields are None if it runs a command."""
 
     httpGet: HTTPGetAction | None = None
-    tcpSocket: OtherAction | None = None
-    grpc: OtherAction | None = None
+    tcpSocket: Present | None = None
+    grpc: Present | None = None
 
 
 class Lifecycle(Partial):
@@ -101,10 +101,6 @@ class Terminated(Partial):
     finishedAt: str | None = None
 
 
-class Running(Partial):
-    """A container that runs."""
-
-
 class Waiting(Partial):
     reason: str | None = None
     message: str | None = None
@@ -114,7 +110,7 @@ class ContainerState(Partial):
     """At most one of the three is set; without one the container is waiting."""
 
     waiting: Waiting | None = None
-    running: Running | None = None
+    running: Present | None = None
     terminated: Terminated | None = None
 
 

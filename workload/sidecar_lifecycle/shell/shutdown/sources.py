@@ -35,7 +35,7 @@ _ANNOTATIONS = (
 )
 _CONDITIONS = ("DisruptionTarget", "AllContainersRestarting")
 # Shared by all pods, so they must not be changed.
-_RUNS = types.ContainerState(running=types.Running())
+_RUNS = types.ContainerState(running=types.Present())
 _NO_STATE = types.ContainerState()
 _NOTHING: dict[str, str] = {}
 

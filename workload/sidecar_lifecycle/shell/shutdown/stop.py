@@ -201,13 +201,13 @@ async def _both_ways(
     connection: client.Client, pod: types.Pod, decision: finished.ProxyDecision, decide: Decide
 ) -> Outcome:
     first = await stop(connection, pod, decision, Transport.PORT_FORWARD, decide)
+    way = next_transport(first)
+    if way is first.transport:
+        return first
     cut_off = first.result is Result.UNANSWERED
     if cut_off:
         # The proxy has most likely ended, and the next try reads the pod first.
         await asyncio.sleep(CATCH_UP)
-    way = next_transport(first)
-    if way is first.transport or not (first.failed or cut_off):
-        return first
     second = await stop(connection, pod, decision, way, decide)
     if cut_off and second.result in (Result.CHANGED, Result.GONE):
         return Outcome(Result.ACKNOWLEDGED, first.transport)
