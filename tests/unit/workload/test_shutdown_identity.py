@@ -224,10 +224,12 @@ async def test_service_is_ready_while_no_namespace_of_the_served_kinds_exists(
         await until(lambda: controller.pods.live)
 
 
-async def test_model_is_served_where_namespaces_may_not_be_listed(cluster: FakeApiserver):
-    cluster.denied = lambda method, path: path in ("/api/v1/pods", "/api/v1/namespaces")
+async def test_right_to_list_namespaces_may_be_granted_later(cluster: FakeApiserver):
+    cluster.denied = lambda method, path: path == "/api/v1/namespaces"
     cluster.put("pods", pod_json())
     async with reconciler(cluster):
+        await asyncio.sleep(5)
+        cluster.denied = lambda method, path: False
         await until(lambda: phase(cluster) == "Succeeded")
 
 

@@ -45,7 +45,7 @@ class Namespaces:
     """The served namespaces, kept up to date by `follow`."""
 
     rules: namespaces.Served
-    fence: Fence = field(default_factory=Fence)
+    fence: Fence
     known: asyncio.Event = field(default_factory=asyncio.Event)
     _seen: dict[str, types.ObjectMeta] = field(default_factory=dict[str, types.ObjectMeta])
 
@@ -64,20 +64,7 @@ class Namespaces:
 
     async def follow(self, connection: client.Client, changed: Callable[[str], None]) -> None:
         """Watch namespaces forever and call `changed` with the name of each changed one."""
-        while True:
-            try:
-                await self._watch(connection, changed)
-            except errors.StatusError as error:
-                log.warning(
-                    "namespaces can't be watched, serving the model only", error=str(error)
-                )
-                self._seen = {self.rules.model: types.ObjectMeta(name=self.rules.model)}
-                self.known.set()
-                changed("*")
-                await asyncio.sleep(watch.ASK_AGAIN)
-
-    async def _watch(self, connection: client.Client, changed: Callable[[str], None]) -> None:
-        following = watch.Watch(connection, types.Namespace, fence=self.fence)
+        following = watch.Watch(connection, types.Namespace, fence=self.fence, is_patient=True)
         async for change in following.changes():
             if change.object is None:
                 self.known.set()
