@@ -9,13 +9,9 @@ https://www.envoyproxy.io/docs/envoy/latest/api-v3/admin/v3/config_dump.proto
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
-
 import msgspec
 
 from .types import Partial
-
-T = TypeVar("T")
 
 
 class Named(Partial):
@@ -97,12 +93,6 @@ class Routes(Partial):
 
 class DynamicCluster(Partial):
     cluster: Named = msgspec.field(default_factory=Named)
-
-
-class Dump(Partial, Generic[T]):
-    """An answer of `/config_dump?resource=…`."""
-
-    configs: list[T] = []
 
 
 class Configuration(Partial):

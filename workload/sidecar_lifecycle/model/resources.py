@@ -86,14 +86,8 @@ class DaemonSet(Workload):
     api = _apps("DaemonSet")
 
 
-class TemplateMeta(types.Partial):
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    finalizers: tuple[str, ...] = ()
-
-
 class Template(types.Partial):
-    metadata: TemplateMeta = msgspec.field(default_factory=TemplateMeta)
+    metadata: types.ObjectMeta = msgspec.field(default_factory=types.ObjectMeta)
     spec: dict[str, Any] = {}
     """Copied as it is."""
 
@@ -123,9 +117,7 @@ class ConfigMap(types.Object):
 
 
 WORKLOADS: dict[str, type[Workload]] = {
-    "Deployment": Deployment,
-    "StatefulSet": StatefulSet,
-    "DaemonSet": DaemonSet,
+    each.api.kind: each for each in (Deployment, StatefulSet, DaemonSet)
 }
 
 

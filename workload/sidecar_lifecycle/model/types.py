@@ -40,6 +40,7 @@ class ObjectMeta(Partial):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     ownerReferences: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
 
 
 class ExitCodes(Partial):

@@ -122,7 +122,7 @@ class Client:
 
         The fence handles an object that can't be decoded, and the other objects are yielded.
         """
-        params = {**selectors(labels, fields), "limit": str(PAGE)}
+        params = {"labelSelector": labels, "fieldSelector": fields, "limit": str(PAGE)}
         while True:
             data = await self.request("GET", where, params=params, timeout=LIST_TIMEOUT)
             with errors.understood():
@@ -234,12 +234,6 @@ def path(
     if namespace is not None:
         parts += ["namespaces", namespace]
     return "/".join([*parts, api.plural, *filter(None, (name, sub))])
-
-
-def selectors(labels: str, fields: str) -> dict[str, str]:
-    """Return the query parameters for label and field selectors."""
-    found = {"labelSelector": labels, "fieldSelector": fields}
-    return {key: value for key, value in found.items() if value}
 
 
 def named(kind: type[R], raw: bytes | msgspec.Raw) -> R:

@@ -29,7 +29,6 @@ class StatusError(KubeError):
     ) -> None:
         super().__init__(f"{code} {reason}: {message}".strip()[:500])
         self.code = code
-        self.reason = reason
         self.message = message
         self.retry_after = retry_after
         """Seconds, from the header Retry-After."""

@@ -121,7 +121,8 @@ class Watch(Generic[T]):
             async for change in self._list():
                 yield change
         params = {
-            **client.selectors(self.labels, self.fields),
+            "labelSelector": self.labels,
+            "fieldSelector": self.fields,
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,

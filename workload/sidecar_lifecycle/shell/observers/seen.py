@@ -106,7 +106,7 @@ class Looker:
             async def get(resource: str, kind: type[_T]) -> list[_T]:
                 data = await forward.get(f"/config_dump?resource={resource}", largest=LARGEST)
                 with errors.understood():
-                    return msgspec.json.decode(data, type=envoy.Dump[kind]).configs
+                    return msgspec.json.decode(data, type=dict[str, list[kind]]).get("configs", [])
 
             return envoy.Configuration(
                 listeners=await get("dynamic_listeners", envoy.Listener),
