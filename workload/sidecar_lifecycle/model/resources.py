@@ -59,12 +59,8 @@ class WorkloadStatus(types.Partial):
     conditions: tuple[types.Condition, ...] = ()
 
 
-def _apps(kind: str) -> types.Api:
-    return types.Api("apps", "v1", kind, f"{kind.lower()}s")
-
-
 class ReplicaSet(types.Object):
-    api = _apps("ReplicaSet")
+    api = types.Api("apps/v1", "ReplicaSet")
 
 
 class Workload(types.Object):
@@ -75,15 +71,15 @@ class Workload(types.Object):
 
 
 class Deployment(Workload):
-    api = _apps("Deployment")
+    api = types.Api("apps/v1", "Deployment")
 
 
 class StatefulSet(Workload):
-    api = _apps("StatefulSet")
+    api = types.Api("apps/v1", "StatefulSet")
 
 
 class DaemonSet(Workload):
-    api = _apps("DaemonSet")
+    api = types.Api("apps/v1", "DaemonSet")
 
 
 class Template(types.Partial):
@@ -111,7 +107,7 @@ class Creator(types.Object):
 
 
 class ConfigMap(types.Object):
-    api = types.Api("", "v1", "ConfigMap", "configmaps")
+    api = types.Api("v1", "ConfigMap")
 
     data: dict[str, str] = {}
 

@@ -140,17 +140,10 @@ class PodStatus(Partial):
 
 
 class Api(NamedTuple):
-    """The API path of a kind."""
+    """The `apiVersion` and the kind of an object."""
 
-    group: str
     version: str
     kind: str
-    plural: str
-
-    @property
-    def group_version(self) -> str:
-        """Return the `apiVersion` of the kind."""
-        return f"{self.group}/{self.version}" if self.group else self.version
 
 
 class Object(Partial, gc=True):
@@ -167,14 +160,14 @@ R = TypeVar("R", bound=Object)
 
 
 class Pod(Object):
-    api = Api("", "v1", "Pod", "pods")
+    api = Api("v1", "Pod")
 
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
 
 
 class Namespace(Object):
-    api = Api("", "v1", "Namespace", "namespaces")
+    api = Api("v1", "Namespace")
 
 
 class ObjectReference(Partial):
@@ -192,7 +185,7 @@ class EventSource(Partial):
 class Event(Object):
     """An Event of core/v1, as `kubectl describe` shows it."""
 
-    api = Api("", "v1", "Event", "events")
+    api = Api("v1", "Event")
 
     involvedObject: ObjectReference = msgspec.field(default_factory=ObjectReference)
     reason: str | None = None
@@ -213,7 +206,7 @@ class Endpoint(Partial):
 
 
 class EndpointSlice(Object):
-    api = Api("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
+    api = Api("discovery.k8s.io/v1", "EndpointSlice")
 
     endpoints: tuple[Endpoint, ...] = ()
 
@@ -234,12 +227,7 @@ class MutatingWebhook(Partial):
 
 
 class MutatingWebhookConfiguration(Object):
-    api = Api(
-        "admissionregistration.k8s.io",
-        "v1",
-        "MutatingWebhookConfiguration",
-        "mutatingwebhookconfigurations",
-    )
+    api = Api("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration")
 
     webhooks: tuple[MutatingWebhook, ...] = ()
 

@@ -228,12 +228,12 @@ def path(
     kind: type[types.Object], namespace: str | None = None, name: str = "", sub: str = ""
 ) -> str:
     """Return the URL path of a resource; without a namespace that of the whole cluster."""
-    api = kind.api
-    parts = ["", "apis", api.group] if api.group else ["", "api"]
-    parts.append(api.version)
+    version = kind.api.version
+    parts = ["", "apis" if "/" in version else "api", version]
     if namespace is not None:
         parts += ["namespaces", namespace]
-    return "/".join([*parts, api.plural, *filter(None, (name, sub))])
+    # All kinds that are read have a regular plural.
+    return "/".join([*parts, f"{kind.api.kind.lower()}s", *filter(None, (name, sub))])
 
 
 def named(kind: type[R], raw: bytes | msgspec.Raw) -> R:

@@ -75,7 +75,7 @@ def _event(about: types.Object, reason: str, message: str, kind: Type) -> types.
         kind="Event",
         metadata=types.ObjectMeta(name=name, namespace=meta.namespace or "default"),
         involvedObject=types.ObjectReference(
-            apiVersion=api.group_version,
+            apiVersion=api.version,
             kind=api.kind,
             namespace=meta.namespace,
             name=meta.name,

@@ -30,17 +30,17 @@ ISTIOD = "app=istiod"
 
 
 class GatewayService(types.Object):
-    api = types.Api("", "v1", "Service", "services")
+    api = types.Api("v1", "Service")
 
     spec: dict[str, Any] = {}
 
 
 class IstioGateway(types.Object):
-    api = types.Api("networking.istio.io", "v1", "Gateway", "gateways")
+    api = types.Api("networking.istio.io/v1", "Gateway")
 
 
 class EnvoyFilter(types.Object):
-    api = types.Api("networking.istio.io", "v1alpha3", "EnvoyFilter", "envoyfilters")
+    api = types.Api("networking.istio.io/v1alpha3", "EnvoyFilter")
 
 
 class Compared(NamedTuple):
