@@ -158,7 +158,7 @@ async def test_istiod_behind_the_injector_is_observed_wherever_it_is_and_until_i
     istiod = deployment("istiod", MESH, app="istiod")
     present = [(INJECTORS, injector()), ("endpointslices", backend(ready=True))]
     async with observing(*present, (WORKLOADS, istiod)) as (cluster, told):
-        cluster.put("endpointslices", backend(ready=False))
+        cluster.put("endpointslices", {**backend(ready=True), "endpoints": None})
         await until(lambda: len(told) == 1)
         cluster.put(WORKLOADS, deployment("istiod", MESH, 0, app="istiod"))
         await until(lambda: len(told) == 2)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, TypeVar, cast
+from typing import ClassVar, NamedTuple, TypeVar
 
 import msgspec
 
@@ -208,7 +208,8 @@ class Endpoint(Partial):
 class EndpointSlice(Object):
     api = Api("discovery.k8s.io/v1", "EndpointSlice")
 
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[Endpoint, ...] | None = None
+    """The API server writes null for none."""
 
 
 class ServiceReference(Partial):
@@ -232,16 +233,6 @@ class MutatingWebhookConfiguration(Object):
     webhooks: tuple[MutatingWebhook, ...] = ()
 
 
-def without_nulls(value: Any) -> Any:
-    """Return `value` without mapping keys whose value is null, as the API server treats them."""
-    if isinstance(value, dict):
-        items = cast("dict[Any, Any]", value)
-        return {key: without_nulls(entry) for key, entry in items.items() if entry is not None}
-    if isinstance(value, list):
-        return [without_nulls(entry) for entry in cast("list[Any]", value)]
-    return value
-
-
 @functools.cache
 def _decoder(kind: type[R]) -> Callable[[bytes | msgspec.Raw], R]:
     """Return the cached decoder of a type, which is slow to create."""
@@ -256,12 +247,4 @@ def decode_json(data: bytes | msgspec.Raw, kind: type[R]) -> R:
         ValueError: if it is not JSON, or not UTF-8.
         RecursionError: if it is large and nested too deep.
     """
-    try:
-        return _decoder(kind)(data)
-    except (msgspec.ValidationError, RecursionError):
-        return bounded.cut_if_deep(functools.partial(_decode_nulls, kind), data)
-
-
-def _decode_nulls(kind: type[R], data: bytes | msgspec.Raw) -> R:
-    # Rarely, an absent field is an explicit null, which the type rejects.
-    return msgspec.convert(without_nulls(msgspec.json.decode(data)), kind)
+    return bounded.cut_if_deep(_decoder(kind), data)

@@ -161,7 +161,7 @@ def _of_injector(configuration: types.MutatingWebhookConfiguration) -> object:
 def _of_endpoints(slices: types.EndpointSlice) -> object:
     """Return the Service of an EndpointSlice, and whether an endpoint is ready."""
     meta = slices.metadata
-    is_ready = any(each.conditions.ready is not False for each in slices.endpoints)
+    is_ready = any(each.conditions.ready is not False for each in slices.endpoints or ())
     return ((meta.namespace, meta.labels.get(names.SERVICE_NAME)), is_ready)
 
 
