@@ -33,7 +33,6 @@ def configure(level: str) -> None:
     quietest = max(logging.WARNING, LEVELS[level])
     logging.getLogger().setLevel(quietest)
     logging.basicConfig(
-        level=quietest,
         format='{"level": "%(levelname)s", "logger": "%(name)s", "message": %(message)r}',
         stream=sys.stderr,
     )

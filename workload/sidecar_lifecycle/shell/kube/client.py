@@ -78,11 +78,10 @@ class Client:
         *,
         params: Mapping[str, str] | None = None,
         body: Any = None,
-        content_type: str = "application/json",
         timeout: float = REQUEST_TIMEOUT,  # noqa: ASYNC109 - aiohttp enforces it
     ) -> bytes:
         """Send one request and return the body of a successful answer."""
-        headers = {"Content-Type": content_type} if body is not None else {}
+        headers = {"Content-Type": "application/json"} if body is not None else {}
         with errors.mapped():
             async with self.session.request(
                 method,

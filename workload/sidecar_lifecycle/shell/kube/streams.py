@@ -17,9 +17,8 @@ from . import errors
 from .client import Client, path
 
 _DATA, _ERROR = 0, 1
-_STDOUT, _STDERR, _EXEC_ERROR = 1, 2, 3
+_EXEC_ERROR = 3
 _LONGEST_HEAD = 16 * 1024
-_LONGEST_NUMBER = 20
 _LONGEST_OUTPUT = 64 * 1024
 """Limit for the output of a command in bytes. pilot-agent prints two, but the pod's owner chooses
 the image, and endless output would use CPU until the deadline."""
@@ -121,7 +120,7 @@ class PortForward:
 
 def _number(text: bytes, base: int = 10) -> int:
     try:
-        return int(text[:_LONGEST_NUMBER], base)
+        return int(text, base)
     except ValueError:
         raise errors.StreamError(f"the port does not speak HTTP: {text[:60]!r}") from None
 
@@ -165,18 +164,17 @@ async def run_command(
     params = [("container", container), ("stdout", "true"), ("stderr", "true")]
     params += [("command", argument) for argument in argv]
     where = path(types.Pod, namespace, pod, "exec")
-    output = {_STDOUT: b"", _STDERR: b""}
+    output = b""
     async with client.websocket(where, params=params, deadline=deadline) as socket:
-        while sum(map(len, output.values())) <= _LONGEST_OUTPUT:
+        while len(output) <= _LONGEST_OUTPUT:
             message = await socket.receive()
             if message.type is not aiohttp.WSMsgType.BINARY:
                 raise errors.StreamEnded(f"exec ended: {_why(socket, message)}")
             data: bytes = message.data
             channel, payload = int.from_bytes(data[:1]), data[1:]
             if channel == _EXEC_ERROR:
-                return _check_end(payload, output[_STDERR].strip() or output[_STDOUT].strip())
-            if channel in output:
-                output[channel] += payload
+                return _check_end(payload, output.strip())
+            output += payload
     raise errors.StreamError("the command says more than can be listened to")
 
 

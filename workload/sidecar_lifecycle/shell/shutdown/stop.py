@@ -41,11 +41,6 @@ class Transport(enum.StrEnum):
     PORT_FORWARD = "port-forward"
     EXEC = "exec"
 
-    @property
-    def other(self) -> Transport:
-        """The other transport."""
-        return Transport.EXEC if self is Transport.PORT_FORWARD else Transport.PORT_FORWARD
-
 
 class Result(enum.StrEnum):
     """How an attempt ended."""
@@ -110,7 +105,10 @@ def next_transport(outcome: Outcome) -> Transport:
     cause affects both, such as a node that is down.
     """
     changes = (Result.FORBIDDEN, Result.REFUSED, Result.TIMEOUT, Result.UNANSWERED)
-    return outcome.transport.other if outcome.result in changes else outcome.transport
+    if outcome.result not in changes:
+        return outcome.transport
+    is_exec = outcome.transport is Transport.EXEC
+    return Transport.PORT_FORWARD if is_exec else Transport.EXEC
 
 
 class Changed(Exception):  # noqa: N818 - names a condition, as those of errors
