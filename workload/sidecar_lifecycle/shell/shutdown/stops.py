@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from integrator_contract.reasons import Reason
-from sidecar_lifecycle.decide import finished, payload
+from sidecar_lifecycle.decide import payload
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import client, errors, events
 from sidecar_lifecycle.shell.kube.fence import Fence
