@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from istio_integrator.istio import authorization_policy, peer_authentication
-from istio_integrator.istio.authorization_policy import Caller, InboundRequest, Truth
+from istio_integrator.istio.authorization_policy import InboundRequest, Truth
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.situation import model
 from testbed import loopback
@@ -31,8 +31,6 @@ CALLERS = {
     "of an alias": ((MODEL, "minio", "td2"), "127.0.0.10"),
 }
 """Their certificates and addresses."""
-KNOWN = ("outside", "minio", "editor")
-"""Callers whose address the charm is told."""
 REQUESTS = (
     ("GET", "/", "web.kubeflow:8080"),
     ("POST", "/api/v1?x=/end", "WEB.example.org"),
@@ -237,10 +235,8 @@ def asked(ports):
     """Each request, what the charm knows of it, and how it is sent."""
     for method, path, host in REQUESTS:
         headers = (("Host", host), ("X-Team", "red"))
-        known = InboundRequest(
-            port=ports[0], method=method, path=path, host=host, headers={"x-team": "red"}
-        )
-        yield known, {"port": ports[0], "method": method, "path": path, "headers": headers}
+        sent = {"port": ports[0], "method": method, "path": path, "headers": headers}
+        yield InboundRequest(port=ports[0]), sent
     yield InboundRequest(port=ports[1], seen_by="tcp"), {"port": ports[1], "protocol": "istio"}
 
 
@@ -265,10 +261,7 @@ def test_caller_is_answered_as_the_charm_says(istiod, tmp_path, count):
             served.append(at(address, with_files))
     callers = {
         name: (
-            Caller(
-                authorization_policy.principal(*who) if who else "",
-                source if name in KNOWN else "",
-            ),
+            authorization_policy.principal(*who) if who else "",
             {"source": source, "pair": authority.certificate(*who) if who else None},
         )
         for name, (who, source) in CALLERS.items()

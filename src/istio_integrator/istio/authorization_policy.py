@@ -1,15 +1,17 @@
 """Evaluation of AuthorizationPolicies for a caller and a request; pure.
 
 istiod translates the rules to filters of Envoy (istio pilot/pkg/security/authz). For ztunnel it
-keeps only the parts about connections (pilot/pkg/serviceregistry/ambient, authorization.go). An
-answer that depends on an unknown attribute, such as a token, is `Truth.MAYBE`.
+keeps only the parts about connections (pilot/pkg/serviceregistry/ambient, authorization.go). Only
+the caller's principal and the port are known. An answer that depends on another attribute, such as
+a path or a token, is `Truth.MAYBE`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-import ipaddress
+import fnmatch
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -45,9 +47,6 @@ SEEN_BY_ZTUNNEL = frozenset(
         "destination.port",
     }
 )
-_HEADERS = "request.headers["
-_TEMPLATES = ("{*}", "{**}")
-"""Wildcards of paths, which are not evaluated here."""
 
 
 class Truth(enum.IntEnum):
@@ -58,39 +57,14 @@ class Truth(enum.IntEnum):
     YES = 2
 
 
-@dataclasses.dataclass(frozen=True)
-class Caller:
-    """The identity of a caller, as a proxy sees it."""
-
-    principal: str = ""
-    """As `principal` returns it; empty: the caller has no certificate of the mesh."""
-    address: str = ""
-    """The IP address; empty: not known."""
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InboundRequest:
-    """A request to a pod. A field with None is not known."""
+    """A request to a pod."""
 
     port: int | None = None
-    """Of the pod."""
-    host: str | None = None
-    method: str | None = None
-    path: str | None = None
-    headers: Mapping[str, str] | None = None
-    """By lowercase name."""
+    """Of the pod; None: not known."""
     seen_by: Literal["http", "tcp", "ztunnel"] = "http"
     """What enforces the policies: Envoy on HTTP, Envoy on other TCP traffic, or ztunnel."""
-
-    def text(self, attribute: str) -> str | None:
-        """Return the value of an attribute; None: not known."""
-        known = {
-            "destination.port": None if self.port is None else str(self.port),
-            "request.host": self.host and self.host.lower(),
-            "request.method": self.method,
-            "request.path": self.path and self.path.partition("?")[0],
-        }
-        return known.get(attribute)
 
     def shows(self, attribute: str) -> bool:
         """Tell whether the proxy can evaluate a condition on an attribute."""
@@ -107,7 +81,7 @@ class AttributeCondition:
     values: tuple[str, ...]
     excludes: bool = False
 
-    def holds(self, caller: Caller, request: InboundRequest) -> Truth:
+    def holds(self, caller: str, request: InboundRequest) -> Truth:
         """Tell whether a caller and a request meet the condition."""
         found = _any(_matches(self.attribute, each, caller, request) for each in self.values)
         return Truth(Truth.YES - found) if self.excludes else found
@@ -139,7 +113,7 @@ class AuthorizationRule:
             for value in each.values
         ]
 
-    def matches(self, caller: Caller, request: InboundRequest, *, strictly: bool) -> Truth:
+    def matches(self, caller: str, request: InboundRequest, *, strictly: bool) -> Truth:
         """Tell whether the rule matches a request.
 
         If the proxy can't evaluate a condition, a rule that is read `strictly` does not match, as
@@ -214,7 +188,7 @@ class AuthorizationPolicy(Attachment):
             return not self.rules
         return self.action == "DENY" and AuthorizationRule() in self.rules
 
-    def matches(self, caller: Caller, request: InboundRequest) -> Truth:
+    def matches(self, caller: str, request: InboundRequest) -> Truth:
         """Tell whether one of its rules matches a request."""
         strictly = self.action == "ALLOW"
         return _any(each.matches(caller, request, strictly=strictly) for each in self.rules)
@@ -242,11 +216,12 @@ def read_all(
 
 
 def decide(
-    policies: Collection[AuthorizationPolicy], caller: Caller, request: InboundRequest
+    policies: Collection[AuthorizationPolicy], caller: str, request: InboundRequest
 ) -> Verdict:
     """Decide about a request by all policies that select its pod.
 
-    A CUSTOM policy calls a service whose answer is not known here. AUDIT decides nothing.
+    The caller is a principal, or empty for one without a certificate of the mesh. A CUSTOM policy
+    calls a service whose answer is not known here. AUDIT decides nothing.
     """
     most = Truth.YES
     for policy in policies:
@@ -347,21 +322,15 @@ def _with_aliases(named: str, trust_domains: Sequence[str]) -> Sequence[str]:
     )
 
 
-def _matches(attribute: str, value: str, caller: Caller, request: InboundRequest) -> Truth:
+def _matches(attribute: str, value: str, caller: str, request: InboundRequest) -> Truth:
     """Tell whether a value of an attribute matches a caller or a request."""
     if has_name := _IDENTITIES.get(attribute):
-        return _yes(bool(caller.principal) and has_name(value, caller.principal))
-    if attribute == "source.ip":
-        return _is_in(caller.address, value)
-    if attribute.startswith(_HEADERS) and request.headers is not None:
-        text = request.headers.get(attribute.removeprefix(_HEADERS).rstrip("]").lower())
-        return _yes(text is not None and _fits(value, text))
+        return _yes(bool(caller) and has_name(value, caller))
     if attribute in OPERATION.values() and value == "*":
         return Truth.YES
-    text = request.text(attribute)
-    if text is None or any(each in value for each in _TEMPLATES):
-        return Truth.MAYBE
-    return _yes(_fits(value.lower() if attribute == "request.host" else value, text))
+    if attribute == "destination.port" and request.port is not None:
+        return _yes(_fits(value, str(request.port)))
+    return Truth.MAYBE
 
 
 def _yes(holds: bool) -> Truth:
@@ -376,27 +345,8 @@ def _fits(pattern: str, text: str) -> bool:
 
 
 def _is_like(pattern: str, text: str) -> bool:
-    """Match a text with `*` as a wildcard anywhere, without backtracking."""
-    first, *others = pattern.split("*")
-    if not others:
-        return text == first
-    *middle, last = others
-    if not (text.startswith(first) and len(text) >= len(first) + len(last)):
-        return False
-    place, end = len(first), len(text) - len(last)
-    for part in middle:
-        place = text.find(part, place, end)
-        if place < 0:
-            return False
-        place += len(part)
-    return text.endswith(last)
-
-
-def _is_in(address: str, block: str) -> Truth:
-    try:
-        return _yes(ipaddress.ip_address(address) in ipaddress.ip_network(block, strict=False))
-    except ValueError:
-        return Truth.MAYBE
+    """Match a text with `*` as a wildcard anywhere; the other wildcards of fnmatch are escaped."""
+    return fnmatch.fnmatchcase(text, re.sub(r"[?[]", r"[\g<0>]", pattern))
 
 
 def _any(answers: Iterable[Truth]) -> Truth:

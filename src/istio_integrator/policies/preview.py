@@ -17,7 +17,6 @@ from istio_integrator.istio import authorization_policy, installation, peer_auth
 from istio_integrator.istio.authorization_policy import (
     AuthorizationPolicy,
     AuthorizationRule,
-    Caller,
     InboundRequest,
     Truth,
     principal,
@@ -131,10 +130,10 @@ def _lost(
             if decided.policy and decided.mode == "DISABLE" and not is_ambient:
                 disabling = decided.policy.reference
             lost: dict[Said, list[str]] = {}
-            was, will_be = _answers(held, Caller(), request)
+            was, will_be = _answers(held, "", request)
             is_closed = was is Truth.YES and will_be is not Truth.YES
             for each in others:
-                seen = Caller("" if disabling else each.principal)
+                seen = "" if disabling else each.principal
                 was, will_be = _answers(held, seen, request)
                 if was and not will_be:
                     said = Said.CALLERS_UNKNOWN if disabling else Said.CALLERS_LOST
@@ -151,7 +150,7 @@ def _lost(
 
 
 def _answers(
-    held: Iterable[Collection[AuthorizationPolicy]], caller: Caller, request: InboundRequest
+    held: Iterable[Collection[AuthorizationPolicy]], caller: str, request: InboundRequest
 ) -> list[Truth]:
     return [authorization_policy.decide(each, caller, request).answer for each in held]
 

@@ -10,7 +10,6 @@ from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.istio.authorization_policy import (
     AuthorizationRule,
-    Caller,
     InboundRequest,
     Truth,
     principal,
@@ -85,7 +84,7 @@ def profiles(facts: Facts) -> Iterable[Message]:
     if gateway is None or not gateway.account or facts.mesh is None:
         return
     place = {"namespace": gateway.namespace, "account": gateway.account}
-    caller = Caller(principal(**place, trust_domain=facts.mesh.trust_domains[0]))
+    caller = principal(**place, trust_domain=facts.mesh.trust_domains[0])
     wrong: dict[str, list[str]] = {}
     for policy in facts.policies:
         is_asked = policy.namespace in facts.profiles and policy.action == "ALLOW"
@@ -114,7 +113,7 @@ def users_apart(facts: Facts) -> Iterable[Message]:
     if facts.mesh is None or not facts.profiles:
         return
     relate = f"juju integrate {{}}:service-mesh {facts.application}:service-mesh"
-    other = Caller(principal("another-user", "default-editor", facts.mesh.trust_domains[0]))
+    other = principal("another-user", "default-editor", facts.mesh.trust_domains[0])
     trusting = [
         f"{policy.namespace}/{policy.name}"
         for policy in facts.policies
@@ -151,7 +150,7 @@ def users_apart(facts: Facts) -> Iterable[Message]:
     yield Said.USERS_FROM_ANY_POD(services=listed, command=command)
 
 
-def _admits(rule: AuthorizationRule, caller: Caller) -> bool:
+def _admits(rule: AuthorizationRule, caller: str) -> bool:
     sources = AuthorizationRule(sources=rule.sources)
     return sources.matches(caller, InboundRequest(), strictly=True) is Truth.YES
 

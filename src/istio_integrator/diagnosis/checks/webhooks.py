@@ -64,8 +64,8 @@ def _obstacle(facts: Facts, mesh: installation.Mesh, pod: model.Pod, port: int) 
         return f"{decided.policy.reference} requires mutual TLS"
     denied = authorization_policy.decide(
         [each for each in facts.policies if each.selects(labels, namespace, root)],
-        authorization_policy.Caller(),
-        authorization_policy.InboundRequest(port=port, seen_by="tcp"),
+        caller="",
+        request=authorization_policy.InboundRequest(port=port, seen_by="tcp"),
     )
     return f"{denied.policy.reference} denies the call" if denied.policy else ""
 

@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from istio_integrator.istio import authorization_policy
-from istio_integrator.istio.authorization_policy import Caller, InboundRequest, Truth, principal
+from istio_integrator.istio.authorization_policy import InboundRequest, Truth, principal
 
 ROOT, MODEL = "istio-system", "kubeflow"
-MINIO = Caller(principal(MODEL, "minio"), "10.1.2.3")
-OUTSIDE = Caller()
+MINIO = principal(MODEL, "minio")
+OUTSIDE = ""
 LABELS = {"app": "web"}
-GET = InboundRequest(port=80, host="web", method="GET", path="/a?b=/c", headers={"user": "a"})
+GET = InboundRequest(port=80)
 YES, MAYBE, NO = Truth.YES, Truth.MAYBE, Truth.NO
 
 
@@ -64,11 +64,12 @@ def answer(
         pytest.param(by(namespaces=["*flow"]), YES, NO, id="namespace-end"),
         pytest.param(by(namespaces=["k*e*w"]), YES, NO, id="namespace-middle"),
         pytest.param(by(namespaces=["kube"]), NO, NO, id="namespace-whole"),
+        pytest.param(by(namespaces=["kubeflo?"]), NO, NO, id="namespace-with-a-sign"),
+        pytest.param(by(namespaces=["[k]ubeflow"]), NO, NO, id="namespace-in-brackets"),
         pytest.param(by(notNamespaces=["kubeflow"]), NO, YES, id="not-namespace"),
         pytest.param(by(trustDomains=["cluster.*"]), YES, NO, id="trust-domain"),
-        pytest.param(by(ipBlocks=["10.1.0.0/16"]), YES, MAYBE, id="block"),
-        pytest.param(by(ipBlocks=["10.2.0.0/16", "::/0"]), NO, MAYBE, id="another-block"),
-        pytest.param(by(notIpBlocks=["10.1.2.3"]), NO, MAYBE, id="not-block"),
+        pytest.param(by(ipBlocks=["10.1.0.0/16"]), MAYBE, MAYBE, id="block"),
+        pytest.param(by(notIpBlocks=["10.1.2.3"]), MAYBE, MAYBE, id="not-block"),
         pytest.param(by(remoteIpBlocks=["10.1.2.3"]), MAYBE, MAYBE, id="forwarded"),
         pytest.param(by(requestPrincipals=["*"]), MAYBE, MAYBE, id="token"),
         pytest.param(by(comesLater=["x"]), MAYBE, MAYBE, id="field-of-later"),
@@ -89,17 +90,13 @@ def test_rule_takes_callers(rule, of_minio, of_outside):
         pytest.param(to(ports=["80"]), YES, MAYBE, id="port"),
         pytest.param(to(ports=["8080"]), NO, MAYBE, id="another-port"),
         pytest.param(to(notPorts=["80"]), NO, MAYBE, id="not-port"),
-        pytest.param(to(methods=["GET"]), YES, MAYBE, id="method"),
-        pytest.param(to(methods=["get"]), NO, MAYBE, id="method-case"),
-        pytest.param(to(hosts=["W*"]), YES, MAYBE, id="host-case"),
-        pytest.param(to(paths=["/a"]), YES, MAYBE, id="path-without-query"),
-        pytest.param(to(paths=["*/c"]), NO, MAYBE, id="query-is-no-path"),
+        pytest.param(to(methods=["GET"]), MAYBE, MAYBE, id="method"),
+        pytest.param(to(hosts=["web"]), MAYBE, MAYBE, id="host"),
+        pytest.param(to(ports=["8080"], paths=["/a"]), NO, MAYBE, id="path-at-another-port"),
         pytest.param(to(paths=["*"], methods=["*"]), YES, YES, id="any"),
-        pytest.param(to(notPaths=["/a"]), NO, MAYBE, id="not-path"),
-        pytest.param(to(paths=["/{*}"]), MAYBE, MAYBE, id="template"),
-        pytest.param(when("request.headers[User]", "a"), YES, MAYBE, id="header"),
-        pytest.param(when("request.headers[none]", "*"), NO, MAYBE, id="no-header"),
-        pytest.param(when("request.headers[none]", notValues=["*"]), YES, MAYBE, id="unset"),
+        pytest.param(to(notPaths=["/a"]), MAYBE, MAYBE, id="not-path"),
+        pytest.param(when("request.headers[user]", "*"), MAYBE, MAYBE, id="header"),
+        pytest.param(when("request.headers[user]", notValues=["*"]), MAYBE, MAYBE, id="unset"),
         pytest.param({**by(), **to(ports=["80"])}, YES, MAYBE, id="empty-source"),
     ],
 )
@@ -174,7 +171,7 @@ def test_proxy_without_requests_leaves_out_what_allows_by_them(rule, allows, den
     ],
 )
 def test_principal_of_an_alias_of_the_trust_domain_is_that_of_the_mesh(named, want):
-    caller = Caller("td1/ns/a/sa/b")
+    caller = "td1/ns/a/sa/b"
     domains = ("td1", "td2")
     assert answer(policy(by(principals=[named])), caller=caller, domains=domains) is want
     assert (
@@ -198,5 +195,5 @@ def test_policy_may_be_anything(spec, rules, sources):
 
 
 def test_namespace_with_many_wildcards_is_matched_in_linear_time():
-    caller = Caller(principal("a" * 60, "b"))
+    caller = principal("a" * 60, "b")
     assert answer(policy(by(namespaces=["*a" * 50 + "c"])), caller=caller) is NO

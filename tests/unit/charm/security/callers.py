@@ -1,6 +1,7 @@
 """Who may call whom by the policies that are decided, and a small model."""
 
 import dataclasses
+import fnmatch
 import json
 
 import msgspec
@@ -36,9 +37,32 @@ def sa(name, namespace=MODEL):
     return f"cluster.local/ns/{namespace}/sa/{name}"
 
 
+def at_layer_4(rule, call):
+    """Yield what a rule says of connections, if it takes the request of a call."""
+    about = {"methods": call.method, "paths": call.path, "hosts": call.host}
+    unset = [f"request.headers[{name}]" for name, _ in call.headers]
+    if any(each["key"] in unset for each in rule.get("when", ())):
+        return
+    operations = [each["operation"] for each in rule.get("to", ({"operation": {}},))]
+    fitting = [
+        {key: each[key] for key in each if key not in about}
+        for each in operations
+        if all(
+            any(fnmatch.fnmatchcase(text, one) for one in each.get(key, ["*"]))
+            for key, text in about.items()
+        )
+    ]
+    if fitting:
+        kept = {key: rule[key] for key in rule if key != "when"}
+        yield {**kept, "to": [{"operation": each} for each in fitting]}
+
+
 def admits(decision, labels, call):
     """Tell whether the pods with these labels take a call."""
-    written = [(dict(each.selector), list(each.rules)) for each in decision.policies]
+    written = [
+        (dict(each.selector), [rule for each in each.rules for rule in at_layer_4(each, call)])
+        for each in decision.policies
+    ]
     if decision.is_closed:
         written.append(({}, []))
     objects = [
@@ -49,16 +73,9 @@ def admits(decision, labels, call):
         for selector, rules in written
     ]
     policies = authorization_policy.read_all(objects)
-    request = authorization_policy.InboundRequest(
-        port=call.port,
-        method=call.method,
-        path=call.path,
-        host=call.host,
-        headers=dict(call.headers),
-    )
-    caller = authorization_policy.Caller(call.principal)
+    request = authorization_policy.InboundRequest(port=call.port)
     held = [each for each in policies if each.selects(dict(labels), MODEL, "istio-system")]
-    answer = authorization_policy.decide(held, caller, request).answer
+    answer = authorization_policy.decide(held, call.principal, request).answer
     assert answer is not authorization_policy.Truth.MAYBE
     return answer is authorization_policy.Truth.YES
 
