@@ -45,7 +45,6 @@ EXPOSING = (*ROUTING, INGRESS_AUTH, FORWARD_AUTH, GATEWAY_INFO, GATEWAY_METADATA
 VERSIONS = "_supported_versions"
 DATA = "data"
 ADDRESS = "decisions_address"
-APPLICATIONS = "app_names"
 ROUTED = "ingress_app_names"
 METADATA = "metadata"
 
@@ -64,7 +63,6 @@ _LONGEST_HEADER = 128
 _MOST_HEADERS = 64
 """Headers of one list; Envoy copies each header in every request."""
 _LONGEST_ADDRESS = 512
-_MOST_NAMES = 256
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PATH = re.compile(r"/[!-~]*")
@@ -159,17 +157,11 @@ class _ServiceRequest(Wire):
 
 
 class IngressRequest(_ServiceRequest):
-    """A request for a route with one path prefix (`ingress` v1)."""
+    """A request for a route with one path prefix (`ingress` v1, and v2 with its namespace)."""
 
     prefix: Path
     rewrite: Path | None = None
     """Replaces the prefix; None: no rewrite."""
-
-
-class NamespacedIngressRequest(IngressRequest):
-    """A request for a route, with a required namespace (`ingress` v2)."""
-
-    namespace: DnsLabel = pydantic.Field()  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 class AuthRequest(_ServiceRequest):
@@ -182,15 +174,12 @@ class AuthRequest(_ServiceRequest):
 
 
 class ForwardAuth(Wire):
-    """The authorization service of the gateway (`forward_auth`)."""
+    """The authorization service of the gateway (`forward_auth`).
+
+    Its `app_names` are not read, because requests to every application are authenticated.
+    """
 
     decisions_address: Annotated[Address, pydantic.BeforeValidator(_address)]
-    app_names: Annotated[
-        tuple[Name, ...],
-        pydantic.Field(max_length=_MOST_NAMES),
-        pydantic.BeforeValidator(bounded.read_json),
-    ]
-    """Applications that request authentication. This charm authenticates all of them."""
     # The library writes null for an empty list.
     headers: Annotated[
         Headers, pydantic.BeforeValidator(lambda text: bounded.read_json(text) or ())
@@ -198,10 +187,7 @@ class ForwardAuth(Wire):
     """Passed from its answer to the applications."""
 
 
-INGRESS_MODELS: Mapping[str, type[IngressRequest]] = {
-    "v1": IngressRequest,
-    "v2": NamespacedIngressRequest,
-}
+INGRESS_MODELS: Mapping[str, type[IngressRequest]] = {"v1": IngressRequest, "v2": IngressRequest}
 AUTH_MODELS: Mapping[str, type[AuthRequest]] = {"v1": AuthRequest}
 _SUPPORTED = {INGRESS: INGRESS_MODELS, INGRESS_AUTH: AUTH_MODELS, ISTIO_PILOT: ("v1",)}
 
@@ -268,7 +254,7 @@ def _versions(value: Any) -> set[str]:
 
 def read_forward_auth(bag: Mapping[str, str]) -> tuple[ForwardAuth | None, str]:
     """Read a data bag of `forward_auth`; missing data is not a problem."""
-    if not bag.get(ADDRESS) or not bag.get(APPLICATIONS):
+    if not bag.get(ADDRESS):
         return None, ""
     return read(lambda: ForwardAuth.model_validate(bag))
 

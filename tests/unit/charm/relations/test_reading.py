@@ -50,7 +50,6 @@ REQUESTS = [
     (bag(asks()["data"], "[v3]"), "none of the versions"),
     (bag(asks()["data"], "v1"), "none of the versions"),
     (bag(asks()["data"], "["), "is no YAML"),
-    (bag(asks()["data"], "[v2]"), "namespace field required"),
     (bag("{"), "is no YAML"),
     (bag("[1]"), "data"),
     (asks(port=True), "port"),
@@ -77,10 +76,6 @@ AUTHS = [
     (auth("http://a.b.svc/\n"), "is not a URL"),
     (auth("http://a.b.svc/\x1b[2J"), "is not a URL"),
     (auth("http://a.b.svc/" + "x" * 5000), "is longer than"),
-    (auth(app_names="5"), "app_names"),
-    (auth(app_names="{"), "app_names='{' is no JSON"),
-    (auth(app_names=json.dumps(["a"] * 300)), "app_names"),
-    (auth(app_names=json.dumps([{"a": 1}])), "app_names"),
     (auth(headers="kubeflow-userid"), "headers='kubeflow-userid' is no JSON"),
     (auth(headers='["a b"]'), "is not the name of a header"),
     (auth(headers='["a\\nb"]'), "is not the name of a header"),
@@ -147,7 +142,6 @@ def test_what_nobody_should_read_is_a_problem_of_its_sender(read, given, problem
         (ingress, {"data": asks()["data"]}),
         (ingress, bag("{}")),
         (ingress, {"model": "cos", "name": "p", "port": "9", **bag("{}")}),
-        (kubeflow.read_forward_auth, {"decisions_address": "http://a.b.svc"}),
         (kubeflow.read_forward_auth, {"app_names": "[]"}),
         (ingress_route.read, ""),
     ],
@@ -295,7 +289,7 @@ def test_any_bag_is_read_or_refused(text, versions):
         ),
         *(
             kubeflow.read_forward_auth({**auth(), key: text})
-            for key in ("decisions_address", "app_names", "headers")
+            for key in ("decisions_address", "headers")
         ),
         ingress_route.read(text),
     ]
