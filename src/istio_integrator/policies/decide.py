@@ -54,8 +54,6 @@ class Asked:
     model: Model
     consumers: Sequence[service_mesh.ApplicationPolicies] = ()
     exposure: Exposure
-    controllers: Collection[str] = ()
-    """Applications that write VirtualServices for this charm's Gateway."""
     calls: Collection[Call] = ()
     """Calls by API servers, which have no certificate of the mesh."""
     others: Sequence[cluster.Object] = ()

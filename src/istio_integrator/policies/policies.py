@@ -13,7 +13,7 @@ from istio_integrator.kube import cluster, manifests, owners
 from istio_integrator.messages import Message, Said
 from istio_integrator.policies import decide, preview
 from istio_integrator.policies.callers import CLOSED, FOLDER
-from istio_integrator.relations import kubeflow, service_mesh
+from istio_integrator.relations import service_mesh
 from istio_integrator.situation import model, situation
 
 
@@ -86,7 +86,6 @@ class Authorization(situation.Component):
             model=model.Model.of(context.cluster, name),
             exposure=self._exposure(),
             consumers=service_mesh.received(related, model=name),
-            controllers=[each.application for each in related.bags(kubeflow.GATEWAY_INFO)],
             calls=model.calls(calling, model=name),
             others=[each for each in stated if not context.manifests.is_ours(each)],
             standing=[each for each in stated if context.manifests.is_ours(each)],

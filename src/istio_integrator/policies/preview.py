@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import filterfalse
 from typing import NamedTuple
 
-from integrator_contract import names
 from istio_integrator.istio import authorization_policy, installation, peer_authentication
 from istio_integrator.istio.authorization_policy import (
     AuthorizationPolicy,
@@ -84,7 +83,7 @@ def preview(
     for loss, port in _lost(asked, known, peers, mesh.root_namespace, sides):
         losses.setdefault(loss, []).append(port)
     for loss, ports in losses.items():
-        yield _message(asked, context.application, loss, sorted(set(ports)))
+        yield _message(asked, loss, sorted(set(ports)))
 
 
 def _opened(
@@ -155,26 +154,15 @@ def _answers(
     return [authorization_policy.decide(each, caller, request).answer for each in held]
 
 
-def _message(asked: decide.Asked, application: str, loss: _Loss, ports: Iterable[int]) -> Message:
+def _message(asked: decide.Asked, loss: _Loss, ports: Iterable[int]) -> Message:
     *first, last = loss.callers
-    # With the relation, charms that write VirtualServices would write routes of the Gateway API.
-    relatable = {
-        pod.shown
-        for pod in asked.model.pods
-        if any(each.name == names.CHARM for each in pod.spec.containers)
-    }.difference(asked.controllers)
-    relate = ""
-    if loss.target in {each.application for each in asked.consumers}:
-        relate = f"relate the caller to {loss.target}, or "
-    elif loss.target in relatable:
-        own = f"{application}:service-mesh"
-        integrate = f"juju integrate {loss.target}:service-mesh {own}"
-        relate = f"{integrate}, if its charm has that endpoint, or "
+    # Of other applications it is not known whether their charm has the endpoint `service-mesh`.
+    is_related = loss.target in {each.application for each in asked.consumers}
     return loss.said(
         callers=f"{', '.join(first)} and {last}" if first else last,
         target=f"{loss.target}:{','.join(map(str, ports))}",
         policy=loss.disabling,
-        relate=relate,
+        relate=f"relate the caller to {loss.target}, or " if is_related else "",
         remedy="write an AuthorizationPolicy that admits every caller to the port, or keep "
         "authorization=off",
     )

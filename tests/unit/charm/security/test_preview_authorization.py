@@ -4,7 +4,6 @@ import dataclasses
 import json
 
 import pytest
-from ops import testing
 
 from istio_integrator.messages import Said
 from tests.unit.cases import cases
@@ -232,22 +231,15 @@ def test_caller_that_may_forward_the_host_of_a_browser_is_named(ctx, fake, chang
     assert [each.rpartition(": ")[0] for each in found] == want
 
 
-def test_remedy_is_a_relation_for_units_that_write_no_virtual_services(ctx, fake):
-    pod = fake.find("Pod", "kfp-ui-0", "kubeflow")
-    made = {**pod["metadata"], "name": "store-749c84965d-r29rl", "labels": {"app": "store"}}
-    fake.add({**pod, "metadata": made, "spec": {"containers": [{"name": "istio-proxy"}]}})
-    spec = {"selector": {"app": "store"}, "ports": [{"port": 9000}]}
-    fake.put("Service", "store", spec=spec)
-    found = lines(ctx, "closed", testing.Relation("gateway-info", remote_app_name="kfp-ui"))
+def test_remedy_is_a_relation_only_to_an_application_that_names_its_callers(ctx, fake):
+    found = lines(ctx, "closed")
     remedies = {
         each["seen"].rpartition(" call ")[2].partition(":")[0]: each["next"]
         for each in found
         if each["message"] == Said.CALLERS_LOST.name
     }
-    integrate = "juju integrate minio:service-mesh istio-integrator:service-mesh"
     assert remedies == {
         "kfp-api": f"if one calls: relate the caller to kfp-api, or {WRITE}",
-        "minio": f"if one calls: {integrate}, if its charm has that endpoint, or {WRITE}",
+        "minio": f"if one calls: {WRITE}",
         "kfp-ui": f"if one calls: {WRITE}",
-        "store-749c84965d-r29rl": f"if one calls: {WRITE}",
     }
