@@ -6,7 +6,7 @@ messages of all checks. A check without a required permission reports this, and 
 
 from __future__ import annotations
 
-import logging
+import itertools
 from collections.abc import Iterable
 
 import ops
@@ -18,8 +18,6 @@ from istio_integrator.situation import situation
 
 from . import checks, report
 from .facts import Facts
-
-logger = logging.getLogger(__name__)
 
 
 def answer(event: ops.ActionEvent, parts: order.Parts, messages: Iterable[Message]) -> None:
@@ -50,14 +48,9 @@ class Concerns(situation.Component):
 
     def reconcile(self) -> list[Message]:
         """Run the checks, and return the messages that block the unit; nothing is written."""
-        said: list[Message] = []
         if not self._parts.situation.leader:
-            return said
+            return []
         facts = Facts(self._parts)
-        for check in checks.known().values():
-            for each in check.run(facts) if check.feeds_status else ():
-                if each.severity is Severity.BLOCKED:
-                    said.append(each)
-                elif each.severity is not Severity.NOTE:
-                    logger.info("%s: %s.", check.name, each.seen)
-        return said
+        feeding = (each for each in checks.known().values() if each.feeds_status)
+        found = itertools.chain.from_iterable(check.run(facts) for check in feeding)
+        return [message for message in found if message.severity is Severity.BLOCKED]
