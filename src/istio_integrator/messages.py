@@ -136,7 +136,6 @@ _TRUST = "juju trust {application} --scope=cluster"
 _GRANT = f"{_TRUST}, or kubectl apply -f rbac/roles.yaml"
 LOG = "juju debug-log --replay --include {application}"
 _LIST = "juju run {application}/leader list-uninjected"
-_INJECTORS = "kubectl get mutatingwebhookconfigurations"
 _ADMIT = (
     "if one calls: {relate}write an AuthorizationPolicy that admits it, or keep authorization=off"
 )
@@ -299,7 +298,11 @@ class Said(enum.Enum):
     GATEWAY_WITHOUT_PODS = _waiting(
         "waiting for pods of Service {service}", symptom="connection-refused-at-the-gateway"
     )
-    GATEWAY_NOT_READY = _waiting("gateway {gateway} is not ready")
+    GATEWAY_NOT_READY = _waiting(
+        "gateway {gateway} is not ready",
+        "kubectl -n {namespace} describe pods",
+        symptom="connection-refused-at-the-gateway",
+    )
     GATEWAY_OF_OTHER_OWNER = _blocked(
         "{reference} exists and {belongs}: rename or delete it, or name its gateway in "
         "gateway-service"
@@ -475,7 +478,6 @@ class Said(enum.Enum):
         "[{ports}]}}]'",
     )
     NAMESPACE_AS_WANTED = _note("namespace {namespace} has {labels}{why}")
-    NAMESPACE_NOT_JOINED = _doubt("namespace {namespace} has {labels}: {problem}", _INJECTORS)
     NAMESPACE_OF_NO_MESH = _blocked(
         "namespace {namespace} has {labels}, which is not the mesh's", LOG
     )
@@ -543,9 +545,6 @@ class Said(enum.Enum):
     # Diagnose: the gateway and its routes.
     GATEWAY_NOT_USED = _note("not in use: nothing is related to ingress")
     GATEWAY_REACHED = _note("{gateway} is reached at {address}")
-    GATEWAY_WITHOUT_READY_POD = _blocked(
-        "gateway {gateway} has no ready pod", "kubectl -n {namespace} get pods -l {labels}"
-    )
     GATEWAY_WITHOUT_ADDRESS = _doubt(
         "Service {namespace}/{service} is a LoadBalancer without an address",
         "kubectl -n {namespace} describe service {service}",

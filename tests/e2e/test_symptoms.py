@@ -160,7 +160,7 @@ def test_gateway_without_pods_refuses_connections(place):
             return str(error)
 
     place.sees("refused", refused)
-    place.leads("connection-refused-at-the-gateway", "has no ready pod")
+    place.leads("connection-refused-at-the-gateway", "is not ready")
     place.kubectl("scale", *where, "--replicas=1")
     place.kubectl("rollout", "status", *where, "--timeout=90s")
 

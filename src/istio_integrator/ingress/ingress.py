@@ -192,7 +192,8 @@ class Ingress(situation.Component):
         if problem := service_annotations.apply(self._scope, target, self._record):
             self._messages.append(problem)
         if not target.ready:
-            self._messages.append(Said.GATEWAY_NOT_READY(gateway=target.reference))
+            place = {"gateway": target.reference, "namespace": target.namespace}
+            self._messages.append(Said.GATEWAY_NOT_READY(**place))
         wildcards = [host for host in target.hosts if host.startswith("*")]
         if wildcards and not (target.is_own or self._only_https):
             self._messages.append(Said.HOSTS_IN_PLAIN_HTTP(host=wildcards[0]))

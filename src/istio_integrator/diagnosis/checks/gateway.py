@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from integrator_contract import names
-from integrator_contract.seen import Unseen
 from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.ingress import gateway as places
@@ -27,7 +26,7 @@ _FILTERS = (
     look="juju config {application} gateway-service",
 )
 def gateway(facts: Facts) -> Iterable[Message]:
-    """Show the gateway's address, and whether a pod of it is ready."""
+    """Show the gateway's address, once a pod of it is ready."""
     if not facts.context.exposes:
         yield Said.GATEWAY_NOT_USED()
         return
@@ -38,14 +37,9 @@ def gateway(facts: Facts) -> Iterable[Message]:
         yield target
         return
     yield from (each for each in target.messages if each.severity is not Severity.NOTE)
-    place = {"namespace": target.namespace}
     service = facts.cluster.get(cluster.SERVICE, target.service, target.namespace)
-    if service is None:
-        return
-    if not facts.gateway_pods:
-        labels = ",".join(f"{key}={value}" for key, value in sorted(target.selector.items()))
-        yield Said.GATEWAY_WITHOUT_READY_POD(gateway=target.reference, labels=labels, **place)
-        return
+    if service is None or not facts.gateway_pods:
+        return  # The status reports a gateway that is not ready.
     spec = cluster.at(service, "spec")
     kind = spec.get("type", "ClusterIP")
     outside = [
@@ -53,7 +47,7 @@ def gateway(facts: Facts) -> Iterable[Message]:
         for each in cluster.parts(cluster.at(service, "status", "loadBalancer"), "ingress")
     ] or [str(each) for each in cluster.items(spec, "externalIPs")]
     if kind == "LoadBalancer" and not outside:
-        yield Said.GATEWAY_WITHOUT_ADDRESS(service=target.service, **place)
+        yield Said.GATEWAY_WITHOUT_ADDRESS(service=target.service, namespace=target.namespace)
     else:
         address = ", ".join(outside) or f"{spec.get('clusterIP')} ({kind})"
         yield Said.GATEWAY_REACHED(gateway=target.reference, address=address)
@@ -104,11 +98,7 @@ def authentication(facts: Facts) -> Iterable[Message]:
     if not any(cluster.parts(each, "endpoints") for each in slices):
         yield Said.AUTHENTICATOR_WITHOUT_PODS(namespace=namespace, service=name)
     seen = facts.parts.lifecycle.workload.seen()
-    if seen.unseen is Unseen.FORBIDDEN:
-        yield Said.CHECK_FORBIDDEN(right=seen.detail, application=application)
-    elif seen.unseen in (Unseen.UNREACHABLE, Unseen.TOO_LARGE):
-        problem = f"the gateway's Envoy was not seen: {seen.detail}"
-        yield Said.CHECK_FAILED(problem=problem, application=application)
-    elif seen.guarded and not seen.missing:  # The status reports the parts that Envoy lacks.
+    # The status reports an Envoy that is not seen, and the parts that it lacks.
+    if seen.guarded and not seen.missing:
         where = f"{service.host}:{service.port}"
         yield Said.AUTHENTICATED(service=where, ports=", ".join(map(str, seen.guarded)))

@@ -73,16 +73,12 @@ def namespace(facts: Facts) -> Iterable[Message]:
     present = sorted(f"{key}={marks[key]}" for key in decision.LABELS if key in marks)
     place = {"namespace": facts.model, "labels": " and ".join(present) or "no label"}
     decided, membership = facts.parts.membership.decided(found), facts.config.membership
-    problem = decided.problem
-    if problem is not None and problem.severity is Severity.BLOCKED:
-        yield problem
+    if decided.problem is not None:
+        yield decided.problem
     elif membership != "namespace":
         why = ": mesh-mode=none" if membership == "none" else ": included-pods is set"
         yield Said.NAMESPACE_AS_WANTED(why=why, **place)
-    elif problem is not None or not (decided.labels or decided.joined):
-        text = problem.text if problem else "no Istio to join was found"
-        yield Said.NAMESPACE_NOT_JOINED(problem=text, **place)
     elif decided.labels:
         yield Said.NAMESPACE_OF_NO_MESH(application=facts.application, **place)
-    else:
+    elif decided.joined:
         yield Said.NAMESPACE_AS_WANTED(why="", **place)

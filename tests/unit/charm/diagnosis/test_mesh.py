@@ -101,8 +101,7 @@ def unwritable(fake):
     selected=(default, {"included_pods": "a=b"}, "NAMESPACE_AS_WANTED"),
     conflict=(disabled, {}, "INJECTION_DISABLED"),
     not_written=(unwritable, {}, "NAMESPACE_OF_NO_MESH"),
-    waiting=(dead, {}, "NAMESPACE_NOT_JOINED"),
-    none=(lambda _: None, {}, "NAMESPACE_NOT_JOINED"),
+    waiting=(dead, {}, "NOT_IN_MESH_YET"),
 )
 def test_namespace_is_judged_by_what_would_be_done_with_it(ctx, fake, installed, given, want):
     installed(fake)
