@@ -48,12 +48,12 @@ def read_yaml(text: str, *, longest: int = LONGEST) -> Any:
         raise DocumentError(f"is no YAML: {reason}") from error
 
 
-def read_json(text: str | bytes, *, longest: int = LONGEST, most: int = MOST_VALUES) -> Any:
-    """Read one JSON document of at most `most` values, or raise DocumentError."""
+def read_json(text: str | bytes, *, longest: int = LONGEST) -> Any:
+    """Read one JSON document, or raise DocumentError."""
     _check_length(text, longest)
     try:
         text = text.decode() if isinstance(text, bytes) else text
-        _check_count(sum(map(text.count, ",[{")), most)
+        _check_count(sum(map(text.count, ",[{")))
         value = _DECODER.decode(text)
         if _HALF.search(text):
             json.dumps(value, ensure_ascii=False).encode()
@@ -114,9 +114,9 @@ def _check_length(text: str | bytes, longest: int) -> None:
         raise DocumentError(f"has {len(text)} characters, more than {longest}")
 
 
-def _check_count(values: int, most: int) -> None:
-    if values > most:
-        raise DocumentError(f"has more than {most} values")
+def _check_count(values: int) -> None:
+    if values > MOST_VALUES:
+        raise DocumentError(f"has more than {MOST_VALUES} values")
 
 
 def _integer(digits: str) -> int:
@@ -151,7 +151,7 @@ class _Loader(yaml.SafeLoader):
         if event.tag not in (None, "!", f"{_TAG}str"):
             raise DocumentError(f"has the tag {event.tag[:40]!r}")
         self._count += 1
-        _check_count(self._count, MOST_VALUES)
+        _check_count(self._count)
         self._depth += isinstance(event, yaml.CollectionStartEvent)
         if self._depth > DEEPEST:
             raise DocumentError(_TOO_DEEP)
