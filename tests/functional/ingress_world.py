@@ -227,7 +227,11 @@ class Place(charm_parts.Related):
             pod("gateway-0", place, {"labels": world.LABELS}, containers=[proxy]),
             *self.api.list(charm_cluster.SERVICE, self.model),
             *self.api.list(charm_cluster.SERVICE, place),
-            *(each for each in self.part()._scope.manifests.owned() if each["kind"] != "Secret"),
+            *(
+                each
+                for each in self.part()._situation.manifests.owned()
+                if each["kind"] != "Secret"
+            ),
             self.api.get(charm_cluster.SECRET, SECRET, place),
         ]
         done = world.istioctl(folder, objects, "analyze", "--use-kube=false", "-A")

@@ -90,7 +90,7 @@ def run(api, model):
         return own.OwnGateway(scope)
 
     yield part
-    part()._scope.manifests.remove(own.FOLDER)
+    part()._situation.manifests.remove(own.FOLDER)
 
 
 def find(api, model, kind):

@@ -95,7 +95,7 @@ def enforced(place):
 
     def policy():
         part = place.part()
-        return tenant_policy.TenantPolicy(part._scope, lambda: part.target)
+        return tenant_policy.TenantPolicy(part._situation, lambda: part.target)
 
     policy().reconcile()
     try:

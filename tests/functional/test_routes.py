@@ -183,7 +183,7 @@ def place(request, client, kubeconfig, tmp_path_factory):
             assert waiting.eventually(lambda tls=tls: serves(found, tls), 240)
         yield found
         found.remove()
-        assert found.part()._scope.manifests.owned() == []
+        assert found.part()._situation.manifests.owned() == []
 
 
 def serves(place, tls):
@@ -480,7 +480,7 @@ def test_everyone_reaches_what_needs_no_authentication_and_is_anonymous(place, p
 
 def owned(place, *kinds):
     """Our objects of some kinds."""
-    return [each for each in place.part()._scope.manifests.owned() if each["kind"] in kinds]
+    return [each for each in place.part()._situation.manifests.owned() if each["kind"] in kinds]
 
 
 def own(place, *kinds):

@@ -39,11 +39,11 @@ def see(place, until, expected=None):
 
 
 def guard_of(place):
-    return place.part()._scope.manifests.owned_in(envoyfilter.FOLDER)[0]
+    return place.part()._situation.manifests.owned_in(envoyfilter.FOLDER)[0]
 
 
 def gateway_of(place):
-    return place.part()._scope.manifests.own(cluster.GATEWAY, gateway.NAME)
+    return place.part()._situation.manifests.own(cluster.GATEWAY, gateway.NAME)
 
 
 def causes(answer):

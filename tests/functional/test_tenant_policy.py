@@ -442,7 +442,7 @@ def test_application_without_trust_applies_the_policy_names_what_was_there_and_l
             world.create(obj)
         named(world, 5)
         world.clean()
-        assert world.component()._scope.manifests.owned_in(tenant_policy.FOLDER) == []
+        assert world.component()._situation.manifests.owned_in(tenant_policy.FOLDER) == []
 
 
 def named(world, count):
@@ -536,7 +536,7 @@ def test_hosts_of_the_model_are_followed_and_one_that_reads_like_an_expression_i
 
 def test_api_server_finds_no_fault_with_the_types_in_the_policy(world):
     kind = charm_cluster.VALIDATING_POLICY
-    (policy,) = world.component()._scope.manifests.owned_of(kind)
+    (policy,) = world.component()._situation.manifests.owned_of(kind)
     assert eventually(
         lambda: "typeChecking" in world.api.get(kind, policy["metadata"]["name"])["status"]
     )

@@ -291,7 +291,7 @@ class Place(ingress_world.Place):
     def groups(self):
         """Groups of API that our Gateway and routes are of."""
         kinds = ("Gateway", "HTTPRoute", "VirtualService")
-        owned = self.part()._scope.manifests.owned()
+        owned = self.part()._situation.manifests.owned()
         return {obj["apiVersion"].partition("/")[0] for obj in owned if obj["kind"] in kinds}
 
     def wrong(self, state):

@@ -15,7 +15,7 @@ from istio_integrator.ingress import gateway, record
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import endpoints
-from istio_integrator.situation import situation
+from istio_integrator.situation.situation import Situation
 
 if TYPE_CHECKING:
     from charmlibs.interfaces import tls_certificates
@@ -89,11 +89,11 @@ def problem(bag: endpoints.Bag) -> str:
 class GatewayCertificate:
     """Provides the certificate to the gateway."""
 
-    def __init__(self, scope: situation.Situation, kept: record.Record) -> None:
-        self._scope = scope
+    def __init__(self, situation: Situation, kept: record.Record) -> None:
+        self._situation = situation
         self._record = kept
-        self._is_related = scope.related.is_related(endpoints.CERTIFICATES)
-        self.is_wanted = bool(scope.config.tls_secret) or self._is_related
+        self._is_related = situation.related.is_related(endpoints.CERTIFICATES)
+        self.is_wanted = bool(situation.config.tls_secret) or self._is_related
         """Whether to serve the model by HTTPS."""
         self.messages: list[Message] = []
         """The problems with HTTPS that the last call of `credential` found."""
@@ -103,20 +103,20 @@ class GatewayCertificate:
     def credential(self, target: gateway.Target, *, shown: str) -> str:
         """Return the Secret for the gateway, given the one that it uses now; empty: none."""
         self.messages = []
-        scope, given = self._scope, self._scope.config.tls_secret
+        situation, given = self._situation, self._situation.config.tls_secret
         if not self.is_wanted:
             return ""
         if not given and not target.hosts:
-            self.messages.append(Said.CERTIFICATES_NEED_HOSTS(application=scope.application))
+            self.messages.append(Said.CERTIFICATES_NEED_HOSTS(application=situation.application))
             return ""
-        name = given or scope.manifests.secrets[SECRET_FOLDER]
-        found = scope.cluster.get(cluster.SECRET, name, target.namespace)
+        name = given or situation.manifests.secrets[SECRET_FOLDER]
+        found = situation.cluster.get(cluster.SECRET, name, target.namespace)
         with contextlib.suppress(ValueError):
             text = base64.b64decode(cluster.at(found, "data").get("tls.crt", ""), validate=True)
             self.shown = text.decode()
         if data := {} if given else self._issued(target):
             context = {"name": name, "namespace": target.namespace, "data": data}
-            scope.manifests.apply(SECRET_FOLDER, context)
+            situation.manifests.apply(SECRET_FOLDER, context)
         elif given and found is None:
             self.messages.append(Said.TLS_SECRET_ABSENT(secret=f"{target.namespace}/{name}"))
             # While a Secret is being replaced, Envoy keeps the former certificate.
@@ -125,20 +125,20 @@ class GatewayCertificate:
 
     def prune(self) -> None:
         """Remove the certificate when no certificate authority is related any more."""
-        if self._scope.config.tls_secret or not self._is_related:
+        if self._situation.config.tls_secret or not self._is_related:
             self.remove()
 
     def remove(self) -> None:
         """Remove the certificate, and then the record of its namespace."""
-        self._scope.manifests.remove(SECRET_FOLDER)
+        self._situation.manifests.remove(SECRET_FOLDER)
         self._record.certificate_in = ""
 
     def _issued(self, target: gateway.Target) -> dict[str, str]:
         if self._record.certificate_in not in ("", target.namespace):
-            self._scope.manifests.remove(SECRET_FOLDER)
-        problems = filter(None, map(problem, self._scope.related.bags(endpoints.CERTIFICATES)))
+            self._situation.manifests.remove(SECRET_FOLDER)
+        problems = filter(None, map(problem, self._situation.related.bags(endpoints.CERTIFICATES)))
         self.messages += [Said.REQUEST_INVALID(request=each) for each in problems]
-        requirer = self._scope.certificates
+        requirer = self._situation.certificates
         if requirer is None or not requirer.certificate_requests:
             return {}
         found, key = requirer.get_assigned_certificate(requirer.certificate_requests[0])

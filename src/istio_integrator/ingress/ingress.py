@@ -17,7 +17,7 @@ from istio_integrator.istio.authorization_policy import principal
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import ingress_route, kubeflow
-from istio_integrator.situation import situation
+from istio_integrator.situation.situation import Component, Exposure, Situation
 
 logger = logging.getLogger(__name__)
 
@@ -27,22 +27,22 @@ Other teams' routes on this Gateway would be served without authentication if th
 removed earlier. The charm's own routes match nothing without the EnvoyFilter."""
 
 
-class Ingress(situation.Component):
+class Ingress(Component):
     """Applies EnvoyFilter, routes and Gateway in this order, and removes them in reverse order."""
 
     name = "ingress"
 
     def __init__(
         self,
-        scope: situation.Situation,
+        situation: Situation,
         look: Callable[[], Seen | None] = lambda: None,
     ) -> None:
-        self._scope = scope
-        self._related = scope.related
+        self._situation = situation
+        self._related = situation.related
         self._look = look
-        self._record = record.Record(scope)
-        self.certificate = certificate.GatewayCertificate(scope, self._record)
-        self._own_gateway = own.OwnGateway(scope)
+        self._record = record.Record(situation)
+        self.certificate = certificate.GatewayCertificate(situation, self._record)
+        self._own_gateway = own.OwnGateway(situation)
         self._messages: list[Message] = []
         self.is_up: bool | None = None
         """Whether the model's Gateway exists and a pod of the gateway is ready; None if no
@@ -53,16 +53,16 @@ class Ingress(situation.Component):
     def reconcile(self) -> list[Message]:
         """Serve the model as related applications request, or remove the ingress."""
         self._messages = []
-        if not self._scope.leader:
+        if not self._situation.leader:
             return self._messages
         kubeflow.publish_routed(self._related)
-        found = self._scope.mesh
+        found = self._situation.mesh
         if found is not None and found.pilot is not None:
             service, port = found.pilot
             kubeflow.publish_pilot(self._related, service=service, port=port)
-        if not self._scope.exposes:
+        if not self._situation.exposes:
             # Without the permission to list the objects, the charm has never created any.
-            with self._scope.cluster.optional():
+            with self._situation.cluster.optional():
                 self.remove()
         elif found is not None:
             logger.debug("Authentication: %s.", self.decision.word)
@@ -76,10 +76,10 @@ class Ingress(situation.Component):
     def remove(self) -> None:
         """Remove all objects, the EnvoyFilter after the Gateway's servers are gone from Envoy."""
         self._close()
-        self._scope.manifests.remove(envoyfilter.FOLDER)
+        self._situation.manifests.remove(envoyfilter.FOLDER)
         self.certificate.remove()
-        service_annotations.remove(self._scope, self._record)
-        self._scope.manifests.remove(own.FOLDER)
+        service_annotations.remove(self._situation, self._record)
+        self._situation.manifests.remove(own.FOLDER)
         self._record.remove()
 
     @functools.cached_property
@@ -88,18 +88,18 @@ class Ingress(situation.Component):
 
         If routing=gateway-api is impossible, it is the gateway that serves the model now.
         """
-        scope = self._scope
+        situation = self._situation
         why: Message | None = None
         found: gateway.Target | Message | None = None
-        if scope.config.routing == "gateway-api":
-            opened = scope.manifests.own(cluster.GATEWAY, gateway.NAME)
-            why = managed.obstacle(scope, opened)
-            if why is None or managed.find(scope) is not None:
-                found = managed.target(scope)
+        if situation.config.routing == "gateway-api":
+            opened = situation.manifests.own(cluster.GATEWAY, gateway.NAME)
+            why = managed.obstacle(situation, opened)
+            if why is None or managed.find(situation) is not None:
+                found = managed.target(situation)
             elif opened is None:
                 return why
-        if found is None and scope.config.gateway_service:
-            found = named.find(scope)
+        if found is None and situation.config.gateway_service:
+            found = named.find(situation)
         found = found or self._own_gateway.target()
         if why and isinstance(found, gateway.Target):
             return dataclasses.replace(found, messages=(why, *found.messages))
@@ -108,19 +108,19 @@ class Ingress(situation.Component):
     @functools.cached_property
     def decision(self) -> authentication.Authentication:
         """How requests are authenticated."""
-        return authentication.decide(self._scope)
+        return authentication.decide(self._situation)
 
     @functools.cached_property
-    def exposure(self) -> situation.Exposure:
+    def exposure(self) -> Exposure:
         """The gateway's calls to Services of the model; empty without requests for ingress."""
-        if not self._scope.exposes:
-            return situation.Exposure()
+        if not self._situation.exposes:
+            return Exposure()
         target = self.target if isinstance(self.target, gateway.Target) else None
         account = target.account if target else ""
         service = self.decision.service
         namespace, _, guard = service.reference.partition("/") if service else ("", "", "")
-        is_here = namespace == self._scope.model
-        return situation.Exposure(
+        is_here = namespace == self._situation.model
+        return Exposure(
             # The backends are known before the gateway exists.
             gateways=(principal(target.namespace, account),) if target and account else (),
             gateway_pods=(frozenset(target.selector.items()),) if target and target.is_own else (),
@@ -131,7 +131,7 @@ class Ingress(situation.Component):
     @functools.cached_property
     def plan(self) -> plan.RoutePlan:
         """The routes that related applications request."""
-        return plan.plan(requested.read(self._scope, self._received))
+        return plan.plan(requested.read(self._situation, self._received))
 
     @functools.cached_property
     def _received(self) -> list[requested.Received]:
@@ -140,7 +140,7 @@ class Ingress(situation.Component):
 
     @property
     def _only_https(self) -> bool:
-        return self._scope.config.https_redirect and self.certificate.is_wanted
+        return self._situation.config.https_redirect and self.certificate.is_wanted
 
     def _expose(self, target: gateway.Target | Message) -> cluster.Object | None:
         if not isinstance(target, gateway.Target):
@@ -156,24 +156,26 @@ class Ingress(situation.Component):
             opened = None
         decision, routes = self.decision, self.plan.routes
         values = self._record.values_for(envoyfilter.access(decision, target, routes))
-        latest, *filters = envoyfilter.apply(self._scope, decision, target, values, routes)
-        served, problems = render.apply(self._scope, routes, target, values)
+        latest, *filters = envoyfilter.apply(self._situation, decision, target, values, routes)
+        served, problems = render.apply(self._situation, routes, target, values)
         self._messages += problems
         credential = self.certificate.credential(target, shown=gateway.credential(opened))
         self._messages += self.certificate.messages
-        clusters = {f"outbound|{one.port}||{one.service}.{self._scope.domain}" for one in served}
+        clusters = {
+            f"outbound|{one.port}||{one.service}.{self._situation.domain}" for one in served
+        }
         if decision.service:
             clusters.add(decision.service.cluster)
         matches = sum(len(entry.uris) for route in served for entry in route.entries)
         expected = Expectation(
             namespace=target.namespace,
             selector=dict(target.selector),
-            gateway=f"{self._scope.model}/{gateway.NAME}",
+            gateway=f"{self._situation.model}/{gateway.NAME}",
             servers=seen.servers(target, opened, has_tls=bool(credential)),
             hosts=() if target.is_own else tuple(target.written_hosts),
             filters=tuple(filters),
             latest=latest,
-            entry=envoyfilter.ask_entry(self._scope.manifests.owner),
+            entry=envoyfilter.ask_entry(self._situation.manifests.owner),
             # An HTTPRoute has one match.
             routes=len(served) if target.is_managed else matches,
             marks=(values.asked, values.free, values.root),
@@ -186,10 +188,10 @@ class Ingress(situation.Component):
         servers = seen.servers(target, opened, has_tls=bool(credential))
         self.expected = dataclasses.replace(expected, servers=servers)
         count = 0 if decision.is_closed else len(served)
-        self._messages += seen.messages(self._scope, self.expected, answer, target, count)
+        self._messages += seen.messages(self._situation, self.expected, answer, target, count)
         if not target.is_deployed_here:
-            self._scope.manifests.remove(own.FOLDER)
-        if problem := service_annotations.apply(self._scope, target, self._record):
+            self._situation.manifests.remove(own.FOLDER)
+        if problem := service_annotations.apply(self._situation, target, self._record):
             self._messages.append(problem)
         if not target.ready:
             place = {"gateway": target.reference, "namespace": target.namespace}
@@ -230,24 +232,24 @@ class Ingress(situation.Component):
             "only_https": self._only_https,
         }
         if target.is_managed:
-            return managed.apply(self._scope, context)
-        (opened,) = self._scope.manifests.apply(gateway.FOLDER, context)
+            return managed.apply(self._situation, context)
+        (opened,) = self._situation.manifests.apply(gateway.FOLDER, context)
         return opened
 
     def _close(self) -> None:
         """Remove routes and Gateway, and wait until the Gateway's servers are gone from Envoy."""
         opened = self._find_gateway()
-        render.remove(self._scope)
+        render.remove(self._situation)
         for folder in (gateway.FOLDER, managed.FOLDER):
-            self._scope.manifests.remove(folder)
+            self._situation.manifests.remove(folder)
         for _ in range(GONE_WITHIN if opened else 0):
             if seen.is_gone(self._look()):
                 break
             sleep(1)
 
     def _find_gateway(self) -> cluster.Object | None:
-        opened = self._scope.manifests.own(cluster.GATEWAY, gateway.NAME)
-        return opened or managed.find(self._scope)
+        opened = self._situation.manifests.own(cluster.GATEWAY, gateway.NAME)
+        return opened or managed.find(self._situation)
 
     def _announce(self, target: gateway.Target | Message, opened: cluster.Object | None) -> None:
         related = self._related
@@ -255,7 +257,9 @@ class Ingress(situation.Component):
         self.is_up = bool(opened and found and found.ready)
         # With routing=gateway-api the Gateway is not of Istio's API group.
         up = self.is_up and not (found and found.is_managed)
-        kubeflow.publish_gateway(related, name=gateway.NAME, namespace=self._scope.model, up=up)
+        kubeflow.publish_gateway(
+            related, name=gateway.NAME, namespace=self._situation.model, up=up
+        )
         self._announce_metadata()
         if related.is_related(*kubeflow.INGRESS_ROUTES):
             ingress_route.answer(
@@ -270,8 +274,8 @@ class Ingress(situation.Component):
         The data is kept while routing=gateway-api is set. Otherwise each restart of a gateway pod
         would restart every controller.
         """
-        if self._scope.config.routing == "gateway-api":
-            target = managed.target(self._scope)
+        if self._situation.config.routing == "gateway-api":
+            target = managed.target(self._situation)
             if target.ready:
                 metadata = kubeflow.GatewayMetadata(
                     namespace=target.namespace,
@@ -288,15 +292,15 @@ class Ingress(situation.Component):
 
     def _external_host(self, target: gateway.Target | None) -> str:
         """Return the host of the model's URL; empty while no gateway is known."""
-        hosts = target.hosts if target else self._scope.config.hosts
+        hosts = target.hosts if target else self._situation.config.hosts
         if exact := [host for host in hosts if not host.startswith("*")]:
             return exact[0]
         if target is None:
             return ""
-        service = self._scope.cluster.get(cluster.SERVICE, target.service, target.namespace)
+        service = self._situation.cluster.get(cluster.SERVICE, target.service, target.namespace)
         balancers = cluster.parts(cluster.at(service, "status", "loadBalancer"), "ingress")
         addresses = [each.get(key) for each in balancers[:1] for key in ("hostname", "ip")]
-        inside = f"{target.service}.{target.namespace}.svc.{self._scope.cluster_domain}"
+        inside = f"{target.service}.{target.namespace}.svc.{self._situation.cluster_domain}"
         return str(next(filter(None, addresses), inside))
 
 

@@ -19,7 +19,7 @@ import pydantic
 from integrator_contract import names
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message
-from istio_integrator.situation import situation
+from istio_integrator.situation.situation import Situation
 
 FOLDER = "record"
 _KEY = "record"
@@ -79,9 +79,9 @@ class _Kept(pydantic.BaseModel, frozen=True):
 class Record:
     """Reads and writes the Record."""
 
-    def __init__(self, scope: situation.Situation) -> None:
-        self._manifests = scope.manifests
-        self._name = scope.manifests.secrets[FOLDER]
+    def __init__(self, situation: Situation) -> None:
+        self._manifests = situation.manifests
+        self._name = situation.manifests.secrets[FOLDER]
 
     def values_for(self, access: Iterable[str]) -> Values:
         """Return the values for an access, new ones if any earlier access is withdrawn.

@@ -9,7 +9,7 @@ from istio_integrator.ingress import gateway, record
 from istio_integrator.istio import injectors
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
-from istio_integrator.situation import situation
+from istio_integrator.situation.situation import Situation
 
 _HIDDEN = ".invalid"
 """The suffix of the placeholder host of a Gateway without open hosts; no client requests it."""
@@ -60,7 +60,7 @@ def is_gone(answer: Seen | None) -> bool:
 
 
 def messages(
-    scope: situation.Situation,
+    situation: Situation,
     expected: Expectation,
     answer: Seen | None,
     target: gateway.Target,
@@ -71,7 +71,7 @@ def messages(
     if answer is None:
         yield Said.GATEWAY_NOT_SEEN(gateway=where)
     elif answer.unseen is Unseen.FORBIDDEN:
-        yield Said.PERMISSION_MISSING(right=answer.detail, application=scope.application)
+        yield Said.PERMISSION_MISSING(right=answer.detail, application=situation.application)
     elif answer.unseen in (Unseen.UNREACHABLE, Unseen.TOO_LARGE):
         yield Said.ENVOY_NOT_SEEN(
             gateway=where, why=answer.unseen, namespace=target.namespace, detail=answer.detail
@@ -79,7 +79,7 @@ def messages(
     elif answer.missing and answer.is_late and answer.of == expected.word():
         first, *others = answer.missing
         more = f"and {len(others)} more" if others else ""
-        istiod = scope.mesh.namespace if scope.mesh else injectors.USUAL_NAMESPACE
+        istiod = situation.mesh.namespace if situation.mesh else injectors.USUAL_NAMESPACE
         names = {"gateway": where, "namespace": target.namespace, "istiod": istiod}
         yield Said[first.cause.name](**first.about, **names, others=more)
     elif answer.missing or answer.routes < expected.routes or answer.of != expected.word():

@@ -14,40 +14,38 @@ from istio_integrator.ingress import gateway
 from istio_integrator.ingress.record import Record
 from istio_integrator.kube import cluster, owners
 from istio_integrator.messages import Message, Said
-from istio_integrator.situation import situation
+from istio_integrator.situation.situation import Situation
 
 logger = logging.getLogger(__name__)
 
 
-def apply(scope: situation.Situation, target: gateway.Target, kept: Record) -> Message | None:
+def apply(situation: Situation, target: gateway.Target, kept: Record) -> Message | None:
     """Set the operator's annotations on the gateway's Service, and restore the previous one."""
-    wanted = scope.config.gateway_service_annotations
+    wanted = situation.config.gateway_service_annotations
     reference = f"{target.namespace}/{target.service}" if wanted else ""
     if kept.annotated != reference:
-        remove(scope, kept)
+        remove(situation, kept)
     kept.annotated = reference
-    return _change(scope, reference, wanted)
+    return _change(situation, reference, wanted)
 
 
-def remove(scope: situation.Situation, kept: Record) -> None:
+def remove(situation: Situation, kept: Record) -> None:
     """Restore the Service that was annotated."""
-    _change(scope, kept.annotated, {})
+    _change(situation, kept.annotated, {})
 
 
-def _change(
-    scope: situation.Situation, reference: str, wanted: Mapping[str, str]
-) -> Message | None:
+def _change(situation: Situation, reference: str, wanted: Mapping[str, str]) -> Message | None:
     """Set the wanted annotations on a Service; if empty, restore its original annotations."""
     namespace, _, name = reference.partition("/")
-    service = scope.cluster.get(cluster.SERVICE, name, namespace) if name else None
+    service = situation.cluster.get(cluster.SERVICE, name, namespace) if name else None
     if service is None:
         return None
-    metadata, owner = service["metadata"], scope.manifests.owner
+    metadata, owner = service["metadata"], situation.manifests.owner
     shown, live = cluster.reference(service), cluster.at(metadata, "annotations")
     record = owners.UndoRecord.read(live.get(names.ANNOTATIONS)) or owners.UndoRecord(
         owner, {}, {}
     )
-    if record.owner != owner and not owners.is_gone(scope.cluster, record.owner):
+    if record.owner != owner and not owners.is_gone(situation.cluster, record.owner):
         problem = f"its annotations are managed by {record.owner}"
         return Said.ANNOTATIONS_REFUSED(service=shown, problem=problem) if wanted else None
     before = dict(record.before)
@@ -71,6 +69,6 @@ def _change(
             "annotations": patch,
             "labels": {names.ANNOTATED_BY: owner if wanted else None},
         }
-        scope.cluster.merge_patch(service, {"metadata": change})
+        situation.cluster.merge_patch(service, {"metadata": change})
         logger.info("%s: annotations %s.", shown, sorted(patch))
     return None

@@ -9,7 +9,7 @@ from integrator_contract import names
 from istio_integrator.ingress import gateway
 from istio_integrator.kube import cluster, errors, fences
 from istio_integrator.messages import Message, Said
-from istio_integrator.situation import situation
+from istio_integrator.situation.situation import Component, Situation
 
 FOLDER = "tenant-policy"
 _KINDS = (
@@ -23,49 +23,49 @@ _MOST_TRIED = 200
 """Existing objects that one hook tests, each by a request to the API server."""
 
 
-class TenantPolicy(situation.Component):
+class TenantPolicy(Component):
     """Applies the policy for the resolved gateway, and names existing objects that violate it."""
 
     name = "ingress"
 
     def __init__(
-        self, scope: situation.Situation, resolve: Callable[[], gateway.Target | Message]
+        self, situation: Situation, resolve: Callable[[], gateway.Target | Message]
     ) -> None:
-        self._scope = scope
+        self._situation = situation
         self._resolve = resolve
-        self._name = f"istio-integrator.{scope.manifests.owner}.tenants".lower()
+        self._name = f"istio-integrator.{situation.manifests.owner}.tenants".lower()
 
     def reconcile(self) -> list[Message]:
         """Apply the policy while the model has ingress, and report the objects that violate it."""
-        scope, mode = self._scope, self._scope.config.tenant_policy
-        if not scope.leader or scope.mesh is None:
+        situation, mode = self._situation, self._situation.config.tenant_policy
+        if not situation.leader or situation.mesh is None:
             return []
-        if mode == "off" or not scope.exposes:
+        if mode == "off" or not situation.exposes:
             self.remove()
         elif isinstance(target := self._resolve(), gateway.Target):
             try:
-                scope.manifests.apply(FOLDER, self._context(target))
+                situation.manifests.apply(FOLDER, self._context(target))
             except errors.KindAbsentError:
                 if mode == "auto":
                     return [Said.TENANT_POLICY_OFF()]
-                return [Said.TENANT_POLICY_UNKNOWN(mode=mode, application=scope.application)]
+                return [Said.TENANT_POLICY_UNKNOWN(mode=mode, application=situation.application)]
             said = Said.TENANT_WARNED if mode == "warn" else Said.TENANT_REJECTED
             return [_message(said, each) for each in self._rejected()]
         return []
 
     def remove(self) -> None:
         """Delete the policy."""
-        self._scope.manifests.remove(FOLDER)
+        self._situation.manifests.remove(FOLDER)
 
     def _context(self, target: gateway.Target) -> dict[str, Any]:
-        pods = self._scope.cluster.list(cluster.POD, target.namespace, dict(target.selector))
+        pods = self._situation.cluster.list(cluster.POD, target.namespace, dict(target.selector))
         found = (_pairs(cluster.at(pod, "metadata", "labels")) for pod in pods)
         selector = _pairs(target.selector)
         return {
             "name": self._name,
-            "model": self._scope.model,
-            "is_warning": self._scope.config.tenant_policy == "warn",
-            "served": self._scope.served,
+            "model": self._situation.model,
+            "is_warning": self._situation.config.tenant_policy == "warn",
+            "served": self._situation.served,
             "hosts": target.hosts,
             "selector": sorted(selector),
             # Labels are written as `key=value`.
@@ -74,8 +74,8 @@ class TenantPolicy(situation.Component):
         }
 
     def _rejected(self) -> Iterator[cluster.Object]:
-        served = {*self._scope.served_namespaces} - {self._scope.model}
-        every = (obj for kind in _KINDS if served for obj in self._scope.cluster.each(kind))
+        served = {*self._situation.served_namespaces} - {self._situation.model}
+        every = (obj for kind in _KINDS if served for obj in self._situation.cluster.each(kind))
         written = (obj for obj in every if _is_written_in(obj, served))
         for number, obj in enumerate(written):
             reference = cluster.reference(obj)
@@ -90,13 +90,13 @@ class TenantPolicy(situation.Component):
         """Test a copy by a dry run in the model, where the charm may create such objects."""
         metadata: dict[str, Any] = {
             "generateName": f"{FOLDER}-",
-            "namespace": self._scope.model,
+            "namespace": self._situation.model,
             "labels": {names.TENANT: obj["metadata"]["namespace"]},
             "annotations": cluster.at(obj, "metadata", "annotations"),
         }
         copy = {key: obj.get(key) for key in ("apiVersion", "kind", "spec")}
         try:
-            self._scope.cluster.create({**copy, "metadata": metadata}, dry_run=True)
+            self._situation.cluster.create({**copy, "metadata": metadata}, dry_run=True)
         except errors.RefusedError as error:
             # The API server calls validating webhooks of other teams after its policies.
             return error.refusal.author.endswith(f" {self._name}")

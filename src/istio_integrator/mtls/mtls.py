@@ -12,41 +12,42 @@ from istio_integrator.kube import cluster, manifests, owners
 from istio_integrator.messages import Message, Said
 from istio_integrator.mtls import exceptions, members
 from istio_integrator.mtls.plan import MutualTlsPlan
-from istio_integrator.situation import model, situation
+from istio_integrator.situation import model
+from istio_integrator.situation.situation import Component, Situation
 
 FOLDER = "mutual-tls"
 _YOUNGEST = "9999"
 """The creation time of a policy that does not exist yet, after every real one."""
 
 
-class MutualTls(situation.Component):
+class MutualTls(Component):
     """Requires a certificate of the mesh from callers, unless a caller would be blocked."""
 
     name = "security"
 
-    def __init__(self, context: situation.Situation, uninjected: Callable[[], int]) -> None:
-        self._context = context
+    def __init__(self, situation: Situation, uninjected: Callable[[], int]) -> None:
+        self._situation = situation
         self._uninjected = uninjected
 
     def reconcile(self) -> list[Message]:
         """Make the policies agree with the option, and report how strict the model is."""
-        if not self._context.leader:
+        if not self._situation.leader:
             return []
-        if self._context.config.mtls != "strict":
+        if self._situation.config.mtls != "strict":
             self.remove()
-        elif self._context.mesh is not None:
-            plan = self.plan(self._context.mesh, self._context.config)
+        elif self._situation.mesh is not None:
+            plan = self.plan(self._situation.mesh, self._situation.config)
             if plan.is_switched_on:
-                variables = _variables(plan.exceptions.opened, self._context.application)
-                self._context.manifests.apply(FOLDER, variables)
+                variables = _variables(plan.exceptions.opened, self._situation.application)
+                self._situation.manifests.apply(FOLDER, variables)
             return [*plan.messages()]
         return []
 
     def remove(self) -> None:
         """Delete this charm's policies, that of the whole model before its exceptions."""
-        found = self._context.manifests.owned_in(FOLDER)
+        found = self._situation.manifests.owned_in(FOLDER)
         for obj in sorted(found, key=lambda each: "selector" in cluster.at(each, "spec")):
-            self._context.cluster.delete(obj)
+            self._situation.cluster.delete(obj)
 
     def preview(
         self, options: config.Config, routed: Callable[[], Collection[tuple[str, int]]]
@@ -55,33 +56,33 @@ class MutualTls(situation.Component):
 
         Nothing is written. `routed` returns the backends of the gateway's routes.
         """
-        mesh = self._context.mesh
+        mesh = self._situation.mesh
         if options.mtls != "strict":
             yield Said.OPTION_WRITES_NOTHING(option="mtls=inherit", kind="PeerAuthentication")
         elif mesh is None:
             yield Said.PREVIEW_WITHOUT_ISTIO()
         else:
-            is_ambient = self._context.data_plane == "ambient"
+            is_ambient = self._situation.data_plane == "ambient"
             names = set[str]() if is_ambient else {name for name, _ in routed()}
             yield from self.plan(mesh, options).preview(names)
 
     def plan(self, mesh: installation.Mesh, options: config.Config) -> MutualTlsPlan:
         """Plan strict mode with options that may differ from the application's."""
-        context, name = self._context, self._context.model
-        found = model.Model.of(context.cluster, name)
-        calling = [obj for kind in model.CALLING for obj in context.cluster.list(kind)]
+        situation, name = self._situation, self._situation.model
+        found = model.Model.of(situation.cluster, name)
+        calling = [obj for kind in model.CALLING for obj in situation.cluster.list(kind)]
         policies = peer_authentication.read_all(
             obj
             for place in dict.fromkeys((name, mesh.root_namespace))
-            for obj in context.cluster.list(cluster.PEER_AUTHENTICATION, place)
+            for obj in situation.cluster.list(cluster.PEER_AUTHENTICATION, place)
         )
         # This charm writes no PeerAuthentication in the root namespace.
-        owner = context.manifests.owner
+        owner = situation.manifests.owner
         ours = [each for each in policies if (each.owner, each.namespace) == (owner, name)]
         clients = members.plain_clients(
-            context.cluster.list(cluster.DESTINATION_RULE),
+            situation.cluster.list(cluster.DESTINATION_RULE),
             model_name=name,
-            domain=context.cluster_domain,
+            domain=situation.cluster_domain,
         )
         tenants = self._tenants() if clients else ()
         excepted = exceptions.Exceptions(
@@ -92,12 +93,12 @@ class MutualTls(situation.Component):
             plain_tenants=[each for each in clients if each.namespace in tenants],
             named=options.mtls_exceptions,
             standing=[each for each in ours if each.selector],
-            application=context.application,
+            application=situation.application,
         )
         ages = {each.name: each.created for each in ours}
         would_be = peer_authentication.read_all(
-            context.manifests.prepared(FOLDER, obj)
-            for obj in manifests.render(FOLDER, _variables(excepted.opened, context.application))
+            situation.manifests.prepared(FOLDER, obj)
+            for obj in manifests.render(FOLDER, _variables(excepted.opened, situation.application))
         )
         others = [each for each in policies if each not in ours]
         is_on = any(not each.selector for each in ours)
@@ -117,7 +118,7 @@ class MutualTls(situation.Component):
             outsiders=sorted(
                 {
                     found.workload_of(pod)[1]
-                    for pod in found.callers(context.application)
+                    for pod in found.callers(situation.application)
                     if not pod.is_in_mesh
                 }
             ),
@@ -125,8 +126,8 @@ class MutualTls(situation.Component):
         )
 
     def _tenants(self) -> frozenset[str]:
-        served = self._context.served
-        spaces = (each["metadata"] for each in self._context.cluster.list(cluster.NAMESPACE))
+        served = self._situation.served
+        spaces = (each["metadata"] for each in self._situation.cluster.list(cluster.NAMESPACE))
         return frozenset(
             each["name"]
             for each in spaces

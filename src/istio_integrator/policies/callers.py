@@ -9,8 +9,8 @@ from istio_integrator import texts
 from istio_integrator.istio import installation
 from istio_integrator.istio.authorization_policy import AuthorizationPolicy, principal
 from istio_integrator.messages import Message, Said
-from istio_integrator.situation import situation
 from istio_integrator.situation.model import Pod
+from istio_integrator.situation.situation import Situation
 
 FOLDER = "authorization"
 """The component label of policies with callers."""
@@ -24,7 +24,7 @@ _EFFECTS = {
 
 
 def judge(
-    scope: situation.Situation,
+    scope: Situation,
     mesh: installation.Mesh,
     policies: Iterable[AuthorizationPolicy],
     pods: Sequence[Pod],

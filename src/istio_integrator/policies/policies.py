@@ -14,18 +14,17 @@ from istio_integrator.messages import Message, Said
 from istio_integrator.policies import decide, preview
 from istio_integrator.policies.callers import CLOSED, FOLDER
 from istio_integrator.relations import service_mesh
-from istio_integrator.situation import model, situation
+from istio_integrator.situation import model
+from istio_integrator.situation.situation import Component, Exposure, Situation
 
 
-class Authorization(situation.Component):
+class Authorization(Component):
     """Answers applications on `service-mesh`, and writes the policies that they request."""
 
     name = "security"
 
-    def __init__(
-        self, context: situation.Situation, exposure: Callable[[], situation.Exposure]
-    ) -> None:
-        self._context = context
+    def __init__(self, situation: Situation, exposure: Callable[[], Exposure]) -> None:
+        self._situation = situation
         self._exposure = exposure
 
     def reconcile(self) -> list[Message]:
@@ -34,83 +33,83 @@ class Authorization(situation.Component):
         The policies with rules are written before the policy that denies all other calls, and
         removed after it.
         """
-        context = self._context
-        if not context.leader:
+        situation = self._situation
+        if not situation.leader:
             return []
         self._answer()
-        if context.config.authorization == "off":
+        if situation.config.authorization == "off":
             self.remove()
-        elif reason := _obstacle(context):
+        elif reason := _obstacle(situation):
             self.remove()
             return [reason]
-        elif context.mesh is not None:
-            return self._write(decide.decide(self.asked(context.config)))
+        elif situation.mesh is not None:
+            return self._write(decide.decide(self.asked(situation.config)))
         return []
 
     def remove(self) -> None:
         """Delete the policies, first the one that denies all other calls."""
         for folder in (CLOSED, FOLDER):
-            self._context.manifests.remove(folder)
+            self._situation.manifests.remove(folder)
 
     def preview(self, options: config.Config) -> Iterable[Message]:
         """Report the calls that other options would deny; nothing is written."""
-        context = dataclasses.replace(self._context, config=options)
+        situation = dataclasses.replace(self._situation, config=options)
         if options.authorization == "off":
             yield Said.OPTION_WRITES_NOTHING(
                 option="authorization=off", kind="AuthorizationPolicy"
             )
-        elif context.mesh is None:
+        elif situation.mesh is None:
             yield Said.PREVIEW_WITHOUT_ISTIO()
-        elif reason := _obstacle(context):
+        elif reason := _obstacle(situation):
             yield reason
         else:
             asked = self.asked(options)
             decision = decide.decide(asked)
-            variables = _variables(decision.policies, context.application)
+            variables = _variables(decision.policies, situation.application)
             would_be = [
-                context.manifests.prepared(folder, obj)
+                situation.manifests.prepared(folder, obj)
                 for folder in ((FOLDER, CLOSED) if decision.is_closed else (FOLDER,))
                 for obj in manifests.render(folder, variables)
             ]
-            yield from preview.preview(context, context.mesh, asked, decision, would_be)
+            yield from preview.preview(situation, situation.mesh, asked, decision, would_be)
 
     def asked(self, options: config.Config) -> decide.Asked:
         """Read the input of the decision, with options that may differ from the application's."""
-        context, name, related = self._context, self._context.model, self._context.related
-        stated = context.cluster.list(cluster.AUTHORIZATION_POLICY, name)
+        situation, name, related = self._situation, self._situation.model, self._situation.related
+        stated = situation.cluster.list(cluster.AUTHORIZATION_POLICY, name)
         calling = (
-            each for kind in model.CALLING for each in context.cluster.list_if_allowed(kind)
+            each for kind in model.CALLING for each in situation.cluster.list_if_allowed(kind)
         )
         return decide.Asked(
             mode=options.authorization,
-            model=model.Model.of(context.cluster, name),
+            model=model.Model.of(situation.cluster, name),
             exposure=self._exposure(),
             consumers=service_mesh.received(related, model=name),
             calls=model.calls(calling, model=name),
-            others=[each for each in stated if not context.manifests.is_ours(each)],
-            standing=[each for each in stated if context.manifests.is_ours(each)],
-            is_ambient=context.data_plane == "ambient",
+            others=[each for each in stated if not situation.manifests.is_ours(each)],
+            standing=[each for each in stated if situation.manifests.is_ours(each)],
+            is_ambient=situation.data_plane == "ambient",
         )
 
     def _answer(self) -> None:
         """Send applications the labels that make pods members; none if the namespace is one."""
-        is_selected = self._context.config.membership == "selected"
-        labels = self._context.pod_labels if is_selected else dict[str, str]()
+        is_selected = self._situation.config.membership == "selected"
+        labels = self._situation.pod_labels if is_selected else dict[str, str]()
         # Labels that were sent earlier are kept. Without them pods would leave the mesh.
         if labels is not None:
-            service_mesh.answer(self._context.related, labels=labels)
+            service_mesh.answer(self._situation.related, labels=labels)
 
     def _write(self, decision: decide.AuthorizationPlan) -> list[Message]:
-        context = self._context
+        situation = self._situation
         if not decision.is_closed:
-            context.manifests.remove(CLOSED)
-        wanted = {_name(each, context.application): [each] for each in decision.policies}
+            situation.manifests.remove(CLOSED)
+        wanted = {_name(each, situation.application): [each] for each in decision.policies}
         # If the API server rejects one policy, the others are still written.
-        refused = context.manifests.apply_fitting(
-            FOLDER, wanted, lambda fit: _variables(fit, context.application)
+        refused = situation.manifests.apply_fitting(
+            FOLDER, wanted, lambda fit: _variables(fit, situation.application)
         )
         if decision.is_closed:
-            context.manifests.apply(CLOSED, _variables((), context.application))
+            situation.manifests.apply(CLOSED, _variables((), situation.application))
         count = len(wanted) - len(refused)
         workloads = f"{count} workload{'' if count == 1 else 's'}"
         rest = ", all others closed" if decision.is_closed else ""
@@ -118,7 +117,7 @@ class Authorization(situation.Component):
         return [
             *decision.said,
             *(
-                error_messages.of_object(error, f"AuthorizationPolicy {name} in {context.model}")
+                error_messages.of_object(error, f"AuthorizationPolicy {name} in {situation.model}")
                 for name, error in refused.items()
             ),
             Said.CALLERS_NAMED(workloads=workloads, rest=rest),
@@ -146,17 +145,17 @@ def _name(policy: decide.WorkloadPolicy, application: str) -> str:
     return owners.name_by_pods(application, shown, policy.selector)
 
 
-def _obstacle(context: situation.Situation) -> Message | None:
+def _obstacle(situation: Situation) -> Message | None:
     """Return why policies could not match the callers of the model."""
-    if context.data_plane != "ambient":
+    if situation.data_plane != "ambient":
         return None
-    namespace = context.cluster.get(cluster.NAMESPACE, context.model)
+    namespace = situation.cluster.get(cluster.NAMESPACE, situation.model)
     waypoint = cluster.at(namespace, "metadata", "labels").get(names.USE_WAYPOINT, "none")
     if waypoint == "none":
         return None
     return Said.WAYPOINT_HIDES_CALLERS(
         waypoint=waypoint,
-        application=context.application,
-        mode=context.config.authorization,
-        namespace=context.model,
+        application=situation.application,
+        mode=situation.config.authorization,
+        namespace=situation.model,
     )

@@ -24,8 +24,8 @@ from istio_integrator.istio.peer_authentication import PeerAuthentication
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 from istio_integrator.policies import callers, decide
-from istio_integrator.situation import situation
 from istio_integrator.situation.model import Call, Labels, Model, Pod
+from istio_integrator.situation.situation import Situation
 
 ELSEWHERE = "pods of other namespaces"
 OUTSIDE = "callers outside of the mesh"
@@ -50,7 +50,7 @@ class _Loss(NamedTuple):
 
 
 def preview(
-    context: situation.Situation,
+    situation: Situation,
     mesh: installation.Mesh,
     asked: decide.Asked,
     decision: decide.AuthorizationPlan,
@@ -62,24 +62,24 @@ def preview(
     """
 
     def there(kind: cluster.Kind) -> list[cluster.Object]:
-        places = sorted({context.model, mesh.root_namespace})
-        return [each for place in places for each in context.cluster.list(kind, place)]
+        places = sorted({situation.model, mesh.root_namespace})
+        return [each for place in places for each in situation.cluster.list(kind, place)]
 
-    is_ours, standing = context.manifests.is_ours, there(cluster.AUTHORIZATION_POLICY)
+    is_ours, standing = situation.manifests.is_ours, there(cluster.AUTHORIZATION_POLICY)
     groups = filter(is_ours, standing), would_be, filterfalse(is_ours, standing)
     ours, planned, others = (
         authorization_policy.read_all(each, mesh.trust_domains) for each in groups
     )
     peers = peer_authentication.read_all(there(cluster.PEER_AUTHENTICATION))
     yield from decision.said
-    yield from callers.judge(context, mesh, [*planned, *others], asked.model.pods)
+    yield from callers.judge(situation, mesh, [*planned, *others], asked.model.pods)
     for call, ports in _opened(asked, decision):
         shown = ",".join(map(str, ports))
         yield Said.PORT_OPEN_TO_ALL(service=call.service, ports=shown, caller=call.caller)
     losses: dict[_Loss, list[int]] = {}
     # Rules for the kubelet's probes admit no other caller.
     sides = [[*map(_without_probes, each), *others] for each in (ours, planned)]
-    known = _callers(asked, mesh.trust_domains[0], context.application)
+    known = _callers(asked, mesh.trust_domains[0], situation.application)
     for loss, port in _lost(asked, known, peers, mesh.root_namespace, sides):
         losses.setdefault(loss, []).append(port)
     for loss, ports in losses.items():

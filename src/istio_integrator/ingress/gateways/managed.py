@@ -9,7 +9,7 @@ from istio_integrator import error_messages, texts
 from istio_integrator.ingress import gateway
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
-from istio_integrator.situation import situation
+from istio_integrator.situation.situation import Situation
 
 FOLDER = "managed-gateway"
 USUAL_CLASS = "istio"
@@ -27,46 +27,48 @@ _LONGEST_MESSAGE = 200
 _INSTALL = "install the Gateway API 1.4 or newer in the cluster, or set routing=virtualservice"
 
 
-def find(scope: situation.Situation) -> cluster.Object | None:
+def find(situation: Situation) -> cluster.Object | None:
     """Read this charm's Gateway; None without a Gateway or without the Gateway API."""
-    found = scope.manifests.owned_of(cluster.KUBERNETES_GATEWAY)
+    found = situation.manifests.owned_of(cluster.KUBERNETES_GATEWAY)
     return next((each for each in found if each["metadata"]["name"] == gateway.NAME), None)
 
 
-def obstacle(scope: situation.Situation, opened: cluster.Object | None) -> Message | None:
+def obstacle(situation: Situation, opened: cluster.Object | None) -> Message | None:
     """Return why a managed gateway cannot serve the model or replace an open Gateway of Istio."""
-    if named := scope.config.gateway_service:
-        return Said.GATEWAY_NAMED_WITH_GATEWAY_API(service=named, application=scope.application)
+    if named := situation.config.gateway_service:
+        return Said.GATEWAY_NAMED_WITH_GATEWAY_API(
+            service=named, application=situation.application
+        )
     try:
-        lacking = next(_lacking(scope), "")
+        lacking = next(_lacking(situation), "")
     except errors.ForbiddenError as error:
-        return error_messages.of_error(error, application=scope.application)
+        return error_messages.of_error(error, application=situation.application)
     if lacking:
         return Said.GATEWAY_API_LACKS(problem=lacking)
-    if others := _bound(scope) if opened else ():
+    if others := _bound(situation) if opened else ():
         return Said.GATEWAY_API_CUTS_OFF(
             count=len(others), gateway=gateway.NAME, names=texts.listed(others)
         )
     return None
 
 
-def target(scope: situation.Situation) -> gateway.Target:
+def target(situation: Situation) -> gateway.Target:
     """Return the managed gateway, with istiod's messages about it."""
-    found = find(scope)
+    found = find(situation)
     said = unserved = _problem(found)
     addresses = cluster.parts(cluster.at(found, "status"), "addresses")
     if not said and addresses:
         address = texts.plain(str(addresses[0].get("value", "")), _LONGEST_MESSAGE)
         said = Said.GATEWAY_ADDRESS(name=gateway.NAME, address=address)
     # istiod names the Deployment, the Service and the ServiceAccount alike.
-    name = f"{gateway.NAME}-{_class(scope)}"
+    name = f"{gateway.NAME}-{_class(situation)}"
     return gateway.Target(
-        namespace=scope.model,
+        namespace=situation.model,
         selector={names.GATEWAY_NAME: gateway.NAME},
         service=name,
         http_port=80,
         https_port=443,
-        hosts=scope.config.hosts[:MOST_HOSTS],
+        hosts=situation.config.hosts[:MOST_HOSTS],
         ready=not unserved,
         account=name,
         is_own=True,
@@ -75,57 +77,62 @@ def target(scope: situation.Situation) -> gateway.Target:
     )
 
 
-def apply(scope: situation.Situation, context: Mapping[str, object]) -> cluster.Object:
+def apply(situation: Situation, context: Mapping[str, object]) -> cluster.Object:
     """Apply the Gateway with the variables of the template for Istio's API, and return it."""
-    mesh = scope.mesh
+    mesh = situation.mesh
     more = {
-        "gateway_class": _class(scope),
+        "gateway_class": _class(situation),
         "revision": "" if mesh is None or mesh.is_default else mesh.revision,
         # The name of an EnvoyFilter in the model, which must differ from that of the guard.
-        "redirect": f"istio-integrator.{scope.manifests.owner}.https".lower(),
+        "redirect": f"istio-integrator.{situation.manifests.owner}.https".lower(),
     }
-    return scope.manifests.apply(FOLDER, {**context, **more})[-1]
+    return situation.manifests.apply(FOLDER, {**context, **more})[-1]
 
 
-def _bound(scope: situation.Situation) -> list[str]:
+def _bound(situation: Situation) -> list[str]:
     """List other teams' VirtualServices that are bound to this charm's Gateway."""
     found: list[str] = []
-    for each in scope.cluster.list(cluster.VIRTUAL_SERVICE):
+    for each in situation.cluster.list(cluster.VIRTUAL_SERVICE):
         metadata = each["metadata"]
         gateways = cluster.items(cluster.at(each, "spec"), "gateways")
-        is_here = metadata["namespace"] == scope.model and gateway.NAME in gateways
-        is_bound = is_here or f"{scope.model}/{gateway.NAME}" in gateways
-        if is_bound and cluster.at(metadata, "labels").get(names.OWNER) != scope.manifests.owner:
+        is_here = metadata["namespace"] == situation.model and gateway.NAME in gateways
+        is_bound = is_here or f"{situation.model}/{gateway.NAME}" in gateways
+        if (
+            is_bound
+            and cluster.at(metadata, "labels").get(names.OWNER) != situation.manifests.owner
+        ):
             found.append(cluster.namespaced_name(each))
     return sorted(found)
 
 
-def _class(scope: situation.Situation) -> str:
+def _class(situation: Situation) -> str:
     """Return the GatewayClass of the existing Gateway, which can't change, or of a new one."""
-    if found := cluster.at(find(scope), "spec").get("gatewayClassName"):
+    if found := cluster.at(find(situation), "spec").get("gatewayClassName"):
         return str(found)
-    with scope.cluster.optional():
-        if len(classes := _classes(scope)) == 1:
+    with situation.cluster.optional():
+        if len(classes := _classes(situation)) == 1:
             return classes[0]
     return USUAL_CLASS
 
 
-def _classes(scope: situation.Situation) -> list[str]:
+def _classes(situation: Situation) -> list[str]:
     return [
         each["metadata"]["name"]
-        for each in scope.cluster.list(cluster.GATEWAY_CLASS)
+        for each in situation.cluster.list(cluster.GATEWAY_CLASS)
         if cluster.at(each, "spec").get("controllerName") == names.GATEWAY_CONTROLLER
     ]
 
 
-def _lacking(scope: situation.Situation) -> Iterator[str]:
+def _lacking(situation: Situation) -> Iterator[str]:
     kinds = (cluster.KUBERNETES_GATEWAY, cluster.HTTP_ROUTE)
-    if missing := [kind.name for kind in kinds if not scope.cluster.serves(kind, scope.model)]:
+    if missing := [
+        kind.name for kind in kinds if not situation.cluster.serves(kind, situation.model)
+    ]:
         yield f"the cluster has no Gateway API with v1 of {', '.join(missing)}; {_INSTALL}"
-    if not _names_rules(scope):
+    if not _names_rules(situation):
         lacks = "its routes' rules have no names"
         yield f"the cluster's Gateway API is too old, {lacks}; {_INSTALL}"
-    mesh = scope.mesh
+    mesh = situation.mesh
     if mesh is None or mesh.environment is None:
         yield (
             "istiod's Deployment can't be read, so it is not known whether requests would be "
@@ -136,7 +143,7 @@ def _lacking(scope: situation.Situation) -> Iterator[str]:
     for name, what in _NEEDED.items():
         if not booleans.parse(mesh.environment.get(name), default=True):
             yield f"istiod {where} has {what} switched off; unset {name} there"
-    classes = _classes(scope)
+    classes = _classes(situation)
     if not classes:
         yield (
             f"istiod {where} offers no GatewayClass of {names.GATEWAY_CONTROLLER}; restart it "
@@ -145,19 +152,19 @@ def _lacking(scope: situation.Situation) -> Iterator[str]:
     if len(classes) > 1 and USUAL_CLASS not in classes:
         shown = texts.listed(classes)
         yield f"of several GatewayClasses of istiod ({shown}) none is called {USUAL_CLASS}"
-    if (count := len(scope.config.hosts)) > MOST_HOSTS:
+    if (count := len(situation.config.hosts)) > MOST_HOSTS:
         yield f"hosts has {count} names, and a Gateway has listeners for {MOST_HOSTS}"
 
 
-def _names_rules(scope: situation.Situation) -> bool:
+def _names_rules(situation: Situation) -> bool:
     """Tell whether the API server keeps the name of a route's rule."""
     route = {
         "apiVersion": cluster.HTTP_ROUTE.api_version,
         "kind": cluster.HTTP_ROUTE.name,
-        "metadata": {"generateName": "probe-", "namespace": scope.model},
+        "metadata": {"generateName": "probe-", "namespace": situation.model},
         "spec": {"rules": [{"name": "probe"}]},
     }
-    answer = scope.cluster.create(route, dry_run=True)
+    answer = situation.cluster.create(route, dry_run=True)
     rules = cluster.parts(cluster.at(answer, "spec"), "rules")
     return any(rule.get("name") == "probe" for rule in rules)
 

@@ -10,8 +10,8 @@ from istio_integrator import texts
 from istio_integrator.ingress.gateway import Target
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
-from istio_integrator.situation import situation
 from istio_integrator.situation.model import Pod, Service, read
+from istio_integrator.situation.situation import Situation
 
 _SCOPE_SETTING = "PILOT_SCOPE_GATEWAY_TO_NAMESPACE"
 """The variable of istiod that limits Gateways to workloads of their own namespace."""
@@ -21,22 +21,22 @@ _AUTHORITY = "CA_ADDR"
 """The variable of a proxy with istiod's address, `NAME.NAMESPACE.svc:PORT`."""
 
 
-def find(scope: situation.Situation) -> Target | Message:
+def find(situation: Situation) -> Target | Message:
     """Find the gateway by the Service in gateway-service and the pods of its selector.
 
     A Gateway selects pods in all namespaces, but the guard only those in one namespace. Therefore
     the selector must match the pods of a single workload in the whole cluster.
     """
-    reference = scope.config.gateway_service
+    reference = situation.config.gateway_service
     namespace, _, name = reference.partition("/")
-    found = scope.cluster.get(cluster.SERVICE, name, namespace)
+    found = situation.cluster.get(cluster.SERVICE, name, namespace)
     service = next(iter(read([found] if found else [], Service)), None)
-    if obstacle := _obstacle_in_service(scope, service):
+    if obstacle := _obstacle_in_service(situation, service):
         return obstacle
     assert service is not None
-    listed = read(scope.cluster.list(cluster.POD, labels=service.spec.selector), Pod)
+    listed = read(situation.cluster.list(cluster.POD, labels=service.spec.selector), Pod)
     present = [pod for pod in listed if not pod.has_ended]
-    if obstacle := _obstacle_in_pods(scope, present):
+    if obstacle := _obstacle_in_pods(situation, present):
         return obstacle
     # Controllers do not count a pod whose deletion has begun, and no event follows at its end.
     running = [pod for pod in present if not pod.metadata.deletion_timestamp]
@@ -51,7 +51,7 @@ def find(scope: situation.Situation) -> Target | Message:
         service=name,
         http_port=http_port,
         https_port=https_port,
-        hosts=scope.config.hosts,
+        hosts=situation.config.hosts,
         ready=any(pod.is_ready for pod in running),
     )
     if not running:
@@ -61,20 +61,20 @@ def find(scope: situation.Situation) -> Target | Message:
     return dataclasses.replace(target, workload=running[0].controller, account=account)
 
 
-def _obstacle_in_service(scope: situation.Situation, service: Service | None) -> Message | None:
-    reference, application = scope.config.gateway_service, scope.application
+def _obstacle_in_service(situation: Situation, service: Service | None) -> Message | None:
+    reference, application = situation.config.gateway_service, situation.application
     namespace = reference.partition("/")[0]
-    is_elsewhere = namespace != scope.model
-    if not scope.config.hosts:
+    is_elsewhere = namespace != situation.model
+    if not situation.config.hosts:
         return Said.GATEWAY_NEEDS_HOSTS(service=reference, application=application)
     if service is None:
         return Said.GATEWAY_ABSENT(service=reference, namespace=namespace)
     if not service.selector:
         return Said.GATEWAY_WITHOUT_SELECTOR(service=reference)
-    if is_elsewhere and (label := scope.missing_label(namespace)):
+    if is_elsewhere and (label := situation.missing_label(namespace)):
         # istiod would serve routes of the model there, but ignore the guard in that namespace.
         return Said.GATEWAY_IGNORED_BY_ISTIOD(service=reference, namespace=namespace, label=label)
-    environment = scope.mesh.environment if scope.mesh else None
+    environment = situation.mesh.environment if situation.mesh else None
     setting = (environment or {}).get(_SCOPE_SETTING)
     if is_elsewhere and booleans.parse(setting, default=False):
         return Said.GATEWAY_SCOPED(
@@ -83,8 +83,11 @@ def _obstacle_in_service(scope: situation.Situation, service: Service | None) ->
     return None
 
 
-def _obstacle_in_pods(scope: situation.Situation, present: Sequence[Pod]) -> Message | None:
-    reference, own = scope.config.gateway_service, scope.mesh.namespace if scope.mesh else ""
+def _obstacle_in_pods(situation: Situation, present: Sequence[Pod]) -> Message | None:
+    reference, own = (
+        situation.config.gateway_service,
+        situation.mesh.namespace if situation.mesh else "",
+    )
     namespace = reference.partition("/")[0]
     workloads = {f"{pod.metadata.namespace}/{pod.controller}" for pod in present}
     if elsewhere := [one for one in workloads if not one.startswith(f"{namespace}/")]:

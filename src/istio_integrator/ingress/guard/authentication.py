@@ -10,7 +10,7 @@ from integrator_contract import charm_facts
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import kubeflow
-from istio_integrator.situation import situation
+from istio_integrator.situation.situation import CLUSTER_DOMAIN, Situation
 
 IDENTITIES = ("kubeflow-userid", "kubeflow-groups")
 """Identity headers of Kubeflow, whichever headers an authorization service declares."""
@@ -100,17 +100,17 @@ class Authentication:
         return "asks" if self.service else "none"
 
 
-def decide(scope: situation.Situation) -> Authentication:
+def decide(situation: Situation) -> Authentication:
     """Decide which service authenticates requests.
 
     The Service must exist. Otherwise any team could take its host by a ServiceEntry, and so
     decide about every request.
     """
-    by_name = kubeflow.ingress_auth(scope.related)
-    by_address = kubeflow.forward_auth(scope.related)
+    by_name = kubeflow.ingress_auth(situation.related)
+    by_address = kubeflow.forward_auth(situation.related)
     if by_name and by_address:
         first, second = kubeflow.names(by_name), kubeflow.names(by_address)
-        command = f"juju remove-relation {scope.application}:{kubeflow.FORWARD_AUTH} {second}"
+        command = f"juju remove-relation {situation.application}:{kubeflow.FORWARD_AUTH} {second}"
         problem = Said.TWO_WAYS_TO_AUTHENTICATE(
             first=f"{first} on {kubeflow.INGRESS_AUTH}",
             second=f"{second} on {kubeflow.FORWARD_AUTH}",
@@ -119,14 +119,14 @@ def decide(scope: situation.Situation) -> Authentication:
         return Authentication(problem=problem)
     received = [*by_name, *by_address]
     if not received:
-        is_closed = scope.config.require_authentication
+        is_closed = situation.config.require_authentication
         return Authentication(problem=Said.NO_AUTHENTICATOR() if is_closed else None)
     if len(received) > 1:
         applications = kubeflow.names(received)
         return Authentication(problem=Said.SEVERAL_AUTHENTICATORS(applications=applications))
     (one,) = received
     endpoint = kubeflow.INGRESS_AUTH if by_name else kubeflow.FORWARD_AUTH
-    found = one.message and _find_service(scope, one.message)
+    found = one.message and _find_service(situation, one.message)
     if problem := one.problem or (found if isinstance(found, str) else ""):
         invalid = Said.AUTHENTICATOR_INVALID(
             endpoint=endpoint, application=one.application, problem=problem
@@ -134,7 +134,7 @@ def decide(scope: situation.Situation) -> Authentication:
         return Authentication(problem=invalid)
     if not isinstance(found, AuthorizationService):
         missing = f"{one.application} on {endpoint}"
-    elif scope.cluster.get(cluster.SERVICE, *found.host.split(".")[:2]) is None:
+    elif situation.cluster.get(cluster.SERVICE, *found.host.split(".")[:2]) is None:
         missing = f"Service {found.reference} of {one.application}"
     else:
         return Authentication(service=found)
@@ -142,12 +142,12 @@ def decide(scope: situation.Situation) -> Authentication:
 
 
 def _find_service(
-    scope: situation.Situation, said: kubeflow.AuthRequest | kubeflow.ForwardAuth
+    situation: Situation, said: kubeflow.AuthRequest | kubeflow.ForwardAuth
 ) -> AuthorizationService | str:
-    domain = scope.cluster_domain
+    domain = situation.cluster_domain
     if isinstance(said, kubeflow.AuthRequest):
         return AuthorizationService(
-            host=f"{said.service}.{said.namespace or scope.model}.svc.{domain}",
+            host=f"{said.service}.{said.namespace or situation.model}.svc.{domain}",
             port=said.port,
             request_headers=said.allowed_request_headers,
             response_headers=said.allowed_response_headers,
@@ -155,7 +155,7 @@ def _find_service(
     address = said.decisions_address
     found = _OF_A_SERVICE.fullmatch(address.host)
     # Charms write `cluster.local` whatever the cluster's domain is.
-    if found is None or found["domain"] not in (None, domain, situation.CLUSTER_DOMAIN):
+    if found is None or found["domain"] not in (None, domain, CLUSTER_DOMAIN):
         return (
             f"{kubeflow.ADDRESS} has the host {address.host}, which is no Service of this "
             f"cluster such as oauth2-proxy.kubeflow.svc.{domain}"

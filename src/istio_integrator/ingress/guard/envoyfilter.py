@@ -18,7 +18,7 @@ from istio_integrator.ingress import gateway
 from istio_integrator.ingress.guard import authentication
 from istio_integrator.ingress.record import Values
 from istio_integrator.ingress.routes.plan import PathMatch, Route
-from istio_integrator.situation import situation
+from istio_integrator.situation.situation import Situation
 
 FOLDER = "authentication"
 
@@ -38,7 +38,7 @@ class Entry(NamedTuple):
 
 
 def apply(
-    scope: situation.Situation,
+    situation: Situation,
     decision: authentication.Authentication,
     target: gateway.Target,
     values: Values,
@@ -52,9 +52,9 @@ def apply(
     """
     service = decision.service
     identity = service.identity_headers if service else authentication.IDENTITIES
-    places = list(_places(target, scope.model))
+    places = list(_places(target, situation.model))
     variables = {
-        "owner": scope.manifests.owner.lower(),
+        "owner": situation.manifests.owner.lower(),
         "namespace": target.namespace,
         "selector": target.selector,
         "values": values,
@@ -71,12 +71,12 @@ def apply(
         "kept": [each for each in identity if service and each in service.response_headers],
         # Identity headers of a request that leaves the gateway, in every spelling.
         "leaving": {
-            spelling: _leaving(spelling, values.metadata, f".{scope.domain}")
+            spelling: _leaving(spelling, values.metadata, f".{situation.domain}")
             for header in identity
             for spelling in _spellings(header)
         },
     }
-    written = scope.manifests.apply(FOLDER, variables)
+    written = situation.manifests.apply(FOLDER, variables)
     patches = [each for obj in written for each in obj["spec"]["configPatches"]]
     filters = [each["patch"]["value"] for each in patches if each["applyTo"] == "HTTP_FILTER"]
     found = [str(each["name"]) for each in filters]

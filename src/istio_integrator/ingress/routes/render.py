@@ -20,7 +20,7 @@ from istio_integrator.ingress.routes.plan import Route
 from istio_integrator.istio import destination_rule
 from istio_integrator.kube import cluster, errors, owners
 from istio_integrator.messages import Message, Said
-from istio_integrator.situation import situation
+from istio_integrator.situation.situation import Situation
 
 logger = logging.getLogger(__name__)
 
@@ -31,15 +31,15 @@ GRPC = "grpc"
 
 
 def apply(
-    scope: situation.Situation, planned: Sequence[Route], target: gateway.Target, values: Values
+    situation: Situation, planned: Sequence[Route], target: gateway.Target, values: Values
 ) -> tuple[list[Route], list[Message]]:
     """Apply routes, without those that the API server rejects.
 
     Returns:
         The applied routes, and the problems of the others.
     """
-    named = functools.partial(owners.object_name, scope.application)
-    found = _apply_grpc(scope, [route for route in planned if route.is_grpc], target)
+    named = functools.partial(owners.object_name, situation.application)
+    found = _apply_grpc(situation, [route for route in planned if route.is_grpc], target)
 
     def of_routes(routes: Sequence[Route]) -> dict[str, Any]:
         return {
@@ -48,8 +48,8 @@ def apply(
             "routes": sorted(routes, key=lambda route: route.precedence),
             "values": values,
             "gateway": gateway.NAME,
-            "model": scope.model,
-            "domain": scope.domain,
+            "model": situation.model,
+            "domain": situation.domain,
             "target": target,
         }
 
@@ -59,20 +59,20 @@ def apply(
         key = route.request.reference, route.place if target.is_managed else 0
         groups.setdefault(key, []).append(route)
     folder = HTTP_ROUTES if target.is_managed else VIRTUAL_SERVICE
-    refused = scope.manifests.apply_fitting(folder, groups, of_routes)
+    refused = situation.manifests.apply_fitting(folder, groups, of_routes)
     served = [route for key, group in groups.items() if key not in refused for route in group]
     for source, error in {source: error for (source, _), error in refused.items()}.items():
-        found.append(error_messages.of_object(error, f"routes of {source} in {scope.model}"))
+        found.append(error_messages.of_object(error, f"routes of {source} in {situation.model}"))
     hidden = [record.hide_in(each) for each in found]
     for problem in hidden:
         logger.warning("%s.", problem.text)
     return served, hidden
 
 
-def remove(scope: situation.Situation) -> None:
+def remove(situation: Situation) -> None:
     """Remove the routes of both kinds."""
     for folder in (VIRTUAL_SERVICE, HTTP_ROUTES, GRPC):
-        scope.manifests.remove(folder)
+        situation.manifests.remove(folder)
 
 
 def _sources(routes: Iterable[Route]) -> str:
@@ -81,26 +81,26 @@ def _sources(routes: Iterable[Route]) -> str:
 
 
 def _apply_grpc(
-    scope: situation.Situation, wanted: Sequence[Route], target: gateway.Target
+    situation: Situation, wanted: Sequence[Route], target: gateway.Target
 ) -> list[Message]:
     """Enable HTTP/2 to gRPC backends that have no DestinationRule."""
     try:
-        rules = scope.cluster.list(cluster.DESTINATION_RULE, scope.model) if wanted else []
-        others = [rule for rule in rules if not scope.manifests.is_ours(rule)]
+        rules = situation.cluster.list(cluster.DESTINATION_RULE, situation.model) if wanted else []
+        others = [rule for rule in rules if not situation.manifests.is_ours(rule)]
         hosts = (str(cluster.at(rule, "spec").get("host", "")) for rule in others)
-        place = scope.model, scope.model, scope.cluster_domain
+        place = situation.model, situation.model, situation.cluster_domain
         taken = {destination_rule.service_of_host(host, *place) for host in hosts}
         ports: dict[str, set[int]] = {}
         for route in wanted:
             if not taken & {"*", route.service}:
                 ports.setdefault(route.service, set()).add(route.port)
         variables = {
-            "named": functools.partial(owners.object_name, scope.application),
+            "named": functools.partial(owners.object_name, situation.application),
             "ports": ports,
-            "domain": scope.domain,
+            "domain": situation.domain,
             "export_to": target.namespace,
         }
-        scope.manifests.apply(GRPC, variables)
+        situation.manifests.apply(GRPC, variables)
     except errors.ConflictError:
         raise
     except (errors.ApiError, errors.ForbiddenError, errors.ForeignError) as error:

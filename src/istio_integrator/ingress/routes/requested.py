@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from istio_integrator import texts
 from istio_integrator.ingress.routes.plan import PathMatch, Requested, Route
 from istio_integrator.relations import ingress_route, kubeflow
-from istio_integrator.situation import situation
+from istio_integrator.situation.situation import Situation
 
 _PORTS = (80, 443)
 """Both mean the gateway's port; the gateway decides about TLS, not a route."""
@@ -21,7 +21,7 @@ class _RefusedError(ValueError):
     """A route that can't be served; the message says why."""
 
 
-def read(scope: situation.Situation, received: Sequence[Received]) -> list[Requested]:
+def read(situation: Situation, received: Sequence[Received]) -> list[Requested]:
     """Read the applications' requests.
 
     The routes of an application on `ingress` stay, and its requests on the newer interface are
@@ -29,12 +29,12 @@ def read(scope: situation.Situation, received: Sequence[Received]) -> list[Reque
     """
     older = (one for one in received if isinstance(one.message, kubeflow.IngressRequest))
     served = {one.application for one in older}
-    return [_read(scope, one, served) for one in received]
+    return [_read(situation, one, served) for one in received]
 
 
-def _read(scope: situation.Situation, one: Received, served: set[str]) -> Requested:
+def _read(situation: Situation, one: Received, served: set[str]) -> Requested:
     message = one.message
-    if problem := _refusal(scope, one, served):
+    if problem := _refusal(situation, one, served):
         return Requested(source=one.reference, problems=[problem])
     if isinstance(message, kubeflow.IngressRequest):
         rewrite = message.rewrite or ""
@@ -59,22 +59,22 @@ def _read(scope: situation.Situation, one: Received, served: set[str]) -> Reques
     return Requested(source=one.reference, routes=routes, problems=problems)
 
 
-def _refusal(scope: situation.Situation, one: Received, served: set[str]) -> str:
+def _refusal(situation: Situation, one: Received, served: set[str]) -> str:
     message = one.message
     if kubeflow.is_of_another_model(one.application):
         # The other model may be in another cluster and have the name of this model.
-        return f"is of another model; only Services of {scope.model} get routes"
+        return f"is of another model; only Services of {situation.model} get routes"
     if message is None:
         return one.problem
     is_newer = isinstance(message, ingress_route.IstioIngressRouteConfig)
     if is_newer and one.application in served:
         return (
             f"{one.application} is served by its relation to {kubeflow.INGRESS}; run: "
-            f"juju remove-relation {scope.application}:{one.endpoint} {one.application}"
+            f"juju remove-relation {situation.application}:{one.endpoint} {one.application}"
         )
     namespace = message.model if is_newer else message.namespace
-    if namespace and namespace != scope.model:
-        return f"asks for Services of {namespace}; only Services of {scope.model} get routes"
+    if namespace and namespace != situation.model:
+        return f"asks for Services of {namespace}; only Services of {situation.model} get routes"
     return ""
 
 
