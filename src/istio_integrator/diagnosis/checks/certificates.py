@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import datetime
 from collections.abc import Iterable
 
@@ -12,8 +11,8 @@ from istio_integrator.admission import certificates as material
 from istio_integrator.admission import webhook
 from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.ingress import gateway
-from istio_integrator.kube import cluster, fences
+from istio_integrator.ingress import certificate
+from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 
 _LATE = 0.9
@@ -43,17 +42,13 @@ def certificates(facts: Facts) -> Iterable[Message]:
         }
         if bundles - {material.encoded(held.bundle)}:
             yield Said.WEBHOOK_UNTRUSTED(command=rotate)
-    # Last, because the permission to read a Secret in the gateway's namespace may be missing.
-    if (target := facts.gateway) is None:
-        return
-    own = facts.cluster.get(cluster.GATEWAY, gateway.NAME, facts.model)
-    for server in cluster.parts(cluster.at(own, "spec"), "servers"):
-        with fences.around(cluster.reference(own or {})):
-            if name := cluster.at(server, "tls").get("credentialName"):
-                secret = facts.cluster.get(cluster.SECRET, name, target.namespace)
-                pem = base64.b64decode(cluster.at(secret, "data").get("tls.crt", ""))
-                show = f"kubectl -n {target.namespace} describe secret {name}"
-                yield _judge(f"gateway ({name})", pem.decode(errors="replace"), show)
+    # The hook of the action has read the gateway's certificate.
+    target, pem = facts.gateway, facts.parts.ingress.certificate.shown
+    if target is not None and pem:
+        secrets = facts.context.manifests.secrets
+        name = facts.config.tls_secret or secrets[certificate.SECRET_FOLDER]
+        show = f"kubectl -n {target.namespace} describe secret {name}"
+        yield _judge(f"gateway ({name})", pem, show)
 
 
 def _judge(owner: str, pem: str, command: str) -> Message:
