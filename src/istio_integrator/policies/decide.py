@@ -161,9 +161,10 @@ class _Book:
         consumers = self._asked.consumers
         refused = {one.application for one in consumers if one.problems and not one.policies}
         for each in self._asked.standing:
-            key = selector(each)
-            if dict(key).get(names.NAME) in refused:
-                self._cover(key, *cluster.parts(cluster.at(each, "spec"), "rules"))
+            selector = cluster.at(each, "spec", "selector", "matchLabels")
+            if selector.get(names.NAME) in refused:
+                rules = cluster.parts(cluster.at(each, "spec"), "rules")
+                self._cover(frozenset(selector.items()), *rules)
 
     def lead(self) -> None:
         """Restrict the backends of routes to the gateway and the callers of other rules."""
@@ -309,11 +310,6 @@ class _Book:
                 operations.append({**more, **_at(ports)})
         if operations:
             yield {**copy.deepcopy(rule), **_rule(operations)}
-
-
-def selector(policy: cluster.Object) -> Labels:
-    """Read the selector of a policy of this charm."""
-    return frozenset(cluster.at(policy, "spec", "selector", "matchLabels").items())
 
 
 def _rule(operations: Sequence[Rule], **source: list[str]) -> Rule:

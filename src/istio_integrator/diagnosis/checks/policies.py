@@ -17,7 +17,6 @@ from istio_integrator.istio.authorization_policy import (
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 from istio_integrator.policies import callers as callers_judged
-from istio_integrator.policies import decide
 from istio_integrator.situation import model
 
 _USER_HEADER = "request.headers["
@@ -126,11 +125,14 @@ def users_apart(facts: Facts) -> Iterable[Message]:
         yield Said.HEADER_TRUSTED(policies=texts.listed(trusting), command=command)
     else:
         yield Said.HEADER_NOT_TRUSTED()
+    ours = {
+        names.OWNER: facts.context.manifests.owner,
+        names.COMPONENT: callers_judged.FOLDER,
+    }
     covered = [
-        decide.selector(each)
-        for each in facts.cluster.list(cluster.AUTHORIZATION_POLICY)
-        if facts.context.manifests.is_ours(each)
-        and cluster.at(each, "metadata", "labels").get(names.COMPONENT) == callers_judged.FOLDER
+        frozenset(each.selector.items())
+        for each in facts.policies
+        if ours.items() <= each.labels.items()
     ]
     services = model.read(facts.cluster.list(cluster.SERVICE, facts.model), model.Service)
     open_ones = [
