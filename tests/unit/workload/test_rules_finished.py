@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sidecar_lifecycle.decide import finished, payload, proxy_config
+from sidecar_lifecycle.decide import finished, payload
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.shutdown import sources
 
@@ -274,6 +274,7 @@ MESH = 17020
     own_is_too_large=({"port": "65536"}, None),
     own_is_negative=({"port": "-1"}, None),
     own_is_superscript=({"port": "²"}, None),
+    own_has_thousands_of_digits=({"port": "1" * 4301}, None),
     own_comes_first=({"port": "18020", "config": "statusPort: 16020"}, 18020),
     yaml=({"config": "statusPort: 16020"}, 16020),
     json=({"config": '{"statusPort": 16020}'}, 16020),
@@ -308,18 +309,6 @@ def test_status_port_of_the_proxys_configuration_comes_before_the_meshs(
     sources.compact(subject)
     assert decide(subject, status_port=MESH) == decision
     assert KEYS["config"] not in subject.metadata.annotations
-
-
-DIGITS = st.text("0123456789²٣ +-_", max_size=12)
-
-
-@given(DIGITS | st.integers(0, 10**6).map(str) | st.just("1" * 4301))
-def test_status_port_is_a_port_or_nothing(text: str):
-    port = proxy_config.status_port({names.STATUS_PORT: text}, MESH)
-
-    assert port is None or 0 <= port < 65536
-    if text.isascii() and text.isdigit() and len(text) <= 5:
-        assert port == (int(text) if int(text) < 65536 else None)
 
 
 # When the work of a pod ended.
