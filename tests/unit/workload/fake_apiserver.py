@@ -317,8 +317,6 @@ class FakeApiserver(api_objects.Objects):
         if PROTOCOL not in request.headers.get("Sec-WebSocket-Protocol", ""):
             raise Refused("BadRequest", 400)
         proxy = self.proxies[name]
-        if sub == "exec" and proxy.exec_mode == "forbidden":
-            raise Refused("Forbidden")
         uid = self.get("pods", namespace, name)["metadata"]["uid"]
         quits = functools.partial(self._quit, namespace, name, uid)
         socket = web.WebSocketResponse(protocols=(PROTOCOL,))

@@ -19,7 +19,7 @@ class Proxy:
         never announced), 403, 500, refused,
         hang, vanish, no-http, digits (a status of 5,000)."""
         self.exec_mode = "ok"
-        """ok, exit-1, missing, hang, forbidden, talks."""
+        """ok, exit-1, missing, garbage, hang, talks."""
         self.release = asyncio.Event()
         """Ends a hang."""
         self.requests: list[str] = []
@@ -63,7 +63,6 @@ class Proxy:
         answers = {
             "403": b"403 Forbidden",
             "500": b"500 Oh",
-            "204": b"204",
             "no-http": None,
             "digits": b"1" * 5000,
         }

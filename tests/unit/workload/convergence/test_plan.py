@@ -409,7 +409,8 @@ WORDS = 'a new pod of StatefulSet/a is refused: webhook "v" refuses: no'
     ),
     starts=(
         [replacement(ready_since=None, ailments=(STARTS,))],
-        *({}, "ReplacementStarting", "waiting for a-0 to be Ready"),
+        {"since": NOW - 599},
+        *("ReplacementStarting", "waiting for a-0 to be Ready"),
     ),
     starts_for_ten_minutes=(
         [replacement(ready_since=None, ailments=(STARTS,))],
@@ -622,14 +623,3 @@ def test_a_pod_that_does_not_go_is_reported_where_no_other_can_come(ended):
     assert bool(decided.memory.rounds) is not ended
     if ended:
         assert decided.summary.troubles == ()
-
-
-@pytest.mark.parametrize(("minutes", "reported"), [(9.9, False), (10, True)])
-def test_a_replacement_has_ten_minutes_to_come_up(minutes, reported):
-    shot = snapshot(replacement(**STARTING), desired={SET: 1})
-    decided = decide(shot, remembering(since=NOW - minutes * 60))
-
-    (trouble,) = decided.summary.troubles
-    assert trouble.passing is not reported
-    assert decided.memory.rounds
-    assert decided.summary.converging == (not reported)
