@@ -161,18 +161,6 @@ def test_any_object_is_allowed(pod, kind):
         assert any(word in request(object=pod) for word in (b"NaN", b"Infinity"))
 
 
-@given(cut=st.integers(0, 500), byte=st.integers(0, 255), at=st.integers(0, 500))
-def test_a_damaged_review_is_answered(cut, byte, at):
-    text = bytearray(request())
-    text[at % len(text)] = byte
-
-    for damaged in (bytes(text), bytes(text[:cut])):
-        answer = review.answer(damaged, KNOWN, "model")
-        assert answer.status in (200, 400)
-        if answer.status == 200:
-            assert response(answer)["allowed"] is True
-
-
 @pytest.mark.parametrize(("length", "said"), [(249, 249), (250, 250), (251, 250), (900, 250)])
 def test_warning_is_no_longer_than_the_api_server_takes(length, said):
     short = review._short("x" * length)

@@ -211,10 +211,6 @@ async def test_honest_objects_among_hostile_ones_get_what_they_would(
     assert not model.proxies["busy"].requests
 
 
-def test_each_place_is_spoilt_by_each_value():
-    assert len(list(spoilt({"a": {"b": []}}))) == 2 * (len(VALUES) + 2)
-
-
 async def test_answers_about_one_object_end_nothing_whatever_they_are(model: FakeApiserver):
     subject = hands.ModelClient(model.client, Live(SETTINGS))
     replica = facts.Replica(name="p", uid="u", created=0.0, workload="StatefulSet/web")

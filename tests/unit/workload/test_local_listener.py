@@ -171,14 +171,6 @@ async def test_reading_does_not_act(model: FakeApiserver):
         assert answer.status == 405
 
 
-async def test_refusal_of_the_apiserver_is_told_in_its_words(model: FakeApiserver):
-    async with served(model) as (session, _):
-        model.denied = lambda method, path: path.endswith("/pods")
-        async with session.get("/uninjected") as answer:
-            assert answer.status == 502
-            assert "403" in await answer.text()
-
-
 async def test_answer_that_takes_too_long_is_given_up(
     model: FakeApiserver, monkeypatch: pytest.MonkeyPatch
 ):

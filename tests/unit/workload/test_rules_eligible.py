@@ -2,10 +2,8 @@
 
 import json
 
-import hypothesis.strategies as st
 import msgspec
 import pytest
-from hypothesis import given
 from sidecar_lifecycle.decide import eligible
 from sidecar_lifecycle.decide.convergence import facts, trial
 from sidecar_lifecycle.model import resources, types
@@ -52,6 +50,11 @@ def ref(kind, name="x", *, version="apps/v1", uid="u", controller=True):
     plain=({}, {}, "NamespaceInjection"),
     label_off=({names.INJECT: "false"}, {}, "InjectionDisabled"),
     annotation_off=({}, {names.INJECT: "false"}, "InjectionDisabled"),
+    label_off_beside_a_revision=(
+        {names.INJECT: "false", names.REVISION: "1-31"},
+        {},
+        "InjectionDisabled",
+    ),
     label_wins=({names.INJECT: "true"}, {names.INJECT: "false"}, "NamespaceInjection"),
     only_lower_case=({names.INJECT: "False"}, {}, "NamespaceInjection"),
     excluded=({"app": "out"}, {}, "Excluded"),
@@ -309,46 +312,6 @@ def test_an_eviction_never_rolls_out_a_template_that_waits_for_the_pods_deletion
     found = eligible.ownership(subject, False, lambda *_: owner)
 
     assert found.reason == ("TemplateWithheld" if is_withheld else "")
-
-
-LABELS = st.dictionaries(
-    st.sampled_from([names.INJECT, names.REVISION, names.DATAPLANE_MODE, "app"]),
-    st.sampled_from(["true", "false", "x", "y", "ambient", "none", ""]),
-)
-
-
-@given(
-    labels=LABELS,
-    annotations=LABELS,
-    namespace=st.dictionaries(
-        st.sampled_from(["istio-injection", names.REVISION]),
-        st.sampled_from(["enabled", "disabled", "x", "y"]),
-    ),
-    revision=st.sampled_from(["", "x"]),
-)
-def test_a_pod_that_says_no_is_never_wanted_and_every_answer_has_a_reason(
-    labels, annotations, namespace, revision
-):
-    decided = eligible.wanted(pod(labels, annotations), scope(namespace, mesh_revision=revision))
-
-    assert decided.reason
-    assert decided.message
-    if labels.get(names.INJECT) == "false":
-        assert not decided.wanted
-    if not namespace and names.INJECT not in labels and names.REVISION not in labels:
-        assert not decided.wanted
-
-
-@given(labels=LABELS, namespace=LABELS, has_sidecar=st.booleans())
-def test_either_data_plane_is_the_other_turned_round(labels, namespace, has_sidecar):
-    """What is replaced on the way there has a sidecar, and on the way back has none."""
-    subject = left_over(labels) if has_sidecar else pod(labels)
-    for around, leaves_behind in ((in_ambient_mode(namespace), True), (scope(namespace), False)):
-        if eligible.wanted(subject, around).wanted and not eligible.in_mesh(subject, around):
-            assert has_sidecar is leaves_behind
-    if labels.get(names.INJECT) == "true" or labels.get(names.DATAPLANE_MODE) == "none":
-        # Who asks for a sidecar is never replaced for having one.
-        assert not eligible.wanted(subject, in_ambient_mode()).wanted
 
 
 def test_a_trial_of_ambient_mode_asks_for_no_sidecar_and_another_data_plane_lifts_guards():

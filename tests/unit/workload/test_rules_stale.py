@@ -3,8 +3,6 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from sidecar_lifecycle.decide import eligible, injector_status, stale
 from sidecar_lifecycle.decide.convergence import facts
 
@@ -68,19 +66,8 @@ def test_status_that_says_nothing_is_no_reason(text):
     assert stale.behind(unclear, NOW) == ""
 
 
-@given(st.text(), st.text())
-def test_nothing_is_old_when_nothing_is_known(revision, image):
-    assert stale.behind(pod(revision=revision, image=image), stale.UNKNOWN) == ""
-
-
-VERSIONS = st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(0, 9))
-
-
-@given(VERSIONS, VERSIONS)
-def test_only_an_earlier_version_is_old(one, other):
-    has, wants = (".".join(map(str, each)) for each in (one, other))
-    found = stale.behind(pod(image=f"proxyv2:{has}"), stale.Proxy(version=wants))
-    assert bool(found) == (one < other)
+def test_nothing_is_old_when_nothing_is_known():
+    assert stale.behind(pod(revision="default", image="proxyv2:1.30.4"), stale.UNKNOWN) == ""
 
 
 @pytest.mark.parametrize("injection", ["enabled", "disabled"])

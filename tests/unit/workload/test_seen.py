@@ -119,25 +119,23 @@ async def test_charm_that_asks_has_the_gateway_looked_at_soon(
         assert len(envoy.requests) - before == 4
 
 
-async def test_charm_is_told_once_of_an_answer(cluster: FakeApiserver, envoy: Envoy):
+@cases(
+    ("clusters", "lateness"),
+    complete=((), [False]),
+    lacking=(("outbound|80||a.b.svc.c",), [False, True]),
+)
+async def test_charm_is_told_once_of_an_answer_and_again_when_something_is_late(
+    cluster: FakeApiserver, envoy: Envoy, clusters: tuple[str, ...], lateness: list[bool]
+):
     recorder = Recorder(cluster)
-    async with running_task(recorder.looker.run(EXPECTED)):
-        await asyncio.sleep(100)
-    (only,) = recorder.told
-    assert only
-    assert not only.missing
-
-
-async def test_charm_is_told_again_when_something_is_late(cluster: FakeApiserver, envoy: Envoy):
-    recorder = Recorder(cluster)
-    expected = dataclasses.replace(EXPECTED, clusters=("outbound|80||a.b.svc.c",))
+    expected = dataclasses.replace(EXPECTED, clusters=clusters)
     async with running_task(recorder.looker.run(expected)):
         await asyncio.sleep(10)
         (early,) = recorder.told
         await asyncio.sleep(90)
     assert early
-    assert not early.is_late
-    assert recorder.told == [early, dataclasses.replace(early, is_late=True)]
+    assert len(early.missing) == len(clusters)
+    assert recorder.told == [dataclasses.replace(early, is_late=each) for each in lateness]
 
 
 async def test_of_many_pods_some_are_looked_at(cluster: FakeApiserver):
