@@ -25,21 +25,9 @@ from sidecar_lifecycle.shell.admission import server
 from istio_integrator.admission import certificates
 from testbed import loopback
 from tests.unit.workload.fake_apiserver import until
+from tests.unit.workload.test_admission_review import POD, request
 
 MINIMAL = {"application": "a", "model": "m"}
-POD = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
-REVIEW = {
-    "apiVersion": "admission.k8s.io/v1",
-    "kind": "AdmissionReview",
-    "request": {
-        "uid": "u-1",
-        "kind": {"group": "", "version": "v1", "kind": "Pod"},
-        "resource": {"group": "", "version": "v1", "resource": "pods"},
-        "operation": "CREATE",
-        "namespace": "m",
-        "object": POD,
-    },
-}
 
 
 def webhook(folder: pathlib.Path, **options: Any) -> server.WebhookServer:
@@ -106,25 +94,24 @@ async def serving(folder: pathlib.Path, **limits: Any) -> AsyncIterator[Served]:
 async def test_review_is_answered_and_counted_and_not_spoken_about(tmp_path):
     with structlog.testing.capture_logs() as said:
         async with serving(tmp_path) as served:
-            assert await served.status(json.dumps(REVIEW)) == 200
+            assert await served.status(request()) == 200
+            assert await served.status(request(), kind="profiles") == 200
 
     assert served.content_type == "application/json"
     response = json.loads(served.answer)["response"]
     assert (response["uid"], response["allowed"]) == ("u-1", True)
     assert served.count("reviews", namespaces="model", outcome="patched") == 1
-    assert served.count("changes", change="hold") == 1
+    assert served.count("reviews", namespaces="profiles", outcome="patched") == 1
+    assert served.count("changes", change="hold") == 2
     seconds = "sidecar_lifecycle_admission_seconds_sum"
     assert 0 < served.registry.get_sample_value(seconds, {"outcome": "patched"}) < 30
     assert not [each for each in said if each["log_level"] == "warning"]
 
 
 async def test_change_that_is_not_made_is_counted_with_its_reason(tmp_path):
-    request = REVIEW["request"]
     metadata = {"name": "static", "annotations": {"kubernetes.io/config.mirror": "0123"}}
-    mirror = {**request["object"], "metadata": metadata}
     async with serving(tmp_path) as served:
-        body = json.dumps({**REVIEW, "request": {**request, "object": mirror}})
-        assert await served.status(body) == 200
+        assert await served.status(request(object={**POD, "metadata": metadata})) == 200
 
     assert served.count("skips", change="all", reason="MirrorPod") == 1
 
@@ -190,7 +177,7 @@ async def test_certificate_without_its_key_is_shown_to_nobody(tmp_path):
     async with serving(tmp_path, reload_seconds=0.01) as served:
         (tmp_path / "tls.crt").write_bytes(base64.b64decode(other["tls.crt"]))
         await until(lambda: served.count("reloads", file="certificate", result="failed") >= 2)
-        assert await served.status(json.dumps(REVIEW)) == 200
+        assert await served.status(request()) == 200
 
 
 async def test_server_that_is_told_to_end_is_not_ready_and_answers_for_a_while(

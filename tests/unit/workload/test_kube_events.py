@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -16,13 +15,6 @@ from tests.unit.workload.fake_apiserver import FakeApiserver
 VIRTUAL_TIME = True
 
 
-@pytest.fixture
-async def cluster() -> AsyncIterator[FakeApiserver]:
-    fake = FakeApiserver()
-    async with fake:
-        yield fake
-
-
 def recorder(cluster: FakeApiserver) -> events.Recorder:
     return events.Recorder(cluster.client)
 
@@ -33,9 +25,10 @@ async def record(writer: events.Recorder, *event: Any) -> None:
 
 
 async def test_event_is_about_the_pod_and_shown_by_describe(cluster: FakeApiserver):
-    await record(recorder(cluster), pods.pod(), "ProxyStopped", "Done.")
+    for message in ("Done.", "Done.", "Done again."):
+        await record(recorder(cluster), pods.pod(), "ProxyStopped", message)
 
-    (event,) = cluster.all("events")
+    event, _ = cluster.all("events")
     assert event["metadata"]["namespace"] == "kubeflow"
     assert event["involvedObject"] == {
         "apiVersion": "v1",

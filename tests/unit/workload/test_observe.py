@@ -109,6 +109,9 @@ def model(ours: dict[str, str] | str = "", labels: Object | None = None) -> Obje
     return {"metadata": {"name": MODEL, "labels": labels or {}, "annotations": annotations}}
 
 
+DELETED_MODEL = {"metadata": {**model()["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+
+
 @cases(
     ("plural", "before", "after", "want"),
     injector_comes=(INJECTORS, None, injector(), True),
@@ -117,6 +120,7 @@ def model(ours: dict[str, str] | str = "", labels: Object | None = None) -> Obje
     injector_changed=(INJECTORS, injector(), injector(generation=2), True),
     model_labelled=("namespaces", None, model(labels=JOINED), True),
     model_annotated=("namespaces", None, {"metadata": {"name": MODEL, "annotations": {}}}, False),
+    model_is_deleted=("namespaces", model(), DELETED_MODEL, True),
     any_application=(WORKLOADS, None, deployment("x", MODEL), False),
     # What the charm writes itself is no news.
     webhook_ready=(WORKLOADS, None, webhook(), True),
@@ -151,7 +155,8 @@ async def test_charm_is_told_of_a_change_of_the_mesh_that_matters(
 def backend(service: str = "istiod", *, ready: bool) -> Object:
     labels = {"kubernetes.io/service-name": service, "app": "istiod"}
     metadata = {"name": f"{service}-1", "namespace": MESH, "labels": labels}
-    return {"metadata": metadata, "endpoints": [{"conditions": {"ready": ready}}]}
+    endpoints = [{"conditions": {"ready": each}} for each in (ready, False)]
+    return {"metadata": metadata, "endpoints": endpoints}
 
 
 async def test_istiod_behind_the_injector_is_observed_wherever_it_is_and_until_it_goes():

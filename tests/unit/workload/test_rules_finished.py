@@ -201,9 +201,10 @@ def test_decision_for_a_pod(subject: types.Pod, want: str):
     assert decision.message
 
 
-def test_pod_whose_status_says_that_it_was_evicted_has_not_lost_its_proxy():
+@pytest.mark.parametrize("reason", ["Evicted", "DeadlineExceeded", "Preempting", "Terminated"])
+def test_pod_that_the_kubelet_ends_has_not_lost_its_proxy(reason: str):
     subject = pod(running(), proxy=ended())
-    subject.status.reason = "Evicted"
+    subject.status.reason = reason
     assert decide(subject).reason == "Disrupted"
 
 

@@ -80,6 +80,8 @@ async def test_unit_stops_a_proxy_after_the_units_before_it_had_time_to(
         if turn:
             await asyncio.sleep(turn - 0.5)
             assert not opened(cluster)
+            # A pod that changes meanwhile has no longer to wait.
+            cluster.put("pods", pod_json(annotations={"team": "a"}))
         await until(lambda: phase(cluster) == "Succeeded", seconds=2)
 
 

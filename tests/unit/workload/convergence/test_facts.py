@@ -26,6 +26,8 @@ def test_a_ready_pod_says_since_when():
 
     assert found.ready_since - found.created == 60
     assert found.ready
+    fails = {**READY, "status": "False"}
+    assert replica(conditions=[fails]).unready_since == found.ready_since
 
 
 def test_a_terminating_pod_is_not_ready():
