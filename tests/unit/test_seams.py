@@ -41,7 +41,7 @@ LEFT = {
     "unit/charm/ingress": "test_authentication test_seen wishes",
     "unit/charm/kube": "test_cluster test_manifests test_snapshot",
     "unit/charm/relations": "test_reading",
-    "unit/charm/security": "callers test_exceptions",
+    "unit/charm/security": "callers",
     "unit/contract": "test_service",
     "unit/workload": (
         "converging fake_apiserver shutdown_world test_admission_review test_admission_server "

@@ -249,6 +249,16 @@ def test_webhook_goes_when_it_is_needed_no_more(ctx, fake):
     assert kinds_of_ours(fake) == set()
 
 
+def test_webhook_goes_after_the_model_is_in_ambient_mode_and_comes_before_it_is_back(ctx, fake):
+    run(ctx)
+    for mode in ("ambient", "sidecar"):
+        fake.writes.clear()
+        run(ctx, mesh_mode=mode)
+        joined = fake.writes.index("patch namespaces kubeflow")
+        webhook = next(n for n, each in enumerate(fake.writes) if "mutatingwebhook" in each)
+        assert (joined < webhook) is (mode == "ambient")
+
+
 def test_webhook_stays_in_a_member_while_no_istio_is_found_and_does_not_begin_elsewhere(ctx, fake):
     fake_cluster.uninstall_istio(fake)
     run(ctx)

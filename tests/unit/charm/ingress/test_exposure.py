@@ -250,8 +250,13 @@ def test_gateways_are_observed_while_somebody_is_related(world):
 
 def test_unit_that_does_not_lead_changes_and_says_nothing(world):
     world.related = [route(), auth()]
+    world.config = {
+        "authorization": "closed",
+        "mtls": "strict",
+        "gateway_service_annotations": "{a: b}",
+    }
     world.run(leader=False)
-    assert (world.gateway(), world.guard(), world.routes()) == (None, None, [])
+    assert world.fake.writes == []
 
 
 def test_ingress_without_rights_to_look_at_gateways_says_which(world):

@@ -92,6 +92,8 @@ RUNNER = {
 ROUTER = {"name": "istio-proxy", "args": ["proxy", "router"]}
 WIDE = stateful_set("wide")
 WIDE["spec"]["selector"] = {"matchLabels": {"tier": "x"}}
+FAR = stateful_set("far")
+FAR["spec"]["selector"] = {"matchLabels": {"zone": "y"}}
 SHARED = {"tier": "x", "app.kubernetes.io/name": "katib"}
 
 
@@ -106,6 +108,11 @@ SHARED = {"tier": "x", "app.kubernetes.io/name": "katib"}
         "", {"katib": [8443, 9443]},
     ),
     webhook_at_no_port=([*member("katib"), service("katib", 80), webhook("k", "katib")], "", {}),
+    webhook_of_pods_with_one_of_its_labels=(
+        [*member("katib"), webhook("k", "katib"),
+         service("katib", 443, selector={"app.kubernetes.io/name": "katib", "role": "hook"})],
+        "", {},
+    ),
     webhook_without_a_service=([*member("katib"), webhook("k", "katib")], "", {}),
     mutating_webhook=(
         [*member("katib"), service("katib", 4443),
@@ -185,6 +192,12 @@ SHARED = {"tier": "x", "app.kubernetes.io/name": "katib"}
         [*member("katib", listening(8443, "webhook")), *HOOK, WIDE,
          pod("wide", labels={"tier": "x"}), pod("both", labels=SHARED)],
         "wide:1", {"katib": [1, 8443], "x": [1, 8443]},
+    ),
+    workloads_that_share_pods_in_a_chain=(
+        [*member("katib", listening(8443, "webhook")), *HOOK, WIDE, FAR,
+         pod("far", labels={"zone": "y"}), pod("a", labels={"zone": "y", "tier": "x"}),
+         pod("b", labels=SHARED)],
+        "far:2, wide:1", {"katib": [1, 2, 8443], "x": [1, 2, 8443], "y": [1, 2, 8443]},
     ),
     odd_object=(
         [*member("a", probed(8080)),
@@ -333,6 +346,15 @@ def test_pods_that_lack_their_sidecar_keep_strict_off_until_it_is_on(ctx, world)
     assert is_strict(world)
 
 
+def test_exceptions_of_a_hook_that_broke_off_are_not_taken_for_strict(ctx, world):
+    world.broken["patch", "peerauthentications", STRICT] = 500
+    ctx.run(ctx.on.config_changed(), strict())
+    assert opened(world) == {"katib": [8443]}
+    world.broken.clear()
+    ctx.run(ctx.on.update_status(), strict(container=workload(in_mesh=12)))
+    assert not is_strict(world)
+
+
 def test_strict_is_not_switched_on_while_the_workload_is_silent(ctx, world):
     """Only the workload knows how many pods lack their sidecar."""
     silent = strict(container=workload(code=502, text="no API"))
@@ -393,8 +415,3 @@ def test_without_an_istio_strict_stays_as_it_is(ctx, world):
     fake_cluster.uninstall_istio(world)
     ctx.run(ctx.on.update_status(), strict())
     assert is_strict(world)
-
-
-def test_followers_write_nothing(ctx, world):
-    ctx.run(ctx.on.config_changed(), strict(leader=False))
-    assert policies(world) == {}

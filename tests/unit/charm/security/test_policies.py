@@ -373,3 +373,39 @@ def test_application_that_speaks_of_many_workloads_is_refused_and_no_other():
     problem = "speaks of more than 16 workloads by labels: the rest is refused"
     assert problems(many) == [(Said.AUTHORIZATION_INVALID, f"service-mesh:3 evil: {problem}")]
     assert admits(many, MINIO[1].metadata.labels, Call(sa("kfp-api"), 9000))
+
+
+AT = {"to": [{"operation": {"ports": ["18888"]}}]}
+GET = {"to": [{"operation": {"ports": ["8888"], "methods": ["GET"], "paths": ["/a"]}}]}
+FROM = [{"source": {"principals": [EDITOR]}}]
+TOKENS = [{"source": {"requestPrincipals": ["*"]}}]
+WHERE = [{"key": "source.namespace", "values": ["a"]}]
+UI_AT = {"from": [{"source": {"principals": [sa("kfp-ui")]}}], **AT}
+
+
+@cases(
+    ("rule", "kept", "says_more"),
+    nothing_more=({"to": [{"operation": {"ports": ["1"]}}]}, [], False),
+    layer_4=({"when": WHERE}, [{**AT, "when": WHERE}], False),
+    everybody=({}, [AT], False),
+    path=({"from": FROM, **GET, "when": WHERE}, [{"from": FROM, **AT, "when": WHERE}], True),
+    header=(UNCLAIMED, [AT], True),
+    header_beside_a_namespace=(
+        {"when": [*UNCLAIMED["when"], *WHERE]},
+        [{**AT, "when": WHERE}],
+        True,
+    ),
+    tokens=({"from": [*FROM, *TOKENS]}, [AT], True),
+    the_kubelets_probe=(GET, [], False),
+)
+def test_what_ztunnel_can_hold_of_a_rule_is_kept(rule, kept, says_more):
+    probed = pod("kfp-api", http(9, "/health"))
+    theirs = {"others": [by_target(rule)], "is_ambient": True}
+    decision = decide(asked(PIPELINES, probed, STATED, **theirs))
+    (found,) = decision.policies
+    assert [each for each in found.rules if each != UI_AT] == kept
+    assert bool(decision.beyond) == says_more
+
+
+def test_policy_of_probes_alone_shuts_nobody_out_in_ambient_mode():
+    assert decide(asked(PROBED, mode="closed", is_ambient=True)).policies == ()

@@ -94,11 +94,9 @@ def test_gateway_may_call_before_it_is_led_there(world):
     assert kinds.index("authorizationpolicies") < kinds.index("virtualservices"), kinds
 
 
-@pytest.mark.parametrize("leader", [True, False])
-def test_nothing_is_written_by_default_or_by_followers(world, leader):
-    if leader:
-        del world.config["authorization"]
-    world.run(leader=leader)
+def test_nothing_is_written_by_default(world):
+    del world.config["authorization"]
+    world.run()
     assert not written(world.fake)
 
 
@@ -200,8 +198,13 @@ def test_waypoint_of_a_service_may_call_it_in_ambient_mode_alone(world, labels, 
     ("options", "labels"),
     its_namespace_is_a_member=({"authorization": "off"}, {}),
     pods_are_selected=({"included_pods": "a=b"}, {"sidecar.istio.io/inject": "true"}),
+    pods_are_selected_in_ambient_mode=(
+        {"included_pods": "a=b", "mesh_mode": "ambient"},
+        {"istio.io/dataplane-mode": "ambient"},
+    ),
 )
 def test_application_is_answered_with_the_labels_of_members(world, options, labels):
+    ambient_objects.install_ambient(world.fake)
     world.config |= options
     world.run()
     (relation,) = (one for one in world.related if one.endpoint == "service-mesh")

@@ -3,7 +3,6 @@
 import fnmatch
 import json
 
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -118,75 +117,3 @@ def test_one_applications_words_change_no_other_workloads_policy(good, bad, rout
         return [one for one in decision.policies if dict(one.selector)[NAME] != "b"]
 
     assert of_others([ours, theirs]) == of_others([ours])
-
-
-@given(st.lists(hostile, max_size=3), routes)
-def test_nobody_is_shut_out_of_a_workload_that_nobody_may_call(said, routed):
-    bags = [
-        endpoints.Bag(number, app, {"policies": text})
-        for number, (app, text) in enumerate(zip(APPS, said, strict=False))
-    ]
-    decision = callers.decide(
-        *SERVICES,
-        *PODS,
-        *(service_mesh.read(bag, model=MODEL) for bag in bags),
-        routed=routed,
-        gateways=(GATEWAY,),
-    )
-    assert all(each.rules for each in decision.policies)
-
-
-REMOTE = "remote-0123456789abcdef0123456789abcdef"
-
-
-@given(hostile | stated.map(json.dumps), modes)
-def test_application_of_another_model_selects_nothing_whatever_it_says(said, mode):
-    one = service_mesh.read(endpoints.Bag(4, REMOTE, {"policies": said}), model=MODEL)
-    decision = callers.decide(*SERVICES, *PODS, one, mode=mode)
-    assert decision.policies == ()
-    problems = [each.about["problem"] for each in decision.said]
-    assert problems == ([f"{one.reference}: {one.problems[0]}"] if said else [])
-
-
-@given(stated, routes, modes)
-def test_decision_is_the_same_whatever_the_order(policies_of_a, routed, mode):
-    def decided(consumer, order):
-        return callers.decide(
-            *order(SERVICES), *order(PODS), consumer, mode=mode, routed=routed
-        ).policies
-
-    forward = decided(callers.said("a", *policies_of_a), list)
-    assert forward == decided(callers.said("a", *policies_of_a[::-1]), lambda each: each[::-1])
-
-
-class Counted(dict):
-    """Labels that count how often they are compared."""
-
-    asked = 0
-
-    def get(self, key, default=None):
-        Counted.asked += 1
-        return super().get(key, default)
-
-
-def test_each_pod_of_a_large_model_is_looked_at_a_few_times_however_many_probes_there_are():
-    count = 100
-    probes = [callers.http(8080, f"/health/{number}") for number in range(3)]
-    names = [f"app-{number}" for number in range(count)]
-    pods = [callers.pod(name, *probes) for name in names]
-    counted = [
-        msgspec.structs.replace(
-            each,
-            metadata=msgspec.structs.replace(each.metadata, labels=Counted(each.metadata.labels)),
-        )
-        for each in pods
-    ]
-    consumers = [
-        callers.said(name, callers.policy("a", name), relation=number)
-        for number, name in enumerate(names)
-    ]
-    services = [callers.service(name, 80) for name in names]
-    Counted.asked = 0
-    decision = callers.decide(*services, *counted, *consumers, mode="closed")
-    assert len(decision.policies) == count
-    assert Counted.asked < 10 * count

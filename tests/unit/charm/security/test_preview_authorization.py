@@ -134,11 +134,6 @@ UNKNOWN = (
         Said.CALLED_WITHOUT_SIDECAR,
         "kfp-api-0 has no sidecar to restrict its callers",
     ),
-    stated_caller_has_no_sidecar=(
-        without_sidecar("kfp-ui"),
-        Said.CALLER_WITHOUT_SIDECAR,
-        "kfp-ui may call by a relation and can't, having no sidecar",
-    ),
     a_condition_would_hold=(
         to_a_service,
         Said.CALLERS_LIMITED,
@@ -149,11 +144,6 @@ UNKNOWN = (
     others_name_its_end=(admit(principals=["*/sa/minio"]), Said.CALLERS_LOST, ""),
     others_name_its_namespace=(admit(namespaces=["kube*"]), Said.CALLERS_LOST, ""),
     others_name_its_account=(admit(serviceAccounts=["minio"]), Said.CALLERS_LOST, ""),
-    others_deny=(
-        add(theirs({}, action="DENY")),
-        Said.POLICY_INTERFERES,
-        "AuthorizationPolicy kubeflow/theirs is about kfp-api-0, too, and denies some of their",
-    ),
     port_without_mutual_tls=(
         disable(selector=API, ports={8888: "DISABLE"}),
         Said.CALLERS_UNKNOWN,
