@@ -39,7 +39,7 @@ LEFT = {
     ),
     "unit/charm/diagnosis": "test_rights",
     "unit/charm/ingress": "test_authentication test_seen wishes",
-    "unit/charm/kube": "test_cluster test_manifests test_snapshot",
+    "unit/charm/kube": "test_cluster",
     "unit/charm/relations": "test_reading",
     "unit/charm/security": "callers",
     "unit/contract": "test_service",

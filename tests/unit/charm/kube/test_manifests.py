@@ -1,12 +1,13 @@
 """What the charm's objects bear, what they go with, and whose objects are left alone."""
 
 import dataclasses
+import itertools
+import pathlib
 
 import pytest
 from ops import testing
 
 from integrator_contract import names
-from istio_integrator.kube import manifests
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state, status
@@ -128,6 +129,9 @@ def ascii_yaml(text):
 
 
 def test_every_template_names_its_kinds_where_prune_looks():
-    for folder in sorted(manifests.TEMPLATES.iterdir()):
-        sources = "".join(path.read_text() for path in folder.glob("*.yaml.j2"))
-        assert sources.count("\nkind: ") == len(manifests._KIND_LINES.findall(sources)), folder
+    """Prune reads kinds from lines, of which one has the version and the next one the kind."""
+    for path in pathlib.Path("templates").rglob("*.yaml.j2"):
+        lines = path.read_text().splitlines()
+        above = [before for before, line in itertools.pairwise(lines) if line.startswith("kind: ")]
+        assert above, path
+        assert all(line.startswith("apiVersion: ") for line in above), path
