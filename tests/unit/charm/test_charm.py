@@ -9,8 +9,7 @@ from ops import testing
 
 import charm
 from tests.unit.charm import fake_cluster, ingress_world
-from tests.unit.charm.charm_world import joins, state, status, told, workload
-from tests.unit.charm.security import members
+from tests.unit.charm.charm_world import joins, state, status, workload
 
 
 def test_status_is_active_when_all_is_true(ctx, fake):
@@ -118,32 +117,6 @@ def test_notices_before_relation_hooks_and_hooks_that_run_twice_do_no_harm(fake,
         out = ctx.run(ctx.on.config_changed(), out)
     assert fake.writes == []
     assert out.unit_status == shown
-
-
-@pytest.mark.parametrize("is_installed", [False, True])
-def test_without_a_living_istiod_it_waits_and_the_namespace_is_unlabelled(ctx, fake, is_installed):
-    words = "waiting for istiod: the cluster has no sidecar injector"
-    if is_installed:
-        fake_cluster.install_istio(fake, alive=False)
-        words = "does not inject"
-    out = ctx.run(ctx.on.start(), state())
-    assert isinstance(out.unit_status, testing.WaitingStatus)
-    assert words in out.unit_status.message
-    assert "istio-injection" not in fake.labels("kubeflow")
-    assert told(ctx, out).restart_pods == "off"
-
-
-def test_when_istiod_goes_the_model_stays_and_the_status_says_so(ctx, fake):
-    fake_cluster.install_istio(fake)
-    was = joins(ctx, ctx.run(ctx.on.start(), state()))
-    fake.writes.clear()
-    fake_cluster.set_istiod(fake, alive=False)
-    out = ctx.run(ctx.on.update_status(), state())
-    assert isinstance(out.unit_status, testing.WaitingStatus)
-    assert "does not inject, new pods are refused: " in out.unit_status.message
-    assert joins(ctx, out) == was
-    assert fake.writes == []
-    assert fake.labels("kubeflow")["istio-injection"] == "enabled"
 
 
 def test_without_trust_it_is_blocked_with_the_command(ctx, fake):
@@ -254,20 +227,3 @@ def test_controller_model_is_left_alone(ctx, fake):
     )
     assert not out.get_container("lifecycle").plan.services
     assert fake.writes == []
-
-
-def test_modeloperator_that_is_cut_off_is_named(ctx, fake):
-    fake_cluster.install_istio(fake)
-    marks = {"operator.juju.is/name": "modeloperator"}
-    fake.add(members.pod("modeloperator", labels=marks))
-    fake.add(members.service("modeloperator", 17071, selector=marks))
-    fake.add(members.webhook("juju-model-admission-kubeflow", "modeloperator", 17071))
-    assert isinstance(status(ctx, state()), testing.ActiveStatus)
-    fake.add(members.peers("default", mode="STRICT", namespace="istio-system"))
-    assert status(ctx, state()) == testing.BlockedStatus(
-        "run: kubectl -n kubeflow delete pod modeloperator-0; Pod kubeflow/modeloperator-0 is in "
-        "the mesh and PeerAuthentication istio-system/default requires mutual TLS, so webhook "
-        "juju-model-admission-kubeflow cannot be called"
-    )
-    fake.forbidden.add(("list", "peerauthentications"))
-    assert isinstance(status(ctx, state()), testing.ActiveStatus)

@@ -65,12 +65,6 @@ def test_container_that_is_not_there_yet_is_waited_for(ctx, fake):
     )
 
 
-def test_workload_without_an_answer_is_waited_for(ctx, fake):
-    fake_cluster.install_istio(fake)
-    said = status(ctx, state(workload(code=502, text="no connection")))
-    assert said == testing.WaitingStatus("the workload can't tell: no connection")
-
-
 def test_check_that_is_down_is_waited_for(ctx, fake):
     fake_cluster.install_istio(fake)
     check = testing.CheckInfo("ready", failures=3, status=ops.pebble.CheckStatus.DOWN)

@@ -12,13 +12,13 @@ from tests.unit.charm.ingress_world import auth, route
 PROXY = "registry.example/istio/proxyv2:1.31.1"
 
 
-def policy(kind, name, words, is_refused, code=403):
+def policy(kind, name, words, is_refused):
     """A ValidatingAdmissionPolicy of another team."""
 
     def validate(obj):
         if obj["kind"] != kind or not is_refused(obj):
             return None
-        return code, (
+        return 403, (
             f'{kind.lower()}s "{obj["metadata"]["name"]}" is forbidden: '
             f"ValidatingAdmissionPolicy '{name}' with binding '{name}' denied request: {words}"
         )
@@ -60,17 +60,13 @@ def no_fixed_user(obj):
     return 403, f'pods "a" is forbidden: {words}'
 
 
-@pytest.mark.parametrize(
+@cases(
     "validator",
-    [
-        pytest.param(allowed_registries("registry.example/"), id="registries"),
-        pytest.param(no_bare_pods, id="bare-pods"),
-        pytest.param(no_fixed_user, id="openshift"),
-        pytest.param(forbids("proxy.istio.io/config"), id="hold"),
-        pytest.param(
-            forbids("proxy.istio.io/config", "sidecar.istio.io/nativeSidecar"), id="both"
-        ),
-    ],
+    registries=allowed_registries("registry.example/"),
+    bare_pods=no_bare_pods,
+    openshift=no_fixed_user,
+    hold=forbids("proxy.istio.io/config"),
+    both=forbids("proxy.istio.io/config", "sidecar.istio.io/nativeSidecar"),
 )
 def test_model_joins_although_a_policy_is_strict_about_pods(ctx, fake, validator):
     fake_cluster.install_istio(fake, image=PROXY)
@@ -96,34 +92,28 @@ def test_native_sidecars_that_a_policy_forbids_are_said_to_be_refused_by_it(ctx,
 
 
 QUOTA = 'pods "a" is forbidden: exceeded quota: team, requested: pods=1, used: pods=4'
-OTHERS = [
-    pytest.param(
-        allowed_registries("other/"),
-        "ValidatingAdmissionPolicy allowed-registries",
-        "an image is not allowed",
-        id="policy",
-    ),
-    pytest.param(
-        lambda obj: (403, QUOTA) if obj["kind"] == "Pod" else None,
-        "ResourceQuota team",
-        "requested: pods=1",
-        id="quota",
-    ),
-    pytest.param(
-        lambda obj: (
-            (400, 'admission webhook "a.b" denied the request: cannot use this resource of ours')
-            if obj["kind"] == "Pod"
-            else None
-        ),
-        'webhook "a.b"',
-        "cannot use this resource",
-        id="webhook-in-the-authorizers-words",
-    ),
-]
+IN_OUR_WORDS = 'admission webhook "a.b" denied the request: cannot use this resource of ours'
 
 
 @pytest.mark.parametrize("joined", [False, True], ids=["outside", "member"])
-@pytest.mark.parametrize(("validator", "author", "words"), OTHERS)
+@cases(
+    ("validator", "author", "words"),
+    policy=(
+        allowed_registries("other/"),
+        "ValidatingAdmissionPolicy allowed-registries",
+        "an image is not allowed",
+    ),
+    quota=(
+        lambda obj: (403, QUOTA) if obj["kind"] == "Pod" else None,
+        "ResourceQuota team",
+        "requested: pods=1",
+    ),
+    webhook_in_the_authorizers_words=(
+        lambda obj: (400, IN_OUR_WORDS) if obj["kind"] == "Pod" else None,
+        'webhook "a.b"',
+        "cannot use this resource",
+    ),
+)
 def test_refusal_of_the_dry_run_pod_is_no_answer_about_istiod(  # noqa: PLR0917 - a table
     ctx, fake, validator, author, words, joined
 ):
@@ -192,22 +182,6 @@ def test_envoyfilter_that_a_provider_refuses_is_named_and_nothing_is_opened(worl
     assert words in shown.message
     assert world.gateway() is None
     assert world.routes() == []
-
-
-@pytest.mark.parametrize("code", [400, 403])
-def test_route_that_a_policy_refuses_is_named_and_the_others_are_served(world, code):
-    def is_refused(obj):
-        return any("/katib-ui" in str(each) for each in obj["spec"]["http"])
-
-    world.fake.validators.append(
-        policy("VirtualService", "no-katib", "not on this gateway", is_refused, code)
-    )
-    world.related = [route(), route("katib-ui"), auth()]
-    shown = world.status()
-    assert isinstance(shown, testing.BlockedStatus)
-    assert "ValidatingAdmissionPolicy no-katib" in shown.message[: messages.VISIBLE]
-    assert "run: juju run istio-integrator/leader diagnose" in shown.message[: messages.VISIBLE]
-    assert len(world.routes()) == 1
 
 
 DENIED = (

@@ -7,8 +7,10 @@ from ops import testing
 
 import charm
 from integrator_contract import names
+from tests import asked
+from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
-from tests.unit.charm.charm_world import state, workload
+from tests.unit.charm.charm_world import state
 from tests.unit.charm.diagnosis.world import add_pod
 from tests.unit.charm.security import members
 
@@ -71,13 +73,6 @@ def test_worst_is_first_with_what_to_do_and_where_to_read_of_it(ctx, fake):
     assert len(anchors) == len({each.rstrip(", ") for each in anchors})
 
 
-def test_what_is_broken_fails_the_action(ctx, fake):
-    fake_cluster.install_istio(fake, alive=False)
-    findings, failure = diagnose(ctx)
-    assert findings["istiod"] == [("broken", "ISTIOD_AWAY")]
-    assert failure.startswith("1 broken")
-
-
 def failed_create(fake, namespace, name, message, **changes):
     about = {"kind": "StatefulSet", "name": name, "namespace": namespace}
     event = {"reason": "FailedCreate", "message": message, "involvedObject": about, **changes}
@@ -105,36 +100,44 @@ def test_pods_of_profiles_that_a_policy_refuses_are_named_with_its_author(ctx, f
     assert ("doubtful", "CHECK_FORBIDDEN") in findings["rejections"]
 
 
-def test_wrong_option_is_said_and_everything_else_is_looked_at(ctx, fake):
+BROKEN, DOUBTFUL, FINE = "broken", "doubtful", "fine"
+
+
+@cases(
+    ("change", "options", "want"),
+    istiod_is_away=(
+        lambda fake: fake_cluster.set_istiod(fake, alive=False),
+        {},
+        {"istiod": (BROKEN, "ISTIOD_AWAY")},
+    ),
+    wrong_option=(
+        lambda _: None,
+        {"job_sidecars": "sometimes"},
+        {"status": (BROKEN, "CONFIG_INVALID"), "istiod": (FINE, "ISTIOD_INJECTS")},
+    ),
+    no_right=(
+        lambda fake: fake.forbidden.add(("*", "*")),
+        {},
+        {"rights": (BROKEN, "RIGHTS_MISSING"), "istiod": (DOUBTFUL, "CHECK_FORBIDDEN")},
+    ),
+    no_workload=(
+        lambda _: asked.SERVICE.fails(502, "no API"),
+        {},
+        {"sidecars": (DOUBTFUL, "CHECK_FAILED"), "rights": (FINE, "TRUSTED")},
+    ),
+    no_api_server=(
+        lambda fake: setattr(fake, "unreachable", True),
+        {},
+        {"istiod": (DOUBTFUL, "CHECK_FAILED")},
+    ),
+)
+def test_what_fails_is_a_row_and_everything_else_is_looked_at(ctx, fake, change, options, want):
     fake_cluster.install_istio(fake)
-    findings, failure = diagnose(ctx, state(job_sidecars="sometimes"))
-    assert findings["status"] == [("broken", "CONFIG_INVALID")]
-    assert findings["istiod"] == [("fine", "ISTIOD_INJECTS")]
-    assert failure
-
-
-def test_without_any_right_each_check_says_what_it_may_not(ctx, fake):
-    fake_cluster.install_istio(fake)
-    fake.forbidden.add(("*", "*"))
-    findings, failure = diagnose(ctx)
-    assert findings["istiod"] == [("doubtful", "CHECK_FORBIDDEN")]
-    assert findings["rights"][0] == ("broken", "RIGHTS_MISSING")
-    assert "broken" in failure
-
-
-def test_workload_that_does_not_answer_is_said(ctx, fake):
-    fake_cluster.install_istio(fake)
-    findings, _ = diagnose(ctx, state(workload(code=502, text="no API")))
-    assert findings["sidecars"] == [("doubtful", "CHECK_FAILED")]
-    assert findings["rights"] == [("fine", "TRUSTED")]
-
-
-def test_api_server_that_does_not_answer_is_a_report_too(ctx, fake):
-    fake_cluster.install_istio(fake)
-    fake.unreachable = True
-    findings, _ = diagnose(ctx)
-    assert {line[0] for lines in findings.values() for line in lines} <= {"doubtful", "fine"}
-    assert findings["istiod"] == [("doubtful", "CHECK_FAILED")]
+    given = state(**options)
+    change(fake)
+    findings, failure = diagnose(ctx, given)
+    assert {check: findings[check][0] for check in want} == want
+    assert ("broken" in failure) is (BROKEN in {level for level, _ in want.values()})
 
 
 @pytest.fixture

@@ -174,18 +174,6 @@ def test_certificate_follows_the_gateway_also_without_a_look_into_every_namespac
     assert secrets(certified) == []
 
 
-def test_secret_of_somebody_else_where_the_certificate_was_stays(certified):
-    certified.run()
-    name = "istio-integrator.kubeflow.istio-integrator"
-    certified.fake.delete("Secret", name, "istio-ingress")
-    secret(certified.fake, name, "istio-ingress")
-    certified.config |= OWN
-    certified.run()
-    assert secrets(certified) == ["istio-ingress", "kubeflow"]
-    certified.remove()
-    assert secrets(certified) == ["istio-ingress"]
-
-
 @pytest.mark.parametrize("text", ["%%%", base64.b64encode(b"\xff").decode(), ""])
 def test_whatever_the_operators_secret_holds_is_the_gateways_to_judge(world, text):
     secret(world.fake, "kubeflow-tls", "istio-ingress")["data"]["tls.crt"] = text

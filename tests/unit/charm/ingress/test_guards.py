@@ -112,18 +112,6 @@ def leaving(world, *headers):
 KNOWN = {"kubeflow-userid", "kubeflow_userid", "kubeflow-groups", "kubeflow_groups"}
 
 
-def test_each_spelling_of_an_identity_leaves_as_the_service_said_it(world):
-    found = leaving(world, "kubeflow-userid")
-    assert set(found) == KNOWN
-    assert re.fullmatch(
-        r"%CEL\('x-[0-9a-f]{32}' in metadata\.filter_metadata"
-        r" \? metadata\.filter_metadata\['envoy\.filters\.http\.ext_authz'\]\['kubeflow-userid'\]"
-        r" : xds\.cluster_name\.endsWith\('\.kubeflow\.svc\.cluster\.local'\) \? ''"
-        r" : request\.headers\['kubeflow-userid'\]\)%",
-        found["kubeflow-userid"],
-    )
-
-
 @cases(
     ("header", "count"),
     four_dashes=("x-goog-authenticated-user-email", 16),

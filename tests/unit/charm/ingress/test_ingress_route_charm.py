@@ -80,7 +80,7 @@ def test_routes_of_both_generations_are_one_object_and_each_trouble_its_own(worl
     assert world.fake.writes == []
 
 
-@pytest.mark.parametrize("code", [400, 422])
+@pytest.mark.parametrize("code", [400, 403, 422])
 def test_relation_whose_routes_are_not_taken_is_named_and_goes_alone(world, code):
     def refuse(obj):
         is_bad = obj["kind"] == "VirtualService" and "poison" in json.dumps(obj["spec"])

@@ -3,11 +3,12 @@
 import dataclasses
 
 import pytest
+import yaml
 from ops import testing
 
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster, istio_objects
-from tests.unit.charm.charm_world import state, status, told
+from tests.unit.charm.charm_world import joins, state, status, told, workload
 from tests.unit.charm.objects import make
 
 URL = "https://istiod.example:15017/inject"
@@ -232,16 +233,6 @@ def test_what_proxies_let_out_is_the_nearest_sidecars_word(
     assert ("17070" in settings["settings.json"]) is is_cut_off
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [{"istio-injection": "enabled"}, {"istio-injection": "disabled"}, {"istio.io/rev": "b"}],
-)
-def test_istiod_is_asked_whatever_the_namespace_is_labelled(ctx, fake, labels):
-    fake.labels("kubeflow").update(labels)
-    fake_cluster.install_istio(fake)
-    assert "does not inject" not in status(ctx, state()).message
-
-
 def test_a_tag_that_moves_is_followed(ctx, fake):
     fake_cluster.install_istio(fake, revision="1-30", tags=("prod",))
     assert "istiod-1-30 prod 1.31" in status(ctx, state(revision="prod")).message
@@ -359,3 +350,39 @@ def test_hold_that_our_own_admission_gave_the_dry_run_pod_is_not_the_meshs(ctx, 
     ctx.run(ctx.on.config_changed(), state())
     data = fake.find("ConfigMap", "istio-integrator-admission", "kubeflow")["data"]
     assert '"mesh-holds": false' in data["settings.json"]
+
+
+def test_relations_are_told_of_an_istiod_outside_the_cluster_what_is_known(ctx, fake):
+    address = {"discoveryAddress": "198.51.100.7:15012"}
+    istio_objects.install_remote(fake, proxy_config=address)
+    pilot = testing.Relation("istio-pilot", remote_app_name="gateway")
+    given = dataclasses.replace(state(), relations={pilot})
+
+    out = ctx.run(ctx.on.config_changed(), given)
+
+    data = yaml.safe_load(out.get_relation(pilot.id).local_app_data["data"])
+    assert data == {"service-name": "198.51.100.7", "service-port": "15012"}
+    for one in fake.remote.values():
+        one["alive"] = False
+    later = ctx.run(ctx.on.update_status(), out).get_relation(pilot.id).local_app_data
+    assert yaml.safe_load(later["data"]) == data
+
+
+def test_model_stays_joined_while_an_istiod_outside_the_cluster_is_away(ctx, fake, tmp_path):
+    istio_objects.install_remote(fake, proxy_config={"statusPort": 15099})
+    before = ctx.run(ctx.on.config_changed(), state(workload(files=tmp_path)))
+    was = joins(ctx, before)
+    assert told(ctx, before).status_port == 15099
+    (istiod,) = fake.remote.values()
+    istiod["alive"] = False
+
+    out = ctx.run(ctx.on.update_status(), before)
+
+    assert joins(ctx, out) == was
+    assert told(ctx, out).status_port == 15099
+    assert out.unit_status.name == "waiting"
+    assert "new pods are refused: namespace.sidecar-injector" in out.unit_status.message
+    istiod["alive"] = True
+    assert ctx.run(ctx.on.update_status(), out).unit_status == before.unit_status
+    fake.delete("MutatingWebhookConfiguration", "istio-sidecar-injector")
+    assert told(ctx, ctx.run(ctx.on.update_status(), out)).status_port == 15099

@@ -1,8 +1,8 @@
 """Whether a namespace that others labelled is a member, by what the injectors make of it."""
 
-import pytest
 from ops import testing
 
+from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import joins, state
 
@@ -17,58 +17,39 @@ def rev(name):
     return {"istio.io/rev": name}
 
 
-@pytest.mark.parametrize(
-    ("installed", "labels", "revision"),
-    [
-        pytest.param([DEFAULT], rev("default"), "", id="default"),
-        pytest.param([DEFAULT], rev("default"), "default", id="default-is-named"),
-        pytest.param([WITH_DEFAULT_TAG], rev("1-30"), "", id="revision-of-the-default-tag"),
-        pytest.param([WITH_DEFAULT_TAG], rev("default"), "1-30", id="default-tag"),
-        pytest.param([WITH_DEFAULT_TAG], ENABLED, "1-30", id="enabled-by-the-default-tag"),
-        pytest.param([TAGGED], rev("prod"), "1-31", id="tag"),
-        pytest.param([TAGGED], rev("1-31"), "prod", id="revision-of-the-tag"),
-        pytest.param([DEFAULT, CANARY], {**ENABLED, **rev("1-30")}, "", id="revision-is-ignored"),
-    ],
-)
-def test_namespace_that_the_chosen_istio_injects_is_a_member(
-    ctx, fake, installed, labels, revision
-):
-    for each in installed:
-        fake_cluster.install_istio(fake, **each)
-    fake.labels("kubeflow").update(labels)
-    out = ctx.run(ctx.on.config_changed(), state(revision=revision))
-    assert isinstance(out.unit_status, testing.ActiveStatus)
-    assert joins(ctx, out)[0]
-    assert {key: fake.labels("kubeflow").get(key) for key in labels} == labels
-    assert len([key for key in fake.labels("kubeflow") if "istio" in key]) == len(labels)
-
-
-@pytest.mark.parametrize(
+@cases(
     ("installed", "labels", "revision", "superfluous"),
-    [
-        pytest.param([DEFAULT], rev("gone"), "", "istio.io/rev", id="no-such-revision"),
-        pytest.param([CANARY, TAGGED], rev("prod"), "1-30", "istio.io/rev", id="tag-of-another"),
-        pytest.param(
-            [CANARY], {**ENABLED, **rev("1-30")}, "", "istio-injection", id="no-default-istio"
-        ),
-        pytest.param(
-            [DEFAULT, CANARY],
-            {**ENABLED, **rev("1-30")},
-            "1-30",
-            "istio-injection",
-            id="the-default-istio-injects",
-        ),
-    ],
+    default=([DEFAULT], rev("default"), "", ""),
+    default_is_named=([DEFAULT], rev("default"), "default", ""),
+    revision_of_the_default_tag=([WITH_DEFAULT_TAG], rev("1-30"), "", ""),
+    default_tag=([WITH_DEFAULT_TAG], rev("default"), "1-30", ""),
+    enabled_by_the_default_tag=([WITH_DEFAULT_TAG], ENABLED, "1-30", ""),
+    tag=([TAGGED], rev("prod"), "1-31", ""),
+    revision_of_the_tag=([TAGGED], rev("1-31"), "prod", ""),
+    revision_is_ignored=([DEFAULT, CANARY], {**ENABLED, **rev("1-30")}, "", ""),
+    no_such_revision=([DEFAULT], rev("gone"), "", "istio.io/rev"),
+    tag_of_another=([CANARY, TAGGED], rev("prod"), "1-30", "istio.io/rev"),
+    no_default_istio=([CANARY], {**ENABLED, **rev("1-30")}, "", "istio-injection"),
+    default_istio_injects=(
+        [DEFAULT, CANARY],
+        {**ENABLED, **rev("1-30")},
+        "1-30",
+        "istio-injection",
+    ),
 )
-def test_label_that_keeps_the_chosen_istio_from_injecting_is_named(  # noqa: PLR0917 - a table
+def test_namespace_is_a_member_where_the_chosen_istio_injects(  # noqa: PLR0917 - a table
     ctx, fake, installed, labels, revision, superfluous
 ):
     for each in installed:
         fake_cluster.install_istio(fake, **each)
     fake.labels("kubeflow").update(labels)
     out = ctx.run(ctx.on.config_changed(), state(revision=revision))
-    assert out.unit_status.message.startswith(
-        f"namespace kubeflow has {superfluous}={labels[superfluous]}; "
-        f"run: kubectl label ns kubeflow {superfluous}-; "
-    )
-    assert not joins(ctx, out)[0]
+    assert joins(ctx, out)[0] is not bool(superfluous)
+    assert {k: v for k, v in fake.labels("kubeflow").items() if "istio" in k} == labels
+    if superfluous:
+        assert out.unit_status.message.startswith(
+            f"namespace kubeflow has {superfluous}={labels[superfluous]}; "
+            f"run: kubectl label ns kubeflow {superfluous}-; "
+        )
+    else:
+        assert isinstance(out.unit_status, testing.ActiveStatus)

@@ -79,6 +79,7 @@ def install_canary(fake):
     comes_back=({}, [IN_SIDECARS, IN_AMBIENT, {}, IN_SIDECARS], ENABLED, "sidecar", ""),
     follows_the_revision=({}, [{}, install_canary, {"revision": "canary"}], CANARY, "sidecar", ""),
     comes_again=({}, [{}, unlabel, {}], ENABLED, "sidecar", ""),
+    waits_outside=({}, [kill, {}], {}, None, "does not inject"),
     stays_without_istiod=({}, [{}, kill, {}], ENABLED, "sidecar", "does not inject"),
     stays_without_istio=(
         {},
