@@ -33,14 +33,12 @@ LEFT = {
     ),
     "unit": "test_command_lines test_docs_commands test_docs_symptoms",
     "unit/charm": (
-        "charm_world fake_cluster needed_rights objects test_admission test_charm_workload "
+        "charm_world fake_cluster objects test_admission test_charm_workload "
         "test_config test_hostile_objects test_observability test_removal test_rights "
         "test_webhook"
     ),
-    "unit/charm/diagnosis": "test_rights",
     "unit/charm/ingress": "test_authentication test_seen wishes",
     "unit/charm/kube": "test_cluster",
-    "unit/charm/relations": "test_reading",
     "unit/charm/security": "callers",
     "unit/contract": "test_service",
     "unit/workload": (

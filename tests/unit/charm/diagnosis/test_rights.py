@@ -1,23 +1,12 @@
 """Rights that the charm lacks."""
 
 import dataclasses
-import pathlib
 
-import yaml
-
-from istio_integrator.diagnosis.checks import rights
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state
 from tests.unit.charm.diagnosis.world import diagnose
 from tests.unit.charm.ingress_world import route
-
-
-def test_every_optional_role_is_known_by_the_end_of_its_name():
-    roles = yaml.safe_load_all(pathlib.Path("rbac/roles.yaml").read_text())
-    ends = {f"-{role['metadata']['name'].rpartition('-')[2]}" for role in roles}
-    assert ends - {"-mesh", "-model", "-proxies"} == rights.OPTIONAL.keys()
-
 
 GATEWAY_API = {"routing": "gateway-api"}
 
@@ -64,12 +53,3 @@ def test_trust_is_every_right(ctx, fake):
     fake_cluster.install_istio(fake)
     (found,) = diagnose(ctx, "rights")
     assert found.message == "TRUSTED"
-
-
-def test_names_of_the_shipped_roles_are_ours(ctx, fake):
-    fake_cluster.install_istio(fake)
-    fake.forbidden.add(("*", "*"))
-    text = " ".join(row.seen for row in diagnose(ctx, "rights"))
-    assert "kubeflow" in text
-    assert "APPLICATION" not in text
-    assert "MODEL" not in text

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from istio_integrator import observability
 from istio_integrator.relations import endpoints, ingress_route, kubeflow, service_mesh
 from tests.unit.cases import cases
 from tests.unit.charm.ingress import wishes
@@ -298,7 +297,6 @@ def test_any_bag_is_read_or_refused(text, versions):
         assert problem.isprintable()
         assert len(problem) < 500
     assert all(each.isprintable() and len(each) < 500 for each in policies(text).problems)
-    observability.push_url({"endpoint": text})
 
 
 @given(st.sampled_from(["model", "http_routes", "grpc_routes", "name", "matches"]), VALUES)
