@@ -171,7 +171,7 @@ def katib(fake, labels, port=443):
     ports = [{"name": "hook", "containerPort": port}]
     add_pod(fake, containers=[{"name": "main", "ports": ports}, PROXY], labels=labels)
     add_pod(fake, "bare-0", containers=["main"], labels=labels)
-    ports = [{"port": 443, "targetPort": "hook"}, {"port": 80, "targetPort": 8080}]
+    ports = [{"port": 80, "targetPort": 8080}, {"port": 443, "targetPort": "hook"}]
     fake.put("Service", "katib", spec={"selector": labels, "ports": ports})
     client = {"service": {"name": "katib", "namespace": MODEL}}
     hooks = [{"name": "v.katib", "clientConfig": client}]

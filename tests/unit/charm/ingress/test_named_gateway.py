@@ -162,6 +162,7 @@ def test_pods_that_are_away_are_waited_for_and_what_is_served_stays(served, chan
 
 def test_gateway_without_a_ready_pod_is_not_ready(served):
     pod_of(served.fake, status={"phase": "Running"})
+    pod_of(served.fake, name="ready-and-ending", is_ending=True)
     assert f"gateway {SERVICE} is not ready" in served.status().message
 
 
