@@ -1,6 +1,9 @@
-"""Definitions of resources, whose schemas take megabytes."""
+"""What a hook keeps of what it has read."""
 
-from istio_integrator.kube import cluster
+import pytest
+
+from istio_integrator.kube import cluster, errors
+from tests.unit.cases import cases
 from tests.unit.charm.security import members
 
 
@@ -14,3 +17,32 @@ def test_of_definitions_name_labels_and_conversion_are_kept_and_no_schema(fake):
     assert not listed(cluster.CUSTOM_RESOURCE_DEFINITION, labels={"a": "c"})
     assert found["metadata"] == wanted["metadata"]
     assert found["spec"] == {"conversion": wanted["spec"]["conversion"]}
+
+
+@cases(
+    "write",
+    apply=lambda api, settings: api.apply(settings),
+    patch=lambda api, settings: api.merge_patch(settings, {"data": {}}),
+    delete=lambda api, settings: api.delete(settings),
+)
+def test_written_kind_is_read_anew_and_no_other(fake, write):
+    seen = cluster.CachedCluster(fake.api())
+    settings = fake.put("ConfigMap", "settings")
+    for kind in (cluster.CONFIG_MAP, cluster.SERVICE):
+        seen.list(kind, "kubeflow")
+    write(seen, {key: settings[key] for key in ("apiVersion", "kind", "metadata")})
+    fake.requests.clear()
+    for kind in (cluster.CONFIG_MAP, cluster.SERVICE):
+        seen.list(kind, "kubeflow")
+    assert fake.requests == ["list configmaps kubeflow"]
+
+
+def test_everything_is_read_anew_when_another_client_wrote_in_between(fake):
+    seen = cluster.CachedCluster(fake.api())
+    settings = fake.put("ConfigMap", "settings")
+    seen.list(cluster.SERVICE)
+    with pytest.raises(errors.ConflictError):
+        seen.merge_patch(settings, {"metadata": {"resourceVersion": "0"}})
+    fake.requests.clear()
+    seen.list(cluster.SERVICE)
+    assert fake.requests == ["list services"]
