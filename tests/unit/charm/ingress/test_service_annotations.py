@@ -1,5 +1,6 @@
 """Annotations on the Service of a gateway that the options name: set, recorded and restored."""
 
+import copy
 import json
 
 import pytest
@@ -73,6 +74,20 @@ def test_annotations_go_where_another_gateway_is_named_and_follow_it(annotated):
 def test_what_another_client_changed_since_stays(annotated):
     annotated.run()
     service(annotated)["metadata"]["annotations"]["d"] = "theirs"
+    del annotated.config["gateway_service_annotations"]
+    annotated.run()
+    assert live(annotated) == ({"d": "theirs"}, None)
+
+
+def test_what_another_client_sets_in_between_is_what_comes_back(annotated):
+    wanted = annotated.config.pop("gateway_service_annotations")
+    annotated.run()
+    theirs = copy.deepcopy(service(annotated))
+    theirs["metadata"]["annotations"]["d"] = "theirs"
+    annotated.fake.interference.append(lambda: annotated.fake.add(theirs))
+    annotated.config["gateway_service_annotations"] = wanted
+    annotated.run()
+    assert live(annotated) == SET
     del annotated.config["gateway_service_annotations"]
     annotated.run()
     assert live(annotated) == ({"d": "theirs"}, None)

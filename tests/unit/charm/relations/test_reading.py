@@ -240,8 +240,9 @@ def test_most_that_an_application_may_say_is_read_and_many_problems_are_few_line
     many = [{**STATED, "source_app_name": f"client-{number}"} for number in range(512)]
     assert len(policies(many).policies) == 512
     assert len(policies([5] * 100).problems) == 5
-    silent = service_mesh.read(endpoints.Bag(3, "kfp-api", {}), model="kubeflow")
-    assert (silent.policies, silent.problems) == ((), ())
+    for application in ("kfp-api", "remote-0123456789abcdef0123456789abcdef"):
+        silent = service_mesh.read(endpoints.Bag(3, application, {}), model="kubeflow")
+        assert (silent.policies, silent.problems) == ((), ())
 
 
 # Structures that are nearly right, and those that are not at all.
