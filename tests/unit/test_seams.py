@@ -31,7 +31,7 @@ LEFT = {
         "test_rights_policy test_routes test_security_envoy test_security_objects test_seen "
         "test_site test_tenant_policy test_transitions test_trials test_workload_reconciler"
     ),
-    "unit": "test_command_lines test_docs_commands test_docs_symptoms",
+    "unit": "test_docs_commands test_docs_symptoms",
     "unit/charm": (
         "charm_world fake_cluster objects test_admission test_charm_workload "
         "test_config test_hostile_objects test_observability test_removal test_rights "

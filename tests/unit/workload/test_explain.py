@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sidecar_lifecycle
 from sidecar_lifecycle.shell import cli
 
-from integrator_contract import service
+from integrator_contract import schema, service
 from tests.unit.cases import cases
 from tests.unit.workload import pods
 
@@ -141,3 +142,10 @@ def test_wrong_command_line_is_exit_code_2(
         cli.main(arguments)
     assert ended.value.code == 2
     assert "usage" in capsys.readouterr().err
+
+
+def test_version_has_that_of_the_contract(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["--version"])
+    version = sidecar_lifecycle.__version__
+    assert capsys.readouterr().out == f"sidecar-lifecycle {version} (contract {schema.SCHEMA})\n"
