@@ -1,8 +1,6 @@
 """Text that others wrote is read as they meant it, or refused within bounds."""
 
 import json
-import time
-import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -61,60 +59,49 @@ TOO_DEEP = "nests more than 64"
 MANY = "has more than 20000 values"
 
 
+@pytest.mark.parametrize("read", [bounded.read_json, bounded.read_yaml])
 @cases(
     ("text", "why"),
     deep=(DEEP, TOO_DEEP),
     just_too_deep=("[" * 65 + "]" * 65, TOO_DEEP),
     deep_without_end=('{"a":' * 10_000, TOO_DEEP),
-    many_values=("[" + "{}," * 20_000 + "0]", MANY),
-    long_number=("1" * 5000, "a number of 5000 characters"),
-    half_a_character=(r'"\ud800"', "surrogates not allowed"),
-    half_a_character_as_it_is=('"\ud800"', "surrogates not allowed"),
-    not_a_number=("[NaN]", "NaN"),
-    bytes=(b'"\xff"', "is no JSON: 'utf-8' codec"),
-    empty=("", "is no JSON"),
-    two_documents=("{} {}", "is no JSON"),
     long=("x" * 65537, "has 65537 characters"),
+    many_values=("[" + "{}," * 20_000 + "{}]", MANY),
+    long_number=("1" * 5000, "a number of 5000 characters"),
+    half_a_character=(r'"\ud800"', "half a character|surrogates not allowed"),
+    two_documents=("{}\n---\n{}", "is no (JSON|YAML)"),
 )
-def test_json_beyond_the_bounds_is_refused_and_named(text, why):
+def test_document_beyond_the_bounds_is_refused_and_named(read, text, why):
     with pytest.raises(bounded.DocumentError, match=why):
-        bounded.read_json(text)
+        read(text)
 
 
 @cases(
     ("text", "why"),
-    deep=(DEEP, TOO_DEEP),
+    half_a_character_as_it_is=('"\ud800"', "surrogates not allowed"),
+    not_a_number=("[NaN]", "NaN"),
+    bytes=(b'"\xff"', "is no JSON: 'utf-8' codec"),
+    empty=("", "is no JSON"),
+)
+def test_what_is_no_json_is_refused(text, why):
+    with pytest.raises(bounded.DocumentError, match=why):
+        bounded.read_json(text)
+
+
+# Without its bounds a reader would take minutes for some of these.
+@cases(
+    ("text", "why"),
     deep_blocks=("- " * 1000, TOO_DEEP),
-    deep_without_end=("[" * 60_000, TOO_DEEP),
-    long=("x" * 65537, "has 65537 characters"),
-    many_values=("[" + "a," * 20_000 + "]", MANY),
-    long_number=("1" * 5000, "a number of 5000 characters"),
     hexadecimal=(f"0x{'f' * 4000}", "a number of 4002 characters"),
-    half_a_character=(r'"\ud800"', "half a character"),
     aliases=(bomb("a: &a [x]\n", "[{}]"), ALIAS),
     merge_keys=(MERGED, ALIAS),
     contains_itself=("&a {x: *a}", ALIAS),
     tag=("!!python/object/apply:os.abort []", "has the tag"),
     no_YAML=("{", "is no YAML"),
-    two_documents=("a\n---\nb", "is no YAML"),
 )
-def test_yaml_beyond_the_bounds_is_refused_and_named(text, why):
+def test_what_only_yaml_has_is_refused(text, why):
     with pytest.raises(bounded.DocumentError, match=why):
         bounded.read_yaml(text)
-
-
-@pytest.mark.parametrize("text", [MERGED, "[" * 5000])
-def test_refusing_yaml_costs_little(text):
-    tracemalloc.start()
-    begin = time.process_time()
-    try:
-        with pytest.raises(bounded.DocumentError):
-            bounded.read_yaml(text)
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert time.process_time() - begin < 5
-    assert most < 50 << 20
 
 
 def test_character_of_two_escapes_is_one():
@@ -127,20 +114,13 @@ def test_sixty_four_levels_are_read():
     assert bounded.read_json(text) == bounded.read_yaml(text) == json.loads(text)
 
 
-TREES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=20,
-)
-
-
-@given(TREES)
+@given(VALUES)
 def test_document_that_is_not_deep_is_left_as_it_is(tree):
     text = json.dumps(tree).encode()
     assert bounded.shallow(text) == text
 
 
-@given(TREES, st.integers(bounded.DEEPEST, 3 * bounded.DEEPEST))
+@given(VALUES, st.integers(bounded.DEEPEST, 3 * bounded.DEEPEST))
 def test_what_is_nested_too_deep_is_cut_and_all_else_stays(tree, levels):
     nested = {"leaf": tree}
     for _ in range(levels):

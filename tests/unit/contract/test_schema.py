@@ -1,13 +1,10 @@
 """The word by which a charm and an image of another contract notice each other."""
 
-import os
-import subprocess
 import sys
 import types
 
-import pytest
-
 from integrator_contract import schema
+from tests.unit.cases import cases
 
 SOURCE = '''
 from __future__ import annotations
@@ -35,45 +32,22 @@ def word(source):
     return schema.digest([module])
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("    name: str\n", "    name: str\n    uid: str\n"),
-        ("    since: int = 1\n", ""),
-        ("    since: int = 1\n", "    since: int\n"),
-        ("    since: int", "    until: int"),
-        ("    since: int", "    since: float"),
-        ('"manual"]', '"manual", "off"]'),
-        ('"stop"', '"halt"'),
-    ],
+@cases(
+    ("old", "new", "is_same"),
+    another_field=("    name: str\n", "    name: str\n    uid: str\n", False),
+    a_field_less=("    since: int = 1\n", "", False),
+    a_field_that_is_required=("    since: int = 1\n", "    since: int\n", False),
+    another_name=("    since: int", "    until: int", False),
+    another_type=("    since: int", "    since: float", False),
+    another_word=('"manual"]', '"manual", "off"]', False),
+    another_value=('"stop"', '"halt"', False),
+    another_description=("About a pod.", "About one pod.", True),
+    another_default=("since: int = 1", "since: int = 2", True),
+    another_order=(
+        "    name: str\n    since: int = 1\n",
+        "    since: int = 1\n    name: str\n",
+        True,
+    ),
 )
-def test_another_shape_is_another_word(old, new):
-    assert word(SOURCE) != word(SOURCE.replace(old, new))
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("About a pod.", "About one pod."),
-        ("since: int = 1", "since: int = 2"),
-        ("since: int = 1", "since: int = dataclasses.field(default=1, metadata={'help': 'x'})"),
-        ("    name: str\n    since: int = 1\n", "    since: int = 1\n    name: str\n"),
-    ],
-)
-def test_what_is_only_said_otherwise_is_the_same_word(old, new):
-    assert word(SOURCE) == word(SOURCE.replace(old, new))
-
-
-def test_every_process_has_the_same_word():
-    code = "from integrator_contract import schema; print(schema.SCHEMA)"
-    said = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": seed},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        ).stdout.strip()
-        for seed in ("1", "2")
-    }
-    assert said == {schema.SCHEMA}
+def test_another_shape_is_another_word_and_nothing_else_is(old, new, is_same):
+    assert (word(SOURCE) == word(SOURCE.replace(old, new))) is is_same
