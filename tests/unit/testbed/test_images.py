@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from testbed.images import store, tree
+from testbed.images import tree
 
 
 def tree_of(folder):
@@ -54,35 +54,3 @@ def test_key_ignores_bytecode_and_tells_its_parts_apart(source):
     (source / "__pycache__" / "a.cpython-311.pyc").write_bytes(b"x")
     assert tree.content_key(source) == before
     assert tree.content_key("ab", "c") != tree.content_key("a", "bc")
-
-
-@pytest.fixture
-def cache(tmp_path):
-    return store.Store(tmp_path, lambda _line: None)
-
-
-def layer(key, content):
-    return store.Layer(
-        name="test", key=key, make=lambda entries, _workshop: entries.file("file", content)
-    )
-
-
-def test_layers_of_the_same_content_share_a_blob(cache, tmp_path):
-    assert cache.get(layer("1", "a")) == cache.get(layer("2", "a"))
-    assert cache.get(layer("3", "b")).digest != cache.get(layer("1", "a")).digest
-    assert len(list((tmp_path / "blobs").iterdir())) == 2
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        pytest.param(lambda path: path.unlink(), id="missing"),
-        pytest.param(lambda path: path.write_bytes(b""), id="cut off"),
-    ],
-)
-def test_layer_whose_blob_is_damaged_is_made_again(cache, damage):
-    blob = cache.get(layer("1", "a"))
-    damage(blob.path)
-    assert cache.find(layer("1", "a")) is None
-    assert cache.get(layer("1", "a")) == blob
-    assert blob.path.stat().st_size == blob.size
