@@ -7,7 +7,7 @@ from collections.abc import Callable
 PORT = 65301
 
 
-def serve(is_ready: Callable[[], bool], port: int = PORT) -> http.server.ThreadingHTTPServer:
+def serve(is_ready: Callable[[], bool]) -> http.server.ThreadingHTTPServer:
     """Serve `/liveness` (always up) and `/readiness` in the background."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -20,7 +20,7 @@ def serve(is_ready: Callable[[], bool], port: int = PORT) -> http.server.Threadi
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             """Stay silent: Pebble asks every ten seconds."""
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", PORT), Handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
     return server

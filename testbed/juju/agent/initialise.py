@@ -17,6 +17,9 @@ from .api import Controller, ControllerError
 
 logger = logging.getLogger(__name__)
 
+PEBBLE, JUJUC = Path("/opt/pebble"), Path("/opt/jujuc")
+"""The programs in the charm's image; the second is every hook tool."""
+
 RETRY = 10.0
 """Seconds between attempts to introduce the pod; Juju waits 10 to 30."""
 
@@ -74,8 +77,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--bin-dir", type=Path, required=True)
     parser.add_argument("--profile-dir", type=Path)
-    parser.add_argument("--pebble", type=Path, default=Path("/opt/pebble"))
-    parser.add_argument("--jujuc", type=Path, default=Path("/opt/jujuc"), help="the hook tools")
     parser.add_argument("--pebble-identities-file", type=Path)
     parser.add_argument("--pebble-charm-identity", type=int)
     parser.set_defaults(run=run)
@@ -93,8 +94,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.profile_dir:
         arguments.profile_dir.mkdir(parents=True, exist_ok=True)
         (arguments.profile_dir / "juju-introspection.sh").touch()
-    copy_programs(arguments.bin_dir, arguments.pebble)
-    jujuc.copy(arguments.jujuc, arguments.data_dir)
+    copy_programs(arguments.bin_dir)
+    jujuc.copy(JUJUC, arguments.data_dir)
     if arguments.pebble_identities_file:
         arguments.pebble_identities_file.write_text(
             IDENTITIES.format(user=arguments.pebble_charm_identity)
@@ -147,9 +148,9 @@ def introduce() -> dict[str, str]:
             return {**identity, "unit": unit, "address": address, "ca_certificate": certificate}
 
 
-def copy_programs(bin_dir: Path, pebble: Path) -> None:
+def copy_programs(bin_dir: Path) -> None:
     """Put Pebble, this agent and what it imports where the pod's containers find them."""
     bin_dir.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(pebble, bin_dir / "pebble")
+    shutil.copy2(PEBBLE, bin_dir / "pebble")
     for package, name in ((Path(__file__), "containeragent"), (Path(yaml.__file__), "yaml")):
         shutil.copytree(package.parent, bin_dir / name, dirs_exist_ok=True)

@@ -11,20 +11,22 @@ from pathlib import Path
 
 from . import health, jujuc, pace
 from .api import Controller, ControllerError
-from .process import Paths
+from .process import LogLine, Paths
 from .uniter import BounceError, Settings, Uniter
 
 logger = logging.getLogger(__name__)
+
+CONTAINERS = Path("/charm/containers")
+"""A folder for each workload container, with the socket of its Pebble."""
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Define the command."""
     parser = commands.add_parser("unit", help="run the unit agent")
     parser.add_argument("--data-dir", type=Path, required=True)
+    # A new version of the charm makes another pod: the agent itself has no use for it.
     parser.add_argument("--charm-modified-version", type=int, default=0)
     parser.add_argument("--containers", default="", help="workload containers, comma-separated")
-    parser.add_argument("--containers-dir", type=Path, default=Path("/charm/containers"))
-    parser.add_argument("--health-port", type=int, default=health.PORT)
     parser.set_defaults(run=run)
 
 
@@ -62,7 +64,7 @@ class ModelLog:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the uniter, again whenever it bounces, until the unit ends or the pod goes."""
+    """Run the uniter until the unit ends or the pod goes."""
     configuration = json.loads((arguments.data_dir / "template-agent.json").read_text())
     identity = {key: configuration[key] for key in ("model", "application", "password", "unit")}
     controller = Controller(configuration["address"], configuration["ca_certificate"], identity)
@@ -73,9 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
     settings = Settings(
         unit=unit,
         paths=paths,
-        charm_modified_version=arguments.charm_modified_version,
         sockets={
-            name: arguments.containers_dir / name / "pebble.socket"
+            name: CONTAINERS / name / "pebble.socket"
             for name in arguments.containers.split(",")
             if name
         },
@@ -83,17 +84,20 @@ def run(arguments: argparse.Namespace) -> int:
     tools = jujuc.ToolServer(paths.socket)
     uniter = Uniter(controller, settings, log.write, tools)
     signal.signal(signal.SIGTERM, lambda _number, _frame: uniter.terminate())
-    probes = health.serve(lambda: uniter.is_ready, arguments.health_port)
-    while True:
-        try:
-            dead = uniter.run()
-            break
-        except (OSError, ControllerError, BounceError) as error:
-            log.write("ERROR", "worker.uniter", f"bounced: {error}")
-            time.sleep(pace.BOUNCE_PAUSE)
-    if dead:
+    probes = health.serve(lambda: uniter.is_ready)
+    if live(uniter, log.write):
         controller.call("unit_dead")
     log.flush()
     probes.shutdown()
     tools.close()
     return 0
+
+
+def live(uniter: Uniter, log: LogLine) -> bool:
+    """Run the uniter until the unit is dead (true) or its pod goes away (false)."""
+    while True:
+        try:
+            return uniter.run()
+        except (OSError, ControllerError, BounceError) as error:
+            log("ERROR", "worker.uniter", f"bounced: {error}")
+            time.sleep(pace.BOUNCE_PAUSE)

@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,6 @@ class Settings:
 
     unit: str
     paths: process.Paths
-    charm_modified_version: int
     sockets: dict[str, Path]
     """Pebble sockets by workload container."""
 
@@ -57,14 +55,11 @@ class Uniter:
         settings: Settings,
         log: process.LogLine,
         tools: ToolServer,
-        *,
-        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._controller = controller
         self._settings = settings
         self._log = log
         self._tools = tools
-        self._now = now
         self._runner = process.Runner(log)
         self._wake = threading.Event()
         self._terminated = False
@@ -90,9 +85,9 @@ class Uniter:
         self._cache = UnitBagCache()
         self._events: deque[WorkloadEvent] = deque()
         self._retries = 0
-        self._retry_at = self._now()
+        self._retry_at = time.monotonic()
         self._interval = -1.0
-        self._update_status_at = self._now()
+        self._update_status_at = time.monotonic()
         self._is_stopping = False
         self._lost: Exception | None = None
         self.is_ready = False
@@ -153,12 +148,12 @@ class Uniter:
         interval = snapshot["update_status_interval"]
         if interval != self._interval:
             self._interval = interval
-            self._update_status_at = self._now() + self._update_interval(snapshot)
+            self._update_status_at = time.monotonic() + self._update_interval(snapshot)
         return resolver.Moment(
             unit=self._settings.unit,
             shutting_down=self._is_stopping,
-            retry_due=self._now() >= self._retry_at and snapshot["retry_hooks"],
-            update_status_due=interval > 0 and self._now() >= self._update_status_at,
+            retry_due=time.monotonic() >= self._retry_at and snapshot["retry_hooks"],
+            update_status_due=interval > 0 and time.monotonic() >= self._update_status_at,
             workload_hook=self._events[0].hook if self._events else None,
             relation_order=tuple(random.sample(keys, len(keys))),
         )
@@ -169,8 +164,8 @@ class Uniter:
         match step:
             case Hook():
                 self._run_hook(step, remote)
-                if step.kind == "update-status" or self._now() >= self._update_status_at:
-                    self._update_status_at = self._now() + self._update_interval(snapshot)
+                if step.kind == "update-status" or time.monotonic() >= self._update_status_at:
+                    self._update_status_at = time.monotonic() + self._update_interval(snapshot)
             case resolver.RunAction(number):
                 self._run_action(number)
             case resolver.LeaveScope(relation):
@@ -217,7 +212,7 @@ class Uniter:
 
     def _after_success(self, hook: Hook) -> None:
         self._retries = 0
-        self._retry_at = self._now()
+        self._retry_at = time.monotonic()
         if hook.kind == "relation-broken":
             self._controller.call("leave_scope", relation=hook.relation)
         elif hook.kind == "start":
@@ -243,7 +238,7 @@ class Uniter:
             return
         delay = min(pace.FIRST_RETRY * 2**self._retries, pace.LAST_RETRY)
         self._retries += 1
-        self._retry_at = self._now() + delay * random.uniform(1 - SPREAD, 1 + SPREAD)
+        self._retry_at = time.monotonic() + delay * random.uniform(1 - SPREAD, 1 + SPREAD)
         self._local.pending, self._local.failed = hook, True
         self._save()
         data = {"hook": hook.name}
@@ -344,7 +339,7 @@ class Uniter:
         if not snapshot["resolved"]:
             return
         self._controller.call("clear_resolved")
-        self._retry_at = self._now()
+        self._retry_at = time.monotonic()
         hook = self._local.pending
         if snapshot["resolved"] == "no-retry" and hook and self._local.failed:
             resolver.after_success(self._local, hook, snapshot["unit"]["config_hash"])
@@ -356,12 +351,12 @@ class Uniter:
             self._set_agent_status("idle", "")
 
     def _seconds_to_wait(self, snapshot: dict[str, Any]) -> float:
-        due = [self._now() + LONG_POLL]
+        due = [time.monotonic() + LONG_POLL]
         if self._interval > 0:
             due.append(self._update_status_at)
         if self._local.failed and snapshot["retry_hooks"]:
             due.append(self._retry_at)
-        return max(0.05, min(due) - self._now())
+        return max(0.05, min(due) - time.monotonic())
 
     def _update_interval(self, snapshot: dict[str, Any]) -> float:
         return snapshot["update_status_interval"] * random.uniform(1 - SPREAD, 1 + SPREAD)

@@ -1,31 +1,26 @@
-"""A controller on loopback without a cluster, and unit agents as plain processes."""
+"""A model without a cluster and without a wire: agents are threads, their hooks real processes."""
 
+import asyncio
 import contextlib
-import dataclasses
-import itertools
 import json
-import os
 import pathlib
-import subprocess
-import sys
+import shutil
 import tempfile
+import threading
+import time
 import zipfile
-from unittest import mock
 
 import pytest
 
-from testbed import loopback, programs
+from testbed import programs
 from testbed.juju import client
-from testbed.juju.agent import main
+from testbed.juju.agent import api, jujuc, pace, process, unit, uniter
+from testbed.juju.controller import calls, lifecycle, operations, server
+from testbed.juju.controller.commands import Commands
+from testbed.juju.controller.store import Store
 from tests import waiting
 
-ROOT = pathlib.Path(__file__).parents[4]
-AGENT = ROOT / "testbed" / "juju" / "agent"
-PACE = {
-    "TESTBED_AGENT_READY_INTERVAL": "0.3",
-    "TESTBED_AGENT_FIRST_RETRY": "0.5",
-    "TESTBED_AGENT_BOUNCE_PAUSE": "0.3",
-}
+NAME = "m"
 
 
 @pytest.fixture(scope="session")
@@ -38,162 +33,138 @@ def plain(tmp_path_factory):
     return target
 
 
-@contextlib.contextmanager
-def running_controller(tmp_path):
-    """The controller's process, and a client of it."""
-    folder, address = tmp_path / "controller", f"127.0.0.1:{loopback.free_port()}"
-    argv = [sys.executable, "-m", "testbed.juju.controller"]
-    with (tmp_path / "controller.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*argv, "--state", str(folder), "--address", address],
-            cwd=ROOT, stdout=log, stderr=log,
-        )  # fmt: skip
-    found = client.Controller(address, folder)
-
-    def answers():
-        assert process.poll() is None, (tmp_path / "controller.log").read_text()
-        return found.command("models") is not None
-
-    assert waiting.eventually(answers)
-    yield found
-    # Nobody looks at what it leaves, and an orderly end takes a second.
-    process.kill()
-    process.wait(10)
+class OverError(Exception):
+    """The test has ended."""
 
 
-@dataclasses.dataclass
-class Pod:
-    """What a pod is here: a folder and the agent's process."""
+class Controller:
+    """The controller as an agent sees it, with an agent's identity."""
 
-    folder: pathlib.Path
-    process: subprocess.Popen
+    address = "127.0.0.1:17070"
 
-    def kill(self):
-        """End the agent at once."""
-        self.process.kill()
-        self.process.wait(10)
+    def __init__(self, model, identity):
+        self._model = model
+        self._identity = identity
 
+    def call(self, method, **parameters):
+        """Call a method of the agent interface, by values that could go over a wire."""
+        if method == "watch":
+            return self._watch(**parameters)
+        given = json.loads(json.dumps(parameters))
+        with self._model.lock:
+            if self._model.is_over:
+                raise OverError
+            try:
+                call = calls.identify(self._model.store, self._identity, self._model.list_pods)
+                result = server.METHODS[method](call, **given)
+                answer = asyncio.run(result) if asyncio.iscoroutine(result) else result
+            except calls.CallError as error:
+                raise api.ControllerError(str(error)) from error
+            return json.loads(json.dumps(answer))
 
-def start_agent(folder, environment):
-    with (folder / "agent.log").open("ab") as log:
-        return subprocess.Popen(
-            [
-                sys.executable, str(AGENT), "unit",
-                "--data-dir", str(folder),
-                "--containers", environment["JUJU_CONTAINER_NAMES"],
-                "--containers-dir", str(folder / "containers"),
-                "--health-port", environment["HEALTH_PORT"],
-            ],
-            env=environment, stdout=log, stderr=log, cwd=folder,
-        )  # fmt: skip
+    def _watch(self, *, seen, seconds):
+        deadline = time.monotonic() + seconds
+        while self._model.version() == seen and time.monotonic() < deadline:
+            if self._model.is_over:
+                break
+            time.sleep(0.02)
+        return self._model.version()
+
+    def download_charm(self, target):
+        """Fetch the packed charm."""
+        application = self._model.state.applications[self._identity["application"]]
+        shutil.copy(application.charm_file, target)
+
+    def close(self):
+        """Take leave."""
 
 
 class Model:
-    """One model, the pods that the tests started in it, and what its charms saw."""
+    """One model, its units' agents, and what its charms logged."""
 
-    def __init__(self, controller, folder, name="m"):
-        self.juju = client.Juju(controller, name)
-        self.juju.add_model({"update-status-hook-interval": "0"})
-        self.controller = controller
+    def __init__(self, folder):
         self.folder = folder
-        self.name = name
+        self.lock = threading.RLock()
+        self.is_over = False
+        self.store = Store(folder / "models")
+        self.state = operations.add_model(self.store, NAME, "controller-uuid", {})
         self.pods = []
+        """What the cluster has of each application's pods."""
+        self.log = []
+        self.juju = client.Juju(self, NAME)
+        self.juju.model_config({"update-status-hook-interval": "0"})
+        self._agents = []
+        jujuc.copy(programs.ensure(["jujuc"])["jujuc"] / "bin" / "jujuc", folder)
 
-    def start_pod(self, unit, *, containers=""):
-        """Give a unit a new pod: charm-init, then the agent."""
-        app, _, number = unit.partition("/")
-        password = waiting.eventually(lambda: self._password(app))
-        assert password, f"{app} has no password in time"
-        folder = self.folder / f"{self.name}-{app}-{number}-{len(self.pods)}"
-        folder.mkdir()
-        environment = {
-            "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
-            "HOME": "/nowhere",
-            "POD_ONLY": "yes",
-            "KUBERNETES_SERVICE_HOST": "192.0.2.1",
-            "JUJU_K8S_CONTROLLER_CA_CERT": (self.folder / "controller" / "ca.crt").read_text(),
-            "JUJU_K8S_CONTROLLER_ADDRESSES": self.controller.address,
-            "JUJU_K8S_MODEL": self.name,
-            "JUJU_K8S_APPLICATION": app,
-            "JUJU_K8S_APPLICATION_PASSWORD": password,
-            "JUJU_K8S_POD_NAME": f"{app}-{number}",
-            "JUJU_K8S_POD_UUID": str(len(self.pods)),
-            "JUJU_CONTAINER_NAMES": containers,
-            "HEALTH_PORT": str(loopback.free_port()),
-            **PACE,
-        }
-        init = [
-            "init",
-            "--containeragent-pebble-dir", str(folder / "pebble"),
-            "--charm-modified-version", "0",
-            "--data-dir", str(folder),
-            "--bin-dir", str(folder / "bin"),
-            "--pebble", sys.executable,
-            "--jujuc", str(programs.ensure(["jujuc"])["jujuc"] / "bin" / "jujuc"),
-        ]  # fmt: skip
-        with mock.patch.dict(os.environ, environment, clear=True):
-            assert main.main(init) == 0
-        pod = Pod(folder, start_agent(folder, environment))
-        self.pods.append(pod)
-        return pod
+    def command(self, name, /, **given):
+        """Run a command of the operator."""
+        with self.lock:
+            lifecycle.collect(self.state)
+            return asyncio.run(Commands(self.store, None).run(name, given))
 
-    def _password(self, app):
-        saved = self.folder / "controller" / "models" / f"{self.name}.json"
-        applications = json.loads(saved.read_text())["applications"] if saved.exists() else {}
-        return applications.get(app, {}).get("password")
+    async def list_pods(self, _model, _application):
+        """Read the pods from the cluster."""
+        return self.pods
 
-    def saw(self, unit):
-        """What a unit's charm logged, hook by hook."""
-        tag = f"unit-{unit.replace('/', '-')}:"
-        return [
-            json.loads(line.partition("SAW ")[2])
-            for line in self.juju.debug_log().splitlines()
-            if line.startswith(tag) and "SAW " in line
-        ]
+    def version(self):
+        """A text that is another after each change."""
+        return str(self.store.version(NAME))
 
-    def hooks(self, unit):
-        """The names of a unit's hooks in order."""
-        return [seen["hook"] for seen in self.saw(unit)]
+    def identity(self, name):
+        """What a unit's agent shows."""
+        application = name.partition("/")[0]
+        password = self.state.applications[application].password
+        return {"model": NAME, "application": application, "password": password, "unit": name}
 
-    def wait_for_hook(self, unit, hook, count=1):
+    def start(self, name, **sockets):
+        """Start a unit's agent, with the Pebble sockets of its workload containers."""
+        paths = process.Paths(self.folder, name)
+        jujuc.install_tools(self.folder, paths.tools)
+        tools = jujuc.ToolServer(paths.socket)
+
+        def log(_level, _module, message):
+            self.log.append((name, message))
+
+        settings = uniter.Settings(unit=name, paths=paths, sockets=sockets)
+        agent = uniter.Uniter(Controller(self, self.identity(name)), settings, log, tools)
+        self._agents.append((agent, tools))
+
+        def live():
+            with contextlib.suppress(OverError):
+                unit.live(agent, log)
+
+        threading.Thread(target=live, daemon=True).start()
+
+    def end(self):
+        """End all agents, whatever they do."""
+        with self.lock:
+            self.is_over = True
+        for agent, tools in self._agents:
+            agent.terminate()
+            tools.close()
+
+    def hooks(self, name):
+        """The names of a unit's hooks in order, with the key of a notice."""
+        seen = [line.split()[1:] for who, line in self.log if (who, line[:4]) == (name, "SAW ")]
+        return [" ".join(words) for words in seen]
+
+    def wait_for_hook(self, name, hook, count=1):
         """Wait until a unit has seen a hook so many times."""
-        assert waiting.eventually(lambda: self.hooks(unit).count(hook) >= count)
+        assert waiting.eventually(lambda: self.hooks(name).count(hook) >= count), self.log
 
-    def wait_idle(self, app, status="active"):
+    def wait_idle(self, app, status="unknown"):
         """Wait until an application is settled."""
         return self.juju.wait_for(app, status, 30)
 
 
-@contextlib.contextmanager
-def short_folder():
-    """A folder with a short path: that of a Unix socket may have 107 characters."""
-    with tempfile.TemporaryDirectory(prefix="juju-", ignore_cleanup_errors=True) as name:
-        yield pathlib.Path(name)
-
-
-@contextlib.contextmanager
-def ended(model):
-    """A model whose pods are ended after the block."""
-    try:
-        yield model
-    finally:
-        # pytest shows it when the test has failed.
-        print(model.juju.debug_log())
-        for pod in model.pods:
-            if pod.process.poll() is None:
-                pod.kill()
-
-
-@pytest.fixture(scope="session")
-def new_model():
-    """Start models side by side on one controller."""
-    numbers = itertools.count(1)
-    with short_folder() as folder, running_controller(folder) as controller:
-        yield lambda: ended(Model(controller, folder, f"m{next(numbers)}"))
-
-
 @pytest.fixture
-def model(new_model):
-    """A model of the test's own."""
-    with new_model() as found:
+def model(monkeypatch):
+    """A model of the test's own, whose agents are faster than Juju's."""
+    monkeypatch.setattr(pace, "READY_INTERVAL", 0.3)
+    monkeypatch.setattr(pace, "FIRST_RETRY", 0.5)
+    monkeypatch.setattr(pace, "BOUNCE_PAUSE", 0.3)
+    # The path of a Unix socket may have 107 characters.
+    with tempfile.TemporaryDirectory(prefix="juju-", ignore_cleanup_errors=True) as folder:
+        found = Model(pathlib.Path(folder))
         yield found
+        found.end()

@@ -3,13 +3,17 @@
 Each test names the place in juju/juju, or says that the behaviour was seen.
 """
 
+import pathlib
+import sys
+
 import pytest
 
 from testbed.juju import display
-from testbed.juju.agent import main, modeloperator
-from testbed.juju.controller import objects, operations, pod_volumes, pods, view
-from testbed.juju.controller.calls import CallError
+from testbed.juju.agent import initialise, main, modeloperator
+from testbed.juju.controller import objects, operations, pods, view
 from testbed.juju.controller.state import Model, Status, Unit
+from tests.unit.cases import cases
+from tests.unit.testbed.juju.conftest import Controller
 
 CONTROLLER_LABELS = {
     "app.juju.is/created-by": "controller",
@@ -45,49 +49,67 @@ PODINFO = {"downwardAPI": {"items": []}}
 """What istio-proxy mounts as `istio-podinfo`."""
 
 
-@pytest.mark.parametrize(
-    "pod",
-    [
-        pytest.param(pod_of({"secret": {"secretName": "plain-token-x"}}), id="account's Secret"),
-        pytest.param(pod_of({"secret": {"secretName": "controller-x"}}), id="controller's Secret"),
-        pytest.param(pod_of({"projected": {}}), id="projected"),
-        pytest.param(pod_of({"configMap": {"name": "a"}}), id="ConfigMap"),
-        pytest.param(pod_of({"hostPath": {"path": "/"}}), id="hostPath"),
-        pytest.param(pod_of({"emptyDir": {}}), id="emptyDir"),
-        pytest.param(pod_of({"persistentVolumeClaim": {"claimName": "a"}}), id="claim"),
-        pytest.param(pod_of(PODINFO, at=1), id="second container's volume"),
-    ],
-)
-def test_units_are_read_from_volumes_that_juju_knows(pod):
-    """internal/provider/kubernetes/application/application.go, Units."""
-    pod_volumes.require_known("plain", [pod])
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        pytest.param(PODINFO, id="the proxy's downwardAPI volume"),
-        pytest.param({"secret": {"secretName": "istio-ca"}}, id="another Secret"),
-        pytest.param({"csi": {"driver": "a"}}, id="CSI"),
-    ],
-)
-def test_one_pod_whose_first_container_mounts_another_volume_stops_its_whole_application(source):
-    """internal/provider/kubernetes/application/application.go, Units; storage.FilesystemInfo."""
-    with pytest.raises(CallError, match=r"finding filesystem info for extra: .* not supported"):
-        pod_volumes.require_known("plain", [pod_of({"emptyDir": {}}), pod_of(source)])
-
-
-def test_charm_init_ends_with_what_the_controller_refuses(model, plain, monkeypatch, capsys):
-    """cmd/containeragent/initialize/command.go, IsFatalError: the kubelet starts it again."""
+@pytest.fixture
+def charm_init(model, plain, monkeypatch, capsys):
+    """Run the charm-init container of a unit's pod; it returns its exit code and what it says."""
     model.juju.deploy(plain)
-    monkeypatch.setattr(model, "_password", lambda _app: "wrong")
-    codes = []
-    run = main.main
-    monkeypatch.setattr(main, "main", lambda argv: codes.append(run(argv)) or codes[-1])
-    with pytest.raises(AssertionError):
-        model.start_pod("plain/0")
-    assert codes == [1]
-    assert "ERROR invalid entity name or password" in capsys.readouterr().err
+    identity = model.identity("plain/0")
+    values = {
+        "CONTROLLER_CA_CERT": "",
+        "CONTROLLER_ADDRESSES": Controller.address,
+        "MODEL": identity["model"],
+        "APPLICATION": identity["application"],
+        "APPLICATION_PASSWORD": identity["password"],
+        "POD_NAME": "plain-0",
+        "POD_UUID": "0",
+    }
+    for name, value in values.items():
+        monkeypatch.setenv(f"JUJU_K8S_{name}", value)
+    monkeypatch.setattr(
+        initialise, "Controller", lambda _address, _ca, shown: Controller(model, shown)
+    )
+    for program in ("PEBBLE", "JUJUC"):
+        monkeypatch.setattr(initialise, program, pathlib.Path(sys.executable))
+    folders = ("containeragent-pebble-dir", "data-dir", "bin-dir")
+    arguments = [word for name in folders for word in (f"--{name}", str(model.folder))]
+
+    def run():
+        code = main.main(["init", "--charm-modified-version", "0", *arguments])
+        return code, capsys.readouterr().err
+
+    return run
+
+
+@cases(
+    ("pod", "is_known"),
+    account_s_secret=(pod_of({"secret": {"secretName": "plain-token-x"}}), True),
+    controller_s_secret=(pod_of({"secret": {"secretName": "controller-x"}}), True),
+    projected=(pod_of({"projected": {}}), True),
+    config_map=(pod_of({"configMap": {"name": "a"}}), True),
+    host_path=(pod_of({"hostPath": {"path": "/"}}), True),
+    empty_dir=(pod_of({"emptyDir": {}}), True),
+    claim=(pod_of({"persistentVolumeClaim": {"claimName": "a"}}), True),
+    second_container_s_volume=(pod_of(PODINFO, at=1), True),
+    proxy_s_volume=(pod_of(PODINFO), False),
+    another_secret=(pod_of({"secret": {"secretName": "istio-ca"}}), False),
+    csi=(pod_of({"csi": {"driver": "a"}}), False),
+)
+def test_one_pod_whose_first_container_mounts_an_unknown_volume_stops_its_whole_application(
+    model, charm_init, pod, is_known
+):
+    """internal/provider/kubernetes/application/application.go, Units; storage.FilesystemInfo."""
+    model.pods = [pod_of({"emptyDir": {}}), pod]
+    code, said = charm_init()
+    assert code == (0 if is_known else 1)
+    assert ("finding filesystem info for extra: volume extra not supported" in said) is (code == 1)
+
+
+def test_charm_init_ends_with_what_the_controller_refuses(charm_init, monkeypatch):
+    """cmd/containeragent/initialize/command.go, IsFatalError: the kubelet starts it again."""
+    monkeypatch.setenv("JUJU_K8S_APPLICATION_PASSWORD", "wrong")
+    code, said = charm_init()
+    assert code == 1
+    assert "ERROR invalid entity name or password" in said
 
 
 @pytest.mark.parametrize(
@@ -116,8 +138,8 @@ def test_unit_whose_agent_has_gone_is_lost(application, changes, workload, agent
 def test_change_of_options_or_trust_runs_config_changed_twice_and_a_reset_not_at_all(model, plain):
     """Seen with 4.0.15."""
     model.juju.deploy(plain)
-    model.start_pod("plain/0")
-    model.wait_idle("plain", "unknown")
+    model.start("plain/0")
+    model.wait_idle("plain")
     assert model.hooks("plain/0").count("config-changed") == 1
     model.juju.config("plain", {"script": "true"})
     model.wait_for_hook("plain/0", "config-changed", 3)
@@ -132,11 +154,11 @@ def test_change_of_options_or_trust_runs_config_changed_twice_and_a_reset_not_at
 def test_forced_removal_runs_no_hook(model, plain):
     """Seen with 4.0.15, of a healthy unit; 3.6 tries its hooks for a minute."""
     model.juju.deploy(plain)
-    model.start_pod("plain/0")
-    model.wait_idle("plain", "unknown")
+    model.start("plain/0")
+    model.wait_idle("plain")
     before = model.hooks("plain/0")
     model.juju.remove_application("plain", force=True)
-    model.juju.wait_gone("plain", 20)
+    model.juju.wait(lambda status: status["applications"]["plain"]["life"] == "dead", 20)
     assert model.hooks("plain/0") == before
 
 
@@ -194,21 +216,19 @@ def test_workloads_of_another_user_mount_the_identities_as_a_file_to_read(applic
     assert mount["subPath"] == "charm/etc/pebble/identities.yaml"
 
 
-def test_hooks_have_the_variables_of_tracing_and_actions_have_numbers(model, plain):
+def test_hooks_have_the_variables_of_tracing_and_actions_have_numbers(model, plain, monkeypatch):
     """internal/worker/uniter/runner/context/context.go, HookVars; action IDs as seen."""
     model.juju.deploy(plain, config={"script": '[ -z "$JUJU_ACTION_NAME" ] || env'})
-    model.start_pod("plain/0")
-    model.wait_idle("plain", "unknown")
+    model.start("plain/0")
+    model.wait_idle("plain")
+    for name in ("HOME", "JUJU_K8S_MODEL"):
+        monkeypatch.setenv(name, "of the pod")
     outcome = model.juju.run("plain/0", "shell", {"code": ""})
     environment = outcome["results"]["stdout"].splitlines()
-    assert {f"JUJU_CHARM_TRACE_CONFIG_{name}=" for name in ("HTTP", "GRPC", "CA_CERT")} <= {
-        *environment
-    }
+    wanted = {f"JUJU_CHARM_TRACE_CONFIG_{name}=" for name in ("HTTP", "GRPC", "CA_CERT")}
+    assert wanted <= {*environment}
     assert f"JUJU_ACTION_UUID={int(outcome['id'])}" in environment
-    # Neither HOME nor the variables of the pod.
-    assert not {"HOME", "POD_ONLY", "JUJU_K8S_MODEL"} & {
-        line.partition("=")[0] for line in environment
-    }
+    assert [line for line in environment if line.endswith("=of the pod")] == []
 
 
 @pytest.mark.parametrize(

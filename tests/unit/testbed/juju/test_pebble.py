@@ -1,4 +1,3 @@
-import contextlib
 import os
 import signal
 import subprocess
@@ -13,17 +12,19 @@ from tests import needs, waiting
 NEW_NAMESPACE = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child")
 
 
+NOTICE = "workload-pebble-custom-notice"
+
+
 class Workload:
     """A real Pebble beside a pod's folder, as the workload container would run it."""
 
     def __init__(self, folder):
         self.folder = folder
-        self.socket = folder / "containers" / "workload" / "pebble.socket"
+        self.socket = folder / "pebble.socket"
         self.program = programs.binary("pebble")
         self.process = None
 
     def start(self):
-        self.socket.parent.mkdir(parents=True, exist_ok=True)
         home = self.folder / "workload-pebble"
         home.mkdir(exist_ok=True)
         environment = {**os.environ, "PEBBLE": str(home), "PEBBLE_SOCKET": str(self.socket)}
@@ -63,14 +64,15 @@ def workload(model, plain):
     if subprocess.run([*NEW_NAMESPACE, "true"], capture_output=True, check=False).returncode:
         needs.leave_out("no user namespaces here")
     model.juju.deploy(plain)
-    pod = model.start_pod("plain/0", containers="workload")
-    found = Workload(pod.folder)
-    with contextlib.closing(contextlib.ExitStack()) as stack:
-        stack.callback(found.stop)
-        model.wait_for_hook("plain/0", "start")
-        found.start()
+    found = Workload(model.folder)
+    model.start("plain/0", workload=found.socket)
+    model.wait_for_hook("plain/0", "start")
+    found.start()
+    try:
         model.wait_for_hook("plain/0", "workload-pebble-ready")
         yield found
+    finally:
+        found.stop()
 
 
 def test_failing_pebble_ready_is_no_error_and_comes_again(model, workload):
@@ -86,7 +88,7 @@ def test_failing_pebble_ready_is_no_error_and_comes_again(model, workload):
 def test_notice_overtakes_relation_hooks_that_wait(model, workload):
     """Seen with 4.0.15: four in a row while relation hooks waited for minutes."""
     workload.call("notify", "example.com/followed")
-    model.wait_for_hook("plain/0", "workload-pebble-custom-notice")
+    model.wait_for_hook("plain/0", f"{NOTICE} example.com/followed")
     gate = workload.folder / "gate"
     busy = f'[ "$JUJU_HOOK_NAME" != update-status ] || until [ -e {gate} ]; do sleep 0.1; done'
     model.juju.config("plain", {"script": busy})
@@ -100,21 +102,21 @@ def test_notice_overtakes_relation_hooks_that_wait(model, workload):
         workload.call("notify", f"example.com/{number}")
     before = len(model.hooks("plain/0"))
     gate.touch()
-    model.wait_for_hook("plain/0", "workload-pebble-custom-notice", 5)
+    model.wait_for_hook("plain/0", f"{NOTICE} example.com/3")
     model.wait_for_hook("plain/0", "database-relation-changed")
     after = [hook for hook in model.hooks("plain/0")[before:] if hook != "update-status"]
-    assert after[:2] == ["database-relation-created", "workload-pebble-custom-notice"]
+    assert after[:2] == ["database-relation-created", f"{NOTICE} example.com/0"]
 
 
 def test_notice_that_an_older_juju_does_not_deliver_runs_no_hook(model, workload):
     model.juju.model_config({"testbed-workload-notices": "false"})
     workload.call("notify", "example.com/dropped")
-    model.juju.wait(lambda _: "notice example.com/dropped dropped" in model.juju.debug_log())
+    dropped = ("plain/0", "notice example.com/dropped dropped")
+    assert waiting.eventually(lambda: dropped in model.log)
     model.juju.model_config({"testbed-workload-notices": "true"})
     workload.call("notify", "example.com/delivered")
-    model.wait_for_hook("plain/0", "workload-pebble-custom-notice")
-    seen = [each["notice"] for each in model.saw("plain/0") if each["notice"]]
-    assert seen == ["example.com/delivered"]
+    model.wait_for_hook("plain/0", f"{NOTICE} example.com/delivered")
+    assert f"{NOTICE} example.com/dropped" not in model.hooks("plain/0")
 
 
 def test_failing_notice_hook_restarts_the_uniter_and_replays_everything(model, workload):
@@ -127,7 +129,7 @@ fi
     model.juju.config("plain", {"script": script})
     model.wait_for_hook("plain/0", "config-changed", 2)
     workload.call("notify", "example.com/hello")
-    model.wait_for_hook("plain/0", "workload-pebble-custom-notice", 2)
+    model.wait_for_hook("plain/0", f"{NOTICE} example.com/hello", 2)
     model.wait_for_hook("plain/0", "workload-pebble-ready", 2)
     assert model.hooks("plain/0").count("start") == 2
     assert "upgrade-charm" not in model.hooks("plain/0")

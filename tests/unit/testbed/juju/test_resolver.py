@@ -158,6 +158,7 @@ def test_agent_start_leads_to_start_and_to_upgrade_only_without_the_charm(pendin
     resolver.after_agent_start(state, has_charm=has_charm)
     seen = []
     while step := resolver.next_step(state, remote(), READY):
+        assert isinstance(step, Hook)
         seen.append(step.kind)
         resolver.after_success(state, step, "c")
     if has_charm:
