@@ -162,29 +162,33 @@ def test_forced_removal_runs_no_hook(model, plain):
     assert model.hooks("plain/0") == before
 
 
-def test_services_keep_the_placeholder_beside_opened_ports(application):
-    """Seen with 4.0.15."""
+def labels_of(kind, application):
+    built = objects.application_rbac(Model("kubeflow", "u", "controller-uuid"), application)
+    (found,) = [thing for thing in built if thing["kind"] == kind]
+    return found["metadata"]["labels"]
+
+
+def ports_of(application):
     application.units["plain/0"].ports = ["8080/tcp"]
     service = objects.service(Model("kubeflow", "u", "c"), application)
-    assert [(port["name"], port["port"]) for port in service["spec"]["ports"]] == [
-        ("placeholder", 65535),
-        ("juju-8080-tcp", 8080),
-    ]
+    return {port["name"]: port["port"] for port in service["spec"]["ports"]}
 
 
-def test_cluster_roles_carry_the_labels_of_the_controllers_model(application):
-    """Seen with 4.0.15: the webhook of the controller's model labels what has no namespace."""
-    built = objects.application_rbac(Model("kubeflow", "u", "controller-uuid"), application)
-    labels = {thing["kind"]: thing["metadata"]["labels"] for thing in built}
-    assert labels["ClusterRole"].items() >= CONTROLLER_LABELS.items()
-    assert labels["ClusterRoleBinding"].items() >= CONTROLLER_LABELS.items()
-    assert labels["Role"]["model.juju.is/name"] == "kubeflow"
+def read_only(container):
+    return {each["mountPath"] for each in container["volumeMounts"] if each.get("readOnly")}
 
 
-def test_what_a_charm_creates_gets_the_models_labels():
-    """Seen with 4.0.15; internal/provider/kubernetes/utils/labels.go."""
-    environment = {"MODEL_NAME": "kubeflow", "MODEL_UUID": "u"}
-    assert modeloperator.model_labels(environment) == {
+def test_objects_are_those_of_juju_4_0_15(application):
+    """Seen; the webhook of the controller's model labels what has no namespace.
+
+    internal/provider/kubernetes/utils/labels.go.
+    """
+    assert ports_of(application) == {"placeholder": 65535, "juju-8080-tcp": 8080}
+    for kind in ("ClusterRole", "ClusterRoleBinding"):
+        assert labels_of(kind, application).items() >= CONTROLLER_LABELS.items()
+    assert labels_of("Role", application)["model.juju.is/name"] == "kubeflow"
+    # What a charm creates gets these.
+    assert modeloperator.model_labels({"MODEL_NAME": "kubeflow", "MODEL_UUID": "u"}) == {
         "model.juju.is/name": "kubeflow",
         "model.juju.is/id": "u",
     }
@@ -192,28 +196,22 @@ def test_what_a_charm_creates_gets_the_models_labels():
 
 def test_pod_has_the_mounts_arguments_and_selector_of_a_real_one(application):
     """internal/provider/kubernetes/application/application.go, ApplicationPodSpec."""
+    application.metadata["charm-user"] = "non-root"
     spec = pods.pod_spec(application, "charm:1")
-    (init,), (charm, *_) = spec["initContainers"], spec["containers"]
+    (init,), (charm, workload) = spec["initContainers"], spec["containers"]
     assert list(spec["nodeSelector"]) == ["kubernetes.io/arch"]
     assert "--profile-dir" in init["args"]
     assert "/containeragent/etc/profile.d" in [each["mountPath"] for each in init["volumeMounts"]]
-    read_only = {each["mountPath"] for each in charm["volumeMounts"] if each.get("readOnly")}
-    assert read_only == {
+    assert read_only(charm) == {
         "/charm/bin",
         "/etc/profile.d/juju-introspection.sh",
         "/usr/bin/juju-exec",
         "/usr/bin/juju-introspect",
     }
-    assert len(application.storage_id) == 6
-
-
-def test_workloads_of_another_user_mount_the_identities_as_a_file_to_read(application):
-    """internal/provider/kubernetes/application/application.go, ApplicationPodSpec."""
-    application.metadata["charm-user"] = "non-root"
-    _, workload = pods.pod_spec(application, "charm:1")["containers"]
+    assert pods.IDENTITIES in read_only(workload)
     (mount,) = [m for m in workload["volumeMounts"] if m["mountPath"] == pods.IDENTITIES]
-    assert mount["readOnly"]
     assert mount["subPath"] == "charm/etc/pebble/identities.yaml"
+    assert len(application.storage_id) == 6
 
 
 def test_hooks_have_the_variables_of_tracing_and_actions_have_numbers(model, plain, monkeypatch):
@@ -231,13 +229,7 @@ def test_hooks_have_the_variables_of_tracing_and_actions_have_numbers(model, pla
     assert [line for line in environment if line.endswith("=of the pod")] == []
 
 
-@pytest.mark.parametrize(
-    ("message", "want"),
-    [
-        pytest.param("a" * 120, "a" * 120, id="fits"),
-        pytest.param("a" * 121, "a" * 117 + "...", id="longer"),
-    ],
-)
-def test_table_of_status_cuts_messages(message, want):
+def test_table_of_status_cuts_messages():
     """Seen with 3.6 and 4.0.15; cmd/juju/status/output_tabular.go."""
-    assert display.cut(message) == want
+    assert display.cut("a" * 120) == "a" * 120
+    assert display.cut("a" * 121) == "a" * 117 + "..."
