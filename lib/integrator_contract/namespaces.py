@@ -36,9 +36,9 @@ class Served:
     """The namespaces that an application serves."""
 
     model: str
-    mesh_namespace: str = ""
-    owner: str = ""
+    owner: str
     """This application, as its ownership label names it."""
+    mesh_namespace: str = ""
     kinds: frozenset[Kind] = frozenset(KINDS)
 
     def kind_of(self, name: str, labels: Mapping[str, str]) -> Kind | None:
@@ -81,12 +81,12 @@ class Served:
             ),
             "labelled": (require(names.SERVED, "In", ("enabled",)),),
         }
-        unclaimed = ("", (require(names.SERVED_BY, "DoesNotExist"),))
-        ours = ("-ours", (require(names.SERVED_BY, "In", (self.owner,)),))
+        unclaimed = require(names.SERVED_BY, "DoesNotExist")
+        ours = require(names.SERVED_BY, "In", (self.owner,))
         model = ("model", (require(names.NAMESPACE_NAME, "In", (self.model,)),))
         return model, *(
-            (f"{kind}{suffix}", (*selector, *elsewhere, *claim))
+            (f"{kind}{suffix}", (*selector, *elsewhere, claim))
             for kind, selector in by_kind.items()
             if kind in self.kinds
-            for suffix, claim in ((unclaimed, ours) if self.owner else (("", ()),))
+            for suffix, claim in (("", unclaimed), ("-ours", ours))
         )

@@ -91,7 +91,7 @@ class World:
 
     def served_with(self, settings: str) -> namespaces.Served:
         kinds = namespaces.KINDS if settings == "hold" else ()
-        return namespaces.Served(model=self.model(settings), kinds=frozenset(kinds))
+        return namespaces.Served(model=self.model(settings), owner="m.a", kinds=frozenset(kinds))
 
     def try_pod(self, pod: dict[str, Any]) -> dict[str, Any]:
         """Have a pod created without keeping it."""

@@ -38,7 +38,7 @@ def test_a_namespace_is_served(name, labels, want):
 
 
 def test_a_profile_is_served_as_such_where_labelled_namespaces_are_not():
-    served = namespaces.Served(model="m", kinds=frozenset(["profiles"]))
+    served = namespaces.Served(model="m", owner="m.a", kinds=frozenset(["profiles"]))
 
     assert served.kind_of("alice", {**PROFILE, **ENABLED}) == "profiles"
 
@@ -70,17 +70,6 @@ def test_selectors_select_what_is_served_each_by_one_of_them(name, labels, kinds
         assert selected == []
     else:
         assert selected == [f"{kind}-ours" if names.SERVED_BY in labels else kind]
-
-
-@given(NAMES, LABELS, KINDS)
-def test_without_an_owner_selectors_know_nothing_of_other_integrators(name, labels, kinds):
-    served = namespaces.Served(model="m", kinds=kinds)
-    marks = {**labels, names.NAMESPACE_NAME: name}
-
-    selected = [key for key, each in served.as_selectors() if selectors.matches(each, marks)]
-
-    kind = "model" if name == "m" else served.allowed_kind(name, labels)
-    assert selected == ([kind] if kind else [])
 
 
 def test_kinds_are_read_by_their_names():

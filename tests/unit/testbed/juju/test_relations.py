@@ -1,10 +1,13 @@
-"""Who may write to relations (facades/agent/uniter/uniter.go), and what a commit needs."""
+"""What hooks read and write, who may (facades/agent/uniter/uniter.go), and what a commit needs."""
 
 import json
 
 import pytest
 
 from testbed.juju import client
+from testbed.juju.agent.context import HookContext, UnitBagCache
+from testbed.juju.agent.hook import Hook
+from tests import waiting
 
 EVALUATING = '[ -z "$JUJU_ACTION_NAME" ] || eval "$(action-get code)"'
 
@@ -67,3 +70,50 @@ fi
     assert "unit-too" not in found["local-unit"]["data"]
     assert "lost" not in found["local-application-data"]
     assert any("cannot commit" in line for _, line in model.log)
+
+
+def test_failed_hook_leaves_its_status_and_nothing_else(model, plain):
+    """internal/worker/uniter/runner/context/context.go, doFlush; install sees no relation."""
+    script = """
+ids="$(relation-ids cluster)"
+[ "$JUJU_HOOK_NAME" != install ] || juju-log "SAW relations:$ids"
+"""
+    model.juju.deploy(plain, config={"script": script})
+    model.start("plain/0")
+    model.wait_idle("plain")
+    assert model.hooks("plain/0") == [
+        "install",
+        "relations:",
+        "cluster-relation-created",
+        "leader-elected",
+        "config-changed",
+        "start",
+    ]
+    half = "state-set half=done; open-port 80; status-set active tried; false"
+    model.juju.config("plain", {"script": f"{script}\nrelation-set -r $ids half=done; {half}"})
+    unit = model.state.applications["plain"].units["plain/0"]
+    assert waiting.eventually(lambda: unit.agent.status == "error")
+    assert unit.workload.message == "tried"
+    assert (unit.state, unit.ports) == ({}, [])
+    assert "half" not in info(model, "plain/0", "cluster")["local-unit"]["data"]
+
+
+def test_remote_units_settings_are_those_of_the_last_hook_about_the_unit():
+    """internal/worker/uniter/runner/context/cache.go, InvalidateMember."""
+
+    class Growing:
+        version = 0
+
+        def call(self, _method, **_parameters):
+            self.version += 1
+            return {"version": str(self.version)}
+
+    controller, cache = Growing(), UnitBagCache()
+
+    def read(hook):
+        context = HookContext(controller, "a/0", {}, cache, log=print, hook=hook)
+        return context.settings("1", "b/0")["version"]
+
+    changed = Hook(kind="relation-changed", relation="1", remote_unit="b/0")
+    other = Hook(kind="update-status")
+    assert [read(hook) for hook in (changed, other, other, changed)] == ["1", "1", "1", "2"]
