@@ -10,8 +10,6 @@ from tests import needs, waiting
 
 # Only as process 1 of its namespace does Pebble give itself a boot id of its own.
 NEW_NAMESPACE = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child")
-
-
 NOTICE = "workload-pebble-custom-notice"
 
 

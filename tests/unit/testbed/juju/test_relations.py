@@ -34,6 +34,8 @@ def test_follower_is_refused_what_only_the_leader_may(model, plain):
         f"relation-set {where} --app a=b": "ERROR cannot write relation settings",
         f"relation-get {where} --app - plain": "ERROR permission denied",
         "status-set --application=True active": "ERROR this unit is not the leader",
+        # A tool works in its own hook alone.
+        "JUJU_CONTEXT_ID=old is-leader": "ERROR wrong context ID; got 'old'",
         "relation-get -r database:99 - sql/0": (
             'ERROR invalid value "database:99" for option -r: relation not found'
         ),
