@@ -194,6 +194,24 @@ def test_objects_are_those_of_juju_4_0_15(application):
     }
 
 
+def test_account_may_little_without_trust_and_everything_with_it(application):
+    """internal/provider/kubernetes/application/trust.go."""
+
+    def rights(kind):
+        built = objects.application_rbac(Model("kubeflow", "u", "c"), application)
+        rules = [rule for thing in built if thing["kind"] == kind for rule in thing["rules"]]
+        return {",".join(rule["resources"]): " ".join(rule["verbs"]) for rule in rules}
+
+    assert rights("Role") == {
+        "namespaces": "get list",
+        "pods,services": "get list patch",
+        "pods/exec": "create",
+    }
+    assert rights("ClusterRole") == {"namespaces": "get list"}
+    application.trust = True
+    assert rights("Role") == rights("ClusterRole") == {"*": "*"}
+
+
 def test_pod_has_the_mounts_arguments_and_selector_of_a_real_one(application):
     """internal/provider/kubernetes/application/application.go, ApplicationPodSpec."""
     application.metadata["charm-user"] = "non-root"
