@@ -1,4 +1,4 @@
-"""A gateway workload of the model's own, then somebody else's, with exactly the shipped roles."""
+"""A gateway workload of the model's own and its certificate, with exactly the shipped roles."""
 
 import datetime
 import functools
@@ -14,10 +14,6 @@ from tests.e2e import ingress_world as world
 MODEL = "edge"
 APP = world.APP
 OWN = f"{APP}-gateway"
-SHARED = world.SHARED
-ROUTES = len(world.CONSUMERS)
-KINDS = "deployments,services,poddisruptionbudgets,serviceaccounts,roles,rolebindings"
-OURS = "istio-integrator.charmhub.io"
 pytestmark = [
     pytest.mark.cluster("tomorrow"),
     pytest.mark.long,
@@ -84,28 +80,3 @@ def test_certificate_of_a_related_charm_is_rotated_without_a_dropped_connection(
     assert (set(one.answers), set(many.answers)) == ({200}, {200})
     assert visitor.opened == 1
     assert secured.shown().public_key() == first.public_key()
-
-
-def test_other_gateway_takes_over_and_ours_leaves_no_trace(secured):
-    secured.juju.config(APP, {"gateway-service": SHARED})
-    secured.says(f"{ROUTES} routes served by {SHARED}", 240)
-    secured.address = world.address_of(secured.node.testbed)
-    assert eventually(secured.is_open)
-    assert eventually(secured.shown)
-    label = ("-l", f"{OURS}/component=gateway-workload", "-o", "name")
-    assert secured.kubectl("get", KINDS, "-n", MODEL, *label) == ""
-    homes = (
-        "-l",
-        f"{OURS}/component=gateway-tls",
-        "-o",
-        "jsonpath={.items[*].metadata.namespace}",
-    )
-    assert secured.kubectl("get", "secrets", "-A", *homes) == istio.INGRESS
-
-
-def test_removal_leaves_nothing_of_gateway_and_certificate(secured):
-    secured.juju.remove_application(APP)
-    secured.juju.wait_gone(APP)
-    kinds = f"{KINDS},secrets,gateways,virtualservices,envoyfilters,authorizationpolicies"
-    label = ("-l", f"{OURS}/owner={MODEL}.{APP}", "-o", "name")
-    assert eventually(lambda: secured.kubectl("get", kinds, "-A", *label) == "")

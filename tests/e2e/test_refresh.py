@@ -18,7 +18,7 @@ import yaml
 
 from testbed.juju import pack
 from testbed.kit import workloads
-from tests import echo, gateway_client, waiting
+from tests import gateway_client, waiting
 from tests.e2e import ingress_world as world
 
 MODEL = "ai"
@@ -32,24 +32,6 @@ import sys
 from testbed import cluster
 print(cluster.Testbed(sys.argv[1]).load_images(["workload"])["workload"])
 """
-# A path, who is to answer it, and what they are to be asked for.
-PATHS = [
-    ("/", "kubeflow-dashboard", "/"),
-    ("/some/page?a=b", "kubeflow-dashboard", "/some/page?a=b"),
-    ("/_/pipeline/", "kubeflow-dashboard", "/_/pipeline/"),
-    ("/authservice/x", world.AUTH, "/x"),
-    ("/dex/auth", "dex-auth", "/dex/auth"),
-    ("/jupyter/api", "jupyter-ui", "/api"),
-    ("/jupyter/", "jupyter-ui", "/"),
-    ("/katib/x", "katib-ui", "/katib/x"),
-    ("/pipeline/apis/v1", "kfp-ui", "/pipeline/apis/v1"),
-    ("/ml_metadata/x", "envoy", "/ml_metadata/x"),
-    ("/volumes/api", "kubeflow-volumes", "/api"),
-    ("/volumes", "kubeflow-volumes", "/"),
-    ("/tensorboards/api?ns=a", "tensorboards-web-app", "/api?ns=a"),
-    ("/tensorboards", "tensorboards-web-app", "/"),
-    ("/mlflow/static/x.js", "mlflow", "/static/x.js"),
-]
 READY = f"{len(world.CONSUMERS)} routes served by istio-ingress/istio-ingressgateway"
 pytestmark = [
     pytest.mark.cluster("tomorrow"),
@@ -142,13 +124,6 @@ def test_charm_waits_for_its_image_and_goes_on_with_it(opened, before, node):
     assert opened.watch.asked_in_vain > 0
     tenant = opened.browser()
     assert tenant.get(host=gateway_client.TENANT).status == 200
-
-
-@pytest.mark.parametrize(("path", "consumer", "asked"), PATHS)
-def test_consumer_is_reached_by_its_path_with_its_rewrite(opened, path, consumer, asked):
-    answer = opened.browser().get(path, Cookie=echo.COOKIE)
-    assert (answer.status, answer.echo["port"]) == (200, world.port_of(consumer))
-    assert answer.echo["path"] == asked
 
 
 def test_removal_leaves_the_gateway_as_it_was(opened):
