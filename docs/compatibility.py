@@ -10,7 +10,6 @@ import yaml
 
 _DECIDED = {"before 1.27": False, "1.27 and newer": True}
 """Rows of that page, by whether sidecars are native without being asked for."""
-_JOINED = "test_compatibility_profile_is_joined_with_its_native_decision"
 _ON_A_NODE = "test_main_job_and_guard_hold_on_a_node_with_the_profile"
 _ANNOTATION_SINCE = "1.24"
 """The first Istio in which a pod may ask for a native sidecar."""
@@ -69,10 +68,7 @@ def istio_versions(root: pathlib.Path) -> str:
     for row, native in _DECIDED.items():
         found = [line for line, is_native in profiles.NATIVE.items() if is_native == native]
         own = f"on {pinned('istio').rpartition('.')[0]} and " if native else ""
-        claim = (
-            f"tried {own}with profiles {found[0]} to {found[-1]}: `{_JOINED}`, on a node"
-            f" `{_ON_A_NODE}`"
-        )
+        claim = f"tried {own}with profiles {found[0]} to {found[-1]}: `{_ON_A_NODE}`"
         cells = rf"^(\| {re.escape(row)} \|.*\| )[^|]*( \|)$"
         text = re.sub(cells, rf"\g<1>{claim}\2", text, flags=re.MULTILINE)
     return text

@@ -12,7 +12,6 @@ import http.server
 import json
 import socket
 import threading
-import time
 import urllib.parse
 
 COOKIE = "session=good"
@@ -31,7 +30,7 @@ _WEBSOCKET = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 class Application(http.server.BaseHTTPRequestHandler):
-    """Echoes each request; `?seconds=N` makes it slow, `?cookie=C` sets one, an upgrade talks."""
+    """Echoes each request; `?cookie=C` sets one, an upgrade talks."""
 
     protocol_version = "HTTP/1.1"
 
@@ -66,9 +65,8 @@ class Application(http.server.BaseHTTPRequestHandler):
         return json.dumps(asked)
 
     def decide(self, headers):
-        """Answer everybody, after as long as they ask for."""
+        """Answer everybody."""
         query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
-        time.sleep(float(query.get("seconds", ["0"])[0]))
         return 200, {"Set-Cookie": query["cookie"][0]} if "cookie" in query else {}
 
     def _talk(self, headers):

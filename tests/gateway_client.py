@@ -183,8 +183,8 @@ def raw(address, request, port=80, *, whole=False, tls=""):
         return found
 
 
-def talk(path, port, *, host=HOST, silent=0.0, **headers):
-    """Open a WebSocket (RFC 6455), say nothing for some seconds, then a text; the echo or status.
+def talk(path, port, *, host=HOST, **headers):
+    """Open a WebSocket (RFC 6455) and say a text; the echo or status.
 
     Libraries follow a redirect, which is an answer here.
     """
@@ -197,7 +197,7 @@ def talk(path, port, *, host=HOST, silent=0.0, **headers):
         **headers,
     }
     head = "".join(f"{name}: {value}\r\n" for name, value in asked.items())
-    with socket.create_connection(("127.0.0.1", port), timeout=silent + 15) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=15) as connection:
         connection.sendall(f"GET {path} HTTP/1.1\r\n{head}\r\n".encode())
         with connection.makefile("rb") as answer:
             status = int(answer.readline().split()[1])
@@ -205,7 +205,6 @@ def talk(path, port, *, host=HOST, silent=0.0, **headers):
                 pass
             if status != 101:
                 return status
-            time.sleep(silent)
             # The mask of zeros changes nothing.
             connection.sendall(b"\x81\x85\0\0\0\0hello")
             _, length = answer.read(2)

@@ -1,6 +1,6 @@
 """Istio's compatibility profiles that are tried, with whether istiod then makes sidecars native.
 
-Both tiers run these, and the pages about versions name them.
+The end-to-end tier runs these, and the pages about versions name them.
 """
 
 NATIVE = {

@@ -44,16 +44,10 @@ class Unit:
     log: pathlib.Path
     port: int = dataclasses.field(default_factory=loopback.free_port)
     process: subprocess.Popen | None = None
-    is_cut_off: bool = False
 
     @property
     def name(self):
         return f"{MODEL}/{self.number}"
-
-    @property
-    def group(self):
-        """A group of its own, by which iptables knows what it sends."""
-        return 60_000 + self.number
 
     def start(self):
         told = service.Options(
@@ -71,7 +65,6 @@ class Unit:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.workload_access", self.kubeconfig, "run", *words],
                 env={**os.environ, "PYTHONPATH": WORKLOAD},
-                group=self.group,
                 stderr=log,
             )
 
@@ -85,31 +78,15 @@ class Unit:
     def freeze(self):
         self.send(signal.SIGSTOP)
 
-    def cut_off(self):
-        """Drop all that it sends; its connections stay open and get no answer."""
-        self._drop("-I")
-        self.is_cut_off = True
-
     def restore(self):
         """Undo what befell it."""
-        self._mend()
         if self.process.poll() is None:
             self.send(signal.SIGCONT)
         else:
             self.start()
 
-    def _mend(self):
-        if self.is_cut_off:
-            self._drop("-D")
-            self.is_cut_off = False
-
-    def _drop(self, verb):
-        rule = ["OUTPUT", "-m", "owner", "--gid-owner", str(self.group), "-j", "DROP"]
-        subprocess.run(["iptables", verb, *rule], check=True)
-
     def end(self):
         """Ask it to end, and return its exit code; None if it had ended."""
-        self._mend()
         if self.process is None or self.process.poll() is not None:
             return None
         self.send(signal.SIGCONT)

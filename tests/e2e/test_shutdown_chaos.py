@@ -61,7 +61,6 @@ async def units(node, tmp_path, request):
         pytest.param(2, chaos.Unit.kill, id="killed"),
         pytest.param(3, chaos.Unit.kill, id="two-killed"),
         pytest.param(2, chaos.Unit.freeze, id="frozen"),
-        pytest.param(2, chaos.Unit.cut_off, id="cut-off"),
     ],
     indirect=["units"],
 )

@@ -13,10 +13,9 @@ import yaml
 from ops import testing
 
 from integrator_contract import names
-from istio_integrator.istio import probe
 from istio_integrator.kube import cluster, manifests
 from testbed import istio
-from tests import profiles, rights, waiting
+from tests import rights, waiting
 from tests.functional import charm_runs, loopback_istiod
 from tests.functional.test_charm_removal import COLLECTED, everything
 from tests.kubernetes_objects import namespace_of
@@ -152,19 +151,6 @@ def test_installation_is_joined_as_its_row_says(world, namespace, name):
             assert f"run: {command}" in out.unit_status.message
         charm_runs.run("remove", namespace, units=0)
         assert joined(world, namespace) == {}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("line", "native"), profiles.NATIVE.items())
-def test_compatibility_profile_is_joined_with_its_native_decision(world, namespace, line, native):
-    settings = ["profile=default", f"values.compatibilityVersion={line}"]
-    with world.installed({"installs": [{"settings": settings}]}):
-        out = charm_runs.run("start", namespace)
-        assert isinstance(out.unit_status, testing.ActiveStatus), out.unit_status
-        found = charm_runs.discover(world.api, namespace).mesh
-        asks = probe.ask(world.api, namespace, {}, like=None, annotations=probe.NATIVE)
-    # Without nodes every node is new enough for istiod.
-    assert (found.alive, found.native_proxy, asks.native_proxy) == (True, native, True)
 
 
 PROXY_DEFAULTS = "meshConfig.defaultConfig"
