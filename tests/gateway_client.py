@@ -14,6 +14,8 @@ import time
 
 from cryptography import x509
 
+from tests import waiting
+
 HOST = "kubeflow.example.com"
 TENANT = "shop.example.com"
 
@@ -155,6 +157,14 @@ class Hammer(threading.Thread):
         """Stop asking."""
         self._ended.set()
         self.join()
+
+
+def go_on(hammers, requests=5):
+    """Wait until each of them has so many answers more."""
+    counts = [(each, each.count) for each in hammers]
+    assert waiting.eventually(
+        lambda: all(each.count >= count + requests for each, count in counts), 90
+    )
 
 
 def secured(connection, name, protocol="http/1.1"):

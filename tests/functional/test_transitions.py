@@ -406,9 +406,9 @@ def test_no_stranger_is_answered_while_access_changes(place, table, transition):
         strangers = [stack.enter_context(place.hammer(each, **session)) for each in STRANGERS]
         others = [stack.enter_context(place.hammer(each)) for each in (*NEIGHBOURS, *moving)]
         hammers = [*strangers, *others]
-        go_on(hammers)
+        gateway_client.go_on(hammers, 20)
         place.bring(after)
-        go_on(hammers)
+        gateway_client.go_on(hammers, 20)
     answers = collections.Counter()
     for stranger in strangers:
         for what, count in stranger.answers.items():
@@ -426,11 +426,3 @@ def test_no_stranger_is_answered_while_access_changes(place, table, transition):
     assert VICTIM not in json.dumps([place.application, place.login, place.beside])
     for visitor, hammer in zip(NEIGHBOURS, others, strict=False):
         assert set(hammer.answers) == {visitor.always}, visitor
-
-
-def go_on(hammers, requests=20):
-    """Let every visitor send some requests more."""
-    counts = [(each, each.count) for each in hammers]
-    assert waiting.eventually(
-        lambda: all(each.count >= count + requests for each, count in counts), 60
-    )
