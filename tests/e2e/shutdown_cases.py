@@ -82,14 +82,6 @@ def twenty(world: World, name: str) -> list[Object]:
 case("job-never", ends(), tries={"": 1})
 
 
-@to(tries={"": 1})
-def cron(world: World, name: str) -> list[Object]:
-    (made,) = ends()(world, name)
-    # On the 29th of February: the test says that one run is due.
-    spec = {"schedule": "0 0 29 2 *", "jobTemplate": {"spec": made["spec"]}}
-    return [workloads.manifest("batch/v1", "CronJob", name, world.model, **spec)]
-
-
 @to(want="Succeeded", tries={"": 1})
 def bare(world: World, name: str) -> list[Object]:
     return [workloads.pod(name, world.model, world.template(world.tries(name, "0")))]

@@ -99,8 +99,6 @@ async def start(api, world, chosen):
         items = [case.make(world, case.name) for case in lot]
         await asyncio.gather(*(create(api, its) for its in items))
         created += [item for its in items for item in its]
-        if any(case.name == "cron" for case in lot):
-            await make_due(api, "cron")
         await have_started(api, world, lot, seen)
     return created
 
@@ -128,17 +126,6 @@ async def have_started(api, world, lot, seen):
         )
 
     await observer.eventually(all_have, START_WITHIN, "the pods so far started", every=1)
-
-
-async def make_due(api, name):
-    """Have a CronJob run at once, as if a run had been due since."""
-    resource = await api.resource("CronJob")
-    await api.request(
-        "PATCH",
-        f"{resource.path(MODEL, name)}/status",
-        body={"status": {"lastScheduleTime": "2020-01-01T00:00:00Z"}},
-        content_type="application/merge-patch+json",
-    )
 
 
 async def settled(api, world, chosen):

@@ -7,7 +7,6 @@ import dataclasses
 import datetime
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -67,9 +66,6 @@ class Server:
         partial = self.directory / ".settings.json"
         partial.write_text(text)
         partial.rename(self.directory / "settings.json")
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ TIMEOUT = 10
 """Seconds for a server to take up what it was told."""
 
 
-NAMES = ("hold", "neither", "revision", "place-only")
+NAMES = ("hold", "neither", "revision")
 """Settings of the table: each test changes a server of its own."""
 
 
@@ -119,17 +119,3 @@ def test_a_server_that_is_gone_refuses_no_pod(world, servers):
 
     assert "istio.io/rev" not in created["metadata"]["labels"]
     assert took < 3.5
-
-
-def test_a_server_that_ends_says_so_first_and_still_answers(world, servers):
-    server = servers["place-only"]
-    labels = {"app.kubernetes.io/name": table.APPLICATION}
-    pod = table.Case(id="", labels=labels).pod(world.model("place-only"))
-
-    server.stop()
-
-    assert waiting.eventually(lambda: server.get("/readyz")[0] == 503, TIMEOUT)
-    assert server.get("/livez")[0] == 200
-    assert table.APPLIED in world.try_pod(pod)["metadata"]["annotations"]
-    assert server.process.wait(10) == 0
-    assert "annotations" not in world.try_pod(pod)["metadata"]

@@ -185,6 +185,9 @@ LONG = (
     "authorization service by both ways",
     "gateway: named to managed",
     "gateway: managed to named",
+    # Our own gateway opens and closes in `gateway: named to own` and back, too.
+    "first relation, own gateway",
+    "application removed, own gateway",
 )
 
 
