@@ -414,7 +414,6 @@ def merged(name: str, before: str, after: str) -> Case:
 HOLDS = (
     held("hold, no configuration"),
     held("hold, to completion without native sidecars", spec=TO_COMPLETION),
-    left("hold, once more", "hold:ConfigSaysItself", annotations={**HELD, APPLIED: "hold"}),
     Case(
         "hold, after others were applied",
         annotations={APPLIED: "labels"},
@@ -501,10 +500,6 @@ NATIVES = (
         "native, can start with a classic proxy",
         settings="native",
         spec=helped(readinessProbe=PROBE),
-    ),
-    held(
-        "native, cannot start with a classic proxy where native ones do not work",
-        spec=helped(startupProbe=PROBE),
     ),
     held(
         "native, the template has none",
@@ -724,16 +719,6 @@ RULES = (
             f" beside a list with an empty place, {value!r}", "", value, "ports:PortsNotMergeable"
         )
         for value in ("80,", ",80", "80, ,81")
-    ),
-    Case(
-        "annotations that just have place",
-        settings="rules",
-        labels={"app": "web", "tier": "x", "cost-centre": "x"},
-        annotations=filler(NOTE_BYTES),
-        spec=HOST_NETWORK,
-        want=("annotations",),
-        want_annotations=NOTE,
-        skipped=("labels:PodSaysItself",),
     ),
     Case(
         "annotations that have a byte too little",

@@ -159,25 +159,14 @@ INBOUND_ONLY = r"traffic\.sidecar\.istio\.io/excludeOutboundIPRanges=0.0.0.0/0"
 CNI = "components.cni.enabled=true"
 
 SETTINGS = {
-    "hold": (
-        [f"{PROXY_DEFAULTS}.holdApplicationUntilProxyStarts=true"],
-        {"hold_by_default": True},
-    ),
-    "status-port": ([f"{PROXY_DEFAULTS}.statusPort=15099"], {"status_port": 15099}),
-    "root": (["meshConfig.rootNamespace=istio-config"], {"root_namespace": "istio-config"}),
     "registry-only": (
         ["meshConfig.outboundTrafficPolicy.mode=REGISTRY_ONLY"],
         {"registry_only": True, "cuts_off_controller": True},
-    ),
-    "excluded-ports": (
-        [r"values.global.proxy.excludeOutboundPorts=3306\,5432"],
-        {"excluded_outbound_ports": (3306, 5432)},
     ),
     "dns": (
         [f"{PROXY_DEFAULTS}.proxyMetadata.ISTIO_META_DNS_CAPTURE=true"],
         {"captures_names": True, "cuts_off_names": False},
     ),
-    "cni": ([CNI], {"cni": True, "cuts_off_controller": False}),
     "inbound-only": ([f"{INJECTED}.{INBOUND_ONLY}"], {"captures_outbound": False}),
     "inbound-only-cni": (
         [CNI, "values.global.proxy.excludeIPRanges=0.0.0.0/0"],
