@@ -28,14 +28,12 @@ if ELSEWHERE in os.environ:
 # ruff: noqa: E402, I001 - each makes the next ones importable
 import world
 
-from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import logs
 from sidecar_lifecycle.shell import settings as options
 from sidecar_lifecycle.shell.convergence import controller
-from sidecar_lifecycle.shell.kube import client as kube_client
-from sidecar_lifecycle.shell.kube.client import path
 
-from testbed import command_line
+from testbed import command_line, kubernetes
+from testbed.kit import workloads
 from tests import workload_access
 from tests.functional import convergence_world
 
@@ -49,8 +47,8 @@ class World(convergence_world.World):
 
     starts = STARTS
 
-    def __init__(self, connection: kube_client.Client, namespace: str) -> None:
-        super().__init__(connection, namespace)
+    def __init__(self, api: kubernetes.Api, namespace: str) -> None:
+        super().__init__(None, api, namespace)
         self._came: dict[str, float] = {}
 
     def has_started(self, metadata: dict[str, Any]) -> bool:
@@ -81,14 +79,10 @@ class World(convergence_world.World):
         await process.wait()
         return took
 
-    def _path(self, workload: str) -> str:
-        kind, name = workload.split("/")
-        return f"/apis/apps/v1/namespaces/{self.namespace}/{kind.lower()}s/{name}"
-
     async def ready(self) -> dict[str, set[str]]:
         """Return the UIDs of each application's pods, but nothing for one with a pod not Ready."""
         found: dict[str, set[str]] = {}
-        for pod in (await self.request("GET", path(types.Pod, self.namespace)))["items"]:
+        for pod in await self.api.list("Pod", self.namespace):
             uids = found.setdefault(pod["metadata"]["labels"]["app"], set())
             uids.add(pod["metadata"]["uid"] if pod["status"].get("phase") == "Running" else "")
         return {name: uids for name, uids in found.items() if "" not in uids}
@@ -103,12 +97,7 @@ class World(convergence_world.World):
             name = workload.partition("/")[2]
             async with slots:
                 old = (await self.ready())[name]
-                await self.request(
-                    "PATCH",
-                    self._path(workload),
-                    body,
-                    content_type="application/strategic-merge-patch+json",
-                )
+                await self.api.patch(*workload.split("/"), self.namespace, body)
                 while old & (now := (await self.ready()).get(name, old)) or not now:  # noqa: ASYNC110
                     await asyncio.sleep(0.1)
 
@@ -138,11 +127,9 @@ async def measure(
 ) -> tuple[float, float]:
     """Return what both take, in a namespace of their own."""
     namespace = f"bench-convergence-{time.time():.0f}"
-    connection = workload_access.connect(kubeconfig)
-    try:
-        subject = World(connection, namespace)
-        body: dict[str, Any] = {"kind": "Namespace", "metadata": {"name": namespace}}
-        await subject.request("POST", path(types.Namespace), body)
+    async with kubernetes.Api.from_kubeconfig(kubeconfig) as api:
+        subject = World(api, namespace)
+        await api.create(workloads.namespace(namespace))
         names = [f"{KINDS[n % len(KINDS)]}/app-{n}" for n in range(count)]
         subject.starts = 0.0
         for each in names:
@@ -153,10 +140,8 @@ async def measure(
             ours = await subject.converge(names, at_once, kubeconfig, checkout)
             rollout = await subject.roll_out(names, at_once)
         await subject.remove()
-        await subject.request("DELETE", path(types.Namespace, name=namespace))
+        await api.delete("Namespace", namespace)
         return ours, rollout
-    finally:
-        await connection.close()
 
 
 def main() -> int:

@@ -7,23 +7,21 @@ injector, and `World.kubelet` reports pods as Ready, since there is no node.
 import asyncio
 import contextlib
 import datetime
-import json
 
-from sidecar_lifecycle.model import resources, types
+from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.convergence import controller
-from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import path
 from sidecar_lifecycle.shell.settings import Live, ServiceSettings
 
 from integrator_contract import names
+from testbed import kubernetes
+from testbed.kit import workloads
 from tests import admission_policies, workload_access
+from tests.kubernetes_objects import made, pod, workload
 
 APPLICATION = "istio-integrator"
-POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
-BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
-BUDGETS = "/apis/policy/v1/namespaces/{}/poddisruptionbudgets"
 SPEC = {"containers": [{"name": "main", "image": "x.invalid/x"}]}
 
 
@@ -47,28 +45,19 @@ class Impatient(hands.Clock):
 class World:
     """The namespace, the stand-in for its injector, and the hands of the other controllers."""
 
-    def __init__(self, client, namespace):
+    def __init__(self, client, api, namespace):
         self.client = client
+        """The workload's own."""
+        self.api = api
         self.namespace = namespace
 
-    async def request(self, method, where, body=None, **arguments):
-        data = await self.client.request(method, where, body=body, **arguments)
-        return json.loads(data)
-
     async def join(self):
-        certificate = {"metadata": {"name": "istio-ca-root-cert"}}
-        body = {"apiVersion": "v1", "kind": "ConfigMap", **certificate}
-        with contextlib.suppress(errors.StatusError):
-            await self.request("POST", path(resources.ConfigMap, self.namespace), body)
-        for where, item in zip((POLICIES, BINDINGS), self._injector(), strict=True):
-            await self.request("POST", where, item)
-        await self.until(self.is_injecting)
-        await self.request(
-            "PATCH",
-            path(types.Namespace, name=self.namespace),
-            {"metadata": {"labels": {names.INJECTION: "enabled"}}},
-            content_type="application/merge-patch+json",
+        await self.api.apply(
+            made("v1", "ConfigMap", "istio-ca-root-cert", self.namespace), *self._injector()
         )
+        await self.until(self.is_injecting)
+        labels = {"metadata": {"labels": {names.INJECTION: "enabled"}}}
+        await self.api.patch("Namespace", self.namespace, "", labels)
 
     def _injector(self):
         proxy = 'Object.spec.containers{name: "istio-proxy", image: "x:1.30.4"}'
@@ -86,58 +75,41 @@ class World:
         )
 
     async def is_injecting(self):
-        pod = {"metadata": {"generateName": "try-"}, "spec": SPEC}
-        with contextlib.suppress(errors.StatusError):
-            where = path(types.Pod, self.namespace)
-            created = await self.request("POST", where, pod, params={"dryRun": "All"})
+        with contextlib.suppress(kubernetes.ApiError):
+            created = await self.api.create(pod("try", self.namespace, **SPEC), dry_run=True)
             return len(created["spec"]["containers"]) == 2
 
     async def remove(self):
-        for where in (BINDINGS, POLICIES):
-            with contextlib.suppress(errors.StatusError):
-                await self.request("DELETE", f"{where}/injector-{self.namespace}")
+        for each in self._injector():
+            await self.api.delete(each["kind"], each["metadata"]["name"])
 
     async def workload(self, kind, name, *, replicas=1, owner=None, labels=None, annotations=None):
         """Create a workload and see its pods Ready."""
-        body = {
-            "apiVersion": "apps/v1",
-            "kind": kind,
-            "metadata": {
-                "name": name,
-                "annotations": annotations or {},
-                "ownerReferences": [owner] if owner else [],
-            },
-            "spec": {
-                "replicas": replicas,
-                "selector": {"matchLabels": {"app": name}},
-                "template": {
-                    "metadata": {"labels": {"app": name, **(labels or {})}},
-                    "spec": SPEC,
-                },
-            },
+        metadata = {
+            "annotations": annotations or {},
+            "ownerReferences": [owner] if owner else [],
         }
+        body = workload(kind, name, self.namespace, {"app": name}, metadata, **SPEC)
+        body["spec"]["replicas"] = replicas
+        body["spec"]["template"]["metadata"] = {"labels": {"app": name, **(labels or {})}}
         if kind == "StatefulSet":
-            body["spec"] |= {"serviceName": name, "podManagementPolicy": "Parallel"}
-        plural = f"/apis/apps/v1/namespaces/{self.namespace}/{kind.lower()}s"
-        created = await self.request("POST", plural, body)
+            body["spec"]["podManagementPolicy"] = "Parallel"
+        created = await self.api.create(body)
 
         async def ready():
-            status = (await self.request("GET", f"{plural}/{name}"))["status"]
+            status = (await self.api.get(kind, name, self.namespace))["status"]
             return status.get("readyReplicas") == replicas
 
         async with self.kubelet():
             await self.until(ready)
-        return _reference("apps/v1", created)
+        return _reference(created)
 
     async def owner(self, name):
         """Create something that can own a workload."""
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
-        created = await self.request("POST", path(resources.ConfigMap, self.namespace), body)
-        return _reference("v1", created)
+        return _reference(await self.api.create(made("v1", "ConfigMap", name, self.namespace)))
 
     async def bare_pod(self, name):
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": SPEC}
-        await self.request("POST", path(types.Pod, self.namespace), body)
+        await self.api.create(pod(name, self.namespace, **SPEC))
 
     @contextlib.asynccontextmanager
     async def kubelet(self):
@@ -145,12 +117,11 @@ class World:
 
         async def report():
             while True:
-                listing = await self.request("GET", path(types.Pod, self.namespace))
-                for pod in listing["items"]:
-                    is_new = pod["status"].get("phase") != "Running"
-                    if self.has_started(pod["metadata"]) and is_new:
-                        with contextlib.suppress(errors.StatusError):
-                            await self.report_ready(pod["metadata"])
+                for each in await self.api.list("Pod", self.namespace):
+                    is_new = each["status"].get("phase") != "Running"
+                    if self.has_started(each["metadata"]) and is_new:
+                        with contextlib.suppress(kubernetes.ApiError):
+                            await self.report_ready(each["metadata"])
                 await asyncio.sleep(0.05)
 
         task = asyncio.create_task(report())
@@ -171,54 +142,37 @@ class World:
             "status": "True",
             "lastTransitionTime": when.strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
-        await self.request(
+        await self.api.request(
             "PATCH",
             path(types.Pod, self.namespace, metadata["name"], "status"),
-            {"status": {"phase": "Running", "conditions": [ready]}},
+            body={"status": {"phase": "Running", "conditions": [ready]}},
             content_type="application/merge-patch+json",
         )
 
     async def budget(self, name, available):
         """Have so many pods be available; the disruption controller does the rest."""
-        where = BUDGETS.format(self.namespace)
-        spec = {"minAvailable": available, "selector": {"matchLabels": {"app": name}}}
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {"name": name},
-            "spec": spec,
-        }
-        params = {"fieldManager": "test", "force": "true"}
-        await self.request(
-            "PATCH",
-            f"{where}/{name}",
-            body,
-            params=params,
-            content_type="application/apply-patch+yaml",
-        )
+        await self.api.apply(workloads.budget(name, self.namespace, minAvailable=available))
 
         async def counted():
-            status = (await self.request("GET", f"{where}/{name}")).get("status", {})
-            return status.get("disruptionsAllowed") == 2 - available
+            budget = await self.api.get("PodDisruptionBudget", name, self.namespace)
+            return budget.get("status", {}).get("disruptionsAllowed") == 2 - available
 
         await self.until(counted)
 
     async def injected(self):
         """Return which pods have the sidecar."""
-        listing = await self.request("GET", path(types.Pod, self.namespace))
         return {
             each["metadata"]["name"]: len(each["spec"]["containers"]) == 2
-            for each in listing["items"]
+            for each in await self.api.list("Pod", self.namespace)
         }
 
     async def events(self, reason):
         """Count the Events with a reason."""
-        listing = await self.request("GET", path(types.Event, self.namespace))
-        return sum(each["reason"] == reason for each in listing["items"])
+        listed = await self.api.list("Event", self.namespace)
+        return sum(each["reason"] == reason for each in listed)
 
     async def remembered(self):
-        name = f"{APPLICATION}-convergence"
-        return await self.request("GET", path(resources.ConfigMap, self.namespace, name))
+        return await self.api.get("ConfigMap", f"{APPLICATION}-convergence", self.namespace)
 
     @contextlib.asynccontextmanager
     async def converging(self, **settings):
@@ -248,9 +202,9 @@ class World:
         raise AssertionError("it did not become true in time")
 
 
-def _reference(version, created):
+def _reference(created):
     return {
-        "apiVersion": version,
+        "apiVersion": created["apiVersion"],
         "kind": created["kind"],
         "name": created["metadata"]["name"],
         "uid": created["metadata"]["uid"],
@@ -262,7 +216,8 @@ def _reference(version, created):
 async def living(kubeconfig, namespace):
     """Connect to the namespace, and take everything out of it at the end."""
     client = workload_access.connect(kubeconfig)
-    world = World(client, namespace)
-    yield world
-    await world.remove()
+    async with kubernetes.Api.from_kubeconfig(kubeconfig) as api:
+        world = World(client, api, namespace)
+        yield world
+        await world.remove()
     await client.close()

@@ -5,9 +5,9 @@ import contextlib
 
 import pytest
 from sidecar_lifecycle.decide.convergence import memory
-from sidecar_lifecycle.shell.kube import errors
 
 from integrator_contract import names
+from testbed import kubernetes
 from tests.functional import convergence_world
 
 
@@ -102,7 +102,7 @@ async def test_units_that_all_believe_to_lead_keep_the_limits_together(world):
 
         async def converged_one_by_one():
             nonlocal most
-            with contextlib.suppress(errors.StatusError):
+            with contextlib.suppress(kubernetes.ApiError):
                 rounds = memory.decode((await world.remembered())["data"]).rounds
                 most = max(most, len(rounds))
             return await converged()

@@ -8,23 +8,20 @@ import uuid
 
 import pytest
 from sidecar_lifecycle.decide.convergence import facts, trial
-from sidecar_lifecycle.model import resources, types
+from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.convergence import cluster, trials
 from sidecar_lifecycle.shell.kube.client import path
 from sidecar_lifecycle.shell.settings import Live, ServiceSettings
 
 from integrator_contract import names
 from integrator_contract.pods import Settings as Wanted
-from tests import admission_policies
+from tests import admission_policies, kubernetes_objects
 from tests.functional import convergence_world
 from tests.functional.convergence_world import APPLICATION
 from tests.unit.cases import cases
 
 SEED = 20261125
 OF_EACH_KIND = 12
-NODES = "/api/v1/nodes"
-POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 OF_ITS_OWN = ("name", "uid", "resourceVersion", "creationTimestamp", "managedFields", "generation")
 
 
@@ -38,18 +35,17 @@ async def world(kubeconfig, namespace):
 async def node(world):
     """A Node that DaemonSets get pods on, though nothing runs there."""
     name = f"node-{uuid.uuid4().hex[:8]}"
-    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
-    await world.request("POST", NODES, body)
+    await world.api.create(kubernetes_objects.made("v1", "Node", name))
     now = datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now, "reason": "Test"}
-    await world.request(
+    await world.api.request(
         "PATCH",
-        f"{NODES}/{name}/status",
-        {"status": {"conditions": [ready]}},
+        f"/api/v1/nodes/{name}/status",
+        body={"status": {"conditions": [ready]}},
         content_type="application/strategic-merge-patch+json",
     )
     yield name
-    await world.request("DELETE", f"{NODES}/{name}")
+    await world.api.delete("Node", name)
 
 
 def some(choice, **fields):
@@ -143,13 +139,11 @@ def workload(choice, kind, app):
 
 async def owned_pods(world, kind, app, count):
     """Wait for the pods of a workload."""
-    where = path(types.Pod, world.namespace)
     found = []
 
     async def there():
         nonlocal found
-        listed = await world.request("GET", where, params={"labelSelector": f"app={app}"})
-        found = listed["items"]
+        found = await world.api.list("Pod", world.namespace, f"app={app}")
         return len(found) == count
 
     await world.until(there)
@@ -165,7 +159,7 @@ async def bind(world, pod):
     target = {"kind": "Node", "name": terms[0]["matchFields"][0]["values"][0]}
     name = pod["metadata"]["name"]
     body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
-    await world.request("POST", path(types.Pod, world.namespace, name, "binding"), body)
+    await world.api.request("POST", path(types.Pod, world.namespace, name, "binding"), body=body)
 
 
 def comparable(pod, name):
@@ -187,37 +181,35 @@ async def trial_of(world, pod):
     tried = trials.Trials(world.client, trial_settings(world))
     made = await tried._replacement(facts.Replica(name=pod["metadata"]["name"], uid="", created=0))
     where = path(types.Pod, world.namespace)
-    return await world.request("POST", where, made, params={"dryRun": "All"})
+    data = await world.client.request("POST", where, body=made, params={"dryRun": "All"})
+    return json.loads(data)
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 async def test_trial_pod_is_the_pod_that_the_controller_creates(world, node, kind):
     choice = random.Random(f"{SEED} {kind}")
-    plural = f"/apis/apps/v1/namespaces/{world.namespace}/{kind.lower()}s"
     specs = {
         f"app-{number}": workload(choice, kind, f"app-{number}") for number in range(OF_EACH_KIND)
     }
     for app, spec in specs.items():
-        body = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": app}, "spec": spec}
-        await world.request("POST", plural, body)
+        await world.api.create(
+            kubernetes_objects.made("apps/v1", kind, app, world.namespace, spec)
+        )
     for app, spec in specs.items():
 
         async def noted(app=app):
             # The controller writes the revisions after the first pods.
-            found = await world.request("GET", f"{plural}/{app}")
+            found = await world.api.get(kind, app, world.namespace)
             return found["status"].get("observedGeneration") == found["metadata"]["generation"]
 
         await world.until(noted)
         for real in await owned_pods(world, kind, app, spec.get("replicas", 1)):
             name = real["metadata"]["name"]
-            made = await trial_of(world, await current(world, name))
+            current = await world.api.get("Pod", name, world.namespace)
+            made = await trial_of(world, current)
             assert comparable(made, app) == comparable(real, app)
             if kind == "StatefulSet":
                 assert made["metadata"]["name"] == f"{name}{trial.SUFFIX}"
-
-
-async def current(world, name):
-    return await world.request("GET", path(types.Pod, world.namespace, name))
 
 
 IN_EFFECT = "!('in-effect' in object.metadata.?labels.orValue({}))"
@@ -227,13 +219,13 @@ IN_EFFECT = "!('in-effect' in object.metadata.?labels.orValue({}))"
 async def forbid(world):
     """Create a policy of another team, and wait until it is in effect."""
     name = f"policy-{world.namespace}"
+    made = []
 
     async def create(expression):
         asked = {"expression": IN_EFFECT, "message": "in effect"}
         rule = {"expression": expression, "message": "not allowed here", "reason": "Forbidden"}
-        made = admission_policies.validating(name, world.namespace, asked, rule)
-        for where, item in zip((POLICIES, BINDINGS), made, strict=True):
-            await world.request("POST", where, item)
+        made.extend(admission_policies.validating(name, world.namespace, asked, rule))
+        await world.api.apply(*made)
         tried = trials.Trials(world.client, trial_settings(world))
         metadata = {"generateName": "x-", "labels": {"in-effect": "asked"}}
         pod = {"metadata": metadata, "spec": convergence_world.SPEC}
@@ -245,16 +237,17 @@ async def forbid(world):
         return name
 
     yield create
-    for where in (BINDINGS, POLICIES):
-        await world.client.request("DELETE", f"{where}/{name}")
+    for each in made:
+        await world.api.delete(each["kind"], name)
 
 
 async def own_pod(world):
     """Create this charm's own pod, whose image the cluster has admitted."""
     owner = await world.owner("of-the-charm")
-    meta = {"name": f"{APPLICATION}-0", "ownerReferences": [owner]}
-    body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": convergence_world.SPEC}
-    await world.request("POST", path(types.Pod, world.namespace), body)
+    metadata, spec = {"ownerReferences": [owner]}, convergence_world.SPEC
+    await world.api.create(
+        kubernetes_objects.pod(f"{APPLICATION}-0", world.namespace, metadata, **spec)
+    )
 
 
 @cases(
@@ -306,13 +299,13 @@ async def test_template_of_a_daemon_set_that_changes_has_another_number(world):
     """The API server counts where a template that waits for its pods' deletion is looked up."""
     settings = Live(trial_settings(world))
     subject = cluster.ModelClient(world.client, settings)
-    where = path(resources.DaemonSet, world.namespace)
     spec = workload(random.Random(SEED), "DaemonSet", "x")
     spec["updateStrategy"] = {"type": "OnDelete"}
-    body = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "x"}, "spec": spec}
     numbers = []
-    for verb, name in (("POST", where), ("PUT", f"{where}/x")):
-        spec["template"]["spec"]["containers"][0]["image"] = f"x.invalid/{verb.lower()}"
-        await world.request(verb, name, body)
+    for version in (1, 2):
+        spec["template"]["spec"]["containers"][0]["image"] = f"x.invalid/x:{version}"
+        await world.api.apply(
+            kubernetes_objects.made("apps/v1", "DaemonSet", "x", world.namespace, spec)
+        )
         numbers.append((await subject.owners())[0].get(("DaemonSet", "x")).withheld_from)
     assert numbers == ["1", "2"]

@@ -26,7 +26,7 @@ LEFT = {
         "gateway_looks ingress_world istiod_world limits_world loopback_istiod "
         "loopback_webhook test_admission_charm test_admission_floods test_admission_older "
         "test_admission_webhook test_admission_with_istiod test_charm_installations "
-        "test_charm_removal test_convergence test_gateway_workload test_guard_tenants "
+        "test_charm_removal test_gateway_workload test_guard_tenants "
         "test_istio_oracle test_models test_observability test_packing test_rights_life "
         "test_rights_policy test_routes test_security_envoy test_security_objects test_seen "
         "test_site test_tenant_policy test_transitions test_trials test_workload_reconciler"
