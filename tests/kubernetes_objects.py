@@ -14,6 +14,20 @@ def namespace_of(name, **labels):
     return made("v1", "Namespace", name, metadata={"labels": labels})
 
 
+def endpoint_slice(service, namespace, address, *ports):
+    """What a Service without a selector leads to: ports at one address."""
+    return made(
+        "discovery.k8s.io/v1",
+        "EndpointSlice",
+        service,
+        namespace,
+        metadata={"labels": {"kubernetes.io/service-name": service}},
+        addressType="IPv4",
+        endpoints=[{"addresses": [address], "conditions": {"ready": True}}],
+        ports=list(ports),
+    )
+
+
 def _pod_spec(**fields):
     return {"containers": [{"name": "main", "image": "none"}], **fields}
 

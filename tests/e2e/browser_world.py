@@ -20,6 +20,7 @@ from testbed.kit import workloads
 from tests import oidc, waiting
 from tests.e2e.conftest import BUILD
 from tests.gateway_client import HOST
+from tests.kubernetes_objects import endpoint_slice
 
 CHROMIUM = pathlib.Path("/usr/bin/chromium")
 PICTURES = BUILD / "browser"
@@ -73,16 +74,8 @@ def authenticating(testbed, issuer, folder, namespace):
     address = str(testbed.plan.node)
     service = workloads.service(SERVICE, namespace, SERVICE_PORT)
     del service["spec"]["selector"]
-    labels = {"kubernetes.io/service-name": SERVICE}
-    metadata = {"name": SERVICE, "namespace": namespace, "labels": labels}
-    endpoints = {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": metadata,
-        "addressType": "IPv4",
-        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
-        "ports": [{"name": "http", "port": SERVICE_PORT, "protocol": "TCP"}],
-    }
+    port = {"name": "http", "port": SERVICE_PORT, "protocol": "TCP"}
+    endpoints = endpoint_slice(SERVICE, namespace, address, port)
     with spawned(testbed, argv, f"http://{address}:{SERVICE_PORT}/ping"):
         yield service, endpoints
 

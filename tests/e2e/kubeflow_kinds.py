@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from testbed.kit import workloads
+from tests.kubernetes_objects import made
 
 Object = dict[str, Any]
 Labels = Mapping[str, str] | None
@@ -148,23 +149,17 @@ def pipelines(step: Object, image: str, run: str) -> Object:
 
 def executor_rights(namespace: str) -> list[Object]:
     """What lets the pods of Workflows, which have the default account, tell what they put out."""
-    name = {"name": "argo-executor", "namespace": namespace}
     rule = {
         "apiGroups": ["argoproj.io"],
         "resources": ["workflowtaskresults"],
         "verbs": ["create", "patch"],
     }
-    group = "rbac.authorization.k8s.io"
-    version = f"{group}/v1"
+    group, name = "rbac.authorization.k8s.io", "argo-executor"
+    role = {"apiGroup": group, "kind": "Role", "name": name}
+    account = {"kind": "ServiceAccount", "name": "default", "namespace": namespace}
     return [
-        {"apiVersion": version, "kind": "Role", "metadata": name, "rules": [rule]},
-        {
-            "apiVersion": version,
-            "kind": "RoleBinding",
-            "metadata": name,
-            "roleRef": {"apiGroup": group, "kind": "Role", "name": name["name"]},
-            "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
-        },
+        made(f"{group}/v1", "Role", name, namespace, rules=[rule]),
+        made(f"{group}/v1", "RoleBinding", name, namespace, roleRef=role, subjects=[account]),
     ]
 
 

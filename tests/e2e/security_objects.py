@@ -5,6 +5,7 @@ import base64
 from testbed import certificates
 from testbed.kit import workloads
 from tests.e2e import ingress_world
+from tests.kubernetes_objects import made
 
 MODEL = "secured"
 NAME = "app.kubernetes.io/name"
@@ -54,7 +55,7 @@ def everything(image, folder):
     profile = {"app.kubernetes.io/part-of": "kubeflow-profile", "istio-injection": "enabled"}
     return [
         *(workloads.namespace(user, profile) for user in USERS),
-        *(_account(user) for user in USERS),
+        *(made("v1", "ServiceAccount", EDITOR, user) for user in USERS),
         workloads.namespace(SCRAPERS),
         workloads.namespace(HOOKED, {"hooked": "yes"}),
         *(_deployment("notebook", user, sleep, account=EDITOR) for user in USERS),
@@ -71,14 +72,6 @@ def everything(image, folder):
         ),
         _unclaimed(),
     ]
-
-
-def _account(user):
-    return {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": {"name": EDITOR, "namespace": user},
-    }
 
 
 def _deployment(name, namespace, container, *, labels=None, annotations=None, account=""):
@@ -136,12 +129,8 @@ def _hook(image, pair, bundle):
         "rules": [rule],
         "clientConfig": {"caBundle": bundle, "service": called},
     }
-    configuration = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": HOOKED},
-        "webhooks": [webhook],
-    }
+    kind = "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"
+    configuration = made(*kind, HOOKED, webhooks=[webhook])
     # Without a name, so that istiod and Envoy find the protocol out.
     ports = [{"port": 443, "targetPort": HOOK_PORT}]
     service = workloads.manifest(
@@ -155,9 +144,9 @@ def node_ports():
     found = []
     for name in NODE_PORTS:
         selector = {NAME: name}
-        made = workloads.service(f"{name}-node", MODEL, PORTS[name], selector=selector, **HTTP)
-        made["spec"]["type"] = "NodePort"
-        found.append(made)
+        service = workloads.service(f"{name}-node", MODEL, PORTS[name], selector=selector, **HTTP)
+        service["spec"]["type"] = "NodePort"
+        found.append(service)
     return found
 
 

@@ -18,7 +18,7 @@ from testbed import certificates, loopback
 from tests import echo, gateway_client, shown, waiting
 from tests.functional import charm_parts, gateway_looks, loopback_istiod
 from tests.functional import istiod_world as world
-from tests.kubernetes_objects import made, namespace_of, pod, workload
+from tests.kubernetes_objects import endpoint_slice, made, namespace_of, pod, workload
 
 MODEL = "ai-hammered"
 DOMAIN = "cluster.local"
@@ -56,16 +56,7 @@ def service(space, name, port, number=80):
 
 def endpoints(space, name, *ports):
     """The EndpointSlice of a Service whose endpoint is on this machine."""
-    return made(
-        "discovery.k8s.io/v1",
-        "EndpointSlice",
-        name,
-        space,
-        metadata={"labels": {"kubernetes.io/service-name": name}},
-        addressType="IPv4",
-        endpoints=[{"addresses": [world.own_address()], "conditions": {"ready": True}}],
-        ports=list(ports),
-    )
+    return endpoint_slice(name, space, world.own_address(), *ports)
 
 
 def gateway_workload(ports, space=world.GATEWAY_NAMESPACE, labels=world.LABELS, name="gateway"):
