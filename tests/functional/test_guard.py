@@ -73,7 +73,6 @@ def test_session_that_the_service_renews_reaches_the_browser_beside_the_applicat
     [
         pytest.param(None, "/public/x", None, id="ingress-auth, no user"),
         pytest.param("", "/kfp/x", echo.USER, id="forward-auth"),
-        pytest.param("/decisions", "/kfp/x", echo.USER, id="forward-auth below a path"),
     ],
 )
 def test_name_that_a_client_claims_reaches_nobody(place, path, asked, user):

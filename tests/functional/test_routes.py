@@ -108,16 +108,28 @@ def nested():
     ]
 
 
+WITHIN = "/open/theirs/"
+"""A tenant's prefix within one that needs no authentication."""
+
+
+def by_virtual_service():
+    routes = [ingress_world.to(ingress_world.WEB, path) for path in ("/notebook/", WITHIN)]
+    return ingress_world.virtual_service("shop", "notebook", [ingress_world.OURS], ["*"], *routes)
+
+
 def by_http_route():
-    match = {"path": {"type": "PathPrefix", "value": "/notebook"}}
-    rule = {"matches": [match], "backendRefs": [{"name": "web", "port": 80}]}
+    matches = [
+        {"path": {"type": "PathPrefix", "value": path.rstrip("/")}}
+        for path in ("/notebook/", WITHIN)
+    ]
+    rule = {"matches": matches, "backendRefs": [{"name": "web", "port": 80}]}
     parent = {"name": "kubeflow-gateway", "namespace": MODEL}
     spec = {"parentRefs": [parent], "rules": [rule]}
     kind = ("gateway.networking.k8s.io/v1", "HTTPRoute")
     return made(*kind, "notebook", "shop", spec)
 
 
-NOTEBOOKS = {"virtualservice": ingress_world.notebook, "gateway-api": by_http_route}
+NOTEBOOKS = {"virtualservice": by_virtual_service, "gateway-api": by_http_route}
 
 
 @pytest.fixture(scope="module", params=SERVING)
@@ -475,6 +487,22 @@ def get_well(place):
         asked = {"path": path, "tls": tls, **COOKIE}
         # A proxy asks for a certificate after it has the listener.
         assert waiting.eventually(lambda asked=asked: status(place, asked) == 200, 90), asked
+
+
+def test_route_of_a_tenant_within_an_open_one_is_served_to_nobody(place):
+    place.theirs.clear()
+    # Ours would come first.
+    ours = list(own(place, ROUTED[place.renderer][-1]))
+    for obj in ours:
+        place.api.delete(obj)
+    for tls in ("", HOST):
+        place.eventually(403, f"{WITHIN}x", tls=tls)
+        for headers in [*requests(place), COOKIE]:
+            assert place.asked_once(f"{WITHIN}x", tls=tls, **headers).status == 403, headers
+    assert place.theirs == []
+    for obj in ours:
+        place.api.apply(obj)
+    get_well(place)
 
 
 @pytest.mark.parametrize(
