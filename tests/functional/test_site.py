@@ -1,4 +1,7 @@
-"""The site of the documentation, as it is rendered."""
+"""The site of the documentation, as it is rendered.
+
+Unit tests read links and anchors in the pages themselves; `make docs` renders them as here.
+"""
 
 import pathlib
 import subprocess
@@ -9,6 +12,8 @@ import pytest
 from istio_integrator.diagnosis import checks
 
 ROOT = pathlib.Path(__file__).parents[2]
+pytestmark = pytest.mark.long
+"""It renders every page: half a minute."""
 
 
 @pytest.fixture(scope="module")
