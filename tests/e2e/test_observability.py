@@ -135,6 +135,6 @@ async def test_each_hook_is_a_trace(on, model, collector):
         ]
 
     (hook, *_) = await eventually(reconciled)
-    assert {"ops.main", "Lifecycle.reconcile", "list Pod"} <= {span.name for span in hook}
+    assert {"ops.main", "WorkloadService.reconcile", "list Pod"} <= {span.name for span in hook}
     keep_trace("hook", hook)
     model.config(APP, reset=("log-level",))
