@@ -14,7 +14,7 @@ LONGEST_STATUS = 64 * 1024
 """Characters that are read; the injector writes a few hundred."""
 
 
-class Status(msgspec.Struct):
+class InjectorStatus(msgspec.Struct):
     """The fields that are read, with the injector's names."""
 
     revision: str = ""
@@ -27,12 +27,12 @@ class Status(msgspec.Struct):
         return {*(self.containers or ()), *(self.initContainers or ())}
 
 
-def read(pod: types.Pod) -> Status:
+def read(pod: types.Pod) -> InjectorStatus:
     """Return the content of the annotation; empty if it is missing or invalid."""
     text = pod.metadata.annotations.get(names.SIDECAR_STATUS, "")
     if not text or len(text) > LONGEST_STATUS:
-        return Status()
+        return InjectorStatus()
     try:
-        return msgspec.json.decode(text, type=Status)
+        return msgspec.json.decode(text, type=InjectorStatus)
     except (ValueError, RecursionError):
-        return Status()
+        return InjectorStatus()
