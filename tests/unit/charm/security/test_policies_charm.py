@@ -132,6 +132,17 @@ def test_application_that_is_no_longer_understood_keeps_its_policy_as_it_stands(
     assert "kfp-api: policy 1" in world.status().message
 
 
+def test_caller_that_is_withdrawn_loses_access_beside_a_policy_that_is_not_understood(world):
+    honest = policy("kfp-ui", "kfp-api")
+    for stated in ((honest, policy("dashboard", "kfp-api")), (honest, 5)):
+        world.related = [one for one in world.related if one.endpoint != "service-mesh"]
+        world.related.append(mesh("kfp-api", *stated))
+        world.run()
+    rules = json.dumps(written(world.fake)["kfp-api"])
+    assert "sa/kfp-ui" in rules
+    assert "sa/dashboard" not in rules
+
+
 def test_refused_application_is_named_and_costs_no_other(world):
     world.related.append(mesh("minio", policy("*", "minio")))
     status = world.status()
