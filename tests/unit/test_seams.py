@@ -29,7 +29,7 @@ LEFT = {
         "test_charm_removal test_gateway_workload test_guard_tenants "
         "test_istio_oracle test_models test_observability test_packing test_rights_life "
         "test_rights_policy test_routes test_security_envoy test_security_objects test_seen "
-        "test_site test_tenant_policy test_transitions test_trials test_workload_reconciler"
+        "test_tenant_policy test_transitions test_trials test_workload_reconciler"
     ),
     "unit": "test_docs_commands test_docs_symptoms",
     "unit/charm": (
