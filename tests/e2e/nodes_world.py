@@ -1,7 +1,6 @@
 """A model on three nodes: its workloads, the unit that acts, and what befalls a node."""
 
 import asyncio
-import contextlib
 import dataclasses
 import time
 
@@ -9,6 +8,7 @@ from integrator_contract import names
 from testbed import components, istio
 from testbed.kit import istiod, juju, observer, stage, timeline, workloads
 from tests.e2e import chaos_world, conftest, pods, race_ledger, shutdown_world
+from tests.unit.workload.fake_apiserver import running_task
 
 MODEL = conftest.MODEL
 JOBS = 60
@@ -285,19 +285,13 @@ class Admission:
         config = made["metadata"].get("annotations", {}).get("proxy.istio.io/config", "")
         return "holdApplicationUntilProxyStarts" in config
 
-    @contextlib.asynccontextmanager
-    async def asked(self):
+    def asked(self):
         async def go_on():
             while True:
                 self.answers.append(await self.ask())
                 await asyncio.sleep(0.5)
 
-        task = asyncio.create_task(go_on())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        return running_task(go_on())
 
     async def works(self, times, within):
         """Wait until so many answers in a row are right."""

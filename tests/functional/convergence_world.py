@@ -20,6 +20,7 @@ from testbed import kubernetes
 from testbed.kit import workloads
 from tests import admission_policies, workload_access
 from tests.kubernetes_objects import made, pod, workload
+from tests.unit.workload.fake_apiserver import running_task
 
 APPLICATION = "istio-integrator"
 SPEC = {"containers": [{"name": "main", "image": "x.invalid/x"}]}
@@ -111,8 +112,7 @@ class World:
     async def bare_pod(self, name):
         await self.api.create(pod(name, self.namespace, **SPEC))
 
-    @contextlib.asynccontextmanager
-    async def kubelet(self):
+    def kubelet(self):
         """Report every pod that has started as Ready for two minutes."""
 
         async def report():
@@ -124,12 +124,7 @@ class World:
                             await self.report_ready(each["metadata"])
                 await asyncio.sleep(0.05)
 
-        task = asyncio.create_task(report())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        return running_task(report())
 
     def has_started(self, metadata):
         """Tell whether a pod is as far as to be Ready: here all are at once."""
