@@ -26,7 +26,6 @@ def run(
     units: int = 1,
     relations: Iterable[testing.Relation] = (),
     root: pathlib.Path | None = None,
-    is_prepared: bool = True,
     **options: str,
 ) -> testing.State:
     asked.SERVICE.says()
@@ -40,7 +39,7 @@ def run(
         model=testing.Model(model, type="kubernetes"),
     )
     ctx = testing.Context(charm.IstioIntegrator, charm_root=root)
-    with _webhook() if is_prepared else contextlib.nullcontext():
+    with _webhook():
         return ctx.run(getattr(ctx.on, event)(), given)
 
 
