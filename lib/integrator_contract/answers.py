@@ -1,6 +1,6 @@
 """The workload's answers to the charm, in JSON.
 
-A newer workload may add fields, and an earlier one may omit fields that have a default.
+The charm reads no answer of another contract (`schema`), so both programs have the same fields.
 """
 
 from __future__ import annotations
