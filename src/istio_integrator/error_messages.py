@@ -41,11 +41,12 @@ def of_refusal(refusal: refusals.Refusal, reference: str, consequence: str = "")
     names the charm's failed step if it is not obvious.
     """
     name = refusal.author.partition(" ")[2]
+    namespace = reference.rpartition(" ")[2].partition("/")[0]
     said = Said.WEBHOOK_SILENT if refusal.is_unreachable else Said.OBJECT_REFUSED
     return said(
         author=refusal.author if len(refusal.author) <= _LONGEST_AUTHOR else name,
         reference=reference,
-        command=look_at(refusal, reference),
+        command=look_at(refusal, namespace),
         more="; ".join(filter(None, (refusal.words, consequence))),
     )
 
@@ -60,14 +61,13 @@ def of_object(error: errors.ApiError, reference: str) -> Message:
     return Said.OBJECT_INVALID(reference=reference, words=error.message)
 
 
-def look_at(refusal: refusals.Refusal, reference: str) -> str:
-    """Return the command that shows the author of a refusal."""
+def look_at(refusal: refusals.Refusal, namespace: str) -> str:
+    """Return the command that shows the author of a refusal in a namespace."""
     kind, _, name = refusal.author.partition(" ")
     if kind == "webhook":
         return "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
     if kind.endswith("olicy"):
         return f"kubectl get {kind.lower()} {name} -o yaml"
-    namespace = reference.rpartition(" ")[2].partition("/")[0]
     return f"kubectl describe namespace {namespace}"
 
 
