@@ -17,12 +17,12 @@ class Facts:
 
     def __init__(self, parts: order.Parts) -> None:
         self.parts = parts
-        self.context = context = parts.situation
-        self.cluster = context.cluster
-        self.config = context.config
-        self.mesh = context.mesh
-        self.model = context.model
-        self.application = context.application
+        self.situation = situation = parts.situation
+        self.cluster = situation.cluster
+        self.config = situation.config
+        self.mesh = situation.mesh
+        self.model = situation.model
+        self.application = situation.application
 
     @functools.cached_property
     def pods(self) -> list[model.Pod]:
@@ -53,7 +53,7 @@ class Facts:
     @property
     def gateway(self) -> gateway.Target | None:
         """The gateway workload that serves the model; None without one."""
-        if not self.context.exposes or self.mesh is None:
+        if not self.situation.exposes or self.mesh is None:
             return None
         target = self.parts.ingress.target
         return target if isinstance(target, gateway.Target) else None

@@ -31,15 +31,15 @@ def admission(facts: Facts) -> Iterable[Message]:
 @registry.check("rejections", place=85, symptoms=("denied-the-request",))
 def check_rejections(facts: Facts) -> Iterable[Message]:
     """Name the pods that another team's policy refuses, as dry runs and Events showed."""
-    found = rejections.read(facts.context)
-    yield from rejections.messages(found, facts.context)
+    found = rejections.read(facts.situation)
+    yield from rejections.messages(found, facts.situation)
     # Juju's modeloperator comes first.
     for workload in sorted(found.workloads, key=lambda name: (not name.endswith(_OPERATOR), name)):
         refusal = found.workloads[workload]
         yield Said.PODS_REJECTED(workload=workload, refusal=refusal, namespace=facts.model)
     if not (found.changes or found.workloads):
         yield Said.PODS_NOT_REJECTED()
-    served = {*facts.context.served_namespaces} - {facts.model}
+    served = {*facts.situation.served_namespaces} - {facts.model}
     told: dict[tuple[str, str], str] = {}
     for event in facts.cluster.events("FailedCreate") if served else ():
         with fences.around(cluster.reference(event)):

@@ -30,11 +30,11 @@ _LATE = 0.9
 def certificates(facts: Facts) -> Iterable[Message]:
     """Check the certificates of webhook and gateway, and whether API servers trust them."""
     rotate = f"juju run {facts.application}/leader rotate-certificates"
-    name = facts.context.manifests.secrets[webhook.CERTIFICATES_FOLDER]
+    name = facts.situation.manifests.secrets[webhook.CERTIFICATES_FOLDER]
     secret = facts.cluster.get(cluster.SECRET, name, facts.model)
     if held := material.Material.read(cluster.at(secret, "data")):
         yield _judge("webhook", held.certificate, rotate)
-        configuration = webhook.configuration_name(facts.context.manifests.owner)
+        configuration = webhook.configuration_name(facts.situation.manifests.owner)
         found = facts.cluster.get(cluster.MUTATING_WEBHOOK, configuration)
         bundles = {
             cluster.at(hook, "clientConfig").get("caBundle")
@@ -45,7 +45,7 @@ def certificates(facts: Facts) -> Iterable[Message]:
     # The hook of the action has read the gateway's certificate.
     target, pem = facts.gateway, facts.parts.ingress.certificate.shown
     if target is not None and pem:
-        secrets = facts.context.manifests.secrets
+        secrets = facts.situation.manifests.secrets
         name = facts.config.tls_secret or secrets[certificate.SECRET_FOLDER]
         show = f"kubectl -n {target.namespace} describe secret {name}"
         yield _judge(f"gateway ({name})", pem, show)

@@ -23,7 +23,7 @@ _COLLECTOR = "metrics-logger-and-collector"
 @registry.check("finished pods", place=70, symptoms=("12-notready",))
 def finished_pods(facts: Facts) -> Iterable[Message]:
     """Name pods not complete 30 s after their payload, and collectors of Katib that wait."""
-    for name in facts.context.served_namespaces:
+    for name in facts.situation.served_namespaces:
         for pod in facts.cluster.list(cluster.POD, name):
             with fences.around(cluster.reference(pod)):
                 since = _waits_since(pod)

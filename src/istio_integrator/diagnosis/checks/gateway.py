@@ -27,7 +27,7 @@ _FILTERS = (
 )
 def gateway(facts: Facts) -> Iterable[Message]:
     """Show the gateway's address, once a pod of it is ready."""
-    if not facts.context.exposes:
+    if not facts.situation.exposes:
         yield Said.GATEWAY_NOT_USED()
         return
     if facts.mesh is None:

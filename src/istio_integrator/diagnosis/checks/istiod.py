@@ -21,7 +21,7 @@ from istio_integrator.messages import Message, Said, Severity
 )
 def istiod(facts: Facts) -> Iterable[Message]:
     """Check whether there is an istiod, and whether it injects into a dry-run pod."""
-    search = facts.parts.discovered or facts.context.discover()
+    search = facts.parts.discovered or facts.situation.discover()
     istio, said = search.mesh, search.said
     problems = [each for each in said if each.severity is not Severity.NOTE]
     if istio is None or not (istio.alive or istio.refusal):
@@ -43,7 +43,7 @@ def istiod(facts: Facts) -> Iterable[Message]:
 @registry.check("settings", place=15, unfelt="it says what the other checks cannot know")
 def settings(facts: Facts) -> Iterable[Message]:
     """Name the mesh's settings that this cluster can't show, and the options in their place."""
-    istio, wanted = facts.mesh, facts.context.controller.ports
+    istio, wanted = facts.mesh, facts.situation.controller.ports
     if istio is None or istio.has_settings:
         return
     if not istio.installed_in:

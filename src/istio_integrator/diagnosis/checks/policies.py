@@ -42,7 +42,7 @@ def callers(facts: Facts) -> Iterable[Message]:
         return ()
     places = (facts.model, facts.mesh.root_namespace)
     policies = [each for each in facts.policies if each.namespace in places]
-    return callers_judged.judge(facts.context, facts.mesh, policies, facts.pods)
+    return callers_judged.judge(facts.situation, facts.mesh, policies, facts.pods)
 
 
 @registry.check("others", place=160, symptoms=("rbac-access-denied",))
@@ -126,7 +126,7 @@ def users_apart(facts: Facts) -> Iterable[Message]:
     else:
         yield Said.HEADER_NOT_TRUSTED()
     ours = {
-        names.OWNER: facts.context.manifests.owner,
+        names.OWNER: facts.situation.manifests.owner,
         names.COMPONENT: callers_judged.FOLDER,
     }
     covered = [

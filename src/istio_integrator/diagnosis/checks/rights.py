@@ -83,7 +83,7 @@ def rights(facts: Facts) -> Iterable[Message]:
     optional = tuple(end for end, is_needed in OPTIONAL.items() if not is_needed(facts.config))
     missing: dict[str, list[str]] = {}
     for need in needs(shipped, model=facts.model):
-        is_needed = facts.context.exposes or not is_for_ingress(need)
+        is_needed = facts.situation.exposes or not is_for_ingress(need)
         is_needed &= not need.role.endswith(optional)
         if is_needed and not _is_given(facts, need):
             missing.setdefault(need.role, []).append(need.text)

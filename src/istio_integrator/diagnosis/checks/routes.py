@@ -44,10 +44,12 @@ def backends(facts: Facts) -> Iterable[Message]:
     for route in routes:
         with fences.around(cluster.reference(route)):
             severity = (
-                Severity.BLOCKED if facts.context.manifests.is_ours(route) else Severity.DOUBT
+                Severity.BLOCKED if facts.situation.manifests.is_ours(route) else Severity.DOUBT
             )
             for host, port in dict.fromkeys(_destinations(route)):
-                name = _service(host, route["metadata"]["namespace"], facts.context.cluster_domain)
+                name = _service(
+                    host, route["metadata"]["namespace"], facts.situation.cluster_domain
+                )
                 namespace, _, service = name.partition("/")
                 if problem := name and _problem(name, port, known.get(name), ready):
                     said = Said.BACKEND_NOT_READY(

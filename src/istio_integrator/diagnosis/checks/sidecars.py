@@ -65,7 +65,7 @@ def sidecars(facts: Facts) -> Iterable[Message]:
     if facts.mesh is None:
         return
     application, answer = facts.application, facts.parts.lifecycle.workload.uninjected()
-    progress = list(answers.progress(answer.summary, facts.context))
+    progress = list(answers.progress(answer.summary, facts.situation))
     rows: dict[tuple[Said, str], list[str]] = {}
     for row in answer.pods:
         said = Said.WRONG_POD if row.reason in _WITH_SIDECAR else Said.NO_SIDECAR
@@ -85,7 +85,7 @@ def sidecars(facts: Facts) -> Iterable[Message]:
 )
 def ambient(facts: Facts) -> Iterable[Message]:
     """In ambient mode, name the pods that no ztunnel has, and what needs a waypoint."""
-    if facts.context.data_plane != "ambient":
+    if facts.situation.data_plane != "ambient":
         return
     waiting = [pod.metadata.name for pod in facts.pods if _is_waiting(pod)]
     if waiting:
@@ -116,7 +116,7 @@ def egress(facts: Facts) -> Iterable[Message]:
     istio = facts.mesh
     if istio is None:
         return
-    wanted = set(map(str, facts.context.controller.ports))
+    wanted = set(map(str, facts.situation.controller.ports))
     cut = [
         pod
         for pod in facts.pods
