@@ -92,6 +92,12 @@ def finished(pod: types.Pod, policy: Policy) -> ProxyDecision:
     )
 
 
+def explain(pod: types.Pod, policy: Policy) -> answers.ProxyAnswer:
+    """Return the decision about one pod, and when its payload ended."""
+    ended = payload.ended_at(pod, policy)
+    return dataclasses.replace(finished(pod, policy).answer(pod), ended=ended)
+
+
 def concerns(pod: types.Pod) -> bool:
     """Tell whether a pod's specification, which never changes, allows a stop of its proxy."""
     return next(_not_ours(pod), None) is None

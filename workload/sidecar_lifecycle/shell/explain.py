@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from integrator_contract import pods
-from sidecar_lifecycle.decide import finished, mutate, payload
+from sidecar_lifecycle.decide import finished, mutate
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import InputError, settings
 
@@ -31,9 +31,7 @@ def main(arguments: argparse.Namespace) -> None:
     wanted = settings.read_admission(path) if path else None
     try:
         for pod in _pods(_read(arguments.source)):
-            answer = finished.finished(pod, rules).answer(pod)
-            ended = payload.ended_at(pod, rules)
-            values = dataclasses.asdict(dataclasses.replace(answer, ended=ended))
+            values = dataclasses.asdict(finished.explain(pod, rules))
             line = {key: value for key, value in values.items() if value}
             if wanted is not None:
                 line["admission"] = _admission(pod, wanted)

@@ -136,9 +136,8 @@ class ShutdownController:
         rules, found = self.live.current.rules, list[answers.ProxyAnswer]()
         for tracked in self.view:
             with self._fence.around("decide", tracked.pod):
-                if ended := payload.ended_at(tracked.pod, rules):
-                    answer = finished.finished(tracked.pod, rules).answer(tracked.pod)
-                    found.append(dataclasses.replace(answer, ended=ended))
+                if payload.ended_at(tracked.pod, rules):
+                    found.append(finished.explain(tracked.pod, rules))
         return found
 
     def _again(self, pods: Iterable[Tracked]) -> None:
