@@ -88,12 +88,7 @@ class Place(world.Place):
         now = self.juju.config(APP)
         if changed := tuple(key for key in now if now[key] != before[key]):
             self.juju.config(APP, reset=changed)
-
-        def is_alone(found):
-            is_only_one = set(found["applications"]) == {APP}
-            return is_only_one and not found["applications"][APP]["relations"]
-
-        self.juju.wait(is_alone, 400)
+        self.juju.wait(lambda found: set(found["applications"]) == {APP}, 400)
         self.settle()
 
 

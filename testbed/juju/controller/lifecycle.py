@@ -19,7 +19,9 @@ def collect(model: Model) -> bool:
             if not relation.scope:
                 del model.relations[key]
     for application in model.applications.values():
-        if application.life == "dying" and not application.units:
+        # Juju counts an application's relations, and removes it with the last; by force without.
+        is_related = bool(model.relations_of(application.name)) and not application.is_forced
+        if application.life == "dying" and not application.units and not is_related:
             application.life = "dead"
     return _shape(model) != before
 

@@ -100,6 +100,25 @@ ids="$(relation-ids cluster)"
     assert "half" not in info(model, "plain/0", "cluster")["local-unit"]["data"]
 
 
+def test_application_is_there_until_each_relation_of_it_has_gone(model, plain):
+    """state/application.go: an application with relations is not removed."""
+    script = """
+[ "$JUJU_HOOK_NAME" != database-relation-broken ] || false
+"""
+    deploy(model, plain, script)
+    model.juju.fake_app("sql", {"db": {"role": "provides"}})
+    model.juju.integrate("plain:database", "sql")
+    model.wait_for_hook("plain/0", "database-relation-joined")
+    model.wait_for_hook("plain/1", "database-relation-joined")
+    model.juju.remove_application("sql")
+    units = model.state.applications["plain"].units.values()
+    assert waiting.eventually(lambda: all(unit.agent.status == "error" for unit in units))
+    assert model.juju.status()["applications"]["sql"]["life"] == "dying"
+    for unit in ("plain/0", "plain/1"):
+        model.juju.resolved(unit, no_retry=True)
+    model.juju.wait(lambda status: status["applications"]["sql"]["life"] == "dead", 20)
+
+
 def test_remote_units_settings_are_those_of_the_last_hook_about_the_unit():
     """internal/worker/uniter/runner/context/cache.go, InvalidateMember."""
 
