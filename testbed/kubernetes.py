@@ -21,7 +21,7 @@ import yaml
 
 Object = dict[str, Any]
 
-_DISCOVERY = (
+DISCOVERY = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
 )
@@ -165,8 +165,8 @@ class Api:
         """Ask what the apiserver serves."""
         if refresh or not self._resources:
             documents = await asyncio.gather(
-                self.request("GET", "/api", accept=_DISCOVERY),
-                self.request("GET", "/apis", accept=_DISCOVERY),
+                self.request("GET", "/api", accept=DISCOVERY),
+                self.request("GET", "/apis", accept=DISCOVERY),
             )
             self._resources = [
                 resource for text in documents for resource in parse_discovery(json.loads(text))

@@ -14,7 +14,7 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Namespace, Node, NodeStatus, ServiceAccount
 
 from testbed import cluster
-from tests import parsed_once, rights
+from tests import api, parsed_once, rights
 from tests.functional import ingress_world
 
 parsed_once.install()
@@ -54,6 +54,15 @@ def client(kubeconfig: Path) -> Iterator[lightkube.Client]:
     """A lightkube client with the administrator's rights."""
     with lightkube.Client(config=KubeConfig.from_file(kubeconfig).get()) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def admin(kubeconfig: Path) -> Iterator[api.Api]:
+    """The API server, with the administrator's rights."""
+    config = KubeConfig.from_file(kubeconfig).get()
+    assert config
+    with api.Api(config) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -34,10 +34,10 @@ LEFT = {
     "unit": "test_docs_commands test_docs_symptoms",
     "unit/charm": (
         "charm_world fake_cluster objects test_admission test_charm_workload "
-        "test_config test_hostile_objects test_observability test_removal test_rights "
+        "test_config test_hostile_objects test_observability test_rights "
         "test_webhook"
     ),
-    "unit/charm/ingress": "test_authentication test_seen wishes",
+    "unit/charm/ingress": "test_authentication wishes",
     "unit/charm/kube": "test_cluster",
     "unit/charm/security": "callers",
     "unit/contract": "test_service",

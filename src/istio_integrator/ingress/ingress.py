@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
-from time import sleep
 
 from integrator_contract.seen import Expectation, Seen
 from istio_integrator.ingress import certificate, gateway, record, seen, service_annotations
@@ -245,7 +245,7 @@ class Ingress(Component):
         for _ in range(GONE_WITHIN if opened else 0):
             if seen.is_gone(self._look()):
                 break
-            sleep(1)
+            time.sleep(1)
 
     def _find_gateway(self) -> cluster.Object | None:
         opened = self._situation.manifests.own(cluster.GATEWAY, gateway.NAME)

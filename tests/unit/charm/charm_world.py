@@ -2,6 +2,7 @@
 
 import pathlib
 import shutil
+import time
 
 import msgspec
 import ops
@@ -10,7 +11,6 @@ from ops import testing
 import charm
 from integrator_contract import service
 from istio_integrator.admission import admission
-from istio_integrator.ingress import ingress
 from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.lifecycle import settings
 from tests import asked
@@ -98,7 +98,7 @@ def root(folder: pathlib.Path) -> pathlib.Path:
 def reach(fake, monkeypatch):
     """Have the charm find a cluster as it is, and wait for nothing."""
     monkeypatch.setattr(admission, "PROBE_DELAYS", ())
-    monkeypatch.setattr(ingress, "sleep", lambda _: asked.SERVICE.closes())
+    monkeypatch.setattr(time, "sleep", lambda _: asked.SERVICE.closes())
     monkeypatch.setattr(charm_cluster, "connect", fake.api)
 
 

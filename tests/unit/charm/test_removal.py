@@ -1,6 +1,7 @@
 """The end of the application: all of it goes, and routes before what authenticates them."""
 
 import json
+import time
 
 import ops
 import pytest
@@ -8,7 +9,6 @@ import tenacity
 from ops import testing
 
 from integrator_contract import names
-from istio_integrator.ingress import ingress
 from tests import asked
 from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.charm_world import state, told
@@ -126,7 +126,7 @@ def waits(served, fake, monkeypatch):
         fake.writes.append(f"wait {seconds}")
         asked.SERVICE.closes()
 
-    monkeypatch.setattr(ingress, "sleep", wait)
+    monkeypatch.setattr(time, "sleep", wait)
 
 
 @pytest.mark.usefixtures("waits")

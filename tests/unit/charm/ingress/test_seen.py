@@ -2,12 +2,12 @@
 
 import dataclasses
 import re
+import time
 
 import pytest
 
 from integrator_contract.seen import Cause, Missing, Seen, Unseen
 from istio_integrator import messages
-from istio_integrator.ingress import ingress
 from tests import asked
 from tests.unit.cases import cases
 from tests.unit.charm.charm_world import told
@@ -82,16 +82,16 @@ def test_without_an_answer_hosts_stay_and_none_is_added(world, monkeypatch, capl
     ("values", "seconds"),
     no_virtual_host=({}, 0),
     no_pods=({"unseen": Unseen.NO_PODS}, 0),
-    open=({"is_open": True}, ingress.GONE_WITHIN),
-    unreachable=({"unseen": Unseen.UNREACHABLE}, ingress.GONE_WITHIN),
-    not_looked_yet=({"unseen": Unseen.NOT_YET}, ingress.GONE_WITHIN),
+    open=({"is_open": True}, 10),
+    unreachable=({"unseen": Unseen.UNREACHABLE}, 10),
+    not_looked_yet=({"unseen": Unseen.NOT_YET}, 10),
 )
 def test_guard_goes_once_no_envoy_has_a_virtual_host_of_the_gateway(
     world, monkeypatch, values, seconds
 ):
     world.run()
     waited = []
-    monkeypatch.setattr(ingress, "sleep", waited.append)
+    monkeypatch.setattr(time, "sleep", waited.append)
     asked.SERVICE.seen = Seen(**{"of": "", "unseen": None, **values})
     world.remove()
     assert sum(waited) == seconds
