@@ -5,13 +5,17 @@ Usage: python -m tests.workload_access KUBECONFIG COMMAND [OPTION…]
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
 
+import structlog
 from lightkube.config import client_adapter, kubeconfig
 from sidecar_lifecycle.shell import cli
 from sidecar_lifecycle.shell.kube import client
@@ -37,6 +41,27 @@ def connect(file: str | os.PathLike[str]) -> client.Client:
     config = kubeconfig.KubeConfig.from_file(file).get()
     assert config is not None
     return of_context(config)
+
+
+@contextlib.asynccontextmanager
+async def service(server: str, token: str, *options: str) -> AsyncIterator[None]:
+    """Run the service in this event loop for the time of the block, and see it end in order."""
+    runs: list[Coroutine[None, None, None]] = []
+    connection = client.Client(server, token=lambda: token)
+    with (
+        mock.patch.object(client, "of_pod", return_value=connection),
+        mock.patch.object(asyncio, "run", runs.append),
+        # Collecting garbage is tuned for a process that does nothing else.
+        mock.patch.multiple(gc, freeze=mock.DEFAULT, set_threshold=mock.DEFAULT),
+    ):
+        assert cli.main(["run", *options]) == 0
+    task = asyncio.create_task(runs[0])
+    try:
+        yield
+    finally:
+        task.cancel()
+        await task
+        structlog.reset_defaults()
 
 
 def main(file: str | os.PathLike[str], argv: Sequence[str]) -> int:

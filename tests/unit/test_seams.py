@@ -18,6 +18,8 @@ DECISIONS = {
     "istio_integrator.messages",
 }
 """Pure functions of small typed values, and the values: tables of rows are their seam."""
+PROGRAM = "sidecar_lifecycle.shell.cli"
+"""The workload's command line, by which tests run it."""
 LEFT = {
     ".": "asked parsed_once workload_access",
     "e2e": "test_shutdown_chaos test_symptoms",
@@ -43,7 +45,7 @@ LEFT = {
     "unit/contract": "test_service",
     "unit/workload": (
         "converging fake_apiserver shutdown_world test_admission_review test_admission_server "
-        "test_charm_facts test_explain test_expressions test_files_refused test_hostile "
+        "test_explain test_expressions test_hostile "
         "test_kube_client test_kube_events test_kube_watch test_local_listener test_notices "
         "test_observe test_rules_finished test_rules_mutate test_run test_seen test_shutdown "
         "test_shutdown_identity test_shutdown_units"
@@ -69,7 +71,7 @@ def is_internal(name: str) -> bool:
     """Tell whether a name is one of the product and belongs to no decision."""
     steps = name.split(".")
     places = {".".join(steps[:count]) for count in range(1, len(steps) + 1)}
-    return steps[0] in PRODUCT and not places & DECISIONS
+    return steps[0] in PRODUCT and not places & {*DECISIONS, PROGRAM}
 
 
 def test_only_modules_that_are_left_import_what_is_no_decision():

@@ -10,9 +10,10 @@ import asyncio
 import contextlib
 import copy
 import functools
+import inspect
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
@@ -76,8 +77,8 @@ class FakeApiserver(api_objects.Objects):
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
-        port = self._runner.addresses[0][1]
-        self.client = Client(f"http://127.0.0.1:{port}", token=lambda: "t")
+        self.address = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        self.client = Client(self.address, token=lambda: "t")
         return self.client
 
     async def __aexit__(self, *_: object) -> None:
@@ -381,10 +382,12 @@ async def running_task(coroutine: Any) -> AsyncIterator[asyncio.Task[Any]]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def until(condition: Callable[[], object], seconds: float = 300.0) -> None:
+async def until(
+    condition: Callable[[], object | Awaitable[object]], seconds: float = 300.0
+) -> None:
     """Let the loop run until a condition holds; fails after that much (virtual) time."""
     pause = 0.001
     async with asyncio.timeout(seconds):
-        while not condition():
+        while not (await found if inspect.isawaitable(found := condition()) else found):
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, 0.5)

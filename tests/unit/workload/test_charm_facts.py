@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import prometheus_client
-from sidecar_lifecycle.shell import metrics
-
 from integrator_contract import charm_facts
+from tests.unit.workload import service_world
+from tests.unit.workload.fake_apiserver import FakeApiserver
 
+VIRTUAL_TIME = True
 FACTS = charm_facts.CharmFacts(
     looked=100.0,
     problems=(
@@ -21,20 +21,23 @@ FACTS = charm_facts.CharmFacts(
 )
 
 
-def served(known: charm_facts.CharmFacts | None) -> dict[tuple[str, ...], float]:
-    collector = metrics.CharmFactsCollector()
-    collector.read = lambda: known
-    registry = prometheus_client.CollectorRegistry()
-    registry.register(collector)
+async def served(
+    cluster: FakeApiserver, known: charm_facts.CharmFacts | None
+) -> dict[tuple[str, ...], float]:
+    async with service_world.running(cluster, facts=known) as service:
+        found = await service.metrics()
+    prefix = "istio_integrator_"
     return {
-        (sample.name.removeprefix("istio_integrator_"), *sample.labels.values()): sample.value
-        for family in registry.collect()
-        for sample in family.samples
+        (name.removeprefix(prefix), *labels): value
+        for (name, *labels), value in found.items()
+        if name.startswith(prefix)
     }
 
 
-def test_everything_that_the_charm_knows_is_shown_with_the_time_of_its_look():
-    assert served(FACTS) == {
+async def test_everything_that_the_charm_knows_is_shown_with_the_time_of_its_look(
+    cluster: FakeApiserver,
+):
+    assert await served(cluster, FACTS) == {
         ("last_look_timestamp_seconds",): 100,
         ("problems", "ingress", "blocked"): 2,
         ("problems", "mesh", "waiting"): 1,
@@ -48,10 +51,11 @@ def test_everything_that_the_charm_knows_is_shown_with_the_time_of_its_look():
     }
 
 
-def test_what_only_the_leader_looks_at_is_not_shown_by_others():
+async def test_what_only_the_leader_looks_at_is_not_shown_by_others(cluster: FakeApiserver):
     known = charm_facts.CharmFacts(looked=1.0)
-    assert {name for name, *_ in served(known)} == {"last_look_timestamp_seconds"}
+    shown = {name for name, *_ in await served(cluster, known)}
+    assert shown == {"last_look_timestamp_seconds"}
 
 
-def test_before_the_first_hook_there_is_nothing_to_show():
-    assert served(None) == {}
+async def test_before_the_first_hook_there_is_nothing_to_show(cluster: FakeApiserver):
+    assert await served(cluster, None) == {}
