@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.workload import converging
 from tests.unit.workload.fake_apiserver import FakeApiserver
-from tests.unit.workload.shutdown_world import NAMESPACE
+from tests.unit.workload.service_world import MODEL
 from tests.unit.workload.virtual_time import VirtualLoop
 
 
@@ -27,7 +27,7 @@ async def cluster() -> AsyncIterator[FakeApiserver]:
     """An API server that has the model's namespace."""
     fake = FakeApiserver()
     async with fake:
-        fake.namespace(NAMESPACE)
+        fake.namespace(MODEL)
         yield fake
 
 

@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import dataclasses
-import datetime
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 from sidecar_lifecycle.decide.convergence import memory
-from sidecar_lifecycle.shell.convergence import cluster as hands
-from sidecar_lifecycle.shell.convergence import controller
-from sidecar_lifecycle.shell.settings import Live, ServiceSettings
 
-from tests.unit.workload import pods
-from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, running_task
+from tests.unit.workload import pods, service_world
+from tests.unit.workload.fake_apiserver import FakeApiserver, Refused
+from tests.unit.workload.service_world import MODEL
 
-MODEL = "kubeflow"
-SETTINGS = ServiceSettings(
-    model=MODEL,
-    application="istio-integrator",
-    unit="istio-integrator/0",
-    joined=True,
-    leader=True,
-)
+SETTINGS = dataclasses.replace(service_world.SETTINGS, joined=True)
 STAND_BY = dataclasses.replace(SETTINGS, leader=False)
-EPOCH = datetime.datetime(2026, 1, 1, 1, tzinfo=datetime.UTC).timestamp()
-"""An hour after the pods of the builder came up."""
 MEMORY = "istio-integrator-convergence"
 OWN_IMAGE = "localhost/testbed/charm:1"
 POLICY = "ValidatingAdmissionPolicy 'no-overrides' with binding 'b' denied request: not allowed"
 Object = dict[str, Any]
-
-
-class LoopClock(hands.Clock):
-    """The loop's time, which jumps."""
-
-    def now(self) -> float:
-        return EPOCH + asyncio.get_running_loop().time()
 
 
 def owned(kind: str, name: str) -> list[Object]:
@@ -88,18 +67,6 @@ def fill(cluster: FakeApiserver) -> None:
     own["metadata"]["labels"] = {"app.kubernetes.io/name": "istio-integrator"}
     own["spec"]["containers"][0]["image"] = OWN_IMAGE
     cluster.put("pods", own)
-
-
-@contextlib.asynccontextmanager
-async def converging(
-    cluster: FakeApiserver, settings: ServiceSettings = SETTINGS
-) -> AsyncIterator[Live]:
-    """Converge by settings, which may be changed."""
-    live = Live(settings)
-    run = controller.run(cluster.client, live, clock=LoopClock())
-    async with running_task(run) as task:
-        yield live
-        assert not task.done()
 
 
 def remembered(cluster: FakeApiserver) -> memory.Memory:

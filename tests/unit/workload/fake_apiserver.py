@@ -52,7 +52,7 @@ class FakeApiserver(api_objects.Objects):
         self.failures: list[tuple[str, int, dict[str, str]]] = []
         """(path part, status, headers): the next request that matches gets it once."""
         self.requests: list[tuple[str, str]] = []
-        self.before_answer: Callable[[str, str], None] = lambda method, path: None
+        self.before_answer: Callable[[str, str], Awaitable[None] | None] = lambda *_: None
         self.admission: Callable[[Object], Object] = lambda item: item
         """What a dry run makes of an object; it may raise `Refused`."""
         self.tried: list[Object] = []
@@ -166,6 +166,8 @@ class FakeApiserver(api_objects.Objects):
         path = f"/{request.match_info['path']}"
         self.requests.append((request.method, path))
         try:
+            if (waiting := self.before_answer(request.method, path)) is not None:
+                await waiting
             self._refuse(request, path)
             return await self._answer(request, path)
         except Refused as error:
@@ -187,7 +189,6 @@ class FakeApiserver(api_objects.Objects):
         return self._single(request, (plural, namespace, name), body)
 
     def _refuse(self, request: web.Request, path: str) -> None:
-        self.before_answer(request.method, path)
         for failure in list(self.failures):
             part, status, headers = failure
             if part in path:

@@ -44,6 +44,8 @@ class Service:
 
     settings: service.Options
     file: pathlib.Path
+    listener: str
+    """Its address."""
     asked: aiohttp.ClientSession
     """Requests of the charm, which knows the token."""
     scraped: aiohttp.ClientSession
@@ -87,6 +89,10 @@ class Service:
         samples = (await self.metrics()).items()
         return sum(value for key, value in samples if key[: len(wanted)] == wanted)
 
+    async def shows(self, count: float, name: str, *labels: str) -> bool:
+        """Tell whether the samples of a name add up to a count."""
+        return await self.counted(name, *labels) == count
+
     def told(self) -> int:
         """Return how often the charm was told that the mesh changed."""
         return self.noticed.count(names.MESH_NOTICE)
@@ -123,6 +129,7 @@ async def running(
         subject = Service(
             settings,
             folder / "settings.json",
+            f"http://127.0.0.1:{asked}",
             asked=await stack.enter_async_context(client(asked, settings.token)),
             scraped=await stack.enter_async_context(client(scraped)),
         )

@@ -17,18 +17,24 @@ from typing import Any
 import pytest
 import structlog
 from sidecar_lifecycle.decide import finished
-from sidecar_lifecycle.decide.convergence import facts
+from sidecar_lifecycle.decide.convergence import plan
 from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell.convergence import cluster as hands
 from sidecar_lifecycle.shell.kube import fence
-from sidecar_lifecycle.shell.settings import Live
 
 from integrator_contract import names
-from tests.unit.workload import pods
-from tests.unit.workload.converging import MEMORY, MODEL
-from tests.unit.workload.fake_apiserver import FakeApiserver, until
+from tests.unit.workload import pods, service_world
+from tests.unit.workload.converging import (
+    MEMORY,
+    MODEL,
+    SETTINGS,
+    STAND_BY,
+    injected,
+    remembered,
+    without_sidecar,
+)
+from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, until
+from tests.unit.workload.service_world import Service
 from tests.unit.workload.shutdown_world import counted, phase, reconciler
-from tests.unit.workload.test_local_listener import SETTINGS, served
 
 VIRTUAL_TIME = True
 RAW = {
@@ -173,26 +179,23 @@ async def test_honest_objects_among_hostile_ones_get_what_they_would(
     model: FakeApiserver, share: int
 ):
     hostile = {kind: list(spoilt(document, share, SHARES)) for kind, document in DOCUMENTS.items()}
-    settings = dataclasses.replace(SETTINGS, gateway="", delete_broken_pods=True, leader=True)
 
-    async def listed(session: Any) -> list[Any]:
-        async with session.get("/uninjected") as answer:
-            assert answer.status == 200, await answer.text()
-            listed = (await answer.json())["answer"]["pods"]
-            return [pod for pod in listed if pod["name"] == "web-0"]
+    async def listed(service: Service) -> list[Any]:
+        found = await service.get("/uninjected")
+        return [pod for pod in found["pods"] if pod["name"] == "web-0"]
 
     def put(name: str, *state: dict[str, Any]) -> None:
         model.put("pods", pods.pod_json(*state, name=name, uid=name))
 
     model.admission = lambda pod: pod
-    async with served(model, dataclasses.replace(SETTINGS, leader=False)) as (session, _):
-        alone = await listed(session)
+    async with service_world.running(model, STAND_BY) as service:
+        alone = await listed(service)
     assert alone
     model.raw.update(hostile)
     put("done")
     put("busy", pods.running())
-    async with served(model, settings) as (session, program):
-        told: list[str] = []
+    settings = dataclasses.replace(SETTINGS, gateway="", delete_broken_pods=True)
+    async with service_world.running(model, settings) as service:
         await until(lambda: phase(model, "done") == "Succeeded")
         for kind in ("MODIFIED", "DELETED", "ADDED"):
             for plural, texts in hostile.items():
@@ -200,30 +203,51 @@ async def test_honest_objects_among_hostile_ones_get_what_they_would(
                     model.say(plural, kind, text)
         put("late")
         await until(lambda: phase(model, "late") == "Succeeded")
-        assert await listed(session) == alone
+        assert await listed(service) == alone
         await asyncio.sleep(5)
-        program.notifier.notify = lambda key, *_: told.append(key)
+        service.noticed.clear()
         metadata = {"name": "honest", "uid": "honest", "namespace": MODEL, "labels": {"a": "b"}}
         metadata["annotations"] = {names.APPLIED_HASH: "a"}
         model.namespace(MODEL, labels={"istio-injection": "disabled"})
-        await until(lambda: told)
-        assert program.ready() == {"watch": True}
+        await until(service.told)
+        assert await service.is_ready()
     assert not model.proxies["busy"].requests
 
 
 async def test_answers_about_one_object_end_nothing_whatever_they_are(model: FakeApiserver):
-    subject = hands.ModelClient(model.client, Live(SETTINGS))
-    replica = facts.Replica(name="p", uid="u", created=0.0, workload="StatefulSet/web")
     model.put("configmaps", {"metadata": {"name": MEMORY, "namespace": MODEL}})
-    async with served(model) as (session, _):
+    async with service_world.running(model, STAND_BY) as service:
         for text in (*spoilt(MEMORY_MAP, 0, 11), *BROKEN):
             model.answers = {f"/api/v1/namespaces/{MODEL}/configmaps/{MEMORY}": text}
-            async with session.get("/uninjected") as answer:
+            async with service.asked.get("/uninjected") as answer:
                 assert answer.status in (200, 502)
-    for text in (*spoilt(WORKLOAD, 0, 79), *BROKEN, b'{"spec":{}}'):
-        model.answers = {f"/apis/apps/v1/namespaces/{MODEL}/statefulsets/web": text}
-        found = await subject.ask(replica, SETTINGS.scope({}))
-        assert found.reason == "ReplacementRefused" or text.startswith(b'{"metadata"')
+
+
+async def test_pod_whose_workload_is_not_understood_stays(model: FakeApiserver):
+    def valid(pod: Any) -> Any:
+        try:
+            return injected(pod)
+        except (KeyError, TypeError) as error:
+            raise Refused("no such pod", 422) from error
+
+    model.admission = valid
+    model.delete("pods", MODEL, "web-0")
+    where = f"/apis/apps/v1/namespaces/{MODEL}/statefulsets/web"
+    async with service_world.running(model, SETTINGS):
+        for number, text in enumerate((*spoilt(WORKLOAD, 0, 79), *BROKEN, b'{"spec":{}}')):
+            model.answers = {where: text}
+            model.put("pods", without_sidecar(f"uid-{number}"))
+            await until(lambda: remembered(model).holds or model.evicted)
+            if not text.startswith(b'{"metadata"'):
+                assert not model.evicted, text
+                (hold,) = remembered(model).holds.values()
+                assert hold.reason == "ReplacementRefused"
+            model.evicted.clear()
+            for each in (("pods", "web-0"), ("configmaps", MEMORY)):
+                if (each[0], MODEL, each[1]) in model.objects:
+                    model.delete(each[0], MODEL, each[1])
+            # A trial counts for a while.
+            await asyncio.sleep(plan.TRIAL_TTL)
 
 
 # What one object may cost.

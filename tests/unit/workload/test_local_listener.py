@@ -6,58 +6,37 @@ import asyncio
 import contextlib
 import dataclasses
 import json
-import pathlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
 import pytest
 from sidecar_lifecycle.decide.convergence import memory
-from sidecar_lifecycle.shell import run, serving
-from sidecar_lifecycle.shell.settings import Live
 
-from integrator_contract import schema, seen
+from integrator_contract import seen
 from integrator_contract.reasons import Reason
+from tests.unit.workload import service_world
 from tests.unit.workload.converging import MEMORY, MODEL, STAND_BY, injected, without_sidecar
-from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
+from tests.unit.workload.fake_apiserver import FakeApiserver
+from tests.unit.workload.service_world import Service
 
 VIRTUAL_TIME = True
-TOKEN = "a-token"
-ASKED = {"Authorization": f"Bearer {TOKEN}"}
-SETTINGS = dataclasses.replace(
-    STAND_BY, token=TOKEN, proxy_revision="default", proxy_version="1.31.1"
-)
+SETTINGS = dataclasses.replace(STAND_BY, proxy_revision="default", proxy_version="1.31.1")
 
 
 @contextlib.asynccontextmanager
-async def served(
-    cluster: FakeApiserver, settings: Any = SETTINGS, path: pathlib.Path | None = None
-) -> AsyncIterator[tuple[aiohttp.ClientSession, run.Program]]:
-    program = run.Program(
-        cluster.client,
-        Live(settings, path),
-        listen=("127.0.0.1", 0),
-        port=0,
-    )
-    async with running_task(program.run()):
-        await until(lambda: program.port)
-        async with aiohttp.ClientSession(
-            f"http://127.0.0.1:{program.port}", headers=ASKED
-        ) as session:
-            yield session, program
+async def served(model: FakeApiserver, **values: Any) -> AsyncIterator[Service]:
+    async with service_world.running(model, SETTINGS, **values) as service:
+        yield service
 
 
-async def listed(cluster: FakeApiserver) -> dict[str, Any]:
+async def listed(model: FakeApiserver) -> dict[str, Any]:
     """Ask for the pods without their sidecar."""
-    async with served(cluster) as (session, _), session.get("/uninjected") as answer:
-        found = await answer.json()
-    assert found["contract"] == schema.SCHEMA
-    return found["answer"]
+    async with served(model) as service:
+        return await service.get("/uninjected")
 
 
-async def test_pods_without_their_sidecar_are_listed_with_the_word_of_the_contract(
-    model: FakeApiserver,
-):
+async def test_pods_without_their_sidecar_are_listed(model: FakeApiserver):
     found = await listed(model)
     (pod,) = found["pods"]
     assert (pod["namespace"], pod["name"], pod["fixable"]) == (MODEL, "web-0", True)
@@ -66,16 +45,11 @@ async def test_pods_without_their_sidecar_are_listed_with_the_word_of_the_contra
     assert (summary["eligible"], summary["in_mesh"]) == (1, 0)
 
 
-async def test_answer_follows_the_settings_that_the_charm_has_just_written(
-    model: FakeApiserver, tmp_path: pathlib.Path
-):
-    file = tmp_path / "settings.json"
-    file.write_text(dataclasses.replace(SETTINGS, restart_pods="off").document())
-    async with served(model, path=file) as (session, _):
+async def test_answer_follows_the_settings_that_the_charm_has_just_written(model: FakeApiserver):
+    async with served(model, restart_pods="off") as service:
         for restart_pods, reason in (("off", Reason.NOT_ASKED), ("auto", Reason.QUEUED)):
-            file.write_text(dataclasses.replace(SETTINGS, restart_pods=restart_pods).document())
-            async with session.get("/uninjected") as answer:
-                (pod,) = (await answer.json())["answer"]["pods"]
+            service.change(restart_pods=restart_pods)
+            (pod,) = (await service.get("/uninjected"))["pods"]
             assert pod["reason"] == reason
 
 
@@ -86,11 +60,9 @@ async def test_pods_with_an_old_sidecar_are_listed_where_they_are_asked_for(mode
     old["metadata"]["annotations"] = {"sidecar.istio.io/status": json.dumps(status)}
     old["spec"]["containers"][-1]["image"] = "istio/proxyv2:1.30.0"
     model.put("pods", old)
-    async with served(model) as (session, _):
-        async with session.get("/uninjected?stale=") as answer:
-            stale = (await answer.json())["answer"]
-        async with session.get("/uninjected") as answer:
-            lacking = (await answer.json())["answer"]
+    async with served(model) as service:
+        stale = await service.get("/uninjected?stale=")
+        lacking = await service.get("/uninjected")
 
     assert [pod["name"] for pod in stale["pods"]] == ["web-0"]
     assert lacking["pods"] == []
@@ -107,24 +79,18 @@ async def test_what_the_gateway_has_is_told_while_something_is_expected(model: F
         entry="ask",
     )
 
-    async def told(session: aiohttp.ClientSession) -> Any:
-        async with session.get("/seen") as answer:
-            found = await answer.json()
-        assert found["contract"] == schema.SCHEMA
-        return found["answer"]
-
     def looks() -> int:
         return model.requests.count(("GET", "/api/v1/namespaces/ingress/pods"))
 
-    async with served(model) as (session, program):
-        assert (await told(session))["of"] == ""
-        program.live.change(dataclasses.replace(SETTINGS, expected=expected))
+    async with served(model) as service:
+        assert (await service.get("/seen"))["of"] == ""
+        service.change(expected=expected)
         await asyncio.sleep(5)
-        found = await told(session)
+        found = await service.get("/seen")
         assert (found["of"], found["unseen"]) == (expected.word(), "no pods")
-        program.live.change(SETTINGS)
+        service.change(expected=None)
         await asyncio.sleep(5)
-        assert (await told(session))["of"] == ""
+        assert (await service.get("/seen"))["of"] == ""
         before = looks()
         assert before > 0
         await asyncio.sleep(60)
@@ -133,12 +99,11 @@ async def test_what_the_gateway_has_is_told_while_something_is_expected(model: F
 
 @pytest.mark.parametrize(("how", "forced"), [("", False), ("force=", True)])
 async def test_restart_is_left_to_the_leader(model: FakeApiserver, how: str, forced: bool):
-    async with served(model) as (session, _):
-        async with session.post("/restart?dry-run=") as answer:
-            assert [pod["name"] for pod in (await answer.json())["answer"]["pods"]] == ["web-0"]
-        assert not [each for each in model.all("configmaps") if _name(each) == MEMORY]
-        async with session.post(f"/restart?{how}") as answer:
-            assert answer.status == 200
+    async with served(model) as service:
+        planned = await service.post("/restart?dry-run=")
+        assert [pod["name"] for pod in planned["pods"]] == ["web-0"]
+        assert ("configmaps", MODEL, MEMORY) not in model.objects
+        await service.post(f"/restart?{how}")
         stored = memory.decode(model.get("configmaps", MODEL, MEMORY)["data"])
         await asyncio.sleep(60)
 
@@ -147,44 +112,29 @@ async def test_restart_is_left_to_the_leader(model: FakeApiserver, how: str, for
     assert model.evicted == []
 
 
-@pytest.mark.parametrize("given", [None, "Bearer another", f"Basic {TOKEN}", "Bearer "])
+@pytest.mark.parametrize("scheme", [None, "Bearer another", "Basic a-token", "Bearer "])
 async def test_who_does_not_know_the_token_is_told_nothing(
-    model: FakeApiserver, given: str | None
+    model: FakeApiserver, scheme: str | None
 ):
-    headers = {} if given is None else {"Authorization": given}
-    async with served(model) as (_, program):
-        address = f"http://127.0.0.1:{program.port}"
-        async with aiohttp.ClientSession(address) as session:
-            for method, path in (("GET", "/uninjected"), ("POST", "/restart"), ("GET", "/x")):
-                async with session.request(method, path, headers=headers) as answer:
-                    assert answer.status == 401
-        program.live.change(dataclasses.replace(SETTINGS, token=""))
-        async with (
-            aiohttp.ClientSession(address) as session,
-            session.get("/uninjected", headers={"Authorization": "Bearer "}) as answer,
-        ):
-            assert answer.status == 401
+    async def refused(method: str, path: str, given: str | None) -> bool:
+        headers = {} if given is None else {"Authorization": given}
+        async with aiohttp.request(method, service.listener + path, headers=headers) as answer:
+            return answer.status == 401
+
+    async with served(model) as service:
+        for method, path in (("GET", "/uninjected"), ("POST", "/restart"), ("GET", "/x")):
+            assert await refused(method, path, scheme)
+        service.change(token="")
+        assert await refused("GET", "/uninjected", "Bearer ")
 
 
 async def test_reading_does_not_act(model: FakeApiserver):
-    async with served(model) as (session, _), session.get("/restart") as answer:
+    async with served(model) as service, service.asked.get("/restart") as answer:
         assert answer.status == 405
 
 
-async def test_answer_that_takes_too_long_is_given_up(
-    model: FakeApiserver, monkeypatch: pytest.MonkeyPatch
-):
-    async def never(_: object) -> None:
-        await asyncio.Event().wait()
-
-    app = serving.charm_application(lambda: TOKEN, {"/never": never}, {})
-    async with (
-        serving.serve(app, ("127.0.0.1", 0)) as port,
-        aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=ASKED) as session,
-        session.get("/never") as answer,
-    ):
-        assert answer.status == 504
-
-
-def _name(found: dict[str, Any]) -> str:
-    return found["metadata"]["name"]
+async def test_answer_that_takes_too_long_is_given_up(model: FakeApiserver):
+    async with served(model) as service:
+        model.before_answer = lambda method, path: asyncio.sleep(14)
+        async with service.asked.get("/uninjected") as answer:
+            assert answer.status == 504

@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from integrator_contract import names, schema
+from integrator_contract import names
 from tests.unit.cases import cases
-from tests.unit.workload import pods
+from tests.unit.workload import pods, service_world
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.shutdown_world import phase
-from tests.unit.workload.test_local_listener import SETTINGS, served
 
 VIRTUAL_TIME = True
-OFF = dataclasses.replace(SETTINGS, proxy_shutdown=False)
+OFF = dataclasses.replace(service_world.SETTINGS, proxy_shutdown=False)
 KEPT: dict[str, Any] = {"annotations": {names.PROXY_SHUTDOWN: "disabled"}}
 FORWARD, EXEC = "port-forward", "exec"
 
@@ -42,16 +41,15 @@ async def test_proxy_of_a_finished_pod_is_stopped_when_the_charm_asks(
     cluster.denied = lambda _, path: path.endswith(denied)
     if pod is not None:
         cluster.put("pods", pods.pod_json(**pod))
-    query = {"namespace": "kubeflow", "pod": "job-x"}
-    async with served(cluster, OFF) as (session, _), session.post("/stop", params=query) as answer:
+    path = "/stop?namespace=kubeflow&pod=job-x"
+    async with service_world.running(cluster, OFF) as service:
         if want is None:
-            assert answer.status == 502
-            assert "404" in await answer.text()
+            async with service.asked.post(path) as answer:
+                assert answer.status == 502
+                assert "404" in await answer.text()
             return
-        found = await answer.json()
+        told = await service.post(path)
 
-    told = found["answer"]
-    assert found["contract"] == schema.SCHEMA
     assert (told["name"], told["decision"], told["result"]) == ("job-x", *want[:2])
     assert told.get("transport", "") == want[2]
     assert proxy.requests == asked
@@ -68,7 +66,10 @@ async def test_proxy_of_a_finished_pod_is_stopped_when_the_charm_asks(
 async def test_request_without_the_names_of_a_pod_is_refused(
     cluster: FakeApiserver, query: dict[str, str], want: str
 ):
-    async with served(cluster, OFF) as (session, _), session.post("/stop", params=query) as answer:
+    async with (
+        service_world.running(cluster, OFF) as service,
+        service.asked.post("/stop", params=query) as answer,
+    ):
         assert answer.status == 400
         assert want in await answer.text()
 
@@ -78,10 +79,9 @@ async def test_pods_whose_payload_has_ended_are_listed_even_if_proxies_are_not_s
 ):
     cluster.put("pods", pods.pod_json())
     cluster.put("pods", pods.pod_json(pods.running(), name="busy", uid="b"))
-    async with served(cluster, OFF) as (session, program):
-        await until(lambda: len(program.shutdown.view) == 2)
-        async with session.get("/ended") as answer:
-            (found,) = (await answer.json())["answer"]
+    async with service_world.running(cluster, OFF) as service:
+        await until(service.is_ready)
+        (found,) = await service.get("/ended")
 
     assert (found["name"], found["decision"]) == ("job-x", "stop")
     assert found["ended"] == "2026-01-01T00:01:00Z"

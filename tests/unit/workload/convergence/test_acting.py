@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
+import json
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
-import msgspec
 import pytest
-import structlog
-from sidecar_lifecycle.decide.convergence import memory, plan
-from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell import metrics
-from sidecar_lifecycle.shell.convergence import cluster as hands
-from sidecar_lifecycle.shell.convergence import controller
-from sidecar_lifecycle.shell.kube import events
-from sidecar_lifecycle.shell.settings import Live
+from sidecar_lifecycle.decide.convergence import plan
 
 from tests.unit.cases import cases
+from tests.unit.workload import service_world
 from tests.unit.workload.converging import (
     MEMORY,
     MODEL,
     OWN_IMAGE,
     POLICY,
     SETTINGS,
-    STAND_BY,
-    LoopClock,
     Object,
-    converging,
     injected,
     looked,
     refusal,
@@ -36,13 +29,19 @@ from tests.unit.workload.converging import (
     without_sidecar,
 )
 from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, until
-from tests.unit.workload.shutdown_world import counted
+from tests.unit.workload.service_world import Service, now
 
 VIRTUAL_TIME = True
 AWAY = "Internal error occurred: failed calling webhook"
 RIGHT = 'User "x" cannot create resource "pods" in API group ""'
 PROBE = {"httpGet": {"path": "/app-health/sql-proxy/startupz", "port": 15020}}
 HELPER = {"name": "sql-proxy", "restartPolicy": "Always", "startupProbe": PROBE}
+
+
+@contextlib.asynccontextmanager
+async def converging(model: FakeApiserver, **values: Any) -> AsyncIterator[Service]:
+    async with service_world.running(model, SETTINGS, **values) as service:
+        yield service
 
 
 async def test_leader_replaces_a_pod_that_missed_its_sidecar(model: FakeApiserver):
@@ -57,12 +56,12 @@ async def test_leader_replaces_a_pod_that_missed_its_sidecar(model: FakeApiserve
 
 async def test_pod_is_replaced_soon_after_it_has_been_ready_for_a_minute(model: FakeApiserver):
     pod = without_sidecar()
-    now = datetime.datetime.fromtimestamp(LoopClock().now(), tz=datetime.UTC)
-    pod["status"]["conditions"][0]["lastTransitionTime"] = now.isoformat()
+    began = datetime.datetime.fromtimestamp(now(), tz=datetime.UTC)
+    pod["status"]["conditions"][0]["lastTransitionTime"] = began.isoformat()
     model.put("pods", pod)
     async with converging(model):
         await until(lambda: model.evicted)
-        assert plan.READY_FOR <= LoopClock().now() - now.timestamp() <= plan.READY_FOR + 7
+        assert plan.READY_FOR <= now() - began.timestamp() <= plan.READY_FOR + 7
 
 
 # What a dry run tells.
@@ -118,8 +117,8 @@ async def test_pod_whose_replacement_would_not_be_right_is_named_and_stays(
     model: FakeApiserver, admission: Any, reason: str, words: str
 ):
     model.admission = admission
-    async with converging(model):
-        await until(lambda: counted("uninjected_pods", reason=reason) == 1)
+    async with converging(model) as service:
+        await until(lambda: service.shows(1, "uninjected_pods", reason))
         await asyncio.sleep(5)
 
     assert model.evicted == []
@@ -142,16 +141,14 @@ DENIED = 'admission webhook "a.team" denied the request: no'
     ("error", "result", "reason", "seconds"),
     gone=(Refused(code=404), "gone", "", 0),
     another_pod_now=(Refused(code=409), "replaced", "", 0),
-    budget=(Refused("budget", 429), "budget", "DisruptionBudget", controller.BUDGET_RETRY),
+    budget=(Refused("budget", 429), "budget", "DisruptionBudget", 10),
     budget_that_says_when=(Refused(code=429, Retry_After="40"), "budget", "DisruptionBudget", 40),
-    forbidden=(Refused("no right"), "forbidden", "Forbidden", controller.REFUSED_RETRY),
-    two_budgets=(
-        *(Refused(BUDGETS, 500), "refused", "EvictionRefused", controller.REFUSED_RETRY),
-    ),
-    webhook=(Refused(DENIED), "refused", "EvictionRefused", controller.REFUSED_RETRY),
+    forbidden=(Refused("no right"), "forbidden", "Forbidden", 60),
+    two_budgets=(Refused(BUDGETS, 500), "refused", "EvictionRefused", 60),
+    webhook=(Refused(DENIED), "refused", "EvictionRefused", 60),
     webhook_away=(
         *(Refused('failed calling webhook "a.team": timed out', 500), "refused"),
-        *("EvictionRefused", controller.REFUSED_RETRY),
+        *("EvictionRefused", 60),
     ),
     unknown=(Refused(code=503), "error", "", 0),
 )
@@ -163,10 +160,11 @@ async def test_refused_eviction_is_remembered_and_tried_again_in_its_time(
             model.before_answer = lambda method, path: None
             raise error
 
-    before = counted("evictions_total", result=result)
     model.before_answer = refuse_once
-    async with converging(model):
-        await until(lambda: counted("evictions_total", result=result) == before + 1)
+    async with converging(model, leader=False) as service:
+        before = await service.counted("evictions_total", result)
+        service.change(leader=True)
+        await until(lambda: service.shows(before + 1, "evictions_total", result))
         if reason:
             await until(lambda: remembered(model).holds)
             (hold,) = remembered(model).holds.values()
@@ -186,24 +184,30 @@ async def test_eviction_without_an_answer_may_have_happened(model: FakeApiserver
             raise asyncio.CancelledError
 
     model.before_answer = break_off
-    before = counted("evictions_total", result="unknown")
-    async with converging(model):
-        await until(lambda: counted("evictions_total", result="unknown") == before + 1)
+    async with converging(model, leader=False) as service:
+        before = await service.counted("evictions_total", "unknown")
+        service.change(leader=True)
+        await until(lambda: service.shows(before + 1, "evictions_total", "unknown"))
         assert {*remembered(model).rounds} == {"StatefulSet/web"}
 
 
 # Others beside it.
 
 
-def another_leader(model: FakeApiserver, live: Live) -> None:
-    live.change(STAND_BY)
+def another_leader(model: FakeApiserver, service: Service) -> None:
+    service.change(leader=False)
 
 
-def another_writer(model: FakeApiserver, live: Live) -> None:
-    model.put("configmaps", {"metadata": {"name": MEMORY, "namespace": MODEL}})
+def another_writer(model: FakeApiserver, service: Service) -> None:
+    metadata = {"name": MEMORY, "namespace": MODEL}
+    model.put("configmaps", {"metadata": metadata, "data": {"theirs": "kept"}})
 
 
-def another_pod(model: FakeApiserver, live: Live) -> None:
+def memory_deleted(model: FakeApiserver, service: Service) -> None:
+    model.delete("configmaps", MODEL, MEMORY)
+
+
+def another_pod(model: FakeApiserver, service: Service) -> None:
     model.delete("pods", MODEL, "web-0")
     model.put("pods", injected(without_sidecar("uid-2")))
 
@@ -211,28 +215,41 @@ def another_pod(model: FakeApiserver, live: Live) -> None:
 @cases(
     ("at", "change", "evicts"),
     memory_written_by_another=("/configmaps", another_writer, True),
+    memory_deleted=(f"/configmaps/{MEMORY}", memory_deleted, True),
     # It notes what it is about to evict.
     leads_no_more=("/configmaps", another_leader, False),
     pod_of_the_same_name=("/eviction", another_pod, False),
 )
 async def test_pod_that_took_the_name_of_the_one_to_evict_stays(
-    model: FakeApiserver, at: str, change: Any, evicts: bool
+    model: FakeApiserver,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    at: str,
+    change: Any,
+    evicts: bool,
 ):
     """So it is while another unit begins to lead; a memory that is written disturbs nothing."""
 
-    def happen(method: str, path: str) -> None:
-        if method == "POST" and path.endswith(at):
-            model.before_answer = lambda method, path: None
-            change(model, live)
+    def happen(method: str, path: str) -> Awaitable[None] | None:
+        if method == "GET" or not path.endswith(at):
+            return None
+        model.before_answer = lambda *_: None
+        change(model, service)
+        # The service reads its settings each second.
+        return asyncio.sleep(2)
 
-    model.before_answer = happen
-    with structlog.testing.capture_logs() as said:
-        async with converging(model) as live:
-            await until(lambda: any(path.endswith(at) for _, path in model.requests))
-            before = looked(model)
-            await until(lambda: looked(model) >= before + 5)
+    async with converging(model, leader=False) as service:
+        if change is memory_deleted:
+            another_writer(model, service)
+        model.before_answer = happen
+        service.change(leader=True)
+        await until(lambda: model.before_answer is not happen)
+        before = looked(model)
+        await until(lambda: looked(model) >= before + 5)
     assert model.evicted == ["uid-1"] * evicts
-    assert not [each for each in said if each["event"] == "convergence interrupted"]
+    if change is another_writer:
+        assert model.get("configmaps", MODEL, MEMORY)["data"]["theirs"] == "kept"
+    assert "convergence interrupted" not in capsys.readouterr().err
 
 
 async def test_leader_goes_on_when_the_apiserver_was_in_trouble(model: FakeApiserver):
@@ -244,42 +261,35 @@ async def test_leader_goes_on_when_the_apiserver_was_in_trouble(model: FakeApise
 
 async def test_request_in_the_memory_is_seen_at_once(model: FakeApiserver):
     model.put("pods", injected(without_sidecar()))
-    async with converging(model, STAND_BY) as live:
+    async with converging(model, leader=False) as service:
         await until(lambda: looked(model))
         await asyncio.sleep(5)
         before = looked(model)
-        another_writer(model, live)
+        another_writer(model, service)
         await asyncio.sleep(5)
         assert looked(model) > before
 
 
 async def test_pod_that_is_not_as_the_watch_has_shown_it_is_not_acted_on(model: FakeApiserver):
     model.put("pods", injected(without_sidecar("uid-2")))
-    subject = controller.ConvergenceController(
-        cluster=hands.ModelClient(model.client, Live(SETTINGS), LoopClock()),
-        recorder=events.Recorder(model.client),
-        progress=lambda _: None,
-        pods={"uid-1": msgspec.convert(without_sidecar(), types.Pod)},
-    )
-    await subject.look()
+    async with converging(model) as service:
+        await until(service.is_ready)
+        before = looked(model)
+        model.say("pods", "ADDED", json.dumps(without_sidecar()).encode())
+        await until(lambda: looked(model) > before)
+        await asyncio.sleep(5)
     assert {method for method, _ in model.requests} == {"GET"}
 
 
 async def test_stand_by_looks_and_does_nothing_until_it_leads(model: FakeApiserver):
-    async with converging(model, STAND_BY) as live:
+    async with converging(model, leader=False) as service:
         await until(lambda: looked(model) >= 5)
         assert {method for method, _ in model.requests} == {"GET"}
-        live.change(SETTINGS)
+        service.change(leader=True)
         await until(lambda: model.evicted)
 
 
 # What it counts.
-
-
-def total(name: str) -> float:
-    full = f"sidecar_lifecycle_{name}"
-    figures = (each for each in metrics.REGISTRY.collect() if each.name == full)
-    return sum(sample.value for each in figures for sample in each.samples)
 
 
 @cases(
@@ -295,21 +305,22 @@ async def test_pods_are_counted_by_each_change_that_admission_made_to_them(
     pod = without_sidecar()
     pod["metadata"]["annotations"] = {"istio-integrator.charmhub.io/applied": applied}
     model.put("pods", pod)
-    async with converging(model, STAND_BY):
+    async with converging(model, leader=False) as service:
         # What the metrics showed before is gone after the first look.
         await until(lambda: looked(model) >= 2)
-        assert total("applied_pods") == want
+        assert await service.shows(want, "applied_pods")
 
 
 async def test_pod_that_went_is_counted_no_more(model: FakeApiserver):
     replacement = injected(without_sidecar("uid-2"))
     replacement["metadata"]["name"] = "web-other"
 
-    async with converging(model, STAND_BY):
-        await until(lambda: total("uninjected_pods") == 1)
+    async with converging(model, leader=False) as service:
+        await until(lambda: service.shows(1, "uninjected_pods"))
         model.delete("pods", MODEL, "web-0")
         model.put("pods", replacement)
-        await until(lambda: total("in_mesh_pods") == 1 and total("uninjected_pods") == 0)
+        await until(lambda: service.shows(1, "in_mesh_pods"))
+        await until(lambda: service.shows(0, "uninjected_pods"))
 
 
 # The memory.
@@ -328,17 +339,3 @@ async def test_memory_keeps_what_others_wrote_about_it(model: FakeApiserver):
     assert written["labels"].items() > {"a": "b"}.items()
     assert written["annotations"] == {"c": "d"}
     assert written["ownerReferences"] == [owner]
-
-
-async def test_memory_that_was_made_or_deleted_meanwhile_is_a_conflict(model: FakeApiserver):
-    subject = hands.ModelClient(model.client, Live(SETTINGS))
-    nothing = await subject.recall()
-    written = await subject.remember(nothing, {"state": "theirs"})
-    with pytest.raises(hands.Conflict):
-        await subject.remember(nothing, {"state": "ours"})
-    assert model.get("configmaps", MODEL, MEMORY)["data"] == {"state": "theirs"}
-
-    model.delete("configmaps", MODEL, MEMORY)
-    with pytest.raises(hands.Conflict):
-        await subject.remember(written, {"state": "ours"})
-    assert remembered(model) == memory.Memory()

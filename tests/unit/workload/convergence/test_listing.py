@@ -1,19 +1,19 @@
 """What convergence reads of a model, as the charm is told of it."""
 
 import datetime
-import time
 
+from sidecar_lifecycle.decide import eligible
 from sidecar_lifecycle.decide.convergence import facts, memory
 
-from integrator_contract import names
+from integrator_contract import names, service
 from tests.unit.cases import cases
-from tests.unit.workload import pods
+from tests.unit.workload import pods, service_world
 from tests.unit.workload.convergence.plan_world import a_hold, a_round, held
 from tests.unit.workload.converging import (
     MEMORY,
     MODEL,
+    SETTINGS,
     STAND_BY,
-    converging,
     injected,
     looked,
     owned,
@@ -105,7 +105,9 @@ async def test_pods_without_their_sidecar_are_found_in_the_namespaces_that_are_l
 async def test_hold_counts_while_the_injector_is_the_same(model):
     webhook = {"name": "istiod", "uid": "uid-of-injector", "labels": {"app": "sidecar-injector"}}
     model.put("mutatingwebhookconfigurations", {"metadata": webhook})
-    word = facts.fingerprint(STAND_BY.scope(MEMBER), ("uid-of-injector",))
+    values = service.values(service.Eligibility, STAND_BY)
+    scope = eligible.Scope(namespace_labels=MEMBER, **values)
+    word = facts.fingerprint(scope, ("uid-of-injector",))
     remember(model, memory.Memory(holds={SET: a_hold(fingerprint=word, revision="")}))
     (before,) = (await listed(model))["pods"]
     model.delete("mutatingwebhookconfigurations", "", "istiod")
@@ -115,7 +117,7 @@ async def test_hold_counts_while_the_injector_is_the_same(model):
 
 async def test_convergence_goes_on_without_the_right_to_list_injectors(model):
     model.denied = lambda method, path: path.endswith("/mutatingwebhookconfigurations")
-    async with converging(model):
+    async with service_world.running(model, SETTINGS):
         await until(lambda: model.evicted)
 
 
@@ -131,7 +133,7 @@ async def test_workloads_are_read_while_something_is_remembered_of_them(
 ):
     model.put("pods", injected(without_sidecar()))
     remember(model, remembered)
-    async with converging(model, STAND_BY):
+    async with service_world.running(model, STAND_BY):
         await until(lambda: looked(model) >= 2)
     assert bool(asked(model, "/statefulsets")) is is_read
 
@@ -172,7 +174,7 @@ async def test_pods_that_are_refused_are_told_with_the_author_of_the_refusal(
     model, kind, name, message, said
 ):
     created = kind.replace("ReplicaSet", "Deployment")
-    since = time.time()
+    since = service_world.now()
     workload(model, f"{created.lower()}s", "web")
     model.get(f"{created.lower()}s", MODEL, "web")["status"]["desiredNumberScheduled"] = 1
     remember(model, memory.Memory(rounds={f"{created}/web": a_round(since=since)}))
@@ -189,6 +191,6 @@ async def test_pods_that_are_refused_are_told_with_the_author_of_the_refusal(
 
 async def test_refused_pods_are_looked_for_while_a_replacement_is_missing(model):
     model.put("pods", injected(without_sidecar("new")))
-    remember(model, memory.Memory(rounds={SET: a_round(since=time.time())}))
+    remember(model, memory.Memory(rounds={SET: a_round(since=service_world.now())}))
     await listed(model)
     assert asked(model, "/events") == 0

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
-from sidecar_lifecycle.shell.convergence import rejections
-from sidecar_lifecycle.shell.settings import Live
 
-from integrator_contract import names
+from integrator_contract import names, rejections
 from integrator_contract.pods import Settings as Wanted
+from tests.unit.workload import service_world
 from tests.unit.workload.converging import (
     MEMORY,
     MODEL,
@@ -26,7 +25,8 @@ from tests.unit.workload.converging import (
     refusal,
     workload,
 )
-from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
+from tests.unit.workload.fake_apiserver import FakeApiserver, until
+from tests.unit.workload.service_world import Service
 
 VIRTUAL_TIME = True
 
@@ -40,24 +40,21 @@ def want(model: FakeApiserver, **values: Any) -> None:
 
 
 @contextlib.asynccontextmanager
-async def looking(model: FakeApiserver, *, leads: bool = True) -> AsyncIterator[list[None]]:
-    told: list[None] = []
-    run = rejections.run(
-        model.client,
-        Live(dataclasses.replace(SETTINGS, leader=leads)),
-        tell=lambda: told.append(None),
-    )
-    async with running_task(run) as task:
-        yield told
-        assert not task.done()
+async def looking(model: FakeApiserver, **values: Any) -> AsyncIterator[Service]:
+    # No pod is to be replaced, so that all dry runs are those of the observer.
+    async with service_world.running(model, SETTINGS, joined=False, **values) as service:
+        yield service
+
+
+def stored(model: FakeApiserver) -> rejections.Rejections:
+    found = model.objects.get(("configmaps", MODEL, MEMORY), {"data": {}})
+    text = found["data"].get(rejections.KEY, "{}")
+    return msgspec.json.decode(text, type=rejections.Rejections)
 
 
 def found(model: FakeApiserver) -> dict[str, Any]:
-    for each in model.all("configmaps"):
-        if each["metadata"]["name"] == MEMORY:
-            read = rejections.read(each["data"])
-            return {"changes": {*read.changes}, "workloads": {*read.workloads}}
-    return {}
+    read = stored(model)
+    return {"changes": {*read.changes}, "workloads": {*read.workloads}}
 
 
 @pytest.fixture(autouse=True)
@@ -70,46 +67,43 @@ async def test_forbidden_change_is_found_before_a_pod_has_it_and_the_charm_is_to
 ):
     model.admission = forbidding(names.PROXY_CONFIG)
     want(model)
-    async with looking(model) as told:
-        await until(lambda: told)
+    async with looking(model) as service:
+        await until(service.told)
     assert found(model) == {"changes": {"hold"}, "workloads": set()}
-    (author,) = {each.author for each in rejections.read(_data(model)).changes.values()}
+    (author,) = {each.author for each in stored(model).changes.values()}
     assert author == "ValidatingAdmissionPolicy no-overrides"
-
-
-def _data(model: FakeApiserver) -> dict[str, str]:
-    return model.get("configmaps", MODEL, MEMORY)["data"]
 
 
 async def test_charm_is_not_told_that_other_settings_are_rejected_as_little(model: FakeApiserver):
     want(model)
-    async with looking(model) as told:
+    async with looking(model) as service:
         await until(lambda: looked(model) > 1)
         tried = len(model.tried)
         want(model, excluded_pods="app=none")
         await until(lambda: len(model.tried) == 2 * tried)
-        assert not told
+        await asyncio.sleep(5)
+        assert not service.told()
 
 
 async def test_pods_are_not_tried_again_while_nothing_changes(model: FakeApiserver):
     want(model)
-    async with looking(model) as told:
+    async with looking(model) as service:
         await until(lambda: looked(model) > 1)
-        tried, before = len(model.tried), len(told)
+        tried, before = len(model.tried), service.told()
         want(model, left_out=("native",), revision="other")
-        looks = len(model.requests)
-        await until(lambda: len(model.requests) > looks + 20)
-        assert (len(model.tried), len(told)) == (tried, before)
+        looks = looked(model)
+        await until(lambda: looked(model) >= looks + 2)
+        assert (len(model.tried), service.told()) == (tried, before)
 
 
 async def test_change_is_made_again_once_the_policy_has_gone(model: FakeApiserver):
     model.admission = forbidding(names.PROXY_CONFIG)
     want(model)
-    async with looking(model) as told:
-        await until(lambda: told)
+    async with looking(model) as service:
+        await until(service.told)
         model.admission = lambda pod: pod
         await asyncio.sleep(1000)
-        assert len(told) == 2
+        assert service.told() == 2
     assert found(model)["changes"] == set()
 
 
@@ -123,7 +117,7 @@ def held_and_forbidden(pod: Object) -> Object:
 
 async def test_policy_that_comes_later_is_found_by_the_pod_that_is_lacking(model: FakeApiserver):
     want(model)
-    async with looking(model) as told:
+    async with looking(model) as service:
         await until(lambda: looked(model) > 1)
         model.admission = held_and_forbidden
         workload(model, "deployments", "shop", present=0)
@@ -137,7 +131,7 @@ async def test_policy_that_comes_later_is_found_by_the_pod_that_is_lacking(model
                 annotations=revision,
             )
         model.tried.clear()
-        await until(lambda: told)
+        await until(service.told)
     assert found(model) == {"changes": {"hold"}, "workloads": set()}
     assert {pod["metadata"]["generateName"] for pod in model.tried} == {"shop-a-"}
 
@@ -152,16 +146,16 @@ async def test_workload_whose_pods_are_refused_without_any_change_is_named(model
         return pod
 
     model.admission = admission
-    async with looking(model) as told:
-        await until(lambda: told)
+    async with looking(model) as service:
+        await until(service.told)
         assert found(model) == {"changes": set(), "workloads": {"StatefulSet/shop"}}
         model.admission = lambda pod: pod
-        await until(lambda: len(told) == 2)
+        await until(lambda: service.told() == 2)
         assert found(model) == {"changes": set(), "workloads": set()}
 
 
 async def test_unit_that_stands_by_tries_nothing(model: FakeApiserver):
     want(model)
-    async with looking(model, leads=False):
-        await until(lambda: len(model.requests) > 1)
-    assert (model.tried, found(model)) == ([], {})
+    async with looking(model, leader=False):
+        await asyncio.sleep(60)
+    assert (model.tried, stored(model)) == ([], rejections.Rejections())
