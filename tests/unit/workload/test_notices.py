@@ -4,98 +4,83 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import pathlib
+import os
 from collections.abc import AsyncIterator
+from unittest import mock
 
 import pytest
-from aiohttp import web
-from sidecar_lifecycle.shell.observers import notices
 
-from tests.unit.workload.fake_apiserver import running_task, until
+from integrator_contract import charm_facts, names
+from tests.unit.workload import service_world
+from tests.unit.workload.converging import MODEL, STAND_BY, injected, without_sidecar
+from tests.unit.workload.fake_apiserver import FakeApiserver, until
+from tests.unit.workload.service_world import Service
 
-KEY = "example.com/changed"
-GAP = 0.5
-
-
-class Pebble:
-    """Stands for Pebble, as far as it takes notices (internals/daemon/api_notices.go)."""
-
-    def __init__(self) -> None:
-        self.sent: list[object] = []
-        self.status = 200
-
-    async def take(self, request: web.Request) -> web.Response:
-        self.sent.append(await request.json())
-        return web.json_response({"result": {"id": "1"}}, status=self.status)
-
-
-@pytest.fixture
-async def pebble(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Pebble]:
-    fake = Pebble()
-    app = web.Application()
-    app.router.add_post("/v1/notices", fake.take)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.UnixSite(runner, tmp_path / "socket").start()
-    monkeypatch.setenv("PEBBLE_SOCKET", str(tmp_path / "socket"))
-    yield fake
-    await runner.cleanup()
+VIRTUAL_TIME = True
+GAP = 2.0
+"""Seconds between two notices that the mesh changed."""
 
 
 @contextlib.asynccontextmanager
-async def running(**seconds: float) -> AsyncIterator[notices.Notifier]:
-    gaps = {name: {KEY: value} for name, value in seconds.items()}
-    notifier = notices.Notifier(**gaps)
-    async with running_task(notifier.run()):
-        yield notifier
+async def observing(model: FakeApiserver) -> AsyncIterator[Service]:
+    """Run the service until it has seen all that is there."""
+    async with service_world.running(model, STAND_BY) as service:
+        await asyncio.sleep(5)
+        assert not service.told()
+        yield service
 
 
-async def test_many_changes_within_the_gap_are_one_notice(pebble: Pebble):
-    async with running(gaps=GAP) as notifier:
-        for _ in range(50):
-            notifier.notify(KEY)
-            await asyncio.sleep(0)
-        await until(lambda: pebble.sent)
-        first = asyncio.get_running_loop().time()
-        while asyncio.get_running_loop().time() < first + GAP / 2:
-            notifier.notify(KEY)
-            await asyncio.sleep(0.01)
-        assert pebble.sent == [{"action": "add", "type": "custom", "key": KEY}]
-        await until(lambda: len(pebble.sent) > 1)
+def change_mesh(model: FakeApiserver, number: object) -> None:
+    labels = {"istio-injection": "enabled", "number": str(number)}
+    model.namespace(MODEL, labels=labels)
+
+
+async def test_many_changes_within_the_gap_are_one_notice(model: FakeApiserver):
+    async with observing(model) as service:
+        for number in range(50):
+            change_mesh(model, number)
+        await until(service.told)
+        for number in range(10):
+            change_mesh(model, f"later {number}")
+            await asyncio.sleep(GAP / 20)
+        assert service.told() == 1
+        await until(lambda: service.told() > 1)
         await asyncio.sleep(2 * GAP)
-        assert len(pebble.sent) == 2
+        assert service.told() == 2
 
 
 @pytest.mark.parametrize("finds_out", [True, False])
-async def test_what_a_hook_finds_out_meanwhile_is_no_notice(pebble: Pebble, finds_out: bool):
-    known = False
-    async with running(gaps=GAP, settling=GAP) as notifier:
-        notifier.notify(KEY, lambda: not known)
-        await asyncio.sleep(GAP / 2)
-        assert not pebble.sent
-        known = finds_out
-        # What is news later is sent, whatever became of the first.
-        await asyncio.sleep(2 * GAP)
-        notifier.notify(KEY)
-        await until(lambda: len(pebble.sent) == 2 - finds_out)
-
-
-async def test_notice_that_pebble_refuses_does_not_end_the_service(pebble: Pebble):
-    pebble.status = 500
-    async with running(gaps=GAP) as notifier:
-        notifier.notify(KEY)
-        await until(lambda: pebble.sent)
-        notifier.notify(KEY)
-        await until(lambda: len(pebble.sent) == 2)
-
-
-async def test_service_without_a_pebble_goes_on(
-    pebble: Pebble, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+async def test_progress_that_a_hook_finds_out_meanwhile_is_no_notice(
+    model: FakeApiserver, finds_out: bool
 ):
-    monkeypatch.setenv("PEBBLE_SOCKET", str(tmp_path / "none"))
-    async with running(gaps=GAP) as notifier:
-        notifier.notify(KEY)
-        await asyncio.sleep(2 * GAP)
-        monkeypatch.setenv("PEBBLE_SOCKET", str(tmp_path / "socket"))
-        notifier.notify(KEY)
-        await until(lambda: pebble.sent)
+    def told() -> int:
+        return service.noticed.count(names.PROGRESS_NOTICE)
+
+    async with service_world.running(model, STAND_BY) as service:
+        word = (await service.get("/uninjected"))["summary"]["word"]
+        progress = word if finds_out else "of before"
+        service.change(facts=charm_facts.CharmFacts(looked=1.0, progress=progress))
+        assert not told()
+        await asyncio.sleep(30)
+        assert told() == (not finds_out)
+        # What is news later is sent, whatever became of the first.
+        model.put("pods", injected(without_sidecar()))
+        await until(lambda: told() == 2 - finds_out)
+
+
+async def test_notice_that_pebble_refuses_does_not_end_the_service(model: FakeApiserver):
+    async with observing(model) as service:
+        service.pebble_status = 500
+        change_mesh(model, 1)
+        await until(service.told)
+        change_mesh(model, 2)
+        await until(lambda: service.told() == 2)
+
+
+async def test_service_without_a_pebble_goes_on(model: FakeApiserver):
+    async with observing(model) as service:
+        with mock.patch.dict(os.environ, PEBBLE_SOCKET="/nowhere"):
+            change_mesh(model, 1)
+            await asyncio.sleep(2 * GAP)
+        change_mesh(model, 2)
+        await until(service.told)

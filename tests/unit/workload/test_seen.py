@@ -8,11 +8,11 @@ import json
 from typing import Any
 
 import pytest
-from sidecar_lifecycle.shell.observers import seen as looking
 
-from integrator_contract.seen import Expectation, Seen, Server, Unseen
+from integrator_contract.seen import Expectation, Server, Unseen
 from tests.unit.cases import cases
-from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
+from tests.unit.workload import service_world
+from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.fake_proxy import Proxy
 
 VIRTUAL_TIME = True
@@ -75,31 +75,23 @@ def add(cluster: FakeApiserver, name: str, **metadata: Any) -> None:
     cluster.proxies[name] = Envoy()
 
 
-class Recorder:
-    """A looker, and what the charm was told of."""
-
-    def __init__(self, cluster: FakeApiserver) -> None:
-        self.told: list[Seen | None] = []
-        self.looker = looking.Looker(cluster.client, lambda: self.told.append(self.looker.answer))
-
-
-async def look(cluster: FakeApiserver) -> Seen:
-    recorder = Recorder(cluster)
-    async with running_task(recorder.looker.run(EXPECTED)):
-        await until(lambda: recorder.told)
-    assert recorder.told[0]
-    return recorder.told[0]
+async def look(cluster: FakeApiserver) -> dict[str, Any]:
+    """Return what the charm is told of the gateway, once it gets a notice."""
+    async with service_world.running(cluster, expected=EXPECTED) as service:
+        await until(service.told)
+        return await service.get("/seen")
 
 
 async def test_gateway_is_seen_through_a_port_forward(cluster: FakeApiserver, envoy: Envoy):
     answer = await look(cluster)
-    assert (answer.unseen, answer.guarded, answer.pods, answer.ready) == (None, (80,), 1, 1)
+    assert (answer["unseen"], answer["guarded"]) == (None, [80])
+    assert (answer["pods"], answer["ready"]) == (1, 1)
 
 
 async def test_looks_come_each_second_for_a_while_and_each_half_minute_later(
     cluster: FakeApiserver, envoy: Envoy
 ):
-    async with running_task(Recorder(cluster).looker.run(EXPECTED)):
+    async with service_world.running(cluster, expected=EXPECTED):
         await asyncio.sleep(29)
         early = len(envoy.requests) // 4
         assert 20 <= early <= 30
@@ -110,11 +102,10 @@ async def test_looks_come_each_second_for_a_while_and_each_half_minute_later(
 async def test_charm_that_asks_has_the_gateway_looked_at_soon(
     cluster: FakeApiserver, envoy: Envoy
 ):
-    looker = Recorder(cluster).looker
-    async with running_task(looker.run(EXPECTED)):
+    async with service_world.running(cluster, expected=EXPECTED) as service:
         await asyncio.sleep(45)
         before = len(envoy.requests)
-        await looker.tell({})
+        await service.get("/seen")
         await asyncio.sleep(2)
         assert len(envoy.requests) - before == 4
 
@@ -127,15 +118,16 @@ async def test_charm_that_asks_has_the_gateway_looked_at_soon(
 async def test_charm_is_told_once_of_an_answer_and_again_when_something_is_late(
     cluster: FakeApiserver, envoy: Envoy, clusters: tuple[str, ...], lateness: list[bool]
 ):
-    recorder = Recorder(cluster)
     expected = dataclasses.replace(EXPECTED, clusters=clusters)
-    async with running_task(recorder.looker.run(expected)):
-        await asyncio.sleep(10)
-        (early,) = recorder.told
-        await asyncio.sleep(90)
-    assert early
-    assert len(early.missing) == len(clusters)
-    assert recorder.told == [dataclasses.replace(early, is_late=each) for each in lateness]
+    told: list[bool] = []
+    async with service_world.running(cluster, expected=expected) as service:
+        for seconds in (10, 90):
+            await asyncio.sleep(seconds)
+            answer = await service.get("/seen")
+            assert len(answer["missing"]) == len(clusters)
+            told += [answer["is_late"]] * service.told()
+            service.noticed.clear()
+    assert told == lateness
 
 
 async def test_of_many_pods_some_are_looked_at(cluster: FakeApiserver):
@@ -143,7 +135,7 @@ async def test_of_many_pods_some_are_looked_at(cluster: FakeApiserver):
         add(cluster, f"gw-{number}")
     add(cluster, "going", deletionTimestamp="2026-01-01T00:00:00Z")
     answer = await look(cluster)
-    assert (answer.unseen, answer.pods, answer.ready) == (None, 5, 8)
+    assert (answer["unseen"], answer["pods"], answer["ready"]) == (None, 5, 8)
 
 
 @cases(
@@ -154,11 +146,11 @@ async def test_of_many_pods_some_are_looked_at(cluster: FakeApiserver):
 async def test_missing_right_is_named(cluster: FakeApiserver, envoy: Envoy, part: str, right: str):
     cluster.denied = lambda _, path: path.endswith(part)
     answer = await look(cluster)
-    assert (answer.unseen, answer.detail) == (Unseen.FORBIDDEN, right)
+    assert (answer["unseen"], answer["detail"]) == (Unseen.FORBIDDEN, right)
 
 
 async def test_gateway_without_a_ready_pod_is_not_seen(cluster: FakeApiserver):
-    assert (await look(cluster)).unseen is Unseen.NO_PODS
+    assert (await look(cluster))["unseen"] == Unseen.NO_PODS
 
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -178,11 +170,11 @@ async def test_answer_that_is_no_dump_is_not_read(
     cluster: FakeApiserver, envoy: Envoy, raw: bytes, unseen: Unseen
 ):
     envoy.raw = raw
-    assert (await look(cluster)).unseen is unseen
+    assert (await look(cluster))["unseen"] == unseen
 
 
 async def test_envoy_that_does_not_answer_is_given_up(cluster: FakeApiserver, envoy: Envoy):
     envoy.mode = "hang"
     began = asyncio.get_running_loop().time()
-    assert (await look(cluster)).unseen is Unseen.UNREACHABLE
+    assert (await look(cluster))["unseen"] == Unseen.UNREACHABLE
     assert asyncio.get_running_loop().time() - began < 7
