@@ -8,57 +8,44 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from sidecar_lifecycle.shell.observers import observe
-
 from integrator_contract import names
 from tests.unit.cases import cases
-from tests.unit.workload.fake_apiserver import FakeApiserver, running_task, until
+from tests.unit.workload import service_world
+from tests.unit.workload.fake_apiserver import FakeApiserver, until
+from tests.unit.workload.service_world import MODEL, Service
 
 VIRTUAL_TIME = True
-MODEL, MESH, SPACE = "kubeflow", "istio-system", "istio-ingress"
-OWNER = "kubeflow.istio-integrator"
+MESH, SPACE = "istio-system", "istio-ingress"
+OWNER = names.owner(MODEL, service_world.APPLICATION)
 Object = dict[str, Any]
 
 
 @contextlib.asynccontextmanager
 async def observing(
     *present: tuple[str, Object], gateway: str | None = None, joined: bool = True, last: str = ""
-) -> AsyncIterator[tuple[FakeApiserver, list[float]]]:
-    """Observe the mesh, or the model's gateway; collect when the charm is told.
+) -> AsyncIterator[tuple[FakeApiserver, Service]]:
+    """Observe the mesh, and the model's gateway if there is one.
 
     The objects of the kind `last` are listed after all others.
     """
     cluster = FakeApiserver()
     if last:
         cluster.failures.append((last, 500, {}))
-    told: list[float] = []
-    now = asyncio.get_running_loop().time
-    async with cluster as client:
+    async with cluster:
         cluster.namespace(MODEL)
         for plural, item in present:
             cluster.put(plural, item)
-
-        def changed() -> None:
-            told.append(now())
-
-        if gateway is None:
-            kinds = observe.mesh(client, MODEL, joined=joined)
-        else:
-            kinds = observe.gateway(client, model=MODEL, owner=OWNER, named=gateway)
-        async with running_task(observe.follow(kinds, changed)):
-            await until(lambda: len(cluster.watchers) == 5)
+        async with service_world.running(cluster, gateway=gateway, joined=joined) as service:
             await asyncio.sleep(5)
-            assert not told or gateway is None
-            if joined:
-                told.clear()
-            yield cluster, told
+            assert service.told() == 0 or not joined
+            yield cluster, service
 
 
 async def is_told(plural: str, before: Object | None, after: Object, **options: Any) -> bool:
-    async with observing(*([(plural, before)] if before else []), **options) as (cluster, told):
+    async with observing(*([(plural, before)] if before else []), **options) as (cluster, service):
         cluster.put(plural, after)
         await asyncio.sleep(5)
-        return bool(told)
+        return service.told() > 0
 
 
 def written(item: Object, applied: str = "a", **labels: str) -> Object:
@@ -162,24 +149,24 @@ def backend(service: str = "istiod", *, ready: bool) -> Object:
 async def test_istiod_behind_the_injector_is_observed_wherever_it_is_and_until_it_goes():
     istiod = deployment("istiod", MESH, app="istiod")
     present = [(INJECTORS, injector()), ("endpointslices", backend(ready=True))]
-    async with observing(*present, (WORKLOADS, istiod)) as (cluster, told):
+    async with observing(*present, (WORKLOADS, istiod)) as (cluster, service):
         cluster.put("endpointslices", {**backend(ready=True), "endpoints": None})
-        await until(lambda: len(told) == 1)
+        await until(lambda: service.told() == 1)
         cluster.put(WORKLOADS, deployment("istiod", MESH, 0, app="istiod"))
-        await until(lambda: len(told) == 2)
+        await until(lambda: service.told() == 2)
         cluster.put("endpointslices", backend(ready=False))
         # Nobody named these.
         cluster.put("endpointslices", backend("another", ready=False))
         cluster.put(WORKLOADS, deployment("istiod", "tenant", app="istiod"))
         await asyncio.sleep(5)
-        assert len(told) == 2
+        assert service.told() == 2
         cluster.delete(INJECTORS, "", "istio-sidecar-injector")
         cluster.delete(WORKLOADS, MESH, "istiod")
         await asyncio.sleep(5)
-        told.clear()
+        service.noticed.clear()
         cluster.put(WORKLOADS, istiod)
         await asyncio.sleep(5)
-        assert not told
+        assert not service.told()
 
 
 @cases(
@@ -190,28 +177,28 @@ async def test_istiod_behind_the_injector_is_observed_wherever_it_is_and_until_i
 async def test_istiod_that_is_listed_before_the_injector_is_observed(plural: str, item: Object):
     async with observing((INJECTORS, injector()), (plural, item), last=INJECTORS) as (
         cluster,
-        told,
+        service,
     ):
         cluster.delete(plural, MESH, item["metadata"]["name"])
-        await until(lambda: told, seconds=10)
+        await until(service.told, seconds=10)
 
 
 async def test_what_may_not_be_watched_is_asked_for_again():
-    async with observing() as (cluster, told):
+    async with observing() as (cluster, service):
         cluster.denied = lambda method, path: INJECTORS in path
         cluster.end_watches()
         await asyncio.sleep(5)
         cluster.denied = lambda method, path: False
         cluster.put(INJECTORS, injector())
-        await until(lambda: told)
+        await until(service.told)
 
 
 @cases(("ready", "want"), waits_for_it=(1, 1), not_ready=(0, 0))
 async def test_charm_that_waits_is_told_of_a_webhook_that_was_ready_before(ready: int, want: int):
-    async with observing((WORKLOADS, webhook(ready=ready)), joined=False) as (cluster, told):
+    async with observing((WORKLOADS, webhook(ready=ready)), joined=False) as (cluster, service):
         cluster.put(WORKLOADS, webhook(ready=ready))
         await asyncio.sleep(5)
-        assert len(told) == want
+        assert service.told() == want
 
 
 # The model's gateway.
@@ -324,6 +311,6 @@ async def test_charm_is_told_of_a_gateways_change_that_matters(
     own_gateway=(NAMED, "gateways", ours()),
 )
 async def test_what_is_deleted_is_told(gateway: str | None, plural: str, item: Object):
-    async with observing((plural, item), gateway=gateway) as (cluster, told):
+    async with observing((plural, item), gateway=gateway) as (cluster, service):
         cluster.delete(plural, item["metadata"]["namespace"], item["metadata"]["name"])
-        await until(lambda: told)
+        await until(service.told)
