@@ -43,11 +43,15 @@ def connect(file: str | os.PathLike[str]) -> client.Client:
     return of_context(config)
 
 
+def at(server: str, token: str) -> client.Client:
+    """Return a client for a server without TLS."""
+    return client.Client(server, token=lambda: token)
+
+
 @contextlib.asynccontextmanager
-async def service(server: str, token: str, *options: str) -> AsyncIterator[None]:
+async def service(connection: client.Client, *options: str) -> AsyncIterator[None]:
     """Run the service in this event loop for the time of the block, and see it end in order."""
     runs: list[Coroutine[None, None, None]] = []
-    connection = client.Client(server, token=lambda: token)
     with (
         mock.patch.object(client, "of_pod", return_value=connection),
         mock.patch.object(asyncio, "run", runs.append),

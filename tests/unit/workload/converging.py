@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,8 @@ from tests.unit.workload.fake_apiserver import FakeApiserver, Refused
 from tests.unit.workload.service_world import MODEL
 
 SETTINGS = dataclasses.replace(service_world.SETTINGS, joined=True)
-STAND_BY = dataclasses.replace(SETTINGS, leader=False)
+converging = functools.partial(service_world.running, settings=SETTINGS)
+"""Runs the service of the leader, in a model that has joined the mesh."""
 MEMORY = "istio-integrator-convergence"
 OWN_IMAGE = "localhost/testbed/charm:1"
 POLICY = "ValidatingAdmissionPolicy 'no-overrides' with binding 'b' denied request: not allowed"

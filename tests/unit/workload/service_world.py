@@ -122,6 +122,17 @@ async def _told(answer: aiohttp.ClientResponse) -> Any:
 async def running(
     cluster: FakeApiserver, settings: service.Options = SETTINGS, **values: Any
 ) -> AsyncIterator[Service]:
+    """Run the service against the small API server, by the time of the loop."""
+    connection = workload_access.at(cluster.address, cluster.token)
+    with mock.patch.object(time, "time", now):
+        async with serving(connection, settings, **values) as subject:
+            yield subject
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    connection: Any, settings: service.Options, **values: Any
+) -> AsyncIterator[Service]:
     """Run the service as Pebble does, by its command line, until it has ended in order."""
     asked, scraped = loopback.free_ports(2)
     async with contextlib.AsyncExitStack() as stack:
@@ -142,12 +153,9 @@ async def running(
         await web.UnixSite(runner, folder / "pebble").start()
         variables = {"PEBBLE_SOCKET": str(folder / "pebble")}
         stack.enter_context(mock.patch.dict(os.environ, variables))
-        stack.enter_context(mock.patch.object(time, "time", now))
         command = (f"--settings={subject.file}", f"--contract={schema.SCHEMA}")
         ports = (f"--port={asked}", f"--listen=127.0.0.1:{scraped}")
-        await stack.enter_async_context(
-            workload_access.service(cluster.address, "t", *command, *ports)
-        )
+        await stack.enter_async_context(workload_access.service(connection, *command, *ports))
 
         async def is_listening() -> bool:
             with contextlib.suppress(aiohttp.ClientConnectorError):

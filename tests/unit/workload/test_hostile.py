@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import dataclasses
 import itertools
 import json
 from collections.abc import Iterator
@@ -22,12 +21,11 @@ from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.kube import fence
 
 from integrator_contract import names
-from tests.unit.workload import pods, service_world
+from tests.unit.workload import pods
 from tests.unit.workload.converging import (
     MEMORY,
     MODEL,
-    SETTINGS,
-    STAND_BY,
+    converging,
     injected,
     remembered,
     without_sidecar,
@@ -188,14 +186,13 @@ async def test_honest_objects_among_hostile_ones_get_what_they_would(
         model.put("pods", pods.pod_json(*state, name=name, uid=name))
 
     model.admission = lambda pod: pod
-    async with service_world.running(model, STAND_BY) as service:
+    async with converging(model, leader=False) as service:
         alone = await listed(service)
     assert alone
     model.raw.update(hostile)
     put("done")
     put("busy", pods.running())
-    settings = dataclasses.replace(SETTINGS, gateway="", delete_broken_pods=True)
-    async with service_world.running(model, settings) as service:
+    async with converging(model, gateway="", delete_broken_pods=True) as service:
         await until(lambda: phase(model, "done") == "Succeeded")
         for kind in ("MODIFIED", "DELETED", "ADDED"):
             for plural, texts in hostile.items():
@@ -206,8 +203,6 @@ async def test_honest_objects_among_hostile_ones_get_what_they_would(
         assert await listed(service) == alone
         await asyncio.sleep(5)
         service.noticed.clear()
-        metadata = {"name": "honest", "uid": "honest", "namespace": MODEL, "labels": {"a": "b"}}
-        metadata["annotations"] = {names.APPLIED_HASH: "a"}
         model.namespace(MODEL, labels={"istio-injection": "disabled"})
         await until(service.told)
         assert await service.is_ready()
@@ -216,7 +211,7 @@ async def test_honest_objects_among_hostile_ones_get_what_they_would(
 
 async def test_answers_about_one_object_end_nothing_whatever_they_are(model: FakeApiserver):
     model.put("configmaps", {"metadata": {"name": MEMORY, "namespace": MODEL}})
-    async with service_world.running(model, STAND_BY) as service:
+    async with converging(model, leader=False) as service:
         for text in (*spoilt(MEMORY_MAP, 0, 11), *BROKEN):
             model.answers = {f"/api/v1/namespaces/{MODEL}/configmaps/{MEMORY}": text}
             async with service.asked.get("/uninjected") as answer:
@@ -233,7 +228,7 @@ async def test_pod_whose_workload_is_not_understood_stays(model: FakeApiserver):
     model.admission = valid
     model.delete("pods", MODEL, "web-0")
     where = f"/apis/apps/v1/namespaces/{MODEL}/statefulsets/web"
-    async with service_world.running(model, SETTINGS):
+    async with converging(model):
         for number, text in enumerate((*spoilt(WORKLOAD, 0, 79), *BROKEN, b'{"spec":{}}')):
             model.answers = {where: text}
             model.put("pods", without_sidecar(f"uid-{number}"))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import dataclasses
+import functools
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -15,19 +13,13 @@ from sidecar_lifecycle.decide.convergence import memory
 
 from integrator_contract import seen
 from integrator_contract.reasons import Reason
-from tests.unit.workload import service_world
-from tests.unit.workload.converging import MEMORY, MODEL, STAND_BY, injected, without_sidecar
+from tests.unit.workload.converging import MEMORY, MODEL, converging, injected, without_sidecar
 from tests.unit.workload.fake_apiserver import FakeApiserver
-from tests.unit.workload.service_world import Service
 
 VIRTUAL_TIME = True
-SETTINGS = dataclasses.replace(STAND_BY, proxy_revision="default", proxy_version="1.31.1")
-
-
-@contextlib.asynccontextmanager
-async def served(model: FakeApiserver, **values: Any) -> AsyncIterator[Service]:
-    async with service_world.running(model, SETTINGS, **values) as service:
-        yield service
+served = functools.partial(
+    converging, leader=False, proxy_revision="default", proxy_version="1.31.1"
+)
 
 
 async def listed(model: FakeApiserver) -> dict[str, Any]:

@@ -11,8 +11,7 @@ from unittest import mock
 import pytest
 
 from integrator_contract import charm_facts, names
-from tests.unit.workload import service_world
-from tests.unit.workload.converging import MODEL, STAND_BY, injected, without_sidecar
+from tests.unit.workload.converging import MODEL, converging, injected, without_sidecar
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.service_world import Service
 
@@ -24,7 +23,7 @@ GAP = 2.0
 @contextlib.asynccontextmanager
 async def observing(model: FakeApiserver) -> AsyncIterator[Service]:
     """Run the service until it has seen all that is there."""
-    async with service_world.running(model, STAND_BY) as service:
+    async with converging(model, leader=False) as service:
         await asyncio.sleep(5)
         assert not service.told()
         yield service
@@ -56,7 +55,7 @@ async def test_progress_that_a_hook_finds_out_meanwhile_is_no_notice(
     def told() -> int:
         return service.noticed.count(names.PROGRESS_NOTICE)
 
-    async with service_world.running(model, STAND_BY) as service:
+    async with converging(model, leader=False) as service:
         word = (await service.get("/uninjected"))["summary"]["word"]
         progress = word if finds_out else "of before"
         service.change(facts=charm_facts.CharmFacts(looked=1.0, progress=progress))

@@ -77,12 +77,14 @@ async def test_rules_about_proxies_change_while_it_runs(cluster: FakeApiserver):
         return {name for name, proxy in cluster.proxies.items() if proxy.requests}
 
     async with service_world.running(cluster) as service:
-        await until(lambda: service.shows(2, "pods"))
+        await until(service.is_ready)
+        await asyncio.sleep(5)
         assert stopped() == set()
         only_model = frozenset[namespaces.Kind](("model",))
         service.change(ignore_containers=("agent",), served_namespaces=only_model)
-        await until(lambda: stopped() == {"model"})
-        await until(lambda: service.shows(1, "pods"))
+        await until(stopped)
+        await asyncio.sleep(5)
+        assert stopped() == {"model"}
         service.change(served_namespaces=frozenset(namespaces.KINDS))
         await until(lambda: stopped() == {"model", "tenant"})
 

@@ -149,10 +149,6 @@ async def test_missing_right_is_named(cluster: FakeApiserver, envoy: Envoy, part
     assert (answer["unseen"], answer["detail"]) == (Unseen.FORBIDDEN, right)
 
 
-async def test_gateway_without_a_ready_pod_is_not_seen(cluster: FakeApiserver):
-    assert (await look(cluster))["unseen"] == Unseen.NO_PODS
-
-
 OK = b"HTTP/1.1 200 OK\r\n"
 
 
@@ -176,5 +172,8 @@ async def test_answer_that_is_no_dump_is_not_read(
 async def test_envoy_that_does_not_answer_is_given_up(cluster: FakeApiserver, envoy: Envoy):
     envoy.mode = "hang"
     began = asyncio.get_running_loop().time()
-    assert (await look(cluster))["unseen"] == Unseen.UNREACHABLE
+    async with service_world.running(cluster, expected=EXPECTED) as service:
+        assert (await service.get("/seen"))["unseen"] == Unseen.NOT_YET
+        await until(service.told)
+        assert (await service.get("/seen"))["unseen"] == Unseen.UNREACHABLE
     assert asyncio.get_running_loop().time() - began < 7

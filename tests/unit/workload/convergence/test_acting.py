@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import datetime
 import json
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 from sidecar_lifecycle.decide.convergence import plan
 
 from tests.unit.cases import cases
-from tests.unit.workload import service_world
 from tests.unit.workload.converging import (
     MEMORY,
     MODEL,
     OWN_IMAGE,
     POLICY,
-    SETTINGS,
     Object,
+    converging,
     injected,
     looked,
     refusal,
@@ -36,12 +34,6 @@ AWAY = "Internal error occurred: failed calling webhook"
 RIGHT = 'User "x" cannot create resource "pods" in API group ""'
 PROBE = {"httpGet": {"path": "/app-health/sql-proxy/startupz", "port": 15020}}
 HELPER = {"name": "sql-proxy", "restartPolicy": "Always", "startupProbe": PROBE}
-
-
-@contextlib.asynccontextmanager
-async def converging(model: FakeApiserver, **values: Any) -> AsyncIterator[Service]:
-    async with service_world.running(model, SETTINGS, **values) as service:
-        yield service
 
 
 async def test_leader_replaces_a_pod_that_missed_its_sidecar(model: FakeApiserver):

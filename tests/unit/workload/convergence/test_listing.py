@@ -13,7 +13,7 @@ from tests.unit.workload.converging import (
     MEMORY,
     MODEL,
     SETTINGS,
-    STAND_BY,
+    converging,
     injected,
     looked,
     owned,
@@ -105,7 +105,7 @@ async def test_pods_without_their_sidecar_are_found_in_the_namespaces_that_are_l
 async def test_hold_counts_while_the_injector_is_the_same(model):
     webhook = {"name": "istiod", "uid": "uid-of-injector", "labels": {"app": "sidecar-injector"}}
     model.put("mutatingwebhookconfigurations", {"metadata": webhook})
-    values = service.values(service.Eligibility, STAND_BY)
+    values = service.values(service.Eligibility, SETTINGS)
     scope = eligible.Scope(namespace_labels=MEMBER, **values)
     word = facts.fingerprint(scope, ("uid-of-injector",))
     remember(model, memory.Memory(holds={SET: a_hold(fingerprint=word, revision="")}))
@@ -117,7 +117,7 @@ async def test_hold_counts_while_the_injector_is_the_same(model):
 
 async def test_convergence_goes_on_without_the_right_to_list_injectors(model):
     model.denied = lambda method, path: path.endswith("/mutatingwebhookconfigurations")
-    async with service_world.running(model, SETTINGS):
+    async with converging(model):
         await until(lambda: model.evicted)
 
 
@@ -133,7 +133,7 @@ async def test_workloads_are_read_while_something_is_remembered_of_them(
 ):
     model.put("pods", injected(without_sidecar()))
     remember(model, remembered)
-    async with service_world.running(model, STAND_BY):
+    async with converging(model, leader=False):
         await until(lambda: looked(model) >= 2)
     assert bool(asked(model, "/statefulsets")) is is_read
 

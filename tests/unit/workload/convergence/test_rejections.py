@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -13,20 +12,18 @@ import pytest
 
 from integrator_contract import names, rejections
 from integrator_contract.pods import Settings as Wanted
-from tests.unit.workload import service_world
 from tests.unit.workload.converging import (
     MEMORY,
     MODEL,
     POLICY,
-    SETTINGS,
     Object,
+    converging,
     forbidding,
     looked,
     refusal,
     workload,
 )
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
-from tests.unit.workload.service_world import Service
 
 VIRTUAL_TIME = True
 
@@ -39,11 +36,8 @@ def want(model: FakeApiserver, **values: Any) -> None:
     model.put("configmaps", {"metadata": metadata, "data": {"settings.json": text}})
 
 
-@contextlib.asynccontextmanager
-async def looking(model: FakeApiserver, **values: Any) -> AsyncIterator[Service]:
-    # No pod is to be replaced, so that all dry runs are those of the observer.
-    async with service_world.running(model, SETTINGS, joined=False, **values) as service:
-        yield service
+looking = functools.partial(converging, joined=False)
+"""Runs the service where no pod is to be replaced, so that only rejections are looked for."""
 
 
 def stored(model: FakeApiserver) -> rejections.Rejections:
