@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 
-from sidecar_lifecycle.shell.observers import seen as looking
+import msgspec
 
-from integrator_contract.seen import Unseen
+from integrator_contract.seen import Seen
+from tests import workload_access
+from tests.unit.workload import service_world
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task
 from tests.unit.workload.fake_apiserver import until as waiting_until
 
@@ -46,6 +48,10 @@ def pod(expected, name, status="True"):
     }
 
 
+async def answer(service):
+    return msgspec.convert(await service.get("/seen"), Seen)
+
+
 def look(expected, until, admin, *, seconds=0):
     """Look at a gateway whose pod's Envoy has that port, until the answer is as wanted.
 
@@ -54,20 +60,22 @@ def look(expected, until, admin, *, seconds=0):
 
     async def run():
         fake = FakeApiserver()
-        async with fake as client:
+        async with fake:
             fake.put("pods", pod(expected, "gateway-0"))
             fake.proxies["gateway-0"] = Kubelet(admin)
             fake.put("pods", pod(expected, "starting", "False"))
-            told = []
-            looker = looking.Looker(client, lambda: told.append(looker.answer))
-            async with running_task(looker.run(expected)):
-                await asyncio.sleep(0)
-                assert looker.answer.unseen is Unseen.NOT_YET
+            connection = workload_access.at(fake.address, fake.token)
+            settings = service_world.SETTINGS
+            async with service_world.serving(connection, settings, expected=expected) as service:
+
+                async def is_wanted():
+                    return until(await answer(service))
+
                 with contextlib.suppress(TimeoutError):
-                    await waiting_until(lambda: until(looker.answer), seconds or 20)
-            assert seconds or until(looker.answer), looker.answer
-            assert not told or told[-1] == looker.answer
-            return looker.answer
+                    await waiting_until(is_wanted, seconds or 20)
+                found = await answer(service)
+        assert seconds or until(found), found
+        return found
 
     return asyncio.run(run())
 

@@ -25,7 +25,7 @@ LEFT = {
     "e2e": "test_shutdown_chaos test_symptoms",
     "functional": (
         "admission_world charm_parts charm_runs convergence_world gateway_api_world "
-        "gateway_looks ingress_world istiod_world limits_world loopback_istiod "
+        "ingress_world istiod_world limits_world loopback_istiod "
         "loopback_webhook test_admission_charm test_admission_floods test_admission_older "
         "test_admission_webhook test_admission_with_istiod test_charm_installations "
         "test_charm_removal test_gateway_workload test_guard_tenants "
