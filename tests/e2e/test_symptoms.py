@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from integrator_contract import names
-from istio_integrator.admission import certificates, webhook
+from istio_integrator.admission import certificates
 from testbed import istio
 from testbed.kit import workloads
 from tests import echo, gateway_client, waiting
@@ -201,7 +201,7 @@ def test_server_that_speaks_first_at_a_port_of_http_is_not_heard(place):
 
 def test_certificate_that_somebody_else_writes_is_not_trusted(place):
     owner = names.owner(MODEL, APP)
-    name = f"mutatingwebhookconfiguration/{webhook.configuration_name(owner)}"
+    name = f"mutatingwebhookconfiguration/0-istio-integrator.{owner.lower()}"
     other = certificates.decide(None, ["x"], datetime.datetime.now(datetime.UTC))
     bundle = base64.b64encode(other.bundle.encode()).decode()
     entries = json.loads(place.kubectl("get", name, "-o", "json"))["webhooks"]

@@ -22,7 +22,6 @@ PROGRAM = "sidecar_lifecycle.shell.cli"
 """The workload's command line, by which tests run it."""
 LEFT = {
     ".": "asked parsed_once workload_access",
-    "e2e": "test_shutdown_chaos test_symptoms",
     "functional": (
         "admission_world charm_parts charm_runs convergence_world gateway_api_world "
         "ingress_world istiod_world limits_world loopback_istiod "
