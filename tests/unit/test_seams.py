@@ -44,9 +44,9 @@ LEFT = {
     "unit/contract": "test_service",
     "unit/workload": (
         "fake_apiserver shutdown_world test_admission_review test_admission_server "
-        "test_explain test_expressions test_hostile "
+        "test_hostile "
         "test_kube_client test_kube_events test_kube_watch "
-        "test_rules_finished test_rules_mutate test_shutdown "
+        "test_rules_finished test_shutdown "
         "test_shutdown_identity test_shutdown_units"
     ),
 }

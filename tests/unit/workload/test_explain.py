@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sidecar_lifecycle
 from sidecar_lifecycle.shell import cli
 
 from integrator_contract import schema, service
+from testbed import command_line
 from tests.unit.cases import cases
 from tests.unit.workload import pods
 
@@ -147,5 +147,5 @@ def test_wrong_command_line_is_exit_code_2(
 def test_version_has_that_of_the_contract(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit, match="0"):
         cli.main(["--version"])
-    version = sidecar_lifecycle.__version__
-    assert capsys.readouterr().out == f"sidecar-lifecycle {version} (contract {schema.SCHEMA})\n"
+    versions = f"{command_line.version()} (contract {schema.SCHEMA})"
+    assert capsys.readouterr().out == f"sidecar-lifecycle {versions}\n"

@@ -1,4 +1,4 @@
-"""Regular expressions of the workload and its contract take linear time on any text."""
+"""Regular expressions of the decisions and of the contract take linear time on any text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 import pytest
-import sidecar_lifecycle
+from sidecar_lifecycle import decide, model
 from sidecar_lifecycle.decide import mutate, proxy_config
 
 import integrator_contract
@@ -33,7 +33,7 @@ REPEATED = (
 def expressions() -> dict[str, tuple[re.Pattern[Any], bool]]:
     """Return the expressions that modules keep, and whether they look anywhere in a text."""
     found: dict[str, tuple[re.Pattern[Any], bool]] = {}
-    for package in (sidecar_lifecycle, integrator_contract):
+    for package in (decide, model, integrator_contract):
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             module = importlib.import_module(info.name)
             source = inspect.getsource(module)

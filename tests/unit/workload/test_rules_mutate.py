@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 from sidecar_lifecycle.decide import mutate
 from sidecar_lifecycle.decide.convergence import trial
 from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell import settings
 
-from integrator_contract import names
+from integrator_contract import names, pods
 from tests.functional import admission_cases as table
 
 
 def load(name):
     values = {"application": table.APPLICATION, "model": "m", **table.SETTINGS[name]}
-    return settings.admission(json.dumps(values))
+    return msgspec.convert(pods.named(values), pods.Settings)
 
 
 def images(pod):
@@ -77,7 +76,7 @@ def test_change_that_a_policy_forbids_is_left_out(case):
 
 def test_a_probe_gets_back_which_settings_are_in_effect():
     pod = table.Case(id="probe", labels={names.PROBE: "true"}).pod("m")
-    known = settings.admission('{"application": "a", "model": "m", "revision": "r1"}')
+    known = pods.Settings(application="a", model="m", revision="r1")
 
     result = mutate.mutate(msgspec.convert(pod, types.Pod), known)
 
