@@ -1,4 +1,4 @@
-"""The reconciler on the small apiserver, for the modules that try it."""
+"""A unit's service, and what is seen of the pods whose proxies it stops."""
 
 from __future__ import annotations
 
@@ -6,37 +6,30 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from sidecar_lifecycle.shell import metrics
-from sidecar_lifecycle.shell import settings as options
-from sidecar_lifecycle.shell.kube import client, events
-from sidecar_lifecycle.shell.shutdown import controller as shutdown
+from tests.unit.workload import service_world
+from tests.unit.workload.fake_apiserver import FakeApiserver
 
-from tests.unit.workload.fake_apiserver import FakeApiserver, running_task
-
-NAMESPACE = "kubeflow"
+NAMESPACE = service_world.MODEL
 OWNED = [{"kind": "Job", "name": "j", "uid": "u", "controller": True}]
-
-
-def settings(unit: int = 0, **extra: Any) -> options.ServiceSettings:
-    """Return the settings of a unit; the first one is Juju's leader."""
-    told = {"leader": unit == 0, **extra}
-    name = "istio-integrator"
-    return options.ServiceSettings(
-        model=NAMESPACE, application=name, unit=f"{name}/{unit}", **told
-    )
+TURN = 5
+"""Seconds by which each unit acts later than the one before it."""
+START_WITHIN = 60
+"""Seconds that a proxy has to start in, once the payload has ended."""
+OLD_END_COUNTS_AFTER = 300
+"""Seconds until an end counts that is older than the start of its pod."""
+MOST_REPLACED = 3
+"""Pods of one controller that are deleted."""
 
 
 @contextlib.asynccontextmanager
-async def reconciler(
-    cluster: FakeApiserver, *, unit: int = 0, connection: client.Client | None = None, **extra: Any
-) -> AsyncIterator[shutdown.ShutdownController]:
-    connection = connection or cluster.client
-    recorder = events.Recorder(connection)
-    controller = shutdown.ShutdownController(
-        connection, options.Live(settings(unit, **extra)), recorder
-    )
-    async with running_task(controller.run()):
-        yield controller
+async def unit(
+    cluster: FakeApiserver, number: int = 0, **extra: Any
+) -> AsyncIterator[service_world.Service]:
+    """Run the service of a unit; the first one is Juju's leader."""
+    told = {"leader": number == 0, **extra}
+    name = f"{service_world.APPLICATION}/{number}"
+    async with service_world.running(cluster, unit=name, **told) as service:
+        yield service
 
 
 def phase(cluster: FakeApiserver, name: str = "job-x", namespace: str = NAMESPACE) -> str:
@@ -51,7 +44,3 @@ def opened(cluster: FakeApiserver, name: str = "job-x") -> list[str]:
     """By which ways the proxy of a pod was opened, used or not."""
     ends = (f"/pods/{name}/portforward", f"/pods/{name}/exec")
     return [path.rpartition("/")[2] for _, path in cluster.requests if path.endswith(ends)]
-
-
-def counted(name: str, **labels: str) -> float:
-    return metrics.REGISTRY.get_sample_value(f"sidecar_lifecycle_{name}", labels) or 0

@@ -32,7 +32,7 @@ from tests.unit.workload.converging import (
 )
 from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, until
 from tests.unit.workload.service_world import Service
-from tests.unit.workload.shutdown_world import counted, phase, reconciler
+from tests.unit.workload.shutdown_world import phase, unit
 
 VIRTUAL_TIME = True
 RAW = {
@@ -255,9 +255,9 @@ async def test_pod_that_can_not_be_decoded_gets_one_event_and_others_complete(
     hostile["spec"]["nodeName"] = 5
     cluster.put("pods", hostile)
     cluster.put("pods", pods.pod_json())
-    async with reconciler(cluster) as controller:
+    async with unit(cluster) as service:
         await until(lambda: phase(cluster) == "Succeeded")
-        assert controller.pods.live
+        assert await service.is_ready()
         cluster.put("pods", hostile)
         cluster.put("pods", pods.pod_json(name="later", uid="l"))
         await until(lambda: phase(cluster, "later") == "Succeeded")
@@ -271,16 +271,20 @@ async def test_pod_that_can_not_be_decoded_any_more_is_forgotten_when_it_is_dele
 ):
     cluster.put("pods", pods.pod_json(pods.running()))
     bad = json.dumps({**pods.pod_json(), "spec": 5}).encode()
-    async with reconciler(cluster) as controller:
-        await until(lambda: controller.view and "pods" in cluster.watchers.values())
+    async with unit(cluster) as service:
+        await until(service.is_ready)
+        kept = await service.counted("pods")
         cluster.say("pods", "MODIFIED", bad)
         cluster.say("pods", "DELETED", bad)
-        await until(lambda: len(controller.view) == 0)
+        await until(lambda: service.shows(kept - 1, "pods"))
 
 
 @pytest.mark.parametrize("error", [RecursionError, MemoryError, ValueError, KeyError])
 async def test_rules_that_raise_about_one_pod_leave_the_others_to_complete(
-    cluster: FakeApiserver, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+    cluster: FakeApiserver,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: type[Exception],
 ):
     rules = finished.finished
 
@@ -290,25 +294,25 @@ async def test_rules_that_raise_about_one_pod_leave_the_others_to_complete(
         return rules(pod, policy)
 
     monkeypatch.setattr(finished, "finished", broken)
-    before = counted("broken_objects_total", stage="decide", kind="Pod")
-    cluster.put("pods", pods.pod_json(name="hostile", uid="h"))
-    with structlog.testing.capture_logs() as said:
-        async with reconciler(cluster) as controller:
-            await until(lambda: len(controller.view) == 1)
-            cluster.put("pods", pods.pod_json())
-            await until(lambda: phase(cluster) == "Succeeded")
-            # A namespace that changes has all its pods judged anew.
-            cluster.namespace(MODEL, annotations={names.PROXY_SHUTDOWN: "disabled"})
-            await asyncio.sleep(5)
-            cluster.namespace(MODEL)
-            cluster.put("pods", pods.pod_json(name="later", uid="l"))
-            await until(lambda: phase(cluster, "later") == "Succeeded")
+    async with unit(cluster) as service:
+        await until(service.is_ready)
+        before = await service.counted("broken_objects_total", "Pod", "decide")
+        cluster.put("pods", pods.pod_json(name="hostile", uid="h"))
+        cluster.put("pods", pods.pod_json())
+        await until(lambda: phase(cluster) == "Succeeded")
+        # A namespace that changes has all its pods judged anew.
+        cluster.namespace(MODEL, annotations={names.PROXY_SHUTDOWN: "disabled"})
+        await asyncio.sleep(5)
+        cluster.namespace(MODEL)
+        cluster.put("pods", pods.pod_json(name="later", uid="l"))
+        await until(lambda: phase(cluster, "later") == "Succeeded")
+        assert await service.counted("broken_objects_total", "Pod", "decide") > before + 1
 
     (event,) = (e for e in cluster.all("events") if e["reason"] == "ObjectNotUnderstood")
     assert len(event["message"]) < 1000
-    (told,) = (each for each in said if each["event"] == "object can't be dealt with")
+    lines = map(json.loads, capsys.readouterr().err.splitlines())
+    (told,) = (each for each in lines if each["message"] == "object can't be dealt with")
     assert (told["name"], told["at"].partition(":")[0]) == ("hostile", "test_hostile.py")
-    assert counted("broken_objects_total", stage="decide", kind="Pod") > before + 1
     assert cluster.proxies["hostile"].requests == []
 
 

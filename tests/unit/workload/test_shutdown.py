@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import random
 from typing import Any
 
 import pytest
-import structlog
-from sidecar_lifecycle.shell.shutdown import controller as shutdown
-from sidecar_lifecycle.shell.shutdown import stops
 
 from integrator_contract import names
 from tests.unit.cases import cases
@@ -18,11 +16,12 @@ from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.pods import ended, pod_json, running, waiting
 from tests.unit.workload.shutdown_world import (
     NAMESPACE,
-    counted,
+    OLD_END_COUNTS_AFTER,
+    START_WITHIN,
     event_reasons,
     opened,
     phase,
-    reconciler,
+    unit,
 )
 
 VIRTUAL_TIME = True
@@ -34,7 +33,7 @@ MISSPELT = {"annotations": {names.WAIT_FOR_CONTAINERS: "mian"}}
 BUSY = {"main": running()}
 ON_FAILURE = {**BUSY, "policy": "OnFailure"}
 BEFORE_ITS_POD = ended(finished="2025-12-31T23:59:00Z")
-SOON, LATER = shutdown.START_WITHIN / 2, 3 * shutdown.START_WITHIN
+SOON, LATER = START_WITHIN / 2, 3 * START_WITHIN
 FORWARD, EXEC = "port-forward", "exec"
 STOPPED = ["ProxyStopped"]
 
@@ -115,7 +114,12 @@ def main(seconds: float, state: dict[str, Any]) -> tuple[float, str, dict[str, A
     end_before_its_pod=({"main": BEFORE_ITS_POD}, ("ok", "ok"), [], [FORWARD], STOPPED),
     end_before_its_pod_corrected=(
         {"main": BEFORE_ITS_POD},
-        *(("ok", "ok"), [main(shutdown.OLD_END_COUNTS_AFTER / 2, running())], [], []),
+        *(
+            ("ok", "ok"),
+            [main(OLD_END_COUNTS_AFTER * part, running()) for part in (0.5, 0.6)],
+            [],
+            [],
+        ),
     ),
 )
 async def test_proxy_is_stopped_once_when_the_work_is_done(
@@ -130,12 +134,13 @@ async def test_proxy_is_stopped_once_when_the_work_is_done(
     proxy = cluster.proxies["job-x"]
     proxy.mode, proxy.exec_mode = modes
     cluster.put("pods", pod_json(**pod))
-    async with reconciler(cluster):
+    async with unit(cluster):
         for seconds, container, state in steps:
             await asyncio.sleep(seconds)
             assert not proxy.requests
             cluster.set_state(NAMESPACE, "job-x", container, state)
-        await asyncio.sleep(2 * shutdown.OLD_END_COUNTS_AFTER)
+        await until(lambda: event_reasons(cluster) == told, seconds=OLD_END_COUNTS_AFTER + 60)
+        await asyncio.sleep(START_WITHIN + 10)
 
     is_over = phase(cluster) == "Succeeded"
     assert (proxy.requests if is_over else [*dict.fromkeys(proxy.requests)]) == asked
@@ -165,7 +170,7 @@ async def test_event_names_the_next_command_or_the_container_that_holds_the_pod(
 ):
     cluster.denied = lambda method, path: bool(forbidden) and path.endswith(forbidden)
     cluster.put("pods", pod_json(**pod))
-    async with reconciler(cluster):
+    async with unit(cluster):
         await until(lambda: event_reasons(cluster) == [reason])
 
     assert words in cluster.all("events")[0]["message"]
@@ -176,11 +181,11 @@ async def test_status_from_before_the_pod_is_not_believed_in_the_pods_next_life(
     cluster: FakeApiserver,
 ):
     cluster.put("pods", pod_json(BEFORE_ITS_POD))
-    async with reconciler(cluster):
+    async with unit(cluster):
         for state in (running(), BEFORE_ITS_POD):
-            await asyncio.sleep(shutdown.OLD_END_COUNTS_AFTER * 0.6)
+            await asyncio.sleep(OLD_END_COUNTS_AFTER * 0.6)
             cluster.put("pods", pod_json(state))
-        await asyncio.sleep(shutdown.OLD_END_COUNTS_AFTER * 0.6)
+        await asyncio.sleep(OLD_END_COUNTS_AFTER * 0.6)
         assert not opened(cluster)
         await until(lambda: phase(cluster) == "Succeeded")
 
@@ -198,21 +203,21 @@ async def test_status_from_before_the_pod_is_not_believed_in_the_pods_next_life(
 async def test_next_try_goes_the_way_that_the_failure_of_this_one_suggests(
     cluster: FakeApiserver, code: int, result: str, way: str
 ):
-    before = counted("stops_total", transport="port-forward", result=result)
     cluster.failures = [("/portforward", code, {})]
-    cluster.put("pods", pod_json())
-    async with reconciler(cluster):
+    async with unit(cluster) as service:
+        before = await service.counted("stops_total", result, FORWARD)
+        cluster.put("pods", pod_json())
         await until(lambda: phase(cluster) == "Succeeded")
+        assert await service.counted("stops_total", result, FORWARD) == before + 1
 
     assert opened(cluster) == ["portforward", way]
-    assert counted("stops_total", transport="port-forward", result=result) == before + 1
 
 
 async def test_proxy_that_answers_500_is_asked_again_the_same_way(cluster: FakeApiserver):
     proxy = cluster.proxies["job-x"]
     proxy.mode = "500"
     cluster.put("pods", pod_json())
-    async with reconciler(cluster):
+    async with unit(cluster):
         await until(lambda: len(proxy.requests) == 3)
         proxy.mode = "ok"
         await until(lambda: phase(cluster) == "Succeeded")
@@ -224,11 +229,11 @@ async def test_failing_stop_is_never_given_up_and_said_once(cluster: FakeApiserv
     proxy = cluster.proxies["job-x"]
     proxy.mode, proxy.exec_mode = "refused", "exit-1"
     cluster.put("pods", pod_json())
-    async with reconciler(cluster):
+    async with unit(cluster):
         await until(lambda: cluster.all("events"))
-        assert len(opened(cluster)) == stops.FAILURES_BEFORE_EVENT
-        await asyncio.sleep(1200)
-        assert opened(cluster).count("portforward") > 10
+        assert len(opened(cluster)) == 3
+        await asyncio.sleep(400)
+        assert opened(cluster).count("portforward") > 4
         assert event_reasons(cluster) == ["ProxyStopFailed"]
         proxy.exec_mode = "ok"
         await until(lambda: phase(cluster) == "Succeeded")
@@ -245,7 +250,7 @@ async def test_apiserver_that_asks_for_patience_gets_it(
     cluster.failures = [("/portforward", 429, {"Retry-After": retry_after})] * failures
     cluster.put("pods", pod_json())
     began = asyncio.get_running_loop().time()
-    async with reconciler(cluster):
+    async with unit(cluster):
         await until(lambda: phase(cluster) == "Succeeded")
     assert not cluster.failures
     assert least <= asyncio.get_running_loop().time() - began < most
@@ -257,16 +262,16 @@ async def test_apiserver_that_asks_for_patience_gets_it(
     ends_after_its_connection=("cut", "info", "unanswered"),
 )
 async def test_log_says_how_a_try_ended_and_how_long_it_took(
-    cluster: FakeApiserver, mode: str, level: str, result: str
+    cluster: FakeApiserver, mode: str, level: str, result: str, capsys: pytest.CaptureFixture[str]
 ):
     cluster.proxies["job-x"].mode = mode
     cluster.put("pods", pod_json())
-    with structlog.testing.capture_logs() as said:
-        async with reconciler(cluster):
-            await until(lambda: [one for one in said if one["event"] == "stop attempted"])
+    async with unit(cluster):
+        await asyncio.sleep(30)
 
-    found = next(one for one in said if one["event"] == "stop attempted")
-    assert (found["pod"], found["log_level"]) == ("kubeflow/job-x", level)
+    lines = map(json.loads, capsys.readouterr().err.splitlines())
+    found = next(one for one in lines if one["message"] == "stop attempted")
+    assert (found["pod"], found["level"]) == ("kubeflow/job-x", level)
     assert (found["transport"], found["result"]) == (FORWARD, result)
     assert found["detail"]
     assert found["milliseconds"] < 60_000
@@ -299,7 +304,7 @@ async def test_hung_proxies_delay_no_other_pod(
         hung(cluster, number, node)
     cluster.proxies["job-x"].mode = mode
     loop = asyncio.get_running_loop()
-    async with reconciler(cluster):
+    async with unit(cluster):
         await asyncio.sleep(ahead)
         began = loop.time()
         cluster.put("pods", pod_json())
@@ -310,7 +315,7 @@ async def test_hung_proxies_delay_no_other_pod(
 async def test_stops_at_once_are_few_per_node_and_limited_in_total(cluster: FakeApiserver):
     for number in range(100):
         hung(cluster, number, f"node-{number % 20}")
-    async with reconciler(cluster):
+    async with unit(cluster):
         await until(lambda: len(cluster.streams) >= 64)
         await asyncio.sleep(0.3)
         assert len(cluster.streams) == 64
@@ -321,7 +326,7 @@ async def test_connection_that_is_slow_to_end_holds_no_place(cluster: FakeApiser
         cluster.proxies[f"job-{number}"].mode = "lingers"
         cluster.put("pods", pod_json(name=f"job-{number}", uid=f"uid-{number}"))
     loop = asyncio.get_running_loop()
-    async with reconciler(cluster):
+    async with unit(cluster):
         began = loop.time()
         await until(lambda: all(p["status"]["phase"] == "Succeeded" for p in cluster.all("pods")))
         assert loop.time() - began < 1
@@ -333,15 +338,15 @@ async def test_payload_that_runs_again_before_its_turn_gives_its_turn_back(
 ):
     for number in range(CROWD):
         hung(cluster, number)
-    async with reconciler(cluster) as controller:
+    async with unit(cluster) as service:
         await until(lambda: any(proxy.requests for proxy in cluster.proxies.values()))
         await asyncio.sleep(0.2)
         assert len(cluster.streams) == 4, "a node has four places"
+        kept = await service.counted("pods", "wait", "PayloadRunning")
         cluster.put("pods", pod_json(policy="OnFailure"))
-        await until(lambda: len(controller.view) == CROWD + 1)
-        tracked = next(each for each in controller.view if each.name.endswith("job-x"))
+        await asyncio.sleep(0.01)
         cluster.set_state(NAMESPACE, "job-x", "main", running())
-        await until(lambda: tracked.decision.reason == "PayloadRunning")
+        await until(lambda: service.shows(kept + 1, "pods", "wait", "PayloadRunning"))
         assert not opened(cluster), "its place came too early for this test"
         if comes_back:
             cluster.set_state(NAMESPACE, "job-x", "main", ended())
@@ -372,7 +377,7 @@ async def test_crowd_of_pods_comes_to_its_end_in_any_order_of_events(
     def is_over(name: str) -> bool:
         return phase(cluster, name) == "Succeeded"
 
-    async with reconciler(cluster):
+    async with unit(cluster) as service:
         for name in pods:
             cluster.proxies[name].on_asked = functools.partial(look, name)
             put(name, running())
@@ -398,5 +403,5 @@ async def test_crowd_of_pods_comes_to_its_end_in_any_order_of_events(
         await until(lambda: all(is_over(name) for name in pods if name not in busy))
         assert not any(is_over(name) for name in busy)
         await until(lambda: not cluster.streams)
-        assert counted("stops_pending") == 0
+        assert await service.shows(0, "stops_pending")
     assert wrong == []

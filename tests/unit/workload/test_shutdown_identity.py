@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import gc
+import tracemalloc
+from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
-from sidecar_lifecycle.shell.shutdown import controller as shutdown
 
+from integrator_contract import names
 from tests.unit.cases import cases
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.pods import container, ended, pod_json, running, waiting
+from tests.unit.workload.service_world import Service
 from tests.unit.workload.shutdown_world import (
+    MOST_REPLACED,
     NAMESPACE,
     OWNED,
-    counted,
     event_reasons,
     opened,
     phase,
-    reconciler,
+    unit,
 )
+from tests.unit.workload.test_rules_finished import ROWS
 
 VIRTUAL_TIME = True
 
@@ -64,18 +71,18 @@ async def test_what_is_not_as_it_was_judged_gets_no_stop(
                 cluster.delete("pods", NAMESPACE, "job-x")
             cluster.put("pods", now)
 
-    before = counted("stops_total", transport=transport, result="changed")
     cluster.denied = lambda method, path: path.endswith(denied)
     cluster.before_answer = change
-    cluster.put("pods", with_proxy(0))
-    async with reconciler(cluster):
+    async with unit(cluster) as service:
+        before = await service.counted("stops_total", "changed", transport)
+        cluster.put("pods", with_proxy(0))
         await until(lambda: any(path.endswith(asked_last) for _, path in cluster.requests))
         await asyncio.sleep(60)
+        assert await service.counted("stops_total", "changed", transport) == before + 1
 
     # A way in that was opened for another is left unused.
     assert cluster.proxies["job-x"].requests == [transport] * is_stopped
     assert (phase(cluster) == "Succeeded") is is_stopped
-    assert counted("stops_total", transport=transport, result="changed") == before + 1
 
 
 async def test_proxy_that_comes_back_while_its_stop_ends_is_stopped_again(cluster: FakeApiserver):
@@ -89,7 +96,7 @@ async def test_proxy_that_comes_back_while_its_stop_ends_is_stopped_again(cluste
     cluster.before_answer = come_back
     cluster.proxies["job-x"].mode = "deaf"
     cluster.put("pods", with_proxy(0))
-    async with reconciler(cluster):
+    async with unit(cluster):
         await until(lambda: phase(cluster) == "Succeeded")
 
     assert len(cluster.proxies["job-x"].requests) == 2
@@ -128,7 +135,7 @@ async def test_only_the_very_pod_that_was_judged_is_replaced(
     cluster.before_answer = change
     cluster.denied = lambda method, path: method == denied
     cluster.put("pods", pod)
-    async with reconciler(cluster, delete_broken_pods=True):
+    async with unit(cluster, delete_broken_pods=True):
         await until(lambda: event_reasons(cluster) == [*told, "ProxyLost"])
         await asyncio.sleep(5)
 
@@ -141,8 +148,8 @@ async def test_only_the_very_pod_that_was_judged_is_replaced(
 async def test_controller_whose_pods_lose_their_proxy_again_and_again_is_left(
     cluster: FakeApiserver,
 ):
-    async with reconciler(cluster, delete_broken_pods=True):
-        for number in range(shutdown.MOST_REPLACED):
+    async with unit(cluster, delete_broken_pods=True):
+        for number in range(MOST_REPLACED):
             cluster.put("pods", broken_pod("j", f"j-{number}"))
             await until(lambda: cluster.all("pods") == [])
         cluster.put("pods", broken_pod("j", "last"))
@@ -162,9 +169,9 @@ async def test_controller_whose_pods_lose_their_proxy_again_and_again_is_left(
 async def test_watch_interruptions_lose_nothing(cluster: FakeApiserver, how: str):
     for name in ("job-x", "goes", "other"):
         cluster.put("pods", pod_json(running(), name=name, uid=f"uid-{name}"))
-    relists = counted("relists_total")
-    async with reconciler(cluster) as controller:
-        await until(lambda: len(controller.view) == 3)
+    async with unit(cluster) as service:
+        await until(service.is_ready)
+        relists, kept = await service.counted("relists_total"), await service.counted("pods")
         cluster.end_watches()
         cluster.set_state(NAMESPACE, "job-x", "main", ended())
         cluster.delete("pods", NAMESPACE, "goes")
@@ -176,19 +183,21 @@ async def test_watch_interruptions_lose_nothing(cluster: FakeApiserver, how: str
         if how != "ended":
             cluster.compact()
         await until(lambda: phase(cluster) == "Succeeded")
-        await until(lambda: len(controller.view) == 0)
-    assert counted("relists_total") - relists == (how != "ended")
+        await until(lambda: service.shows(kept - 3, "pods"))
+        assert await service.counted("relists_total") - relists == (how != "ended")
 
 
 async def test_stop_is_cancelled_when_the_pod_goes(cluster: FakeApiserver):
     proxy = cluster.proxies["job-x"]
     proxy.mode = "hang"
     cluster.put("pods", pod_json())
-    async with reconciler(cluster) as controller:
+    async with unit(cluster) as service:
         await until(lambda: proxy.requests)
+        kept = await service.counted("pods")
         cluster.delete("pods", NAMESPACE, "job-x")
-        await until(lambda: not counted("stops_in_flight") and not cluster.streams, seconds=2)
-        assert len(controller.view) == 0
+        await until(lambda: service.shows(0, "stops_in_flight"), seconds=2)
+        await until(lambda: not cluster.streams, seconds=2)
+        assert await service.shows(kept - 1, "pods")
 
 
 SERVED = {"istio-integrator.charmhub.io/served": "enabled"}
@@ -208,8 +217,8 @@ async def test_namespaces_in_scope(
     cluster.denied = lambda method, path: not wide and path == "/api/v1/pods"
     cluster.namespace("team", **metadata)
     cluster.put("pods", pod_json(namespace="team"))
-    async with reconciler(cluster) as controller:
-        await until(lambda: controller.pods.live)
+    async with unit(cluster) as service:
+        await until(service.is_ready)
         await asyncio.sleep(30)
         assert (phase(cluster, namespace="team") == "Running") is bool(served_later)
         cluster.namespace("team", labels=SERVED)
@@ -220,14 +229,14 @@ async def test_service_is_ready_while_no_namespace_of_the_served_kinds_exists(
     cluster: FakeApiserver,
 ):
     cluster.denied = lambda method, path: path == "/api/v1/pods"
-    async with reconciler(cluster, served_namespaces=frozenset({"labelled"})) as controller:
-        await until(lambda: controller.pods.live)
+    async with unit(cluster, served_namespaces=frozenset({"labelled"})) as service:
+        await until(service.is_ready)
 
 
 async def test_right_to_list_namespaces_may_be_granted_later(cluster: FakeApiserver):
     cluster.denied = lambda method, path: path == "/api/v1/namespaces"
     cluster.put("pods", pod_json())
-    async with reconciler(cluster):
+    async with unit(cluster):
         await asyncio.sleep(5)
         cluster.denied = lambda method, path: False
         await until(lambda: phase(cluster) == "Succeeded")
@@ -235,8 +244,8 @@ async def test_right_to_list_namespaces_may_be_granted_later(cluster: FakeApiser
 
 async def test_switched_off_stops_nothing(cluster: FakeApiserver):
     cluster.put("pods", pod_json())
-    async with reconciler(cluster, proxy_shutdown=False) as controller:
-        await until(lambda: len(controller.view) == 1)
+    async with unit(cluster, proxy_shutdown=False) as service:
+        await until(service.is_ready)
         await asyncio.sleep(60)
 
     assert not opened(cluster)
@@ -247,17 +256,72 @@ async def test_pods_without_a_node_or_a_sidecar_are_not_kept(cluster: FakeApiser
     del web["spec"]["containers"][1]
     queued = pod_json(waiting(), name="queued", uid="queued", init=[container("first")])
     del queued["spec"]["nodeName"]
-    for each in (web, queued):
-        cluster.put("pods", each)
-    async with reconciler(cluster) as controller:
-        await until(lambda: controller.pods.live)
+    async with unit(cluster) as service:
+        await until(service.is_ready)
+        kept = await service.counted("pods")
+        for each in (web, queued):
+            cluster.put("pods", each)
         web["metadata"]["labels"] = {"app": "web"}
         cluster.put("pods", web)
         await asyncio.sleep(5)
-        assert len(controller.view) == 0
+        assert await service.shows(kept, "pods")
         queued["spec"]["nodeName"] = "node-1"
         cluster.put("pods", queued)
-        await until(lambda: [each.name for each in controller.view] == ["kubeflow/queued"])
+        await until(lambda: service.shows(kept + 1, "pods"))
+
+
+async def listed(cluster: FakeApiserver, service: Service, items: list[dict[str, Any]]) -> None:
+    """Have the service list these pods, whatever a kubelet would make of their phases."""
+    for number, item in enumerate(items):
+        item["metadata"] |= {"name": f"pod-{number}", "uid": f"uid-{number}"}
+        cluster.keep(("pods", NAMESPACE, f"pod-{number}"), item)
+    relists = await service.counted("relists_total")
+    cluster.end_watches()
+    cluster.compact()
+    await until(lambda: service.shows(relists + 1, "relists_total"))
+
+
+async def test_service_decides_by_what_it_keeps_of_a_pod_as_by_the_whole(cluster: FakeApiserver):
+    """By the rows of the decision, of which those that are not ignored are all kept."""
+    wanted = [want.split() for _, want in ROWS.values() if not want.startswith("ignore")]
+    # The turn of this unit to stop proxies never comes.
+    async with unit(cluster, 1000) as service:
+        await until(service.is_ready)
+        before = await service.metrics()
+        await listed(cluster, service, [msgspec.to_builtins(pod) for pod, _ in ROWS.values()])
+        after = await service.metrics()
+
+    count = {key: value - before.get(key, 0) for key, value in after.items()}
+    kept = {key[1:]: value for key, value in count.items() if key[0].endswith("_pods") and value}
+    assert {key: value for key, value in kept.items() if key[0] != "ignore"} == Counter(
+        map(tuple, wanted)
+    )
+
+
+async def test_pod_under_watch_keeps_no_more_of_an_annotation_than_is_read(cluster: FakeApiserver):
+    """Nor of what else tenants write, so that pods take little memory."""
+    long = "disabled,5" * 10_000
+    keys = (names.WAIT_FOR_CONTAINERS, names.PROXY_SHUTDOWN, names.STATUS_PORT, "another")
+    pod = pod_json(
+        annotations=dict.fromkeys(keys, long), labels={"a": long}, init=[container("b")]
+    )
+    for each in (*pod["spec"]["containers"], *pod["spec"]["initContainers"]):
+        each["image"] = long
+    async with unit(cluster, 1000) as service:
+        await until(service.is_ready)
+        kept = await service.counted("pods")
+        tracemalloc.start()
+        try:
+            await listed(cluster, service, [copy.deepcopy(pod) for _ in range(20)])
+            gc.collect()
+            # The API server keeps its answer.
+            others = tracemalloc.Filter(inclusive=False, filename_pattern="*/fake_apiserver.py")
+            held = tracemalloc.take_snapshot().filter_traces([others])
+        finally:
+            tracemalloc.stop()
+        assert await service.shows(kept + 20, "pods")
+
+    assert sum(each.size for each in held.traces) < 20 * len(long) / 2
 
 
 @pytest.mark.parametrize("answers", [True, False])
@@ -268,7 +332,7 @@ async def test_asked_to_end_it_ends_before_pebble_kills_it_and_finishes_a_stop(
     proxy.mode = "hang"
     cluster.put("pods", pod_json())
     loop = asyncio.get_running_loop()
-    async with reconciler(cluster):
+    async with unit(cluster):
         await until(lambda: proxy.requests)
         if answers:
             loop.call_later(1, proxy.release.set)
