@@ -43,7 +43,7 @@ LEFT = {
     "unit/charm/security": "callers",
     "unit/contract": "test_service",
     "unit/workload": (
-        "fake_apiserver test_admission_review test_admission_server "
+        "fake_apiserver "
         "test_hostile "
         "test_kube_client test_kube_events test_kube_watch "
     ),

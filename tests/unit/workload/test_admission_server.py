@@ -3,131 +3,63 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import contextlib
-import datetime
 import json
-import logging
 import pathlib
 import signal
 import socket
-import ssl
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+import time
+from collections.abc import AsyncIterator
 
 import aiohttp
-import prometheus_client
 import pytest
-import structlog
-from sidecar_lifecycle.shell import logs
-from sidecar_lifecycle.shell.admission import server
 
-from istio_integrator.admission import certificates
-from testbed import loopback
-from tests.unit.workload.fake_apiserver import until
-from tests.unit.workload.test_admission_review import POD, request
+from tests.unit.workload import webhook_world
+from tests.unit.workload.webhook_world import POD, SETTINGS, request, serving
 
-MINIMAL = {"application": "a", "model": "m"}
+VIRTUAL_TIME = True
+LARGEST = 3 << 20
+"""Bytes of a body, as many as an API server takes."""
 
 
-def webhook(folder: pathlib.Path, **options: Any) -> server.WebhookServer:
-    """Write what a webhook reads, and return it."""
-    wanted = certificates.decide(None, ["webhook"], datetime.datetime.now(datetime.UTC))
-    for name, encoded in wanted.data().items():
-        (folder / name).write_bytes(base64.b64decode(encoded))
-    (folder / "settings.json").write_text(json.dumps(MINIMAL))
-    return server.WebhookServer(
-        settings_file=folder / "settings.json",
-        tls_dir=folder,
-        **{
-            "listen": ("127.0.0.1", loopback.free_port()),
-            "health": ("127.0.0.1", 0),
-            **options,
-        },
-    )
+def logged(capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
+    return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
 
 
-class Served:
-    """A webhook that serves, and who asks it."""
+async def test_review_is_answered_and_counted_and_not_spoken_about(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+):
+    async with serving(tmp_path) as webhook:
+        assert (await webhook.respond(request()))["allowed"] is True
+        assert await webhook.status(request(), kind="profiles") == 200
+        assert webhook.content_type == "application/json"
+        for kind in ("model", "profiles"):
+            assert await webhook.count("reviews_total", namespaces=kind, outcome="patched") == 1
+        assert await webhook.count("changes_total", change="hold") == 2
+        assert 0 < await webhook.count("seconds_sum", outcome="patched") < 30
 
-    def __init__(
-        self,
-        registry: prometheus_client.CollectorRegistry,
-        session: aiohttp.ClientSession,
-        trust: ssl.SSLContext,
-    ) -> None:
-        self.registry = registry
-        self._session = session
-        self._trust = trust
-
-    async def status(self, body: Any, kind: str = "model", **headers: str) -> int:
-        asked = self._session.post(
-            f"/mutate/{kind}",
-            data=body,
-            headers=headers,
-            ssl=self._trust,
-            server_hostname="webhook",
-        )
-        async with asked as answer:
-            self.answer = await answer.read()
-            self.content_type = answer.content_type
-            return answer.status
-
-    def count(self, name: str, **labels: str) -> float:
-        full = f"sidecar_lifecycle_admission_{name}_total"
-        return self.registry.get_sample_value(full, labels) or 0
+    assert not [each for each in logged(capsys) if each["level"] == "warning"]
 
 
-@contextlib.asynccontextmanager
-async def serving(folder: pathlib.Path, **limits: Any) -> AsyncIterator[Served]:
-    subject = webhook(folder, **limits)
-    trust = ssl.create_default_context(cafile=str(folder / "tls.crt"))
-    host, port = subject.listen
-    async with (
-        aiohttp.ClientSession(f"https://{host}:{port}") as session,
-        asyncio.timeout(30),
-        subject.serving(),
-    ):
-        yield Served(subject.registry, session, trust)
-
-
-async def test_review_is_answered_and_counted_and_not_spoken_about(tmp_path):
-    with structlog.testing.capture_logs() as said:
-        async with serving(tmp_path) as served:
-            assert await served.status(request()) == 200
-            assert await served.status(request(), kind="profiles") == 200
-
-    assert served.content_type == "application/json"
-    response = json.loads(served.answer)["response"]
-    assert (response["uid"], response["allowed"]) == ("u-1", True)
-    assert served.count("reviews", namespaces="model", outcome="patched") == 1
-    assert served.count("reviews", namespaces="profiles", outcome="patched") == 1
-    assert served.count("changes", change="hold") == 2
-    seconds = "sidecar_lifecycle_admission_seconds_sum"
-    assert 0 < served.registry.get_sample_value(seconds, {"outcome": "patched"}) < 30
-    assert not [each for each in said if each["log_level"] == "warning"]
-
-
-async def test_change_that_is_not_made_is_counted_with_its_reason(tmp_path):
+async def test_change_that_is_not_made_is_counted_with_its_reason(tmp_path: pathlib.Path):
     metadata = {"name": "static", "annotations": {"kubernetes.io/config.mirror": "0123"}}
-    async with serving(tmp_path) as served:
-        assert await served.status(request(object={**POD, "metadata": metadata})) == 200
+    async with serving(tmp_path) as webhook:
+        assert await webhook.status(request(object={**POD, "metadata": metadata})) == 200
+        assert await webhook.count("skips_total", change="all", reason="MirrorPod") == 1
 
-    assert served.count("skips", change="all", reason="MirrorPod") == 1
 
-
-async def test_what_is_no_review_is_refused_and_told_of_once_in_a_while(tmp_path, monkeypatch):
-    monkeypatch.setattr(server, "WARNING_SECONDS", 3600.0)
-    with structlog.testing.capture_logs() as said:
-        async with serving(tmp_path) as served:
-            assert [await served.status("{") for _ in range(3)] == [400, 400, 400]
-            assert [each["event"] for each in said].count("review refused") == 1
-            monkeypatch.setattr(server, "WARNING_SECONDS", 0.0)
-            await served.status("{")
-
-    assert served.content_type == "text/plain"
-    assert [each["event"] for each in said].count("review refused") == 2
-    assert served.count("reviews", namespaces="model", outcome="malformed") == 4
+async def test_what_is_no_review_is_refused_and_told_of_once_in_a_while(
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.setattr(time, "perf_counter", asyncio.get_running_loop().time)
+    async with serving(tmp_path) as webhook:
+        for _ in range(2):
+            assert [await webhook.status(b"{") for _ in range(3)] == [400, 400, 400]
+            assert [each["message"] for each in logged(capsys)].count("review refused") == 1
+            await asyncio.sleep(2)
+        assert webhook.content_type == "text/plain"
+        assert await webhook.count("reviews_total", namespaces="model", outcome="malformed") == 6
 
 
 async def slowly() -> AsyncIterator[bytes]:
@@ -135,106 +67,96 @@ async def slowly() -> AsyncIterator[bytes]:
     await asyncio.sleep(20)
 
 
-async def test_body_that_is_too_long_or_has_no_end_is_not_read(tmp_path):
-    async with serving(tmp_path, largest_body=100) as served:
-        assert await served.status("x" * 101) == 413
-        assert await served.status(slowly()) == 411
-        assert await served.status("x", kind="other") == 404
-        assert await served.status("x" * 100) == 400
-
-    assert served.count("reviews", namespaces="model", outcome="too-large") == 1
-
-
-async def test_body_that_does_not_arrive_is_not_waited_for(tmp_path):
-    async with serving(tmp_path, review_seconds=0.2) as served:
-        assert await served.status(slowly(), **{"Content-Length": "90"}) == 408
-
-    assert served.count("reviews", namespaces="model", outcome="too-slow") == 1
+async def test_body_that_is_too_long_or_has_no_end_is_not_read(tmp_path: pathlib.Path):
+    async with serving(tmp_path) as webhook:
+        assert await webhook.status(slowly(), **{"Content-Length": str(LARGEST + 1)}) == 413
+        assert await webhook.status(slowly()) == 411
+        assert await webhook.status(b"x", kind="other") == 404
+        assert await webhook.status(bytes(LARGEST)) == 400
+        assert await webhook.count("reviews_total", namespaces="model", outcome="too-large") == 1
 
 
-async def test_each_change_of_a_file_is_counted_and_what_stays_wrong_is_told_of_once(tmp_path):
-    with structlog.testing.capture_logs() as said:
-        async with serving(tmp_path, reload_seconds=0.01) as served:
+async def test_body_that_does_not_arrive_is_not_waited_for(tmp_path: pathlib.Path):
+    loop = asyncio.get_running_loop()
+    async with serving(tmp_path) as webhook:
+        began = loop.time()
+        assert await webhook.status(slowly(), **{"Content-Length": "90"}) == 408
+        assert loop.time() - began < 3, "the API server has gone by then"
+        assert await webhook.count("reviews_total", namespaces="model", outcome="too-slow") == 1
 
-            def reloads(file, result):
-                return served.count("reloads", file=file, result=result)
 
-            (tmp_path / "settings.json").write_text("{")
-            await until(lambda: reloads("settings", "failed") >= 3)
-            assert reloads("settings", "ok") == 0
-            (tmp_path / "settings.json").write_text(json.dumps({**MINIMAL, "revision": "new"}))
-            await until(lambda: reloads("settings", "ok") >= 1)
-            (tmp_path / "tls.key").write_text("no key")
-            await until(lambda: reloads("certificate", "failed") >= 2)
-            assert (reloads("settings", "ok"), reloads("certificate", "ok")) == (1, 0)
+async def test_each_change_of_a_file_is_counted_and_what_stays_wrong_is_told_of_once(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+):
+    async with serving(tmp_path) as webhook:
 
-    warned = [each["file"] for each in said if each["log_level"] == "warning"]
+        async def reloads(file: str, result: str) -> float:
+            return await webhook.count("reloads_total", file=file, result=result)
+
+        (tmp_path / "settings.json").write_text("{")
+        await asyncio.sleep(5)
+        assert await reloads("settings", "failed") >= 3
+        assert await reloads("settings", "ok") == 0
+        (tmp_path / "settings.json").write_text(json.dumps({**SETTINGS, "revision": "new"}))
+        await asyncio.sleep(5)
+        (tmp_path / "tls.key").write_text("no key")
+        await asyncio.sleep(5)
+        assert await reloads("certificate", "failed") >= 2
+        assert await reloads("settings", "ok") == 1
+        assert await reloads("certificate", "ok") == 0
+
+    warned = [each["file"] for each in logged(capsys) if each["level"] == "warning"]
     assert warned == ["settings", "certificate"]
 
 
-async def test_certificate_without_its_key_is_shown_to_nobody(tmp_path):
-    other = certificates.decide(None, ["webhook"], datetime.datetime.now(datetime.UTC)).data()
-    async with serving(tmp_path, reload_seconds=0.01) as served:
-        (tmp_path / "tls.crt").write_bytes(base64.b64decode(other["tls.crt"]))
-        await until(lambda: served.count("reloads", file="certificate", result="failed") >= 2)
-        assert await served.status(request()) == 200
+async def test_certificate_without_its_key_is_shown_to_nobody(tmp_path: pathlib.Path):
+    async with serving(tmp_path) as webhook:
+        (tmp_path / "tls.crt").write_bytes(webhook_world.certificate()["tls.crt"])
+        await asyncio.sleep(5)
+        assert await webhook.count("reloads_total", file="certificate", result="failed") >= 2
+        assert await webhook.status(request()) == 200
 
 
 async def test_server_that_is_told_to_end_is_not_ready_and_answers_for_a_while(
-    tmp_path, monkeypatch
+    tmp_path: pathlib.Path,
 ):
-    told: dict[signal.Signals, Callable[[], None]] = {}
-    monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", told.__setitem__)
-    subject = webhook(tmp_path, drain_seconds=0.5)
-    running = asyncio.create_task(subject.run())
-    async with asyncio.timeout(30):
-        await until(lambda: subject._ready)
-        assert told.keys() == {signal.SIGTERM, signal.SIGINT}
-        told[signal.SIGTERM]()
-        await until(lambda: not subject._ready)
-        assert not running.done()
-        await running
+    async with serving(tmp_path) as webhook:
+        signal.raise_signal(signal.SIGTERM)
+        await asyncio.sleep(1)
+        assert await webhook.get("/readyz") == 503
+        assert await webhook.status(request()) == 200
+        await asyncio.sleep(10)
+        assert webhook.task.done()
+        assert await webhook.get("/readyz") == 0
 
 
-async def test_level_of_the_servers_log_changes_while_they_serve(tmp_path, capsys):
+async def test_level_of_the_servers_log_changes_while_they_serve(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+):
     level = tmp_path / "log-level"
     level.write_text("error")
-    subject = webhook(tmp_path, log_level_file=level)
-    logs.configure("info")
-    said = ""
-    async with subject.serving(), asyncio.timeout(30):
-        await until(lambda: not structlog.get_logger().is_enabled_for(logging.WARNING))
-        level.write_text("debug")
-        while '"level": "debug"' not in said:
-            structlog.get_logger().debug("heard")
-            said += capsys.readouterr().err
-            await asyncio.sleep(0.05)
-
-    assert '"message": "heard"' in said
-
-
-async def status_of(url: str, **how: Any) -> int:
-    async with aiohttp.ClientSession() as session, session.get(url, **how) as answer:
-        return answer.status
+    async with serving(tmp_path, f"--log-level-file={level}") as webhook:
+        for wanted, told in (("error", []), ("debug", ["debug"])):
+            level.write_text(wanted)
+            await asyncio.sleep(3)
+            capsys.readouterr()
+            await webhook.status(request())
+            assert [each["level"] for each in logged(capsys)] == told
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="the kernel has no IPv6")
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
-async def test_webhook_is_reached_by_either_family_of_addresses(tmp_path, host):
-    port, health = loopback.free_port(), loopback.free_port()
-    subject = webhook(tmp_path, listen=("", port), health=("", health))
-    trust = ssl.create_default_context(cafile=str(tmp_path / "tls.crt"))
-    async with subject.serving():
-        asked = {"ssl": trust, "server_hostname": "webhook"}
-        assert await status_of(f"https://{host}:{port}/mutate/model", **asked) == 405
-        assert await status_of(f"http://{host}:{health}/readyz") == 200
+async def test_webhook_is_reached_by_either_family_of_addresses(tmp_path: pathlib.Path, host: str):
+    async with serving(tmp_path, host="", seen_by=host) as webhook:
+        assert await webhook.status(request()) == 200
+        assert await webhook.get("/readyz") == 200
 
 
-async def test_webhook_is_reached_by_ipv4_where_the_kernel_has_no_ipv6(tmp_path, monkeypatch):
+async def test_webhook_is_reached_by_ipv4_where_the_kernel_has_no_ipv6(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
-    health = loopback.free_port()
-    subject = webhook(tmp_path, listen=("", loopback.free_port()), health=("", health))
-    async with subject.serving():
-        assert await status_of(f"http://127.0.0.1:{health}/livez") == 200
+    async with serving(tmp_path, host="") as webhook:
+        assert await webhook.get("/livez") == 200
         with pytest.raises(aiohttp.ClientConnectorError):
-            await status_of(f"http://[::1]:{health}/livez")
+            await webhook.session.get(webhook.health.replace("127.0.0.1", "[::1]"))
