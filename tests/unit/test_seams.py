@@ -45,7 +45,7 @@ LEFT = {
     "unit/workload": (
         "fake_apiserver "
         "test_hostile "
-        "test_kube_client test_kube_events test_kube_watch "
+        "test_kube_client "
     ),
 }
 """Modules by folder that still import something else of the product: none may be added."""

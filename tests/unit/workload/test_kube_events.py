@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
-
-import pytest
-from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell.kube import events
 
 from tests.unit.workload import pods
-from tests.unit.workload.fake_apiserver import FakeApiserver
+from tests.unit.workload.fake_apiserver import FakeApiserver, until
+from tests.unit.workload.shutdown_world import phase, unit
 
 VIRTUAL_TIME = True
 
 
-def recorder(cluster: FakeApiserver) -> events.Recorder:
-    return events.Recorder(cluster.client)
-
-
-async def record(writer: events.Recorder, *event: Any) -> None:
-    writer.record(*event)
-    await writer.drain(60)
+def is_event(method: str, path: str) -> bool:
+    return method == "POST" and path.endswith("/events")
 
 
 async def test_event_is_about_the_pod_and_shown_by_describe(cluster: FakeApiserver):
-    for message in ("Done.", "Done.", "Done again."):
-        await record(recorder(cluster), pods.pod(), "ProxyStopped", message)
+    cluster.put("pods", pods.pod_json())
+    async with unit(cluster):
+        await until(lambda: cluster.all("events"))
 
-    event, _ = cluster.all("events")
+    (event,) = cluster.all("events")
     assert event["metadata"]["namespace"] == "kubeflow"
     assert event["involvedObject"] == {
         "apiVersion": "v1",
@@ -41,54 +33,44 @@ async def test_event_is_about_the_pod_and_shown_by_describe(cluster: FakeApiserv
     assert event["firstTimestamp"] == event["lastTimestamp"] is not None
 
 
-async def test_failure_does_not_keep_the_next_try_from_writing(cluster: FakeApiserver):
+async def test_failure_does_not_keep_the_next_one_from_being_written(cluster: FakeApiserver):
     cluster.failures = [("/events", 403, {})]
-    writer = recorder(cluster)
-    await record(writer, pods.pod(), "ProxyLost", "Oh.")
-    assert cluster.all("events") == []
-    await record(writer, pods.pod(), "ProxyLost", "Oh.")
-    assert len(cluster.all("events")) == 1
+    cluster.put("pods", pods.pod_json())
+    async with unit(cluster):
+        await until(lambda: phase(cluster) == "Succeeded" and not cluster.failures)
+        cluster.put("pods", pods.pod_json(name="next", uid="next"))
+        await until(lambda: cluster.all("events"))
 
-
-async def test_cluster_scoped_object_gets_its_event_in_default(cluster: FakeApiserver):
-    namespace = types.Namespace(metadata=types.ObjectMeta(name="model", uid="u"))
-    await record(recorder(cluster), namespace, "Skipped", "Served by another.")
-
-    assert cluster.all("events")[0]["metadata"]["namespace"] == "default"
+    assert [each["involvedObject"]["name"] for each in cluster.all("events")] == ["next"]
 
 
 async def test_few_events_are_written_at_once(cluster: FakeApiserver):
-    writer = recorder(cluster)
-    under_way = most = 0
-    request = cluster.client.request
+    under_way: list[str] = []
+    most = 0
 
-    async def counting(*arguments: Any, **options: Any) -> bytes:
-        nonlocal under_way, most
-        under_way += 1
-        most = max(most, under_way)
-        answer = await request(*arguments, **options)
-        under_way -= 1
-        return answer
+    async def answer_late() -> None:
+        nonlocal most
+        under_way.append("")
+        most = max(most, len(under_way))
+        await asyncio.sleep(1)
+        under_way.pop()
 
-    cluster.client.request = counting  # type: ignore[method-assign]
+    cluster.before_answer = lambda *asked: answer_late() if is_event(*asked) else None
     for number in range(50):
-        writer.record(pods.pod(name=f"job-{number}", uid=f"uid-{number}"), "ProxyStopped", "Done.")
-    await writer.drain(60)
+        cluster.put("pods", pods.pod_json(name=f"job-{number}", uid=f"uid-{number}"))
+    async with unit(cluster):
+        await until(lambda: len(cluster.all("events")) == 50)
 
-    assert len(cluster.all("events")) == 50
-    assert most == events.AT_ONCE
+    assert most == 8
 
 
 async def test_events_that_can_not_be_written_in_time_are_left(cluster: FakeApiserver):
-    writer = recorder(cluster)
+    loop = asyncio.get_running_loop()
+    cluster.before_answer = lambda *asked: asyncio.sleep(60) if is_event(*asked) else None
+    cluster.put("pods", pods.pod_json())
+    async with unit(cluster):
+        await until(lambda: any(is_event(*each) for each in cluster.requests))
+        began = loop.time()
 
-    async def hanging(*_: Any, **__: Any) -> bytes:
-        return await asyncio.Event().wait() and b""
-
-    cluster.client.request = hanging  # type: ignore[method-assign]
-    writer.record(pods.pod(), "ProxyStopped", "Done.")
-    began = asyncio.get_running_loop().time()
-    await writer.drain(1)
-
-    assert asyncio.get_running_loop().time() - began == pytest.approx(1, abs=0.1)
+    assert loop.time() - began < 2
     assert cluster.all("events") == []
