@@ -4,6 +4,7 @@ import dataclasses
 import http.server
 import json
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from ops import testing
@@ -32,10 +33,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         assert isinstance(server, Service)
         server.requests.append((self.command, self.path, self.headers["Authorization"]))
         status, text = server.answer
-        of_paths = {"/seen": dataclasses.asdict(server.seen), "/ended": server.ended}
+        of_paths = {
+            "/seen": lambda: dataclasses.asdict(server.look()),
+            "/ended": lambda: server.ended,
+        }
         path = self.path.partition("?")[0]
         if not server.is_failing and path in of_paths:
-            text = headed(of_paths[path]).encode()
+            text = headed(of_paths[path]()).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
@@ -57,6 +61,7 @@ class Service(http.server.ThreadingHTTPServer):
         """Method, path and authorization of each, since the last answer was given."""
         self.seen = Seen(of="")
         """What it has seen of the gateway."""
+        self.look: Callable[[], Seen] = lambda: self.seen
         self.ended: list[dict[str, Any]] = []
         """What it says of proxies that outlive their payload."""
         self.says()

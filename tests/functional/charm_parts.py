@@ -3,15 +3,13 @@
 import dataclasses
 import json
 
-import yaml
-
 from istio_integrator.config import config
 from istio_integrator.ingress.ingress import Ingress
 from istio_integrator.istio import installation
 from istio_integrator.kube import cluster, manifests
 from istio_integrator.mtls import mtls
 from istio_integrator.policies.policies import Authorization
-from istio_integrator.relations import endpoints, kubeflow
+from istio_integrator.relations import endpoints
 from istio_integrator.situation import situation
 from tests import rights, shown
 
@@ -47,20 +45,14 @@ class Related:
     def __init__(self):
         self.requests = []
         self.auths = []
-        self.forwards = []
-        """What an application on `forward-auth` wrote, each a data bag."""
         self.newer = []
         """Bags of istio_ingress_route, each with its endpoint."""
-        self.published = None
-        self.told = {}
 
     def bags(self, endpoint):
         """What the others wrote."""
-        if endpoint == kubeflow.FORWARD_AUTH:
-            return [endpoints.Bag(7, "oauth2-proxy", bag) for bag in self.forwards]
         older = {"ingress": self.requests, "ingress-auth": self.auths}.get(endpoint, ())
         return [
-            *(endpoints.Bag(one.relation, one.application, written(one.message)) for one in older),
+            *(endpoints.Bag(one.id, one.remote_app_name, one.remote_app_data) for one in older),
             *(bag for name, bag in self.newer if name == endpoint),
         ]
 
@@ -69,16 +61,7 @@ class Related:
         return any(self.bags(endpoint) for endpoint in endpoints)
 
     def write(self, endpoint, bag):
-        """Keep what the others are told."""
-        if endpoint == kubeflow.GATEWAY_INFO:
-            self.published = {"up": bag["gateway_up"] == "true"}
-        self.told[endpoint] = dict(bag)
-
-
-def written(message):
-    """Write what an application says with serialized-data-interface."""
-    data = message.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return {kubeflow.VERSIONS: "[v1]", kubeflow.DATA: yaml.safe_dump(data)}
+        """Tell the others nothing."""
 
 
 def policies(api, model, *stated, mode="closed", related=None):

@@ -2,24 +2,21 @@
 
 import contextlib
 
-import lightkube
-from lightkube.resources import core_v1
-
 from integrator_contract import names
-from istio_integrator.ingress import gateway
-from istio_integrator.kube import cluster as charm_cluster
 from testbed import programs
 from tests import waiting
 from tests.functional import ingress_world, loopback_istiod
 from tests.functional import istiod_world as world
 from tests.kubernetes_objects import made
 
+NAME = "kubeflow-gateway"
+
 
 def install_definitions(client):
     """Have the API server serve the pinned Gateway API, its standard channel."""
     folder = programs.ensure(["gateway-api"])["gateway-api"] / "share" / "definitions"
     text = "\n---\n".join(path.read_text() for path in sorted(folder.glob("*.yaml")))
-    world.apply_definitions(client, text, charm_cluster.KUBERNETES_GATEWAY)
+    world.apply_definitions(client, text)
 
 
 @contextlib.contextmanager
@@ -41,11 +38,11 @@ def run(place, client, *needed):
 
     The Service has to have the needed ports by now.
     """
-    name, namespace = f"{gateway.NAME}-istio", ingress_world.MODEL
+    name, namespace = f"{NAME}-istio", ingress_world.MODEL
     ports = {80: place.port, 443: place.https_port}
 
     def opened():
-        service = place.api.get(charm_cluster.SERVICE, name, namespace)
+        service = place.api.get("Service", name, namespace)
         found = service["spec"]["ports"] if service else []
         return found if {*needed} <= {one["port"] for one in found} else None
 
@@ -56,11 +53,8 @@ def run(place, client, *needed):
         {"name": port, "port": number, "targetPort": ports.get(number, number)}
         for port, number in ((one["name"], one["port"]) for one in found)
     ]
-    service = made("v1", "Service", name, spec={"ports": listed})
-    how = {"patch_type": lightkube.types.PatchType.APPLY, "field_manager": "test", "force": True}
-    client.patch(core_v1.Service, name, service, namespace=namespace, **how)
-    status = {"loadBalancer": {"ingress": [{"ip": "203.0.113.7"}]}}
-    client.patch(core_v1.ServiceStatus, name, {"status": status}, namespace=namespace)
+    service = place.api.apply(made("v1", "Service", name, namespace, {"ports": listed}))
+    place.api.patch_status(service, {"loadBalancer": {"ingress": [{"ip": "203.0.113.7"}]}})
     open_ports = [
         {"name": one["name"], "port": one["targetPort"], "protocol": "TCP"} for one in listed
     ]
@@ -73,10 +67,10 @@ def serving(client, kubeconfig, folder):
     """Run what istiod deploys for our Gateway, which the model's routes are on."""
     install_definitions(client)
     with ingress_world.furnished(client, kubeconfig, folder, (), (), istiod=istiod) as found:
-        assert waiting.eventually(lambda: found.api.get(charm_cluster.GATEWAY_CLASS, "istio"))
+        assert waiting.eventually(lambda: found.api.get("GatewayClass", "istio"))
         found.options["routing"] = "gateway-api"
         found.reconcile()
         token = run(found, client, 80)
-        about = {"namespace": ingress_world.MODEL, "labels": {names.GATEWAY_NAME: gateway.NAME}}
+        about = {"namespace": ingress_world.MODEL, "labels": {names.GATEWAY_NAME: NAME}}
         with world.gateway(folder, found.xds, found.admin, token, **about):
             yield found

@@ -4,48 +4,48 @@ import base64
 import contextlib
 import dataclasses
 import itertools
+import json
 import time
 
-import lightkube
+import pytest
 from lightkube.config.kubeconfig import KubeConfig
+from ops import testing
 
-from integrator_contract.seen import Unseen
-from istio_integrator.ingress import gateway as gateways
-from istio_integrator.ingress import ingress
-from istio_integrator.kube import cluster as charm_cluster
-from istio_integrator.relations import kubeflow
+import charm
+from integrator_contract import names
+from integrator_contract.seen import Seen, Unseen
+from istio_integrator import messages
 from testbed import certificates, loopback
-from tests import echo, gateway_client, shown, waiting
-from tests.functional import charm_parts, gateway_looks, loopback_istiod
+from tests import admission_policies, charm_access, echo, gateway_client, rights, waiting
+from tests import api as test_api
+from tests import asked as workload_answers
+from tests.functional import gateway_looks, loopback_istiod
 from tests.functional import istiod_world as world
 from tests.kubernetes_objects import endpoint_slice, made, namespace_of, pod, workload
+from tests.unit.charm import charm_world
+from tests.unit.charm.ingress_world import auth, route
 
 MODEL = "ai-hammered"
 DOMAIN = "cluster.local"
 WEB = f"web.shop.svc.{DOMAIN}"
 SECRET = "wildcard-tls"
-AUTH = kubeflow.AuthRequest(
-    service="oidc",
-    port=80,
-    allowed_request_headers=("cookie",),
-    allowed_response_headers=("kubeflow-userid",),
-)
-COMPLETE = kubeflow.Received(9, "oidc", AUTH)
-
-
+COMPLETE = dataclasses.replace(auth(port=80), id=9)
+"""The relation with the authorization service."""
+SEVERITIES = {each.value for each in messages.Severity}
 NETWORKING = "networking.istio.io/v1"
 OURS = f"{MODEL}/kubeflow-gateway"
 """The Gateway of the model, as routes name it."""
+OWN = f"{rights.APPLICATION}-gateway"
+OWN_LABELS = {"istio": OWN, names.OWNER: f"{MODEL}.{rights.APPLICATION}"}
+"""Of the pods of the model's own gateway."""
 
 
 @contextlib.contextmanager
 def being(kubeconfig, user):
     """The API server as a user who may do everything, but for policies."""
-    with lightkube.Client(config=KubeConfig.from_file(kubeconfig).get()) as client:
-        client._client._client.headers.update(
-            {"Impersonate-User": user, "Impersonate-Group": "system:masters"}
-        )
-        yield charm_cluster.Cluster(client)
+    headers = {"Impersonate-User": user, "Impersonate-Group": "system:masters"}
+    with test_api.Api(KubeConfig.from_file(kubeconfig).get(), headers) as found:
+        yield found
 
 
 def service(space, name, port, number=80):
@@ -78,9 +78,9 @@ def server(port, hosts, **tls):
 HTTPS = {"mode": "SIMPLE", "credentialName": SECRET}
 
 
-def gateway(space, name, *servers):
-    """Somebody's Gateway on the shared workload."""
-    spec = {"selector": world.LABELS, "servers": list(servers)}
+def gateway(space, name, *servers, labels=world.LABELS):
+    """Somebody's Gateway on the shared workload, or on that with other labels."""
+    spec = {"selector": labels, "servers": list(servers)}
     return made(NETWORKING, "Gateway", name, space, spec)
 
 
@@ -125,89 +125,97 @@ def frozen(_=0):
 
 def request(number, name, prefix, rewrite):
     """What an application asks for on the ingress relation."""
-    message = kubeflow.IngressRequest(service=name, port=80, prefix=prefix, rewrite=rewrite)
-    return kubeflow.Received(number, name, message)
+    more = {"rewrite": rewrite} if rewrite else {}
+    return dataclasses.replace(route(name, port=80, prefix=prefix, **more), id=number)
 
 
-class Standing:
-    """The model's own gateway, in whose place the test runs one."""
-
-    def __init__(self, scope, name, space, labels):
-        self._hosts = scope.config.hosts
-        self._about = {"namespace": space, "selector": labels, "service": name, "workload": name}
-
-    def target(self):
-        """Describe it as the charm describes its own."""
-        return gateways.Target(
-            **self._about,
-            http_port=80,
-            https_port=443,
-            hosts=self._hosts,
-            ready=True,
-            account="gateway",
-            is_own=True,
-        )
-
-    def apply(self):
-        """Make nothing: it is there."""
+def forward(address):
+    """The relation with an authorization service of the newer interface."""
+    bag = {"decisions_address": address, "app_names": "[]"}
+    endpoint = "forward-auth"
+    return testing.Relation(endpoint, id=7, remote_app_name="oauth2-proxy", remote_app_data=bag)
 
 
-class Place(charm_parts.Related):
-    """The charm's part, as relations and options make it.
+class Place:
+    """A model with the charm, as relations and options make it.
 
     Another team's gateway is named, unless options say `gateway_service=""` or that istiod deploys
     one.
     """
 
-    def __init__(self, api, ports, application, asked, model=MODEL):
-        super().__init__()
+    def __init__(self, client, api, ports, application, asked, *, model=MODEL):
+        self.ctx = testing.Context(charm.IstioIntegrator)
+        self.client = client
+        """With which the charm connects."""
         self.api = api
         self.model = model
         self.port, self.https_port, self.admin = ports
         self.application = application
         self.asked = asked
         self.options = {"hosts": gateway_client.HOST}
-        self.own = ("gateway", world.GATEWAY_NAMESPACE, world.LABELS)
-        """Name, namespace and labels of what is the model's own gateway."""
+        self.requests, self.auths, self.forwards, self.newer = [], [], [], []
+        """Relations, by what is related."""
+        self.told = {}
+        """What the applications on an endpoint are told."""
         self.expected = None
         """What the workload expects the gateway to have."""
 
-    def part(self):
-        """The part of the charm that serves the model."""
+    def hook(self, event=None, units=1):
+        """Run the charm for an event; all that it says comes back, each with its severity."""
         options = {"gateway_service": f"{world.GATEWAY_NAMESPACE}/gateway", **self.options}
         if options.get("routing") == "gateway-api":
             options["gateway_service"] = ""
-        mesh = dataclasses.replace(charm_parts.MESH, version=world.ISTIO_VERSION)
-        scope = charm_parts.context(self.api, self.model, mesh=mesh, related=self, **options)
-        made = ingress.Ingress(scope, look=self.look)
-        if not options["gateway_service"]:
-            made._own_gateway = Standing(scope, *self.own)
-        return made
+        relations = {*self.requests, *self.auths, *self.forwards, *self.newer}
+        given = charm_world.state(units=units, **options)
+        given = dataclasses.replace(
+            given, relations=relations, model=testing.Model(self.model, type="kubernetes")
+        )
+        self.ctx.juju_log.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            charm_access.connect(patch, self.client)
+            patch.setattr(workload_answers.SERVICE, "look", self.look)
+            out = self.ctx.run(event or self.ctx.on.config_changed(), given)
+        self.told = {each.endpoint: each.local_app_data for each in out.relations}
+        if units:
+            self.expected = charm_world.told(self.ctx, out).expected
+        logged = [line.message for line in self.ctx.juju_log]
+        return [each for each in logged if each.partition(": ")[0] in SEVERITIES]
+
+    def diagnosed(self):
+        """The rows of what the action `diagnose` reports."""
+        with contextlib.suppress(testing.ActionFailed):
+            self.hook(self.ctx.on.action("diagnose", params={"format": "json"}))
+        return json.loads(self.ctx.action_results["report"])
 
     def remove(self):
-        """Do what hooks do at the end."""
-        self.part().remove()
+        """Have the last unit go."""
+        self.hook(self.ctx.on.remove(), units=0)
         self.expected = None
 
     def reconcile(self):
-        """Do what hooks do until the gateway is as it stays; the last status comes back."""
+        """Do what hooks do until the gateway is as it stays; what the last says comes back."""
         for _ in range(4):
-            tried = self.part()
-            said = tried.reconcile()
-            before, self.expected = self.expected, tried.expected
+            before, said = self.expected, self.hook()
             if self.expected:
                 gateway_looks.look_at_whole(self.expected, self.admin)
             if self.expected == before:
                 break
-        return [status.message for status in shown.statuses(said)]
+        return said
 
     def look(self):
         """What the workload sees of the gateway."""
         if self.expected is None:
-            return None
+            return Seen(of="")
         return gateway_looks.look(
             self.expected, lambda answer: answer.unseen is not Unseen.NOT_YET, self.admin
         )
+
+    def owned(self, *kinds):
+        """What the charm wrote, of some kinds or of all that the API server lists."""
+        listed = (each for each in self.api.resources() if "list" in each.verbs)
+        kinds = kinds or [f"{each.kind}.{each.group}" for each in listed]
+        labels = f"{names.OWNER}={self.model}.{rights.APPLICATION}"
+        return [obj for kind in kinds for obj in self.api.list(kind, labels=labels)]
 
     def analyzed(self, folder):
         """What `istioctl analyze` says about what the charm wrote, beside what that names."""
@@ -216,14 +224,10 @@ class Place(charm_parts.Related):
         objects = [
             namespace_of(self.model, **{"istio-injection": "enabled"}),
             pod("gateway-0", place, {"labels": world.LABELS}, containers=[proxy]),
-            *self.api.list(charm_cluster.SERVICE, self.model),
-            *self.api.list(charm_cluster.SERVICE, place),
-            *(
-                each
-                for each in self.part()._situation.manifests.owned()
-                if each["kind"] != "Secret"
-            ),
-            self.api.get(charm_cluster.SECRET, SECRET, place),
+            *self.api.list("Service", self.model),
+            *self.api.list("Service", place),
+            *(each for each in self.owned() if each["kind"] != "Secret"),
+            self.api.get("Secret", SECRET, place),
         ]
         done = world.istioctl(folder, objects, "analyze", "--use-kube=false", "-A")
         return done.stdout + done.stderr
@@ -280,8 +284,9 @@ def furnished(
     `more` are ports of further Services in the model, and `decides` handles what the service is
     asked.
     """
-    api = world.install_definitions(client)
+    world.install_definitions(client)
     with contextlib.ExitStack() as stack:
+        api = stack.enter_context(test_api.Api(KubeConfig.from_file(kubeconfig).get()))
         application = stack.enter_context(echo.serving(echo.Application))
         theirs = stack.enter_context(echo.serving(echo.Application))
         authorization = stack.enter_context(echo.serving(decides))
@@ -293,15 +298,15 @@ def furnished(
         backends = {
             name: [*service(MODEL, name, port)] for name, port in {**ports, **dict(more)}.items()
         }
+        stack.callback(leave, api, *spaces)
         for obj in (
             *map(namespace_of, spaces),
             *service("shop", "web", theirs.server_port),
             *itertools.chain(*backends.values()),
         ):
             api.create(obj)
-        stack.callback(leave, api, *spaces)
         # After istiod, which listens at a port of its own choice, too.
-        found = Place(api, loopback.free_ports(3), application.asked, authorization.asked)
+        found = Place(client, api, loopback.free_ports(3), application.asked, authorization.asked)
         found.xds, found.backends, found.theirs = xds, backends, theirs.asked
         found.requests = [
             request(1, "dashboard", "/", "/"),
@@ -309,7 +314,8 @@ def furnished(
             request(3, "dashboard", "/kfp/nested", "/deep"),
         ]
         found.auths = [COMPLETE]
-        yield found
+        with found.there(*installation()):
+            yield found
 
 
 @contextlib.contextmanager
@@ -326,6 +332,61 @@ def serving(client, kubeconfig, folder, more=(), **parts):
             yield found
 
 
+def installation():
+    """By what the charm finds the Istio, whose injector has no pod here and answers nobody."""
+    kept = ("MutatingWebhookConfiguration", "Deployment")
+    return [obj for (kind, _), obj in loopback_istiod.render().items() if kind in kept]
+
+
+@contextlib.contextmanager
+def own_gateway(place, folder):
+    """Run the Envoy of the model's own gateway, and send requests there while the block runs."""
+    named = place.port, place.https_port, place.admin
+    ports = loopback.free_ports(3)
+    token = world.gateway_token(place.client, MODEL)
+    about = {"namespace": MODEL, "labels": OWN_LABELS}
+    with (
+        own_ports(place, *ports[:2]),
+        world.gateway(folder, place.xds, ports[2], token, **about),
+    ):
+        place.port, place.https_port, place.admin = ports
+        yield
+        place.port, place.https_port, place.admin = named
+
+
+@contextlib.contextmanager
+def own_ports(place, plain, secure):
+    """Have the own gateway's objects name ports that are free here in place of 8080 and 8443."""
+    patch = f"""object.kind == "Service" ? [
+        JSONPatch{{op: "replace", path: "/spec/ports/1/targetPort", value: {plain}}},
+        JSONPatch{{op: "replace", path: "/spec/ports/2/targetPort", value: {secure}}}
+    ] : [JSONPatch{{
+        op: "replace",
+        path: "/spec/rules/0/to/0/operation/notPorts",
+        value: ["{plain}", "{secure}"]
+    }}]"""
+    rule = {
+        "apiGroups": ["", "security.istio.io"],
+        "apiVersions": ["*"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": ["services", "authorizationpolicies"],
+    }
+    about = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [{"name": "own", "expression": f"object.metadata.name == '{OWN}'"}],
+    }
+    ports = [{"name": f"port-{number}", "port": number} for number in (15021, 80, 443)]
+    tried = made("v1", "Service", OWN, MODEL, {"ports": ports})
+
+    def is_in_force():
+        created = place.api.create(tried, dry_run=True)
+        return created["spec"]["ports"][1]["targetPort"] == plain
+
+    with place.there(*admission_policies.mutating("own-ports", patch, **about)):
+        assert waiting.eventually(is_in_force)
+        yield
+
+
 def secret(folder, space=world.GATEWAY_NAMESPACE):
     """The certificate that every Gateway shows, of whichever name."""
     pair = certificates.Authority(folder / "pki").server("gateway", ["*.example.com"], [])
@@ -339,6 +400,4 @@ def leave(api, *names):
     """Wait until all is gone: Gateways of any namespace are bound to a workload by its labels."""
     for name in names:
         api.delete(namespace_of(name))
-    assert waiting.eventually(
-        lambda: not any(api.get(charm_cluster.NAMESPACE, name) for name in names)
-    )
+    assert waiting.eventually(lambda: not any(api.get("Namespace", name) for name in names))

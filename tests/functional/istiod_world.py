@@ -35,28 +35,25 @@ def install_definitions(client):
     """Have the API server serve Istio's kinds."""
     place = "share/manifests/charts/base/files/crd-all.gen.yaml"
     text = (programs.directory("istio") / place).read_text()
-    apply_definitions(
-        client,
-        text,
-        charm_cluster.GATEWAY,
-        charm_cluster.VIRTUAL_SERVICE,
-        charm_cluster.ENVOY_FILTER,
-        charm_cluster.AUTHORIZATION_POLICY,
-    )
+    apply_definitions(client, text)
     return charm_cluster.Cluster(client)
 
 
-def apply_definitions(client, text, *kinds):
-    """Apply the definitions of custom resources in YAML, and wait until some kinds are served."""
-    for document in yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-        if document and document["kind"] == "CustomResourceDefinition":
-            client.apply(DEFINITIONS(document), field_manager="test", force=True)
-    assert waiting.eventually(lambda: all(_is_served(client, kind) for kind in kinds))
+def apply_definitions(client, text):
+    """Apply the definitions of custom resources in YAML, and wait until they are served."""
+    documents = yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    kept = [each for each in documents if each and each["kind"] == "CustomResourceDefinition"]
+    for each in kept:
+        client.apply(DEFINITIONS(each), field_manager="test", force=True)
+    assert waiting.eventually(lambda: all(_is_served(client, each["spec"]) for each in kept))
 
 
-def _is_served(client, kind):
+def _is_served(client, spec):
+    named = spec["names"]["kind"], spec["names"]["plural"]
+    version = spec["versions"][0]["name"]
+    resource = lightkube.generic_resource.create_global_resource(spec["group"], version, *named)
     try:
-        list(client.list(charm_cluster._resource(kind), namespace="default"))
+        list(client.list(resource))
     except (lightkube.ApiError, httpx2.HTTPStatusError):
         return False
     return True

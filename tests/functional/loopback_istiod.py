@@ -101,8 +101,7 @@ def process(
 
 def create_namespace(api: cluster.Cluster, place: str = istio.SYSTEM) -> None:
     """Have the namespace of istiod."""
-    if api.get(cluster.NAMESPACE, place) is None:
-        api.create(namespace_of(place))
+    api.apply(namespace_of(place))
 
 
 def render(*settings: str, place: str = istio.SYSTEM) -> Manifests:

@@ -3,8 +3,8 @@
 import dataclasses
 
 from charmlibs.interfaces import istio_ingress_route as library
+from ops import testing
 
-from istio_integrator.relations import endpoints
 from tests.functional import ingress_world
 
 ASKED = "istio-ingress-route"
@@ -72,7 +72,7 @@ def rewritten(path, kind=REPLACED, **more):
 
 
 def bag(number, application, *http, endpoint=ASKED, grpc=(), model=ingress_world.MODEL):
-    """What a charm writes with the library."""
+    """The relation of a charm, which writes with the library."""
     config = library.IstioIngressRouteConfig(
         model=model,
         listeners=[route.listener for route in (*http, *grpc)],
@@ -80,11 +80,11 @@ def bag(number, application, *http, endpoint=ASKED, grpc=(), model=ingress_world
         grpc_routes=list(grpc),
     )
     said = {"config": config.model_dump_json()}
-    return endpoint, endpoints.Bag(number, application, said)
+    return testing.Relation(endpoint, id=number, remote_app_name=application, remote_app_data=said)
 
 
 def charms():
-    """The bags of all of Kubeflow's charms."""
+    """The relations of all of Kubeflow's charms."""
     for number, (name, charm) in enumerate(CHARMS.items(), 100):
         route = wish(
             name,

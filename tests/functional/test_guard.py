@@ -42,16 +42,12 @@ FORWARDS = ("", "/decisions")
 """Paths of an application on `forward-auth`."""
 
 
-def forward(address):
-    return {"decisions_address": address, "app_names": "[]"}
-
-
 def authenticate(place, path=None, **options):
     """Serve our host, authenticated by `ingress-auth` or by `forward-auth` at a path."""
     address = f"http://oidc.{MODEL}.svc.{DOMAIN}{path}"
     place.options = {**HTTPS, **options}
     place.auths = [COMPLETE] if path is None else []
-    place.forwards = [] if path is None else [forward(address)]
+    place.forwards = [] if path is None else [ingress_world.forward(address)]
     place.reconcile()
     place.eventually(200, Cookie=COOKIE)
     place.eventually(200, tls=HOST, Cookie=COOKIE)

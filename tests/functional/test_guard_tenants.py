@@ -7,9 +7,6 @@ import uuid
 
 import pytest
 
-from istio_integrator.config import config
-from istio_integrator.ingress.gateways import own
-from istio_integrator.kube import cluster, manifests
 from testbed import loopback
 from tests import echo, forged_requests, gateway_client, waiting
 from tests.functional import ingress_world, istiod_world
@@ -42,6 +39,7 @@ THIRD = "third.example.com"
 """The host of somebody whose route is bound to our Gateway."""
 OIDC, KFP = (f"{name}.{MODEL}.svc.{DOMAIN}" for name in ("oidc", "kfp"))
 MINE = f"web.{SPACE}.svc.{DOMAIN}"
+OWN = ingress_world.OWN_LABELS
 GUARDED = ("/kfp/x", "/notebook/x")
 """Paths of our host that need authentication; the second one is of a neighbour's route."""
 
@@ -157,13 +155,10 @@ def rows(table, *quick):
 @pytest.fixture(scope="module")
 def evil(place):
     """A server of the tenant's, behind a Service in the tenant's namespace."""
-    kind = cluster.Kind(NETWORKING, "ServiceEntry", "serviceentries", namespaced=True)
-    with pytest.MonkeyPatch.context() as patch, echo.serving(echo.Application) as found:
-        # The charm writes none.
-        patch.setitem(cluster.KINDS, (NETWORKING, "ServiceEntry"), kind)
+    with echo.serving(echo.Application) as found:
         there = (namespace_of(SPACE), *service(SPACE, "web", found.server_port))
         with place.there(*there):
-            found.address = place.api.get(cluster.SERVICE, "oidc", MODEL)["spec"]["clusterIP"]
+            found.address = place.api.get("Service", "oidc", MODEL)["spec"]["clusterIP"]
             yield found
 
 
@@ -274,35 +269,8 @@ def test_tenant_who_takes_a_host_passes_nobody_unasked(guarded, attack):
         assert_closed(guarded)
 
 
-def own_ports(place):
-    """What holds a gateway workload of our own to its ports, for the ports that Envoy has here."""
-    context = {
-        "name": "ports",
-        "account": "ports",
-        "model": istiod_world.GATEWAY_NAMESPACE,
-        "pod_labels": istiod_world.LABELS,
-        "inject_labels": {},
-        "options": config.Config(),
-    }
-    rendered = {each["kind"]: each for each in manifests.render(own.FOLDER, context)}
-    here = {"http2": place.port, "https": place.https_port}
-    ports = {
-        str(port["targetPort"]): str(here[port["name"]])
-        for port in rendered["Service"]["spec"]["ports"]
-        if port["name"] in here
-    }
-    policy = rendered["AuthorizationPolicy"]
-    policy["metadata"]["namespace"] = istiod_world.GATEWAY_NAMESPACE
-    operation = policy["spec"]["rules"][0]["to"][0]["operation"]
-    operation["notPorts"] = [ports[port] for port in operation["notPorts"]]
-    return policy
-
-
-@pytest.mark.parametrize("held", [False, True], ids=["any port", "ports of ours alone"])
-def test_port_of_a_tenant_leads_into_the_model_unless_the_workload_has_no_other(
-    guarded, evil, held
-):
-    """Bytes have no headers: only a workload of our own can do without ports of others."""
+def answer_at_port(place, labels):
+    """Send a request with a claim to a port of the tenant's at a workload with these labels."""
     port = loopback.free_port()
     request = forged_requests.head("/kfp/x", more=[f"kubeflow-userid: {CLAIM}"])
     tcp = {"port": {"number": port, "name": "tcp", "protocol": "TCP"}, "hosts": ["*"]}
@@ -314,15 +282,19 @@ def test_port_of_a_tenant_leads_into_the_model_unless_the_workload_has_no_other(
             gateway_client.raw("127.0.0.1", request, port)
         return True
 
-    with guarded.there(
-        *([own_ports(guarded)] if held else ()),
-        gateway(SPACE, "tcp", tcp),
-        made(NETWORKING, "VirtualService", "tcp", SPACE, spec),
+    with place.there(
+        gateway("shop", "tcp", tcp, labels=labels),
+        made(NETWORKING, "VirtualService", "tcp", "shop", spec),
     ):
-        guarded.application.clear()
+        place.application.clear()
         assert waiting.eventually(is_sent)
-        assert len(guarded.application) == (0 if held else 1)
-        assert_guarded(guarded, evil)
+        return len(place.application)
+
+
+def test_port_of_a_tenant_at_a_named_gateway_leads_into_the_model(guarded, evil):
+    """Bytes have no headers: only a workload of our own can do without ports of others."""
+    assert answer_at_port(guarded, istiod_world.LABELS) == 1
+    assert_guarded(guarded, evil)
 
 
 @pytest.mark.parametrize("kind", ["ServiceEntry", "Service"])
@@ -370,8 +342,8 @@ def test_nothing_is_served_anywhere_while_another_gateway_has_the_same_labels(gu
         for path in GUARDED:
             guarded.eventually(404, path, Cookie=COOKIE)
             assert waiting.eventually(lambda path=path: asked(path) in (0, 404))
-        assert guarded.api.list(cluster.VIRTUAL_SERVICE, MODEL) == []
-    assert waiting.eventually(lambda: not guarded.api.list(cluster.POD, SPACE))
+        assert guarded.api.list("VirtualService", MODEL) == []
+    assert waiting.eventually(lambda: not guarded.api.list("Pod", SPACE))
     guarded.reconcile()
     guarded.eventually(200, Cookie=COOKIE)
 
@@ -403,28 +375,36 @@ def test_host_of_ours_is_closed_while_an_older_gateway_has_another_number_for_it
 
 
 @pytest.fixture(scope="module")
-def alone(place):
+def alone(place, tmp_path_factory):
     """The place with a gateway of the model's own, plain and with TLS, and a third one's route."""
     place.remove()
+    folder = tmp_path_factory.mktemp("own")
     place.options = {"gateway_service": "", "hosts": "", "tls_secret": ingress_world.SECRET}
     place.auths = [COMPLETE]
     third = virtual_service("shop", "third", [OURS], [THIRD], {"route": lead(WEB)})
-    with place.without(*ingress_world.tenant()):
+    with (
+        ingress_world.own_gateway(place, folder),
+        place.there(third, ingress_world.secret(folder, MODEL)),
+    ):
         place.reconcile()
-        with place.there(third):
-            place.eventually(200, host=THIRD, Cookie=COOKIE)
-            place.eventually(200, host=THIRD, tls=THIRD, Cookie=COOKIE)
-            yield place
+        place.eventually(200, host=THIRD, Cookie=COOKIE)
+        place.eventually(200, host=THIRD, tls=THIRD, Cookie=COOKIE)
+        yield place
         place.remove()
+
+
+def test_port_of_a_tenant_leads_into_the_model_unless_the_workload_has_no_other(alone):
+    assert answer_at_port(alone, OWN) == 0
+    assert alone.asked_once("/kfp/x", Cookie=COOKIE).status == 200
 
 
 def both(hosts):
     return server(80, hosts), server(443, hosts, **HTTPS)
 
 
-def claimed(name, *servers, hosts):
+def claimed(name, *servers, hosts, labels=istiod_world.LABELS):
     """A Gateway of the tenant, and a route that hides nothing of the hosts that they claim."""
-    yield gateway("shop", name, *servers)
+    yield gateway("shop", name, *servers, labels=labels)
     yield virtual_service("shop", name, [f"shop/{name}"], hosts, to(WEB, "/of-the-tenant"))
 
 
@@ -445,9 +425,9 @@ CLAIMS = [
 @pytest.mark.parametrize(("name", "servers", "hosts"), CLAIMS)
 def test_third_ones_host_stays_guarded_whoever_claims_it(alone, name, servers, hosts):
     host = f"{uuid.uuid4()}.example.org"
-    mark = gateway("shop", "mark", *both([host]))
+    mark = gateway("shop", "mark", *both([host]), labels=OWN)
     marked = virtual_service("shop", "mark", ["shop/mark"], [host], {"route": lead(WEB)})
-    with alone.there(*claimed(name, *servers, hosts=hosts), mark, marked):
+    with alone.there(*claimed(name, *servers, hosts=hosts, labels=OWN), mark, marked):
         alone.reconcile()
         # istiod has told the gateway of all of it.
         alone.eventually(200, "/", host=host, tls=host, Cookie=COOKIE)
@@ -467,7 +447,7 @@ def test_gateway_of_our_own_is_guarded_at_the_hosts_of_others(alone, hosts):
     host = "own.example.org"
     route = virtual_service("shop", "own", ["shop/own"], [host], {"route": lead(WEB)})
     before, alone.options = alone.options, {**alone.options, "hosts": hosts}
-    with alone.there(gateway("shop", "own", *both([host])), route):
+    with alone.there(gateway("shop", "own", *both([host]), labels=OWN), route):
         alone.reconcile()
         for tls in ("", host):
             alone.eventually(200, "/", host=host, tls=tls, Cookie=COOKIE)
@@ -487,7 +467,8 @@ def test_guard_never_goes_while_a_neighbour_comes_and_goes(alone, times, request
     stranger = alone.visitor(tls=HOST)
     with gateway_client.Hammer(stranger, fresh=True, pause=0, path="/kfp/x") as hammer:
         for _ in range(times):
-            with alone.there(gateway("shop", "comes", server(80, ["comes.example.org"]))):
+            comes = gateway("shop", "comes", server(80, ["comes.example.org"]), labels=OWN)
+            with alone.there(comes):
                 alone.reconcile()
                 gateway_client.go_on([hammer], requests)
             alone.reconcile()

@@ -8,11 +8,8 @@ import lightkube
 import pytest
 from lightkube.resources.networking_v1 import Ingress, IngressClass
 
-from istio_integrator.diagnosis.checks import routes as checked
-from istio_integrator.ingress import tenant_policy
-from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Said
-from tests import echo, gateway_client, waiting
+from tests import api, echo, gateway_client, waiting
 from tests.functional import ingress_world, istiod_world, model_world
 from tests.functional.ingress_world import COMPLETE, DOMAIN, OURS, to, virtual_service
 from tests.functional.model_world import INGRESS, LOCAL_LABELS, TOKEN, Model
@@ -54,7 +51,7 @@ WILDCARD = {
 WORLDS = {
     "own gateway": World(ALONE, LOCAL_LABELS, (IRIS, DIGITS)),
     "named gateway with a wildcard": World(WILDCARD, LOCAL_LABELS, (IRIS, DIGITS)),
-    "Knative's Gateways on our own workload": World(ALONE, istiod_world.LABELS, (IRIS, OPEN)),
+    "Knative's Gateways on our own workload": World(ALONE, ingress_world.OWN_LABELS, ()),
     "Knative's Gateways on a named workload": World(
         {"hosts": HOST}, istiod_world.LABELS, (OPEN,), is_open=(OPEN,)
     ),
@@ -84,35 +81,31 @@ def is_rejected(place, obj):
     with ingress_world.being(place.kubeconfig, "alice@example.com") as alice:
         try:
             alice.create(obj, dry_run=True)
-        except errors.RefusedError:
-            return True
+        except api.ApiError as error:
+            return error.code == 422
     return False
 
 
 @contextlib.contextmanager
 def enforced(place):
-    """Have the tenant policy in force while the block runs."""
-
-    def policy():
-        part = place.part()
-        return tenant_policy.TenantPolicy(part._situation, lambda: part.target)
-
-    policy().reconcile()
+    """Have the charm, and its tenant policy in force, until the block ends."""
+    said = place.reconcile()
     try:
         for route in (model_world.inference_service(IRIS), model_world.knative_route(IRIS)):
-            assert waiting.eventually(lambda route=route: is_rejected(place, route))
+            assert waiting.eventually(lambda route=route: is_rejected(place, route)), said
         yield
     finally:
-        policy().remove()
+        place.remove()
 
 
 @pytest.fixture(scope="module")
 def models(request, ground, client, tmp_path_factory):
     """Models of two users, written by controllers while the tenant policy is in force."""
     world = WORLDS[request.param]
-    neighbours = ingress_world.tenant() if world.options is ALONE else ()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(ground.without(*neighbours))
+        if world.options is ALONE:
+            folder = tmp_path_factory.mktemp("own")
+            stack.enter_context(ingress_world.own_gateway(ground, folder))
         ground.options, ground.auths = world.options, [COMPLETE]
         models = dict.fromkeys([IRIS, *world.models])
         folder, held = tmp_path_factory.mktemp("local"), enforced(ground)
@@ -120,7 +113,6 @@ def models(request, ground, client, tmp_path_factory):
         found = stack.enter_context(written)
         found.world = world
         said = ground.reconcile()
-        stack.callback(ground.remove)
         assert waiting.eventually(lambda: is_served(found)), said
         for asked in found.served.values():
             asked.clear()
@@ -137,6 +129,14 @@ def is_served(models):
         if not all(models.is_from(model, visit) for visit in visits):
             return False
     return True
+
+
+def inside(models, **headers):
+    """What a pod gets; 0 where there is no answer."""
+    try:
+        return models.ask_inside(IRIS.inside, **headers).status
+    except OSError:
+        return 0
 
 
 def status(models, host, **headers):
@@ -224,11 +224,13 @@ def test_models_close_with_the_model(models):
 
 
 @of("Knative's Gateways on our own workload")
-def test_calls_from_inside_are_asked_about_where_they_pass_the_guarded_workload(models):
-    for model in (IRIS, OPEN):
-        assert status(models, model.host) == 302
-        assert models.ask_inside(model.inside).status == 302
-        assert models.is_from(model, models.ask_inside(model.inside, **USERS[1]))
+def test_our_own_workload_takes_no_calls_from_inside(models):
+    """It serves the ports of its own Service alone."""
+    for headers in ({}, USERS[1]):
+        assert waiting.eventually(lambda h=headers: inside(models, **h) == 403)
+    assert waiting.eventually(lambda: status(models, IRIS.host) == 302)
+    assert waiting.eventually(lambda: status(models, IRIS.host, **USERS[1]) == 403)
+    assert not models.served[IRIS.namespace]
 
 
 @of(SHARED)
@@ -236,13 +238,13 @@ def test_model_at_no_host_of_ours_is_served_to_nobody_and_named(models):
     for host in (IRIS.host, IRIS.predictor_host):
         for headers in ({}, *USERS):
             assert status(models, host, **headers) == 404
-    served = models.place.part().target.written_hosts
-    routes = models.place.api.list(cluster.VIRTUAL_SERVICE)
-    written = [each for each in routes if each["metadata"]["namespace"].startswith("team-")]
-    said = checked.judge_hosts(written, OURS, served)
-    assert said.said is Said.HOSTS_NOT_SERVED
-    assert "team-alice/iris" in said.about["routes"]
-    assert IRIS.host in said.about["hosts"]
+    (seen,) = (
+        row["seen"]
+        for row in models.place.diagnosed()
+        if row["message"] == Said.HOSTS_NOT_SERVED.name
+    )
+    assert "team-alice/iris" in seen
+    assert IRIS.host in seen
 
 
 @of(SHARED)

@@ -13,8 +13,8 @@ import re
 
 import pytest
 from charmlibs.interfaces import istio_ingress_route as library
+from ops import testing
 
-from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.relations import kubeflow
 from tests import echo, forged_requests, gateway_client, http2, waiting
 from tests.functional import gateway_api_world, ingress_world, istiod_world
@@ -60,7 +60,7 @@ GUARDED = ("/kfp/x", "/x", "/open/admin/x", "/notebook/x")
 FREE = ("/open/x", "/open", "/open/administrator")
 OURS = (*GUARDED[:3], *FREE)
 ROUTED = {
-    "virtualservice": ("EnvoyFilter", "Gateway", "VirtualService"),
+    "virtualservice": ("EnvoyFilter", "Gateway.networking.istio.io", "VirtualService"),
     "gateway-api": ("EnvoyFilter", "HTTPRoute"),
 }
 """What is deleted and created; istiod would delete its workload with a Gateway of its own."""
@@ -180,7 +180,8 @@ def place(request, client, kubeconfig, tmp_path_factory):
                 found.api.create(obj)
         found.renderer = request.param
         found.options |= {"hosts": HOST, "tls_secret": ingress_world.SECRET}
-        found.requests, found.newer = [], newer
+        controller = testing.Relation("gateway-metadata", id=8, remote_app_name="controller")
+        found.requests, found.newer = [], [*newer, controller]
         found.auths = [ingress_world.COMPLETE]
         if request.param == "gateway-api":
             stack.enter_context(found.there(ingress_world.secret(folder, MODEL)))
@@ -192,7 +193,7 @@ def place(request, client, kubeconfig, tmp_path_factory):
             assert waiting.eventually(lambda tls=tls: serves(found, tls), 240)
         yield found
         found.remove()
-        assert found.part()._situation.manifests.owned() == []
+        assert found.owned() == []
 
 
 def serves(place, tls):
@@ -294,14 +295,14 @@ def test_charms_and_controllers_hear_where_the_model_is_reached(place):
 def test_hook_writes_nothing_again_and_istiod_copies_no_label_of_ours(place):
     def versions():
         return {
-            each["metadata"]["resourceVersion"] for each in owned(place, *ROUTED[place.renderer])
+            each["metadata"]["resourceVersion"] for each in place.owned(*ROUTED[place.renderer])
         }
 
     before = versions()
     place.reconcile()
     assert versions() == before
     # Else it would go with the objects that are pruned, and its pods would change with ours.
-    for kind in (charm_cluster.DEPLOYMENT, charm_cluster.SERVICE):
+    for kind in ("Deployment", "Service"):
         made = place.api.get(kind, "kubeflow-gateway-istio", MODEL)
         assert (made is not None) == (place.renderer == "gateway-api")
         marks = made and [made["metadata"]["labels"], made["metadata"].get("annotations")]
@@ -419,7 +420,7 @@ def test_nothing_that_envoy_has_ends_a_request_that_takes_long(place):
 
 def marks(place):
     """The headers that open routes, which no client can know."""
-    secret = place.api.get(charm_cluster.SECRET, "istio-integrator-record", MODEL)
+    secret = place.api.get("Secret", "istio-integrator-record", MODEL)
     values = json.loads(base64.b64decode(secret["data"]["record"]))["values"]
     return [{values["header"]: values[name]} for name in ("asked", "free", "root")]
 
@@ -463,15 +464,10 @@ def test_everyone_reaches_what_needs_no_authentication_and_is_anonymous(place, p
     assert place.asked == []
 
 
-def owned(place, *kinds):
-    """Our objects of some kinds."""
-    return [each for each in place.part()._situation.manifests.owned() if each["kind"] in kinds]
-
-
 def own(place, *kinds):
     """Our objects of some kinds, as somebody could write them again."""
     kept = ("name", "namespace", "labels", "annotations", "ownerReferences")
-    for obj in owned(place, *kinds):
+    for obj in place.owned(*kinds):
         metadata = {key: obj["metadata"][key] for key in kept if key in obj["metadata"]}
         head = {key: obj[key] for key in ("apiVersion", "kind", "spec")}
         yield {**head, "metadata": metadata}

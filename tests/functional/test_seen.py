@@ -8,9 +8,6 @@ import pytest
 
 from integrator_contract import seen
 from integrator_contract.seen import Cause
-from istio_integrator.ingress import gateway
-from istio_integrator.ingress.guard import envoyfilter
-from istio_integrator.kube import cluster
 from tests import gateway_client
 from tests.functional import ingress_world, istiod_world
 from tests.functional.gateway_looks import look
@@ -39,11 +36,11 @@ def see(place, until, expected=None):
 
 
 def guard_of(place):
-    return place.part()._situation.manifests.owned_in(envoyfilter.FOLDER)[0]
+    return place.owned("EnvoyFilter")[0]
 
 
 def gateway_of(place):
-    return place.part()._situation.manifests.own(cluster.GATEWAY, gateway.NAME)
+    return place.owned("Gateway.networking.istio.io")[0]
 
 
 def causes(answer):
@@ -105,7 +102,7 @@ def without(place, obj):
     """Delete an object for the time of the block."""
     place.api.delete(obj)
     yield
-    place.part().reconcile()
+    place.hook()
 
 
 def test_filters_that_no_filter_chain_has_are_ignored_by_istiod(served):
@@ -134,16 +131,13 @@ def test_listener_that_waits_for_a_certificate_serves_without_new_filters(served
 def test_routes_that_envoy_refuses_to_change_are_named(served):
     with served.there(ingress_world.frozen()):
         served.requests.append(ingress_world.request(4, "kfp", "/more", None))
-        part = served.part()
-        part.reconcile()
-        answer = see(
-            served, lambda answer: causes(answer) == [Cause.ROUTES_MISSING], part.expected
-        )
+        served.hook()
+        answer = see(served, lambda answer: causes(answer) == [Cause.ROUTES_MISSING])
     assert about(answer, Cause.ROUTES_MISSING) == [
         {"host": HOST, "port": "80", "routes": "3 of 4"}
     ]
     assert answer.routes == 3
-    see(served, lambda answer: answer.routes == 4, part.expected)
+    see(served, lambda answer: answer.routes == 4)
     served.requests.pop()
 
 

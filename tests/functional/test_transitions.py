@@ -16,10 +16,9 @@ import sys
 
 import pytest
 from cryptography import x509
+from ops import testing
 
 from integrator_contract import names
-from istio_integrator.ingress import gateway as ingress_gateway
-from istio_integrator.relations import endpoints
 from testbed import loopback
 from tests import echo, gateway_client, waiting
 from tests.functional import (
@@ -29,16 +28,17 @@ from tests.functional import (
     loopback_istiod,
     newer_routes,
 )
-from tests.functional.ingress_world import AUTH, COMPLETE, MODEL, request
+from tests.functional.ingress_world import COMPLETE, MODEL, forward, request
 from tests.functional.newer_routes import bag, matched, wish
 from tests.gateway_client import HOST, TENANT
 from tests.kubernetes_objects import namespace_of
+from tests.unit.charm.ingress_world import auth
 
 SECOND, BESIDE = "second.example.com", "beside.example.com"
 NAMED, OWN, MANAGED = "named", "own", "managed"
 LABELS = {
-    OWN: {"istio": "of-the-model"},
-    MANAGED: {names.GATEWAY_NAME: ingress_gateway.NAME},
+    OWN: ingress_world.OWN_LABELS,
+    MANAGED: {names.GATEWAY_NAME: gateway_api_world.NAME},
 }
 GROUPS = {MANAGED: "gateway.networking.k8s.io"}
 VICTIM = "victim@example.com"
@@ -92,7 +92,7 @@ class State:
     is_renewed: bool = False
     """Whether the certificate is another one than before."""
     is_open: bool = False
-    more: tuple[tuple[str, endpoints.Bag], ...] = ()
+    more: tuple[testing.Relation, ...] = ()
     """Routes of today's charms."""
     strangers: tuple[tuple[str, int], ...] = ()
     """Paths of these, with what strangers get there."""
@@ -100,11 +100,8 @@ class State:
     def given(self):
         """What the charm is given."""
         is_authenticated = self.is_related and not self.is_open
-        auth = dataclasses.replace(
-            COMPLETE, message=AUTH.model_copy(update={"service": self.service})
-        )
-        address = f"http://{self.service}.{MODEL}.svc.cluster.local"
-        forward = {"decisions_address": address, "app_names": "[]"}
+        older = dataclasses.replace(auth(port=80, service=self.service), id=COMPLETE.id)
+        newer = forward(f"http://{self.service}.{MODEL}.svc.cluster.local")
         options = {"hosts": ",".join(self.hosts), "require_authentication": not self.is_open}
         if self.gateway == OWN:
             options["gateway_service"] = ""
@@ -115,8 +112,8 @@ class State:
         return {
             "requests": [request(1, "kfp", "/kfp", None)] if self.is_related else [],
             "newer": self.more if self.is_related else (),
-            "auths": [auth] if is_authenticated and OLDER in self.ways else [],
-            "forwards": [forward] if is_authenticated and NEWER in self.ways else [],
+            "auths": [older] if is_authenticated and OLDER in self.ways else [],
+            "forwards": [newer] if is_authenticated and NEWER in self.ways else [],
             "options": options,
         }
 
@@ -239,7 +236,6 @@ class Place(ingress_world.Place):
             MANAGED: loopback.free_ports(3),
         }
         self._running = {NAMED}
-        self.own = ("own", MODEL, LABELS[OWN])
 
     def at(self, gateway):
         """The same model, for requests to a gateway."""
@@ -293,9 +289,9 @@ class Place(ingress_world.Place):
 
     def groups(self):
         """Groups of API that our Gateway and routes are of."""
-        kinds = ("Gateway", "HTTPRoute", "VirtualService")
-        owned = self.part()._situation.manifests.owned()
-        return {obj["apiVersion"].partition("/")[0] for obj in owned if obj["kind"] in kinds}
+        kinds = ("Gateway.networking.istio.io", "VirtualService")
+        owned = self.owned(*kinds, "Gateway.gateway.networking.k8s.io", "HTTPRoute")
+        return {obj["apiVersion"].partition("/")[0] for obj in owned}
 
     def wrong(self, state):
         """Requests whose answers are not yet those of a state."""
@@ -346,7 +342,8 @@ def beside(place):
             for obj in ingress_world.service(model, name, server.server_port):
                 place.api.create(obj)
         ports = (place.port, place.https_port, place.admin)
-        found = ingress_world.Place(place.api, ports, served.asked, decides.asked, model)
+        asked = served.asked, decides.asked
+        found = ingress_world.Place(place.client, place.api, ports, *asked, model=model)
         found.newer = [bag(21, "mlflow", wish("mlflow", matched("/mlflow")), model=model)]
         found.auths, found.options = [COMPLETE], {"hosts": BESIDE}
         found.reconcile()
@@ -373,10 +370,8 @@ def place(client, kubeconfig, tmp_path_factory):
         found = stack.enter_context(serving)
         found.mortal, found.login = mortal, login.asked
         all_gateways = Place(found, client, folder, stack)
-        ports = all_gateways._gateways[OWN]
-        named = [("http2", 80, ports[0]), ("https", 443, ports[1])]
-        _, service = ingress_world.gateway_workload(named, MODEL, LABELS[OWN], "own")
-        stack.enter_context(found.there(service, ingress_world.secret(folder, MODEL)))
+        stack.enter_context(ingress_world.own_ports(found, *all_gateways._gateways[OWN][:2]))
+        stack.enter_context(found.there(ingress_world.secret(folder, MODEL)))
         all_gateways.run(OWN, istiod_world.gateway_token(client, MODEL))
         all_gateways.beside = stack.enter_context(beside(found))
         yield all_gateways

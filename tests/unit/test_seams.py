@@ -23,14 +23,14 @@ PROGRAM = "sidecar_lifecycle.shell.cli"
 LEFT = {
     ".": "asked parsed_once workload_access",
     "functional": (
-        "admission_world charm_parts charm_runs convergence_world gateway_api_world "
-        "ingress_world istiod_world limits_world loopback_istiod "
+        "admission_world charm_parts charm_runs convergence_world "
+        "istiod_world limits_world loopback_istiod "
         "loopback_webhook test_admission_charm test_admission_floods test_admission_older "
         "test_admission_webhook test_admission_with_istiod test_charm_installations "
-        "test_charm_removal test_gateway_workload test_guard_tenants "
-        "test_istio_oracle test_models test_observability test_packing test_rights_life "
-        "test_rights_policy test_routes test_security_envoy test_security_objects test_seen "
-        "test_tenant_policy test_transitions test_trials test_workload_reconciler"
+        "test_charm_removal test_gateway_workload "
+        "test_istio_oracle test_observability test_packing test_rights_life "
+        "test_rights_policy test_security_envoy test_security_objects "
+        "test_tenant_policy test_trials test_workload_reconciler"
     ),
     "unit": "test_docs_commands test_docs_symptoms",
     "unit/charm": (
