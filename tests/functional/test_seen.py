@@ -35,14 +35,6 @@ def see(place, until, expected=None):
     return look(expected or place.expected, until, place.admin)
 
 
-def guard_of(place):
-    return place.owned("EnvoyFilter")[0]
-
-
-def gateway_of(place):
-    return place.owned("Gateway.networking.istio.io")[0]
-
-
 def causes(answer):
     return [each.cause for each in answer.missing]
 
@@ -73,7 +65,7 @@ def test_whole_gateway_is_seen_as_it_is_expected(served):
     ],
 )
 def test_port_is_guarded_whatever_its_server_serves(served, changes, hosts, status):
-    opened = gateway_of(served)
+    opened = served.owned("Gateway.networking.istio.io")[0]
     expected = dataclasses.replace(
         served.expected,
         servers=[dataclasses.replace(each, hosts=hosts) for each in served.expected.servers],
@@ -106,7 +98,7 @@ def without(place, obj):
 
 
 def test_filters_that_no_filter_chain_has_are_ignored_by_istiod(served):
-    with without(served, guard_of(served)):
+    with without(served, served.owned("EnvoyFilter")[0]):
         answer = see(served, lambda answer: answer.unguarded == BOTH)
     assert causes(answer) == [Cause.FILTERS_IGNORED] * 2
     assert (answer.guarded, answer.routes) == ((), 0)
@@ -117,7 +109,7 @@ def test_listener_that_waits_for_a_certificate_serves_without_new_filters(served
     bad = ingress_world.gateway("shop", "bad", server(443, ["bad.example.com"], **absent))
     see(served, lambda answer: answer.guarded == BOTH)
     with contextlib.ExitStack() as stack:
-        with without(served, guard_of(served)):
+        with without(served, served.owned("EnvoyFilter")[0]):
             see(served, lambda answer: answer.unguarded == BOTH)
             stack.enter_context(served.there(bad))
             see(served, lambda answer: Cause.WARMING in causes(answer))
@@ -173,7 +165,7 @@ def test_dns_domain_that_istiod_does_not_use_is_named(served):
     ],
 )
 def test_server_that_istiod_drops_for_an_older_one_is_named(served, theirs, named):
-    opened = gateway_of(served)
+    opened = served.owned("Gateway.networking.istio.io")[0]
     served.api.delete(opened)
     with served.there(ingress_world.gateway("shop", "older", theirs)):
         # Kubernetes knows the age of an object in whole seconds.
