@@ -26,15 +26,13 @@ from typing import Any
 import world
 import yaml
 
-from istio_integrator.kube import cluster
 from testbed import command_line, loopback
 from tests import gateway_client, waiting
+from tests.api import Api
 from tests.functional import ingress_world, istiod_world, loopback_istiod
 from tests.kubernetes_objects import namespace_of
 
-MODEL = "bench-gateway"
-LABEL = istiod_world.LABELS["istio"]
-"""Of the workload that the charm serves."""
+MODEL = ingress_world.MODEL
 NO_GUARD, EXT_AUTHZ, CHARM = "no guard", "ext_authz", "charm"
 APPLICATION, SERVICE = "kfp", "oidc"
 HEADER = "kubeflow-userid"
@@ -77,7 +75,7 @@ class Way:
 
     name: str
     label: str
-    """Of the workload, and what its objects are called."""
+    """Of the workload, and what its objects are called; the charm has labels of its own."""
     port: int
     admin: int
     rates: dict[str, list[float]] = dataclasses.field(default_factory=dict)
@@ -87,19 +85,21 @@ class Way:
     @property
     def labels(self) -> dict[str, str]:
         """Return what selects the workload."""
-        return {"istio": self.label}
+        return ingress_world.OWN_LABELS if self.name == CHARM else {"istio": self.label}
 
     @contextlib.contextmanager
-    def running(
-        self, api: cluster.Cluster, folder: pathlib.Path, xds: int, token: str | None
-    ) -> Iterator[None]:
-        """Run the workload."""
-        _, service = ingress_world.gateway_workload([("http2", 80, self.port)])
-        service["metadata"]["name"] = self.label
-        service["spec"]["selector"] = self.labels
-        api.create(service)
+    def running(self, api: Api, folder: pathlib.Path, xds: int, client: Any) -> Iterator[None]:
+        """Run the workload, whose Service the charm makes where it serves."""
+        space = MODEL if self.name == CHARM else istiod_world.GATEWAY_NAMESPACE
+        if self.name != CHARM:
+            _, service = ingress_world.gateway_workload([("http2", 80, self.port)])
+            service["metadata"]["name"] = self.label
+            service["spec"]["selector"] = self.labels
+            api.create(service)
         folder.mkdir()
-        with istiod_world.gateway(folder, xds, self.admin, token, labels=self.labels):
+        token = istiod_world.gateway_token(client, space)
+        about = {"namespace": space, "labels": self.labels}
+        with istiod_world.gateway(folder, xds, self.admin, token, **about):
             yield
 
     def measure(self, path: str, connections: int, seconds: float) -> None:
@@ -157,7 +157,7 @@ def load(port: int, path: str, connections: int, seconds: float) -> list[float]:
 
 
 @contextlib.contextmanager
-def answering(api: cluster.Cluster, folder: pathlib.Path) -> Iterator[None]:
+def answering(api: Api, folder: pathlib.Path) -> Iterator[None]:
     """Have an Envoy answer every request to the application and to the authorization service."""
     ports = loopback.free_ports(2)
     for space in ("istio-system", istiod_world.GATEWAY_NAMESPACE, MODEL):
@@ -209,7 +209,8 @@ def answering(api: cluster.Cluster, folder: pathlib.Path) -> Iterator[None]:
 class Bench:
     """Routes of a model, served in each way."""
 
-    def __init__(self, api: cluster.Cluster, ways: list[Way], count: int) -> None:
+    def __init__(self, client: Any, api: Api, ways: list[Way], count: int) -> None:
+        self._client = client
         self._api = api
         self._ways = ways
         self.paths = [f"/app-{number:03}" for number in range(1, count + 1)]
@@ -225,8 +226,11 @@ class Bench:
             for way in self._ways:
                 if way.name == CHARM:
                     place = self._charm(way)
+                    stack.enter_context(place.there(*ingress_world.installation()))
+                    ports = (way.port, loopback.free_port())
+                    stack.enter_context(ingress_world.own_ports(place, *ports))
                     place.reconcile()
-                    stack.callback(lambda place=place: place.part().remove())
+                    stack.callback(place.remove)
                     continue
                 for obj in self._plain(way, filters.get(way.name)):
                     self._api.create(obj)
@@ -238,7 +242,8 @@ class Bench:
             yield
 
     def _charm(self, way: Way) -> ingress_world.Place:
-        place = ingress_world.Place(self._api, (way.port, 0, way.admin), [], [], MODEL)
+        ports = (way.port, 0, way.admin)
+        place = ingress_world.Place(self._client, self._api, ports, [], [])
         place.options = {"gateway_service": "", "hosts": ""}
         place.auths = [ingress_world.COMPLETE]
         place.requests = [
@@ -266,7 +271,7 @@ class Bench:
                 "spec": {**spec, "workloadSelector": {"labels": way.labels}},
             }
 
-    def written(self, kind: cluster.Kind, way: Way) -> int:
+    def written(self, kind: str, way: Way) -> int:
         """Return the bytes of a kind's objects for a way."""
         found = [
             obj["spec"]
@@ -283,8 +288,8 @@ class Bench:
         ratio = statistics.median(self._ways[0].rates[path]) / rate
         times = [f"{1000 * quantiles[each - 1]:.2f}" for each in (50, 99)]
         sizes = [
-            self.written(cluster.VIRTUAL_SERVICE, way),
-            self.written(cluster.ENVOY_FILTER, way),
+            self.written("VirtualService", way),
+            self.written("EnvoyFilter", way),
             way.size("dynamic_route_configs", "route_config"),
             way.size("dynamic_listeners", "active_state"),
         ]
@@ -326,20 +331,19 @@ def main() -> None:
         filters[arguments.filter.stem] = yaml.safe_load(arguments.filter.read_text())["spec"]
     with contextlib.ExitStack() as stack:
         kubeconfig, client = stack.enter_context(world.served("bench-gateway"))
-        api = cluster.Cluster(client)
+        api = stack.enter_context(Api(client.config))
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         stack.enter_context(answering(api, folder / "answering"))
         xds = stack.enter_context(istiod_world.istiod(folder, kubeconfig))
-        token = istiod_world.gateway_token(client)
         ways: list[Way] = []
         for number, name in enumerate([NO_GUARD, *filters, CHARM]):
             port, admin = loopback.free_ports(2)
-            way = Way(name, LABEL if name == CHARM else f"bench-{number}", port, admin)
-            stack.enter_context(way.running(api, folder / str(number), xds, token))
+            way = Way(name, f"bench-{number}", port, admin)
+            stack.enter_context(way.running(api, folder / str(number), xds, client))
             ways.append(way)
         rows: list[list[str]] = []
         for count in map(int, arguments.routes.split(",")):
-            bench = Bench(api, ways, count)
+            bench = Bench(client, api, ways, count)
             with bench.served(filters):
                 rows += measured(bench, ways, arguments)
     print("| " + " | ".join(COLUMNS) + " |")

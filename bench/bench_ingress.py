@@ -21,10 +21,9 @@ import world
 from ops import testing
 
 from istio_integrator.kube import cluster, manifests
-from istio_integrator.relations import kubeflow
 from testbed import command_line
 from tests import gateway_client
-from tests.functional import charm_parts, charm_runs, ingress_world, newer_routes
+from tests.functional import charm_runs, ingress_world, newer_routes
 from tests.kubernetes_objects import namespace_of
 from tests.unit.charm import charm_world
 
@@ -81,13 +80,7 @@ def older(count: int, _: str) -> list[testing.Relation]:
         ingress_world.request(number, f"app-{number}", f"/app-{number}", None)
         for number in range(1, count + 1)
     ]
-    bags = [
-        (kubeflow.INGRESS, one.relation, one.application, charm_parts.written(one.message))
-        for one in asked
-    ]
-    auth = ingress_world.COMPLETE
-    bags.append((kubeflow.INGRESS_AUTH, 900, "oidc", charm_parts.written(auth.message)))
-    return [_relation(*bag) for bag in bags]
+    return [*asked, dataclasses.replace(ingress_world.COMPLETE, id=900)]
 
 
 def newer(count: int, model: str) -> list[testing.Relation]:
@@ -97,16 +90,9 @@ def newer(count: int, model: str) -> list[testing.Relation]:
         name = f"app-{number}"
         endpoint = newer_routes.OPEN if number <= OPEN else newer_routes.ASKED
         route = newer_routes.wish(name, newer_routes.matched(f"/{name}/"))
-        _, bag = newer_routes.bag(number, name, route, endpoint=endpoint, model=model)
-        found.append(_relation(endpoint, bag.relation, bag.application, bag.content))
-    address = {"decisions_address": f"http://oidc.{model}.svc.cluster.local"}
-    return [*found, _relation(kubeflow.FORWARD_AUTH, 900, "oidc", {**address, "app_names": "[]"})]
-
-
-def _relation(endpoint: str, number: int, application: str, data: Any) -> testing.Relation:
-    return testing.Relation(
-        endpoint, id=number, remote_app_name=application, remote_app_data=dict(data)
-    )
+        found.append(newer_routes.bag(number, name, route, endpoint=endpoint, model=model))
+    forward = ingress_world.forward(f"http://oidc.{model}.svc.cluster.local")
+    return [*found, dataclasses.replace(forward, id=900)]
 
 
 def measure(place: World, title: str, related: Any, count: int, **options: Any) -> None:

@@ -376,7 +376,7 @@ def own_ports(place, plain, secure):
         "matchConditions": [{"name": "own", "expression": f"object.metadata.name == '{OWN}'"}],
     }
     ports = [{"name": f"port-{number}", "port": number} for number in (15021, 80, 443)]
-    tried = made("v1", "Service", OWN, MODEL, {"ports": ports})
+    tried = made("v1", "Service", OWN, place.model, {"ports": ports})
 
     def is_in_force():
         created = place.api.create(tried, dry_run=True)
