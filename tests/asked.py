@@ -1,6 +1,7 @@
 """What the workload answers when the charm asks it, by HTTP and by exec."""
 
 import dataclasses
+import http.client
 import http.server
 import json
 import threading
@@ -9,9 +10,8 @@ from typing import Any
 
 from ops import testing
 
-from integrator_contract import schema
+from integrator_contract import schema, service
 from integrator_contract.seen import Expectation, Seen
-from istio_integrator.lifecycle import workload
 
 PROGRAM = "/usr/bin/sidecar-lifecycle"
 SUMMARY = {
@@ -64,6 +64,8 @@ class Service(http.server.ThreadingHTTPServer):
         self.look: Callable[[], Seen] = lambda: self.seen
         self.ended: list[dict[str, Any]] = []
         """What it says of proxies that outlive their payload."""
+        self.patience = 60.0
+        """Seconds that its clients wait for an answer at most."""
         self.says()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -103,7 +105,18 @@ class Service(http.server.ThreadingHTTPServer):
 
 
 SERVICE = Service()
-workload.PORT = SERVICE.server_address[1]
+_connect = http.client.HTTPConnection.connect
+
+
+def _connect_to_answers(connection: http.client.HTTPConnection) -> None:
+    """Connect to the answers of a test in place of the port that a pod's containers share."""
+    if connection.port == service.LISTENER_PORT:
+        connection.port = SERVICE.server_port
+        connection.timeout = min(connection.timeout, SERVICE.patience)
+    _connect(connection)
+
+
+http.client.HTTPConnection.connect = _connect_to_answers
 
 
 def version(contract: str | None = schema.SCHEMA) -> testing.Exec:

@@ -11,11 +11,9 @@ from ops import charm, pebble
 from scenario import _runtime
 from scenario import state as scenario_state
 
-from istio_integrator.kube import manifests
-
 
 class _Yaml:
-    """What Scenario, ops and our templates use of YAML: by libyaml, each text and value once."""
+    """What Scenario and ops use of YAML: by libyaml, each text and value once."""
 
     @staticmethod
     @functools.lru_cache(4096)
@@ -27,15 +25,6 @@ class _Yaml:
     def _dumped(data: bytes) -> str:
         return yaml.dump(pickle.loads(data), Dumper=yaml.CSafeDumper)
 
-    @staticmethod
-    @functools.lru_cache(4096)
-    def _all(text: str, loader: Any) -> bytes:
-        return pickle.dumps([*yaml.load_all(text, Loader=loader)])
-
-    @classmethod
-    def load_all(cls, text: str, *, Loader: Any) -> list[Any]:  # noqa: N803 - the library's name
-        return pickle.loads(cls._all(text, Loader))
-
     @classmethod
     def safe_load(cls, text: str) -> Any:
         return pickle.loads(cls._loaded(text))
@@ -45,13 +34,28 @@ class _Yaml:
         return cls._dumped(pickle.dumps(data))
 
 
+_load_all = yaml.load_all
+
+
+@functools.lru_cache(4096)
+def _documents(text: str, loader: Any) -> bytes:
+    return pickle.dumps([*_load_all(text, loader)])
+
+
+def _load_all_once(text: Any, Loader: Any) -> Any:  # noqa: N803 - the library's name
+    """Load documents of our templates, which are one text."""
+    if isinstance(text, str):
+        return pickle.loads(_documents(text, Loader))
+    return _load_all(text, Loader)
+
+
 @functools.cache
 def install() -> None:
     """Have what hooks parse be remembered until the process ends."""
     if yaml.__with_libyaml__:
         for module in (_runtime, scenario_state, charm, pebble):
             vars(module)["yaml"] = _Yaml
-    vars(manifests)["yaml"] = _Yaml
+    yaml.load_all = _load_all_once
     # To see that an RSA key is one takes longer than to sign with it.
     load_key = serialization.load_pem_private_key
     vars(serialization)["load_pem_private_key"] = functools.lru_cache(1024)(load_key)

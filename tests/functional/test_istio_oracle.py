@@ -13,7 +13,6 @@ import yaml
 
 from istio_integrator.istio import authorization_policy, peer_authentication
 from istio_integrator.istio.authorization_policy import InboundRequest, Truth
-from istio_integrator.kube import cluster as charm_cluster
 from istio_integrator.situation import model
 from testbed import loopback
 from tests import echo, waiting
@@ -323,18 +322,18 @@ DECLARED = {
 
 
 def test_unknown_host_is_sent_past_the_mesh_at_the_ports_that_are_predicted(
-    istiod, client, namespace, tmp_path
+    istiod, admin, namespace, tmp_path
 ):
     ports = [{**declared, "port": number} for number, declared in DECLARED.items()]
     spec = {"selector": LABELS, "ports": ports}
     written = made("v1", "Service", "mlmd", namespace, spec)
-    service = charm_cluster.Cluster(client).create(written)
+    service = admin.create(written)
     (read,) = model.read([service], model.Service)
     predicted = {port.port for port in read.ports if port.is_http}
     about = ("envoy-0", namespace, {})
-    with sidecar_world.configured(tmp_path, istiod.xds, *about, interception="REDIRECT") as admin:
-        found = waiting.eventually(lambda: past_the_mesh(admin) == predicted)
-        assert found, (past_the_mesh(admin), predicted)
+    with sidecar_world.configured(tmp_path, istiod.xds, *about, interception="REDIRECT") as proxy:
+        found = waiting.eventually(lambda: past_the_mesh(proxy) == predicted)
+        assert found, (past_the_mesh(proxy), predicted)
 
 
 def past_the_mesh(admin):

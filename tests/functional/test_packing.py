@@ -11,10 +11,10 @@ import zipfile
 import pytest
 import yaml
 
-from istio_integrator.lifecycle import workload
 from testbed import paths
 from testbed.images import recipes
 from testbed.juju import charmcraft, pack
+from tests import asked
 
 PLACED_BY_TOOLS = re.compile(
     r"manifest\.yaml|dispatch|README\.md|.*/__pycache__/.*|.*\.pyc|venv/pyvenv\.cfg|venv/bin/.*"
@@ -146,8 +146,8 @@ def test_rock_runs_as_the_user_that_the_charm_and_the_testbed_say():
 
 def test_rock_has_the_program_where_the_charm_runs_it():
     (service,) = ROCK["services"].values()
-    assert service["command"].split()[0] == workload.PROGRAM
-    assert f'launcher "$CRAFT_PART_INSTALL{workload.PROGRAM}"' in PART["override-build"]
+    assert service["command"].split()[0] == asked.PROGRAM
+    assert f'launcher "$CRAFT_PART_INSTALL{asked.PROGRAM}"' in PART["override-build"]
 
 
 def test_rock_knows_the_public_authorities():

@@ -21,14 +21,14 @@ DECISIONS = {
 PROGRAM = "sidecar_lifecycle.shell.cli"
 """The workload's command line, by which tests run it."""
 LEFT = {
-    ".": "asked parsed_once workload_access",
+    ".": "workload_access",
     "functional": (
         "admission_world charm_parts charm_runs convergence_world "
         "istiod_world limits_world loopback_istiod "
         "loopback_webhook test_admission_charm test_admission_floods test_admission_older "
         "test_admission_webhook test_admission_with_istiod test_charm_installations "
         "test_charm_removal "
-        "test_istio_oracle test_observability test_packing test_rights_life "
+        "test_observability test_rights_life "
         "test_rights_policy test_security_envoy test_security_objects "
         "test_tenant_policy test_trials test_workload_reconciler"
     ),

@@ -1,11 +1,11 @@
 """The end of the application: all of it goes, and routes before what authenticates them."""
 
+import itertools
 import json
 import time
 
 import ops
 import pytest
-import tenacity
 from ops import testing
 
 from integrator_contract import names
@@ -149,8 +149,8 @@ def test_gateway_has_time_to_forget_the_routes_before_the_guard_goes(fake, moves
 def test_removal_does_not_fail_while_the_workload_is_silent(served, fake, monkeypatch):
     world = World(fake, route(), auth())
     world.run()
-    monkeypatch.setattr(asked.workload, "PORT", 1)
-    monkeypatch.setattr(asked.workload._answer.retry, "stop", tenacity.stop_after_attempt(1))
+    monkeypatch.setattr(asked.SERVICE, "server_port", 1)
+    monkeypatch.setattr(time, "monotonic", itertools.count(step=0.5).__next__)
     world.remove()
     assert not [each for each in fake.objects.values() if fake_cluster.is_charms(each)]
     assert INJECTION not in fake.labels("kubeflow")

@@ -2,11 +2,12 @@
 
 import dataclasses
 import datetime
+import itertools
 import socket
+import time
 
 import ops
 import pytest
-import tenacity
 
 from integrator_contract import schema
 from tests import asked
@@ -67,16 +68,17 @@ def test_workload_in_trouble_is_waited_for(  # noqa: PLR0917 - a table
 
 def test_service_that_does_not_listen_is_waited_for(ctx, monkeypatch):
     given = state()
-    monkeypatch.setattr(asked.workload, "PORT", 1)
-    monkeypatch.setattr(asked.workload._answer.retry, "stop", tenacity.stop_after_attempt(2))
+    monkeypatch.setattr(asked.SERVICE, "server_port", 1)
+    # Each look at the clock is half a second later.
+    monkeypatch.setattr(time, "monotonic", itertools.count(step=0.5).__next__)
     assert status(ctx, given).message.startswith("the workload does not answer: ")
 
 
 def test_service_that_is_silent_is_waited_for(ctx, monkeypatch):
     given = state()
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setattr(asked.workload, "PORT", silent.getsockname()[1])
-        monkeypatch.setitem(asked.workload._ANSWER_SECONDS, "GET", 0.1)
+        monkeypatch.setattr(asked.SERVICE, "server_port", silent.getsockname()[1])
+        monkeypatch.setattr(asked.SERVICE, "patience", 0.1)
         assert status(ctx, given).message == "the workload does not answer: timed out"
 
 
