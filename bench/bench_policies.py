@@ -21,11 +21,16 @@ from typing import Any
 
 import world
 
-from istio_integrator.kube import cluster
+from istio_integrator.config import config
+from istio_integrator.ingress.ingress import Ingress
+from istio_integrator.istio import installation
+from istio_integrator.kube import cluster, manifests
+from istio_integrator.policies.policies import Authorization
 from istio_integrator.relations import endpoints, service_mesh
+from istio_integrator.situation import situation
 from testbed import command_line, loopback
 from tests import waiting
-from tests.functional import charm_parts, istiod_world, sidecar_world
+from tests.functional import istiod_world, sidecar_world
 from tests.kubernetes_objects import namespace_of
 from tests.unit.charm.security.callers import NAME, policy
 
@@ -69,16 +74,46 @@ def _bag(number: int, model: str, callers: Iterable[str]) -> endpoints.Bag:
     return endpoints.Bag(number, name, {service_mesh.POLICIES: json.dumps(stated)})
 
 
-class Related(charm_parts.Related):
+class Related:
     """Applications on `service-mesh`, which may change between hooks."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.said: list[endpoints.Bag] = []
 
     def bags(self, endpoint: str) -> list[endpoints.Bag]:
         """Return what they say."""
         return self.said if endpoint == service_mesh.ENDPOINT else []
+
+    def is_related(self, *names: str) -> bool:
+        """Tell whether an application is related."""
+        return any(self.bags(endpoint) for endpoint in names)
+
+    def write(self, *_: Any) -> None:
+        """Keep nothing of what they are told."""
+
+
+def policies(api: cluster.Cluster, model: str, related: Any) -> Authorization:
+    """Return the part of the charm that writes policies, as a hook makes it."""
+    place = {"model": model, "application": "istio-integrator"}
+    mesh = installation.Mesh(
+        namespace="istio-system",
+        installed_in="istio-system",
+        revision="default",
+        is_default=True,
+        environment={},
+    )
+    scope = situation.Situation(
+        cluster=api,
+        manifests=manifests.Manifests(api, **place),
+        config=config.Config.model_validate({"authorization": "related"}),
+        mesh=mesh,
+        unit="istio-integrator/0",
+        leader=True,
+        related=related,
+        **place,
+    )
+    ingress = Ingress(scope)
+    return Authorization(scope, lambda: ingress.exposure)
 
 
 class Metrics:
@@ -143,12 +178,12 @@ def measure(api: cluster.Cluster, model: str, shape: str, count: int, ports: Any
     seconds: list[float] = []
     for _ in range(2):
         # Each hook looks at the cluster anew.
-        part = charm_parts.policies(api, model, mode="related", related=related)
+        part = policies(api, model, related)
         began = time.monotonic()
         part.reconcile()
         seconds.append(time.monotonic() - began)
-    found = charm_parts.listed(api, cluster.AUTHORIZATION_POLICY, model)
-    largest = max(len(json.dumps(each["spec"])) for each in found.values())
+    found = api.list(cluster.AUTHORIZATION_POLICY, model)
+    largest = max(len(json.dumps(each["spec"])) for each in found)
     full, waited = told(admin, lambda text: f"/sa/{caller}" in text)
     print(
         f"{shape}, {count}: {len(found)} policies, the largest {largest} bytes; written in "
@@ -158,7 +193,7 @@ def measure(api: cluster.Cluster, model: str, shape: str, count: int, ports: Any
         f"  the listeners of the callee: {empty} bytes before, {full} after, {waited:.1f} s later"
     )
     print(f"  istiod: {metrics.changed()}", flush=True)
-    charm_parts.policies(api, model, mode="related", related=related).remove()
+    policies(api, model, related).remove()
 
 
 def main() -> None:

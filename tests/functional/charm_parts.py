@@ -1,17 +1,13 @@
 """Parts of the charm on a real API server, as a hook makes them."""
 
 import dataclasses
-import json
 
 from istio_integrator.config import config
-from istio_integrator.ingress.ingress import Ingress
 from istio_integrator.istio import installation
 from istio_integrator.kube import cluster, manifests
-from istio_integrator.mtls import mtls
-from istio_integrator.policies.policies import Authorization
 from istio_integrator.relations import endpoints
 from istio_integrator.situation import situation
-from tests import rights, shown
+from tests import rights
 
 APP = rights.APPLICATION
 MESH = installation.Mesh(
@@ -62,34 +58,6 @@ class Related:
 
     def write(self, endpoint, bag):
         """Tell the others nothing."""
-
-
-def policies(api, model, *stated, mode="closed", related=None):
-    """The part that writes policies about callers, with what kfp-api says about its own."""
-    if related is None:
-        related = Related()
-        told = [{**one, "target_namespace": model} for one in stated]
-        bag = endpoints.Bag(3, "kfp-api", {"policies": json.dumps(told)})
-        related.newer = [("service-mesh", bag)]
-    scope = context(api, model, related=related, authorization=mode)
-    ingress = Ingress(scope)
-    return Authorization(scope, lambda: ingress.exposure)
-
-
-def strict(api, model, **options):
-    """The part that asks callers for certificates, unless the options say otherwise."""
-    scope = context(api, model, **{"mtls": "strict", **options})
-    return mtls.MutualTls(scope, lambda: 0)
-
-
-def listed(api, kind, model):
-    """The objects of a kind in a model, by name."""
-    return {obj["metadata"]["name"]: obj for obj in api.list(kind, model)}
-
-
-def said(part):
-    """All that a part says of a hook."""
-    return [f"{status.name}: {status.message}" for status in shown.statuses(part.reconcile())]
 
 
 def written_by(api, monkeypatch):

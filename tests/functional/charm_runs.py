@@ -3,20 +3,20 @@
 import contextlib
 import pathlib
 from collections.abc import Iterable, Iterator
-from typing import Any
-from unittest import mock
 
 from ops import testing
 
 import charm
 from integrator_contract import names
-from istio_integrator.admission import admission
-from istio_integrator.config import config
-from istio_integrator.istio import discovery
-from istio_integrator.kube import cluster, manifests
-from istio_integrator.lifecycle import service
-from tests import asked
-from tests.kubernetes_objects import made, workload
+from testbed import kubernetes
+from tests import admission_policies, asked, waiting
+from tests.api import Api
+from tests.kubernetes_objects import made, pod, workload
+
+APPLICATION = "istio-integrator"
+WEBHOOK = f"{APPLICATION}-admission"
+"""The name of the webhook's objects in the model."""
+IGNORED_KINDS = {"Pod", "Event", "Lease", "EndpointSlice", "Endpoints", "Node", "ComponentStatus"}
 
 
 def run(
@@ -25,6 +25,7 @@ def run(
     *,
     units: int = 1,
     relations: Iterable[testing.Relation] = (),
+    secrets: Iterable[testing.Secret] = (),
     root: pathlib.Path | None = None,
     **options: str,
 ) -> testing.State:
@@ -35,67 +36,100 @@ def run(
         planned_units=units,
         containers={container},
         relations=[*relations],
+        secrets=[*secrets],
         config=dict(options),
         model=testing.Model(model, type="kubernetes"),
     )
     ctx = testing.Context(charm.IstioIntegrator, charm_root=root)
-    with _webhook():
-        return ctx.run(getattr(ctx.on, event)(), given)
+    return ctx.run(getattr(ctx.on, event)(), given)
 
 
-_apply = manifests.Manifests.apply
+def serve(api: Api, event: str, model: str, **options: str) -> testing.State:
+    """Run the charm for an event, and once more when its webhook's pods are ready."""
+    run(event, model, **options)
+    assert waiting.eventually(lambda: _is_ready(api, model))
+    return run("update_status", model, **options)
 
 
-def _apply_ready(self: manifests.Manifests, *given: Any) -> list[cluster.Object]:
-    live = _apply(self, *given)
-    for obj in live:
-        if obj["kind"] == "Deployment":
-            obj.setdefault("status", {})["readyReplicas"] = 1
-    return live
+def _is_ready(api: Api, model: str) -> bool:
+    """Write what a kubelet says of the webhook's pods, until their Deployment shows it."""
+    for each in api.list("Pod", model, f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}"):
+        api.patch_status(each, {"conditions": [{"type": "Ready", "status": "True"}]})
+    deployment = api.get("Deployment", WEBHOOK, model)
+    if deployment is None:
+        return True
+    return deployment["status"].get("readyReplicas") == deployment["spec"]["replicas"]
 
 
 @contextlib.contextmanager
-def _webhook() -> Iterator[None]:
-    """Stand in for the webhook's pods, which no kubelet runs here."""
-    with (
-        mock.patch.object(service.WorkloadService, "image", return_value="workload:1"),
-        mock.patch.object(manifests.Manifests, "apply", _apply_ready),
-        mock.patch.object(admission.Admission, "_trial", return_value=None),
-    ):
-        yield
+def webhooks(api: Api) -> Iterator[None]:
+    """Mark each charm's dry-run pod as its webhook would, which no kubelet runs here."""
+    revision = """params.data["settings.json"].split('"revision": "')[1].split('"')[0]"""
+    pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+    policy, binding = admission_policies.mutating(
+        "in-place-of-webhooks",
+        f"""[JSONPatch{{op: "add", path: "/metadata/annotations",
+            value: {{"{names.SETTINGS}": {revision}}}}}]""",
+        paramKind={"apiVersion": "v1", "kind": "ConfigMap"},
+        matchConstraints={
+            "objectSelector": {"matchLabels": {names.PROBE: "true"}},
+            "resourceRules": [{**pods, "operations": ["CREATE"]}],
+        },
+    )
+    # The ConfigMap is looked for in the pod's namespace.
+    binding["spec"]["paramRef"] = {"name": WEBHOOK, "parameterNotFoundAction": "Allow"}
+    for obj in (policy, binding):
+        api.apply(obj)
+    yield
+    for obj in (policy, binding):
+        api.delete(obj)
 
 
-def deploy(api: cluster.Cluster, model: str, application: str = "istio-integrator") -> None:
-    """Have the objects by which Juju's applications are known, without pods."""
+def deploy(api: Api, model: str, application: str = APPLICATION) -> None:
+    """Have the objects by which Juju's applications are known, and the pod of its unit."""
     for obj in _of_juju(model, application):
         api.create(obj)
 
 
-def delete(api: cluster.Cluster, model: str, application: str = "istio-integrator") -> None:
+def delete(api: Api, model: str, application: str = APPLICATION) -> None:
     """Delete them, as Juju does once an application is removed."""
     for obj in _of_juju(model, application):
         api.delete(obj)
 
 
-def _of_juju(model: str, application: str) -> Iterator[cluster.Object]:
+def _of_juju(model: str, application: str) -> Iterator[kubernetes.Object]:
     name = {"app.kubernetes.io/name": application}
     metadata = {"labels": {**name, "app.kubernetes.io/managed-by": "juju"}}
     yield workload("StatefulSet", application, model, name, metadata)
     kind = "rbac.authorization.k8s.io/v1", "ClusterRole"
     yield made(*kind, f"{model}-{application}", rules=[], metadata=metadata)
+    yield unit(model, application)
 
 
-def discover(api: cluster.Cluster, model: str, **options: str) -> discovery.Discovery:
-    """Look for an Istio as the charm does."""
-    wish = config.Config.model_validate(options)
-    search = discovery.Discovery(api, wish, model=model, application="istio-integrator")
-    search.reconcile()
-    return search
+def unit(model: str, application: str = APPLICATION) -> kubernetes.Object:
+    """The pod of its unit, without the labels by which its StatefulSet would delete it."""
+    containers = [{"name": "lifecycle", "image": "workload:1"}]
+    return pod(f"{application}-0", model, containers=containers)
 
 
-def mesh_labels(api: cluster.Cluster, namespace: str) -> tuple[dict[str, str], bool]:
+def owned(api: Api, model: str) -> list[kubernetes.Object]:
+    """List the application's objects, but for the ReplicaSets of its Deployments."""
+    owner = f"{names.OWNER}={names.owner(model, APPLICATION)}"
+    found = [each for kind in kinds(api) for each in api.list(kind, labels=owner)]
+    return [each for each in found if each["kind"] != "ReplicaSet"]
+
+
+def kinds(api: Api) -> list[str]:
+    """Name the kinds of what the API server keeps, but for what it and controllers write."""
+    served = [each for each in api.resources(refresh=True) if "list" in each.verbs]
+    return [f"{each.kind}.{each.group}" for each in served if each.kind not in IGNORED_KINDS]
+
+
+def mesh_labels(api: Api, namespace: str) -> tuple[dict[str, str], bool]:
     """Return the labels of a namespace that Istio goes by, and whether the charm remembers it."""
-    metadata = api.get(cluster.NAMESPACE, namespace)["metadata"]
+    found = api.get("Namespace", namespace)
+    assert found
+    metadata = found["metadata"]
     keys = (names.INJECTION, names.REVISION, names.DATAPLANE_MODE)
     labels = {key: metadata["labels"][key] for key in keys if key in metadata["labels"]}
     return labels, names.MEMBERSHIP in metadata.get("annotations", {})

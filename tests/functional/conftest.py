@@ -14,8 +14,8 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Namespace, Node, NodeStatus, ServiceAccount
 
 from testbed import cluster
-from tests import api, parsed_once, rights
-from tests.functional import ingress_world
+from tests import api, charm_access, parsed_once, rights
+from tests.functional import charm_runs, ingress_world
 
 parsed_once.install()
 
@@ -63,6 +63,22 @@ def admin(kubeconfig: Path) -> Iterator[api.Api]:
     assert config
     with api.Api(config) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def webhooks(admin: api.Api) -> Iterator[None]:
+    """Have the dry-run pods of charms marked, as their webhooks do."""
+    with charm_runs.webhooks(admin):
+        yield
+
+
+@pytest.fixture
+def connected(
+    admin: api.Api, client: lightkube.Client, webhooks: None, monkeypatch: pytest.MonkeyPatch
+) -> api.Api:
+    """The API server, to which the charm connects as the administrator."""
+    charm_access.connect(monkeypatch, client)
+    return admin
 
 
 @pytest.fixture(scope="module")

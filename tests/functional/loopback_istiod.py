@@ -18,11 +18,11 @@ from pathlib import Path
 
 import yaml
 
-from istio_integrator.kube import cluster
-from testbed import certificates, istio, loopback, programs
+from testbed import certificates, istio, kubernetes, loopback, programs
+from tests.api import Api
 from tests.kubernetes_objects import namespace_of
 
-Manifests = dict[tuple[str, str], cluster.Object]
+Manifests = dict[tuple[str, str], kubernetes.Object]
 """Objects by kind and name."""
 
 CONFIGURATION = "istio-sidecar-injector"
@@ -39,7 +39,7 @@ CLASSIC = (
 
 @contextlib.contextmanager
 def running(
-    api: cluster.Cluster,
+    api: Api,
     kubeconfig: Path,
     directory: Path,
     manifests: Manifests,
@@ -99,7 +99,7 @@ def process(
             started.wait()
 
 
-def create_namespace(api: cluster.Cluster, place: str = istio.SYSTEM) -> None:
+def create_namespace(api: Api, place: str = istio.SYSTEM) -> None:
     """Have the namespace of istiod."""
     api.apply(namespace_of(place))
 
@@ -147,7 +147,7 @@ class Installed:
 
     url: str
     """Of the injector, without a path."""
-    api: cluster.Cluster
+    api: Api
     directory: Path
     revision: str
 
@@ -162,7 +162,7 @@ class Installed:
 
 @contextlib.contextmanager
 def installed(
-    api: cluster.Cluster,
+    api: Api,
     kubeconfig: Path,
     directory: Path,
     *settings: str,
@@ -190,6 +190,25 @@ def installed(
         finally:
             for item in applied:
                 api.delete(item)
+
+
+@contextlib.contextmanager
+def unanswered(api: Api, namespace: str, policy: str) -> Iterator[None]:
+    """An injector as Istio's charts render it, for one namespace, without an istiod behind it.
+
+    It is of an Istio in the namespace istio-NAMESPACE.
+    """
+    marker = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [namespace]}
+    kind = "MutatingWebhookConfiguration", CONFIGURATION
+    configuration = render()[kind]
+    configuration["metadata"]["name"] += f"-{namespace}"
+    for hook in configuration["webhooks"]:
+        hook["clientConfig"]["service"]["namespace"] = f"istio-{namespace}"
+        hook["namespaceSelector"]["matchExpressions"].append(marker)
+        hook["failurePolicy"] = policy
+    created = api.create(configuration)
+    yield
+    api.delete(created)
 
 
 def _switches(manifests: Manifests) -> dict[str, str]:

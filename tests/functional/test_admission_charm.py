@@ -2,57 +2,48 @@
 
 from __future__ import annotations
 
-import lightkube.resources.core_v1
 import ops
 import pytest
 
-from istio_integrator.admission import admission
-from istio_integrator.kube import cluster
-from tests import shown, waiting
-from tests.functional import charm_parts
+from tests import waiting
+from tests.functional import charm_runs
 from tests.kubernetes_objects import made, pod
 
-APPLICATION = charm_parts.APP
+OPTIONS = {"excluded-pods": "a=b"}
 
 
 @pytest.fixture
-def api(client, namespace):
+def api(connected, namespace):
     """The API server, with the pod of the charm's unit in the model."""
-    api = cluster.Cluster(client)
-    api.create(pod(f"{APPLICATION}-0", namespace, imagePullSecrets=[{"name": "pull"}]))
-    yield api
-    subject(api, namespace).remove()
-
-
-def subject(api, model):
-    scope = charm_parts.context(api, model, mesh=None, excluded_pods="a=b")
-    return admission.Admission(scope, lambda: "registry.example/lifecycle:1")
+    unit = {
+        "containers": [{"name": "lifecycle", "image": "registry.example/lifecycle:1"}],
+        "imagePullSecrets": [{"name": "pull"}],
+    }
+    connected.create(pod(f"{charm_runs.APPLICATION}-0", namespace, **unit))
+    yield connected
+    charm_runs.run("remove", namespace, units=0)
 
 
 def test_quota_that_refuses_the_webhooks_pods_is_named(api, namespace):
-    quota = made("v1", "ResourceQuota", "small", namespace, {"hard": {"pods": "0"}})
-    resource = lightkube.resources.core_v1.ResourceQuota
-    api.client.create(resource.from_dict(quota))
-    waiting.eventually(lambda: api.client.get(resource, "small", namespace=namespace).status.hard)
-    subject(api, namespace).reconcile()
+    api.create(made("v1", "ResourceQuota", "small", namespace, {"hard": {"pods": "0"}}))
+    waiting.eventually(lambda: api.get("ResourceQuota", "small", namespace)["status"].get("hard"))
 
     def blocked():
-        said = shown.statuses(subject(api, namespace).reconcile())
-        return [each for each in said if isinstance(each, ops.BlockedStatus)]
+        said = charm_runs.run("update_status", namespace, **OPTIONS).unit_status
+        return said if isinstance(said, ops.BlockedStatus) else None
 
-    (status,) = waiting.eventually(blocked)
+    status = waiting.eventually(blocked)
     what = "admission: ResourceQuota small rejects pods"
-    command = f"; run: juju run {APPLICATION}/leader diagnose; "
+    command = f"; run: juju run {charm_runs.APPLICATION}/leader diagnose; "
     assert status.message.startswith(f"{what}{command}")
     assert "pods=0" in status.message
 
 
 def test_the_webhooks_pods_are_admitted_under_the_restricted_standard(api, namespace):
     enforce = {"pod-security.kubernetes.io/enforce": "restricted"}
-    found = api.get(cluster.NAMESPACE, namespace)
-    api.merge_patch(found, {"metadata": {"labels": enforce}})
-    subject(api, namespace).reconcile()
-    live = api.get(cluster.DEPLOYMENT, "istio-integrator-admission", namespace)
+    api.merge_patch(made("v1", "Namespace", namespace), {"metadata": {"labels": enforce}})
+    charm_runs.run("start", namespace, **OPTIONS)
+    live = api.get("Deployment", charm_runs.WEBHOOK, namespace)
     template = live["spec"]["template"]
     one = pod("one", namespace, template["metadata"], **template["spec"])
     created = api.create(one, dry_run=True)

@@ -7,15 +7,18 @@ import contextlib
 import dataclasses
 import pathlib
 
-import lightkube
 import pytest
 import yaml
+from lightkube import Client
 from ops import testing
 
 from integrator_contract import names
-from istio_integrator.kube import cluster, manifests
+from istio_integrator.config import config
+from istio_integrator.istio import discovery
+from istio_integrator.kube import cluster
 from testbed import istio
-from tests import rights, waiting
+from tests import charm_access, rights, waiting
+from tests.api import Api
 from tests.functional import charm_runs, loopback_istiod
 from tests.functional.test_charm_removal import COLLECTED, everything
 from tests.kubernetes_objects import namespace_of
@@ -34,7 +37,9 @@ ROWS = [
 class World:
     """An API server into which installations are written."""
 
-    api: cluster.Cluster
+    api: Api
+    client: Client
+    """By which the charm connects."""
     kubeconfig: pathlib.Path
     folder: pathlib.Path
 
@@ -86,6 +91,14 @@ class World:
             with self.there(*objects, *configurations):
                 yield url
 
+    def mesh(self, model, **options):
+        """Look for an Istio as the charm does; what it finds."""
+        wish = config.Config.model_validate(options)
+        api, application = cluster.Cluster(self.client), charm_runs.APPLICATION
+        search = discovery.Discovery(api, wish, model=model, application=application)
+        search.reconcile()
+        return search.mesh
+
     @contextlib.contextmanager
     def there(self, *objects):
         """Have objects while the block runs."""
@@ -98,11 +111,10 @@ class World:
 
 
 @pytest.fixture
-def world(client, kubeconfig, tmp_path, monkeypatch):
+def world(connected, client, namespace, kubeconfig, tmp_path):
     """The API server, to which the charm connects."""
-    api = cluster.Cluster(client)
-    monkeypatch.setattr(cluster, "connect", lambda: api)
-    return World(api, kubeconfig, tmp_path)
+    connected.create(charm_runs.unit(namespace))
+    return World(connected, client, kubeconfig, tmp_path)
 
 
 def joined(world, namespace):
@@ -129,16 +141,14 @@ def test_installation_is_joined_as_its_row_says(world, namespace, name):
                 hint = f"juju config istio-integrator {option}="
                 assert hint in out.unit_status.message, value
             assert joined(world, namespace) == {}
-        out = charm_runs.run("start", namespace, **options)
+        out = charm_runs.serve(world.api, "start", namespace, **options)
         begins = row["status"].replace(URL, url)
         assert isinstance(out.unit_status, testing.ActiveStatus), out.unit_status
         assert out.unit_status.message.split(" · ")[0] == begins
         assert joined(world, namespace) == row["joins"]
-        found = charm_runs.discover(
-            world.api,
-            namespace,
-            **{key.replace("-", "_"): value for key, value in options.items()},
-        ).mesh
+        found = world.mesh(
+            namespace, **{key.replace("-", "_"): value for key, value in options.items()}
+        )
         assert (found.alive, found.probed) == (True, True)
         assert {field: getattr(found, field) for field in row["finds"]} == row["finds"]
         if "profiles" in row:
@@ -181,7 +191,7 @@ def test_what_the_installation_is_like_is_seen(world, namespace, tmp_path, case)
     settings, want = SETTINGS[case]
 
     def shown():
-        found = charm_runs.discover(world.api, namespace).mesh
+        found = world.mesh(namespace)
         return {field: getattr(found, field) for field in want}
 
     with loopback_istiod.installed(world.api, world.kubeconfig, tmp_path) as default:
@@ -192,27 +202,12 @@ def test_what_the_installation_is_like_is_seen(world, namespace, tmp_path, case)
 
 def test_istiod_is_seen_to_inject_where_every_pod_is_excluded(world, namespace):
     with world.installed(TABLE["default"]):
-        for event in ("start", "update_status"):
-            said = charm_runs.run(event, namespace, **{"excluded-pods": "!team"}).unit_status
-            assert isinstance(said, testing.ActiveStatus), said
+        options = {"excluded-pods": "!team"}
+        charm_runs.serve(world.api, "start", namespace, **options)
+        said = charm_runs.run("update_status", namespace, **options).unit_status
+        assert isinstance(said, testing.ActiveStatus), said
         assert charm_runs.mesh_labels(world.api, namespace) == ({names.INJECTION: "enabled"}, True)
         charm_runs.run("remove", namespace, units=0)
-
-
-@contextlib.contextmanager
-def unanswered(api, namespace, policy):
-    """An injector as Istio's charts render it, for one namespace, without an istiod behind it."""
-    marker = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [namespace]}
-    kind = "MutatingWebhookConfiguration", loopback_istiod.CONFIGURATION
-    configuration = loopback_istiod.render()[kind]
-    configuration["metadata"]["name"] += f"-{namespace}"
-    for hook in configuration["webhooks"]:
-        hook["clientConfig"]["service"]["namespace"] = f"istio-{namespace}"
-        hook["namespaceSelector"]["matchExpressions"].append(marker)
-        hook["failurePolicy"] = policy
-    created = api.create(configuration)
-    yield
-    api.delete(created)
 
 
 @pytest.mark.parametrize(
@@ -225,37 +220,34 @@ def unanswered(api, namespace, policy):
 )
 def test_probe_of_an_injector_without_istiod_says_why(world, namespace, level, policy, said):
     enforce = {"pod-security.kubernetes.io/enforce": level}
-    found = world.api.get(cluster.NAMESPACE, namespace)
-    world.api.merge_patch(found, {"metadata": {"labels": enforce}})
-    with unanswered(world.api, namespace, policy):
-        mesh = charm_runs.discover(
-            world.api, namespace, istiod_namespace=f"istio-{namespace}"
-        ).mesh
+    world.api.merge_patch(namespace_of(namespace), {"metadata": {"labels": enforce}})
+    with loopback_istiod.unanswered(world.api, namespace, policy):
+        mesh = world.mesh(namespace, istiod_namespace=f"istio-{namespace}")
     assert mesh.alive is False
     assert mesh.problem.endswith(said)
-    assert world.api.list(cluster.POD, namespace=namespace) == []
+    pods = world.api.list("Pod", namespace)
+    assert [each["metadata"]["name"] for each in pods] == ["istio-integrator-0"]
 
 
 def test_model_goes_into_ambient_mode_and_back_and_everything_is_as_it_was(world, namespace):
     """There is no node, so no ztunnel takes a pod in: it is about what the API server sees."""
     enabled, ambient = {names.INJECTION: "enabled"}, {names.DATAPLANE_MODE: "ambient"}
-    own = manifests.Manifests(world.api, model=namespace, application="istio-integrator")
 
     def of_model():
         return {each for each in everything(world.api) if namespace in each}
 
     def mode(value, labels, *, has_webhook, event="config_changed"):
         options = {"mesh-mode": value} if value else {}
-        said = charm_runs.run(event, namespace, **options).unit_status
+        said = charm_runs.serve(world.api, event, namespace, **options).unit_status
         assert isinstance(said, testing.ActiveStatus), said
         assert ("admission: not needed · ambient mode" in said.message) is not has_webhook
         assert charm_runs.mesh_labels(world.api, namespace) == (labels, True)
-        kinds = {each["kind"] for each in own.owned()}
+        kinds = {each["kind"] for each in charm_runs.owned(world.api, namespace)}
         assert ("MutatingWebhookConfiguration" in kinds) is bool(kinds) is has_webhook
 
     with world.installed(TABLE["ambient"]):
         for each in ("istio-ca-root-cert", "kube-root-ca.crt"):
-            wanted = cluster.CONFIG_MAP, each, namespace
+            wanted = "ConfigMap", each, namespace
             assert waiting.eventually(lambda wanted=wanted: world.api.get(*wanted)), each
         before = of_model()
         mode("", enabled, has_webhook=True, event="start")
@@ -295,21 +287,20 @@ def unknowing(world, control_plane, namespace, untrusted, monkeypatch):
     assert waiting.eventually(
         lambda: control_plane.kubectl(*asked, check=False).stdout.strip() == "no", 20
     )
-    with lightkube.Client(config=untrusted) as client:
-        api = cluster.Cluster(client)
-        monkeypatch.setattr(cluster, "connect", lambda: api)
-        yield api
+    with Client(config=untrusted) as client:
+        charm_access.connect(monkeypatch, client)
+        yield dataclasses.replace(world, client=client)
 
 
 def test_model_joins_and_leaves_with_no_right_in_the_namespace_of_istiod(
     world, unknowing, namespace
 ):
     with world.installed({"installs": [{"settings": UNREAD}]}):
-        out = charm_runs.run("start", namespace)
+        out = charm_runs.serve(world.api, "start", namespace)
         assert isinstance(out.unit_status, testing.ActiveStatus), out.unit_status
         assert out.unit_status.message.startswith("istio-system/istiod 1.31 · admission: webhook")
         assert joined(world, namespace) == {names.INJECTION: "enabled"}
-        found = charm_runs.discover(unknowing, namespace).mesh
+        found = unknowing.mesh(namespace)
         charm_runs.run("remove", namespace, units=0)
         assert joined(world, namespace) == {}
     # A dry-run pod shows these.

@@ -7,35 +7,29 @@ import runpy
 import subprocess
 import uuid
 from typing import Any
+from unittest import mock
 
-import lightkube
 import pytest
 
 from integrator_contract import names
-from istio_integrator.admission import webhook
-from istio_integrator.kube import cluster as charm_cluster
-from istio_integrator.kube import manifests
-from tests import waiting
-from tests.functional import charm_parts, charm_runs
-from tests.kubernetes_objects import made, namespace_of, pod
+from tests import charm_access, waiting
+from tests.functional import charm_runs
+from tests.kubernetes_objects import made, namespace_of
 
 ROOT = pathlib.Path(__file__).parents[2]
 COMMANDS = runpy.run_path(str(ROOT / "docs/commands.py"))
-IGNORED_KINDS = {"Pod", "Event", "Lease", "EndpointSlice", "Node"}
 
 
 @pytest.fixture
-def api(client: lightkube.Client, monkeypatch) -> charm_cluster.Cluster:
-    made = charm_cluster.Cluster(client)
-    monkeypatch.setattr(charm_cluster, "connect", lambda: made)
-    return made
+def api(connected):
+    return connected
 
 
-def everything(api: charm_cluster.Cluster) -> set[str]:
+def everything(api) -> set[str]:
     """Every object that counts, without what the API server and controllers write."""
     found: set[str] = set()
-    for kind in charm_cluster.KINDS.values():
-        for obj in api.list(kind) if kind.name not in IGNORED_KINDS else ():
+    for kind in charm_runs.kinds(api):
+        for obj in api.list(kind):
             metadata = {
                 key: value
                 for key, value in obj["metadata"].items()
@@ -46,31 +40,37 @@ def everything(api: charm_cluster.Cluster) -> set[str]:
     return found
 
 
-def test_charm_in_a_steady_state_writes_nothing(api, namespace, monkeypatch):
+def test_charm_in_a_steady_state_writes_nothing(api, client, namespace, monkeypatch):
     options = {"excluded-pods": "a=b"}
-    containers = [{"name": "lifecycle", "image": "workload:1"}]
-    api.create(pod("istio-integrator-0", namespace, containers=containers))
-    charm_runs.run("start", namespace, **options)
+    spied = mock.Mock(wraps=client)
+    charm_access.connect(monkeypatch, spied)
+
+    def written():
+        verbs = (spied.create, spied.patch, spied.delete)
+        calls = [each for verb in verbs for each in verb.mock_calls]
+        return [each for each in calls if not each.kwargs.get("dry_run")]
+
+    charm_runs.deploy(api, namespace)
     # Steady is what it is when the servers have come and know what they serve.
-    own = manifests.Manifests(api, model=namespace, application="istio-integrator")
-    pods = {"namespace": namespace, "labels": webhook.pod_labels(own.owner)}
-    assert waiting.eventually(lambda: len(api.list(charm_cluster.POD, **pods)) == 2)
+    charm_runs.serve(api, "start", namespace, **options)
     charm_runs.run("update_status", namespace, **options)
-    written = charm_parts.written_by(api, monkeypatch)
+    assert written()
+    spied.reset_mock()
     charm_runs.run("update_status", namespace, **options)
-    assert written == []
+    assert spied.mock_calls
+    assert written() == []
     charm_runs.run("remove", namespace, units=0)
 
 
-def _settled(api: charm_cluster.Cluster) -> bool:
+def _settled(api) -> bool:
     """Whether nothing of the tests before this one is still being collected."""
-    namespaces = api.list(charm_cluster.NAMESPACE)
+    namespaces = api.list("Namespace")
     if any("deletionTimestamp" in namespace["metadata"] for namespace in namespaces):
         return False
     uids = {namespace["metadata"]["uid"] for namespace in namespaces}
     return all(
         owner["uid"] in uids
-        for kind in charm_cluster.KINDS.values()
+        for kind in charm_runs.kinds(api)
         for obj in api.list(kind)
         for owner in obj["metadata"].get("ownerReferences", ())
         if owner["kind"] == "Namespace"
@@ -91,9 +91,9 @@ def test_deleted_model_takes_everything_of_ours_along(api):
     before = everything(api)
     api.create(namespace_of(model))
     charm_runs.deploy(api, model)
-    charm_runs.run("start", model, **{"pod-labels": "{team: data}"})
-    own = manifests.Manifests(api, model=model, application="istio-integrator")
-    assert "MutatingWebhookConfiguration" in {each["kind"] for each in own.owned()}
+    charm_runs.serve(api, "start", model, **{"pod-labels": "{team: data}"})
+    kinds = {each["kind"] for each in charm_runs.owned(api, model)}
+    assert "MutatingWebhookConfiguration" in kinds
     api.delete(namespace_of(model))
     is_restored = waiting.eventually(lambda: everything(api) == before, COLLECTED)
     assert is_restored, everything(api) ^ before
@@ -101,14 +101,13 @@ def test_deleted_model_takes_everything_of_ours_along(api):
 
 def test_commands_of_the_page_remove_what_a_forced_removal_left(api, namespace, control_plane):
     """docs/how-to/clean-up.md: Juju has run no hook, and left its own objects."""
-    waiting.eventually(lambda: api.get(charm_cluster.CONFIG_MAP, "kube-root-ca.crt", namespace))
+    waiting.eventually(lambda: api.get("ConfigMap", "kube-root-ca.crt", namespace))
     profile = f"{namespace}-alice"
     api.create(namespace_of(profile, **{names.PART_OF: names.PROFILE}))
     untouched = marks(api, namespace), marks(api, profile)
     charm_runs.deploy(api, namespace)
-    charm_runs.run("start", namespace, **{"pod-labels": "{team: data}"})
-    own = manifests.Manifests(api, model=namespace, application="istio-integrator")
-    assert own.owned()
+    charm_runs.serve(api, "start", namespace, **{"pod-labels": "{team: data}"})
+    assert charm_runs.owned(api, namespace)
     assert marks(api, profile) != untouched[1]
     objects, labels, of_juju = (
         block.text
@@ -122,29 +121,28 @@ def test_commands_of_the_page_remove_what_a_forced_removal_left(api, namespace, 
         subprocess.run(["bash", "-c", commands], env=environment, check=True)
 
     run(objects)
-    assert own.owned() == []
+    assert charm_runs.owned(api, namespace) == []
     run(labels)
     assert (marks(api, namespace), marks(api, profile)) == untouched
     run(of_juju)
-    assert api.list(charm_cluster.STATEFUL_SET, namespace=namespace) == []
-    role = charm_cluster.kind("rbac.authorization.k8s.io/v1", "ClusterRole")
-    assert api.get(role, f"{namespace}-istio-integrator") is None
+    assert api.list("StatefulSet", namespace) == []
+    assert api.get("ClusterRole", f"{namespace}-istio-integrator") is None
     api.delete(namespace_of(profile))
 
 
 def marks(api, namespace) -> tuple[Any, Any]:
     """Labels and annotations of a namespace."""
-    metadata = api.get(charm_cluster.NAMESPACE, namespace)["metadata"]
+    metadata = api.get("Namespace", namespace)["metadata"]
     return metadata.get("labels"), metadata.get("annotations")
 
 
 @pytest.mark.parametrize("verb", ["remove", "upgrade_charm"])
 def test_every_kind_of_this_api_server_can_be_looked_through(api, namespace, verb):
     """What an older revision left is looked for in all kinds that the charm knows."""
-    own = manifests.Manifests(api, model=namespace, application="istio-integrator")
-    labels = {names.OWNER: own.owner, names.COMPONENT: "admission-policy"}
+    owner = names.owner(namespace, charm_runs.APPLICATION)
+    labels = {names.OWNER: owner, names.COMPONENT: "admission-policy"}
     left = "of-an-older-revision", namespace
     api.create(made("v1", "ConfigMap", *left, metadata={"labels": labels}))
     charm_runs.run(verb, namespace, units=0 if verb == "remove" else 1)
-    assert api.get(charm_cluster.CONFIG_MAP, *left) is None
+    assert api.get("ConfigMap", *left) is None
     charm_runs.run("remove", namespace, units=0)

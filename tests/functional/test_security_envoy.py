@@ -7,11 +7,11 @@ import contextlib
 import json
 
 import pytest
+from ops import testing
 
-from istio_integrator.kube import cluster
 from testbed import loopback
-from tests import echo, waiting
-from tests.functional import charm_parts, istiod_world, loopback_istiod, sidecar_world
+from tests import charm_access, echo, waiting
+from tests.functional import charm_runs, istiod_world, loopback_istiod, sidecar_world
 from tests.kubernetes_objects import made, namespace_of, workload
 from tests.unit.charm.security.callers import NAME, policy
 
@@ -79,17 +79,18 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(client, kubeconfig, tmp_path_factory):
+def served(admin, client, kubeconfig, tmp_path_factory):
     """istiod, and an API server with a Service of the model."""
     folder = tmp_path_factory.mktemp("sidecar")
-    api = istiod_world.install_definitions(client)
-    loopback_istiod.create_namespace(api)
+    istiod_world.install_definitions(client)
+    loopback_istiod.create_namespace(admin)
     with (
         echo.serving(echo.Application) as application,
         istiod_world.istiod(folder, kubeconfig) as xds,
+        loopback_istiod.unanswered(admin, MODEL, "Ignore"),
     ):
-        model, own = api.create(namespace_of(MODEL)), application.server_port
-        found = World(api, folder, xds, istiod_world.gateway_token(client, MODEL), own)
+        model, own = admin.create(namespace_of(MODEL)), application.server_port
+        found = World(admin, folder, xds, istiod_world.gateway_token(client, MODEL), own)
         ports = [{"name": "http", "port": 8888, "targetPort": found.port}]
         service = {"selector": LABELS, "ports": ports}
         for obj in (
@@ -97,9 +98,22 @@ def world(client, kubeconfig, tmp_path_factory):
             made("v1", "Service", APPLICATION, MODEL, service),
             workload("StatefulSet", APPLICATION, MODEL, LABELS),
         ):
-            api.create(obj)
+            admin.create(obj)
         yield found
-        api.delete(model)
+        admin.delete(model)
+
+
+@pytest.fixture
+def world(served, client, monkeypatch):
+    """Have the charm connect to that API server."""
+    charm_access.connect(monkeypatch, client)
+    return served
+
+
+def reconcile(*relations, **options):
+    """Run the charm, which finds the model's Istio by its injector."""
+    options = {"istiod-namespace": f"istio-{MODEL}", **options}
+    charm_runs.run("config_changed", MODEL, relations=relations, **options)
 
 
 def test_caller_is_answered_as_relations_say_and_a_forged_user_is_not(world):
@@ -114,8 +128,9 @@ def test_caller_is_answered_as_relations_say_and_a_forged_user_is_not(world):
     }
     kind = ("security.istio.io/v1", "AuthorizationPolicy")
     theirs = api.create(made(*kind, "kfp-api-theirs", MODEL, unclaimed))
-    written = charm_parts.policies(api, MODEL, STATED, mode="related")
-    written.reconcile()
+    told = {"policies": json.dumps([{**STATED, "target_namespace": MODEL}])}
+    relation = testing.Relation("service-mesh", remote_app_name=APPLICATION, remote_app_data=told)
+    reconcile(relation, authorization="related")
     claim = FORGED["plain"]
     expected = {
         "stated caller, in a user's name": (UI, claim, 200),
@@ -131,7 +146,7 @@ def test_caller_is_answered_as_relations_say_and_a_forged_user_is_not(world):
     with world.sidecar(wanted=lambda text: "sa/kfp-ui" in text) as ask:
         observed = {name: ask(who, headers) for name, (who, headers, _) in expected.items()}
     assert observed == {name: status for name, (_, _, status) in expected.items()}
-    written.remove()
+    reconcile(authorization="off")
     api.delete(theirs)
     with world.sidecar(wanted=lambda text: FILTER not in text):
         pass  # What the next test sees in the listener is its own.
@@ -139,7 +154,7 @@ def test_caller_is_answered_as_relations_say_and_a_forged_user_is_not(world):
 
 def test_closed_workload_answers_nobody_and_off_everybody(world):
     for mode, is_held in (("closed", True), ("off", False)):
-        charm_parts.policies(world.api, MODEL, mode=mode).reconcile()
+        reconcile(authorization=mode)
         with world.sidecar(wanted=lambda text, held=is_held: (FILTER in text) == held) as ask:
             assert {ask(who) for who in (UI, EDITOR, None)} == {403 if is_held else 200}
 
@@ -151,14 +166,13 @@ def test_strict_is_for_certificates_alone_and_an_exception_for_everybody(world):
         ) as ask:
             return ask(), ask(UI)
 
-    api = world.api
     assert answers(open_to_plain_text=True) == BOTH
-    assert charm_parts.said(charm_parts.strict(api, MODEL)) == ["active: strict mutual TLS"]
+    reconcile(mtls="strict")
     assert answers(open_to_plain_text=False) == CERTIFIED
-    charm_parts.strict(api, MODEL, mtls_exceptions=f"kfp-api:{world.port}").reconcile()
+    reconcile(**{"mtls": "strict", "mtls-exceptions": f"kfp-api:{world.port}"})
     assert answers(open_to_plain_text=True) == BOTH
-    charm_parts.strict(api, MODEL, mtls_exceptions="kfp-api:1").reconcile()
+    reconcile(**{"mtls": "strict", "mtls-exceptions": "kfp-api:1"})
     assert answers(open_to_plain_text=False) == CERTIFIED
-    charm_parts.strict(api, MODEL, mtls="inherit").reconcile()
-    assert charm_parts.listed(api, cluster.PEER_AUTHENTICATION, MODEL) == {}
+    reconcile(mtls="inherit")
+    assert world.api.list("PeerAuthentication", MODEL) == []
     assert answers(open_to_plain_text=True) == BOTH

@@ -1,29 +1,31 @@
 """What we write about callers and mutual TLS, on a real API server with Istio's definitions."""
 
-import lightkube
-import pytest
+import json
 
-from istio_integrator.kube import cluster as charm_cluster
-from istio_integrator.kube import errors
-from istio_integrator.situation import model
-from tests import waiting
-from tests.functional import charm_parts, istiod_world
+import pytest
+from lightkube import Client
+from ops import testing
+
+from tests import charm_access, waiting
+from tests.api import Api, ApiError
+from tests.functional import charm_runs, istiod_world, loopback_istiod
 from tests.kubernetes_objects import made, pod, workload
 from tests.unit.charm.security import members
 from tests.unit.charm.security.callers import NAME, policy
 
-PEERS = charm_cluster.PEER_AUTHENTICATION
 PROXY = {"name": "istio-proxy", "image": "none", "args": ["proxy", "sidecar"]}
 
 
 @pytest.fixture(scope="module")
-def served(client):
-    return istiod_world.install_definitions(client)
+def served(client, admin):
+    istiod_world.install_definitions(client)
+    return admin
 
 
 @pytest.fixture
-def api(served, namespace):
+def api(served, client, namespace, monkeypatch):
     """A model with applications in the mesh, of which one has a webhook."""
+    charm_access.connect(monkeypatch, client)
     for name, port, target in (("katib", 443, 8443), ("minio", 9000, 9000), ("kfp-api", 8888, 80)):
         labels = {NAME: name}
         proxied = {"initContainers": [PROXY]}
@@ -39,46 +41,56 @@ def api(served, namespace):
         "failurePolicy": "Ignore",
     }
     served.create(hook)
-    yield served
+    with loopback_istiod.unanswered(served, namespace, "Ignore"):
+        yield served
     served.delete(hook)
 
 
+def reconcile(namespace, *stated, **options):
+    """Run the charm in a mesh, with what kfp-api says about its callers; its status comes back."""
+    told = {"policies": json.dumps([{**one, "target_namespace": namespace} for one in stated])}
+    related = testing.Relation("service-mesh", remote_app_name="kfp-api", remote_app_data=told)
+    options = {"istiod-namespace": f"istio-{namespace}", **options}
+    out = charm_runs.run("config_changed", namespace, relations=[related], **options)
+    return out.unit_status.message
+
+
 def test_shipped_roles_suffice_and_the_one_that_is_missing_is_named(
-    api, namespace, untrusted, control_plane
+    api, namespace, untrusted, control_plane, monkeypatch
 ):
-    with lightkube.Client(config=untrusted) as client:
-        own = charm_cluster.Cluster(client)
-        charm_parts.strict(own, namespace).reconcile()
-        assert len(charm_parts.listed(api, PEERS, namespace)) == 2
-        charm_parts.strict(own, namespace).remove()
-        assert charm_parts.listed(api, PEERS, namespace) == {}
+    with Client(config=untrusted) as client, Api(untrusted) as own:
+        charm_access.connect(monkeypatch, client)
+        reconcile(namespace, mtls="strict")
+        assert len(api.list("PeerAuthentication", namespace)) == 2
+        reconcile(namespace)
+        assert api.list("PeerAuthentication", namespace) == []
         nothing = ("--type=merge", "--patch", '{"rules": []}')
         # Either of these roles lets it read what API servers call.
         for role in ("mtls", "authorization"):
-            name = f"{namespace}-{charm_parts.APP}-{role}"
+            name = f"{namespace}-{charm_runs.APPLICATION}-{role}"
             control_plane.kubectl("patch", "clusterrole", name, *nothing)
         assert waiting.eventually(lambda: _is_refused(own))
-        with pytest.raises(errors.ForbiddenError, match="customresourcedefinitions"):
-            charm_parts.strict(own, namespace).reconcile()
-        assert charm_parts.listed(api, PEERS, namespace) == {}
+        assert "customresourcedefinitions" in reconcile(namespace, mtls="strict")
+        assert api.list("PeerAuthentication", namespace) == []
         # By default nothing of that is needed.
-        charm_parts.strict(own, namespace, mtls="inherit").reconcile()
+        assert "customresourcedefinitions" not in reconcile(namespace)
 
 
 def _is_refused(api):
     try:
-        api.list(charm_cluster.CUSTOM_RESOURCE_DEFINITION)
-    except errors.ForbiddenError:
-        return True
+        api.list("CustomResourceDefinition")
+    except ApiError as error:
+        return error.code == 403
     return False
 
 
-def test_conversion_is_read_as_the_api_server_lists_it_and_no_schema(api, namespace):
+def test_port_of_a_conversion_as_the_api_server_lists_it_stays_open(api, namespace):
     schema = {"openAPIV3Schema": {"type": "object"}}
     plural = f"things-{namespace}"
-    obj = members.definition(f"{plural}.example.com", "katib")
+    obj = members.definition(f"{plural}.example.com", "minio")
     obj["spec"]["conversion"]["webhook"]["conversionReviewVersions"] = ["v1"]
-    obj["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["namespace"] = namespace
+    service = obj["spec"]["conversion"]["webhook"]["clientConfig"]["service"]
+    service |= {"namespace": namespace, "port": 9000}
     obj["spec"] |= {
         "group": "example.com",
         "scope": "Namespaced",
@@ -87,19 +99,17 @@ def test_conversion_is_read_as_the_api_server_lists_it_and_no_schema(api, namesp
     }
     made = api.create(obj)
     try:
-        found = api.list(charm_cluster.CUSTOM_RESOURCE_DEFINITION)
+        reconcile(namespace, mtls="strict")
     finally:
         api.delete(made)
-    assert {key for each in found for key in each["spec"]} == {"conversion"}
-    (ours,) = (each for each in found if each["metadata"]["name"] == obj["metadata"]["name"])
-    assert ours["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["name"] == "katib"
-    assert model.calls([ours], model=namespace) == [
-        model.Call(f"CustomResourceDefinition {plural}.example.com", "katib", 443)
-    ]
+    found = [each["spec"] for each in api.list("PeerAuthentication", namespace)]
+    (opened,) = (each for each in found if "minio" in str(each.get("selector")))
+    assert opened["portLevelMtls"] == {"9000": {"mode": "PERMISSIVE"}}
 
 
 def written(api, namespace):
-    return charm_parts.listed(api, charm_cluster.AUTHORIZATION_POLICY, namespace)
+    found = api.list("AuthorizationPolicy", namespace)
+    return {each["metadata"]["name"]: each for each in found}
 
 
 def test_policy_of_hundreds_of_callers_is_kept_as_it_is_written_and_not_written_again(
@@ -107,7 +117,7 @@ def test_policy_of_hundreds_of_callers_is_kept_as_it_is_written_and_not_written_
 ):
     endpoint = {"ports": [8888], "methods": ["GET"], "paths": ["/apis/*"]}
     stated = [policy(f"client-{number}", "kfp-api", endpoint) for number in range(500)]
-    charm_parts.policies(api, namespace, *stated).reconcile()
+    reconcile(namespace, *stated, authorization="closed")
     first = written(api, namespace)
     # The third one is for the webhook.
     assert len(first) == 3
@@ -115,9 +125,9 @@ def test_policy_of_hundreds_of_callers_is_kept_as_it_is_written_and_not_written_
     specs = (each["spec"] for each in first.values() if "selector" in each["spec"])
     (rule,) = next(each for each in specs if "kfp-api" in str(each["selector"]))["rules"]
     assert len(rule["from"][0]["source"]["principals"]) == 500
-    charm_parts.policies(api, namespace, *stated).reconcile()
+    reconcile(namespace, *stated, authorization="closed")
     assert written(api, namespace) == first
-    charm_parts.policies(api, namespace, mode="off").reconcile()
+    reconcile(namespace, authorization="off")
     assert written(api, namespace) == {}
 
 
@@ -130,15 +140,20 @@ def test_istios_own_validation_has_nothing_against_what_is_written(api, namespac
         "methods": ["GET", "POST"],
         "paths": ["/", "/apis/*", "*/end", "*"],
     }
-    charm_parts.policies(
-        api,
+    options = {
+        "authorization": "closed",
+        "mtls": "strict",
+        "mtls-exceptions": "minio:9000, katib",
+    }
+    reconcile(
         namespace,
         policy("client", "kfp-api", full),
         policy("client", "kfp-api"),
         policy("prometheus", None, {"ports": [9090]}, **unit),
-    ).reconcile()
-    charm_parts.strict(api, namespace, mtls_exceptions="minio:9000, katib").reconcile()
-    objects = [*written(api, namespace).values(), *api.list(PEERS, namespace)]
+        **options,
+    )
+    kinds = ("AuthorizationPolicy", "PeerAuthentication")
+    objects = [each for kind in kinds for each in api.list(kind, namespace)]
     assert len(objects) == 7
     done = istiod_world.istioctl(tmp_path, objects, "validate", "-f")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -23,13 +23,11 @@ PROGRAM = "sidecar_lifecycle.shell.cli"
 LEFT = {
     ".": "workload_access",
     "functional": (
-        "admission_world charm_parts charm_runs convergence_world "
-        "istiod_world loopback_istiod "
-        "loopback_webhook test_admission_charm test_admission_floods test_admission_older "
+        "admission_world charm_parts convergence_world "
+        "istiod_world "
+        "loopback_webhook test_admission_floods test_admission_older "
         "test_admission_webhook test_admission_with_istiod test_charm_installations "
-        "test_charm_removal "
         "test_observability test_rights_life "
-        "test_security_envoy test_security_objects "
         "test_tenant_policy test_trials test_workload_reconciler"
     ),
     "unit": "test_docs_commands test_docs_symptoms",
