@@ -4,7 +4,7 @@ import dataclasses
 
 from istio_integrator.config import config
 from istio_integrator.istio import installation
-from istio_integrator.kube import cluster, manifests
+from istio_integrator.kube import manifests
 from istio_integrator.relations import endpoints
 from istio_integrator.situation import situation
 from tests import rights
@@ -58,16 +58,3 @@ class Related:
 
     def write(self, endpoint, bag):
         """Tell the others nothing."""
-
-
-def written_by(api, monkeypatch):
-    """Return a list in which each write from now on appears."""
-    written, writing = [], api._writing
-
-    def noted(verb, obj, **how):
-        if not how.get("dry_run"):
-            written.append(f"{verb} {cluster.reference(obj)}")
-        return writing(verb, obj, **how)
-
-    monkeypatch.setattr(api, "_writing", noted)
-    return written
