@@ -59,13 +59,15 @@ async def service(connection: client.Client, *options: str) -> AsyncIterator[Non
         mock.patch.multiple(gc, freeze=mock.DEFAULT, set_threshold=mock.DEFAULT),
     ):
         assert cli.main(["run", *options]) == 0
-    task = asyncio.create_task(runs[0])
-    try:
-        yield
-    finally:
-        task.cancel()
-        await task
-        structlog.reset_defaults()
+    # Only a main thread takes signals, and cancelling ends the service as they do.
+    with mock.patch.object(asyncio.get_running_loop(), "add_signal_handler"):
+        task = asyncio.create_task(runs[0])
+        try:
+            yield
+        finally:
+            task.cancel()
+            await task
+            structlog.reset_defaults()
 
 
 def main(file: str | os.PathLike[str], argv: Sequence[str]) -> int:

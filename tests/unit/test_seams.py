@@ -40,11 +40,7 @@ LEFT = {
     "unit/charm/kube": "test_cluster",
     "unit/charm/security": "callers",
     "unit/contract": "test_service",
-    "unit/workload": (
-        "fake_apiserver "
-        "test_hostile "
-        "test_kube_client "
-    ),
+    "unit/workload": ("fake_apiserver test_hostile test_kube_client "),
 }
 """Modules by folder that still import something else of the product: none may be added."""
 
