@@ -129,7 +129,8 @@ async def test_unit_that_was_cut_off_does_not_stop_the_pod_that_has_the_name_now
 
 async def test_metrics_say_how_long_the_oldest_stop_has_waited(cluster: FakeApiserver):
     proxy = cluster.proxies["job-x"]
-    proxy.mode = proxy.exec_mode = "hang"
+    for each in (proxy, cluster.proxies["younger"]):
+        each.mode = each.exec_mode = "hang"
     async with unit(cluster) as service:
         assert await service.shows(0, "oldest_pending_stop_seconds")
         cluster.put("pods", pod_json())
