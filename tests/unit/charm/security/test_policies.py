@@ -110,6 +110,12 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
         [Call(GATEWAY, 13000)],
         [Call(GATEWAY, 3000), Call(EDITOR, 13000)],
     ),
+    route_to_a_named_port_of_no_pod=(
+        asked(service("kfp-ui", (3000, "web")), **LED),
+        UI,
+        [],
+        [Call(GATEWAY, 3000), Call("", 3000)],
+    ),
     route_and_relation=(
         asked(WEB, said("kfp-ui", policy("dashboard", "kfp-ui")), **LED),
         UI,
