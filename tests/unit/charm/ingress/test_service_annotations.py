@@ -52,14 +52,21 @@ def test_annotations_are_set_changed_and_restored(annotated):
 
 
 @pytest.mark.parametrize("is_removed", [True, False])
-def test_annotations_go_with_the_ingress(annotated, is_removed):
+def test_annotations_go_with_the_ingress_and_the_record_names_their_service_all_along(
+    annotated, is_removed
+):
     annotated.run()
+    changed, record = "patch services istio-ingressgateway", "secrets istio-integrator-record"
+    writes = annotated.fake.writes
+    assert writes[writes.index(changed) - 1] == f"patch {record}"
+    writes.clear()
     if is_removed:
         annotated.remove()
     else:
         annotated.related.clear()
         annotated.run()
     assert live(annotated) == ({"d": "0"}, None)
+    assert writes.index(changed) < writes.index(f"delete {record}")
 
 
 def test_annotations_go_where_another_gateway_is_named_and_follow_it(annotated):
