@@ -14,6 +14,7 @@ from tests.unit.charm.ingress_world import (
     LABELS,
     OWN,
     auth,
+    install_gateway,
     neighbour,
     route,
 )
@@ -186,6 +187,14 @@ def dex(endpoint):
     return wishes.asks("dex", wishes.route(wishes.match("/dex")), endpoint=endpoint)
 
 
+def move_gateway(world):
+    """Have the other team run its gateway in another namespace."""
+    for kind, name in (("Deployment", LABELS["app"]), ("Pod", "gateway-0")):
+        world.fake.delete(kind, name, "istio-ingress")
+    install_gateway(world.fake, "other")
+    world.config["gateway_service"] = f"other/{LABELS['app']}"
+
+
 @cases(
     ("change", "is_narrower"),
     route_added=(lambda world: world.related.append(route("b")), False),
@@ -196,7 +205,8 @@ def dex(endpoint):
     service_removed=(lambda world: world.related.pop(2), True),
     host_removed=(lambda world: world.config.update(hosts="a.example"), True),
     host_added=(lambda world: world.config.update(hosts="a.example,b.example,c.example"), False),
-    gateway_moved=(lambda world: world.config.update(OWN), True),
+    own_gateway=(lambda world: world.config.update(OWN), True),
+    gateway_moved=(move_gateway, True),
 )
 def test_values_of_routes_are_new_whenever_access_narrows_and_only_then(
     world, change, is_narrower
