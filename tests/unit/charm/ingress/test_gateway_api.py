@@ -60,6 +60,11 @@ def test_virtual_services_of_others_on_our_gateway_are_named_by_both_spellings(w
     assert "alice/notebook, kubeflow/short" in status.message
     assert world.gateway()["apiVersion"] == "networking.istio.io/v1"
     assert len(world.routes()) == 1
+    assert world.fake.find("Deployment", "istio-integrator-gateway", "kubeflow")
+    for namespace, name in (("alice", "notebook"), ("kubeflow", "short")):
+        world.fake.delete("VirtualService", name, namespace)
+    world.run()
+    assert world.fake.find("Deployment", "istio-integrator-gateway", "kubeflow") is None
 
 
 def test_every_host_has_a_listener_at_each_port_and_each_a_name_of_its_own(world):
