@@ -53,6 +53,14 @@ def test_what_was_seen_last_is_kept_while_the_mesh_says_nothing(ctx, fake, insta
     assert run(ctx, fake, job_sidecars="classic")["native"] is False
 
 
+def test_hold_of_the_mesh_configuration_is_followed_while_istiod_is_away(ctx, fake):
+    fake_cluster.install_istio(fake)
+    assert run(ctx, fake)["mesh-holds"] is False
+    fake_cluster.install_istio(fake, mesh_config=HOLD)
+    fake_cluster.set_istiod(fake, alive=False)
+    assert run(ctx, fake)["mesh-holds"] is True
+
+
 @cases(
     "text",
     none="",
