@@ -32,9 +32,10 @@ def test_written_kind_is_read_anew_and_no_other(fake, write):
         seen.list(kind, "kubeflow")
     write(seen, {key: settings[key] for key in ("apiVersion", "kind", "metadata")})
     fake.requests.clear()
+    seen.get(cluster.CONFIG_MAP, "settings", "kubeflow")
     for kind in (cluster.CONFIG_MAP, cluster.SERVICE):
         seen.list(kind, "kubeflow")
-    assert fake.requests == ["list configmaps kubeflow"]
+    assert fake.requests == ["get configmaps kubeflow settings", "list configmaps kubeflow"]
 
 
 def test_everything_is_read_anew_when_another_client_wrote_in_between(fake):
