@@ -96,7 +96,7 @@ def test_foreign_object_is_left_alone_while_its_owner_is_there(ctx, fake, labels
         assert f"Service kubeflow/{NAME} exists and {words}" in said.message
         assert (found["metadata"]["labels"], found["spec"]) == (labels, {})
         # None of the folder is written where one object of it is foreign.
-        assert fake.find("Deployment", NAME, "kubeflow") is None
+        assert fake.find(*SETTINGS) is fake.find("Deployment", NAME, "kubeflow") is None
     else:
         assert said.name == "active"
         assert found["metadata"]["labels"][names.OWNER] == "kubeflow.istio-integrator"
