@@ -64,11 +64,11 @@ def fill(cluster: FakeApiserver) -> None:
     cluster.put("configmaps", {"metadata": {"name": "istio-ca-root-cert", "namespace": MODEL}})
     for name in ("web", "istio-integrator"):
         workload(cluster, "statefulsets", name)
-    cluster.put("pods", without_sidecar())
     own = without_sidecar("uid-own", "istio-integrator")
     own["metadata"]["labels"] = {"app.kubernetes.io/name": "istio-integrator"}
     own["spec"]["containers"][0]["image"] = OWN_IMAGE
     cluster.put("pods", own)
+    cluster.put("pods", without_sidecar())
 
 
 def remembered(cluster: FakeApiserver) -> memory.Memory:
