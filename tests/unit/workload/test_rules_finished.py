@@ -333,6 +333,9 @@ def test_payload_ends_with_its_last_container(moments: list[int]):
     payload_is_started_again=(pod(ended(1), policy="OnFailure"), (), False),
     one_of_two_runs=(agent(running()), (), False),
     one_that_is_ignored_runs=(agent(running(), ignore="agent"), (), True),
+    one_that_is_ignored_ends_later=(
+        *(agent(ended(finished=stamp(3600)), ignore="agent"), (), True),
+    ),
     one_that_the_option_ignores_runs=(agent(running()), ("agent",), True),
     proxy_never_started=(pod(proxy=waiting()), (), True),
     all_ignored=(pod(), ("main",), True),
