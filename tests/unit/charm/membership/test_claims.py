@@ -75,12 +75,13 @@ def test_owner_that_may_not_be_looked_for_keeps_its_claim(ctx, fake):
 
 def test_what_is_not_served_any_more_is_given_back(ctx, fake):
     fake.namespace("alice", **PROFILE)
+    fake.namespace("bob", **PROFILE, **{SERVED_BY: SECOND})
     run(ctx, leader=False)
     assert holder(fake, "alice") is None
     run(ctx)
     assert holder(fake, "alice") == OWNER
     run(ctx, served_namespaces="model")
-    assert holder(fake, "alice") is None
+    assert (holder(fake, "alice"), holder(fake, "bob")) == (None, SECOND)
 
 
 def test_namespace_that_is_going_is_left_alone(ctx, fake):
