@@ -144,6 +144,10 @@ SHARED = {"tier": "x", "app.kubernetes.io/name": "katib"}
     **{f"probe_that_is_not_rewritten_by_{off}": (
         to_come(probed(8080), notes={"sidecar.istio.io/rewriteAppHTTPProbers": off}), "",
         {"a": [8080]}) for off in ("false", "False", "0")},
+    probe_of_the_next_pod_of_one_that_was_evicted=(
+        [*to_come(probed(8080), notes={"sidecar.istio.io/rewriteAppHTTPProbers": "false"}),
+         pod("a", phase="Failed")], "", {"a": [8080]},
+    ),
     probe_of_a_pod_that_stays_out=(
         to_come(probed(8080), labels={"sidecar.istio.io/inject": "false"},
                 notes={"sidecar.istio.io/rewriteAppHTTPProbers": "false"}), "", {},
@@ -214,6 +218,7 @@ def test_ports_that_are_called_in_plain_text_stay_open(ctx, empty, objects, opti
 
 
 FULL = "minio.kubeflow.svc.cluster.local"
+MINIO = {"app.kubernetes.io/name": "minio"}
 BARE = pod("bare", probed(80), labels={})
 NO_CERTIFICATE = "has clients call minio:9000 without the mesh's certificates"
 
@@ -234,6 +239,9 @@ NO_CERTIFICATE = "has clients call minio:9000 without the mesh's certificates"
     rule_of_the_gateway=([destination_rule(FULL, namespace="istio-ingress")], NO_CERTIFICATE),
     rule_of_a_user=([destination_rule(FULL, namespace="alice")], ""),
     rule_for_another_port=([destination_rule("minio", port=9001)], ""),
+    rule_for_the_pods_port=(
+        [service("db", 80, 9000, selector=MINIO), destination_rule("db", port=9000)], "",
+    ),
     rule_for_another_namespace=([destination_rule("minio.other.svc.cluster.local")], ""),
     rule_for_a_namesake=([destination_rule("minio", namespace="alice")], ""),
     rule_for_other_hosts=([destination_rule("*.example.com")], ""),
