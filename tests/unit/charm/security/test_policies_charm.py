@@ -218,6 +218,9 @@ def test_application_is_answered_with_the_labels_of_members(world, options, labe
     ambient_objects.install_ambient(world.fake)
     world.config |= options
     world.run()
+    # Without the labels, pods would leave the mesh.
+    fake_cluster.uninstall_istio(world.fake)
+    world.run()
     (relation,) = (one for one in world.related if one.endpoint == "service-mesh")
     told = {key: json.loads(value) for key, value in relation.local_app_data.items()}
     assert told == {"labels": labels, "mesh_type": "istio"}
