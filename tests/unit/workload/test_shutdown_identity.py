@@ -111,6 +111,9 @@ def broken_pod(owner: str = "u", name: str = "job-x", **extra: Any) -> dict[str,
     ("pod", "denied", "at_deletion", "told", "stays"),
     owned=(broken_pod(), "", {}, [], False),
     bare=(broken_pod(ownerReferences=[]), "", {}, [], True),
+    owned_by_no_controller=(
+        *(broken_pod(ownerReferences=[{**OWNED[0], "controller": False}]), "", {}, [], True),
+    ),
     forbidden=(broken_pod(), "DELETE", {}, ["PodNotReplaced"], True),
     another_pod=(broken_pod(), "", {"uid": "uid-2"}, [], True),
     the_pod_in_another_state=(broken_pod(), "", {"resourceVersion": "999999"}, [], True),
@@ -148,7 +151,11 @@ async def test_only_the_very_pod_that_was_judged_is_replaced(
 async def test_controller_whose_pods_lose_their_proxy_again_and_again_is_left(
     cluster: FakeApiserver,
 ):
+    cluster.failures = [("/pods/kept", 500, {})]
+    cluster.put("pods", broken_pod("j", "kept"))
     async with unit(cluster, delete_broken_pods=True):
+        await until(lambda: not cluster.failures)
+        cluster.delete("pods", NAMESPACE, "kept")
         for number in range(MOST_REPLACED):
             cluster.put("pods", broken_pod("j", f"j-{number}"))
             await until(lambda: cluster.all("pods") == [])
@@ -217,12 +224,14 @@ async def test_namespaces_in_scope(
     cluster.denied = lambda method, path: not wide and path == "/api/v1/pods"
     cluster.namespace("team", **metadata)
     cluster.put("pods", pod_json(namespace="team"))
+    cluster.put("pods", pod_json(running(), uid="of-the-model"))
     async with unit(cluster) as service:
         await until(service.is_ready)
         await asyncio.sleep(30)
         assert (phase(cluster, namespace="team") == "Running") is bool(served_later)
         cluster.namespace("team", labels=SERVED)
         await until(lambda: phase(cluster, namespace="team") == "Succeeded")
+        await until(lambda: service.shows(1, "pods"))
 
 
 async def test_service_is_ready_while_no_namespace_of_the_served_kinds_exists(

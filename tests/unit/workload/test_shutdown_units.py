@@ -140,7 +140,7 @@ async def test_metrics_say_how_long_the_oldest_stop_has_waited(cluster: FakeApis
         await asyncio.sleep(30)
         oldest = await service.counted("oldest_pending_stop_seconds")
         assert oldest == pytest.approx(60, abs=5)
-        assert await service.shows(1, "stops_pending")
+        assert await service.shows(2, "stops_pending")
 
 
 async def test_second_stop_of_a_proxy_does_no_harm(cluster: FakeApiserver):
