@@ -96,6 +96,9 @@ def test_closed_guard_marks_nothing(world, related, options, filters, ask):
     values = [each["patch"]["value"] for each in patches(world.guard(), "HTTP_FILTER")]
     assert [value["name"].rpartition(".")[2] for value in values] == filters
     assert entries(world.guard()) == [("/dex", PASS if filters[1:] else {}), ("/", ask)]
+    before = world.guard()
+    world.hook()
+    assert world.guard() == before
 
 
 def leaving(world, *headers):
