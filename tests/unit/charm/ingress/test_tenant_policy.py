@@ -35,7 +35,11 @@ def test_policy_comes_with_the_ingress_and_goes_with_it(world, given, actions):
     kind = "ValidatingAdmissionPolicyBinding"
     profiles = world.fake.find(kind, f"{NAME}.profiles")
     assert profiles["spec"]["validationActions"] == actions
-    assert NAME in policies(world)
+    # The charm's own dry runs, which it has to see refused.
+    assert world.fake.find(kind, f"{NAME}.model")["spec"]["validationActions"] == ["Deny"]
+    # A label that the gateway's pods have and its selector has not.
+    policy = world.fake.find("ValidatingAdmissionPolicy", NAME)
+    assert "pod-template-hash=5" in str(policy["spec"])
     world.related = []
     world.run()
     assert policies(world) == []
