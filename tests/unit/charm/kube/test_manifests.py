@@ -87,7 +87,8 @@ def test_what_others_add_stays_and_what_they_change_is_repaired(ctx, fake):
     of_a_model_that_is_gone=({names.OWNER: "other.app"}, ""),
 )
 def test_foreign_object_is_left_alone_while_its_owner_is_there(ctx, fake, labels, words):
-    fake.application("app")
+    for application in ("app", "istio-integrator"):
+        fake.application(application)
     kind, name, namespace = SERVICE
     fake.put(kind, name, namespace, api_version="v1", labels=labels, spec={})
     said = status(ctx, state())
