@@ -8,7 +8,7 @@ from ops import testing
 import charm
 from integrator_contract import names
 from tests.unit.cases import cases
-from tests.unit.charm import fake_cluster
+from tests.unit.charm import ambient_objects, fake_cluster
 from tests.unit.charm.ambient_objects import install_ambient
 from tests.unit.charm.charm_world import state, told
 
@@ -294,6 +294,9 @@ NO_NODES = {"desiredNumberScheduled": 0, "numberReady": 0}
     ),
     no_ztunnel=(lose_ztunnel, "the cluster has no ztunnel"),
     none_ready=(daemon("ztunnel", **NONE), "no pod of ztunnel is ready"),
+    one_of_two_ready=(
+        lambda fake: fake.add(ambient_objects.daemon("z", {"app": "ztunnel"}, ready=0)), "",
+    ),
     no_nodes=(daemon("ztunnel", **NO_NODES), ""),
     istiod_has_it_not=(has_environment(name="x"), "istiod has no PILOT_ENABLE_AMBIENT=true"),
     istiod_has_it_as_go_takes_it=(has_environment(value="1"), ""),
