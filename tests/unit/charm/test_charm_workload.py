@@ -8,7 +8,7 @@ import pytest
 from ops import testing
 
 from istio_integrator.lifecycle import settings
-from tests.unit.charm import fake_cluster
+from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.charm_world import state, status, told, workload
 
 
@@ -56,6 +56,15 @@ def test_settings_are_only_for_the_workload_and_written_when_they_change(
     ctx.run(ctx.on.update_status(), given)
     # What each hook found is always new.
     assert len(written) == 1
+
+
+def test_unit_that_leads_no_more_does_not_look_at_the_gateway(world, tmp_path):
+    related = {ingress_world.route(), ingress_world.auth()}
+    for leader in (True, False):
+        given = state(workload(files=tmp_path), leader=leader, **ingress_world.NAMED)
+        given = dataclasses.replace(given, relations=related)
+        out = world.ctx.run(world.ctx.on.config_changed(), given)
+        assert (told(world.ctx, out).expected is not None) is leader
 
 
 def test_container_that_is_not_there_yet_is_waited_for(ctx, fake):
