@@ -91,14 +91,17 @@ SECRET = "istio-integrator.kubeflow.istio-integrator"
 
 
 @pytest.mark.parametrize(
-    ("labels", "stays"),
+    ("labels", "owner", "stays"),
     [
-        pytest.param({OWNER: "kubeflow.istio-integrator"}, False, id="ours"),
-        pytest.param({OWNER: "other.istio-integrator"}, True, id="another's"),
-        pytest.param({}, True, id="nobody says"),
+        pytest.param({OWNER: "kubeflow.istio-integrator"}, {}, False, id="ours"),
+        pytest.param({OWNER: "kubeflow.istio-integrator"}, {"uid": "x"}, True, id="forged"),
+        pytest.param({OWNER: "other.istio-integrator"}, {}, True, id="another's"),
+        pytest.param({}, {}, True, id="nobody says"),
     ],
 )
-def test_only_a_certificate_of_ours_goes_when_the_gateway_moves(served, fake, labels, stays):
+def test_only_a_certificate_of_ours_goes_when_the_gateway_moves(
+    served, fake, labels, owner, stays
+):
     related = route(), auth(), authority()
     world = World(fake, *related, hosts="kf.example.com")
     world.run()
@@ -107,7 +110,8 @@ def test_only_a_certificate_of_ours_goes_when_the_gateway_moves(served, fake, la
     fake.delete("Secret", SECRET, "istio-ingress")
     found = secret(fake, SECRET, "istio-ingress", **labels)
     (guard,) = world.all("EnvoyFilter")
-    found["metadata"]["ownerReferences"] = guard["metadata"]["ownerReferences"]
+    (reference,) = guard["metadata"]["ownerReferences"]
+    found["metadata"]["ownerReferences"] = [{**reference, **owner}]
 
     world.config |= OWN
     world.run()
