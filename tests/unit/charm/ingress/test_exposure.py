@@ -156,15 +156,6 @@ def test_foreign_gateway_of_the_name_is_left_alone(world):
     assert "kubeflow/kubeflow-gateway exists and was not made by this charm" in status.message
 
 
-def test_nothing_is_left_after_the_last_relation(world):
-    world.related = [route(), auth()]
-    world.run()
-    world.related = []
-    world.run()
-    assert (world.routes(), world.gateway(), world.guard()) == ([], None, None)
-    assert world.fake.find("Secret", "istio-integrator-record", "kubeflow") is None
-
-
 def values(world):
     """What the requests of the gateway need to match its routes."""
     found = world.fake.find("Secret", "istio-integrator-record", "kubeflow")
