@@ -11,7 +11,7 @@ from ops import testing
 
 from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.fake_cluster import TIMEOUT, UNREACHABLE
-from tests.unit.charm.security import applications
+from tests.unit.charm.security import applications, members
 from tests.unit.charm.security.callers import policy
 
 CODES = (403, 409, 429, 500, TIMEOUT, UNREACHABLE)
@@ -82,6 +82,7 @@ def live(monkeypatch, until):
     for name, port in (("kfp-ui", 3000), ("kfp-api", 8888), ("minio", 9000)):
         applications.add_application(fake, name, port)
     ingress_world.neighbour(fake)
+    fake.add(members.profile("alice"))
     world = World(fake)
     for step in LIFE[: LIFE.index(until)]:
         step(world)
@@ -100,7 +101,8 @@ def foreign(fake):
 
 
 def ours(fake):
-    return {key for key, obj in fake.objects.items() if is_ours(obj)}, fake.labels("kubeflow")
+    made = {key for key, obj in fake.objects.items() if is_ours(obj)}
+    return made, fake.labels("kubeflow"), fake.labels("alice")
 
 
 def assert_nothing_opens(world):
