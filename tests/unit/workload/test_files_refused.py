@@ -1,4 +1,4 @@
-"""Files that `explain` and `admission` cannot use: exit code 2 and one line about the file."""
+"""Files and places that commands cannot use: exit code 2 and one line that names them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sidecar_lifecycle.shell import cli
 
+from integrator_contract import service
 from tests.unit.cases import cases
 
 POD = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}
@@ -96,6 +97,14 @@ def test_names_that_move_the_cursor_are_printed_escaped(
 
     assert cli.main(["explain", str(tmp_path / "\x1b[2J\npods")]) == 2
     assert "\\x1b[2J\\npods" in capsys.readouterr().err
+
+
+def test_service_outside_of_a_pod_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "settings.json"
+    path.write_text(service.Options(model="m", application="a", unit="a/0").document())
+
+    assert cli.main(["run", "--settings", str(path)]) == 2
+    assert "no cluster to connect to" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("address", ["8443", "host:", "host:99999"])

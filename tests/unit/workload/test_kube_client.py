@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from sidecar_lifecycle.shell import InputError
 from sidecar_lifecycle.shell.kube import client, errors, streams
 
 from testbed import certificates
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver
-
-
-def test_access_outside_of_a_pod_says_so():
-    with pytest.raises(InputError, match="no cluster to connect to"):
-        client.of_pod()
 
 
 def test_delays_grow_to_a_limit_and_are_spread():
@@ -95,17 +88,3 @@ async def test_token_that_is_renewed_on_disk_is_used_by_the_next_request(
     path.write_text(cluster.token)
     await use(connection)
     await connection.close()
-
-
-async def test_request_without_an_answer_ends(cluster: FakeApiserver):
-    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Until the client has gone.
-        await reader.read()
-        writer.close()
-
-    async with await asyncio.start_server(hang, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        connection = client.Client(f"http://127.0.0.1:{port}")
-        with pytest.raises(errors.Unreachable):
-            await connection.request("GET", "/asked", timeout=0.05)
-        await connection.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -33,6 +34,15 @@ async def test_passing_failures_are_waited_out(cluster: FakeApiserver, status: i
     async with unit(cluster):
         await until(lambda: phase(cluster) == "Succeeded")
     assert not cluster.failures
+
+
+async def test_list_without_an_answer_is_asked_for_again(cluster: FakeApiserver):
+    def hang(method: str, path: str) -> Awaitable[None] | None:
+        return asyncio.sleep(1e6) if asked(cluster) == 1 and path == PODS else None
+
+    cluster.before_answer = hang
+    async with unit(cluster) as service:
+        await until(service.is_ready)
 
 
 async def test_server_that_asks_for_patience_gets_it(cluster: FakeApiserver):
