@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from tests.unit.workload import service_world
@@ -21,15 +20,13 @@ MOST_REPLACED = 3
 """Pods of one controller that are deleted."""
 
 
-@contextlib.asynccontextmanager
-async def unit(
+def unit(
     cluster: FakeApiserver, number: int = 0, **extra: Any
-) -> AsyncIterator[service_world.Service]:
+) -> AbstractAsyncContextManager[service_world.Service]:
     """Run the service of a unit; the first one is Juju's leader."""
     told = {"leader": number == 0, **extra}
     name = f"{service_world.APPLICATION}/{number}"
-    async with service_world.running(cluster, unit=name, **told) as service:
-        yield service
+    return service_world.running(cluster, unit=name, **told)
 
 
 def phase(cluster: FakeApiserver, name: str = "job-x", namespace: str = NAMESPACE) -> str:
