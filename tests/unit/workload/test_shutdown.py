@@ -329,7 +329,8 @@ async def test_connection_that_is_slow_to_end_holds_no_place(cluster: FakeApiser
     async with unit(cluster):
         began = loop.time()
         await until(lambda: all(p["status"]["phase"] == "Succeeded" for p in cluster.all("pods")))
-        assert loop.time() - began < 1
+        # Four places that are each held for a second would take four.
+        assert loop.time() - began < 3
 
 
 @pytest.mark.parametrize("comes_back", [True, False], ids=["ends-again", "runs-on"])
