@@ -16,8 +16,6 @@ START_WITHIN = 60
 """Seconds that a proxy has to start in, once the payload has ended."""
 OLD_END_COUNTS_AFTER = 300
 """Seconds until an end counts that is older than the start of its pod."""
-MOST_REPLACED = 3
-"""Pods of one controller that are deleted."""
 
 
 def unit(

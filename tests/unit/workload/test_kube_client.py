@@ -10,6 +10,7 @@ import pytest
 from sidecar_lifecycle.shell.kube import client, errors, streams
 
 from testbed import certificates
+from tests.unit.cases import cases
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver
 
@@ -22,12 +23,10 @@ def test_delays_grow_to_a_limit_and_are_spread():
         assert len(set(delays)) > 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("host", "want"),
-    [
-        pytest.param("10.152.183.1", "https://10.152.183.1:443", id="IPv4"),
-        pytest.param("fd98::1", "https://[fd98::1]:443", id="IPv6"),
-    ],
+    ipv4=("10.152.183.1", "https://10.152.183.1:443"),
+    ipv6=("fd98::1", "https://[fd98::1]:443"),
 )
 def test_pod_gets_in_by_its_service_account(
     host: str, want: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -65,16 +64,11 @@ async def forward(connection: client.Client) -> None:
         pass
 
 
-@pytest.fixture
-def cluster(cluster: FakeApiserver) -> FakeApiserver:
-    cluster.put("pods", pods.pod_json())
-    return cluster
-
-
 @pytest.mark.parametrize("use", [ask, watch, forward])
 async def test_token_that_is_renewed_on_disk_is_used_by_the_next_request(
     cluster: FakeApiserver, tmp_path: Path, use: Callable[[client.Client], Awaitable[None]]
 ):
+    cluster.put("pods", pods.pod_json())
     path = tmp_path / "token"
     path.write_text(f"{cluster.token}\n")
     connection = client.Client(cluster.client.server, token=path.read_text)

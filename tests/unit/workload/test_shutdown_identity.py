@@ -18,7 +18,6 @@ from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.pods import container, ended, pod_json, running, waiting
 from tests.unit.workload.service_world import Service
 from tests.unit.workload.shutdown_world import (
-    MOST_REPLACED,
     NAMESPACE,
     OWNED,
     event_reasons,
@@ -156,7 +155,7 @@ async def test_controller_whose_pods_lose_their_proxy_again_and_again_is_left(
     async with unit(cluster, delete_broken_pods=True):
         await until(lambda: not cluster.failures)
         cluster.delete("pods", NAMESPACE, "kept")
-        for number in range(MOST_REPLACED):
+        for number in range(3):
             cluster.put("pods", broken_pod("j", f"j-{number}"))
             await until(lambda: cluster.all("pods") == [])
         cluster.put("pods", broken_pod("j", "last"))
@@ -290,7 +289,6 @@ async def listed(cluster: FakeApiserver, service: Service, items: list[dict[str,
 
 async def test_service_decides_by_what_it_keeps_of_a_pod_as_by_the_whole(cluster: FakeApiserver):
     """By the rows of the decision, of which those that are not ignored are all kept."""
-    wanted = [want.split() for _, want in ROWS.values() if not want.startswith("ignore")]
     # The turn of this unit to stop proxies never comes.
     async with unit(cluster, 1000) as service:
         await until(service.is_ready)
@@ -298,11 +296,10 @@ async def test_service_decides_by_what_it_keeps_of_a_pod_as_by_the_whole(cluster
         await listed(cluster, service, [msgspec.to_builtins(pod) for pod, _ in ROWS.values()])
         after = await service.metrics()
 
-    count = {key: value - before.get(key, 0) for key, value in after.items()}
-    kept = {key[1:]: value for key, value in count.items() if key[0].endswith("_pods") and value}
-    assert {key: value for key, value in kept.items() if key[0] != "ignore"} == Counter(
-        map(tuple, wanted)
-    )
+    pods = [key for key in after if key[0] == "sidecar_lifecycle_pods" and key[1] != "ignore"]
+    count = {f"{key[1]} {key[2]}": after[key] - before.get(key, 0) for key in pods}
+    wanted = Counter(want for _, want in ROWS.values() if not want.startswith("ignore"))
+    assert {want: number for want, number in count.items() if number} == wanted
 
 
 async def test_pod_under_watch_keeps_no_more_of_an_annotation_than_is_read(cluster: FakeApiserver):
