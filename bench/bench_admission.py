@@ -35,6 +35,7 @@ from sidecar_lifecycle.shell.admission import review  # noqa: E402
 from istio_integrator.kube import cluster  # noqa: E402
 from testbed import cluster as testbed_cluster  # noqa: E402
 from testbed import command_line  # noqa: E402
+from tests.api import Api  # noqa: E402
 from tests.functional import admission_cases as table  # noqa: E402
 from tests.functional import admission_world, loopback_istiod, loopback_webhook  # noqa: E402
 
@@ -192,8 +193,8 @@ def _measure(testbed: testbed_cluster.Testbed, count: int) -> None:
         _namespace(api, NOBODY)
         _namespace(api, "istiod", **admission_world.INJECTED)
         _namespace(api, served)
-        world = admission_world.World(api, "webhook")
-        known = admission_world.wanted(SETTINGS, served).settings.document()
+        world = admission_world.World(stack.enter_context(Api(configuration)), "webhook")
+        known = admission_world.wanted(SETTINGS, served).document()
         webhook = stack.enter_context(loopback_webhook.serving(directory / "webhook", known))
         loopback_webhook.configure(world, SETTINGS, webhook, webhook.material.bundle)
         (directory / "istiod").mkdir()

@@ -11,9 +11,8 @@ from typing import Any
 
 import msgspec
 
-from integrator_contract import namespaces, pods
-from istio_integrator.admission import settings
-from istio_integrator.kube import cluster, errors
+from integrator_contract import pods
+from tests.api import Api, ApiError
 from tests.functional import admission_cases as table
 from tests.kubernetes_objects import namespace_of
 
@@ -40,14 +39,14 @@ IN_SCOPE = {
 def wanted(name: str, model: str) -> pods.Settings:
     """Put one of the table's settings into the charm's words."""
     values = {**table.SETTINGS[name], "model": model, "application": table.APPLICATION}
-    return settings.revised(msgspec.convert(pods.named(values), pods.Settings))
+    return msgspec.convert(pods.named(values), pods.Settings)
 
 
 @dataclasses.dataclass(frozen=True)
 class World:
     """The namespaces that webhooks serve."""
 
-    api: cluster.Cluster
+    api: Api
     prefix: str
     # Whether an injector acts in them, as the settings' membership says.
     meshed: bool = False
@@ -85,13 +84,9 @@ class World:
             self.api.create(namespace_of(name, **labels))
 
     def delete_namespaces(self) -> None:
-        for namespace in self.api.list(cluster.NAMESPACE):
+        for namespace in self.api.list("Namespace"):
             if namespace["metadata"]["name"].startswith(f"{self.prefix}-"):
                 self.api.delete(namespace)
-
-    def served_with(self, settings: str) -> namespaces.Served:
-        kinds = namespaces.KINDS if settings == "hold" else ()
-        return namespaces.Served(model=self.model(settings), owner="m.a", kinds=frozenset(kinds))
 
     def try_pod(self, pod: dict[str, Any]) -> dict[str, Any]:
         """Have a pod created without keeping it."""
@@ -101,7 +96,7 @@ class World:
         """Tell what became of a pod, without what differs by time and place."""
         try:
             created = self.try_pod(json.loads(json.dumps(pod)))
-        except errors.ApiError as error:
+        except ApiError as error:
             return {"refused": error.message}
         for field in ("uid", "creationTimestamp", "managedFields"):
             created["metadata"].pop(field, None)
@@ -114,9 +109,9 @@ class World:
         pod = table.Case(id="", labels=labels).pod(namespace)
         for _ in range(200):
             # An API server that just started answers 503 until it has its schemas.
-            with contextlib.suppress(errors.ApiError):
+            with contextlib.suppress(ApiError):
                 created = self.try_pod(pod)
-                if table.APPLIED in cluster.at(created, "metadata", "annotations"):
+                if table.APPLIED in created["metadata"].get("annotations", {}):
                     return
             time.sleep(0.05)
         raise AssertionError(f"no pods of {namespace} are mutated")

@@ -1,10 +1,11 @@
-"""The webhook's server as a process on loopback, asked by an API server by URL."""
+"""The workload's programs as processes on loopback; API servers ask the webhook's by URL."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import datetime
+import functools
 import json
 import os
 import subprocess
@@ -16,11 +17,17 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from istio_integrator.admission import certificates, webhook
-from istio_integrator.kube import cluster, manifests
-from testbed import loopback
+import lightkube
+import pytest
+
+from integrator_contract import service
+from istio_integrator.admission import certificates
+from testbed import kubernetes, loopback
+from tests import charm_access
+from tests.api import Api
 from tests.functional import admission_cases as table
-from tests.functional import admission_world
+from tests.functional import admission_world, charm_runs
+from tests.kubernetes_objects import namespace_of
 
 ROOT = Path(__file__).parents[2]
 WORKLOAD = f"{ROOT / 'workload'}:{ROOT / 'lib'}"
@@ -98,6 +105,25 @@ def serving(directory, values):
         server.process.wait()
 
 
+@contextlib.contextmanager
+def reconciler(folder: Path, kubeconfig: Path, settings: service.Options) -> Iterator[int]:
+    """Run `sidecar-lifecycle run` as a process; yields its port for health and metrics."""
+    port = loopback.free_port()
+    (folder / "settings.json").write_text(settings.document())
+    command = [
+        *(sys.executable, "-m", "tests.workload_access", kubeconfig, "run"),
+        *("--settings", folder / "settings.json", "--listen", f"127.0.0.1:{port}", "--port", "0"),
+    ]
+    env = {**os.environ, "PYTHONPATH": WORKLOAD}
+    with (folder / "run.log").open("wb") as log:
+        process = subprocess.Popen(command, env=env, stderr=log)
+    try:
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
 def review(pod):
     """Write the AdmissionReview of a new pod, as an API server does."""
     request = {
@@ -110,34 +136,45 @@ def review(pod):
     return json.dumps(whole, separators=(",", ":")).encode()
 
 
-def by_url(objects, server):
-    """Point a configuration to loopback instead of to a Service."""
-    for obj in objects:
-        for hook in obj["webhooks"]:
-            path = hook["clientConfig"].pop("service")["path"]
-            hook["clientConfig"]["url"] = f"https://{NAME}:{server.port}{path}"
-    return objects
+MODEL = "written-for"
 
 
-def configure(world, name, server, bundle):
-    """Apply the charm's configuration, pointing to the process."""
-    owner = manifests.Manifests(world.api, model=world.model(name), application=table.APPLICATION)
-    context = {
-        "name": webhook.configuration_name(owner.owner),
-        "service": "unused",
-        "model": world.model(name),
-        "ca_bundle": certificates.encoded(bundle),
-        "served": world.served_with(name),
-    }
-    rendered = manifests.render(webhook.CONFIGURATION_FOLDER, context)
-    for obj in by_url(rendered, server):
-        world.api.apply(owner.prepared(webhook.CONFIGURATION_FOLDER, obj))
-    return owner
+@functools.cache
+def written(api: Api) -> str:
+    """The configuration that the charm writes for its model and the namespaces of users."""
+    with (
+        pytest.MonkeyPatch.context() as monkeypatch,
+        lightkube.Client(config=api.config) as client,
+    ):
+        charm_access.connect(monkeypatch, client)
+        api.create(namespace_of(MODEL))
+        charm_runs.deploy(api, MODEL)
+        charm_runs.serve(api, "start", MODEL, **{"excluded-pods": "a=b"})
+        owned = charm_runs.owned(api, MODEL)
+        charm_runs.run("remove", MODEL, units=0)
+        charm_runs.delete(api, MODEL)
+        api.delete(namespace_of(MODEL))
+    (found,) = (each for each in owned if each["kind"] == "MutatingWebhookConfiguration")
+    found["metadata"] = {"name": found["metadata"]["name"]}
+    return json.dumps(found)
+
+
+def configure(world, name, server, bundle) -> kubernetes.Object:
+    """Apply the charm's configuration for a model, pointing to the process."""
+    found = json.loads(written(world.api).replace(MODEL, world.model(name)))
+    if name != "hold":
+        # The first one is about the model, and the others about namespaces of users.
+        del found["webhooks"][1:]
+    for hook in found["webhooks"]:
+        path = hook["clientConfig"]["service"]["path"]
+        url = f"https://{NAME}:{server.port}{path}"
+        hook["clientConfig"] = {"url": url, "caBundle": certificates.encoded(bundle)}
+    return world.api.apply(found)
 
 
 @contextlib.contextmanager
 def worlds(
-    api: cluster.Cluster,
+    api: Api,
     prefix: str,
     root: Path,
     names: Iterable[str] = table.SETTINGS,
@@ -152,8 +189,7 @@ def worlds(
         for name in names:
             values = admission_world.wanted(name, world.model(name)).document()
             server = servers[name] = stack.enter_context(serving(root / name, values))
-            owner = configure(world, name, server, server.material.bundle)
-            stack.callback(owner.remove, webhook.CONFIGURATION_FOLDER)
+            stack.callback(api.delete, configure(world, name, server, server.material.bundle))
         for name in names:
             world.wait_until_mutated(world.model(name))
         yield world, servers

@@ -14,10 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from sidecar_lifecycle.shell import serving
 
-from istio_integrator.admission import webhook
-from istio_integrator.kube import cluster
 from tests import waiting
 from tests.functional import admission_cases as table
 from tests.functional import admission_world, loopback_webhook
@@ -30,13 +27,17 @@ MOST_MEMORY = 120
 """MiB: the Deployment's limit is 128."""
 MEBIBYTE = 1024 * 1024
 LARGEST = 3 * MEBIBYTE
+MOST_CONNECTIONS = 256
+"""As many the server keeps open at once."""
+IDLE_SECONDS, HANDSHAKE_SECONDS = 20, 5
+"""How long it keeps one without a request, and without a handshake."""
 SETTINGS = "everything"
 
 
 @pytest.fixture(scope="module")
-def world(client):
+def world(admin):
     """A model that a webhook serves."""
-    made = admission_world.World(cluster.Cluster(client), "floods")
+    made = admission_world.World(admin, "floods")
     model = made.api.create(namespace_of(made.model(SETTINGS)))
     yield made
     made.api.delete(model)
@@ -49,10 +50,10 @@ def server(world, tmp_path_factory):
     # These would be applied to any pod, however much it costs.
     del values["pod-labels"], values["pod-annotations"]
     with loopback_webhook.serving(tmp_path_factory.mktemp("webhook") / "0", values) as server:
-        owner = loopback_webhook.configure(world, SETTINGS, server, server.material.bundle)
+        written = loopback_webhook.configure(world, SETTINGS, server, server.material.bundle)
         world.wait_until_mutated(world.model(SETTINGS))
         yield server
-        owner.remove(webhook.CONFIGURATION_FOLDER)
+        world.api.delete(written)
 
 
 class Creating:
@@ -205,9 +206,9 @@ def test_a_flood_from_one_address_neither_fills_memory_nor_keeps_reviews_waiting
         assert waiting.eventually(lambda: api.waits, 10)
         flood.hold(count, opening)
         asked = len(api.waits)
-        assert flood.left() <= serving.MOST_CONNECTIONS
+        assert flood.left() <= MOST_CONNECTIONS
         assert waiting.eventually(lambda: len(api.waits) >= asked + 20, 30)
-        assert waiting.eventually(lambda: not flood.left(), 2 * serving.IDLE_SECONDS)
+        assert waiting.eventually(lambda: not flood.left(), 2 * IDLE_SECONDS)
         now, most = resident(server)
 
     print(f"{name}: {now} MiB, at most {most}; longest wait {max(api.waits):.3f} s")
@@ -222,7 +223,7 @@ def test_a_flood_of_the_port_for_health_keeps_no_kubelet_out(server):
         flood.hold(1000, port=server.health)
 
         assert server.get("/livez")[0] == server.get("/readyz")[0] == 200
-        assert waiting.eventually(lambda: not flood.left(), 2 * serving.IDLE_SECONDS)
+        assert waiting.eventually(lambda: not flood.left(), 2 * IDLE_SECONDS)
     assert resident(server)[1] < MOST_MEMORY
 
 
@@ -231,7 +232,7 @@ def test_connections_without_a_handshake_are_closed(server):
         flood.hold(20, port=server.port)
 
         assert len(flood.sockets) == 20
-        assert waiting.eventually(lambda: not flood.left(), 2 * serving.HANDSHAKE_SECONDS)
+        assert waiting.eventually(lambda: not flood.left(), 2 * HANDSHAKE_SECONDS)
 
 
 def test_an_api_server_may_ask_for_two_hundred_reviews_at_once(server):

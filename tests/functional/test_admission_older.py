@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 
-import lightkube
 import pytest
 from lightkube.config.kubeconfig import KubeConfig
 
-from istio_integrator.kube import cluster
 from testbed import cluster as testbed_cluster
 from testbed import options
+from tests.api import Api
 from tests.functional import admission_cases as table
 from tests.functional import loopback_webhook
 
@@ -29,8 +28,8 @@ def world(request, tmp_path_factory):
         assert answer["gitVersion"].startswith(f"v{request.param}.")
         root = tmp_path_factory.mktemp("webhooks")
         with (
-            lightkube.Client(config=KubeConfig.from_file(testbed.kubeconfig).get()) as client,
-            loopback_webhook.worlds(cluster.Cluster(client), "older", root) as (world, _),
+            Api(KubeConfig.from_file(testbed.kubeconfig).get()) as api,
+            loopback_webhook.worlds(api, "older", root) as (world, _),
         ):
             yield world
     finally:

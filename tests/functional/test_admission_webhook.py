@@ -8,8 +8,7 @@ import time
 
 import pytest
 
-from istio_integrator.admission import certificates, settings
-from istio_integrator.kube import cluster
+from istio_integrator.admission import certificates
 from tests import waiting
 from tests.functional import admission_cases as table
 from tests.functional import admission_world
@@ -24,10 +23,10 @@ NAMES = ("hold", "neither", "revision")
 
 
 @pytest.fixture(scope="module")
-def served(client, tmp_path_factory):
+def served(admin, tmp_path_factory):
     """Some settings of the table, each as a webhook of its own."""
     root = tmp_path_factory.mktemp("webhooks")
-    with worlds(cluster.Cluster(client), "webhook", root, NAMES) as served:
+    with worlds(admin, "webhook", root, NAMES) as served:
         yield served
 
 
@@ -64,7 +63,7 @@ def test_changed_settings_take_effect_without_a_restart(world, servers):
     known = admission_world.wanted("neither", world.model("neither"))
     assert "annotations" not in world.try_pod(pod)["metadata"]
 
-    changed = settings.revised(dataclasses.replace(known, hold_application=True))
+    changed = dataclasses.replace(known, hold_application=True)
     servers["neither"].settle(changed.document())
 
     def metadata():

@@ -23,10 +23,9 @@ PROGRAM = "sidecar_lifecycle.shell.cli"
 LEFT = {
     ".": "workload_access",
     "functional": (
-        "admission_world charm_parts convergence_world "
+        "charm_parts convergence_world "
         "istiod_world "
-        "loopback_webhook test_admission_floods test_admission_older "
-        "test_admission_webhook test_admission_with_istiod test_charm_installations "
+        "test_charm_installations "
         "test_observability test_rights_life "
         "test_tenant_policy test_trials test_workload_reconciler"
     ),
