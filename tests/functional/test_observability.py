@@ -5,44 +5,53 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import os
 import pathlib
 import re
 import ssl
 import subprocess
-import sys
 import time
 
 import pytest
 import yaml
 from cosl import JujuTopology
+from ops import testing
 
-from integrator_contract import charm_facts, service
-from istio_integrator import observability
-from testbed import loopback, paths
+import charm
+from integrator_contract import charm_facts, names, service
+from testbed import paths
 from tests import prometheus
 from tests.functional import admission_world, convergence_world, loopback_webhook
 from tests.functional.test_workload_reconciler import create
+from tests.kubernetes_objects import pod
 from tests.unit.workload import pods
 
 CASES = pathlib.Path(__file__).parent / "alert_rules.test.yaml"
 UUID = "00000000-0000-4000-8000-000000000000"
 
 
-def topology(model: str) -> JujuTopology:
-    return JujuTopology(
-        model=model,
-        model_uuid=UUID,
-        application="app",
-        unit="app/0",
-        charm_name="istio-integrator",
+def published(model: str) -> dict[str, str]:
+    """What the charm writes for Prometheus, of an application in a model."""
+    relation = testing.Relation("metrics-endpoint")
+    given = testing.State(
+        leader=True,
+        containers={testing.Container("lifecycle")},
+        relations=[relation],
+        model=testing.Model(model, uuid=UUID, type="kubernetes"),
     )
+    ctx = testing.Context(charm.IstioIntegrator, app_name="app")
+    out = ctx.run(ctx.on.config_changed(), given)
+    return dict(out.get_relation(relation.id).local_app_data)
 
 
 @pytest.fixture
-def rules(tmp_path) -> pathlib.Path:
+def told(connected) -> dict[str, str]:
+    return published("m")
+
+
+@pytest.fixture
+def rules(told, tmp_path) -> pathlib.Path:
     file = tmp_path / "rules.yaml"
-    file.write_text(yaml.safe_dump(observability.alert_rules(topology("m"))))
+    file.write_text(yaml.safe_dump(json.loads(told["alert_rules"])))
     return file
 
 
@@ -76,9 +85,10 @@ def completed(expected: dict, rule: dict, value: object) -> dict:
     return {"exp_labels": labels, "exp_annotations": annotations}
 
 
-def test_rules_fire_when_they_should_and_only_then(rules):
+def test_rules_fire_when_they_should_and_only_then(rules, told):
     alerts = known(rules)
-    own = ",".join(f'{key}="{text}"' for key, text in topology("m").label_matcher_dict.items())
+    topology = JujuTopology.from_dict(json.loads(told["scrape_metadata"]))
+    own = ",".join(f'{key}="{text}"' for key, text in topology.label_matcher_dict.items())
     document = yaml.safe_load(CASES.read_text().replace("$own", own))
     for case in document["tests"]:
         for look in case["alert_rule_test"]:
@@ -125,33 +135,6 @@ FACTS = charm_facts.CharmFacts(
 )
 
 
-@contextlib.contextmanager
-def reconciler(folder, kubeconfig, model):
-    """Run `sidecar-lifecycle run` as a process, beside what a charm knows; yields its port."""
-    port = loopback.free_port()
-    settings = service.Options(
-        model=model,
-        application="app",
-        unit="app/0",
-        joined=True,
-        mesh_namespace="istio-system",
-        facts=FACTS,
-    )
-    (folder / "settings.json").write_text(settings.document())
-    command = [
-        *(sys.executable, "-m", "tests.workload_access", kubeconfig, "run"),
-        *("--settings", folder / "settings.json", "--listen", f"127.0.0.1:{port}", "--port", "0"),
-    ]
-    env = {**os.environ, "PYTHONPATH": loopback_webhook.WORKLOAD}
-    with (folder / "run.log").open("wb") as log:
-        process = subprocess.Popen(command, env=env, stderr=log)
-    try:
-        yield port
-    finally:
-        process.terminate()
-        process.wait()
-
-
 def review(server, pod):
     """Ask the webhook about a pod, as an API server does."""
     context = ssl.create_default_context(cadata=server.material.bundle)
@@ -161,12 +144,10 @@ def review(server, pod):
         assert connection.getresponse().status == 200
 
 
-def scraped(model, port, server):
+def scraped(told, port, server):
     """Say what is scraped as the charm does; only the ports are those of this machine."""
-    told = topology(model)
-    jobs = json.dumps(observability.scrape_jobs({"admission-x": "127.0.0.1"}))
-    jobs = jobs.replace("*:8080", f"*:{port}").replace("127.0.0.1:8080", server)
-    application = {"scrape_metadata": json.dumps(told.as_dict()), "scrape_jobs": jobs}
+    jobs = told["scrape_jobs"].replace("*:8080", f"*:{port}").replace("127.0.0.1:8080", server)
+    application = {**told, "scrape_jobs": jobs}
     unit = {"prometheus_scrape_unit_address": "127.0.0.1", "prometheus_scrape_unit_name": "app/0"}
     return prometheus.jobs(application, [unit])
 
@@ -219,7 +200,7 @@ def assert_rules_are_healthy(found):
 
 @pytest.mark.usefixtures("unreachable_node")
 async def test_rules_and_dashboard_have_their_figures_with_cos_and_without(
-    world, client, kubeconfig, tmp_path
+    world, connected, client, kubeconfig, tmp_path
 ):
     model = world.namespace
     await world.workload("Deployment", "late")
@@ -229,14 +210,27 @@ async def test_rules_and_dashboard_have_their_figures_with_cos_and_without(
     done["metadata"]["annotations"]["istio-integrator.charmhub.io/applied"] = "hold"
     create(client, done)
     await world.join()
+    unit = service.Options(
+        model=model,
+        application="app",
+        unit="app/0",
+        joined=True,
+        mesh_namespace="istio-system",
+        facts=FACTS,
+    )
     settings = admission_world.wanted("hold", model).document()
-    rules = observability.alert_rules(topology(model))
-    (shipped,) = observability.ALERT_RULES.glob("*")
+    owner = names.labels(model, "app", names.WEBHOOK_COMPONENT)
+    server = connected.create(pod("admission-x", model, {"labels": owner}))
+    connected.patch_status(server, {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]})
+    told = published(model)
+    (shipped,) = (paths.SOURCE / "src" / "prometheus_alert_rules").glob("*")
     with (
         loopback_webhook.serving(tmp_path / "admission", settings) as server,
-        reconciler(tmp_path, kubeconfig, model) as port,
+        loopback_webhook.reconciler(tmp_path, kubeconfig, unit) as port,
         prometheus.serving(
-            tmp_path / "cos", scraped(model, port, f"127.0.0.1:{server.health}"), rules
+            tmp_path / "cos",
+            scraped(told, port, f"127.0.0.1:{server.health}"),
+            json.loads(told["alert_rules"]),
         ) as cos,
         prometheus.serving(tmp_path / "plain", plain(model, port), shipped) as found,
     ):
