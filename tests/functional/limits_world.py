@@ -12,7 +12,7 @@ from lightkube.config.models import User
 
 from testbed import cluster
 from tests import admission_policies, kubernetes_objects, rights, waiting
-from tests.api import Api, ApiError
+from tests.api import Api
 
 APP = rights.APPLICATION
 
@@ -31,14 +31,6 @@ class World:
     def owner(self) -> str:
         """What the application's marks name it by."""
         return f"{self.model}.{APP}"
-
-    def refusal(self, obj: dict[str, Any]) -> str:
-        """Have the application create an object by dry run; what forbids it, or nothing."""
-        try:
-            self.app.create(obj, dry_run=True)
-        except ApiError as error:
-            return error.message
-        return ""
 
 
 @contextlib.contextmanager

@@ -26,7 +26,6 @@ LEFT = {
         "charm_parts convergence_world "
         "istiod_world "
         "test_charm_installations "
-        "test_rights_life "
         "test_tenant_policy test_trials test_workload_reconciler"
     ),
     "unit": "test_docs_commands test_docs_symptoms",
