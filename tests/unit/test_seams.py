@@ -23,7 +23,7 @@ PROGRAM = "sidecar_lifecycle.shell.cli"
 LEFT = {
     ".": "workload_access",
     "functional": (
-        "charm_parts convergence_world "
+        "convergence_world "
         "istiod_world "
         "test_charm_installations "
         "test_tenant_policy test_trials test_workload_reconciler"
