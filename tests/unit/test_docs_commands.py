@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 from istio_integrator.config import config
-from istio_integrator.kube import errors
 from testbed.juju import cli as juju_cli
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -66,7 +65,7 @@ class Charm:
             values[name] = text if is_text else yaml.safe_load(text)
         try:
             config.Config.load(values)
-        except errors.ConfigError as error:
+        except Exception as error:
             return str(error)
         return ""
 

@@ -28,10 +28,9 @@ LEFT = {
         "test_charm_installations "
         "test_tenant_policy test_trials test_workload_reconciler"
     ),
-    "unit": "test_docs_commands test_docs_symptoms",
     "unit/charm": (
         "charm_world fake_cluster objects test_admission test_charm_workload "
-        "test_config test_hostile_objects test_observability test_rights "
+        "test_hostile_objects test_observability test_rights "
         "test_webhook"
     ),
     "unit/charm/ingress": "test_authentication wishes",
