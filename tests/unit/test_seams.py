@@ -28,14 +28,8 @@ LEFT = {
         "test_charm_installations "
         "test_tenant_policy test_trials test_workload_reconciler"
     ),
-    "unit/charm": (
-        "charm_world fake_cluster objects test_admission test_charm_workload "
-        "test_hostile_objects test_observability test_rights "
-        "test_webhook"
-    ),
+    "unit/charm": "test_rights test_webhook",
     "unit/charm/ingress": "test_authentication wishes",
-    "unit/charm/kube": "test_cluster",
-    "unit/charm/security": "callers",
     "unit/contract": "test_service",
     "unit/workload": ("fake_apiserver test_hostile test_kube_client "),
 }

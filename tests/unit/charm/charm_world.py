@@ -10,16 +10,14 @@ from ops import testing
 
 import charm
 from integrator_contract import service
-from istio_integrator.admission import admission
-from istio_integrator.kube import cluster as charm_cluster
-from istio_integrator.lifecycle import settings
-from tests import asked
+from tests import asked, charm_access
 from tests.unit.charm import fake_cluster
 
 IMAGE = "registry.example/juju/charm-base:24.04"
 """Of the charm's own container."""
 PROGRAM = "/usr/bin/sidecar-lifecycle"
-
+SETTINGS = "tmp/sidecar-lifecycle.settings.json"
+"""In the file system of the workload's container."""
 
 SUMMARY = {"eligible": 14, "in_mesh": 14}
 
@@ -65,8 +63,7 @@ def status(ctx, given, event=None) -> ops.StatusBase:
 def told(ctx: testing.Context, out: testing.State) -> service.Options:
     """What the workload is told, read from its settings file as it does."""
     files = out.get_container("lifecycle").get_filesystem(ctx)
-    content = (files / settings.FILE.lstrip("/")).read_bytes()
-    return msgspec.json.decode(content, type=service.Options)
+    return msgspec.json.decode((files / SETTINGS).read_bytes(), type=service.Options)
 
 
 def joins(ctx: testing.Context, out: testing.State) -> tuple[bool, str, str]:
@@ -97,9 +94,8 @@ def root(folder: pathlib.Path) -> pathlib.Path:
 
 def reach(fake, monkeypatch):
     """Have the charm find a cluster as it is, and wait for nothing."""
-    monkeypatch.setattr(admission, "PROBE_DELAYS", ())
     monkeypatch.setattr(time, "sleep", lambda _: asked.SERVICE.closes())
-    monkeypatch.setattr(charm_cluster, "connect", fake.api)
+    charm_access.connect(monkeypatch, fake.client())
 
 
 def connect(fake, monkeypatch):

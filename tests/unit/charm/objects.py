@@ -2,9 +2,24 @@
 
 from typing import Any
 
-from istio_integrator.kube import cluster
-
-VERSIONS = {kind: version for version, kind in sorted(cluster.KINDS)}
+KINDS = {
+    "v1": "ConfigMap Event Namespace Node Pod Secret Service",
+    "apps/v1": "DaemonSet Deployment ReplicaSet StatefulSet",
+    "admissionregistration.k8s.io/v1": (
+        "MutatingAdmissionPolicy MutatingWebhookConfiguration ValidatingWebhookConfiguration"
+    ),
+    "apiextensions.k8s.io/v1": "CustomResourceDefinition",
+    "apiregistration.k8s.io/v1": "APIService",
+    "coordination.k8s.io/v1": "Lease",
+    "discovery.k8s.io/v1": "EndpointSlice",
+    "rbac.authorization.k8s.io/v1": "ClusterRole Role",
+    "gateway.networking.k8s.io/v1": "GatewayClass HTTPRoute",
+    "networking.istio.io/v1": "DestinationRule Gateway Sidecar VirtualService",
+    "networking.istio.io/v1alpha3": "EnvoyFilter",
+    "extensions.istio.io/v1alpha1": "WasmPlugin",
+    "security.istio.io/v1": "AuthorizationPolicy PeerAuthentication RequestAuthentication",
+}
+VERSIONS = {kind: version for version, kinds in KINDS.items() for kind in kinds.split()}
 """The API version of each kind; `Gateway` is Istio's."""
 METADATA = {
     *("annotations", "creationTimestamp", "deletionTimestamp", "labels", "ownerReferences", "uid")

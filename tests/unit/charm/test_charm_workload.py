@@ -7,9 +7,8 @@ import ops
 import pytest
 from ops import testing
 
-from istio_integrator.lifecycle import settings
 from tests.unit.charm import fake_cluster, ingress_world
-from tests.unit.charm.charm_world import state, status, told, workload
+from tests.unit.charm.charm_world import SETTINGS, state, status, told, workload
 
 
 @pytest.mark.parametrize(
@@ -50,7 +49,7 @@ def test_settings_are_only_for_the_workload_and_written_when_they_change(
     monkeypatch.setattr(ops.Container, "push", note)
     given = state(workload(files=tmp_path))
     out = ctx.run(ctx.on.config_changed(), given)
-    file = out.get_container("lifecycle").get_filesystem(ctx) / settings.FILE.lstrip("/")
+    file = out.get_container("lifecycle").get_filesystem(ctx) / SETTINGS
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     written.clear()
     ctx.run(ctx.on.update_status(), given)

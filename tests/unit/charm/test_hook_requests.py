@@ -6,6 +6,7 @@ import pytest
 from ops import testing
 
 import charm
+from tests.unit.cases import cases
 from tests.unit.charm import charm_world, fake_cluster, ingress_world
 from tests.unit.charm.ingress_world import World, auth, route
 
@@ -59,3 +60,26 @@ def test_hook_asks_little_and_for_nothing_twice_however_many_routes_there_are(
         # The gateway's pods may be in any namespace.
         often = {kind for kind, count in lists.items() if count > 1}
         assert often == {"pods", "sidecars"}, lists
+
+
+@cases(
+    ("drifted", "asked"),
+    settings=(
+        ("ConfigMap", "istio-integrator-admission", "kubeflow"),
+        ["patch configmaps kubeflow istio-integrator-admission"],
+    ),
+    webhook=(
+        ("MutatingWebhookConfiguration", "0-istio-integrator.kubeflow.istio-integrator"),
+        [
+            "list mutatingwebhookconfigurations",
+            "patch mutatingwebhookconfigurations 0-istio-integrator.kubeflow.istio-integrator",
+        ],
+    ),
+)
+def test_kind_that_a_hook_writes_is_read_anew_and_no_other(fake, world, drifted, asked):
+    fake.application()
+    before = idle(world)
+    fake.find(*drifted)["metadata"]["annotations"].clear()
+    fake.requests.clear()
+    world.run(lambda ctx: ctx.on.update_status())
+    assert sorted(collections.Counter(fake.requests) - before) == asked

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 import re
 
 import ops
@@ -10,12 +11,13 @@ import yaml
 from cosl import JujuTopology, LZMABase64
 from ops import testing
 
-from istio_integrator import observability
-from istio_integrator.admission import webhook
+from integrator_contract import names
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state, workload
 from tests.unit.charm.objects import make
 
+SOURCE = pathlib.Path(__file__).parents[3] / "src"
+DASHBOARD = SOURCE / "grafana_dashboards/istio-integrator.json"
 UUID = "00000000-0000-4000-8000-000000000000"
 TOPOLOGY = JujuTopology(
     model="kubeflow",
@@ -63,7 +65,7 @@ def test_every_unit_tells_prometheus_its_address(run):
 
 @pytest.mark.parametrize("may_list", [True, False])
 def test_leader_tells_prometheus_what_to_scrape_once(run, ctx, fake, may_list):
-    labels = webhook.pod_labels("kubeflow.istio-integrator")
+    labels = names.labels("kubeflow", "istio-integrator", "admission-webhook")
     fake.add(pod("admission-b", labels, "10.1.0.9"))
     fake.add(pod("admission-a", labels, "fd00::9"))
     fake.add(pod("admission-starting", labels, None))
@@ -89,8 +91,10 @@ def test_leader_tells_prometheus_what_to_scrape_once(run, ctx, fake, may_list):
     assert bags(ctx.run(ctx.on.update_status(), out), relation)[0] == application
 
 
-def test_every_expression_reads_this_application_alone():
-    groups = observability.alert_rules(TOPOLOGY)["groups"]
+def test_every_expression_reads_this_application_alone(run):
+    relation = testing.Relation("metrics-endpoint")
+    application, _ = bags(run(relation), relation)
+    groups = json.loads(application["alert_rules"])["groups"]
     for rule in (rule for group in groups for rule in group["rules"]):
         selectors = re.findall(r"\{([^}]*)\}", rule["expr"])
         assert selectors, rule["alert"]
@@ -101,7 +105,7 @@ def test_every_expression_reads_this_application_alone():
 
 
 def test_alert_says_what_happened_and_what_to_type():
-    for path in observability.ALERT_RULES.glob("*.rules"):
+    for path in (SOURCE / "prometheus_alert_rules").glob("*.rules"):
         for rule in yaml.safe_load(path.read_text())["groups"][0]["rules"]:
             said = rule["annotations"]
             assert said.keys() == {"summary", "description", "runbook"}
@@ -110,7 +114,7 @@ def test_alert_says_what_happened_and_what_to_type():
 
 
 def test_dashboard_declares_every_variable_that_it_uses():
-    text = (observability.DASHBOARDS / "istio-integrator.json").read_text()
+    text = DASHBOARD.read_text()
     variables = {one["name"] for one in json.loads(text)["templating"]["list"]}
     used = set(re.findall(r"\$\{?([a-z]\w+)", text))
     assert used - {"__rate_interval", "__all"} == variables
@@ -124,7 +128,7 @@ def test_dashboard_arrives_as_the_library_reads_it_and_stays(run, ctx):
     sent = json.loads(application["dashboards"])
     (template,) = sent["templates"].values()
     board = json.loads(LZMABase64.decompress(template["content"]))
-    source = json.loads((observability.DASHBOARDS / "istio-integrator.json").read_text())
+    source = json.loads(DASHBOARD.read_text())
     assert board["panels"] == source["panels"]
     # Where there are none, the consumer puts its own in.
     assert "templating" not in board

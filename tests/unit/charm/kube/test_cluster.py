@@ -4,19 +4,6 @@ import pytest
 
 from istio_integrator.kube import cluster, errors
 from tests.unit.cases import cases
-from tests.unit.charm.security import members
-
-
-def test_of_definitions_name_labels_and_conversion_are_kept_and_no_schema(fake):
-    definition = members.definition("a.b", "converter")
-    definition["metadata"]["labels"] = {"a": "b"}
-    definition["spec"]["versions"] = [{"name": "v1", "schema": {"openAPIV3Schema": {}}}]
-    wanted = fake.add(definition)
-    listed = fake.api().list
-    (found,) = listed(cluster.CUSTOM_RESOURCE_DEFINITION, labels={"a": "b"})
-    assert not listed(cluster.CUSTOM_RESOURCE_DEFINITION, labels={"a": "c"})
-    assert found["metadata"] == wanted["metadata"]
-    assert found["spec"] == {"conversion": wanted["spec"]["conversion"]}
 
 
 @cases(
@@ -26,7 +13,7 @@ def test_of_definitions_name_labels_and_conversion_are_kept_and_no_schema(fake):
     delete=lambda api, settings: api.delete(settings),
 )
 def test_written_kind_is_read_anew_and_no_other(fake, write):
-    seen = cluster.CachedCluster(fake.api())
+    seen = cluster.CachedCluster(cluster.Cluster(fake.client()))
     settings = fake.put("ConfigMap", "settings")
     for kind in (cluster.CONFIG_MAP, cluster.SERVICE):
         seen.list(kind, "kubeflow")
@@ -39,7 +26,7 @@ def test_written_kind_is_read_anew_and_no_other(fake, write):
 
 
 def test_everything_is_read_anew_when_another_client_wrote_in_between(fake):
-    seen = cluster.CachedCluster(fake.api())
+    seen = cluster.CachedCluster(cluster.Cluster(fake.client()))
     settings = fake.put("ConfigMap", "settings")
     seen.list(cluster.SERVICE)
     with pytest.raises(errors.ConflictError):

@@ -3,6 +3,7 @@
 import dataclasses
 import fnmatch
 import json
+import types
 
 import msgspec
 
@@ -10,7 +11,6 @@ from istio_integrator.istio import authorization_policy
 from istio_integrator.policies import decide as decisions
 from istio_integrator.relations import endpoints, service_mesh
 from istio_integrator.situation.model import Model, Pod, Service
-from istio_integrator.situation.situation import Exposure
 from tests.unit.charm.objects import make
 
 EXPOSURE = ("gateways", "gateway_pods", "routed", "guards")
@@ -158,8 +158,7 @@ def said(application, *stated, relation=3):
 def asked(*things, mode="related", **more):
     """A small model: its Services, its pods, and what applications say."""
     consumers = [each for each in things if isinstance(each, service_mesh.ApplicationPolicies)]
-    exposing = {each: more.pop(each) for each in EXPOSURE if each in more}
-    exposure = Exposure(**exposing)
+    exposure = types.SimpleNamespace(**{each: more.pop(each, ()) for each in EXPOSURE})
     given = {"model": model(*things), "consumers": consumers, "exposure": exposure}
     return decisions.Asked(mode=mode, **given, **more)
 

@@ -37,9 +37,15 @@ def webhook(name, service, port=443, namespace=MODEL, kind="ValidatingWebhookCon
 
 
 def definition(name, service, strategy="Webhook"):
+    """A kind with a schema that nests as schemas do, which hooks do not keep."""
+    schema = {}
+    for _ in range(50):
+        schema = {"properties": {"a": schema}}
     client = {"service": {"name": service, "namespace": MODEL, "path": "/convert"}}
     conversion = {"strategy": strategy, "webhook": {"clientConfig": client}}
-    return make("CustomResourceDefinition", name, "", spec={"conversion": conversion})
+    return make(
+        "CustomResourceDefinition", name, "", spec={"conversion": conversion, "schema": schema}
+    )
 
 
 def api_service(name, service):
