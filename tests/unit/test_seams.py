@@ -28,8 +28,8 @@ LEFT = {
         "test_charm_installations "
         "test_tenant_policy test_trials test_workload_reconciler"
     ),
-    "unit/charm": "test_rights test_webhook",
-    "unit/charm/ingress": "test_authentication wishes",
+    "unit/charm": "test_rights",
+    "unit/charm/ingress": "wishes",
     "unit/contract": "test_service",
     "unit/workload": ("fake_apiserver test_hostile test_kube_client "),
 }

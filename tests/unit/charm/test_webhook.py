@@ -3,15 +3,22 @@
 The model joins after the webhook works, and settings reach its servers by a mounted file.
 """
 
-import pytest
+import dataclasses
 
+import pytest
+from ops import testing
+
+import charm
 from integrator_contract import names, selectors
-from istio_integrator.admission import webhook
-from istio_integrator.kube import owners
-from tests.unit.charm import ingress_world, istio_objects
-from tests.unit.charm.charm_world import told
+from tests.unit.charm import fake_cluster, ingress_world, istio_objects
+from tests.unit.charm.charm_world import state, told
 
 NAME = "istio-integrator-admission"
+SERVER = {
+    names.COMPONENT: names.WEBHOOK_COMPONENT,
+    names.OWNER: "kubeflow.istio-integrator",
+}
+"""The labels of the webhook's pods."""
 
 
 @pytest.fixture
@@ -33,14 +40,27 @@ def spec(world, kind):
     return found["spec"]
 
 
-@pytest.mark.parametrize("application", ["a", "zz", "0", "istio-sidecar", "x" * 63])
-@pytest.mark.parametrize("model", ["istio-system", "zz", "a", "m" * 63])
-def test_configuration_sorts_before_every_injector_and_names_are_dns_labels(model, application):
-    name = webhook.configuration_name(names.owner(model, application))
+@pytest.mark.parametrize(
+    ("model", "application"),
+    [("a", "a"), ("zz", "istio-sidecar"), ("m" * 63, "0"), ("m" * 63, "x" * 63)],
+)
+def test_configuration_sorts_before_every_injector_and_names_are_dns_labels(
+    fake, monkeypatch, model, application
+):
+    ingress_world.connect_without_gateway(fake, monkeypatch)
+    fake.namespace(model)
+    spec = {"containers": [{"name": "lifecycle", "image": "workload:1"}]}
+    fake.put("Pod", f"{application}-0", model, spec=spec)
+    ctx = testing.Context(charm.IstioIntegrator, app_name=application)
+    given = dataclasses.replace(state(), model=testing.Model(model, type="kubernetes"))
+    ctx.run(ctx.on.config_changed(), given)
+    ours = [obj for obj in fake.objects.values() if fake_cluster.is_charms(obj)]
+    (configuration,) = [obj for obj in ours if obj["kind"] == "MutatingWebhookConfiguration"]
+    name = configuration["metadata"]["name"]
     assert name < min("istio-revision-tag-default", "istio-sidecar-injector")
     assert len(name) < 250
-    made = [owners.object_name(application, each) for each in ("admission", "admission-tls")]
-    assert made[0] != made[1]
+    made = {obj["metadata"]["name"] for obj in ours if "namespace" in obj["metadata"]}
+    assert {each.rpartition("-admission")[2] for each in made} >= {"", "-tls"}
     assert all(len(each) <= 63 and selectors.is_value(each) for each in made)
 
 
@@ -70,7 +90,7 @@ def test_webhook_is_asked_at_creation_only_before_and_after_injectors_and_fails_
     [
         pytest.param({"app": "any"}, True, id="any"),
         pytest.param({names.MESH_PROBE: "true"}, False, id="probe-of-the-mesh"),
-        pytest.param(webhook.pod_labels("kubeflow.x"), False, id="server"),
+        pytest.param({**SERVER, names.OWNER: "kubeflow.x"}, False, id="server"),
     ],
 )
 def test_webhook_is_not_asked_about_servers_and_probes_of_the_mesh(world, labels, is_asked):
@@ -82,7 +102,7 @@ def test_webhook_is_not_asked_about_servers_and_probes_of_the_mesh(world, labels
 def test_servers_go_on_through_drains_and_updates(world):
     budget, deployment = spec(world, "PodDisruptionBudget"), spec(world, "Deployment")
     pod = deployment["template"]["spec"]
-    ours = {"matchLabels": webhook.pod_labels("kubeflow.istio-integrator")}
+    ours = {"matchLabels": SERVER}
     assert budget["selector"] == deployment["selector"] == ours
     assert deployment["template"]["metadata"]["labels"].items() >= ours["matchLabels"].items()
     # A server that never gets ready may not hold up a drain.
@@ -133,8 +153,7 @@ def test_servers_have_no_token_and_no_more_rights_than_they_need(world):
 @pytest.fixture
 def server(fake):
     """A pod of the webhook."""
-    labels = webhook.pod_labels("kubeflow.istio-integrator")
-    return fake.put("Pod", "server", labels=labels, spec={})
+    return fake.put("Pod", "server", labels=SERVER, spec={})
 
 
 def template(world):

@@ -1,11 +1,11 @@
 """Which authorization service authenticates requests, or why every request is rejected."""
 
 import json
+import pathlib
 
 import pytest
 from ops import testing
 
-from istio_integrator.situation import situation
 from tests.unit.cases import cases
 from tests.unit.charm.ingress_world import AUTH, auth, is_closed, route, sdi
 
@@ -145,11 +145,15 @@ KUBELET = "search kubeflow.svc.{0} svc.{0} {0} example.com\nnameserver 10.96.0.1
     empty=("", "cluster.local"),
 )
 def test_name_of_the_default_domain_means_a_service_of_the_domain_that_pods_search(
-    world, monkeypatch, tmp_path, resolver, domain
+    world, monkeypatch, resolver, domain
 ):
-    file = tmp_path / "resolv.conf"
-    file.write_text(resolver)
-    monkeypatch.setattr(situation, "_RESOLVER", file)
+    read = pathlib.Path.read_text
+
+    def read_text(path, *how, **encoding):
+        is_resolver = path == pathlib.Path("/etc/resolv.conf")
+        return resolver if is_resolver else read(path, *how, **encoding)
+
+    monkeypatch.setattr(pathlib.Path, "read_text", read_text)
     world.related = [route(), forwarding()]
     world.hook()
     uri = asked(world)["http_service"]["server_uri"]["uri"]
