@@ -236,8 +236,8 @@ def hooks_pass_among_any(hostile, *events):
         hooks_pass_among(honest(charm_world.model(), patch), hostile, events=events)
 
 
-@settings(deadline=None, max_examples=5, suppress_health_check=SLOW)
-@given(st.lists(objects(), min_size=1, max_size=12))
+@settings(deadline=None, max_examples=3, suppress_health_check=SLOW)
+@given(st.lists(objects(), min_size=6, max_size=20))
 def test_hooks_decide_the_same_among_any_objects_of_a_tenant(hostile):
     hooks_pass_among_any(hostile, "update_status")
 
