@@ -30,7 +30,6 @@ LEFT = {
     ),
     "unit/charm": "test_rights",
     "unit/charm/ingress": "wishes",
-    "unit/contract": "test_service",
     "unit/workload": ("fake_apiserver test_hostile test_kube_client "),
 }
 """Modules by folder that still import something else of the product: none may be added."""

@@ -1,11 +1,8 @@
 """The settings of the service, written by the charm and read by the workload."""
 
-import dataclasses
-
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from sidecar_lifecycle.shell import settings
 
 from integrator_contract import charm_facts, namespaces, service
 
@@ -26,8 +23,7 @@ OPTIONS = st.builds(
 
 @given(OPTIONS)
 def test_workload_reads_what_the_charm_writes(options):
-    read = msgspec.json.decode(options.document(), type=settings.ServiceSettings)
-    assert dataclasses.asdict(read) == dataclasses.asdict(options)
+    assert msgspec.json.decode(options.document(), type=service.Options) == options
 
 
 def test_same_settings_are_the_same_text():
