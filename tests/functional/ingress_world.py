@@ -387,6 +387,14 @@ def own_ports(place, plain, secure):
         yield
 
 
+def unserved(client, api, model):
+    """A model with a route, whose gateway has no Envoy: so nothing serves what is removed."""
+    found = Place(client, api, (0, 0, 0), [], [], model=model)
+    found.requests = [request(1, "dashboard", "/", None)]
+    found.look = lambda: Seen(of="", unseen=None)
+    return found
+
+
 def secret(folder, space=world.GATEWAY_NAMESPACE):
     """The certificate that every Gateway shows, of whichever name."""
     pair = certificates.Authority(folder / "pki").server("gateway", ["*.example.com"], [])

@@ -7,7 +7,6 @@ import pytest
 import yaml
 
 from integrator_contract import names
-from testbed import loopback
 from tests.api import ApiError
 from tests.functional import ingress_world, istiod_world, loopback_istiod, model_world
 from tests.kubernetes_objects import made, namespace_of
@@ -38,9 +37,7 @@ def model(api):
 @pytest.fixture
 def place(client, api, model):
     """The charm in the model, which has to serve it by a gateway of its own."""
-    ports = (0, 0, loopback.free_port())
-    found = ingress_world.Place(client, api, ports, [], [], model=model)
-    found.requests = [ingress_world.request(1, "dashboard", "/", None)]
+    found = ingress_world.unserved(client, api, model)
     found.options = {"gateway_service": ""}
     yield found
     found.remove()
