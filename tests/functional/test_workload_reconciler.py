@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
+import dataclasses
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import httpx2
 import lightkube
 import pytest
 from lightkube.core.exceptions import ApiError
 from lightkube.resources.core_v1 import Pod, PodStatus
-from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell import run
-from sidecar_lifecycle.shell import settings as options
-from sidecar_lifecycle.shell.kube import client as kube
-from sidecar_lifecycle.shell.kube import watch
 
+from integrator_contract import namespaces
 from tests import workload_access
-from tests.unit.workload import pods
-from tests.unit.workload.fake_apiserver import running_task, until
+from tests.unit.workload import pods, service_world
+from tests.unit.workload.fake_apiserver import until
+from tests.unit.workload.service_world import Service
 
 Cluster = lightkube.Client
 
 pytestmark = pytest.mark.usefixtures("unreachable_node")
 
 
-@pytest.fixture
-async def admin(kubeconfig: Path) -> AsyncIterator[kube.Client]:
+@contextlib.asynccontextmanager
+async def running(kubeconfig: Path, namespace: str) -> AsyncIterator[Service]:
+    settings = dataclasses.replace(
+        service_world.SETTINGS, model=namespace, served_namespaces=namespaces.MODEL_ONLY
+    )
     connection = workload_access.connect(kubeconfig)
-    yield connection
-    await connection.close()
+    async with service_world.serving(connection, settings) as service:
+        yield service
 
 
 def create(client: Cluster, body: dict[str, Any]) -> None:
@@ -60,19 +63,17 @@ def report(client: Cluster, namespace: str, name: str, status: dict[str, Any]) -
     client.patch(PodStatus, name, body, namespace=namespace)
 
 
-def decisions(subject: run.Program) -> dict[str, str]:
-    return {each.pod.metadata.name: each.decision.action for each in subject.shutdown.view}
+async def ended(service: Service) -> list[str]:
+    return sorted(each["name"] for each in await service.get("/ended"))
 
 
 async def test_restarted_apiserver_costs_nothing_but_time(
     client: Cluster, kubeconfig: Path, namespace: str, control_plane: Any
 ):
     create(client, pods.pod_json(pods.running(), name="busy", namespace=namespace))
-    connection = workload_access.connect(kubeconfig)
-    live = options.Live(options.ServiceSettings(model=namespace, application="app", unit="app/0"))
-    subject = run.Program(connection, live, listen=("127.0.0.1", 0), port=0)
-    async with running_task(subject.run()):
-        await until(lambda: decisions(subject) == {"busy": "wait"}, 20)
+    async with running(kubeconfig, namespace) as service:
+        await until(service.is_ready, 20)
+        assert await ended(service) == []
         await asyncio.to_thread(control_plane.restart, "kube-apiserver")
         done = pods.pod_json(name="busy", namespace=namespace)
 
@@ -84,35 +85,38 @@ async def test_restarted_apiserver_costs_nothing_but_time(
             return True
 
         await until(reported, seconds=60)
-        await until(lambda: decisions(subject) == {"busy": "stop"}, seconds=60)
-        await until(lambda: all(subject.ready().values()), seconds=60)
+
+        async def is_known() -> bool:
+            return await ended(service) == ["busy"]
+
+        await until(is_known, seconds=60)
+        await until(service.is_ready, seconds=60)
 
 
 async def test_watch_lists_follows_and_resumes(
-    client: Cluster, admin: kube.Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+    client: Cluster, kubeconfig: Path, namespace: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(kube, "PAGE", 2)
+    """Lists have pages of two pods, and the server ends each watch after a second."""
+    request = aiohttp.ClientSession._request
+
+    def limited(session: Any, method: str, url: Any, **options: Any) -> Any:
+        params = options.get("params") or {}
+        limits = {"limit": "2", "timeoutSeconds": "1"}
+        options["params"] = params | {key: limits[key] for key in params if key in limits}
+        return request(session, method, url, **options)
+
+    monkeypatch.setattr(aiohttp.ClientSession, "_request", limited)
     for number in range(5):
         create(client, pods.pod_json(name=f"pod-{number}", namespace=namespace))
-    request = admin.stream
+    async with running(kubeconfig, namespace) as service:
+        await until(service.is_ready, 20)
+        assert await ended(service) == [f"pod-{number}" for number in range(5)]
+        before = await service.counted("relists_total")
+        await asyncio.sleep(2.5)
+        client.delete(Pod, "pod-3", namespace=namespace, grace_period=0)
 
-    def stream(path: str, *, params: dict[str, str], idle: float) -> Any:
-        # The server ends the watch each second, so that following means resuming.
-        return request(path, params={**params, "timeoutSeconds": "1"}, idle=idle)
+        async def is_gone() -> bool:
+            return "pod-3" not in await ended(service)
 
-    monkeypatch.setattr(admin, "stream", stream)
-    said: list[str] = []
-
-    async def follow() -> None:
-        async for change in watch.Watch(admin, types.Pod, namespace=namespace).changes():
-            what = change.object.metadata.name if change.object else ""
-            said.append(f"{change.kind} {what}".strip())
-
-    task = asyncio.create_task(follow())
-    await until(lambda: "synced" in said, 20)
-    assert said == [*(f"added pod-{number}" for number in range(5)), "synced"]
-    await asyncio.sleep(2.5)
-    client.delete(Pod, "pod-3", namespace=namespace, grace_period=0)
-    await until(lambda: said[-1] == "deleted pod-3", 20)
-    assert said.count("synced") == 1
-    task.cancel()
+        await until(is_gone, 20)
+        assert await service.shows(before, "relists_total")

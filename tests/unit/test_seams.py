@@ -24,7 +24,6 @@ LEFT = {
     ".": "workload_access",
     "functional": (
         "convergence_world istiod_world test_charm_installations test_tenant_policy test_trials "
-        "test_workload_reconciler"
     ),
     "unit/charm": "test_rights",
     "unit/charm/ingress": "wishes",
