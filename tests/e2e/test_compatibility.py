@@ -58,8 +58,9 @@ async def test_main_job_and_guard_hold_on_a_node_with_the_profile(place, on, lin
 
     await observer.eventually(decides, 60, f"istiod's own decision of {line}")
     await asyncio.to_thread(place.touch)
-    status = await on.juju.wait_until_in_mesh(120)
-    assert ("native sidecars" if native else "sidecars, native in Jobs") in status.message
+    said = "native sidecars" if native else "classic sidecars, native in Jobs"
+    await on.juju.wait_for("active", 120, words=f" {said} ")
+    await on.juju.wait_until_in_mesh(120)
 
     await on.observer.until(lambda: on.is_ready("digits", in_mesh=True), 120, "data to download")
     await on.api.apply(workloads.first_request(FIRST, MODEL, on.image))
