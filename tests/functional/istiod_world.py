@@ -17,7 +17,6 @@ from lightkube.models.rbac_v1 import PolicyRule, RoleRef, Subject
 from lightkube.resources import core_v1
 from lightkube.resources import rbac_authorization_v1 as rbac
 
-from istio_integrator.kube import cluster as charm_cluster
 from testbed import loopback, programs
 from tests import waiting
 from tests.functional import loopback_istiod
@@ -36,7 +35,6 @@ def install_definitions(client):
     place = "share/manifests/charts/base/files/crd-all.gen.yaml"
     text = (programs.directory("istio") / place).read_text()
     apply_definitions(client, text)
-    return charm_cluster.Cluster(client)
 
 
 def apply_definitions(client, text):

@@ -23,7 +23,7 @@ PROGRAM = "sidecar_lifecycle.shell.cli"
 LEFT = {
     ".": "workload_access",
     "functional": (
-        "convergence_world istiod_world test_charm_installations test_tenant_policy test_trials "
+        "convergence_world test_charm_installations test_trials "
     ),
     "unit/charm": "test_rights",
     "unit/charm/ingress": "wishes",
