@@ -8,6 +8,7 @@ TESTS = pathlib.Path(__file__).parents[1]
 PRODUCT = ("istio_integrator", "sidecar_lifecycle")
 DECISIONS = {
     *("sidecar_lifecycle.decide", "istio_integrator.ingress.routes.plan"),
+    "istio_integrator.ingress.routes.requested",
     *("istio_integrator.policies.decide", "istio_integrator.mtls.exceptions"),
     "istio_integrator.istio.authorization_policy",
     *("istio_integrator.istio.peer_authentication", "istio_integrator.admission.certificates"),
@@ -22,13 +23,10 @@ PROGRAM = "sidecar_lifecycle.shell.cli"
 """The workload's command line, by which tests run it."""
 LEFT = {
     ".": "workload_access",
-    "functional": (
-        "convergence_world test_charm_installations test_trials "
-    ),
+    "functional": ("convergence_world test_charm_installations test_trials "),
     "unit/charm": "test_rights",
-    "unit/charm/ingress": "wishes",
     "unit/charm/kube": "test_cluster",
-    "unit/workload": "fake_apiserver test_hostile test_kube_client",
+    "unit/workload": "test_hostile test_kube_client",
 }
 """Modules by folder that still import something else of the product: none may be added."""
 

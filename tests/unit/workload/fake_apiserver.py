@@ -14,10 +14,9 @@ import inspect
 import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, Self
 
 from aiohttp import web
-from sidecar_lifecycle.shell.kube.client import Client
 
 from tests.unit import api_objects
 from tests.unit.api_objects import Object
@@ -40,7 +39,7 @@ class Refused(Exception):  # noqa: N818
 
 
 class FakeApiserver(api_objects.Objects):
-    """The server; `async with` runs it and gives a client."""
+    """The server, which `async with` runs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +67,7 @@ class FakeApiserver(api_objects.Objects):
         self.streams: list[str] = []
         """The pods to which a stream is open."""
 
-    async def __aenter__(self) -> Client:
+    async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=1 << 24)
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(
@@ -78,11 +77,9 @@ class FakeApiserver(api_objects.Objects):
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
         self.address = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
-        self.client = Client(self.address, token=lambda: "t")
-        return self.client
+        return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.client.close()
         for proxy in self.proxies.values():
             proxy.release.set()
         self.end_watches()

@@ -71,7 +71,7 @@ async def test_token_that_is_renewed_on_disk_is_used_by_the_next_request(
     cluster.put("pods", pods.pod_json())
     path = tmp_path / "token"
     path.write_text(f"{cluster.token}\n")
-    connection = client.Client(cluster.client.server, token=path.read_text)
+    connection = client.Client(cluster.address, token=path.read_text)
     await use(connection)
 
     path.unlink()
