@@ -63,12 +63,7 @@ def test_release_asks_charmcraft_for_what_it_can_do():
     commands = [
         found for found in asked if not re.search("snap install|#", found.string[: found.start()])
     ]
-    assert {found[1] for found in commands} == {
-        "promote",
-        "publish-lib",
-        "upload",
-        "upload-resource",
-    }
+    assert {found[1] for found in commands} == {"promote", "upload", "upload-resource"}
     for found in commands:
         done = subprocess.run(
             [charmcraft.environment() / "bin" / "charmcraft", found[1], "--help"],
@@ -124,7 +119,7 @@ def test_rocks_part_builds_and_holds_the_pins(tmp_path):
     }
     wanted = set(re.findall(r"^([a-z0-9-]+)==", pins.read_text(), re.MULTILINE))
     assert found <= wanted
-    assert {"aiohttp", "lightkube", "msgspec", "prometheus-client"} <= found
+    assert {"aiohttp", "msgspec", "prometheus-client"} <= found
     moved = (tmp_path / "prime" / "usr" / "bin" / "sidecar-lifecycle").read_text()
     script = tmp_path / "started"
     script.write_text(moved.replace("/opt/sidecar-lifecycle", str(library)))
