@@ -237,6 +237,14 @@ async def test_service_is_ready_while_no_namespace_of_the_served_kinds_exists(
     cluster.denied = lambda method, path: path == "/api/v1/pods"
     async with unit(cluster, served_namespaces=frozenset({"labelled"})) as service:
         await until(service.is_ready)
+        kept = await service.counted("pods")
+        for number, namespace in enumerate(("team", "other"), 1):
+            cluster.put("pods", pod_json(running(), namespace=namespace, uid=namespace))
+            cluster.namespace(namespace, labels=SERVED)
+            await until(lambda count=kept + number: service.shows(count, "pods"))
+        # Pods of a namespace that is served no more are forgotten, and no others.
+        cluster.namespace("team")
+        await until(lambda: service.shows(kept + 1, "pods"))
 
 
 async def test_right_to_list_namespaces_may_be_granted_later(cluster: FakeApiserver):
