@@ -9,7 +9,7 @@ import functools
 import pytest
 from ops import testing
 
-from tests.unit.charm import fake_cluster, ingress_world
+from tests.unit.charm import ambient_objects, fake_cluster, ingress_world
 from tests.unit.charm.fake_cluster import TIMEOUT, UNREACHABLE
 from tests.unit.charm.security import applications, members
 from tests.unit.charm.security.callers import policy
@@ -94,6 +94,7 @@ def deployed(monkeypatch):
     for name, port in (("kfp-ui", 3000), ("kfp-api", 8888), ("minio", 9000)):
         applications.add_application(fake, name, port)
     ingress_world.neighbour(fake)
+    ambient_objects.install_ambient(fake)
     fake.add(members.profile("alice"))
     return World(fake)
 
