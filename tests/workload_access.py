@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Coroutine, Sequence
@@ -52,6 +53,7 @@ def at(server: str, token: str) -> client.Client:
 async def service(connection: client.Client, *options: str) -> AsyncIterator[None]:
     """Run the service in this event loop for the time of the block, and see it end in order."""
     runs: list[Coroutine[None, None, None]] = []
+    level = logging.getLogger().level
     with (
         mock.patch.object(client, "of_pod", return_value=connection),
         mock.patch.object(asyncio, "run", runs.append),
@@ -68,6 +70,7 @@ async def service(connection: client.Client, *options: str) -> AsyncIterator[Non
             task.cancel()
             await task
             structlog.reset_defaults()
+            logging.getLogger().setLevel(level)
 
 
 def main(file: str | os.PathLike[str], argv: Sequence[str]) -> int:
