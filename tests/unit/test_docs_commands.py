@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from istio_integrator.config import config
+from istio_integrator.kube import errors
 from testbed.juju import cli as juju_cli
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -65,7 +66,7 @@ class Charm:
             values[name] = text if is_text else yaml.safe_load(text)
         try:
             config.Config.load(values)
-        except Exception as error:
+        except errors.ConfigError as error:
             return str(error)
         return ""
 

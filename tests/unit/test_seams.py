@@ -15,6 +15,8 @@ DECISIONS = {
     # What they decide about, as it is read: pods, objects, data bags and options.
     *("sidecar_lifecycle.model", "istio_integrator.situation.model"),
     *("istio_integrator.relations", "istio_integrator.config"),
+    # What they raise.
+    "istio_integrator.kube.errors",
     # The rows that tests assert in place of words.
     "istio_integrator.messages",
 }
