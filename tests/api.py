@@ -22,8 +22,8 @@ class Api:
 
     def __init__(self, config: SingleConfig, headers: dict[str, str] | None = None) -> None:
         self.config = config
-        timeout = client_adapter.ConnectionParams(timeout=httpx2.Timeout(60), trust_env=False)
-        self._http = client_adapter.Client(config, timeout)
+        parameters = client_adapter.ConnectionParams(timeout=httpx2.Timeout(60), trust_env=False)
+        self._http = client_adapter.Client(config, parameters)
         self._http.headers.update(headers or {})
         self._served: list[kubernetes.Resource] = []
 
@@ -66,7 +66,7 @@ class Api:
         return self._ask("POST", self._of(obj).path(place), obj, params=params)
 
     def apply(self, obj: kubernetes.Object) -> kubernetes.Object:
-        """Apply an object server-side, whoever manages its fields."""
+        """Apply an object server-side with force, and return it."""
         params = {"fieldManager": "tests", "force": "true"}
         return self._ask("PATCH", self._path(obj), obj, "apply-patch+yaml", params)
 
