@@ -28,9 +28,11 @@ def free_ports(count: int) -> list[int]:
     lets them bind beside such a socket.
     """
     found: list[int] = []
-    for port in random.SystemRandom().sample(_CHOSEN, len(_CHOSEN)):
+    chooser = random.SystemRandom()
+    for _ in _CHOSEN:
         if len(found) == count:
             return found
+        port = chooser.choice(_CHOSEN)
         one = socket.socket()
         try:
             one.bind(("127.0.0.1", port))

@@ -8,6 +8,7 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from httpx2 import _urlparse, _urls
 from ops import charm, pebble
+from ops_tracing import _backend
 from scenario import _runtime
 from scenario import state as scenario_state
 
@@ -53,7 +54,7 @@ def _load_all_once(text: Any, Loader: Any) -> Any:  # noqa: N803 - the library's
 def install() -> None:
     """Have what hooks parse be remembered until the process ends."""
     if yaml.__with_libyaml__:
-        for module in (_runtime, scenario_state, charm, pebble):
+        for module in (_runtime, scenario_state, charm, pebble, _backend):
             vars(module)["yaml"] = _Yaml
     yaml.load_all = _load_all_once
     # To see that an RSA key is one takes longer than to sign with it.
