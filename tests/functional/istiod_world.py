@@ -8,9 +8,8 @@ import urllib.request
 from pathlib import Path
 
 import envoy
-import httpx2
-import lightkube
 import yaml
+from lightkube import generic_resource
 from lightkube.models.authentication_v1 import TokenRequestSpec
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.models.rbac_v1 import PolicyRule, RoleRef, Subject
@@ -18,13 +17,13 @@ from lightkube.resources import core_v1
 from lightkube.resources import rbac_authorization_v1 as rbac
 
 from testbed import loopback, programs
-from tests import waiting
+from tests import api, waiting
 from tests.functional import loopback_istiod
 
 GATEWAY_NAMESPACE = "istio-ingress"
 ISTIO_VERSION = "1.31.1"
 LABELS = {"istio": "ingressgateway"}
-DEFINITIONS = lightkube.generic_resource.create_global_resource(
+DEFINITIONS = generic_resource.create_global_resource(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"
 )
 ENVOY = Path(envoy.__file__).parent / "_bin" / "envoy"
@@ -43,16 +42,14 @@ def apply_definitions(client, text):
     kept = [each for each in documents if each and each["kind"] == "CustomResourceDefinition"]
     for each in kept:
         client.apply(DEFINITIONS(each), field_manager="test", force=True)
-    assert waiting.eventually(lambda: all(_is_served(client, each["spec"]) for each in kept))
+    with api.Api(client.config) as admin:
+        assert waiting.eventually(lambda: all(_is_served(admin, each["spec"]) for each in kept))
 
 
-def _is_served(client, spec):
-    named = spec["names"]["kind"], spec["names"]["plural"]
-    version = spec["versions"][0]["name"]
-    resource = lightkube.generic_resource.create_global_resource(spec["group"], version, *named)
+def _is_served(admin, spec):
     try:
-        list(client.list(resource))
-    except (lightkube.ApiError, httpx2.HTTPStatusError):
+        admin.list(f"{spec['names']['kind']}.{spec['group']}")
+    except (LookupError, api.ApiError):
         return False
     return True
 
