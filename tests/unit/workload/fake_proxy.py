@@ -86,6 +86,7 @@ class Proxy:
             await self.release.wait()
         while self.exec_mode == "talks" and not socket.closed:
             await socket.send_bytes(b"\x01" + b"x" * 60_000)
+            await asyncio.sleep(0.01)
         await socket.send_bytes(b"\x01OK\n")
         if self.exec_mode == "ok":
             quits()

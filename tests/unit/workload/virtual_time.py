@@ -10,7 +10,7 @@ import asyncio
 import selectors
 from typing import Any
 
-_SETTLE = 0.002
+_SETTLE = 0.0005
 """Real seconds that sockets and threads get before the clock jumps."""
 
 
