@@ -197,7 +197,7 @@ def test_claimed_identity_arrives_at_a_model_as_what_the_service_said(models, wh
     assert VICTIM not in json.dumps(models.place.asked)
 
 
-@of(*ASKED)
+@of(*ASKED, SHARED)
 def test_call_from_inside_is_answered_without_a_question(models):
     models.place.asked.clear()
     predictor = f"{IRIS.predictor}.{IRIS.namespace}"
