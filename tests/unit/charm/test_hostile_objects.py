@@ -231,23 +231,14 @@ def test_hooks_decide_the_same_among_objects_of_a_tenant(world, hostile, named):
 SLOW = (HealthCheck.too_slow, HealthCheck.large_base_example, HealthCheck.data_too_large)
 
 
-def hooks_pass_among_any(hostile, *events):
-    with pytest.MonkeyPatch.context() as patch:
-        hooks_pass_among(honest(charm_world.model(), patch), hostile, events=events)
-
-
-@settings(deadline=None, max_examples=3, suppress_health_check=SLOW)
-@given(st.lists(objects(), min_size=6, max_size=20))
-def test_hooks_decide_the_same_among_any_objects_of_a_tenant(hostile):
-    hooks_pass_among_any(hostile, "update_status")
-
-
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @settings(deadline=None, max_examples=300, suppress_health_check=SLOW)
 @given(st.lists(objects(), min_size=30, max_size=60))
 def test_hooks_decide_the_same_among_ten_thousand_objects_of_a_tenant(hostile):
-    hooks_pass_among_any(hostile, "config_changed", "upgrade_charm")
+    with pytest.MonkeyPatch.context() as patch:
+        world = honest(charm_world.model(), patch)
+        hooks_pass_among(world, hostile, events=("config_changed", "upgrade_charm"))
 
 
 def test_guard_that_stayed_in_another_namespace_is_still_taken_away(world):

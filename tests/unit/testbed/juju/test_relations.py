@@ -58,7 +58,7 @@ if [ "$JUJU_UNIT_NAME $JUJU_HOOK_NAME $(is-leader)" = "plain/0 update-status Tru
   relation-set -r "$(relation-ids cluster)" --app lost=yes
   relation-set -r "$(relation-ids cluster)" unit-too=yes
   juju-log 'SAW written'
-  sleep 2
+  until [ "$(is-leader)" = False ]; do sleep 0.1; done
 fi
 """
     deploy(model, plain, script)

@@ -344,7 +344,7 @@ EVENTS = (
 )
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(5000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [50, pytest.param(5000, marks=pytest.mark.long)])
 @pytest.mark.timeout(3600)
 def test_limits_hold_in_any_order_of_events(count):
     @settings(max_examples=count)
