@@ -69,6 +69,7 @@ lint: python  ## Check style, types, spelling, what is said and promised, and th
 	@.venv/bin/ruff format --check .
 	@.venv/bin/codespell
 	@$(PY) docs/check.py
+	@$(PY) docs/generate.py --check
 	@PYTHONPATH=.:lib:src:workload .venv/bin/lint-imports --no-cache
 	@.venv/bin/pyright --warnings
 

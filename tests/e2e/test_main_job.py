@@ -68,15 +68,14 @@ def wave(node, integrated):
 
     async def play(on):
         nonlocal found
-        found = await run_wave(on, node)
+        found = await run_wave(on)
 
     conftest.played(node, play)
     return found
 
 
-async def run_wave(on, node):
-    starts = 50 if node.kind.name == "today" else 20
-    held = [f"held-{number}" for number in range(starts)]
+async def run_wave(on):
+    held = [f"held-{number}" for number in range(20)]
     free = [f"free-{number}" for number in range(10)]
     slow = {**workloads.SLOW_PROXY, **on.classic}
     unheld = {**slow, "proxy.istio.io/config": "holdApplicationUntilProxyStarts: false"}
