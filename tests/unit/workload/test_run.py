@@ -109,8 +109,8 @@ async def test_settings_file_is_followed_and_what_can_not_be_read_changes_nothin
     async with service_world.running(cluster, log_level="debug") as service:
         valid = service.file.read_text()
         contents = (valid, "nonsense", "", "{}", "[" * 9999, '"\xe4"', None)
-        error = valid.replace('"debug"', '"error"')
-        for number, content in enumerate((*contents, error)):
+        others = [valid.replace('"debug"', f'"{level}"') for level in ("info", "error")]
+        for number, content in enumerate((*contents, *others)):
             service.file.unlink(missing_ok=True)
             if content is not None:
                 service.file.write_text(content, "latin-1")
@@ -120,7 +120,9 @@ async def test_settings_file_is_followed_and_what_can_not_be_read_changes_nothin
 
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     said = {(line["message"], line["number"]) for line in lines if "number" in line}
-    assert said == {(word, number) for word in ("quiet", "loud") for number in range(7)}
+    debugged = {(word, number) for word in ("quiet", "loud") for number in range(7)}
+    assert said == debugged | {("loud", 7)}
+    assert [line["now"] for line in lines if line["message"] == "log level"] == ["debug", "info"]
     complaints = [line for line in lines if line["message"].startswith("file not read")]
     assert len(complaints) == 6
 

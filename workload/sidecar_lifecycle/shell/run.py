@@ -159,7 +159,7 @@ class Program:
     async def _follow_level(self) -> None:
         async for level in self.live.changes(lambda now: now.log_level):
             logs.configure(level)
-            log.info("log level", level=level)
+            log.info("log level", now=level)
 
 
 async def _until_signalled(program: Coroutine[Any, Any, None]) -> None:
