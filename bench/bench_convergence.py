@@ -47,8 +47,8 @@ class World(convergence_world.World):
 
     starts = STARTS
 
-    def __init__(self, api: kubernetes.Api, namespace: str) -> None:
-        super().__init__(None, api, namespace)
+    def __init__(self, kubeconfig: pathlib.Path, api: kubernetes.Api, namespace: str) -> None:
+        super().__init__(kubeconfig, api, namespace)
         self._came: dict[str, float] = {}
 
     def has_started(self, metadata: dict[str, Any]) -> bool:
@@ -128,7 +128,7 @@ async def measure(
     """Return what both take, in a namespace of their own."""
     namespace = f"bench-convergence-{time.time():.0f}"
     async with kubernetes.Api.from_kubeconfig(kubeconfig) as api:
-        subject = World(api, namespace)
+        subject = World(kubeconfig, api, namespace)
         await api.create(workloads.namespace(namespace))
         names = [f"{KINDS[n % len(KINDS)]}/app-{n}" for n in range(count)]
         subject.starts = 0.0

@@ -6,49 +6,27 @@ injector, and `World.kubelet` reports pods as Ready, since there is no node.
 
 import asyncio
 import contextlib
+import dataclasses
 import datetime
+import functools
 
-from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell import metrics
-from sidecar_lifecycle.shell.convergence import cluster as hands
-from sidecar_lifecycle.shell.convergence import controller
-from sidecar_lifecycle.shell.kube.client import path
-from sidecar_lifecycle.shell.settings import Live, ServiceSettings
-
-from integrator_contract import names
+from integrator_contract import names, namespaces
 from testbed import kubernetes
 from testbed.kit import workloads
 from tests import admission_policies, workload_access
 from tests.kubernetes_objects import made, pod, workload
-from tests.unit.workload.fake_apiserver import running_task
+from tests.unit.workload import fake_apiserver, service_world
+from tests.unit.workload.service_world import APPLICATION
 
-APPLICATION = "istio-integrator"
 SPEC = {"containers": [{"name": "main", "image": "x.invalid/x"}]}
-
-
-class Impatient(hands.Clock):
-    """A clock that does not wait long for anything."""
-
-    def __init__(self):
-        self.skew = 0.0
-
-    def now(self):
-        return datetime.datetime.now(tz=datetime.UTC).timestamp() + self.skew
-
-    async def wait(self, event, seconds):
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(seconds, 0.05)):
-                await event.wait()
-                return
-        self.skew += max(0.0, seconds - 0.05)
+until = functools.partial(fake_apiserver.until, seconds=60)
 
 
 class World:
     """The namespace, the stand-in for its injector, and the hands of the other controllers."""
 
-    def __init__(self, client, api, namespace):
-        self.client = client
-        """The workload's own."""
+    def __init__(self, kubeconfig, api, namespace):
+        self.kubeconfig = kubeconfig
         self.api = api
         self.namespace = namespace
 
@@ -56,7 +34,7 @@ class World:
         await self.api.apply(
             made("v1", "ConfigMap", "istio-ca-root-cert", self.namespace), *self._injector()
         )
-        await self.until(self.is_injecting)
+        await until(self.is_injecting)
         labels = {"metadata": {"labels": {names.INJECTION: "enabled"}}}
         await self.api.patch("Namespace", self.namespace, "", labels)
 
@@ -102,15 +80,16 @@ class World:
             return status.get("readyReplicas") == replicas
 
         async with self.kubelet():
-            await self.until(ready)
+            await until(ready)
         return _reference(created)
 
     async def owner(self, name):
         """Create something that can own a workload."""
         return _reference(await self.api.create(made("v1", "ConfigMap", name, self.namespace)))
 
-    async def bare_pod(self, name):
-        await self.api.create(pod(name, self.namespace, **SPEC))
+    async def pod(self, name, **metadata):
+        """Create a pod that no controller recreates."""
+        await self.api.create(pod(name, self.namespace, metadata, **SPEC))
 
     def kubelet(self):
         """Report every pod that has started as Ready for two minutes."""
@@ -124,7 +103,7 @@ class World:
                             await self.report_ready(each["metadata"])
                 await asyncio.sleep(0.05)
 
-        return running_task(report())
+        return fake_apiserver.running_task(report())
 
     def has_started(self, metadata):
         """Tell whether a pod is as far as to be Ready: here all are at once."""
@@ -139,7 +118,7 @@ class World:
         }
         await self.api.request(
             "PATCH",
-            path(types.Pod, self.namespace, metadata["name"], "status"),
+            f"/api/v1/namespaces/{self.namespace}/pods/{metadata['name']}/status",
             body={"status": {"phase": "Running", "conditions": [ready]}},
             content_type="application/merge-patch+json",
         )
@@ -152,7 +131,7 @@ class World:
             budget = await self.api.get("PodDisruptionBudget", name, self.namespace)
             return budget.get("status", {}).get("disruptionsAllowed") == 2 - available
 
-        await self.until(counted)
+        await until(counted)
 
     async def injected(self):
         """Return which pods have the sidecar."""
@@ -171,30 +150,16 @@ class World:
 
     @contextlib.asynccontextmanager
     async def converging(self, **settings):
-        """Run the controller, and what stands in for the others."""
-        metrics.EVICTIONS.clear()
-        options = ServiceSettings(
+        """Run the service of the leader in the joined model, and what stands in for the others."""
+        unit = dataclasses.replace(
+            service_world.SETTINGS,
             model=self.namespace,
-            application=APPLICATION,
-            unit=f"{APPLICATION}/0",
             joined=True,
-            leader=True,
-            **settings,
+            served_namespaces=namespaces.MODEL_ONLY,
         )
-        running = controller.run(self.client, Live(options), clock=Impatient())
-        async with self.kubelet():
-            task = asyncio.create_task(running)
-            yield metrics.REGISTRY
-            task.cancel()
-            (result,) = await asyncio.gather(task, return_exceptions=True)
-            assert isinstance(result, asyncio.CancelledError), result
-
-    async def until(self, condition, seconds=30.0):
-        for _ in range(int(seconds * 10)):
-            if await condition():
-                return
-            await asyncio.sleep(0.1)
-        raise AssertionError("it did not become true in time")
+        connection = workload_access.connect(self.kubeconfig)
+        async with self.kubelet(), service_world.serving(connection, unit, **settings) as service:
+            yield service
 
 
 def _reference(created):
@@ -210,9 +175,7 @@ def _reference(created):
 @contextlib.asynccontextmanager
 async def living(kubeconfig, namespace):
     """Connect to the namespace, and take everything out of it at the end."""
-    client = workload_access.connect(kubeconfig)
     async with kubernetes.Api.from_kubeconfig(kubeconfig) as api:
-        world = World(client, api, namespace)
+        world = World(kubeconfig, api, namespace)
         yield world
         await world.remove()
-    await client.close()

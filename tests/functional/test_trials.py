@@ -6,22 +6,22 @@ import random
 import re
 import uuid
 
+import msgspec
 import pytest
-from sidecar_lifecycle.decide.convergence import facts, trial
-from sidecar_lifecycle.model import types
-from sidecar_lifecycle.shell.convergence import cluster, trials
-from sidecar_lifecycle.shell.kube.client import path
-from sidecar_lifecycle.shell.settings import Live, ServiceSettings
+from sidecar_lifecycle.decide.convergence import trial
+from sidecar_lifecycle.model import resources, types
 
-from integrator_contract import names
+from integrator_contract import names, refusals, rejections
 from integrator_contract.pods import Settings as Wanted
+from testbed import kubernetes
 from tests import admission_policies, kubernetes_objects
 from tests.functional import convergence_world
-from tests.functional.convergence_world import APPLICATION
+from tests.functional.convergence_world import APPLICATION, until
 from tests.unit.cases import cases
 
 SEED = 20261125
 OF_EACH_KIND = 12
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 OF_ITS_OWN = ("name", "uid", "resourceVersion", "creationTimestamp", "managedFields", "generation")
 
 
@@ -88,9 +88,9 @@ def template(choice, app):
                 nodeAffinity=some(
                     choice,
                     preferredDuringSchedulingIgnoredDuringExecution=preferred,
-                    **{trial._REQUIRED: required},
+                    **{REQUIRED: required},
                 ),
-                podAntiAffinity={trial._REQUIRED: [apart]},
+                podAntiAffinity={REQUIRED: [apart]},
             ),
             hostNetwork=True,
             hostname="other",
@@ -113,7 +113,7 @@ def workload(choice, kind, app):
     if kind == "DaemonSet":
         # A Node that nothing schedules to has no zone.
         affinity = spec["template"]["spec"].get("affinity", {})
-        affinity.get("nodeAffinity", {}).pop(trial._REQUIRED, None)
+        affinity.get("nodeAffinity", {}).pop(REQUIRED, None)
         return spec
     spec["replicas"] = choice.randint(1, 2)
     if kind == "StatefulSet":
@@ -146,7 +146,7 @@ async def owned_pods(world, kind, app, count):
         found = await world.api.list("Pod", world.namespace, f"app={app}")
         return len(found) == count
 
-    await world.until(there)
+    await until(there)
     if kind == "DaemonSet":
         for pod in found:
             await bind(world, pod)
@@ -155,11 +155,12 @@ async def owned_pods(world, kind, app, count):
 
 async def bind(world, pod):
     """Schedule a DaemonSet's pod to its node."""
-    terms = pod["spec"]["affinity"]["nodeAffinity"][trial._REQUIRED]["nodeSelectorTerms"]
+    terms = pod["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
     target = {"kind": "Node", "name": terms[0]["matchFields"][0]["values"][0]}
     name = pod["metadata"]["name"]
     body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
-    await world.api.request("POST", path(types.Pod, world.namespace, name, "binding"), body=body)
+    binding = f"/api/v1/namespaces/{world.namespace}/pods/{name}/binding"
+    await world.api.request("POST", binding, body=body)
 
 
 def comparable(pod, name):
@@ -170,19 +171,14 @@ def comparable(pod, name):
     return json.loads(re.sub(r"kube-api-access-\w{5}", "kube-api-access", text)), name
 
 
-def trial_settings(world):
-    return ServiceSettings(
-        model=world.namespace, application=APPLICATION, unit=f"{APPLICATION}/0", joined=True
-    )
-
-
-async def trial_of(world, pod):
+async def trial_of(world, real):
     """Return the dry-run pod in place of a pod, as the API server completes it."""
-    tried = trials.Trials(world.client, trial_settings(world))
-    made = await tried._replacement(facts.Replica(name=pod["metadata"]["name"], uid="", created=0))
-    where = path(types.Pod, world.namespace)
-    data = await world.client.request("POST", where, body=made, params={"dryRun": "All"})
-    return json.loads(data)
+    (owner,) = real["metadata"]["ownerReferences"]
+    found = await world.api.get(owner["kind"], owner["name"], world.namespace)
+    creator, replaced = msgspec.convert(found, resources.Creator), msgspec.convert(real, types.Pod)
+    made = msgspec.to_builtins(trial.of_creator(owner["kind"], creator, replaced))
+    made["metadata"]["namespace"] = world.namespace
+    return await world.api.create(made, dry_run=True)
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
@@ -202,7 +198,7 @@ async def test_trial_pod_is_the_pod_that_the_controller_creates(world, node, kin
             found = await world.api.get(kind, app, world.namespace)
             return found["status"].get("observedGeneration") == found["metadata"]["generation"]
 
-        await world.until(noted)
+        await until(noted)
         for real in await owned_pods(world, kind, app, spec.get("replicas", 1)):
             name = real["metadata"]["name"]
             current = await world.api.get("Pod", name, world.namespace)
@@ -226,14 +222,16 @@ async def forbid(world):
         rule = {"expression": expression, "message": "not allowed here", "reason": "Forbidden"}
         made.extend(admission_policies.validating(name, world.namespace, asked, rule))
         await world.api.apply(*made)
-        tried = trials.Trials(world.client, trial_settings(world))
-        metadata = {"generateName": "x-", "labels": {"in-effect": "asked"}}
-        pod = {"metadata": metadata, "spec": convergence_world.SPEC}
+        metadata = {"labels": {"in-effect": "asked"}}
+        pod = kubernetes_objects.pod("x", world.namespace, metadata, **convergence_world.SPEC)
 
         async def in_effect():
-            return await tried.refusal_of_next(pod) is not None
+            try:
+                await world.api.create(pod, dry_run=True)
+            except kubernetes.ApiError:
+                return True
 
-        await world.until(in_effect)
+        await until(in_effect)
         return name
 
     yield create
@@ -241,71 +239,82 @@ async def forbid(world):
         await world.api.delete(each["kind"], name)
 
 
-async def own_pod(world):
-    """Create this charm's own pod, whose image the cluster has admitted."""
-    owner = await world.owner("of-the-charm")
-    metadata, spec = {"ownerReferences": [owner]}, convergence_world.SPEC
+async def write(world, name, key, value):
+    """Create a ConfigMap that has a value as JSON."""
+    data = {key: msgspec.json.encode(value).decode()}
     await world.api.create(
-        kubernetes_objects.pod(f"{APPLICATION}-0", world.namespace, metadata, **spec)
+        kubernetes_objects.made("v1", "ConfigMap", name, world.namespace, data=data)
     )
 
 
 @cases(
-    ("expression", "reason", "changes"),
-    no_bare_pods=("has(object.metadata.ownerReferences)", None, set()),
+    ("expression", "changes", "workloads"),
+    no_bare_pods=("has(object.metadata.ownerReferences)", [], []),
     allowed_registries=(
         "object.spec.containers.all(c, c.image.startsWith('x.') || c.name == 'istio-proxy')",
-        *(None, set()),
+        *([], []),
     ),
     no_overrides=(
         f"!('{names.PROXY_CONFIG}' in object.metadata.?annotations.orValue({{}}))",
-        *(None, {"hold"}),
+        *(["hold"], []),
     ),
     nobody_outside=(
         f"object.metadata.?labels['{names.INJECT}'].orValue('') != 'false'",
-        *(None, {"excluded"}),
+        *(["excluded"], []),
     ),
-    no_pods=("false", "ReplacementRefused", set()),
+    no_pods=("false", [], ["Deployment/shop"]),
 )
 async def test_policy_of_another_team_decides_by_the_pod_that_the_controller_makes(
-    world, forbid, expression, reason, changes
+    world, forbid, expression, changes, workloads
 ):
     """The changes that it forbids are told from its other refusals."""
     await world.workload("Deployment", "shop")
-    await own_pod(world)
+    # This charm's own, whose image and owner the cluster has admitted.
+    owner = await world.owner("of-the-charm")
+    labels = {names.NAME: APPLICATION}
+    await world.pod(f"{APPLICATION}-0", ownerReferences=[owner], labels=labels)
+    wanted = Wanted(application=APPLICATION, model=world.namespace, native=True)
+    await write(world, f"{APPLICATION}-admission", "settings.json", wanted.document())
+    # An earlier policy forbade another change.
+    earlier = rejections.Rejections(changes={"native": refusals.Refusal(author="x", words="")})
+    await write(world, rejections.config_map(APPLICATION), rejections.KEY, earlier)
     await world.join()
     author = f"ValidatingAdmissionPolicy {await forbid(expression)}"
-    (pod,) = await owned_pods(world, "Deployment", "shop", 1)
-    settings = trial_settings(world)
-    tried = trials.Trials(world.client, settings)
-    replica = facts.Replica(
-        name=pod["metadata"]["name"], uid="u", created=0, workload="Deployment/shop"
+    refusal = refusals.Refusal(author=author, words="not allowed here")
+    rejected = rejections.Rejections(
+        changes=dict.fromkeys(changes, refusal), workloads=dict.fromkeys(workloads, refusal)
     )
 
-    found, said = await tried.ask(replica, settings.scope({"istio-injection": "enabled"}))
+    async def is_remembered():
+        text = (await world.remembered())["data"][rejections.KEY]
+        return msgspec.json.decode(text, type=rejections.Rejections) == rejected
 
-    assert found == reason
-    assert said == (f"{author} refuses: not allowed here" if reason else "")
-    wanted = Wanted(application=APPLICATION, model=world.namespace, native=True)
-    own = await tried.own_pod()
-    forbidden = {}
-    for labels, restart in (({}, "Always"), ({}, "Never"), ({names.NAME: APPLICATION}, "Always")):
-        forbidden |= await tried.forbidden(trial.plain(own, labels, restart), wanted)
-    assert forbidden.keys() == changes
-    assert {each.author for each in forbidden.values()} <= {author}
+    async with world.converging() as service:
+        await until(is_remembered)
+
+        async def is_replaced():
+            return any((await world.injected()).values())
+
+        async def is_held():
+            (pod,) = (await service.get("/uninjected"))["pods"]
+            return (pod["reason"], pod["message"]) == ("ReplacementRefused", str(refusal))
+
+        await until(is_held if workloads else is_replaced)
 
 
-async def test_template_of_a_daemon_set_that_changes_has_another_number(world):
+async def test_template_that_a_daemon_set_withholds_is_not_rolled_out(world, node):
     """The API server counts where a template that waits for its pods' deletion is looked up."""
-    settings = Live(trial_settings(world))
-    subject = cluster.ModelClient(world.client, settings)
-    spec = workload(random.Random(SEED), "DaemonSet", "x")
+    template = {"metadata": {"labels": {"app": "x"}}, "spec": convergence_world.SPEC}
+    spec = {"selector": {"matchLabels": {"app": "x"}}, "template": template}
     spec["updateStrategy"] = {"type": "OnDelete"}
-    numbers = []
-    for version in (1, 2):
-        spec["template"]["spec"]["containers"][0]["image"] = f"x.invalid/x:{version}"
-        await world.api.apply(
-            kubernetes_objects.made("apps/v1", "DaemonSet", "x", world.namespace, spec)
-        )
-        numbers.append((await subject.owners())[0].get(("DaemonSet", "x")).withheld_from)
-    assert numbers == ["1", "2"]
+    await world.api.create(
+        kubernetes_objects.made("apps/v1", "DaemonSet", "x", world.namespace, spec)
+    )
+    await owned_pods(world, "DaemonSet", "x", 1)
+    await world.join()
+    async with world.converging(leader=False) as service:
+        (before,) = (await service.get("/uninjected"))["pods"]
+        change = {"spec": {"template": {"metadata": {"annotations": {"version": "2"}}}}}
+        await world.api.patch("DaemonSet", "x", world.namespace, change)
+        (after,) = (await service.get("/uninjected"))["pods"]
+    assert before["reason"] != after["reason"] == "TemplateWithheld"

@@ -25,7 +25,7 @@ PROGRAM = "sidecar_lifecycle.shell.cli"
 """The workload's command line, by which tests run it."""
 LEFT = {
     ".": "workload_access",
-    "functional": ("convergence_world test_charm_installations test_trials "),
+    "functional": "test_charm_installations",
     "unit/charm": "test_rights",
     "unit/charm/kube": "test_cluster",
     "unit/workload": "test_hostile test_kube_client",
