@@ -16,22 +16,19 @@ import re
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import lightkube
+import pytest
 import world
+from ops import testing
 
-from istio_integrator.config import config
-from istio_integrator.ingress.ingress import Ingress
-from istio_integrator.istio import installation
-from istio_integrator.kube import cluster, manifests
-from istio_integrator.policies.policies import Authorization
-from istio_integrator.relations import endpoints, service_mesh
-from istio_integrator.situation import situation
 from testbed import command_line, loopback
-from tests import waiting
-from tests.functional import istiod_world, sidecar_world
-from tests.kubernetes_objects import namespace_of
+from tests import charm_access, waiting
+from tests.api import Api
+from tests.functional import charm_runs, istiod_world, loopback_istiod, sidecar_world
+from tests.kubernetes_objects import made, namespace_of
 from tests.unit.charm.security.callers import NAME, policy
 
 CALLEE = "app-1"
@@ -45,20 +42,20 @@ METRICS = ("pilot_proxy_convergence_time", "pilot_xds_push_time", "pilot_pushcon
 FILTER = "filters.http.rbac.v3"
 """In the listeners of a proxy that holds its callers to something."""
 
-Shape = Callable[[int, str], list[endpoints.Bag]]
+Shape = Callable[[int, str], list[testing.Relation]]
 
 
-def each_is_called(count: int, model: str) -> list[endpoints.Bag]:
-    """Return what so many applications say who are each called by others."""
+def each_is_called(count: int, model: str) -> list[testing.Relation]:
+    """Return the relations of so many applications who are each called by others."""
     return [
-        _bag(number, model, [f"app-{(number + step) % count + 1}" for step in range(CALLERS)])
+        _related(number, model, [f"app-{(number + step) % count + 1}" for step in range(CALLERS)])
         for number in range(1, count + 1)
     ]
 
 
-def one_is_called(count: int, model: str) -> list[endpoints.Bag]:
-    """Return what one application says that is called by so many."""
-    return [_bag(1, model, [f"caller-{number}" for number in range(count)])]
+def one_is_called(count: int, model: str) -> list[testing.Relation]:
+    """Return the relation of one application that is called by so many."""
+    return [_related(1, model, [f"caller-{number}" for number in range(count)])]
 
 
 SHAPES: dict[str, Shape] = {
@@ -67,53 +64,20 @@ SHAPES: dict[str, Shape] = {
 }
 
 
-def _bag(number: int, model: str, callers: Iterable[str]) -> endpoints.Bag:
+def _related(number: int, model: str, callers: Iterable[str]) -> testing.Relation:
     name = f"app-{number}"
     place = {"source_namespace": model, "target_namespace": model}
     stated = [policy(each, name, {"ports": [PORT]}) | place for each in callers]
-    return endpoints.Bag(number, name, {service_mesh.POLICIES: json.dumps(stated)})
+    bag = {"policies": json.dumps(stated)}
+    return testing.Relation("service-mesh", id=number, remote_app_name=name, remote_app_data=bag)
 
 
-class Related:
-    """Applications on `service-mesh`, which may change between hooks."""
-
-    def __init__(self) -> None:
-        self.said: list[endpoints.Bag] = []
-
-    def bags(self, endpoint: str) -> list[endpoints.Bag]:
-        """Return what they say."""
-        return self.said if endpoint == service_mesh.ENDPOINT else []
-
-    def is_related(self, *names: str) -> bool:
-        """Tell whether an application is related."""
-        return any(self.bags(endpoint) for endpoint in names)
-
-    def write(self, *_: Any) -> None:
-        """Keep nothing of what they are told."""
-
-
-def policies(api: cluster.Cluster, model: str, related: Any) -> Authorization:
-    """Return the part of the charm that writes policies, as a hook makes it."""
-    place = {"model": model, "application": "istio-integrator"}
-    mesh = installation.Mesh(
-        namespace="istio-system",
-        installed_in="istio-system",
-        revision="default",
-        is_default=True,
-        environment={},
-    )
-    scope = situation.Situation(
-        cluster=api,
-        manifests=manifests.Manifests(api, **place),
-        config=config.Config.model_validate({"authorization": "related"}),
-        mesh=mesh,
-        unit="istio-integrator/0",
-        leader=True,
-        related=related,
-        **place,
-    )
-    ingress = Ingress(scope)
-    return Authorization(scope, lambda: ingress.exposure)
+def hook(model: str, related: Sequence[testing.Relation]) -> float:
+    """Run a hook of the charm, which finds the model's Istio by its injector; its seconds."""
+    options = {"istiod-namespace": f"istio-{model}", "authorization": "related"}
+    began = time.monotonic()
+    charm_runs.run("config_changed", model, relations=related, **options)
+    return time.monotonic() - began
 
 
 class Metrics:
@@ -166,34 +130,27 @@ def told(admin: int, is_so: Callable[[str], bool]) -> tuple[int, float]:
     return len(dumped(admin)), time.monotonic() - began
 
 
-def measure(api: cluster.Cluster, model: str, shape: str, count: int, ports: Any) -> None:
+def measure(api: Api, model: str, shape: str, count: int, ports: Any) -> None:
     """Measure one number of relations, and print what they cost."""
     admin, metrics = ports
-    related = Related()
+    alone = hook(model, [])
     empty, _ = told(admin, lambda text: str(PORT) in text and FILTER not in text)
     metrics.changed()
-    related.said = SHAPES[shape](count, model)
-    last = SHAPES[shape](count, model)[0].content[service_mesh.POLICIES]
-    caller = json.loads(last)[-1]["source_app_name"]
-    seconds: list[float] = []
-    for _ in range(2):
-        # Each hook looks at the cluster anew.
-        part = policies(api, model, related)
-        began = time.monotonic()
-        part.reconcile()
-        seconds.append(time.monotonic() - began)
-    found = api.list(cluster.AUTHORIZATION_POLICY, model)
+    related = SHAPES[shape](count, model)
+    caller = json.loads(related[0].remote_app_data["policies"])[-1]["source_app_name"]
+    written, unchanged = hook(model, related), hook(model, related)
+    found = api.list("AuthorizationPolicy", model)
     largest = max(len(json.dumps(each["spec"])) for each in found)
     full, waited = told(admin, lambda text: f"/sa/{caller}" in text)
     print(
         f"{shape}, {count}: {len(found)} policies, the largest {largest} bytes; written in "
-        f"{seconds[0]:.2f} s, as it should be {seconds[1]:.2f} s"
+        f"{written:.2f} s, as it should be {unchanged:.2f} s, without relations {alone:.2f} s"
     )
     print(
         f"  the listeners of the callee: {empty} bytes before, {full} after, {waited:.1f} s later"
     )
     print(f"  istiod: {metrics.changed()}", flush=True)
-    policies(api, model, related).remove()
+    hook(model, [])
 
 
 def main() -> None:
@@ -205,36 +162,38 @@ def main() -> None:
     counts = [int(each) for each in parser.parse_args().relations.split(",")]
     with contextlib.ExitStack() as stack:
         kubeconfig, client = stack.enter_context(world.served("bench-policies"))
-        api = cluster.Cluster(client)
-        api.create(namespace_of("istio-system"))
+        charm_access.connect(stack.enter_context(pytest.MonkeyPatch.context()), client)
+        api = stack.enter_context(Api(client.config))
+        loopback_istiod.create_namespace(api)
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
-        (monitoring,) = loopback.free_ports(1)
+        monitoring = loopback.free_port()
         options = [f"--monitoringAddr=127.0.0.1:{monitoring}"]
         xds = stack.enter_context(istiod_world.istiod(folder, kubeconfig, options=options))
         for count in counts:
             _of(api, client, folder, (xds, monitoring), count)
 
 
-def _of(api: cluster.Cluster, client: Any, folder: pathlib.Path, ports: Any, count: int) -> None:
+def _of(api: Api, client: lightkube.Client, folder: pathlib.Path, ports: Any, count: int) -> None:
     xds, monitoring = ports
     model = f"bench-{count}"
     api.create(namespace_of(model))
+    charm_runs.deploy(api, model)
     for number in range(1, count + 1):
         name = f"app-{number}"
         spec = {"selector": {NAME: name}, "ports": [{"name": "http", "port": PORT}]}
-        metadata = {"name": name, "namespace": model}
-        api.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
+        api.create(made("v1", "Service", name, model, spec))
     api.create(sidecar_world.sidecar(model, CALLEE, {NAME: CALLEE}, PORT, PORT))
     token = istiod_world.gateway_token(client, model)
-    admin, nobody = loopback.free_ports(2)
-    node = istiod_world.proxy(
-        "sidecar", f"{CALLEE}-0", model, {NAME: CALLEE}, INTERCEPTION_MODE="NONE"
-    )
-    secrets = istiod_world.static_cluster("sds-grpc", nobody)
-    with istiod_world.envoy_of(folder, xds, admin, node, token, more=[secrets]):
+    about = (f"{CALLEE}-0", model, {NAME: CALLEE})
+    with (
+        loopback_istiod.unanswered(api, model, "Ignore"),
+        sidecar_world.configured(folder, xds, *about, token=token) as admin,
+    ):
         metrics = Metrics(monitoring)
         for shape in SHAPES:
             measure(api, model, shape, count, (admin, metrics))
+    charm_runs.run("remove", model, units=0)
+    charm_runs.delete(api, model)
     api.delete(namespace_of(model))
 
 
