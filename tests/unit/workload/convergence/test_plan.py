@@ -28,6 +28,8 @@ SET = "StatefulSet/a"
 NOTHING = memory.Memory()
 FIRST = {"remembered": NOTHING, "max_unavailable": "100%"}
 """No pod of the model has been replaced yet."""
+WORTHLESS = {**FIRST, "remembered": memory.Memory(holds=held().holds)}
+"""The only pod that was replaced has no sidecar either."""
 YOUNG = {"ready_since": None, "unready_since": NOW - 599}
 STUCK = {"ready_since": None, "unready_since": NOW - 600}
 STARTING = {"ready_since": None}
@@ -163,6 +165,10 @@ def trial(why, force):
     ),
     first_a_statefulset=([of("DaemonSet/a"), of("StatefulSet/b")], FIRST, ["b-0"], [], {}),
     first_by_name=([B, A], FIRST, ["a-0"], [], {}),
+    first_was_no_better=(sets("ab"), WORTHLESS, [], [], {"b-0": "FirstPod"}),
+    first_was_no_better_and_is_scaled_to_nothing=(
+        *(sets("b"), {**WORTHLESS, "desired": {SET: 0}}, ["b-0"], [], {}),
+    ),
     first_ready=([of("Deployment/a", **STUCK), of("DaemonSet/b")], FIRST, ["b-0"], [], {}),
     first_ready_before_crash_looping=(
         [of("Deployment/a", crash_looping=True, **STUCK), of("DaemonSet/b")],

@@ -196,8 +196,10 @@ def _take(plan: EvictionPlan, victims: list[Replica]) -> None:
 def _judged(plan: EvictionPlan, victim: Replica) -> Hold | None:
     request = plan.remembered.request
     since = request.at if victim.in_mesh and request is not None else 0.0
-    for hold in plan.holds.values():
-        if hold.until is None and hold.reason in _JUDGED and hold.since >= since:
+    for workload, hold in plan.holds.items():
+        # Without pods its status would not say that others wait for it.
+        is_running = plan.desired.get(workload, 0) > 0
+        if is_running and hold.until is None and hold.reason in _JUDGED and hold.since >= since:
             return hold
     return None
 
