@@ -177,6 +177,8 @@ async def test_honest_objects_among_hostile_ones_get_what_they_would(
     model: FakeApiserver, share: int
 ):
     hostile = {kind: list(spoilt(document, share, SHARES)) for kind, document in DOCUMENTS.items()}
+    # No API server has a namespace whose name is no DNS label, and the name becomes a path.
+    hostile["namespaces"] = [each for each in hostile["namespaces"] if b'"name": "x"' in each]
 
     async def listed(service: Service) -> list[Any]:
         found = await service.get("/uninjected")
