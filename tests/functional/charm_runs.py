@@ -112,10 +112,10 @@ def unit(model: str, application: str = APPLICATION) -> kubernetes.Object:
     return pod(f"{application}-0", model, containers=containers)
 
 
-def owned(api: Api, model: str) -> list[kubernetes.Object]:
-    """List the application's objects, but for the ReplicaSets of its Deployments."""
+def owned(api: Api, model: str, *wanted: str) -> list[kubernetes.Object]:
+    """List the application's objects of some kinds, or all but the ReplicaSets of Deployments."""
     owner = f"{names.OWNER}={names.owner(model, APPLICATION)}"
-    found = [each for kind in kinds(api) for each in api.list(kind, labels=owner)]
+    found = [each for kind in wanted or kinds(api) for each in api.list(kind, labels=owner)]
     return [each for each in found if each["kind"] != "ReplicaSet"]
 
 

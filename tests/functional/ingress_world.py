@@ -19,7 +19,7 @@ from testbed import certificates, loopback
 from tests import admission_policies, charm_access, echo, gateway_client, rights, waiting
 from tests import api as test_api
 from tests import asked as workload_answers
-from tests.functional import gateway_looks, loopback_istiod
+from tests.functional import charm_runs, gateway_looks, loopback_istiod
 from tests.functional import istiod_world as world
 from tests.kubernetes_objects import endpoint_slice, made, namespace_of, pod, workload
 from tests.unit.charm import charm_world
@@ -211,11 +211,8 @@ class Place:
         )
 
     def owned(self, *kinds):
-        """What the charm wrote, of some kinds or of all that the API server lists."""
-        listed = (each for each in self.api.resources() if "list" in each.verbs)
-        kinds = kinds or [f"{each.kind}.{each.group}" for each in listed]
-        labels = f"{names.OWNER}={self.model}.{rights.APPLICATION}"
-        return [obj for kind in kinds for obj in self.api.list(kind, labels=labels)]
+        """What the charm wrote, of some kinds or of all."""
+        return charm_runs.owned(self.api, self.model, *kinds)
 
     def analyzed(self, folder):
         """What `istioctl analyze` says about what the charm wrote, beside what that names."""

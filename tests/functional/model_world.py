@@ -160,9 +160,7 @@ def inference_service(model):
 def knative_gateways(port, labels):
     """Knative's two Gateways and its Service, on the workload with these labels."""
     for name, number in (("knative-ingress-gateway", 80), ("knative-local-gateway", port)):
-        obj = world.gateway(KNATIVE, name, world.server(number, ["*"]))
-        obj["spec"]["selector"] = labels
-        yield obj
+        yield world.gateway(KNATIVE, name, world.server(number, ["*"]), labels=labels)
     marks = {"experimental.istio.io/disable-gateway-port-translation": "true"}
     ports = [{"name": "http2", "port": 80, "targetPort": port}]
     spec = {"type": "ClusterIP", "selector": labels, "ports": ports}
