@@ -138,14 +138,6 @@ def test_certificate_needs_hosts(world):
     assert len(world.gateway()["spec"]["servers"]) == 1
 
 
-def test_broken_authority_takes_https_away(certified):
-    certified.run()
-    certified.related = certified.related[:2]
-    assert isinstance(certified.status(), testing.ActiveStatus)
-    assert len(certified.gateway()["spec"]["servers"]) == 1
-    assert secrets(certified) == []
-
-
 def test_certificate_in_another_namespace_is_shown_as_ours(certified):
     certified.run()
     certified.run(lambda ctx: ctx.on.action("show-manifests"))
@@ -211,6 +203,7 @@ def test_certificate_serves_on_while_the_authority_sends_none_that_can_be_read(c
     assert request(certified) == asked
     certified.related = certified.related[:2]
     assert isinstance(certified.status(), testing.ActiveStatus)
+    assert len(certified.gateway()["spec"]["servers"]) == 1
     assert secrets(certified) == []
 
 

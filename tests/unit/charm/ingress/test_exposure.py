@@ -107,44 +107,6 @@ def test_another_route_writes_the_routes_and_the_record_only(world):
     ]
 
 
-def test_application_that_speaks_traefiks_ingress_is_named_and_the_others_served(world):
-    bag = {"model": '"cos"', "name": '"prometheus"', "port": "9090", "strip-prefix": "true"}
-    theirs = testing.Relation("ingress", remote_app_name="prometheus", remote_app_data=bag)
-    world.related = [route("good"), theirs, auth()]
-    status = world.status()
-    assert isinstance(status, testing.BlockedStatus)
-    assert f"ingress:{theirs.id} prometheus: speaks Traefik's ingress" in status.message
-    assert "waiting" not in status.message
-    before = world.routes()
-    assert len(before) == 1
-    world.run(lambda ctx: ctx.on.relation_broken(world.related[1]))
-    del world.related[1]
-    assert isinstance(world.status(), testing.ActiveStatus)
-    assert world.routes() == before
-
-
-def policies(world):
-    return [
-        obj["metadata"]["name"]
-        for obj in world.fake.objects.values()
-        if obj["kind"] == "AuthorizationPolicy"
-    ]
-
-
-def test_policy_of_an_earlier_revision_goes_with_the_refresh(world):
-    world.related = [route(), auth()]
-    world.run()
-    guard = world.guard()
-    name, space = guard["metadata"]["name"], guard["metadata"]["namespace"]
-    ours = {key: guard["metadata"][key] for key in ("labels", "ownerReferences")}
-    custom = {"action": "CUSTOM"}
-    world.fake.put("AuthorizationPolicy", name, space, spec=custom, **ours)
-    world.fake.put("AuthorizationPolicy", "theirs", "istio-ingress", spec=custom)
-    world.run(lambda ctx: ctx.on.upgrade_charm())
-    assert policies(world) == ["theirs"]
-    assert world.guard() is not None
-
-
 def test_foreign_gateway_of_the_name_is_left_alone(world):
     foreign = neighbour(world.fake)
     world.fake.delete("Gateway", "web", "shop")

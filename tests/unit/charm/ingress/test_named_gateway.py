@@ -181,22 +181,6 @@ def test_other_hosts_are_guarded_before_the_gateway_serves_them(served):
     assert order_of(served) == ["patch guard", "patch routes", "patch gateway", "patch gateway"]
 
 
-def test_added_host_opens_once_envoy_shows_the_filters_that_guard_it(served):
-    """Another team's route for `*` on our Gateway would serve it unauthenticated until then."""
-
-    def hosts():
-        (server,) = served.gateway()["spec"]["servers"]
-        return server["hosts"]
-
-    served.config = {"hosts": "kf.example.com"}
-    served.run()
-    served.config = {"hosts": "kf.example.com,ai.example.com"}
-    served.hook()
-    assert hosts() == ["kf.example.com"]
-    served.run()
-    assert hosts() == ["kf.example.com", "ai.example.com"]
-
-
 def test_other_gateway_is_guarded_before_the_routes_move_there(served):
     served.run()
     served.fake.writes.clear()

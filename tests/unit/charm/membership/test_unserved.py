@@ -46,12 +46,6 @@ def test_named_gateway_that_istiod_ignores_serves_nothing(selective):
     select(selective, "istio-ingress")
     assert isinstance(status(selective), testing.ActiveStatus)
     assert len(selective.routes()) == 1
-
-
-def test_gateway_that_istiod_comes_to_ignore_is_closed(selective):
-    select(selective, "istio-ingress")
-    selective.run()
-    assert selective.routes()
     del selective.fake.find("Namespace", "istio-ingress")["metadata"]["labels"]["istio-discovery"]
     assert isinstance(status(selective), testing.BlockedStatus)
     assert selective.routes() == []
