@@ -192,17 +192,6 @@ def take(fake):
     model["annotations"] = {"istio-integrator.charmhub.io/membership": json.dumps(first)}
 
 
-def test_second_integrator_in_a_model_does_nothing_and_says_so(ctx, fake):
-    fake_cluster.install_istio(fake)
-    take(fake)
-    out = ctx.run(ctx.on.start(), state())
-    assert out.unit_status == testing.BlockedStatus(
-        "namespace kubeflow is managed by kubeflow.first: remove one of the two integrators"
-    )
-    assert not out.get_container("lifecycle").plan.services
-    assert fake.writes == []
-
-
 def test_integrator_that_served_before_another_withdraws_until_that_is_gone(ctx, fake):
     fake_cluster.install_istio(fake)
     out = ctx.run(ctx.on.start(), state())

@@ -142,11 +142,12 @@ def test_gateway_has_time_to_forget_the_routes_before_the_guard_goes(fake, moves
     if moves:
         world.config |= OWN
         world.run()
-        then = ["patch envoyfilters", "patch virtualservices"]
+        guarded = ["patch envoyfilters", "delete envoyfilters"]
+        then = [*guarded, "patch virtualservices", "patch gateways"]
     else:
         world.remove()
         then = ["delete envoyfilters"]
-    order = ["delete virtualservices", "wait 1", *then]
+    order = ["delete virtualservices", "delete gateways", "wait 1", *then]
     assert parts_in_order(fake.writes, order) == order
 
 

@@ -6,7 +6,6 @@ from tests.unit.cases import cases
 from tests.unit.charm import istio_objects
 from tests.unit.charm.ingress_world import (
     LABELS,
-    OWN,
     auth,
     install_gateway,
     pod_of,
@@ -179,25 +178,6 @@ def test_other_hosts_are_guarded_before_the_gateway_serves_them(served):
     served.config = {"hosts": "ai.example.com"}
     served.run()
     assert order_of(served) == ["patch guard", "patch routes", "patch gateway", "patch gateway"]
-
-
-def test_other_gateway_is_guarded_before_the_routes_move_there(served):
-    served.run()
-    served.fake.writes.clear()
-    served.config = OWN
-    served.run()
-    assert order_of(served) == [
-        "delete routes",
-        "delete gateway",
-        "patch guard",
-        "delete guard",
-        "patch routes",
-        "patch gateway",
-        "patch gateway",
-    ]
-    assert served.guard() is None
-    name = "istio-integrator.kubeflow.istio-integrator"
-    assert served.fake.find("EnvoyFilter", name, "kubeflow")
 
 
 def test_pods_elsewhere_with_the_gateways_labels_end_the_service_until_they_are_gone(served):

@@ -45,18 +45,6 @@ def test_policy_comes_with_the_ingress_and_goes_with_it(world, given, actions):
     assert policies(world) == []
 
 
-def test_policy_goes_when_it_is_switched_off_and_when_the_application_is_removed(world):
-    world.run()
-    world.config["tenant_policy"] = "off"
-    world.run()
-    assert policies(world) == []
-    world.config["tenant_policy"] = "enforce"
-    world.run()
-    assert policies(world)
-    world.remove()
-    assert policies(world) == []
-
-
 def test_kubernetes_without_such_policies_is_a_note_unless_it_was_asked_for(world):
     world.fake.absent.update(("validatingadmissionpolicies", "validatingadmissionpolicybindings"))
     said = world.status()

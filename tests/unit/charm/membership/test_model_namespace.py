@@ -203,8 +203,12 @@ def test_first_integrator_serves_the_model_whatever_it_does_there(
     run(ctx, **options)
     fake.writes.clear()
     out = run(second)
-    assert "namespace kubeflow is managed by kubeflow.istio-integrator" in out.unit_status.message
-    assert "patch namespaces kubeflow" not in fake.writes
+    assert out.unit_status == testing.BlockedStatus(
+        "namespace kubeflow is managed by kubeflow.istio-integrator: "
+        "remove one of the two integrators"
+    )
+    assert not out.get_container("lifecycle").plan.services
+    assert fake.writes == []
     remove(second)
     assert record(fake)["owner"] == "kubeflow.istio-integrator"
     remove(ctx)
