@@ -9,17 +9,11 @@ import sys
 import pytest
 
 from testbed.juju import display
-from testbed.juju.agent import initialise, main, modeloperator
-from testbed.juju.controller import objects, operations, pods, view
+from testbed.juju.agent import initialise, main
+from testbed.juju.controller import objects, operations, view
 from testbed.juju.controller.state import Model, Status, Unit
 from tests.unit.cases import cases
 from tests.unit.testbed.juju.conftest import Controller
-
-CONTROLLER_LABELS = {
-    "app.juju.is/created-by": "controller",
-    "model.juju.is/name": "controller",
-    "model.juju.is/id": "controller-uuid",
-}
 
 
 @pytest.fixture
@@ -162,38 +156,6 @@ def test_forced_removal_runs_no_hook(model, plain):
     assert model.hooks("plain/0") == before
 
 
-def labels_of(kind, application):
-    built = objects.application_rbac(Model("kubeflow", "u", "controller-uuid"), application)
-    (found,) = [thing for thing in built if thing["kind"] == kind]
-    return found["metadata"]["labels"]
-
-
-def ports_of(application):
-    application.units["plain/0"].ports = ["8080/tcp"]
-    service = objects.service(Model("kubeflow", "u", "c"), application)
-    return {port["name"]: port["port"] for port in service["spec"]["ports"]}
-
-
-def read_only(container):
-    return {each["mountPath"] for each in container["volumeMounts"] if each.get("readOnly")}
-
-
-def test_objects_are_those_of_juju_4_0_15(application):
-    """Seen; the webhook of the controller's model labels what has no namespace.
-
-    internal/provider/kubernetes/utils/labels.go.
-    """
-    assert ports_of(application) == {"placeholder": 65535, "juju-8080-tcp": 8080}
-    for kind in ("ClusterRole", "ClusterRoleBinding"):
-        assert labels_of(kind, application).items() >= CONTROLLER_LABELS.items()
-    assert labels_of("Role", application)["model.juju.is/name"] == "kubeflow"
-    # What a charm creates gets these.
-    assert modeloperator.model_labels({"MODEL_NAME": "kubeflow", "MODEL_UUID": "u"}) == {
-        "model.juju.is/name": "kubeflow",
-        "model.juju.is/id": "u",
-    }
-
-
 def test_account_may_little_without_trust_and_everything_with_it(application):
     """internal/provider/kubernetes/application/trust.go."""
 
@@ -210,26 +172,6 @@ def test_account_may_little_without_trust_and_everything_with_it(application):
     assert rights("ClusterRole") == {"namespaces": "get list"}
     application.trust = True
     assert rights("Role") == rights("ClusterRole") == {"*": "*"}
-
-
-def test_pod_has_the_mounts_arguments_and_selector_of_a_real_one(application):
-    """internal/provider/kubernetes/application/application.go, ApplicationPodSpec."""
-    application.metadata["charm-user"] = "non-root"
-    spec = pods.pod_spec(application, "charm:1")
-    (init,), (charm, workload) = spec["initContainers"], spec["containers"]
-    assert list(spec["nodeSelector"]) == ["kubernetes.io/arch"]
-    assert "--profile-dir" in init["args"]
-    assert "/containeragent/etc/profile.d" in [each["mountPath"] for each in init["volumeMounts"]]
-    assert read_only(charm) == {
-        "/charm/bin",
-        "/etc/profile.d/juju-introspection.sh",
-        "/usr/bin/juju-exec",
-        "/usr/bin/juju-introspect",
-    }
-    assert pods.IDENTITIES in read_only(workload)
-    (mount,) = [m for m in workload["volumeMounts"] if m["mountPath"] == pods.IDENTITIES]
-    assert mount["subPath"] == "charm/etc/pebble/identities.yaml"
-    assert len(application.storage_id) == 6
 
 
 def test_hooks_have_the_variables_of_tracing_and_actions_have_numbers(model, plain, monkeypatch):
