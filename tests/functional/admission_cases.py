@@ -317,12 +317,6 @@ UNTOUCHED = (
     left("on the node's network", "hold:HostNetwork", spec=HOST_NETWORK),
     left("in the model, where only places are given", settings="place-only", spec=TO_COMPLETION),
     left("asks what istiod injects", "all:MeshProbe", labels={MESH_PROBE: "true", **EDGE}),
-    left(
-        "asks what istiod injects, everything otherwise",
-        "all:MeshProbe",
-        settings="everything",
-        labels={MESH_PROBE: "true"},
-    ),
 )
 
 OWN_PROXY = container("istio-proxy", "auto", resources={"requests": {"cpu": "5m"}})

@@ -9,7 +9,6 @@ import time
 import pytest
 
 from istio_integrator.admission import certificates
-from tests import waiting
 from tests.functional import admission_cases as table
 from tests.functional import admission_world
 from tests.functional.loopback_webhook import NAME, configure, now, worlds
@@ -56,28 +55,6 @@ def test_a_labelled_profile_is_served_once(world, servers):
 
     assert annotations == {table.CONFIG: table.HOLD, table.APPLIED: "hold"}
     assert servers["hold"].metric("sidecar_lifecycle_admission_reviews_total") == before + 1
-
-
-def test_changed_settings_take_effect_without_a_restart(world, servers):
-    pod = table.Case(id="").pod(world.model("neither"))
-    known = admission_world.wanted("neither", world.model("neither"))
-    assert "annotations" not in world.try_pod(pod)["metadata"]
-
-    changed = dataclasses.replace(known, hold_application=True)
-    servers["neither"].settle(changed.document())
-
-    def metadata():
-        return world.try_pod(pod)["metadata"]
-
-    world_says = waiting.eventually(lambda: metadata().get("annotations"), TIMEOUT)
-    servers["neither"].settle({"broken": True})
-    failed = 'sidecar_lifecycle_admission_reloads_total{file="settings",result="failed"}'
-    assert waiting.eventually(lambda: servers["neither"].metric(failed) >= 2, TIMEOUT)
-    still = metadata().get("annotations")
-    servers["neither"].settle(known.document())
-
-    assert world_says == still == {table.CONFIG: table.HOLD, table.APPLIED: "hold"}
-    assert waiting.eventually(lambda: "annotations" not in metadata(), TIMEOUT)
 
 
 def test_a_rotation_under_load_skips_no_pod(world, servers):

@@ -93,21 +93,24 @@ async def test_a_pod_beyond_a_bound_is_allowed_as_it_is_or_no_review(
 
 
 @cases(
-    ("metadata", "warns"),
-    no_hold_possible=({"annotations": {"proxy.istio.io/config": "- a list"}}, True),
-    not_injected=({"labels": {"sidecar.istio.io/inject": "false"}}, False),
+    ("metadata", "reason", "warns"),
+    no_hold_possible=(
+        {"annotations": {"proxy.istio.io/config": "- a list"}},
+        *("ConfigNotMergeable", True),
+    ),
+    not_injected=({"labels": {"sidecar.istio.io/inject": "false"}}, "NotInjected", False),
     says_itself=(
         {"annotations": {"proxy.istio.io/config": "holdApplicationUntilProxyStarts: false"}},
-        False,
+        *("ConfigSaysItself", False),
     ),
-    mirror=({"annotations": {"kubernetes.io/config.mirror": "0123"}}, False),
+    mirror=({"annotations": {"kubernetes.io/config.mirror": "0123"}}, "MirrorPod", False),
 )
 async def test_whoever_creates_the_pod_is_warned_of_a_hold_that_was_meant_for_it(
-    webhook: Webhook, metadata: dict[str, Any], warns: bool
+    webhook: Webhook, metadata: dict[str, Any], reason: str, warns: bool
 ):
     response = await webhook.respond(request(object={**POD, "metadata": metadata}))
 
-    assert await webhook.count("skips_total") > 0
+    assert await webhook.count("skips_total", reason=reason) > 0
     warnings = response.get("warnings", [])
     assert ["no hold" in each for each in warnings] == [True] * warns
 

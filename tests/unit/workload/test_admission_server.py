@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from tests.unit.workload import webhook_world
-from tests.unit.workload.webhook_world import POD, SETTINGS, request, serving
+from tests.unit.workload.webhook_world import SETTINGS, request, serving
 
 VIRTUAL_TIME = True
 LARGEST = 3 << 20
@@ -38,13 +38,6 @@ async def test_review_is_answered_and_counted_and_not_spoken_about(
         assert 0 < await webhook.count("seconds_sum", outcome="patched") < 30
 
     assert not [each for each in logged(capsys) if each["level"] == "warning"]
-
-
-async def test_change_that_is_not_made_is_counted_with_its_reason(tmp_path: pathlib.Path):
-    metadata = {"name": "static", "annotations": {"kubernetes.io/config.mirror": "0123"}}
-    async with serving(tmp_path) as webhook:
-        assert await webhook.status(request(object={**POD, "metadata": metadata})) == 200
-        assert await webhook.count("skips_total", change="all", reason="MirrorPod") == 1
 
 
 async def test_what_is_no_review_is_refused_and_told_of_once_in_a_while(
@@ -93,12 +86,18 @@ async def test_each_change_of_a_file_is_counted_and_what_stays_wrong_is_told_of_
         async def reloads(file: str, result: str) -> float:
             return await webhook.count("reloads_total", file=file, result=result)
 
+        async def applied() -> str:
+            return (await webhook.respond(request()))["auditAnnotations"]["applied"]
+
         (tmp_path / "settings.json").write_text("{")
         await asyncio.sleep(5)
         assert await reloads("settings", "failed") >= 3
         assert await reloads("settings", "ok") == 0
-        (tmp_path / "settings.json").write_text(json.dumps({**SETTINGS, "revision": "new"}))
+        assert await applied() == "ports,hold"
+        changed = {**SETTINGS, "hold-application": False}
+        (tmp_path / "settings.json").write_text(json.dumps(changed))
         await asyncio.sleep(5)
+        assert await applied() == "ports"
         (tmp_path / "tls.key").write_text("no key")
         await asyncio.sleep(5)
         assert await reloads("certificate", "failed") >= 2

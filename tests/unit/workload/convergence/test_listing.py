@@ -8,14 +8,13 @@ from sidecar_lifecycle.decide.convergence import facts, memory
 from integrator_contract import names, service
 from tests.unit.cases import cases
 from tests.unit.workload import pods, service_world
-from tests.unit.workload.convergence.plan_world import a_hold, a_round, held
+from tests.unit.workload.convergence.plan_world import a_hold, a_round
 from tests.unit.workload.converging import (
     MEMORY,
     MODEL,
     SETTINGS,
     converging,
     injected,
-    looked,
     owned,
     without_sidecar,
     workload,
@@ -119,23 +118,6 @@ async def test_convergence_goes_on_without_the_right_to_list_injectors(model):
     model.denied = lambda method, path: path.endswith("/mutatingwebhookconfigurations")
     async with converging(model):
         await until(lambda: model.evicted)
-
-
-@cases(
-    ("remembered", "is_read"),
-    nothing=(memory.Memory(), False),
-    round=(memory.Memory(rounds={SET: a_round()}), True),
-    hold=(held(), True),
-    request=(memory.Memory(request=memory.Request(id="r", at=0.0, uids=())), True),
-)
-async def test_workloads_are_read_while_something_is_remembered_of_them(
-    model, remembered, is_read
-):
-    model.put("pods", injected(without_sidecar()))
-    remember(model, remembered)
-    async with converging(model, leader=False):
-        await until(lambda: looked(model) >= 2)
-    assert bool(asked(model, "/statefulsets")) is is_read
 
 
 async def test_namespace_that_istiod_does_not_serve_is_told_by_its_root_certificate(model):
