@@ -84,29 +84,6 @@ def _is_refused(api):
     return False
 
 
-def test_port_of_a_conversion_as_the_api_server_lists_it_stays_open(api, namespace):
-    schema = {"openAPIV3Schema": {"type": "object"}}
-    plural = f"things-{namespace}"
-    obj = members.definition(f"{plural}.example.com", "minio")
-    obj["spec"]["conversion"]["webhook"]["conversionReviewVersions"] = ["v1"]
-    service = obj["spec"]["conversion"]["webhook"]["clientConfig"]["service"]
-    service |= {"namespace": namespace, "port": 9000}
-    obj["spec"] |= {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"plural": plural, "kind": "Thing" + namespace.replace("-", "")},
-        "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
-    }
-    made = api.create(obj)
-    try:
-        reconcile(namespace, mtls="strict")
-    finally:
-        api.delete(made)
-    found = [each["spec"] for each in api.list("PeerAuthentication", namespace)]
-    (opened,) = (each for each in found if "minio" in str(each.get("selector")))
-    assert opened["portLevelMtls"] == {"9000": {"mode": "PERMISSIVE"}}
-
-
 def written(api, namespace):
     found = api.list("AuthorizationPolicy", namespace)
     return {each["metadata"]["name"]: each for each in found}

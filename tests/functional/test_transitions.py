@@ -171,8 +171,6 @@ TRANSITIONS = {
     "gateway: named to managed": (FULL, State(gateway=MANAGED)),
     "gateway: managed to named": (State(gateway=MANAGED), FULL),
     "application removed": (FULL, NOTHING),
-    "first relation, own gateway": (NOTHING, ON_OWN),
-    "application removed, own gateway": (ON_OWN, NOTHING),
 }
 LONG = (
     "certificate renewed",
@@ -182,9 +180,6 @@ LONG = (
     "authorization service by both ways",
     "gateway: named to managed",
     "gateway: managed to named",
-    # Our own gateway opens and closes in `gateway: named to own` and back, too.
-    "first relation, own gateway",
-    "application removed, own gateway",
 )
 
 
