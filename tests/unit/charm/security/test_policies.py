@@ -104,12 +104,6 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
         [ui(80)],
         [Call("", 80)],
     ),
-    route=(
-        asked(WEB, **LED),
-        UI,
-        [Call(GATEWAY, 13000)],
-        [Call(GATEWAY, 3000), Call(EDITOR, 13000)],
-    ),
     route_to_a_named_port_of_no_pod=(
         asked(service("kfp-ui", (3000, "web")), **LED),
         UI,
@@ -138,18 +132,6 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
         {NAME: "oidc"},
         [Call(GATEWAY, 8080), Call(GATEWAY, 9000)],
         [Call("", 8080)],
-    ),
-    nobody_states_it_in_a_related_model=(
-        asked(*MINIO),
-        {NAME: "minio"},
-        [Call(sa("kfp-api"), 9000), Call("", 1)],
-        [],
-    ),
-    nobody_states_it_in_a_closed_model=(
-        asked(*MINIO, mode="closed"),
-        {NAME: "minio"},
-        [],
-        [Call(sa("kfp-api"), 9000), Call("", 1)],
     ),
     webhook_in_a_related_model=(
         asked(*HOOK, said("hook", policy("kfp-ui", "hook")), **CALLED),
