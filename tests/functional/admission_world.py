@@ -28,11 +28,6 @@ INJECTED = {"istio-injection": "enabled"}
 IN_SCOPE = {
     "profiles": {"app.kubernetes.io/part-of": "kubeflow-profile"},
     "labelled": {f"{table.PREFIX}served": "enabled"},
-    # Labelled and a profile: it has one kind all the same.
-    "both": {
-        "app.kubernetes.io/part-of": "kubeflow-profile",
-        f"{table.PREFIX}served": "enabled",
-    },
 }
 
 

@@ -47,16 +47,6 @@ def test_a_namespace_out_of_scope_is_left_alone(world, namespace):
     assert "annotations" not in world.try_pod(pod)["metadata"]
 
 
-def test_a_labelled_profile_is_served_once(world, servers):
-    before = servers["hold"].metric("sidecar_lifecycle_admission_reviews_total")
-    pod = table.Case(id="").pod(f"{world.prefix}-both")
-
-    annotations = world.try_pod(pod)["metadata"]["annotations"]
-
-    assert annotations == {table.CONFIG: table.HOLD, table.APPLIED: "hold"}
-    assert servers["hold"].metric("sidecar_lifecycle_admission_reviews_total") == before + 1
-
-
 def test_a_rotation_under_load_skips_no_pod(world, servers):
     server, model = servers["hold"], world.model("hold")
     pod = table.Case(id="").pod(model)

@@ -1,7 +1,7 @@
 """Which namespaces are served: one answer for each, and selectors that say the same."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from integrator_contract import names, namespaces, selectors
@@ -57,6 +57,7 @@ KINDS = st.frozensets(st.sampled_from(namespaces.KINDS))
 
 
 @given(NAMES, LABELS, KINDS, st.sampled_from(["", "istio"]))
+@example("alice", {**PROFILE, **ENABLED}, frozenset(namespaces.KINDS), "")
 def test_selectors_select_what_is_served_each_by_one_of_them(name, labels, kinds, mesh_namespace):
     served = namespaces.Served(model="m", mesh_namespace=mesh_namespace, owner="m.a", kinds=kinds)
     marks = {**labels, names.NAMESPACE_NAME: name}
