@@ -214,9 +214,12 @@ def test_closed_gateway_is_said_before_what_else_is_waited_for_or_refused(world)
     assert "ingress is closed: oidc-gatekeeper on ingress-auth" in world.status().message
 
 
-@pytest.mark.parametrize("endpoint", ["forward-auth", "gateway-info"])
+@pytest.mark.parametrize("endpoint", ["forward-auth", "gateway-info", "istio-ingress-route"])
 def test_gateway_is_closed_for_other_teams_routes_too(world, endpoint):
     world.related = [testing.Relation(endpoint, remote_app_name="other")]
     assert "ingress is closed" in world.status().message
     assert world.gateway() is not None
     assert is_closed(world.guard())
+    world.related = []
+    world.run()
+    assert world.gateway() is None

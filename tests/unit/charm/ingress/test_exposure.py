@@ -48,8 +48,11 @@ def test_complete_relations_make_the_model_reachable(world):
 
 
 def test_workload_is_told_what_the_gateways_envoy_is_to_have(world):
+    assert charm_world.told(world.ctx, world.run()).gateway is None
     world.related = [route(), auth()]
-    expected = charm_world.told(world.ctx, world.run()).expected
+    told = charm_world.told(world.ctx, world.run())
+    assert told.gateway == "istio-ingress/istio-ingressgateway"
+    expected = told.expected
     assert [server.hosts for server in expected.servers] == [(HOST,)]
     assert expected.clusters == (
         "outbound|3000||kfp-ui.kubeflow.svc.cluster.local",
@@ -189,15 +192,6 @@ def test_role_for_a_gateway_of_our_own_is_only_needed_with_one(world):
     world.fake.forbidden |= {("list", "rolebindings"), ("list", "roles")}
     world.related = [route(), auth()]
     assert "1 route served by istio-ingress/istio-ingressgateway" in world.status().message
-
-
-def test_gateways_are_observed_while_somebody_is_related(world):
-    def observes():
-        return charm_world.told(world.ctx, world.run()).gateway is not None
-
-    assert not observes()
-    world.related = [route(), auth()]
-    assert observes()
 
 
 def test_unit_that_does_not_lead_changes_and_says_nothing(world):

@@ -9,7 +9,7 @@ from ops import testing
 from integrator_contract import names
 from istio_integrator import messages
 from tests.unit.charm.ingress import wishes
-from tests.unit.charm.ingress_world import auth, authority, is_closed, route, sign
+from tests.unit.charm.ingress_world import auth, authority, route, sign
 
 REFUSAL = 'admission webhook "validation.istio.io" denied the request: no such path'
 SERVICE = "istio-ingressgateway"
@@ -147,15 +147,3 @@ def test_gateway_speaks_http2_with_grpc_where_nobody_else_says_how(world):
     assert rules(world) == {}
     assert world.routes() == []
     assert world.fake.find("DestinationRule", "theirs", "kubeflow")
-
-
-def test_related_only_by_the_newer_interface_is_exposed(world):
-    world.related = [wishes.asks("kfp-ui", path("/pipeline"))]
-    status = world.status()
-    # No authorization service is there, so nothing is served, but the Gateway is there.
-    assert "ingress is closed" in status.message
-    assert world.gateway() is not None
-    assert is_closed(world.guard())
-    world.related = []
-    world.run()
-    assert world.gateway() is None

@@ -169,10 +169,3 @@ async def test_pods_that_are_refused_are_told_with_the_author_of_the_refusal(
 
     model.denied = lambda method, path: path.endswith("/events")
     assert "refused" not in str((await listed(model))["summary"]["troubles"])
-
-
-async def test_refused_pods_are_looked_for_while_a_replacement_is_missing(model):
-    model.put("pods", injected(without_sidecar("new")))
-    remember(model, memory.Memory(rounds={SET: a_round(since=service_world.now())}))
-    await listed(model)
-    assert asked(model, "/events") == 0
