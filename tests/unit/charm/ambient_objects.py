@@ -22,6 +22,13 @@ def istiod(*environment):
 SERVING = istiod({"name": "PILOT_ENABLE_AMBIENT", "value": "true"})
 
 
+def into_ambient(fake, **labels):
+    """Have the model be in ambient mode."""
+    install_ambient(fake)
+    space = fake.find("Namespace", "kubeflow")
+    space["metadata"]["labels"] = {"istio.io/dataplane-mode": "ambient", **labels}
+
+
 def install_ambient(fake):
     """Have an Istio with all that ambient mode takes."""
     for each in (ZTUNNEL, NODE_AGENT, SERVING):

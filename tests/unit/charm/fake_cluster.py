@@ -410,6 +410,14 @@ def set_istiod(cluster: FakeCluster, name: str = "istiod", **behaviour: Any) -> 
     service["behaviour"].update(behaviour)
 
 
+def set_environment(cluster: FakeCluster, name: str, value: str) -> None:
+    """Have istiod run with an environment variable."""
+    istiod = cluster.find("Deployment", "istiod", "istio-system")
+    assert istiod
+    (container,) = istiod["spec"]["template"]["spec"]["containers"]
+    container.setdefault("env", []).append({"name": name, "value": value})
+
+
 def uninstall_istio(cluster: FakeCluster, *, revision: str = "") -> None:
     suffix = f"-{revision}" if revision else ""
     cluster.delete("Service", f"istiod{suffix}", "istio-system")

@@ -22,6 +22,8 @@ NAMED = {"gateway_service": "istio-ingress/istio-ingressgateway", "hosts": HOST}
 OWN = {"gateway_service": ""}
 """The option of a model that a gateway of its own serves."""
 OWNER = "istio-integrator.charmhub.io/owner"
+OWN_LABELS = {"istio": f"{OURS}-gateway", OWNER: f"kubeflow.{OURS}"}
+"""Of the pods of the model's own gateway."""
 AUTH = {
     "service": "oidc",
     "port": 8080,

@@ -7,7 +7,7 @@ from ops import testing
 from integrator_contract import names
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
-from tests.unit.charm.ambient_objects import install_ambient
+from tests.unit.charm.ambient_objects import into_ambient
 from tests.unit.charm.diagnosis.world import add_pod, diagnose, diagnose_ingress
 from tests.unit.charm.ingress_world import route
 from tests.unit.charm.security import callers
@@ -269,9 +269,7 @@ def test_callers_are_held_to_what_relations_say(world, change, options, want, wo
 
 def test_rules_about_requests_in_ambient_mode_are_named(world):
     """ztunnel sees connections, and no method or path in them."""
-    install_ambient(world.fake)
-    labels = world.fake.find("Namespace", MODEL)["metadata"]["labels"]
-    labels["istio.io/dataplane-mode"] = "ambient"
+    into_ambient(world.fake)
     add_application(world.fake, "kfp-api")
     spec = {"selector": API, "ports": [{"name": "http", "port": 8888}]}
     world.fake.put("Service", "kfp-api", spec=spec, labels=API)

@@ -4,6 +4,7 @@ import pytest
 
 from tests.unit.cases import cases
 from tests.unit.charm import istio_objects
+from tests.unit.charm.fake_cluster import set_environment
 from tests.unit.charm.ingress_world import (
     LABELS,
     auth,
@@ -18,6 +19,7 @@ SERVICE = f"istio-ingress/{GATEWAY}"
 HTTP = {"name": "http2", "port": 80, "targetPort": 8080}
 HTTPS = {"name": "https", "port": 443, "targetPort": 8443}
 STATUS = {"name": "status-port", "port": 15021, "targetPort": 15021}
+SCOPED = "PILOT_SCOPE_GATEWAY_TO_NAMESPACE"
 RESERVED = (15000, 15001, 15004, 15006, 15008, 15009, 15020, 15021, 15053, 15090)
 
 
@@ -38,13 +40,6 @@ def of_istiod(world, namespace):
     """Have the gateway's proxy be told where its istiod is."""
     address = {"name": "CA_ADDR", "value": f"istiod.{namespace}.svc.cluster.local:15012"}
     pod_of(world.fake, env=[address])
-
-
-def scope_gateways(world):
-    (container,) = world.fake.find("Deployment", "istiod", "istio-system")["spec"]["template"][
-        "spec"
-    ]["containers"]
-    container["env"] = [{"name": "PILOT_SCOPE_GATEWAY_TO_NAMESPACE", "value": "1"}]
 
 
 @cases(
@@ -78,7 +73,7 @@ def scope_gateways(world):
         lambda world: of_istiod(world, "other"),
         "its istiod is that of other, the model's that of istio-system",
     ),
-    scoped_istiod=(scope_gateways, "PILOT_SCOPE_GATEWAY_TO_NAMESPACE"),
+    scoped_istiod=(lambda world: set_environment(world.fake, SCOPED, "1"), SCOPED),
     no_port=(lambda world: serve(world, STATUS), "no port for HTTP"),
     reserved_port=(
         lambda world: serve(world, {**HTTP, "targetPort": 15021}),

@@ -5,12 +5,11 @@ from ops import testing
 
 from tests.unit.cases import cases
 from tests.unit.charm import ingress_world
-from tests.unit.charm.ingress_world import OURS, OWN, World, auth, route
+from tests.unit.charm.ingress_world import OURS, OWN, OWN_LABELS, World, auth, route
 
 NAME = f"{OURS}-gateway"
 OBJECTS = ("Role", "RoleBinding", "Service", "Deployment", "PodDisruptionBudget")
 ACCOUNT = ("ServiceAccount", "istio-ingressgateway-workload-service-account", "kubeflow")
-LABELS = {"istio": NAME, "istio-integrator.charmhub.io/owner": f"kubeflow.{OURS}"}
 
 
 @pytest.fixture
@@ -93,7 +92,7 @@ def test_without_options_the_model_gets_a_gateway_of_its_own_that_serves_every_h
     assert f"gateway kubeflow/{NAME} is not ready" in status.message
     assert world.related[-1].local_app_data["gateway_up"] == "false"
     selector = world.gateway()["spec"]["selector"]
-    assert selector == LABELS
+    assert selector == OWN_LABELS
     assert selector.items() <= template(world)[0]["metadata"]["labels"].items()
     assert {host for one in world.gateway()["spec"]["servers"] for host in one["hosts"]} == {"*"}
     world.get_ready(NAME)
@@ -188,5 +187,5 @@ def test_every_selector_is_that_of_the_pods_which_spread_over_nodes(world):
         policy["spec"]["selector"]["matchLabels"],
         spread["labelSelector"]["matchLabels"],
     ):
-        assert selector.items() >= LABELS.items()
+        assert selector.items() >= OWN_LABELS.items()
         assert selector.items() <= pod["metadata"]["labels"].items()

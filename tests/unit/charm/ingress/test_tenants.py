@@ -8,6 +8,7 @@ from tests.unit.charm.ingress_world import (
     HOST,
     LABELS,
     OWN,
+    OWN_LABELS,
     World,
     auth,
     authority,
@@ -19,10 +20,6 @@ from tests.unit.charm.ingress_world import (
 )
 
 TENANT = "team-a"
-OWN_LABELS = {
-    "istio": "istio-integrator-gateway",
-    "istio-integrator.charmhub.io/owner": "kubeflow.istio-integrator",
-}
 PLACES = {"named": ({}, "istio-ingress", LABELS), "our own": (OWN, "kubeflow", OWN_LABELS)}
 
 

@@ -191,10 +191,7 @@ def test_mesh_configuration_that_is_none_is_as_by_default(ctx, fake, text):
 def test_shared_settings_lie_below_those_of_the_mesh(ctx, fake, below, own, want):
     """The add-on of AKS has istiod merge a second ConfigMap."""
     fake_cluster.install_istio(fake, mesh_config=own or "{}")
-    (container,) = fake.find("Deployment", "istiod", "istio-system")["spec"]["template"]["spec"][
-        "containers"
-    ]
-    container["env"] = [{"name": "SHARED_MESH_CONFIG", "value": "shared"}]
+    fake_cluster.set_environment(fake, "SHARED_MESH_CONFIG", "shared")
     mesh_configuration(fake, below, name="shared")
     assert heard(ctx).status_port == want
 

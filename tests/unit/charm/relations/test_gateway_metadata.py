@@ -120,14 +120,7 @@ def offer_classes(world, *names):
 
 def switch_off(name, value="false"):
     """Return a change of istiod's environment."""
-
-    def change(world):
-        (container,) = world.fake.find("Deployment", "istiod", "istio-system")["spec"]["template"][
-            "spec"
-        ]["containers"]
-        container.setdefault("env", []).append({"name": name, "value": value})
-
-    return change
+    return lambda world: fake_cluster.set_environment(world.fake, name, value)
 
 
 @pytest.mark.parametrize(

@@ -166,14 +166,8 @@ def test_gateway_is_admitted_by_its_account(world, options, account):
     assert account in principals(written(world.fake)["kfp-ui"])
 
 
-def into_ambient(world, **labels):
-    ambient_objects.install_ambient(world.fake)
-    space = world.fake.find("Namespace", "kubeflow")
-    space["metadata"]["labels"] = {"istio.io/dataplane-mode": "ambient", **labels}
-
-
 def test_model_behind_a_waypoint_gets_no_policies_and_is_told_so(world):
-    into_ambient(world, **{"istio.io/use-waypoint": "theirs"})
+    ambient_objects.into_ambient(world.fake, **{"istio.io/use-waypoint": "theirs"})
     assert world.status().message.startswith(
         "waypoint theirs hides the callers; run: juju config istio-integrator authorization=off; "
     )
@@ -194,7 +188,7 @@ def test_waypoint_of_a_service_may_call_it_in_ambient_mode_alone(world, labels, 
     service["metadata"]["labels"] |= labels
     world.run()
     before = written(world.fake)
-    into_ambient(world)
+    ambient_objects.into_ambient(world.fake)
     assert isinstance(world.status(), testing.ActiveStatus)
     more = {f"cluster.local/ns/{waypoint}"} if waypoint else set()
     after = written(world.fake)

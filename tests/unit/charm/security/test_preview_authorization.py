@@ -89,18 +89,12 @@ def many(fake):
         add_application(fake, f"caller-{number}", 7000 + number)
 
 
-def into_ambient(fake, **labels):
-    ambient_objects.install_ambient(fake)
-    space = fake.find("Namespace", "kubeflow")
-    space["metadata"]["labels"] = {"istio.io/dataplane-mode": "ambient", **labels}
-
-
 def behind_a_waypoint(fake):
-    into_ambient(fake, **{"istio.io/use-waypoint": "theirs"})
+    ambient_objects.into_ambient(fake, **{"istio.io/use-waypoint": "theirs"})
 
 
 def disabled_for_ztunnel(fake):
-    into_ambient(fake)
+    ambient_objects.into_ambient(fake)
     disable(mode="DISABLE")(fake)
 
 
