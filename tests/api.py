@@ -18,7 +18,7 @@ ApiError = kubernetes.ApiError
 
 
 class Api:
-    """What one user may do; each method raises ApiError when a request is refused."""
+    """A client of one user; each method raises ApiError if the API server rejects a request."""
 
     def __init__(self, config: SingleConfig, headers: dict[str, str] | None = None) -> None:
         self.config = config
@@ -34,7 +34,7 @@ class Api:
         self._http.close()
 
     def resources(self, *, refresh: bool = False) -> list[kubernetes.Resource]:
-        """What the server serves."""
+        """List the resources that the API server serves."""
         if refresh or not self._served:
             accept = {"Accept": kubernetes.DISCOVERY}
             documents = (self._http.get(path, headers=accept).json() for path in ("/api", "/apis"))

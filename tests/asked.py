@@ -1,4 +1,4 @@
-"""What the workload answers when the charm asks it, by HTTP and by exec."""
+"""A stand-in for the workload, which the charm calls by HTTP and by exec."""
 
 import dataclasses
 import http.client
@@ -60,10 +60,10 @@ class Service(http.server.ThreadingHTTPServer):
         self.requests: list[tuple[str, str, str]] = []
         """Method, path and authorization of each, since the last answer was given."""
         self.seen = Seen(of="")
-        """What it has seen of the gateway."""
+        """The gateway's configuration as the workload reports it."""
         self.look: Callable[[], Seen] = lambda: self.seen
         self.ended: list[dict[str, Any]] = []
-        """What it says of proxies that outlive their payload."""
+        """The proxies that it reports as running longer than their payload."""
         self.patience = 60.0
         """Seconds that its clients wait for an answer at most."""
         self.says()
@@ -81,7 +81,7 @@ class Service(http.server.ThreadingHTTPServer):
         self.is_failing = False
 
     def sees(self, expected: Expectation) -> bool:
-        """Have the gateway be as it is expected; tell whether that is news."""
+        """Report the gateway as it is expected; tell whether the report has changed."""
         before = self.seen
         is_open = any(server.hosts for server in expected.servers)
         self.seen = Seen(
@@ -94,7 +94,7 @@ class Service(http.server.ThreadingHTTPServer):
         return self.seen != before
 
     def closes(self) -> None:
-        """Have the gateway have no server of ours any more."""
+        """Report a gateway without a server of this charm."""
         self.seen = Seen(of="", unseen=None)
 
     def fails(self, status: int, text: str) -> None:

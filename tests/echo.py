@@ -18,9 +18,9 @@ COOKIE = "session=good"
 USER = "user@example.com"
 LOGIN = "/dex/auth"
 OPEN = ("/dex", "/authservice", "/public")
-"""Paths that the service lets everybody reach."""
+"""Paths that need no session."""
 RENEWED = f"{COOKIE}; Path=/; Max-Age=3600"
-"""What it says to the browser of somebody it knows."""
+"""The cookie that it sets for a user with a session."""
 _PAGE = """<!doctype html><link rel="icon" href="data:,"><title>{0}</title>
 <body style="font: 18px sans-serif; margin: 2em"><h1>{0}</h1><p>You are <b id="user">{1}</b>.
 <p>You asked for <code id="asked">{2}</code>. <a href="/oauth2/sign_out">Sign out</a>
@@ -65,7 +65,7 @@ class Application(http.server.BaseHTTPRequestHandler):
         return json.dumps(asked)
 
     def decide(self, headers):
-        """Answer everybody."""
+        """Answer each request."""
         query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
         return 200, {"Set-Cookie": query["cookie"][0]} if "cookie" in query else {}
 
@@ -94,7 +94,7 @@ class Pages(Application):
     """Shows a person who they are, keeps what they send by a form, and says so again."""
 
     def decide(self, headers):
-        """Answer everybody with a page."""
+        """Answer each request with a page."""
         return 200, {"Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store"}
 
     def show(self, asked, sent):
@@ -109,10 +109,10 @@ class Pages(Application):
 
 
 class Authorization(Application):
-    """Knows one session; everybody else is sent to the login page."""
+    """Accepts one session, and redirects all other requests to the login page."""
 
     def decide(self, headers):
-        """Decide about a request, or log somebody in or out."""
+        """Decide about a request, or start or end a session."""
         if self.path.startswith("/callback"):
             return 302, {"Location": "/", "Set-Cookie": f"{COOKIE}; Path=/"}
         if self.path.startswith("/logout"):

@@ -22,7 +22,7 @@ TENANT = "shop.example.com"
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """The answer to a request."""
 
     status: int
     headers: dict
@@ -30,7 +30,7 @@ class Answer:
 
     @property
     def echo(self):
-        """What the application that answered was asked."""
+        """The request as the application received it."""
         return json.loads(self.text)
 
 
@@ -108,7 +108,7 @@ class Hammer(threading.Thread):
         super().__init__(daemon=True)
         self.answers = {}
         self.runs = []
-        """What was answered in its order, how often in a row, and since when."""
+        """Runs of equal answers: the answer, its count, and the time of the first."""
         self._client = client
         self._fresh = fresh
         self._pause = pause

@@ -15,7 +15,7 @@ def namespace_of(name, **labels):
 
 
 def endpoint_slice(service, namespace, address, *ports):
-    """What a Service without a selector leads to: ports at one address."""
+    """The EndpointSlice of a Service without a selector: ports at one address."""
     return made(
         "discovery.k8s.io/v1",
         "EndpointSlice",

@@ -103,7 +103,7 @@ class Case:
     annotations: dict[str, str] = dataclasses.field(default_factory=dict)
     spec: dict[str, Any] = dataclasses.field(default_factory=dict)
     want: tuple[str, ...] = ()
-    """What is applied."""
+    """The changes that are applied."""
     want_labels: dict[str, str] = dataclasses.field(default_factory=dict)
     """Added or changed ones."""
     want_annotations: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -113,7 +113,7 @@ class Case:
     want_first: str = ""
     """The container that is moved to the front."""
     is_marked: bool = True
-    """Whether there is place for the annotation that says what is applied."""
+    """Whether the annotation that lists the changes fits."""
     skipped: tuple[str, ...] = ()
     """As `change:reason`."""
 
@@ -194,7 +194,7 @@ MOST_BYTES = 256 * 1024
 
 
 def filler(room: int, **annotations: str) -> dict[str, str]:
-    """Write annotations that leave so many bytes to others, in letters of two bytes."""
+    """Write annotations, in letters of two bytes, that leave so many bytes free."""
     left = MOST_BYTES - room - len(FILLER) - sum(map(len, [*annotations, *annotations.values()]))
     return {**annotations, FILLER: "é" * (left // 2) + "e" * (left % 2)}
 
@@ -289,7 +289,7 @@ EXCLUSION = (
 )
 
 LEFTOVER = {STATUS: '{"initContainers": ["istio-init"], "containers": ["istio-proxy"]}'}
-"""What the injector has written into a pod whose YAML became a template."""
+"""The injector's annotation in a template that was copied from a pod."""
 MAIN = container("main", "a:1")
 PROXIED = {"containers": [MAIN, container("istio-proxy", "b:1")]}
 

@@ -50,7 +50,7 @@ class World:
         return f"{self.prefix}-{settings}"
 
     def namespace(self, case: table.Case) -> str:
-        """Where a case's pod is sent; other kinds than the model belong to the first settings."""
+        """Return the namespace of a case's pod; only `model` has other settings than the first."""
         if case.namespace == "model":
             return self.model(case.settings)
         assert case.settings == "hold"
@@ -61,7 +61,7 @@ class World:
         return f"{self.prefix}-twin-{membership}"
 
     def twin_of(self, case: table.Case) -> str:
-        """Where a case's pod, as it should be, gets from the injector what it would get here."""
+        """Return a namespace in which only the injector changes the pod, as it does here."""
         selected = "membership" in table.SETTINGS[case.settings]
         return self.twin("selected" if selected else "whole")
 

@@ -86,7 +86,7 @@ def webhooks(api: Api) -> Iterator[None]:
 
 
 def deploy(api: Api, model: str, application: str = APPLICATION) -> None:
-    """Have the objects by which Juju's applications are known, and the pod of its unit."""
+    """Create the objects by which an application of Juju is recognised, and its unit's pod."""
     for obj in _of_juju(model, application):
         api.create(obj)
 
@@ -120,7 +120,7 @@ def owned(api: Api, model: str, *wanted: str) -> list[kubernetes.Object]:
 
 
 def kinds(api: Api) -> list[str]:
-    """Name the kinds of what the API server keeps, but for what it and controllers write."""
+    """Name the kinds that the API server stores and that it and controllers do not write."""
     served = [each for each in api.resources(refresh=True) if "list" in each.verbs]
     return [f"{each.kind}.{each.group}" for each in served if each.kind not in IGNORED_KINDS]
 

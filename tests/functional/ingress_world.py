@@ -42,7 +42,7 @@ OWN_LABELS = {"istio": OWN, names.OWNER: f"{MODEL}.{rights.APPLICATION}"}
 
 @contextlib.contextmanager
 def being(kubeconfig, user):
-    """The API server as a user who may do everything, but for policies."""
+    """Connect as a user with all rights, whose requests only admission can reject."""
     headers = {"Impersonate-User": user, "Impersonate-Group": "system:masters"}
     with test_api.Api(KubeConfig.from_file(kubeconfig).get(), headers) as found:
         yield found
@@ -60,7 +60,7 @@ def endpoints(space, name, *ports):
 
 
 def gateway_workload(ports, space=world.GATEWAY_NAMESPACE, labels=world.LABELS, name="gateway"):
-    """What makes Envoy the gateway workload: its Service's ports are those that Envoy opens."""
+    """Yield a gateway's Deployment and Service, whose target ports are those of Envoy."""
     container = {"name": "istio-proxy", "image": "proxy", "args": ["proxy", "router"]}
     yield workload("Deployment", name, space, labels, containers=[container])
     listed = [{"name": port, "port": number, "targetPort": to} for port, number, to in ports]
@@ -79,7 +79,7 @@ HTTPS = {"mode": "SIMPLE", "credentialName": SECRET}
 
 
 def gateway(space, name, *servers, labels=world.LABELS):
-    """Somebody's Gateway on the shared workload, or on that with other labels."""
+    """A Gateway on the shared workload, or on a workload with other labels."""
     spec = {"selector": labels, "servers": list(servers)}
     return made(NETWORKING, "Gateway", name, space, spec)
 
@@ -95,13 +95,13 @@ def to(host, prefix="/", **more):
 
 
 def virtual_service(space, name, gateways, hosts, *routes, **more):
-    """Somebody's routes."""
+    """A VirtualService with these entries."""
     spec = {"gateways": list(gateways), "hosts": list(hosts), "http": list(routes), **more}
     return made(NETWORKING, "VirtualService", name, space, spec)
 
 
 def tenant():
-    """The Gateway and the route of a neighbour whom nothing of ours concerns."""
+    """Yield the Gateway and the VirtualService of a tenant with a host of its own."""
     yield gateway("shop", "web", server(80, [gateway_client.TENANT]))
     yield virtual_service(
         "shop",
@@ -124,7 +124,7 @@ def frozen(_=0):
 
 
 def request(number, name, prefix, rewrite):
-    """What an application asks for on the ingress relation."""
+    """The relation of an application that requests a route by `ingress`."""
     more = {"rewrite": rewrite} if rewrite else {}
     return dataclasses.replace(route(name, port=80, prefix=prefix, **more), id=number)
 
@@ -154,11 +154,11 @@ class Place:
         self.asked = asked
         self.options = {"hosts": gateway_client.HOST}
         self.requests, self.auths, self.forwards, self.newer = [], [], [], []
-        """Relations, by what is related."""
+        """Relations, by interface."""
         self.told = {}
-        """What the applications on an endpoint are told."""
+        """The charm's data bag, by endpoint."""
         self.expected = None
-        """What the workload expects the gateway to have."""
+        """The gateway configuration that the charm has told the workload to expect."""
 
     def hook(self, event=None, units=1):
         """Run the charm for an event; all that it says comes back, each with its severity."""
@@ -188,7 +188,7 @@ class Place:
         return json.loads(self.ctx.action_results["report"])
 
     def remove(self):
-        """Have the last unit go."""
+        """Remove the last unit."""
         self.hook(self.ctx.on.remove(), units=0)
         self.expected = None
 
@@ -203,7 +203,7 @@ class Place:
         return said
 
     def look(self):
-        """What the workload sees of the gateway."""
+        """Return the workload's report about the gateway."""
         if self.expected is None:
             return Seen(of="")
         return gateway_looks.look(
@@ -211,11 +211,11 @@ class Place:
         )
 
     def owned(self, *kinds):
-        """What the charm wrote, of some kinds or of all."""
+        """List the objects that the charm wrote, of some kinds or of all."""
         return charm_runs.owned(self.api, self.model, *kinds)
 
     def analyzed(self, folder):
-        """What `istioctl analyze` says about what the charm wrote, beside what that names."""
+        """Run `istioctl analyze` on the objects of the charm and those to which they refer."""
         place = world.GATEWAY_NAMESPACE
         proxy = {"name": "istio-proxy", "image": "proxy"}
         objects = [
@@ -230,7 +230,7 @@ class Place:
         return done.stdout + done.stderr
 
     def visitor(self, *, tls=""):
-        """Somebody who asks; with `tls` by HTTPS, at that name."""
+        """A client of the gateway; with `tls` by HTTPS, with that name as SNI."""
         if tls:
             return gateway_client.Client(port=self.https_port, tls=True, name=tls)
         return gateway_client.Client(port=self.port)
@@ -330,7 +330,7 @@ def serving(client, kubeconfig, folder, more=(), **parts):
 
 
 def installation():
-    """By what the charm finds the Istio, whose injector has no pod here and answers nobody."""
+    """The objects by which the charm finds Istio; its injector has no pod and does not answer."""
     kept = ("MutatingWebhookConfiguration", "Deployment")
     return [obj for (kind, _), obj in loopback_istiod.render().items() if kind in kept]
 
@@ -353,7 +353,7 @@ def own_gateway(place, folder):
 
 @contextlib.contextmanager
 def own_ports(place, plain, secure):
-    """Have the own gateway's objects name ports that are free here in place of 8080 and 8443."""
+    """Replace 8080 and 8443 in the own gateway's objects by ports that are free here."""
     patch = f"""object.kind == "Service" ? [
         JSONPatch{{op: "replace", path: "/spec/ports/1/targetPort", value: {plain}}},
         JSONPatch{{op: "replace", path: "/spec/ports/2/targetPort", value: {secure}}}
@@ -392,7 +392,7 @@ def own_ports(place, plain, secure):
 
 
 def unserved(client, api, model):
-    """A model with a route, whose gateway has no Envoy: so nothing serves what is removed."""
+    """A model with a route but without an Envoy; its routes count as removed at once."""
     found = Place(client, api, (0, 0, 0), [], [], model=model)
     found.requests = [request(1, "dashboard", "/", None)]
     found.look = lambda: Seen(of="", unseen=None)

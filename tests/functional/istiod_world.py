@@ -110,7 +110,7 @@ def istiod(folder, kubeconfig, settings=None, environment=None, options=()):
 
 
 def gateway_token(client, namespace=GATEWAY_NAMESPACE):
-    """The token of a ServiceAccount that istiod lets have the Secrets beside the gateway."""
+    """Create a token by which istiod gives a gateway the Secrets of its namespace."""
     metadata = ObjectMeta(name="gateway", namespace=namespace)
     client.apply(core_v1.ServiceAccount(metadata=metadata), field_manager="test")
     rule = PolicyRule(apiGroups=[""], resources=["secrets"], verbs=["get", "list", "watch"])
@@ -138,7 +138,7 @@ def gateway(folder, xds, admin, token, *, namespace=GATEWAY_NAMESPACE, labels=LA
 
 
 def proxy(kind, name, namespace, labels, **metadata):
-    """What a proxy says of itself to istiod."""
+    """The node metadata that a proxy sends to istiod."""
     domain = f"{namespace}.svc.cluster.local"
     return {
         "id": f"{kind}~{own_address()}~{name}.{namespace}~{domain}",
@@ -154,7 +154,7 @@ def proxy(kind, name, namespace, labels, **metadata):
 
 
 def static_cluster(name, port, *, is_http2=True):
-    """Somebody on loopback."""
+    """A cluster with one endpoint on loopback."""
     found = {
         "name": name,
         "type": "STATIC",
@@ -172,7 +172,7 @@ def static_cluster(name, port, *, is_http2=True):
 
 
 def administration(admin, path):
-    """What an Envoy says at its port for administration."""
+    """Read a path of an Envoy's administration."""
     with urllib.request.urlopen(f"http://127.0.0.1:{admin}/{path}", timeout=9) as answer:
         return answer.read().decode()
 
@@ -230,7 +230,7 @@ def envoy_of(folder, xds, admin, node, token, *, more=()):
 
 
 def wait_for_port(port, started, log):
-    """Wait until somebody listens."""
+    """Wait until a process listens at a port."""
 
     def listens():
         assert started.poll() is None, log.read_text()[-4000:]

@@ -29,7 +29,7 @@ class World:
 
     @property
     def owner(self) -> str:
-        """What the application's marks name it by."""
+        """The value of the application's owner label."""
         return f"{self.model}.{APP}"
 
 
@@ -58,7 +58,7 @@ def trusted(testbed: cluster.Testbed, model: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def limited(testbed: cluster.Testbed, world: World) -> Iterator[None]:
-    """Have the policy hold the application, from when the API server knows it."""
+    """Apply the policy, and wait until the API server enforces it for the application."""
     limits = rights.admission_policy(world.model)
     text = f"{limits}\n---\n{yaml.safe_dump_all(juju_webhook(world.model))}"
     testbed.kubectl("apply", "-f", "-", text=text)
@@ -90,7 +90,7 @@ def juju_webhook(model: str) -> Iterator[dict[str, Any]]:
 
 
 def _is_limited(testbed: cluster.Testbed, model: str) -> bool:
-    """Have the application create a pod that is kept; delete it if nothing forbids that."""
+    """Try to create a pod as the application; delete it if it was admitted."""
     text, who = json.dumps(pod(model)), f"--as={user(model)}"
     said = testbed.kubectl("create", "-f", "-", who, text=text, check=False)
     if not said.returncode:

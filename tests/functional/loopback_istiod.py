@@ -100,7 +100,7 @@ def process(
 
 
 def create_namespace(api: Api, place: str = istio.SYSTEM) -> None:
-    """Have the namespace of istiod."""
+    """Create the namespace of istiod."""
     api.apply(namespace_of(place))
 
 

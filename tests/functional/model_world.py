@@ -69,7 +69,7 @@ class Model:
 
     @property
     def host(self):
-        """Where people reach it."""
+        """Its host for users."""
         return f"{self.name}.{self.namespace}.{DOMAIN}"
 
     @property
@@ -79,16 +79,16 @@ class Model:
 
     @property
     def predictor_host(self):
-        """Where Knative alone serves it."""
+        """The host of its Knative Service."""
         return f"{self.predictor}.{self.namespace}.{DOMAIN}"
 
     @property
     def inside(self):
-        """Where pods reach it."""
+        """Its host for pods."""
         return f"{self.name}.{self.namespace}.svc.{world.DOMAIN}"
 
     def objects(self, port):
-        """What each controller writes for it, by user; its pods listen at the port."""
+        """The controllers' objects for it, by user; its pods listen at the port."""
         return {
             KNATIVE_CONTROLLER: [
                 *world.service(self.namespace, f"{self.predictor}-00001", port),
@@ -170,13 +170,13 @@ def knative_gateways(port, labels):
 
 
 class Place:
-    """A model's place with models behind it; whom their pods served is in `served`."""
+    """The place of a model with InferenceServices; `served` has the requests to their pods."""
 
     def __init__(self, place, port, pods):
         self.place = place
         self.port = port
         self.tls = place.options.get("https_redirect", False)
-        """Whether to ask from outside by HTTPS."""
+        """Whether requests from outside use HTTPS."""
         self.ports = {space: server.server_port for space, server in pods.items()}
         self.served = {space: server.asked for space, server in pods.items()}
         """By namespace, what the pods of its model were asked."""

@@ -1,4 +1,4 @@
-"""What today's charms ask for by istio_ingress_route, written with the library that they have."""
+"""Routes that today's charms request by istio_ingress_route, written with their library."""
 
 import dataclasses
 
@@ -14,14 +14,14 @@ REPLACED = library.PathModifierType.ReplacePrefixMatch
 
 @dataclasses.dataclass(frozen=True)
 class Charm:
-    """What a charm asks for, and a request with the path that its application sees of it."""
+    """The route of a charm, a request, and the path that its application receives."""
 
     port: int
     """Of its Service."""
     listener: int
     prefix: str
     replaced: str
-    """What the prefix becomes; empty: it stays, and no filter is sent."""
+    """The replacement of the prefix; empty: no filter is sent."""
     path: str
     seen: str
     endpoint: str = ASKED
@@ -45,7 +45,7 @@ ask for port 443; the others ask for 80 whatever they hear."""
 
 
 def listener(port=80):
-    """Where a route is entered."""
+    """A listener of routes."""
     return library.Listener(port=port, protocol=library.ProtocolType.HTTP)
 
 

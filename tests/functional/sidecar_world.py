@@ -16,7 +16,7 @@ from tests.functional import ingress_world, istiod_world
 from tests.kubernetes_objects import made
 
 ALPN = "istio-http/1.1"
-"""What Istio's proxies offer each other, and by which a sidecar tells them from others."""
+"""The ALPN protocol by which a sidecar recognises Istio's proxies."""
 
 
 class Authority(certificates.Authority):

@@ -106,7 +106,7 @@ HOLDS = {
     "MeshConfig": ("meshConfig.defaultConfig.holdApplicationUntilProxyStarts=true",),
     "Helm value": ("values.global.proxy.holdApplicationUntilProxyStarts=true",),
 }
-"""Who holds applications by default, and by which setting of the installation."""
+"""Settings of the installation that hold applications by default."""
 LAST = ["charm", "db", "istio-proxy"]
 MOVED = ["charm", "istio-proxy", "db"]
 BROKEN = ["istio-proxy", "charm", "db"]

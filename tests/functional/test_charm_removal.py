@@ -63,7 +63,7 @@ def test_charm_in_a_steady_state_writes_nothing(api, client, namespace, monkeypa
 
 
 def _settled(api) -> bool:
-    """Whether nothing of the tests before this one is still being collected."""
+    """Tell whether all namespaces of earlier tests, and their objects, have been deleted."""
     namespaces = api.list("Namespace")
     if any("deletionTimestamp" in namespace["metadata"] for namespace in namespaces):
         return False
@@ -83,7 +83,7 @@ still while it learns of kinds that other tests install or delete."""
 
 
 def test_deleted_model_takes_everything_of_ours_along(api):
-    """What has no namespace is owned by Juju's ClusterRole, and that one by the namespace."""
+    """Juju's ClusterRole owns cluster-scoped objects, and the namespace owns the ClusterRole."""
     model = f"doomed-{uuid.uuid4().hex[:6]}"
     assert waiting.eventually(lambda: _settled(api), COLLECTED), (
         "other tests' namespaces do not go away"
@@ -138,7 +138,7 @@ def marks(api, namespace) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("verb", ["remove", "upgrade_charm"])
 def test_every_kind_of_this_api_server_can_be_looked_through(api, namespace, verb):
-    """What an older revision left is looked for in all kinds that the charm knows."""
+    """Objects of an older revision are deleted, whatever kind of the charm they have."""
     owner = names.owner(namespace, charm_runs.APPLICATION)
     labels = {names.OWNER: owner, names.COMPONENT: "admission-policy"}
     left = "of-an-older-revision", namespace

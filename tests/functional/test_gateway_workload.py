@@ -44,13 +44,13 @@ def place(client, api, model):
 
 
 def ours(place):
-    """What the charm applies."""
+    """Return the Deployment that the charm applies."""
     place.hook()
     return find(place, "Deployment")
 
 
 def documented(place):
-    """What docs/how-to/kserve.md has people apply."""
+    """Apply the manifest of docs/how-to/kserve.md and return its Deployment."""
     for obj in yaml.safe_load_all(model_world.MANIFEST.read_text()):
         if obj["kind"] in ("ServiceAccount", "Deployment"):
             obj["metadata"]["namespace"] = place.model
@@ -83,7 +83,7 @@ def find(place, kind):
 
 
 def pods_of(place, deployment):
-    """Wait for the pods of a Deployment, which nobody runs without a node."""
+    """Wait for the pods of a Deployment, which stay Pending without a node."""
     marks = deployment["spec"]["selector"]["matchLabels"].items()
     labels = ",".join("=".join(pair) for pair in marks)
     number = deployment["spec"]["replicas"]

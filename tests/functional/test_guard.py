@@ -1,4 +1,4 @@
-"""The guard of a named gateway in a real Envoy: whom it asks, and what arrives."""
+"""The guard of a named gateway in a real Envoy: authentication requests and backend requests."""
 
 import contextlib
 import itertools
@@ -185,7 +185,7 @@ def test_authentication_that_a_tenant_holds_up_leaves_routes_closed(
 
 
 def test_every_host_of_several_is_authenticated_and_no_host_of_a_neighbour(place):
-    """Within a wildcard, a host of another team's Gateway is theirs."""
+    """A host of another team's Gateway is not authenticated, even within a wildcard of `hosts`."""
     inner = "theirs.kf.example.org"
     hosts = [HOST, "second.example.com", "*.kf.example.org"]
     authenticate(place, hosts=",".join(hosts))
@@ -204,7 +204,7 @@ def test_every_host_of_several_is_authenticated_and_no_host_of_a_neighbour(place
 VICTIM = "victim@example.com"
 KFP = f"kfp.{MODEL}.svc.{DOMAIN}"
 MARK = "x-route"
-"""What tells a tenant's route from ours to everything else."""
+"""The header by which a request shows that a tenant's route led it."""
 
 
 def changing(how="set", name=HEADER, value=VICTIM):
@@ -253,7 +253,7 @@ def arrived(place, path, **given):
 
 
 def seen(served):
-    """What a request said about its user, in every spelling that may count."""
+    """Return the identity headers of a request, in every spelling."""
     return {
         name: value
         for name, value in served["headers"].items()

@@ -1,4 +1,4 @@
-"""What a tenant writes against the guard of a gateway workload, in a real Envoy."""
+"""Objects by which a tenant attacks the guard of a gateway workload, in a real Envoy."""
 
 import contextlib
 import itertools
@@ -36,7 +36,7 @@ WHO = ({}, {"Cookie": COOKIE})
 SPACE = "mallory"
 EVIL = "evil.example.com"
 THIRD = "third.example.com"
-"""The host of somebody whose route is bound to our Gateway."""
+"""The host of another team's route on the model's Gateway."""
 OIDC, KFP = (f"{name}.{MODEL}.svc.{DOMAIN}" for name in ("oidc", "kfp"))
 MINE = f"web.{SPACE}.svc.{DOMAIN}"
 OWN = ingress_world.OWN_LABELS
@@ -117,7 +117,7 @@ LEADS = {
         SPACE, "every", [OURS], ["*"], to(MINE, "/kfp/")
     ),
 }
-"""What would lead requests to a server of the tenant's."""
+"""Objects that would lead requests to the tenant's server."""
 
 
 def claiming(*hosts, **tls):
@@ -144,7 +144,7 @@ TAKERS = {
         ),
     ],
 }
-"""What Istio lets everybody who may write Gateways take from a workload that they share: names."""
+"""Hosts that a tenant can take over on a shared workload, because Istio allows it."""
 
 
 def rows(table, *quick):
@@ -183,7 +183,7 @@ def wait_until_pushed(place):
 
 
 def assert_nobody_passes(place):
-    """Assert that no application is asked by a stranger, nor anybody with the name they claim."""
+    """Assert that no stranger reaches an application, and no claim the authorization service."""
     wait_until_pushed(place)
     for asked in (place.application, place.theirs, place.asked):
         asked.clear()
@@ -205,7 +205,7 @@ def assert_guarded(place, evil):
 
 
 def assert_closed(place):
-    """Assert that the model is served to nobody; a host may have the tenant's own redirect."""
+    """Assert that every request is rejected; a host may have the tenant's redirect."""
 
     def answers():
         asked = itertools.product(GUARDED, WHO)
@@ -228,7 +228,7 @@ def test_request_is_led_to_no_server_of_a_tenant(guarded, evil, attack):
 def test_nobody_decides_in_place_of_an_authorization_service_that_is_not_there(
     guarded, evil, gone
 ):
-    """istiod gives a name that no Service has to whoever writes a ServiceEntry of it."""
+    """istiod resolves the name of a missing Service by a ServiceEntry of any namespace."""
     objects = reversed(guarded.backends["oidc"])
     with (
         guarded.there(entry("oidc", OIDC, evil.server_port)),

@@ -1,4 +1,4 @@
-"""What istiod and Envoy make of policies and ports, and what the charm takes them for.
+"""The charm's interpretation of policies and ports, compared with istiod and Envoy.
 
 istiod reads generated policies from a file, so that they have the ages that are wanted. One Envoy
 is given its configuration, another one serves all that was given, each at an address of its own.

@@ -88,7 +88,7 @@ def is_rejected(place, obj):
 
 @contextlib.contextmanager
 def enforced(place):
-    """Have the charm, and its tenant policy in force, until the block ends."""
+    """Deploy the charm, and wait until its tenant policy is enforced; remove it at the end."""
     said = place.reconcile()
     try:
         for route in (model_world.inference_service(IRIS), model_world.knative_route(IRIS)):
@@ -132,7 +132,7 @@ def is_served(models):
 
 
 def inside(models, **headers):
-    """What a pod gets; 0 where there is no answer."""
+    """Return the status of a request from a pod; 0 without an answer."""
     try:
         return models.ask_inside(IRIS.inside, **headers).status
     except OSError:
@@ -140,7 +140,7 @@ def inside(models, **headers):
 
 
 def status(models, host, **headers):
-    """What somebody gets from outside; 0 where there is no answer."""
+    """Return the status of a request from outside; 0 without an answer."""
     return getattr(models.ask(host, **headers), "status", 0)
 
 
@@ -277,7 +277,7 @@ def test_model_without_knative_is_served_by_a_path_of_our_host(models):
 
 @pytest.fixture
 def ingress(client: lightkube.Client):
-    """What KServe writes without Knative (kube_ingress_reconciler.go), and a class for istiod."""
+    """KServe's Ingress without Knative (kube_ingress_reconciler.go), and an IngressClass."""
     service = {"name": f"{IRIS.predictor}-00001", "port": {"number": 80}}
     path = {"path": "/", "pathType": "Prefix", "backend": {"service": service}}
     spec = {"ingressClassName": "istio", "rules": [{"host": RAW, "http": {"paths": [path]}}]}

@@ -1,4 +1,4 @@
-"""What the application does in its life, with the shipped roles and held by the policy."""
+"""The application's life with the shipped roles, limited by the admission policy."""
 
 import dataclasses
 import json

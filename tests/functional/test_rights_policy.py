@@ -40,7 +40,7 @@ def worlds(control_plane, client, admin) -> Iterator[tuple[World, World]]:
 
 
 def populate(api: Api, model: str) -> None:
-    """Have what others own, a Deployment, a Service and pods, and Juju's StatefulSet of ours."""
+    """Create other teams' objects, and the StatefulSet that Juju makes of the application."""
     labels = {"app": "theirs"}
     api.create(workload("Deployment", "theirs", model, labels))
     api.create(workload("StatefulSet", APP, model, labels))
@@ -78,7 +78,7 @@ def creates(
 
 
 def patches(kind: str, name: str, patch: dict) -> Callable[[World], None]:
-    """Patch somebody's object and take the patch back."""
+    """Patch an object that the application does not own."""
 
     def act(world: World) -> None:
         namespace = "" if kind == "v1/Namespace" else world.model
@@ -96,7 +96,7 @@ def really(world: World) -> None:
 
 
 def deletes(kind: str) -> Callable[[World], None]:
-    """Delete what somebody else owns, made for it."""
+    """Delete an object that the application does not own; it is created first."""
 
     def act(world: World) -> None:
         content = {"spec": {"ports": [{"port": 80}]}} if kind.endswith("Service") else {}

@@ -37,7 +37,7 @@ SERVING = {
     "virtualservice": ingress_world.serving,
     "gateway-api": gateway_api_world.serving,
 }
-"""What serves the model's routes, by the option `routing`."""
+"""The world that serves the model's routes, by the option `routing`."""
 SCHEMES = pytest.mark.parametrize("tls", ["", HOST], ids=["http", "https"])
 BOTH = pytest.mark.parametrize(
     ("tls", "known"),
@@ -54,7 +54,7 @@ CLAIM = {"kubeflow-userid": VICTIM, "kubeflow_groups": VICTIM}
 KINDS = ("kubeflow-userid", "kubeflow-groups")
 TARGET = forged_requests.TARGET
 HOLE = f"{TARGET.rpartition('/')[0]}/hole"
-"""What is open to everybody in the midst of what is not."""
+"""A path without authentication among paths that need it."""
 GUARDED = ("/kfp/x", "/x", "/open/admin/x", "/notebook/x")
 """Paths that need authentication; the last is a tenant's."""
 FREE = ("/open/x", "/open", "/open/administrator")
@@ -63,7 +63,7 @@ ROUTED = {
     "virtualservice": ("EnvoyFilter", "Gateway.networking.istio.io", "VirtualService"),
     "gateway-api": ("EnvoyFilter", "HTTPRoute"),
 }
-"""What is deleted and created; istiod would delete its workload with a Gateway of its own."""
+"""Kinds that are deleted and created; without its Gateway istiod would delete the workload."""
 WATCH = "/ml.Store/Watch"
 CALLS = {WATCH: "store", "/ml.Store/Put": "store", "/ml.Store/Drop": "bin", "/ml.Bin/Get": "bin"}
 """Methods of gRPC, and the Service that answers each."""
@@ -217,7 +217,7 @@ def forgotten(place):
 
 
 def reached(place, path, tls="", **headers):
-    """The status; who answers, and what they were asked, where somebody does."""
+    """Return the status, and with 200 the application and the request that it received."""
     answer = place.asked_once(path, tls=tls, **headers)
     status = getattr(answer, "status", 0)
     if status != 200:
@@ -426,13 +426,13 @@ def marks(place):
 
 
 def requests(place):
-    """What strangers send."""
+    """Headers of requests without a session."""
     (header, _), *_ = marks(place)[0].items()
     return [{}, CLAIM, {header: "x"}, *marks(place)]
 
 
 def identities(*asked):
-    """Whom requests were from, in any spelling of the headers that say so."""
+    """Return the users that requests name, by any spelling of the identity headers."""
     return {
         value
         for one in asked
@@ -465,7 +465,7 @@ def test_everyone_reaches_what_needs_no_authentication_and_is_anonymous(place, p
 
 
 def own(place, *kinds):
-    """Our objects of some kinds, as somebody could write them again."""
+    """Yield the charm's objects of some kinds, ready to be applied again."""
     kept = ("name", "namespace", "labels", "annotations", "ownerReferences")
     for obj in place.owned(*kinds):
         metadata = {key: obj["metadata"][key] for key in kept if key in obj["metadata"]}
@@ -612,7 +612,7 @@ def port(place, tls):
 
 
 def is_open(asked):
-    """Tell whether somebody may be asked this without having logged in."""
+    """Tell whether a request needs no session."""
     path = asked["path"].partition("?")[0]
     return path in ("/open", HOLE) or path.startswith(("/open/", "/pages/"))
 

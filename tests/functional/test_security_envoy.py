@@ -1,4 +1,4 @@
-"""Who is answered by a sidecar that a real istiod configures from what we write: over the wire.
+"""Answers of a sidecar that a real istiod configures from the policies of the charm.
 
 The answers are written beforehand, a row for each caller.
 """
@@ -37,7 +37,7 @@ FILTER = "filters.http.rbac.v3"
 """In a listener's JSON where policies hold; traces speak of the filter's name anyway."""
 CONTROLLER = (MODEL, "jupyter-controller")
 BOTH, CERTIFIED = (200, 200), (0, 200)
-"""What a caller in plain text and one with a certificate are answered; 0 is no answer."""
+"""The status of a request in plain text and of one with a certificate; 0 is no answer."""
 
 
 class World:
@@ -105,7 +105,7 @@ def served(admin, client, kubeconfig, tmp_path_factory):
 
 @pytest.fixture
 def world(served, client, monkeypatch):
-    """Have the charm connect to that API server."""
+    """Connect the charm to that API server."""
     charm_access.connect(monkeypatch, client)
     return served
 

@@ -1,4 +1,4 @@
-"""What we write about callers and mutual TLS, on a real API server with Istio's definitions."""
+"""Policies for callers and mutual TLS on a real API server with Istio's definitions."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What the workload sees in a real Envoy that a real istiod configures, whole and broken."""
+"""The workload's report about a real Envoy that a real istiod configures."""
 
 import contextlib
 import dataclasses

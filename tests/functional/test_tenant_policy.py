@@ -1,4 +1,4 @@
-"""What the tenant policy rejects, from whom, and how it begins and ends, on a real API server."""
+"""The tenant policy on a real API server: rejected objects, exempt users, begin and end."""
 
 import contextlib
 import itertools
@@ -88,7 +88,7 @@ class World:
         return self.place.owned("ValidatingAdmissionPolicy")
 
     def being(self, user):
-        """The API server as a user who may do everything, but for policies."""
+        """Connect as a user with all rights, whose requests only admission can reject."""
         if user not in self._users:
             self._users[user] = self._connections.enter_context(being(self._kubeconfig, user))
         return self._users[user]
@@ -115,7 +115,7 @@ class World:
         self.leave()
 
     def leave(self):
-        """Delete what is not the application's."""
+        """Delete the namespaces, and Juju's objects of both applications."""
         self._connections.close()
         for each in ((self.model, APP), (self.foreign, "one")):
             charm_runs.delete(self.api, *each)

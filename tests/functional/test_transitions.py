@@ -87,10 +87,10 @@ class State:
     ways: tuple[str, ...] = (OLDER,)
     """Endpoints by which the authorization service is related."""
     is_killed: bool = False
-    """Whether the process of that service is."""
+    """Whether the process of that service has been killed."""
     has_tls: bool = True
     is_renewed: bool = False
-    """Whether the certificate is another one than before."""
+    """Whether the certificate is replaced."""
     is_open: bool = False
     more: tuple[testing.Relation, ...] = ()
     """Routes of today's charms."""
@@ -98,7 +98,7 @@ class State:
     """Paths of these, with what strangers get there."""
 
     def given(self):
-        """What the charm is given."""
+        """Return the relations and options of the charm."""
         is_authenticated = self.is_related and not self.is_open
         older = dataclasses.replace(auth(port=80, service=self.service), id=COMPLETE.id)
         newer = forward(f"http://{self.service}.{MODEL}.svc.cluster.local")
@@ -185,14 +185,14 @@ LONG = (
 
 @dataclasses.dataclass(frozen=True)
 class Visitor:
-    """Where requests are sent, by default by strangers."""
+    """A series of requests, by default without a session."""
 
     gateway: str
     path: str = "/kfp/x"
     host: str = HOST
     is_tls: bool = False
     is_fresh: bool = False
-    """Whether each request has a connection of its own."""
+    """Whether each request opens a new connection."""
     cookie: str = ""
     always: int = 0
     """The one status that is right; 0: any but 200."""
@@ -239,7 +239,7 @@ class Place(ingress_world.Place):
         return found
 
     def run(self, gateway, token):
-        """Have an Envoy be a gateway of the model, from now on."""
+        """Start the Envoy of a gateway of the model."""
         if gateway not in self._running:
             self._running.add(gateway)
             folder = self._folder / gateway
@@ -250,7 +250,7 @@ class Place(ingress_world.Place):
             self._stack.enter_context(running)
 
     def renew(self):
-        """Have another certificate at the named gateway."""
+        """Replace the certificate of the named gateway."""
         secret = self.api.apply(ingress_world.secret(self._folder))
         pem = base64.b64decode(secret["data"]["tls.crt"])
         serial = x509.load_pem_x509_certificate(pem).serial_number
@@ -258,7 +258,7 @@ class Place(ingress_world.Place):
         assert waiting.eventually(lambda: shown().serial_number == serial)
 
     def bring(self, state):
-        """Have the charm make the model what a state says, until every request shows it."""
+        """Run the charm until requests are answered as in a state."""
         vars(self).update(state.given())
         self.admin = self._gateways[state.gateway][2]
         if state.service == "mortal":

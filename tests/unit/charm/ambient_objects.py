@@ -1,4 +1,4 @@
-"""What an installation of Istio with ambient mode has, as Istio's own charts write it."""
+"""Objects of an installation of Istio with ambient mode, as Istio's charts write them."""
 
 from tests.unit.charm.objects import make
 
@@ -23,13 +23,13 @@ SERVING = istiod({"name": "PILOT_ENABLE_AMBIENT", "value": "true"})
 
 
 def into_ambient(fake, **labels):
-    """Have the model be in ambient mode."""
+    """Put the model into ambient mode."""
     install_ambient(fake)
     space = fake.find("Namespace", "kubeflow")
     space["metadata"]["labels"] = {"istio.io/dataplane-mode": "ambient", **labels}
 
 
 def install_ambient(fake):
-    """Have an Istio with all that ambient mode takes."""
+    """Install the components of ambient mode."""
     for each in (ZTUNNEL, NODE_AGENT, SERVING):
         fake.add(each)

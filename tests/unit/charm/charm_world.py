@@ -61,13 +61,13 @@ def status(ctx, given, event=None) -> ops.StatusBase:
 
 
 def told(ctx: testing.Context, out: testing.State) -> service.Options:
-    """What the workload is told, read from its settings file as it does."""
+    """Read the workload's settings file."""
     files = out.get_container("lifecycle").get_filesystem(ctx)
     return msgspec.json.decode((files / SETTINGS).read_bytes(), type=service.Options)
 
 
 def joins(ctx: testing.Context, out: testing.State) -> tuple[bool, str, str]:
-    """What the workload is told: whether the model joined the mesh, where it is, its revision."""
+    """Read from the settings whether the model has joined, istiod's namespace and revision."""
     found = told(ctx, out)
     return found.joined, found.mesh_namespace, found.mesh_revision
 
@@ -93,13 +93,13 @@ def root(folder: pathlib.Path) -> pathlib.Path:
 
 
 def reach(fake, monkeypatch):
-    """Have the charm find a cluster as it is, and wait for nothing."""
+    """Connect the charm to a cluster, and skip waits."""
     monkeypatch.setattr(time, "sleep", lambda _: asked.SERVICE.closes())
     charm_access.connect(monkeypatch, fake.client())
 
 
 def connect(fake, monkeypatch):
-    """Have the charm reach the fake cluster, in a pod of its own."""
+    """Connect the charm to a cluster that has the unit's pod."""
     reach(fake, monkeypatch)
     images = {"charm": IMAGE, "lifecycle": "workload:1"}
     containers = [{"name": name, "image": image} for name, image in images.items()]

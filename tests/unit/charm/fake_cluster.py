@@ -65,9 +65,9 @@ class FakeCluster(api_objects.Objects):
         self.unreachable = False
         self.interference: list[Any] = []
         self.webhook_is_ready = True
-        """Whether the pods of the charm's webhook get ready."""
+        """Whether the pods of the charm's webhook become Ready."""
         self.webhook_answers = True
-        """Whether an API server that asks the charm's webhook gets an answer."""
+        """Whether the charm's webhook answers the API server."""
         self.validators: list[Callable[[dict[str, Any]], tuple[int, str] | None]] = []
         """Other teams' webhooks, policies and quotas: code and message of a refusal, for an object
         as it would be kept."""
@@ -89,14 +89,14 @@ class FakeCluster(api_objects.Objects):
         return Client(config=config, transport=httpx2.MockTransport(answer))
 
     def add(self, obj: dict[str, Any]) -> dict[str, Any]:
-        """Have somebody else create an object."""
+        """Create an object as another client."""
         metadata = obj["metadata"]
         place = metadata.get("namespace", "")
         key = (obj["apiVersion"], plural(obj["kind"]), place, metadata["name"])
         return self._store(key, copy.deepcopy(obj))
 
     def put(self, *names: str, **fields: Any) -> dict[str, Any]:
-        """Have somebody else create an object that `make` describes."""
+        """Create an object that `make` describes, as another client."""
         return self.add(make(*names, **fields))
 
     def namespace(self, name: str, **labels: str) -> dict[str, Any]:

@@ -33,19 +33,19 @@ AUTH = {
 
 
 def connect_without_gateway(fake, monkeypatch):
-    """Have the charm find a cluster with an Istio."""
+    """Connect the charm to a cluster with Istio."""
     reach(fake, monkeypatch)
     fake_cluster.install_istio(fake)
 
 
 def connect(fake, monkeypatch):
-    """Have the charm find a cluster with an Istio and its gateway."""
+    """Connect the charm to a cluster with Istio and a gateway."""
     connect_without_gateway(fake, monkeypatch)
     install_gateway(fake)
 
 
 def install_gateway(fake, namespace="istio-ingress"):
-    """Have somebody run an ingress gateway, with a pod that serves."""
+    """Add another team's ingress gateway with a Ready pod."""
     if fake.find("Namespace", namespace) is None:
         fake.namespace(namespace)
     proxy = {"name": "istio-proxy", "args": ["proxy", "router"]}
@@ -68,7 +68,7 @@ def pod_of(
     is_ending=False,
     **changes,
 ):
-    """Have the pod of a gateway run, as the injector completed it; `of` is its ReplicaSet."""
+    """Add a gateway's pod, as the injector completes it; `of` is its ReplicaSet."""
     proxy = {"name": "istio-proxy", "args": [*args], "env": [*env]}
     proxy["ports"] = [{"name": "http", "containerPort": 8080}]
     found = {
@@ -108,7 +108,7 @@ def program(fake, accepted="True", programmed="True", age=0):
 
 
 def secret(fake, name, namespace, **labels):
-    """Have somebody keep a Secret."""
+    """Add a Secret of another owner."""
     data = {"tls.crt": base64.b64encode(b"theirs").decode()}
     return fake.put("Secret", name, namespace, labels=labels, data=data)
 
@@ -153,7 +153,7 @@ class World:
         self.config = config
         is_there = fake.find("Service", "istio-ingressgateway", "istio-ingress")
         self.base = NAMED if is_there else {}
-        """Options that hold unless `config` has others."""
+        """Options that `config` may override."""
 
     def copy(self, monkeypatch):
         """Go on from here in a cluster of its own."""
@@ -174,7 +174,7 @@ class World:
         raise AssertionError("each hook changes what the next one sees")
 
     def sees(self, out):
-        """Have the workload see what a hook wrote; tell whether that is news."""
+        """Report to the charm what a hook wrote; tell whether the report has changed."""
         try:
             expected = told(self.ctx, out).expected
         except FileNotFoundError:
@@ -194,11 +194,11 @@ class World:
         return self.run().unit_status
 
     def remove(self):
-        """Have the last unit go."""
+        """Remove the last unit."""
         self.run(lambda ctx: ctx.on.remove(), units=0)
 
     def get_ready(self, name):
-        """Have the pods of a Deployment come up."""
+        """Make the pods of a Deployment Ready."""
         self.fake.find("Deployment", name, "kubeflow")["status"] = {"readyReplicas": 2}
         self.run()
 
@@ -215,7 +215,7 @@ class World:
         return sorted({entry["name"] for entry in self.http() if "route" in entry})
 
     def http(self):
-        """What VirtualServices say, in their order."""
+        """The entries of all VirtualServices, in their order."""
         return [
             entry
             for obj in self.fake.objects.values()
@@ -261,7 +261,7 @@ def renew(world):
 
 
 def secrets(world):
-    """Namespaces with a Secret, but for that of the admission webhook and the record."""
+    """Namespaces with a Secret other than those of the webhook and the record."""
     return sorted(
         obj["metadata"]["namespace"]
         for obj in world.fake.objects.values()

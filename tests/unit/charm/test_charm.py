@@ -185,7 +185,7 @@ def test_related_istio_says_which_of_several_it_is(ctx, fake):
 
 
 def take(fake):
-    """Have another integrator of the model serve it."""
+    """Make another integrator of the model its owner."""
     fake.application("first")
     first = {"owner": "kubeflow.first", "set": {}, "before": {}}
     model = fake.find("Namespace", "kubeflow")["metadata"]

@@ -142,7 +142,7 @@ def is_ours(obj):
 
 
 def foreign(fake):
-    """What others keep, but for labels and annotations."""
+    """Other owners' objects, without labels and annotations."""
     kept = {key: obj for key, obj in fake.objects.items() if not is_ours(obj)}
     return {key: {**obj, "metadata": None} for key, obj in kept.items()}
 
@@ -159,7 +159,7 @@ def assert_nothing_opens(world):
 
 
 def assert_nobody_is_shut_out(world):
-    """Members may call before everybody else may not."""
+    """Assert that declared callers are admitted before all others are denied."""
     written = applications.written(world.fake)
     assert "" not in written or {"kfp-ui", "kfp-api"} <= set(written), written
     strict = {"selector" in obj["spec"] for obj in world.all("PeerAuthentication")}

@@ -1,4 +1,4 @@
-"""What the charm's objects deny, as the cluster holds them, and what the charm does not read."""
+"""Restrictions in the charm's objects, and Secrets that the charm does not read."""
 
 import contextlib
 import re

@@ -1,4 +1,4 @@
-"""What other teams' webhooks, policies and quotas refuse, and what the charm says of it."""
+"""Statuses for requests that other teams' webhooks, policies and quotas reject."""
 
 import pytest
 from ops import testing

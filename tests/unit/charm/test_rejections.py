@@ -1,4 +1,4 @@
-"""What the charm does and says about policies of other teams that the workload found."""
+"""Reactions of the charm to other teams' policies that the workload found."""
 
 import json
 
@@ -20,7 +20,7 @@ COMMAND = "run: juju run istio-integrator/leader diagnose"
 
 @pytest.fixture
 def found(ctx, fake):
-    """Have the workload write what it found."""
+    """Write the workload's findings."""
     fake_cluster.install_istio(fake)
 
     def write(text="", **found):

@@ -35,7 +35,7 @@ def served(fake, monkeypatch):
 
 
 def kept_by_the_workload(fake):
-    """What the workload writes while it runs."""
+    """Add the object that the workload writes while it runs."""
     fake.put("ConfigMap", f"{OURS}-convergence")
 
 

@@ -1,4 +1,4 @@
-"""What new pods get: by options, and by what the mesh was seen to do while it could be asked."""
+"""The webhook's settings, from options and from the last known state of the mesh."""
 
 import json
 

@@ -72,7 +72,7 @@ def fill(cluster: FakeApiserver) -> None:
 
 
 def remembered(cluster: FakeApiserver) -> memory.Memory:
-    """What the ConfigMap says, if there is one."""
+    """Read the memory of convergence from its ConfigMap."""
     found = (each for each in cluster.all("configmaps") if each["metadata"]["name"] == MEMORY)
     return memory.decode(next((each.get("data", {}) for each in found), {}))
 

@@ -1,4 +1,4 @@
-"""What of a gateway's Envoy is as it should be: rows of small dumps."""
+"""The evaluation of a gateway's Envoy configuration: rows of small dumps."""
 
 from __future__ import annotations
 

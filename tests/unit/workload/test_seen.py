@@ -39,7 +39,7 @@ class Envoy(Proxy):
     def __init__(self) -> None:
         super().__init__()
         self.raw: bytes | None = None
-        """What it answers instead."""
+        """An answer that replaces the usual ones."""
 
     async def port_forward(self, request: Any, socket: Any, quits: Any) -> None:
         assert request.query["ports"] == "15000"

@@ -39,7 +39,7 @@ CERTIFICATE = certificate()
 
 
 def request(version: str = "admission.k8s.io/v1", **fields: Any) -> bytes:
-    """Write the review of a new pod, but for these fields."""
+    """Write the review of a new pod with other values of these fields."""
     asked = {
         "uid": "u-1",
         "kind": {"group": "", "version": "v1", "kind": "Pod"},
@@ -65,7 +65,7 @@ class Webhook:
     task: asyncio.Task[Any]
     trust: ssl.SSLContext
     answer: bytes = b""
-    """What it said last, and of which type."""
+    """The last answer and its content type."""
     content_type: str = ""
 
     async def status(

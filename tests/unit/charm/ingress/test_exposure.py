@@ -122,7 +122,7 @@ def test_foreign_gateway_of_the_name_is_left_alone(world):
 
 
 def values(world):
-    """What the requests of the gateway need to match its routes."""
+    """Return the values of the headers that requests need to match routes."""
     found = world.fake.find("Secret", "istio-integrator-record", "kubeflow")
     return json.loads(base64.b64decode(found["data"]["record"]))["values"]
 
@@ -132,7 +132,7 @@ def dex(endpoint):
 
 
 def move_gateway(world):
-    """Have the other team run its gateway in another namespace."""
+    """Move the other team's gateway to another namespace."""
     for kind, name in (("Deployment", LABELS["app"]), ("Pod", "gateway-0")):
         world.fake.delete(kind, name, "istio-ingress")
     install_gateway(world.fake, "other")

@@ -1,4 +1,4 @@
-"""What the model has with routing=gateway-api: a Gateway and HTTPRoutes.
+"""The model's Gateway and HTTPRoutes with routing=gateway-api.
 
 What keeps the Gateway API from serving it is in relations/test_gateway_metadata.py.
 """

@@ -37,7 +37,7 @@ def serve(world, *ports, selector=LABELS):
 
 
 def of_istiod(world, namespace):
-    """Have the gateway's proxy be told where its istiod is."""
+    """Set the address of istiod in the gateway's proxy."""
     address = {"name": "CA_ADDR", "value": f"istiod.{namespace}.svc.cluster.local:15012"}
     pod_of(world.fake, env=[address])
 

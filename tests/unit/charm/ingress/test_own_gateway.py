@@ -29,7 +29,7 @@ def template(world):
 
 
 def said(world):
-    """What the objects say of each option."""
+    """Return the value of each option in the objects."""
     requests = template(world)[1]["resources"]["requests"]
     return {
         "gateway_replicas": find(world, "Deployment")["spec"]["replicas"],

@@ -32,7 +32,7 @@ def seen_nothing():
 
 
 def sees(world, out, **values):
-    """Have the workload see the gateway so, and run the next hook."""
+    """Set the report of the workload about the gateway, and run the next hook."""
     word = told(world.ctx, out).expected.word()
     asked.SERVICE.seen = Seen(**{"of": word, "unseen": None, "is_late": True, **values})
     return world.hook()

@@ -124,7 +124,7 @@ def test_record_that_can_not_be_read_counts_as_none(annotated):
 
 
 def test_record_on_a_service_that_we_never_annotated_is_not_followed(annotated):
-    """Anybody may write it on a Service of their own."""
+    """Any tenant can write such a record on a Service."""
     forged = {"owner": f"kubeflow.{OURS}", "set": {"d": "0"}, "before": {"d": None}}
     service(annotated)["metadata"]["annotations"][names.ANNOTATIONS] = json.dumps(forged)
     del annotated.config["gateway_service_annotations"]

@@ -1,4 +1,4 @@
-"""What people with a namespace of their own do to the ingress of a model that is not theirs."""
+"""Objects of tenants that imitate the gateway do not affect the ingress of a model."""
 
 import pytest
 from ops import testing

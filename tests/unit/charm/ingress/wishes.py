@@ -1,4 +1,4 @@
-"""What an application writes by `istio_ingress_route`, piece by piece."""
+"""Builders for the data bags of `istio_ingress_route`."""
 
 import json
 import types
@@ -48,7 +48,7 @@ def asks(application, *http, endpoint=ASKED, **more):
 
 
 def received(relation, *http, application=None, endpoint=ASKED, **more):
-    """What is read of it."""
+    """Parse the routes of an application."""
     return ingress_route.Received(
         endpoint=endpoint,
         relation=relation,
@@ -58,7 +58,7 @@ def received(relation, *http, application=None, endpoint=ASKED, **more):
 
 
 def plan(*newer, older=(), **terms):
-    """What is served of it."""
+    """Plan the routes of applications."""
     scope = types.SimpleNamespace(**{**TERMS, **terms})
     return planning.plan(requested.read(scope, [*older, *newer]))
 

@@ -26,7 +26,7 @@ class Controller(ops.CharmBase):
 
 
 def heard(bag):
-    """What a controller reads of our data bag."""
+    """Return what a controller's library reads from the charm's data bag."""
     relation = testing.Relation("gateway-metadata", remote_app_data=bag)
     ctx = testing.Context(Controller, META)
     ctx.run(ctx.on.relation_changed(relation), testing.State(relations=[relation]))
@@ -100,7 +100,7 @@ def lose_definitions(world):
 
 
 def drop_names_of_rules(world):
-    """Have the Gateway API be older than the names of rules."""
+    """Emulate a Gateway API whose rules have no names yet."""
     create = world.fake._create
 
     def older(key, obj, *, dry_run):

@@ -1,4 +1,4 @@
-"""Who may call whom by the policies that are decided, and a small model."""
+"""Evaluate the policies of a small model for single calls."""
 
 import dataclasses
 import fnmatch
@@ -21,7 +21,7 @@ GATEWAY = "cluster.local/ns/istio-ingress/sa/istio-ingressgateway"
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One request, or one connection of somebody."""
+    """One request, or one connection, of a caller."""
 
     principal: str = ""
     """Empty: without a certificate of the mesh."""
@@ -121,7 +121,7 @@ def http(port, path):
 
 
 def model(*things):
-    """What there is in the model."""
+    """The objects of the model."""
     return Model(
         name=MODEL,
         services=[each for each in things if isinstance(each, Service)],
@@ -130,7 +130,7 @@ def model(*things):
 
 
 def policy(source, target, *stated, namespace=MODEL, **more):
-    """What an application says: who may call it, where."""
+    """A policy of an application: its caller and the endpoints."""
     return {
         "source_namespace": namespace,
         "source_app_name": source,
@@ -150,7 +150,7 @@ def by_target(*rules, target="ml-pipeline", **spec):
 
 
 def said(application, *stated, relation=3):
-    """What we read of it."""
+    """Parse the policies of an application."""
     bag = endpoints.Bag(relation, application, {"policies": json.dumps(stated)})
     return service_mesh.read(bag, model=MODEL)
 

@@ -39,7 +39,7 @@ def empty(fake):
 
 @pytest.fixture
 def world(empty):
-    """A model whose katib is a webhook, and whose minio nobody calls from outside."""
+    """A model in which katib is a webhook and minio has no callers outside of the mesh."""
     for each in (*member("minio"), *member("katib"), service("katib", 443, 8443)):
         empty.add(each)
     empty.add(webhook("katib", "katib"))

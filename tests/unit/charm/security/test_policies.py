@@ -1,4 +1,4 @@
-"""Who may call which workload, by what applications say, by routes and by the cluster itself."""
+"""Callers of workloads, as declared by applications, by routes and by the cluster."""
 
 import pytest
 
@@ -45,7 +45,7 @@ UNCLAIMED = {"when": [{"key": f"request.headers[{USER}]", "notValues": ["*"]}]}
 
 
 def api(*endpoints, **more):
-    """What kfp-api says: kfp-ui may call it."""
+    """The policy of kfp-api that admits kfp-ui."""
     return said("kfp-api", policy("kfp-ui", "kfp-api", *endpoints, **more))
 
 

@@ -1,4 +1,4 @@
-"""Policies in the cluster: written in an order that shuts nobody out, and taken back."""
+"""Policies in the cluster: no declared caller is denied while they are written or removed."""
 
 import dataclasses
 import json
@@ -39,7 +39,7 @@ def world(fake):
 
 
 def writes(world):
-    """What a hook does to policies, in its order."""
+    """Return the writes of a hook to policies, in their order."""
     world.fake.writes.clear()
     world.run()
     found = (line.split() for line in world.fake.writes)

@@ -1,4 +1,4 @@
-"""Whatever is said: nobody gets in whom nobody named, and one application's words stay its own."""
+"""Only declared callers are admitted, and an application's policies affect only itself."""
 
 import fnmatch
 import json

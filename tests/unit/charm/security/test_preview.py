@@ -1,4 +1,4 @@
-"""What `preview-security` says of both options, and that it changes nothing."""
+"""The report of `preview-security` for both options; it changes nothing."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Who could no longer call whom with another value of `authorization`, before it is chosen."""
+"""The preview of `authorization`: calls that another value would deny."""
 
 import dataclasses
 import json
@@ -68,7 +68,7 @@ def add(obj):
 
 
 def admit(**source):
-    """Have another team's policy admit callers of kfp-api."""
+    """Add another team's policy that admits callers of kfp-api."""
     return add(theirs({"from": [{"source": source}]}))
 
 

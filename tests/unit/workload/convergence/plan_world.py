@@ -1,4 +1,4 @@
-"""What the plan is given, in few words, and what it says."""
+"""Builders for the plan's input, and readers of its decisions."""
 
 from sidecar_lifecycle.decide.convergence import choice, facts, memory, plan
 

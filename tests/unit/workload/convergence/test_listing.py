@@ -1,4 +1,4 @@
-"""What convergence reads of a model, as the charm is told of it."""
+"""Objects that convergence reads, as the listener reports them to the charm."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""What the plan says in each single situation: who is evicted or asked about, and why not."""
+"""Decisions of the plan in single situations: evicted pods, dry runs, and reasons."""
 
 import pytest
 from sidecar_lifecycle.decide.convergence import facts, memory
