@@ -24,6 +24,12 @@ def ctx(fake, monkeypatch) -> testing.Context[our_charm.IstioIntegrator]:
 
 
 @pytest.fixture
+def installed(fake) -> None:
+    """Install Istio in that cluster."""
+    fake_cluster.install_istio(fake)
+
+
+@pytest.fixture
 def world(fake, monkeypatch) -> ingress_world.World:
     """Return a model that may have an ingress, with a gateway in that cluster."""
     ingress_world.connect(fake, monkeypatch)

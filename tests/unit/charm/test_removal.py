@@ -161,11 +161,6 @@ def test_removal_does_not_fail_while_the_workload_is_silent(served, fake, monkey
     assert INJECTION not in fake.labels("kubeflow")
 
 
-@pytest.fixture
-def installed(fake):
-    fake_cluster.install_istio(fake)
-
-
 def test_removal_with_wrong_options_is_done(ctx, fake, installed):
     ctx.run(ctx.on.start(), state())
     ctx.run(ctx.on.remove(), state(revision="1.31", units=0))

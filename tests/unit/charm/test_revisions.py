@@ -8,9 +8,10 @@ from ops import testing
 
 from integrator_contract import schema
 from tests import asked
-from tests.unit.charm import charm_world, fake_cluster
+from tests.unit.charm import charm_world
 from tests.unit.charm.charm_world import state
 
+pytestmark = pytest.mark.usefixtures("installed")
 OURS = schema.SCHEMA
 OLD = f"{asked.PROGRAM} run --model kubeflow --old true"
 IMAGE = "lifecycle-image=IMAGE"
@@ -23,11 +24,6 @@ OTHERS = [
     pytest.param("1", OTHER.format("1"), id="numbered"),
     pytest.param("0" * 8, OTHER.format("0" * 8), id="another"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def installed(ctx, fake):
-    fake_cluster.install_istio(fake)
 
 
 def container(contract, service=""):

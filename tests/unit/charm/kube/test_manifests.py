@@ -9,18 +9,13 @@ from ops import testing
 
 from integrator_contract import names
 from tests.unit.cases import cases
-from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state, status
 
+pytestmark = pytest.mark.usefixtures("installed")
 NAME = "istio-integrator-admission"
 SETTINGS, SERVICE = ("ConfigMap", NAME, "kubeflow"), ("Service", NAME, "kubeflow")
 WEBHOOK = ("MutatingWebhookConfiguration", "0-istio-integrator.kubeflow.istio-integrator")
 ROLE = ("ClusterRole", "kubeflow-istio-integrator")
-
-
-@pytest.fixture(autouse=True)
-def installed(ctx, fake):
-    fake_cluster.install_istio(fake)
 
 
 def owners_of(fake, kind, name, namespace=""):

@@ -3,19 +3,14 @@
 import pytest
 
 from tests.unit.cases import cases
-from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state, status, workload
 
+pytestmark = pytest.mark.usefixtures("installed")
 NO_EVICTION = (
     "not allowed to create pods/eviction: pods is forbidden: User "
     '"system:serviceaccount:kubeflow:app" cannot create resource "pods/eviction" in API group "" '
     'in the namespace "kubeflow"'
 )
-
-
-@pytest.fixture(autouse=True)
-def installed(ctx, fake):
-    fake_cluster.install_istio(fake)
 
 
 def trouble(reason, message, pod="", workload="StatefulSet/db", *, passing=False):

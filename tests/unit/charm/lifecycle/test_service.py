@@ -12,9 +12,9 @@ import pytest
 from integrator_contract import schema
 from tests import asked
 from tests.unit.cases import cases
-from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state, told, workload
 
+pytestmark = pytest.mark.usefixtures("installed")
 GONE = ops.pebble.ConnectionError("no socket")
 CHANGE = ops.pebble.Change(
     id=ops.pebble.ChangeID("1"),
@@ -27,11 +27,6 @@ CHANGE = ops.pebble.Change(
     spawn_time=datetime.datetime.now(datetime.UTC),
     ready_time=None,
 )
-
-
-@pytest.fixture(autouse=True)
-def installed(ctx, fake):
-    fake_cluster.install_istio(fake)
 
 
 def status(ctx, given=None, **options):
