@@ -260,6 +260,10 @@ class Place:
             except OSError as error:
                 return error
 
+    def status(self, path="/kfp/x", **given):
+        """Return the status of a request; 0 without an answer."""
+        return getattr(self.asked_once(path, **given), "status", 0)
+
     def eventually(self, want, path="/kfp/x", **given):
         """Ask until an answer is as it should be, and return it.
 

@@ -330,7 +330,7 @@ def test_host_of_ours_is_closed_while_an_older_gateway_has_another_number_for_it
     def is_open():
         # The workload has a hook run for each change that it sees.
         place.reconcile()
-        return getattr(place.asked_once(Cookie=COOKIE), "status", 0) == 200
+        return place.status(Cookie=COOKIE) == 200
 
     assert waiting.eventually(is_open)
     place.remove()

@@ -473,16 +473,12 @@ def own(place, *kinds):
         yield {**head, "metadata": metadata}
 
 
-def status(place, asked):
-    return getattr(place.asked_once(**asked), "status", 0)
-
-
 def get_well(place):
     place.reconcile()
     for path, tls in itertools.product([*GUARDED, *FREE], ("", HOST)):
         asked = {"path": path, "tls": tls, **COOKIE}
         # A proxy asks for a certificate after it has the listener.
-        assert waiting.eventually(lambda asked=asked: status(place, asked) == 200, 90), asked
+        assert waiting.eventually(lambda asked=asked: place.status(**asked) == 200, 90), asked
 
 
 def test_route_of_a_tenant_within_an_open_one_is_served_to_nobody(place):

@@ -303,7 +303,7 @@ class Place(ingress_world.Place):
                     is_right = 200 not in answers
                 found += [] if is_right else [(gateway, asked, answers)]
         for path, want in state.strangers:
-            got = getattr(self.at(state.gateway).asked_once(path), "status", 0)
+            got = self.at(state.gateway).status(path)
             found += [] if got == want else [(path, got)]
         return found
 
