@@ -5,12 +5,12 @@ import yaml
 from ops import testing
 
 from tests import asked
-from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import POD, state, told, workload
 
+pytestmark = pytest.mark.usefixtures("installed")
 
-def test_list_uninjected_names_each_pod_and_why(ctx, fake):
-    fake_cluster.install_istio(fake)
+
+def test_list_uninjected_names_each_pod_and_why(ctx):
     ctx.run(ctx.on.action("list-uninjected"), state(workload(POD, eligible=15)))
     assert ctx.action_results == {
         "in-mesh": "14/15",
@@ -26,8 +26,7 @@ def test_list_uninjected_names_each_pod_and_why(ctx, fake):
     ],
 )
 @pytest.mark.parametrize("stale", [False, True])
-def test_restart_asks_the_workload(ctx, fake, *, stale, dry_run, result):
-    fake_cluster.install_istio(fake)
+def test_restart_asks_the_workload(ctx, *, stale, dry_run, result):
     job = {**POD, "name": "job-x", "workload": "", "fixable": False, "message": "a Job's"}
     container = workload(POD, job)
     action = "restart-stale" if stale else "restart-uninjected"
@@ -42,14 +41,12 @@ def test_restart_asks_the_workload(ctx, fake, *, stale, dry_run, result):
     assert ctx.action_results["not-ours-to-restart"] == "kubeflow/job-x: a Job's"
 
 
-def test_restart_by_force_says_so_to_the_workload(ctx, fake):
-    fake_cluster.install_istio(fake)
+def test_restart_by_force_says_so_to_the_workload(ctx):
     ctx.run(ctx.on.action("restart-uninjected", params={"force": True}), state(workload(POD)))
     assert asked.SERVICE.requests[-1][1] == "/restart?force="
 
 
-def test_action_without_an_answer_fails_with_the_reason(ctx, fake):
-    fake_cluster.install_istio(fake)
+def test_action_without_an_answer_fails_with_the_reason(ctx):
     with pytest.raises(testing.ActionFailed, match="no connection"):
         ctx.run(ctx.on.action("list-uninjected"), state(workload(code=502, text="no connection")))
 
@@ -75,8 +72,7 @@ RULED = {
 }
 
 
-def test_stop_proxy_asks_the_workload(ctx, fake):
-    fake_cluster.install_istio(fake)
+def test_stop_proxy_asks_the_workload(ctx):
     answer = {**RULED, "result": "acknowledged", "transport": "exec", "detail": ""}
     ctx.run(ctx.on.action("stop-proxy", params={"pod": "job-x"}), stopping(answer))
     method, path, _ = asked.SERVICE.requests[-1]
@@ -99,15 +95,13 @@ def test_stop_proxy_asks_the_workload(ctx, fake):
         ),
     ],
 )
-def test_stop_proxy_fails_with_the_reason(ctx, fake, answer, words):
-    fake_cluster.install_istio(fake)
+def test_stop_proxy_fails_with_the_reason(ctx, answer, words):
     params = {"pod": "job-x", "namespace": "alice"}
     with pytest.raises(testing.ActionFailed, match=words):
         ctx.run(ctx.on.action("stop-proxy", params=params), stopping(answer))
 
 
-def test_stop_proxy_fails_with_the_words_of_the_api_server(ctx, fake):
-    fake_cluster.install_istio(fake)
+def test_stop_proxy_fails_with_the_words_of_the_api_server(ctx):
     refused = '404 NotFound: pods "x" not found'
     with pytest.raises(testing.ActionFailed) as failed:
         ctx.run(
@@ -118,7 +112,6 @@ def test_stop_proxy_fails_with_the_words_of_the_api_server(ctx, fake):
 
 
 def test_show_manifests_shows_what_is_ours_and_no_key(ctx, fake):
-    fake_cluster.install_istio(fake)
     ctx.run(ctx.on.config_changed(), state())
     secret = fake.find("Secret", "istio-integrator-admission-tls", "kubeflow")
     secret["data"]["more"] = "YQ=="

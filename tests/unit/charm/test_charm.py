@@ -11,9 +11,10 @@ import charm
 from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.charm_world import joins, state, status, workload
 
+pytestmark = pytest.mark.usefixtures("installed")
+
 
 def test_status_is_active_when_all_is_true(ctx, fake):
-    fake_cluster.install_istio(fake)
     assert status(ctx, state()) == testing.ActiveStatus(
         "istio-system/istiod 1.31 · admission: webhook · classic sidecars, native in Jobs · "
         "14/14 pods in mesh"
@@ -25,8 +26,7 @@ def test_status_is_active_when_all_is_true(ctx, fake):
     "said", [testing.WaitingStatus("waiting for istiod"), testing.ActiveStatus("14/14 pods")]
 )
 @pytest.mark.parametrize("event", ["relation_joined", "stop"])
-def test_event_that_asks_for_nothing_leaves_the_status_as_it_is(ctx, fake, event, said):
-    fake_cluster.install_istio(fake)
+def test_event_that_asks_for_nothing_leaves_the_status_as_it_is(ctx, event, said):
     relation = testing.Relation("ingress")
     given = dataclasses.replace(state(), unit_status=said, relations={relation})
     arguments = () if event == "stop" else (relation,)
@@ -37,7 +37,6 @@ def test_event_that_asks_for_nothing_leaves_the_status_as_it_is(ctx, fake, event
     "event", ["upgrade_charm", "config_changed", "start", "leader_elected", "update_status"]
 )
 def test_every_event_brings_about_the_same_and_the_next_one_writes_nothing(ctx, fake, event):
-    fake_cluster.install_istio(fake)
     out = ctx.run(getattr(ctx.on, event)(), state())
     assert isinstance(out.unit_status, testing.ActiveStatus)
     assert joins(ctx, out) == (True, "istio-system", "default")
@@ -48,7 +47,6 @@ def test_every_event_brings_about_the_same_and_the_next_one_writes_nothing(ctx, 
 
 
 def test_istiod_that_went_away_is_named_before_what_it_keeps_from_being_replaced(ctx, fake):
-    fake_cluster.install_istio(fake)
     converging = state(workload(in_mesh=10, converging=4))
     assert status(ctx, converging).name == "maintenance"
     fake_cluster.set_istiod(fake, alive=False)
@@ -57,9 +55,7 @@ def test_istiod_that_went_away_is_named_before_what_it_keeps_from_being_replaced
     assert "does not inject" in shown.message
 
 
-def test_workload_of_a_model_outside_the_mesh_knows_where_istiod_is(ctx, fake):
-    fake_cluster.install_istio(fake)
-
+def test_workload_of_a_model_outside_the_mesh_knows_where_istiod_is(ctx):
     out = ctx.run(ctx.on.config_changed(), state(mesh_mode="none"))
 
     assert joins(ctx, out)[:2] == (False, "istio-system")
@@ -130,7 +126,6 @@ def test_without_trust_it_is_blocked_with_the_command(ctx, fake):
 def test_api_server_that_does_not_answer_is_waited_for_and_the_workload_goes_on(
     ctx, fake, tmp_path
 ):
-    fake_cluster.install_istio(fake)
     before = ctx.run(ctx.on.start(), state(workload(files=tmp_path)))
     was = joins(ctx, before)
     fake.unreachable = True
@@ -148,14 +143,12 @@ def test_charm_outside_of_kubernetes_waits(ctx, monkeypatch):
 
 
 def test_change_in_between_is_tried_again_at_once(ctx, fake):
-    fake_cluster.install_istio(fake)
     fake.interference.append(lambda: fake.namespace("kubeflow", team="x"))
     assert isinstance(status(ctx, state()), testing.ActiveStatus)
     assert fake.labels("kubeflow")["istio-injection"] == "enabled"
 
 
 def test_wrong_options_block_and_change_nothing(ctx, fake):
-    fake_cluster.install_istio(fake)
     said = status(ctx, state(revision="1.31", log_level="x"))
     assert isinstance(said, testing.BlockedStatus)
     assert "revision='1.31'" in said.message
@@ -163,15 +156,13 @@ def test_wrong_options_block_and_change_nothing(ctx, fake):
     assert fake.writes == []
 
 
-def test_revision_that_does_not_exist_blocks(ctx, fake):
-    fake_cluster.install_istio(fake)
+def test_revision_that_does_not_exist_blocks(ctx):
     assert status(ctx, state(revision="x")) == testing.BlockedStatus(
         "revision x does not exist; there is default"
     )
 
 
 def test_related_istio_says_which_of_several_it_is(ctx, fake):
-    fake_cluster.install_istio(fake)
     fake_cluster.install_istio(fake, namespace="mesh-b")
     alone = state()
     assert "istiod-namespace=" in status(ctx, alone).message
@@ -193,7 +184,6 @@ def take(fake):
 
 
 def test_integrator_that_served_before_another_withdraws_until_that_is_gone(ctx, fake):
-    fake_cluster.install_istio(fake)
     out = ctx.run(ctx.on.start(), state())
     for is_taken in (True, False):
         if is_taken:
@@ -208,7 +198,6 @@ def test_integrator_that_served_before_another_withdraws_until_that_is_gone(ctx,
 
 
 def test_controller_model_is_left_alone(ctx, fake):
-    fake_cluster.install_istio(fake)
     fake.labels("kubeflow")["controller.juju.is/id"] = "x"
     out = ctx.run(ctx.on.start(), state(pod_labels="{a: b}"))
     assert out.unit_status == testing.BlockedStatus(

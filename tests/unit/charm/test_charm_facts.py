@@ -15,6 +15,8 @@ from tests.unit.charm.charm_world import state, told, workload
 from tests.unit.charm.ingress_world import auth, route, sdi
 from tests.unit.charm.objects import make
 
+pytestmark = pytest.mark.usefixtures("installed")
+
 
 def facts(ctx, out: testing.State) -> charm_facts.CharmFacts:
     """Read what the workload is told."""
@@ -35,8 +37,7 @@ def of_owner(found: charm_facts.CharmFacts, owner: str) -> list[charm_facts.Cert
     return [each for each in found.certificates if each.owner == owner]
 
 
-def test_model_that_is_as_it_should_be_has_no_problems(ctx, fake):
-    fake_cluster.install_istio(fake)
+def test_model_that_is_as_it_should_be_has_no_problems(ctx):
     found = facts(ctx, ctx.run(ctx.on.update_status(), state()))
     want = charm_facts.CharmFacts(
         looked=found.looked, old_proxies=0, certificates=found.certificates
@@ -51,8 +52,7 @@ def test_model_that_is_as_it_should_be_has_no_problems(ctx, fake):
         pytest.param({"revision": "gone"}, {("mesh", "blocked")}, id="mesh"),
     ],
 )
-def test_problem_is_told_with_the_part_that_has_it(ctx, fake, given, want, tmp_path):
-    fake_cluster.install_istio(fake)
+def test_problem_is_told_with_the_part_that_has_it(ctx, given, want, tmp_path):
     container = workload(files=tmp_path)
     ctx.run(ctx.on.start(), state(container))
     found = facts(ctx, ctx.run(ctx.on.config_changed(), state(container, **given)))
@@ -60,6 +60,7 @@ def test_problem_is_told_with_the_part_that_has_it(ctx, fake, given, want, tmp_p
 
 
 def test_problem_ends_with_the_hook_that_finds_it_gone(ctx, fake):
+    fake_cluster.uninstall_istio(fake)
     out = ctx.run(ctx.on.start(), state())
     assert ("mesh", "waiting") in said(facts(ctx, out))
     fake_cluster.install_istio(fake)
@@ -67,20 +68,17 @@ def test_problem_ends_with_the_hook_that_finds_it_gone(ctx, fake):
     assert said(facts(ctx, out)) == set()
 
 
-def test_pods_with_an_old_proxy_are_counted(ctx, fake):
-    fake_cluster.install_istio(fake)
+def test_pods_with_an_old_proxy_are_counted(ctx):
     out = ctx.run(ctx.on.update_status(), state(workload(stale=3)))
     assert facts(ctx, out).old_proxies == 3
 
 
-def test_workload_hears_which_of_its_summaries_the_status_was_made_of(ctx, fake):
-    fake_cluster.install_istio(fake)
+def test_workload_hears_which_of_its_summaries_the_status_was_made_of(ctx):
     found = facts(ctx, ctx.run(ctx.on.update_status(), state(workload(word="0123456789abcdef"))))
     assert found.progress == "0123456789abcdef"
 
 
-def test_workload_that_does_not_answer_leaves_their_number_open(ctx, fake):
-    fake_cluster.install_istio(fake)
+def test_workload_that_does_not_answer_leaves_their_number_open(ctx):
     found = facts(ctx, ctx.run(ctx.on.update_status(), state(workload(code=502))))
     assert found.old_proxies is None
     assert ("lifecycle", "waiting") in said(found)
@@ -138,8 +136,7 @@ def test_end_of_the_operator_s_certificate_is_told(world):
     assert of_owner(of_world(world), "gateway") == []
 
 
-def test_end_of_the_webhook_s_certificate_is_told(ctx, fake):
-    fake_cluster.install_istio(fake)
+def test_end_of_the_webhook_s_certificate_is_told(ctx):
     out = ctx.run(ctx.on.update_status(), state())
     (told,) = facts(ctx, out).certificates
     assert told.owner == "webhook"

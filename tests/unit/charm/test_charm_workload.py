@@ -7,8 +7,10 @@ import ops
 import pytest
 from ops import testing
 
-from tests.unit.charm import fake_cluster, ingress_world
+from tests.unit.charm import ingress_world
 from tests.unit.charm.charm_world import SETTINGS, state, status, told, workload
+
+pytestmark = pytest.mark.usefixtures("installed")
 
 
 @pytest.mark.parametrize(
@@ -27,8 +29,7 @@ from tests.unit.charm.charm_world import SETTINGS, state, status, told, workload
         ("log_level", "debug", "debug"),
     ],
 )
-def test_option_reaches_the_workload_without_a_restart(ctx, fake, option, value, expected):
-    fake_cluster.install_istio(fake)
+def test_option_reaches_the_workload_without_a_restart(ctx, option, value, expected):
     before = ctx.run(ctx.on.config_changed(), state())
     after = ctx.run(ctx.on.config_changed(), state(**{option: value}))
     assert getattr(told(ctx, after), option) == expected
@@ -36,9 +37,8 @@ def test_option_reaches_the_workload_without_a_restart(ctx, fake, option, value,
 
 
 def test_settings_are_only_for_the_workload_and_written_when_they_change(
-    ctx, fake, monkeypatch, tmp_path
+    ctx, monkeypatch, tmp_path
 ):
-    fake_cluster.install_istio(fake)
     written = []
     push = ops.Container.push
 
@@ -66,15 +66,13 @@ def test_unit_that_leads_no_more_does_not_look_at_the_gateway(world, tmp_path):
         assert (told(world.ctx, out).expected is not None) is leader
 
 
-def test_container_that_is_not_there_yet_is_waited_for(ctx, fake):
-    fake_cluster.install_istio(fake)
+def test_container_that_is_not_there_yet_is_waited_for(ctx):
     assert status(ctx, state(workload(can_connect=False))) == testing.WaitingStatus(
         "admission: waiting for the lifecycle container; +2 more"
     )
 
 
-def test_check_that_is_down_is_waited_for(ctx, fake):
-    fake_cluster.install_istio(fake)
+def test_check_that_is_down_is_waited_for(ctx):
     check = testing.CheckInfo("ready", failures=3, status=ops.pebble.CheckStatus.DOWN)
     http = {"url": "http://localhost:8080/readyz"}
     ready = {"override": "replace", "threshold": 3, "http": http}

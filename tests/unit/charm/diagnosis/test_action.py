@@ -14,6 +14,7 @@ from tests.unit.charm.charm_world import state
 from tests.unit.charm.diagnosis.world import add_pod
 from tests.unit.charm.security import members
 
+pytestmark = pytest.mark.usefixtures("installed")
 MEMBER = {"istio-injection": "enabled"}
 
 
@@ -30,8 +31,7 @@ def diagnose(ctx, given=None):
     return findings, failure
 
 
-def test_healthy_model_gives_only_check_marks(ctx, fake):
-    fake_cluster.install_istio(fake)
+def test_healthy_model_gives_only_check_marks(ctx):
     findings, failure = diagnose(ctx)
     assert [line for lines in findings.values() for line in lines if line[0] != "fine"] == []
     assert failure == ""
@@ -45,8 +45,7 @@ def test_diagnosis_without_a_token_fails_with_the_reason(monkeypatch):
     assert failure.startswith("no access to the Kubernetes API: ")
 
 
-def test_text_is_what_people_get_unasked(ctx, fake):
-    fake_cluster.install_istio(fake)
+def test_text_is_what_people_get_unasked(ctx):
     ctx.run(ctx.on.action("diagnose"), state())
     *lines, last = ctx.action_results["report"].splitlines()
     assert "✓ istiod         istio-system/istiod 1.31 gave a dry-run pod its sidecar" in lines
@@ -80,7 +79,6 @@ def failed_create(fake, namespace, name, message, **changes):
 
 
 def test_pods_of_profiles_that_a_policy_refuses_are_named_with_its_author(ctx, fake):
-    fake_cluster.install_istio(fake)
     fake.namespace("alice", **{names.PART_OF: names.PROFILE, **MEMBER})
     fake.namespace("elsewhere")
     denied = (
@@ -132,7 +130,6 @@ BROKEN, DOUBTFUL, FINE = "broken", "doubtful", "fine"
     ),
 )
 def test_what_fails_is_a_row_and_everything_else_is_looked_at(ctx, fake, change, options, want):
-    fake_cluster.install_istio(fake)
     given = state(**options)
     change(fake)
     findings, failure = diagnose(ctx, given)

@@ -11,6 +11,7 @@ from tests.unit.charm.ambient_objects import install_ambient
 from tests.unit.charm.charm_world import POD, state, workload
 from tests.unit.charm.diagnosis.world import add_pod, diagnose, said
 
+pytestmark = pytest.mark.usefixtures("installed")
 LIST = "juju run istio-integrator/leader list-uninjected"
 PROXY, INIT = "istio-proxy", "istio-validation"
 TRAFFIC = "traffic.sidecar.istio.io/"
@@ -46,8 +47,7 @@ WRONG = {**POD, "reason": "WrongOrder", "message": "its first container is not c
     held=([], {"in_mesh": 2, "troubles": [HELD]}, [("PODS_HANG", "again none", LIST)]),
     hangs=([], {"in_mesh": 2, "troubles": [HANGS]}, [("PODS_HANG", "", "describe pod web-1")]),
 )
-def test_pods_outside_the_mesh_are_named_with_the_reason(ctx, fake, pods, summary, want):
-    fake_cluster.install_istio(fake)
+def test_pods_outside_the_mesh_are_named_with_the_reason(ctx, pods, summary, want):
     rows = diagnose(ctx, "sidecars", state(workload(*pods, **summary)))
     assert said(rows) == [name for name, _, _ in want]
     for row, (_, words, command) in zip(rows, want, strict=True):
@@ -55,8 +55,7 @@ def test_pods_outside_the_mesh_are_named_with_the_reason(ctx, fake, pods, summar
         assert command in row.next
 
 
-def test_old_proxies_are_named_by_their_reason(ctx, fake):
-    fake_cluster.install_istio(fake)
+def test_old_proxies_are_named_by_their_reason(ctx):
     row = {**POD, "message": "revision 1-30"}
     found = diagnose(ctx, "sidecars", state(workload(row, stale=1)))[-1]
     assert (found.message, "revision 1-30" in found.seen) == ("OLD_PROXY", True)
@@ -97,7 +96,6 @@ def test_cni_plugin_and_init_containers(ctx, fake, pod, ready, want):
     taken=({"annotations": TAKEN}, False),
 )
 def test_pod_that_no_ztunnel_has_is_named(ctx, fake, pod, is_named):
-    fake_cluster.install_istio(fake)
     install_ambient(fake)
     add_pod(fake, **{"status": READY, **pod})
     (found,) = diagnose(ctx, "ambient", state(mesh_mode="ambient"))
@@ -165,9 +163,8 @@ SWITCH = "juju config istio-integrator proxy-shutdown=true"
     none_has_ended=(0, "", {}, "fine", ""),
 )
 def test_proxy_after_its_payload_is_judged_by_the_rules(  # noqa: PLR0917 - a table
-    ctx, fake, monkeypatch, age, decision, options, level, command
+    ctx, monkeypatch, age, decision, options, level, command
 ):
-    fake_cluster.install_istio(fake)
     answer = {"namespace": "kubeflow", "name": "job", "decision": decision, "reason": "X"}
     answer |= {"message": "all done", "containers": [], "ended": ago(age)}
     monkeypatch.setattr(asked.SERVICE, "ended", [answer] if age else [])
@@ -194,7 +191,6 @@ BOTH = {"istio_proxy": RUNNING, COLLECTOR: RUNNING}
     no_collector=({"istio_proxy": RUNNING}, False),
 )
 def test_collector_and_proxy_that_wait_for_each_other_are_named(ctx, fake, job, waits, age):
-    fake_cluster.install_istio(fake)
     add_job(fake, **{"main": ended(age), **job})
     rows = diagnose(ctx, "finished pods")
     assert ("COLLECTOR_WAITS" in said(rows)) is (waits and age > 30)
