@@ -1,4 +1,4 @@
-"""Requests by which somebody who may not see `/pipeline/x` of a host may try to: none leads there.
+"""Requests that try to reach `/pipeline/x` without a session: none may reach it.
 
 `/dex/` is a path that is open to everybody.
 """
@@ -101,7 +101,7 @@ _ELSEWHERE = (
     "X-HTTP-Method-Override: GET",
 )
 _BODY = f"0\r\n\r\nGET {TARGET} HTTP/1.1\r\nHost: {HOST}\r\n\r\n"
-"""What ends a body in chunks, and goes on with a request."""
+"""A chunked body whose end is followed by a second request."""
 
 
 def _hidden(*lines):

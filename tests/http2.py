@@ -21,7 +21,7 @@ _GRPC = ("content-type", "application/grpc")
 
 @dataclasses.dataclass
 class Stream:
-    """What came back for a request, as far as it is there."""
+    """The received part of the answer to a request."""
 
     headers: dict = dataclasses.field(default_factory=dict)
     trailers: dict = dataclasses.field(default_factory=dict)

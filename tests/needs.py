@@ -1,4 +1,4 @@
-"""What a test needs of the machine, and what becomes of it where that is not there."""
+"""Requirements of tests on the machine, and tests that are left out without them."""
 
 import os
 from typing import NoReturn

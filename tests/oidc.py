@@ -32,6 +32,6 @@ def command(folder, port, *flags, **provider):
 
 
 def of_issuer(issuer, **more):
-    """What it must know of a provider."""
+    """The provider's configuration."""
     claims = {"emailClaim": "email", "userIDClaim": "email", "audienceClaims": ["aud"]}
     return {"oidcConfig": {"issuerURL": issuer, **claims, **more}}

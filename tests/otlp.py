@@ -17,7 +17,7 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 
 
 class Collector:
-    """What has come in, and where it is taken."""
+    """The received traces, and the address that receives them."""
 
     def __init__(self) -> None:
         self.url = ""

@@ -1,4 +1,4 @@
-"""What new pods get: one table, for the pure function and for the webhook."""
+"""Changes to new pods: one table for the pure function and for the webhook."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ UUID = "00000000-0000-4000-8000-000000000000"
 
 
 def published(model: str) -> dict[str, str]:
-    """What the charm writes for Prometheus, of an application in a model."""
+    """Return the charm's data bag for Prometheus, of an application in a model."""
     relation = testing.Relation("metrics-endpoint")
     given = testing.State(
         leader=True,

@@ -1,4 +1,4 @@
-"""The reconciler against a real apiserver; no kubelet runs, so nothing answers a stop."""
+"""The reconciler against a real API server; without a kubelet no stop is answered."""
 
 from __future__ import annotations
 

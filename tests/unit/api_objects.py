@@ -1,4 +1,4 @@
-"""What both small API servers share: addresses, versions of objects, selectors and refusals."""
+"""Shared parts of both small API servers: paths, resource versions, selectors and errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ADDRESS = re.compile(
 
 
 class Address(NamedTuple):
-    """Where an object, or a kind of them, is."""
+    """The path of an object or of a kind."""
 
     api_version: str
     plural: str

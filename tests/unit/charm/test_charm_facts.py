@@ -1,4 +1,4 @@
-"""What a hook has found is handed to the workload, which serves it with its metrics."""
+"""A hook's findings are written for the workload, which exposes them as metrics."""
 
 import base64
 import dataclasses

@@ -1,4 +1,4 @@
-"""What the charm tells its workload, and what it says of the workload's answers."""
+"""The workload's settings, and statuses for its answers."""
 
 import dataclasses
 import stat

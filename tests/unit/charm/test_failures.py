@@ -1,4 +1,4 @@
-"""Whatever request fails, nothing opens, nothing of others changes, and the next hook repairs it.
+"""No failing request opens a route or changes another owner's object; the next hook repairs it.
 
 Each step of a model's life is broken off at each of its requests.
 """

@@ -1,4 +1,4 @@
-"""What a hook asks the API server that finds everything as it should be."""
+"""Requests of a hook that has nothing to change."""
 
 import collections
 
@@ -20,7 +20,7 @@ OFTEN = {
 MOST = 42
 MOST_WITH_ROUTES = 40
 NATIVE_SAVES = 1
-"""Where sidecars are native anyway the nodes' versions don't matter."""
+"""If all sidecars are native, the nodes' versions are not read."""
 
 
 def idle(world: World) -> collections.Counter[str]:

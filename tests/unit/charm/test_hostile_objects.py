@@ -31,9 +31,9 @@ CUSTOM = (
     ("security.istio.io/v1", "AuthorizationPolicy"),
     ("security.istio.io/v1", "PeerAuthentication"),
 )
-"""What tenants may write, and schemas describe in part."""
+"""Kinds that tenants may write, and that schemas describe in part."""
 TYPED = (("v1", "Service"), ("v1", "ConfigMap"), ("v1", "Pod"), ("apps/v1", "StatefulSet"))
-"""What the API server itself knows; labels and annotations are free."""
+"""Built-in kinds, whose labels and annotations are free."""
 
 WORDS = (
     ["spec", "status", "selector", "matchLabels", "labels", "workloadSelector", "servers", "port",
@@ -121,7 +121,7 @@ def world(fake, monkeypatch):
 
 
 def decisions(fake):
-    """What the charm has decided, as far as it shows in the cluster."""
+    """Return the contents of the charm's objects."""
     return {
         key: {part: obj.get(part) for part in ("spec", "data", "webhooks")}
         for key, obj in fake.objects.items()

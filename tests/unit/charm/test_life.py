@@ -57,7 +57,7 @@ SHARPENS = {
     ("list", "peerauthentications"),
     ("list", "authorizationpolicies"),
 }
-"""Requests whose answer only tells of the faults of others, so that their failure is no status."""
+"""Requests that only diagnose other teams' objects; their failure is no status."""
 
 
 def may_be_active(verb, resource, code):
@@ -158,7 +158,7 @@ def test_kinds_that_an_api_server_lacks_are_no_traceback(ctx, fake):
 
 
 def leave(fake, name, component="retired", *, kind="ConfigMap", owner=APP, **fields):
-    """Have an older revision of an application leave an object."""
+    """Add an object of an older revision of an application."""
     named = (kind, name, "kubeflow" if kind in ("ConfigMap", "Lease") else "")
     fake.put(*named, labels=names.labels("kubeflow", owner, component), **fields)
 

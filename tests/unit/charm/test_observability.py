@@ -1,4 +1,4 @@
-"""What the observability stack is told, read as its own charm libraries read it."""
+"""Data bags for the observability stack, read with its own charm libraries."""
 
 import dataclasses
 import json

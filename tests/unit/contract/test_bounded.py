@@ -1,4 +1,4 @@
-"""Text that others wrote is read as they meant it, or refused within bounds."""
+"""Text from outside is parsed, or rejected within bounds of time and memory."""
 
 import json
 

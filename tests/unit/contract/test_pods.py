@@ -1,4 +1,4 @@
-"""What new pods get: settings that the charm writes, and the webhook takes or refuses."""
+"""The webhook's settings, which the charm writes and the webhook accepts or rejects."""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,4 @@
-"""Who refused a request: texts as an API server writes them."""
+"""The author of a rejected request, read from the API server's message."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class FakeApiserver(api_objects.Objects):
         self.requests: list[tuple[str, str]] = []
         self.before_answer: Callable[[str, str], Awaitable[None] | None] = lambda *_: None
         self.admission: Callable[[Object], Object] = lambda item: item
-        """What a dry run makes of an object; it may raise `Refused`."""
+        """Admission of an object in a dry run; it may raise `Refused`."""
         self.tried: list[Object] = []
         """Objects of dry runs."""
         self.evicted: list[str] = []
@@ -123,7 +123,7 @@ class FakeApiserver(api_objects.Objects):
         self.put("namespaces", {"kind": "Namespace", "metadata": {"name": name, **metadata}})
 
     def set_state(self, namespace: str, name: str, container: str, state: Object) -> None:
-        """Have the kubelet report a container's state, and the phase that follows from it."""
+        """Report a container's state, and the resulting phase, as the kubelet does."""
         pod = copy.deepcopy(self.get("pods", namespace, name))
         statuses = pod["status"]["containerStatuses"]
         next(each for each in statuses if each["name"] == container)["state"] = state

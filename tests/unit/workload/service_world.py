@@ -52,7 +52,7 @@ class Service:
     noticed: list[str] = dataclasses.field(default_factory=list)
     """The keys of the notices that Pebble got."""
     pebble_status: int = 200
-    """What Pebble answers."""
+    """The status of Pebble's answers."""
 
     def change(self, **values: Any) -> None:
         """Write other settings, as a hook does."""
@@ -65,7 +65,7 @@ class Service:
             return await _told(answer)
 
     async def post(self, path: str) -> Any:
-        """Have the service act."""
+        """Send a POST to the service."""
         async with self.asked.post(path) as answer:
             return await _told(answer)
 

@@ -1,4 +1,4 @@
-"""What the charm knows becomes metrics."""
+"""The charm's facts as metrics."""
 
 from __future__ import annotations
 

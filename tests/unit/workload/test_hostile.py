@@ -1,4 +1,4 @@
-"""Whatever objects of others look like, the service goes on, and honest ones get what they would.
+"""Malformed objects of tenants neither stop the service nor affect other objects.
 
 Each object is spoilt in one place, by each of many values: a share of them in each run, all of
 them in the runs marked `long`.

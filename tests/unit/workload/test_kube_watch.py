@@ -1,4 +1,4 @@
-"""What the service knows of the pods that it watches, whatever the API server does."""
+"""The service's view of watched pods, whatever the API server does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who should be in the mesh, by a sidecar or in ambient mode, who is, and who may be evicted."""
+"""Pods that should be in the mesh, pods that are, and pods that may be evicted."""
 
 import json
 

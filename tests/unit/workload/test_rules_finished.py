@@ -455,7 +455,7 @@ ODD = {
     ),
     "deletionTimestamp": st.just("2026-01-01T00:02:00Z"),
 }
-"""What may be unusual about a pod whose payload has ended."""
+"""Unusual properties of a pod whose payload has ended."""
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""A name may have another pod or another proxy by now: only what was judged is touched."""
+"""A stop only reaches the pod and the proxy that were judged, not later ones of that name."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ async def test_pods_without_a_node_or_a_sidecar_are_not_kept(cluster: FakeApiser
 
 
 async def listed(cluster: FakeApiserver, service: Service, items: list[dict[str, Any]]) -> None:
-    """Have the service list these pods, whatever a kubelet would make of their phases."""
+    """Put these pods as they are, without the phases that a kubelet would report."""
     for number, item in enumerate(items):
         item["metadata"] |= {"name": f"pod-{number}", "uid": f"uid-{number}"}
         cluster.keep(("pods", NAMESPACE, f"pod-{number}"), item)

@@ -1,4 +1,4 @@
-"""What several units do about the same pods, and what Juju's leader alone does."""
+"""Actions of several units on the same pods, and actions of Juju's leader alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What AuthorizationPolicies mean; tests/functional/test_istio_oracle.py asks istiod the same."""
+"""The meaning of AuthorizationPolicies, which test_istio_oracle.py compares with istiod."""
 
 import pytest
 from hypothesis import given

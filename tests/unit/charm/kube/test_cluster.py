@@ -1,4 +1,4 @@
-"""What a hook keeps of what it has read."""
+"""A hook's cache of what it has read."""
 
 import pytest
 

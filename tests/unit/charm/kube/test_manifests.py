@@ -1,4 +1,4 @@
-"""What the charm's objects bear, what they go with, and whose objects are left alone."""
+"""Labels and owners of the charm's objects, and objects of other owners."""
 
 import dataclasses
 import itertools

@@ -1,4 +1,4 @@
-"""What the charm says of the workload's counts."""
+"""Statuses for the workload's counts."""
 
 import pytest
 

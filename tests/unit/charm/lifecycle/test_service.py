@@ -1,4 +1,4 @@
-"""What becomes of the service, and of a container in which something goes wrong."""
+"""The workload's service, and errors of its container."""
 
 import dataclasses
 import datetime

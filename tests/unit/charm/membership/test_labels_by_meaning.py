@@ -1,4 +1,4 @@
-"""Whether a namespace that others labelled is a member, by what the injectors make of it."""
+"""Membership of a namespace with another team's labels, as the injectors interpret them."""
 
 from ops import testing
 

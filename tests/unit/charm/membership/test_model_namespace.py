@@ -47,7 +47,7 @@ def remove(ctx):
 
 
 def labels(changes):
-    """Have somebody label the namespace."""
+    """Return a change by which another client labels the namespace."""
     return lambda fake: fake.labels("kubeflow").update(changes)
 
 

@@ -50,7 +50,7 @@ def run(act, relation, *others, role="requires", event="relation_changed", model
 
 
 def answered(endpoint, act, *others, leader=True):
-    """What we write to a relation, as the leader."""
+    """Return the charm's data bag of a relation, written as the leader."""
     meta = {key: METADATA[key] for key in ("name", "provides", "requires")}
     ctx = testing.Context(ops.CharmBase, meta=meta)
     relation = testing.Relation(endpoint)
@@ -147,7 +147,7 @@ OATHKEEPER = ("http://oathkeeper.iam.svc.cluster.local:4456/decisions", ["kfp-ui
 
 
 def provides(config, **bags):
-    """What an authorization service writes to us."""
+    """Return the data bag that an authorization service writes."""
 
     def act(charm):
         charm.library = forward_auth.ForwardAuthProvider(charm, forward_auth_config=config)
@@ -209,7 +209,7 @@ def test_applications_that_we_route_to_are_those_that_the_library_lets_protect(r
 
 
 def consume(model="kubeflow", **bag):
-    """What an application with two clients writes to us, and what it reads of our data bag."""
+    """Return the data bag of an application with two clients, and its reading of the charm's."""
 
     def act(charm):
         allowed = service_mesh.Endpoint(
@@ -330,7 +330,7 @@ FULL = istio_ingress_route.IstioIngressRouteConfig(
 
 
 def requires(**answer):
-    """What a charm that asks for routes writes, and what it reads of our answer."""
+    """Return the data bag of a charm that requests routes, and its reading of the answer."""
 
     def act(charm):
         route = istio_ingress_route.IstioIngressRouteRequirer(charm, wishes.ASKED)

@@ -1,4 +1,4 @@
-"""What other applications write is read, waited for, or refused by what is wrong with it."""
+"""Other applications' data bags are read, awaited, or rejected with the reason."""
 
 import functools
 import json
@@ -86,7 +86,7 @@ AUTHS = [
 
 
 def routes(*http, **changes):
-    """What an application asks for by `istio_ingress_route`, with other fields of its route."""
+    """The data of `istio_ingress_route`, with other values of fields of its route."""
     good = wishes.config(wishes.route(wishes.match("/a")))["http_routes"][0]
     return json.dumps(wishes.config(*(http or [{**good, **changes}])))
 
@@ -208,7 +208,7 @@ NO_POLICIES = [
 
 
 def policies(given):
-    """What is read of an application's policies."""
+    """Parse the policies of an application."""
     text = given if isinstance(given, str) else json.dumps(given)
     given = endpoints.Bag(3, "kfp-api", {"policies": text})
     return service_mesh.read(given, model="kubeflow")
@@ -274,7 +274,7 @@ TEXTS = st.one_of(
     ),
     st.sampled_from([text for text, _ in HOSTILE.values()]),
 )
-"""What may stand in a bag."""
+"""Texts of data bags."""
 
 
 @settings(deadline=None, max_examples=50)

@@ -42,7 +42,7 @@ KINDS = ("plain", "plain", "plain", "foreign", "hangs", "lies", "skipped")
 
 @dataclasses.dataclass
 class Loss:
-    """What a workload lacks since a pod of it was evicted."""
+    """The replacement that a workload lacks since an eviction."""
 
     victim: facts.Replica
     known: set[str]

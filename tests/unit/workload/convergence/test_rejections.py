@@ -1,4 +1,4 @@
-"""Which changes of admission and which workloads the service finds rejected, and whom it tells."""
+"""Changes of admission and workloads that policies reject, as the service finds them."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_change_is_made_again_once_the_policy_has_gone(model: FakeApiserve
 
 
 def held_and_forbidden(pod: Object) -> Object:
-    """What this charm's webhook does to a pod, and then a policy."""
+    """Apply the change of this charm's webhook to a pod, and then a policy."""
     if names.MESH_PROBE not in pod["metadata"]["labels"]:
         annotations = {**pod["metadata"].get("annotations", {}), names.PROXY_CONFIG: "{}"}
         pod = {**pod, "metadata": {**pod["metadata"], "annotations": annotations}}
