@@ -12,7 +12,7 @@ import json
 import pathlib
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Self
 
 import aiohttp
@@ -88,6 +88,13 @@ def parse_discovery(document: Mapping[str, Any]) -> list[Resource]:
                 )
                 found.setdefault((group_name, item["resource"]), resource)
     return sorted(found.values())
+
+
+def find_resource(served: Iterable[Resource], kind: str) -> Resource | None:
+    """Find a kind by its name, or by name and group, such as `Gateway.networking.istio.io`."""
+    name, has_group, group = kind.partition(".")
+    found = (one for one in served if one.kind == name and (not has_group or one.group == group))
+    return next(found, None)
 
 
 class Api:
@@ -173,13 +180,12 @@ class Api:
             ]
         return self._resources
 
-    async def resource(self, kind: str, group: str | None = None) -> Resource:
-        """Find a kind by its name, in any group unless one is given."""
+    async def resource(self, kind: str) -> Resource:
+        """Find a kind as `find_resource` does."""
         for refresh in (False, True):
-            for found in await self.resources(refresh=refresh):
-                if found.kind == kind and group in (None, found.group):
-                    return found
-        raise LookupError(f"the apiserver serves no {kind} in {group or 'any group'}")
+            if found := find_resource(await self.resources(refresh=refresh), kind):
+                return found
+        raise LookupError(f"the apiserver serves no {kind}")
 
     async def get(self, kind: str, name: str, namespace: str = "") -> Object:
         """Read one object."""
@@ -314,7 +320,7 @@ class Api:
 
     async def _resource_of(self, item: Object) -> Resource:
         group = item["apiVersion"].rpartition("/")[0]
-        return await self.resource(item["kind"], group)
+        return await self.resource(f"{item['kind']}.{group}")
 
     async def _path(self, item: Object) -> str:
         resource = await self._resource_of(item)

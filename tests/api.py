@@ -88,11 +88,9 @@ class Api:
                 raise
 
     def _resource(self, kind: str) -> kubernetes.Resource:
-        name, dot, group = kind.partition(".")
         for refresh in (False, True):
-            for found in self.resources(refresh=refresh):
-                if found.kind == name and (not dot or found.group == group):
-                    return found
+            if found := kubernetes.find_resource(self.resources(refresh=refresh), kind):
+                return found
         raise LookupError(f"the API server serves no {kind}")
 
     def _of(self, obj: kubernetes.Object) -> kubernetes.Resource:

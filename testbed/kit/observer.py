@@ -128,11 +128,10 @@ class Observer:
     @contextlib.asynccontextmanager
     async def following(self, api: kubernetes.Api, within: float = 180) -> AsyncIterator[None]:
         """Watch the cluster while the context lasts; enters after the first lists."""
-        kinds = [("Pod", ""), ("Job", "batch"), ("TFJob", "kubeflow.org")]
         resources = []
-        for kind, group in kinds:
+        for kind in ("Pod.", "Job.batch", "TFJob.kubeflow.org"):
             with contextlib.suppress(LookupError):
-                resources.append(await api.resource(kind, group))
+                resources.append(await api.resource(kind))
         synced = [asyncio.Event() for _ in resources]
         tasks = [
             asyncio.create_task(self._follow(api, resource.path(), event), name=resource.kind)
