@@ -21,7 +21,7 @@ SUMMARY = {
 
 
 def headed(answer: object, contract: str = schema.SCHEMA) -> str:
-    """Write an answer beside the contract that it keeps to."""
+    """Write an answer with the word of a contract."""
     return json.dumps({"contract": contract, "answer": answer})
 
 
@@ -51,33 +51,28 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Service(http.server.ThreadingHTTPServer):
-    """The listener of the workload's service, with the answer that a test gives."""
+    """The workload's listener, with answers that a test sets."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.requests: list[tuple[str, str, str]] = []
-        """Method, path and authorization of each, since the last answer was given."""
+        """Method, path and authorization of each request since the last `says` or `fails`."""
         self.seen = Seen(of="")
         """The gateway's configuration as the workload reports it."""
         self.look: Callable[[], Seen] = lambda: self.seen
         self.ended: list[dict[str, Any]] = []
         """The proxies that it reports as running longer than their payload."""
         self.patience = 60.0
-        """Seconds that its clients wait for an answer at most."""
+        """Seconds after which its clients give up, if not earlier."""
         self.says()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
-    def says(self, *pods: dict[str, Any], contract: str = schema.SCHEMA, **summary: Any) -> None:
-        """Answer with some pods, and a summary."""
+    def says(self, *pods: dict[str, Any], **summary: Any) -> None:
+        """Answer with some pods and a summary."""
         told = {"pods": pods, "summary": {**SUMMARY, **summary}}
-        self.fails(200, headed(told, contract))
-        self.is_failing = False
-
-    def stops(self, proxy: dict[str, Any]) -> None:
-        """Answer a stop with what is said about a proxy."""
-        self.answer = 200, headed(proxy).encode()
+        self.fails(200, headed(told))
         self.is_failing = False
 
     def sees(self, expected: Expectation) -> bool:
@@ -98,7 +93,7 @@ class Service(http.server.ThreadingHTTPServer):
         self.seen = Seen(of="", unseen=None)
 
     def fails(self, status: int, text: str) -> None:
-        """Answer with a status and a text, whatever the question, until it says something."""
+        """Answer every request with a status and a text, until `says` is called."""
         self.requests.clear()
         self.is_failing = True
         self.answer = status, text.encode()
@@ -109,7 +104,7 @@ _connect = http.client.HTTPConnection.connect
 
 
 def _connect_to_answers(connection: http.client.HTTPConnection) -> None:
-    """Connect to the answers of a test in place of the port that a pod's containers share."""
+    """Connect to SERVICE instead of the fixed port of the listener, which tests would share."""
     if connection.port == service.LISTENER_PORT:
         connection.port = SERVICE.server_port
         connection.timeout = min(connection.timeout, SERVICE.patience)
@@ -120,13 +115,13 @@ http.client.HTTPConnection.connect = _connect_to_answers
 
 
 def version(contract: str | None = schema.SCHEMA) -> testing.Exec:
-    """Answer as an image of a contract; None: as one from before there was any."""
+    """Emulate an image of a contract; None: of a revision without contracts."""
     keeps_to = "" if contract is None else f" (contract {contract})"
     stdout = f"sidecar-lifecycle 0.1.0{keeps_to}\n"
     return testing.Exec((PROGRAM, "--version"), stdout=stdout)
 
 
 def of_image(container: testing.Container, contract: str | None) -> testing.Container:
-    """Return a container with another image in it."""
+    """Return the container with another image."""
     others = {each for each in container.execs if "--version" not in each.command_prefix}
     return dataclasses.replace(container, execs={*others, version(contract)})

@@ -15,7 +15,6 @@ from tests.unit.charm import fake_cluster
 
 IMAGE = "registry.example/juju/charm-base:24.04"
 """Of the charm's own container."""
-PROGRAM = "/usr/bin/sidecar-lifecycle"
 SETTINGS = "tmp/sidecar-lifecycle.settings.json"
 """In the file system of the workload's container."""
 

@@ -58,7 +58,7 @@ def test_action_with_wrong_options_fails_with_them(ctx, fake):
 
 def stopping(answer) -> testing.State:
     container = workload()
-    asked.SERVICE.stops(answer)
+    asked.SERVICE.answer = 200, asked.headed(answer).encode()
     return state(container)
 
 
