@@ -169,7 +169,8 @@ def go_on(hammers, requests=5):
 
 def secured(connection, name, protocol="http/1.1"):
     """Speak TLS on a connection, with whoever shows a certificate at that name."""
-    context = ssl.create_default_context()
+    # Without the roots of the system, which take 50 ms of CPU time to read.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     context.set_alpn_protocols([protocol])
