@@ -69,7 +69,7 @@ def serving(client, kubeconfig, folder):
     with ingress_world.furnished(client, kubeconfig, folder, (), (), istiod=istiod) as found:
         assert waiting.eventually(lambda: found.api.get("GatewayClass", "istio"))
         found.options["routing"] = "gateway-api"
-        found.reconcile()
+        found.hook()
         token = run(found, client, 80)
         about = {"namespace": ingress_world.MODEL, "labels": {names.GATEWAY_NAME: NAME}}
         with world.gateway(folder, found.xds, found.admin, token, **about):

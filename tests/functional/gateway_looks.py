@@ -5,7 +5,7 @@ import contextlib
 
 import msgspec
 
-from integrator_contract.seen import Seen
+from integrator_contract.seen import Cause, Seen
 from tests import workload_access
 from tests.unit.workload import service_world
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task
@@ -81,11 +81,13 @@ def look(expected, until, admin, *, seconds=0):
 
 
 def look_at_whole(expected, admin):
-    """Look at a gateway until it is as expected, or for some seconds."""
+    """Look at a gateway until it is as expected or a host is taken, or for some seconds."""
     ports = {server.port for server in expected.servers}
     routes = expected.routes if any(server.hosts for server in expected.servers) else 0
 
-    def is_whole(answer):
-        return ports <= {*answer.guarded} and answer.routes == routes
+    def is_settled(answer):
+        # Which Gateway has a host stays as it is until a hook writes again.
+        is_taken = any(each.cause is Cause.HOST_TAKEN for each in answer.missing)
+        return is_taken or (ports <= {*answer.guarded} and answer.routes == routes)
 
-    return look(expected, is_whole, admin, seconds=6)
+    return look(expected, is_settled, admin, seconds=6)
