@@ -97,7 +97,7 @@ class Testbed(running.RunningTestbed):
         with self._ending_on_failure():
             self.wait_for("kube-controller-manager")
             # Until then no pod can be created in the namespace.
-            self._wait_for_object("serviceaccount/default")
+            self.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=30s")
         took = time.monotonic() - began
         self._progress(f"control plane ready in {took:.1f} s: {self.kubeconfig}")
         return took

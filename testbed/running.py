@@ -138,13 +138,6 @@ class RunningTestbed:
                 raise ClusterError(f"{', '.join(late)} not ready\n{self.log_end(late[0])}")
             time.sleep(0.05)
 
-    def _wait_for_object(self, name: str, seconds: float = 30) -> None:
-        deadline = time.monotonic() + seconds
-        while self.kubectl("get", name, check=False).returncode:
-            if time.monotonic() > deadline:
-                raise ClusterError(f"{name} did not appear")
-            time.sleep(0.1)
-
     def restart(self, component: str) -> None:
         """Kill a component's process; its supervisor starts it again after a moment."""
         process = self.components().get(component, {}).get("pid")
