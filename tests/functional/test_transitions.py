@@ -395,8 +395,11 @@ def test_no_stranger_is_answered_while_access_changes(place, table, transition):
     for asked in (place.application, place.login, place.beside):
         asked.clear()
     moving = [Visitor(NAMED, path) for path, _ in (*before.strangers, *after.strangers)]
+    # Of other gateways, which nothing makes listen, `wrong` sees that they serve nobody.
+    gateways = {NAMED, before.gateway, after.gateway}
+    visitors = [each for each in STRANGERS if each.gateway in gateways]
     with contextlib.ExitStack() as stack:
-        strangers = [stack.enter_context(place.hammer(each, **session)) for each in STRANGERS]
+        strangers = [stack.enter_context(place.hammer(each, **session)) for each in visitors]
         others = [stack.enter_context(place.hammer(each)) for each in (*NEIGHBOURS, *moving)]
         hammers = [*strangers, *others]
         gateway_client.go_on(hammers, 20)
@@ -413,7 +416,7 @@ def test_no_stranger_is_answered_while_access_changes(place, table, transition):
     unasked = "not required" if after.is_open else sum(reopened)
     table.append((transition, answers.total(), by_status, unasked))
     print(*table[-1])
-    assert unasked in (0, "not required"), dict(zip(STRANGERS, reopened, strict=True))
+    assert unasked in (0, "not required"), dict(zip(visitors, reopened, strict=True))
     served = {each["headers"].get("x-who") for each in place.application}
     assert is_open or session or "visitor" not in served
     assert VICTIM not in json.dumps([place.application, place.login, place.beside])
