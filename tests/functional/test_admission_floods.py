@@ -77,7 +77,7 @@ class Creating:
 
     def _run(self):
         pod = table.Case("").pod(self._world.model(SETTINGS))
-        while not self._stop.wait(0.02):
+        while not self._stop.wait(0.05):
             started = time.monotonic()
             created = self._world.try_pod(pod)
             self.waits.append(time.monotonic() - started)
@@ -182,7 +182,7 @@ LONG_ANSWER = review(
     {"metadata": {"annotations": {table.PORTS: "x" * 250_000}}, "spec": {"containers": [{}]}}
 )
 FLOODS = {
-    "idle connections": (2000, b""),
+    "idle connections": (1000, b""),
     "bodies of 8 MiB": (200, body(8 * MEBIBYTE)),
     "bodies of 3 MiB": (100, body(LARGEST)),
     "bodies that stay incomplete": (200, body(LARGEST)[: -MEBIBYTE // 2]),
