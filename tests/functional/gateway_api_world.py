@@ -1,6 +1,7 @@
 """The Gateway API beside a real istiod, and what a node would do for one of its Gateways."""
 
 import contextlib
+import functools
 
 from integrator_contract import names
 from testbed import programs
@@ -12,8 +13,9 @@ from tests.kubernetes_objects import made
 NAME = "kubeflow-gateway"
 
 
+@functools.cache
 def install_definitions(client):
-    """Have the API server serve the pinned Gateway API, its standard channel."""
+    """Have the API server serve the pinned Gateway API, its standard channel, from now on."""
     folder = programs.ensure(["gateway-api"])["gateway-api"] / "share" / "definitions"
     text = "\n---\n".join(path.read_text() for path in sorted(folder.glob("*.yaml")))
     world.apply_definitions(client, text)

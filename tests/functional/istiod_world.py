@@ -1,6 +1,7 @@
 """A real istiod and a real Envoy as its gateway, beside a control plane without a node."""
 
 import contextlib
+import functools
 import json
 import socket
 import subprocess
@@ -29,8 +30,9 @@ DEFINITIONS = generic_resource.create_global_resource(
 ENVOY = Path(envoy.__file__).parent / "_bin" / "envoy"
 
 
+@functools.cache
 def install_definitions(client):
-    """Have the API server serve Istio's kinds."""
+    """Have the API server serve Istio's kinds, from now on."""
     place = "share/manifests/charts/base/files/crd-all.gen.yaml"
     text = (programs.directory("istio") / place).read_text()
     apply_definitions(client, text)
