@@ -9,6 +9,7 @@ import urllib.request
 from pathlib import Path
 
 import envoy
+import httpx2
 import yaml
 from lightkube import generic_resource
 from lightkube.models.authentication_v1 import TokenRequestSpec
@@ -51,7 +52,7 @@ def apply_definitions(client, text):
 def _is_served(admin, spec):
     try:
         admin.list(f"{spec['names']['kind']}.{spec['group']}")
-    except (LookupError, api.ApiError):
+    except (LookupError, api.ApiError, httpx2.HTTPError):
         return False
     return True
 
