@@ -6,12 +6,12 @@ import contextlib
 import dataclasses
 import json
 import re
-import time
 from typing import Any
 
 import msgspec
 
 from integrator_contract import pods
+from tests import waiting
 from tests.api import Api, ApiError
 from tests.functional import admission_cases as table
 from tests.kubernetes_objects import namespace_of
@@ -102,11 +102,11 @@ class World:
         """Wait until the API server has noticed what was applied."""
         labels = {"app.kubernetes.io/name": table.APPLICATION}
         pod = table.Case(id="", labels=labels).pod(namespace)
-        for _ in range(200):
+
+        def is_mutated() -> bool:
             # An API server that just started answers 503 until it has its schemas.
             with contextlib.suppress(ApiError):
-                created = self.try_pod(pod)
-                if table.APPLIED in created["metadata"].get("annotations", {}):
-                    return
-            time.sleep(0.05)
-        raise AssertionError(f"no pods of {namespace} are mutated")
+                return table.APPLIED in self.try_pod(pod)["metadata"].get("annotations", {})
+            return False
+
+        assert waiting.eventually(is_mutated), f"no pods of {namespace} are mutated"

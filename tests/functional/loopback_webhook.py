@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
@@ -23,7 +22,7 @@ import pytest
 from integrator_contract import service
 from istio_integrator.admission import certificates
 from testbed import kubernetes, loopback
-from tests import charm_access
+from tests import charm_access, waiting
 from tests.api import Api
 from tests.functional import admission_cases as table
 from tests.functional import admission_world, charm_runs
@@ -92,13 +91,8 @@ def serving(directory, values):
         env = {**os.environ, "PYTHONPATH": WORKLOAD}
         server.process = subprocess.Popen(command, env=env, stderr=log, cwd=directory)
     try:
-        for _ in range(200):
-            with contextlib.suppress(OSError):
-                if server.get("/readyz")[0] == 200:
-                    break
-            time.sleep(0.05)
-        else:
-            raise AssertionError((directory / "log").read_text())
+        is_ready = waiting.eventually(lambda: server.get("/readyz")[0] == 200)
+        assert is_ready, (directory / "log").read_text()
         yield server
     finally:
         server.process.kill()
