@@ -10,9 +10,9 @@ COVERAGE := $(PY) -m coverage report --format=total
 ROOMY := GOGC=400
 # What waits waits side by side. Modules of the functional tier share an API server and a world, and
 # half of their time nothing computes.
-PROCESSES := --numprocesses=$(shell expr $$(nproc) + 1)
-UNIT := $(PYTEST) tests/unit $(PROCESSES) --dist=worksteal
-FUNCTIONAL := $(ROOMY) $(PYTEST) tests/functional $(PROCESSES) --dist=loadfile --no-loadscope-reorder
+UNIT := $(PYTEST) tests/unit --numprocesses=$(shell expr $$(nproc) + 1) --dist=worksteal
+FUNCTIONAL := $(ROOMY) $(PYTEST) tests/functional --numprocesses=$(shell expr $$(nproc) + 2) \
+	--dist=loadfile --no-loadscope-reorder
 # A cluster that can't be made ready fails each of its tests: short, so that the cause is in sight.
 # What tests measure is in the results as properties.
 E2E := $(ROOMY) $(PYTEST) tests/e2e --tb=short --junitxml=build/e2e/results.xml
@@ -77,7 +77,7 @@ format: python  ## Let ruff fix and format the code
 	@.venv/bin/ruff check --fix .
 	@.venv/bin/ruff format .
 
-unit: python  ## Tests of our own decisions, in three minutes
+unit: python  ## Tests of our own decisions, in two minutes
 	@$(UNIT) $(QUICK)
 
 functional: setup  ## Tests against a real etcd and kube-apiserver, no root needed
