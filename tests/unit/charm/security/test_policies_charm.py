@@ -1,5 +1,6 @@
 """Policies in the cluster: no declared caller is denied while they are written or removed."""
 
+import collections
 import dataclasses
 import json
 
@@ -231,3 +232,27 @@ def test_api_servers_may_call_a_closed_model_without_a_relation(world, calling):
     world.config["authorization"] = "closed"
     world.run()
     assert written(world.fake)["called"]["rules"] == [{"to": [{"operation": {"ports": ["443"]}}]}]
+
+
+def idle(world, **options):
+    """Count the requests of a hook that has nothing to do."""
+    world.config = options
+    world.run()
+    world.fake.requests.clear()
+    world.run(lambda ctx: ctx.on.update_status())
+    return collections.Counter(world.fake.requests)
+
+
+@cases(
+    ("options", "most"),
+    related=({"authorization": "related"}, 11),
+    closed=({"authorization": "closed"}, 11),
+    strict=({"mtls": "strict"}, 10),
+    both=({"authorization": "closed", "mtls": "strict"}, 14),
+)
+def test_idle_hook_lists_no_kind_twice_for_security(world, options, most):
+    for name in ("kfp-ui", "kfp-api"):
+        world.fake.add(members.stateful_set(name))
+    more = idle(world, **options) - idle(world, authorization="off", mtls="inherit")
+    assert not [asked for asked, count in more.items() if count > 1]
+    assert more.total() <= most, more
