@@ -150,7 +150,7 @@ class World:
 
     @contextlib.asynccontextmanager
     async def converging(self, **settings):
-        """Run the service of the leader in the joined model, and what stands in for the others."""
+        """Run the leader's service in the joined model, with a stand-in for the kubelet."""
         unit = dataclasses.replace(
             service_world.SETTINGS,
             model=self.namespace,

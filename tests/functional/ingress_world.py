@@ -197,7 +197,7 @@ class Place:
         for number in range(4):
             before, said = self.expected, self.hook()
             is_news = self.expected != before
-            # A later hook that expects nothing else has seen what was looked at before it.
+            # Later hooks with the same expectation reuse the first look.
             if self.expected and (is_news or not number):
                 gateway_looks.look_at_whole(self.expected, self.admin)
             if not is_news:

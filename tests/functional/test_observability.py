@@ -205,7 +205,7 @@ async def test_rules_and_dashboard_have_their_figures_with_cos_and_without(
     model = world.namespace
     await world.workload("Deployment", "late")
     # It is never replaced, so it is counted for as long as Prometheus needs.
-    await world.pod("nobody-s")
+    await world.pod("unowned")
     done = pods.pod_json(name="done", namespace=model)
     done["metadata"]["annotations"]["istio-integrator.charmhub.io/applied"] = "hold"
     create(client, done)

@@ -37,7 +37,7 @@ FILTER = "filters.http.rbac.v3"
 """In a listener's JSON where policies hold; traces speak of the filter's name anyway."""
 CONTROLLER = (MODEL, "jupyter-controller")
 BOTH, CERTIFIED = (200, 200), (0, 200)
-"""The status of a request in plain text and of one with a certificate; 0 is no answer."""
+"""Statuses of a request in plain text and of one with a certificate; 0: no answer."""
 
 
 class World:

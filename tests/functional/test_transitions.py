@@ -395,7 +395,7 @@ def test_no_stranger_is_answered_while_access_changes(place, table, transition):
     for asked in (place.application, place.login, place.beside):
         asked.clear()
     moving = [Visitor(NAMED, path) for path, _ in (*before.strangers, *after.strangers)]
-    # Of other gateways, which nothing makes listen, `wrong` sees that they serve nobody.
+    # Other gateways do not change in this transition; `wrong` checks them before and after it.
     gateways = {NAMED, before.gateway, after.gateway}
     visitors = [each for each in STRANGERS if each.gateway in gateways]
     with contextlib.ExitStack() as stack:

@@ -25,7 +25,7 @@ PROGRAM = "sidecar_lifecycle.shell.cli"
 """The workload's command line, by which tests run it."""
 INSIDE = {
     "workload_access.py": "has the program connect in place of a pod",
-    "functional/test_charm_installations.py": "what is found of an Istio and no object shows",
+    "functional/test_charm_installations.py": "properties of an installation that no object shows",
     "unit/charm/test_rights.py": "names of all objects, without a run that makes them all",
     "unit/charm/kube/test_cluster.py": "when what a hook has read is out of date",
     "unit/workload/test_hostile.py": "a bound of memory",

@@ -57,7 +57,7 @@ SHARPENS = {
     ("list", "peerauthentications"),
     ("list", "authorizationpolicies"),
 }
-"""Requests that only diagnose other teams' objects; their failure is no status."""
+"""Requests for the diagnosis of other teams' objects; the status may stay active if they fail."""
 
 
 def may_be_active(verb, resource, code):

@@ -177,7 +177,7 @@ async def test_honest_objects_among_hostile_ones_get_what_they_would(
     model: FakeApiserver, share: int
 ):
     hostile = {kind: list(spoilt(document, share, SHARES)) for kind, document in DOCUMENTS.items()}
-    # No API server has a namespace whose name is no DNS label, and the name becomes a path.
+    # An API server accepts only DNS labels as names of namespaces, which become parts of paths.
     hostile["namespaces"] = [each for each in hostile["namespaces"] if b'"name": "x"' in each]
 
     async def listed(service: Service) -> list[Any]:

@@ -197,7 +197,7 @@ def _judged(plan: EvictionPlan, victim: Replica) -> Hold | None:
     request = plan.remembered.request
     since = request.at if victim.in_mesh and request is not None else 0.0
     for workload, hold in plan.holds.items():
-        # Without pods its status would not say that others wait for it.
+        # The status shows no hold of a workload without pods, so that nobody would see the cause.
         is_running = plan.desired.get(workload, 0) > 0
         if is_running and hold.until is None and hold.reason in _JUDGED and hold.since >= since:
             return hold
