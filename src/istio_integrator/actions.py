@@ -8,11 +8,11 @@ from typing import Any
 
 import yaml
 
+from integrator_contract import refusals
 from integrator_contract.answers import ACKNOWLEDGED, PodAnswer
 from istio_integrator import order, texts
 from istio_integrator.config import config
 from istio_integrator.diagnosis import facts, registry, report
-from istio_integrator.ingress import record
 from istio_integrator.kube import cluster, errors, fences
 
 Parameters = Mapping[str, Any]
@@ -86,7 +86,7 @@ def _show(parts: order.Parts, _: Parameters) -> dict[str, str]:
             rest["data"] = dict.fromkeys(cluster.at(obj, "data"), "(not shown)")
         cleaned.append({**head, **rest})
     text = yaml.safe_dump_all(cleaned, sort_keys=False) if cleaned else "none"
-    return {"manifests": record.hide(text)}
+    return {"manifests": refusals.hide_secrets(text)}
 
 
 def _lines(pods: Iterable[PodAnswer]) -> str:

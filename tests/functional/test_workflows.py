@@ -27,3 +27,14 @@ def test_workflows_run_targets_that_exist():
     made = set(re.findall(r"\bmake ([a-z0-9-]+)", runs))
     assert made - targets == set()
     assert {"lint", "unit", "functional", "e2e", "pack", "integration", "test-all"} <= made
+
+
+def test_secrets_are_for_one_step_and_beside_them_run_only_actions_of_a_commit():
+    for file in (each for each in WORKFLOWS if "secrets." in each.read_text()):
+        workflow = yaml.safe_load(file.read_text())
+        steps = [step for job in workflow["jobs"].values() for step in job.pop("steps")]
+        assert "secrets." not in str(workflow)
+        assert not [step for step in steps if "secrets." in str(step) and "uses" in step]
+        actions = [step["uses"] for step in steps if "uses" in step]
+        assert actions
+        assert not [each for each in actions if not re.search(r"@[0-9a-f]{40}$", each)]

@@ -7,10 +7,8 @@ namespace of the gateway's certificate, and the Service that was annotated.
 from __future__ import annotations
 
 import base64
-import dataclasses
 import functools
 import hashlib
-import re
 import secrets
 from collections.abc import Iterable
 
@@ -18,7 +16,6 @@ import pydantic
 
 from integrator_contract import names
 from istio_integrator.kube import cluster
-from istio_integrator.messages import Message
 from istio_integrator.situation.situation import Situation
 
 FOLDER = "record"
@@ -26,19 +23,11 @@ _KEY = "record"
 
 
 def random_value() -> str:
-    """Return a random name for a header, a metadata key, a route or a part of a host."""
+    """Return a random name for a header, a metadata key, a route or a part of a host.
+
+    `refusals.hide_secrets` knows its form.
+    """
     return f"x-{secrets.token_hex(16)}"
-
-
-def hide(text: str) -> str:
-    """Replace the Record's values in a text for logs and messages."""
-    return re.sub(r"x-[0-9a-f]{32}", "(not shown)", text)
-
-
-def hide_in(message: Message) -> Message:
-    """Replace the Record's values in a message."""
-    about = {name: hide(str(value)) for name, value in message.about.items()}
-    return dataclasses.replace(message, about=about)
 
 
 class Values(pydantic.BaseModel, frozen=True):

@@ -119,7 +119,8 @@ def mapped(request: str, reference: str = "") -> Generator[None]:
         except _FAILURES as error:
             found = _meant(error, reference)
             span.set_attribute("error.type", str(getattr(found, "code", type(found).__name__)))
-            raise found from error
+            # A traceback would print the cause, whose text may quote secrets.
+            raise found from None
 
 
 _FAILURES = (httpx2.HTTPError, msgspec.MsgspecError, RecursionError, TypeError, ValueError)
@@ -128,7 +129,7 @@ _FAILURES = (httpx2.HTTPError, msgspec.MsgspecError, RecursionError, TypeError, 
 
 def _meant(error: Exception, reference: str) -> CharmError:
     if isinstance(error, lightkube.ApiError):
-        message = (error.status.message or str(error.status.reason))[:_LONGEST_REFUSAL]
+        message = error.status.message or str(error.status.reason)
         # An error within a stream has no response of its own.
         response = getattr(error, "response", None)
         code = response.status_code if response is not None else error.status.code or 500
@@ -138,7 +139,7 @@ def _meant(error: Exception, reference: str) -> CharmError:
         code = error.response.status_code
         if code == 404:
             return KindAbsentError(code, f"{error.request.url.path} is not served")
-        return error_of(code, error.response.text[:200].strip())
+        return error_of(code, error.response.text.strip())
     if isinstance(error, httpx2.HTTPError):
         return UnreachableError(str(error) or type(error).__name__)
     place = f"{reference}: " if reference else ""
@@ -146,7 +147,8 @@ def _meant(error: Exception, reference: str) -> CharmError:
 
 
 def error_of(code: int, message: str, reference: str = "") -> ApiError | ForbiddenError:
-    """Return the error for an unsuccessful answer."""
+    """Return the error for an unsuccessful answer, without secrets that the answer quotes."""
+    message = refusals.hide_secrets(message)[:_LONGEST_REFUSAL]
     if refusals.is_missing_right(code, message):
         return ForbiddenError(message)
     if refusal := refusals.read(code, message):

@@ -1,5 +1,8 @@
 """Statuses for requests that other teams' webhooks, policies and quotas reject."""
 
+import json
+import re
+
 import pytest
 from ops import testing
 
@@ -182,6 +185,37 @@ def test_envoyfilter_that_a_provider_refuses_is_named_and_nothing_is_opened(worl
     assert words in shown.message
     assert world.gateway() is None
     assert world.routes() == []
+
+
+def secrets_in(text):
+    """The random values in a text, and the data of a Secret."""
+    return re.findall(r"x-[0-9a-f]{32}|[A-Za-z0-9+/=]{90,}", text)
+
+
+@pytest.mark.parametrize("before", [0, 380, 1980])
+@pytest.mark.parametrize("kind", ["VirtualService", "EnvoyFilter", "Gateway", "Secret"])
+def test_refusal_that_quotes_an_object_gives_no_secret_of_it_away(world, kind, before):
+    """Whatever part of a value another team's webhook or the charm leaves out."""
+    quoted = []
+
+    def refuse(obj):
+        if obj["kind"] != kind or obj["metadata"]["name"].endswith("-tls"):
+            return None
+        quoted.extend(secrets_in(json.dumps(obj)))
+        cut = [each[:20] for each in quoted if each.startswith("x-")]
+        words = "." * before + " ".join([*cut[:1], *quoted])
+        return 400, f'admission webhook "a.b" denied the request: {words}'
+
+    world.fake.validators.append(refuse)
+    world.related = [route("mesh-2"), auth()]
+    out = world.hook()
+    with pytest.raises(testing.ActionFailed):
+        world.run(lambda ctx: ctx.on.action("diagnose"))
+    logged = [line.message for line in world.ctx.juju_log]
+    told = "\n".join([out.unit_status.message, world.ctx.action_results["report"], *logged])
+    assert 'webhook "a.b" refuses' in told
+    assert quoted
+    assert not [each for each in quoted if each[:16] in told]
 
 
 DENIED = (

@@ -9,6 +9,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import yarl
 from sidecar_lifecycle.decide.convergence import memory
 
 from integrator_contract import seen
@@ -118,6 +119,19 @@ async def test_who_does_not_know_the_token_is_told_nothing(
             assert await refused(method, path, scheme)
         service.change(token="")
         assert await refused("GET", "/uninjected", "Bearer ")
+
+
+@pytest.mark.parametrize("token", [b"\xff", "\u0416".encode(), b"a-token\xc3", b"\x00"])
+async def test_token_of_any_bytes_is_refused(model: FakeApiserver, token: bytes):
+    async with served(model) as service:
+        url = yarl.URL(service.listener)
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        lines = b"GET /uninjected HTTP/1.1", b"Host: x", b"Authorization: Bearer " + token
+        writer.write(b"\r\n".join([*lines, b"Connection: close", b"", b""]))
+        status, *_ = (await reader.read()).splitlines()
+        writer.close()
+    # aiohttp itself refuses control characters.
+    assert status.split()[1] == (b"400" if token == b"\x00" else b"401")
 
 
 async def test_reading_does_not_act(model: FakeApiserver):

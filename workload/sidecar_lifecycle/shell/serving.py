@@ -216,7 +216,9 @@ def charm_application(
     @web.middleware
     async def guarded(request: web.Request, handler: typedefs.Handler) -> web.StreamResponse:
         given, wanted = request.headers.get("Authorization", ""), token()
-        if not wanted or not hmac.compare_digest(given.encode(), f"Bearer {wanted}".encode()):
+        # aiohttp reads bytes that are not UTF-8 as surrogates.
+        sent = given.encode(errors="surrogateescape")
+        if not wanted or not hmac.compare_digest(sent, f"Bearer {wanted}".encode()):
             return web.Response(status=401, text="the token is another one")
         seconds = ACT_SECONDS if request.method == "POST" else READ_SECONDS
         try:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from istio_integrator import error_messages
-from istio_integrator.ingress import gateway, record
+from istio_integrator.ingress import gateway
 from istio_integrator.ingress.record import Values
 from istio_integrator.ingress.routes.plan import Route
 from istio_integrator.istio import destination_rule
@@ -63,10 +63,9 @@ def apply(
     served = [route for key, group in groups.items() if key not in refused for route in group]
     for source, error in {source: error for (source, _), error in refused.items()}.items():
         found.append(error_messages.of_object(error, f"routes of {source} in {situation.model}"))
-    hidden = [record.hide_in(each) for each in found]
-    for problem in hidden:
+    for problem in found:
         logger.warning("%s.", problem.text)
-    return served, hidden
+    return served, found
 
 
 def remove(situation: Situation) -> None:
