@@ -22,7 +22,9 @@ DataPlane = Literal["sidecar", "ambient"]
 LONGEST_VALUE = 65536
 HIGHEST_PORT = 65535
 
-_OTHERS = re.compile(r"(?:[^/]*\.)?(?:juju\.is|kubernetes\.io)/.*|pod-template-hash", re.DOTALL)
+_OTHERS = re.compile(r"(?:[^/]*\.)?juju\.is/.*|(?:kubernetes|k8s)\.io/.*", re.DOTALL)
+# Juju's Services and Kubernetes' controllers select pods by these labels.
+_SELECTED = frozenset((names.NAME, names.MANAGED_BY, *names.OF_ONE_POD))
 _OTHERS_LABELS = re.compile(rf"(?:[^/]*\.)?istio\.io/.*|{re.escape(names.PREFIX)}.*", re.DOTALL)
 _OUR_ANNOTATIONS = frozenset((names.APPLIED, names.SETTINGS))
 # The first part has a dot or a port, or is localhost: otherwise it would be a name on docker.io.
@@ -130,7 +132,7 @@ def _check_registries(rules: Iterable[Registries]) -> None:
 def _check_key(key: str, *, taken: bool) -> None:
     if not selectors.is_key(key):
         raise ValueError(f"'{key}' is not a key such as team or example.com/team")
-    if taken or _OTHERS.fullmatch(key):
+    if taken or key in _SELECTED or _OTHERS.fullmatch(key):
         raise ValueError(f"'{key}' is reserved: Juju, Kubernetes, Istio or this charm uses it")
 
 

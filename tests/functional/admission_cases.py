@@ -375,7 +375,7 @@ MERGED = {
         f"# {KEY}: false\nproxyMetadata:\n  {KEY}: 'false'\n",
         f"# {KEY}: false\n{HELD_LINE}proxyMetadata:\n  {KEY}: 'false'\n",
     ),
-    "as long as may be": (f"a: {'x' * 2045}", f"{HELD_LINE}a: {'x' * 2045}"),
+    "as long as may be": (f"a: {'x' * 2007}", f"{HELD_LINE}a: {'x' * 2007}"),
 }
 """Configurations of proxies before and after the hold is merged; unit tests generate others."""
 LEFT = {
@@ -391,7 +391,11 @@ LEFT = {
         "a merge key": f"a: 1\n<<: {{{KEY}: false}}\n",
         "a tab before it": "\t{a: 1}",
     },
-    "ConfigTooLong": {"too long": f"a: {'x' * 2046}"},
+    "ConfigTooLong": {
+        "too long": f"a: {'x' * 2046}",
+        "too long with the hold": f"statusPort: 15021\na: {'x' * 1990}",
+        "too long with the hold, flow": f'{{statusPort: 15021, a: "{"x" * 2022}"}}',
+    },
 }
 """Configurations that stay as they are, by the reason."""
 
@@ -506,11 +510,34 @@ NATIVES = (
         "native, the pod wants it and its template has none",
         annotations={**GRPC_AGENT, NATIVE: "true"},
     ),
-    native(
-        "native, by the template's name",
-        settings="native",
-        annotations={TEMPLATES: "sidecar"},
-        spec=TO_COMPLETION,
+    *(
+        native(
+            f"native, by the template's name: {name}",
+            settings="native",
+            annotations={TEMPLATES: text},
+            spec=TO_COMPLETION,
+        )
+        for name, text in (("alone", "sidecar"), ("with blanks", " sidecar "))
+    ),
+    # Another template may customise istio-proxy among the containers, where no native one is.
+    *(
+        held(
+            f"native, another template too: {name}",
+            "native:OtherTemplate",
+            settings="native",
+            annotations={TEMPLATES: text},
+            spec=spec,
+        )
+        for name, text, spec in (
+            ("after", "sidecar,colour", TO_COMPLETION),
+            ("before", "colour , sidecar", TO_COMPLETION),
+            ("blocked by a probe", "sidecar,colour", helped(startupProbe=PROBE)),
+        )
+    ),
+    left(
+        "native, the pod wants it and adds a template",
+        "hold:NativeSidecar",
+        annotations={TEMPLATES: "sidecar,colour", NATIVE: "true"},
     ),
 )
 

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import re
 import time
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,7 +21,7 @@ def read(document):
     return msgspec.convert(pods.named(document), pods.Settings)
 
 
-MINIMAL = {"application": "a", "model": "m"}
+MINIMAL: dict[str, Any] = {"application": "a", "model": "m"}
 LONG = "x" * pods.LONGEST_VALUE
 
 TAKEN = {
@@ -30,6 +31,12 @@ TAKEN = {
     "labels": {"pod-labels": [{"add": {"team": "ml", "example.com/x": ""}}]},
     "annotation": {"pod-annotations": [{"pods": "app=web", "add": {"a": LONG}}]},
     "Istio's": {"pod-annotations": [{"add": {"sidecar.istio.io/proxyCPU": "10m"}}]},
+    "autoscaler's": {
+        "pod-annotations": [{"add": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}}]
+    },
+    "kubectl's": {"pod-annotations": [{"add": {"kubectl.kubernetes.io/default-container": "a"}}]},
+    "queue's": {"pod-labels": [{"add": {"kueue.x-k8s.io/queue-name": "q"}}]},
+    "recommended": {"pod-labels": [{"add": {"app.kubernetes.io/part-of": "kubeflow"}}]},
     "ports": {"excluded-outbound-ports": [{"ports": [1, 65535]}]},
     "registry": {"image-registries": [{"pods": "!x", "prefixes": {"a.io": "localhost/a"}}]},
 }
@@ -74,7 +81,13 @@ REFUSED = [
         ("pod-labels", [{"add": {key: "x"}}], "is reserved: ")
         for key in (
             "app.kubernetes.io/name",
+            "app.kubernetes.io/managed-by",
             "kubernetes.io/x",
+            "k8s.io/x",
+            "batch.kubernetes.io/job-name",
+            "apps.kubernetes.io/pod-index",
+            "controller-revision-hash",
+            "juju.is/x",
             "model.juju.is/name",
             "sidecar.istio.io/inject",
             "istio.io/rev",
@@ -84,7 +97,7 @@ REFUSED = [
     ),
     *(
         ("pod-annotations", [{"add": {key: "x"}}], "is reserved: ")
-        for key in ("controller.juju.is/id", names.APPLIED, names.SETTINGS)
+        for key in ("controller.juju.is/id", names.MIRROR, names.APPLIED, names.SETTINGS)
     ),
 ]
 

@@ -3,7 +3,7 @@
 import json
 
 import yaml
-from hypothesis import example, given
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from sidecar_lifecycle.decide import proxy_config
 
@@ -86,7 +86,10 @@ def assert_rule_holds(text, held=True):
     assert proxy_config.merge_hold(merged, held=held) == Reason.CONFIG_SAYS_ITSELF
 
 
+# Shrinking a document of 2,000 characters takes five minutes.
+@settings(phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(documents(), st.booleans())
+@example(f"concurrency: 2\nx.y: {'x' * 1995}", True)
 def test_a_document_parses_to_what_it_did_plus_the_hold(text, held):
     assert_rule_holds(text, held)
 

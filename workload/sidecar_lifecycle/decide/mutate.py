@@ -114,19 +114,18 @@ class _Draft:
         self.skipped.append(Skip(change, reason, ADMISSION[reason]))
 
     @property
-    def can_be_native(self) -> bool:
-        """Whether the pod's injection template supports native sidecars.
+    def templates(self) -> tuple[str, ...]:
+        """The pod's injection templates; `sidecar` is Istio's default.
 
-        Of Istio's templates only the default one, `sidecar`, does (istio
+        Of Istio's templates only `sidecar` supports native sidecars (istio
         manifests/charts/istio-control/istio-discovery/files).
         """
-        templates = self.annotations.get(names.TEMPLATES, "sidecar")
-        return "sidecar" in service.words(templates)
+        return service.words(self.annotations.get(names.TEMPLATES, "sidecar"))
 
     @property
     def is_native(self) -> bool:
         """Whether the pod asks for a native sidecar and gets one."""
-        return self.annotations.get(names.NATIVE_SIDECAR) == "true" and self.can_be_native
+        return self.annotations.get(names.NATIVE_SIDECAR) == "true" and "sidecar" in self.templates
 
     @property
     def outside(self) -> Reason | None:
@@ -254,7 +253,9 @@ def _native(draft: _Draft) -> _Added:
         return draft.outside
     if names.NATIVE_SIDECAR in draft.annotations:
         return Reason.POD_SAYS_ITSELF
-    return {names.NATIVE_SIDECAR: "true"} if draft.can_be_native else Reason.OTHER_TEMPLATE
+    # A further template may change istio-proxy among the containers, where a native one is not.
+    is_alone = draft.templates == ("sidecar",)
+    return {names.NATIVE_SIDECAR: "true"} if is_alone else Reason.OTHER_TEMPLATE
 
 
 def _hold(draft: _Draft) -> _Added:

@@ -86,7 +86,9 @@ def merge_hold(value: str | None, *, held: bool) -> str | Reason:
         entry = f'"{HOLD}": {word}{", " if config else " "}'
     else:
         entry = f"{HOLD}: {word}\n{' ' * mark.column}"
-    return f"{value[:at]}{entry}{value[at:]}"
+    merged = f"{value[:at]}{entry}{value[at:]}"
+    # A longer result would hide the pod's own status port from `configured_port`.
+    return merged if len(merged) <= LONGEST else Reason.CONFIG_TOO_LONG
 
 
 # The pods of a workload share their configuration.
