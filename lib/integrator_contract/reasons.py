@@ -143,7 +143,7 @@ ADMISSION: Mapping[Reason, str] = {
     Reason.POD_SAYS_ITSELF: "The pod says itself what it wants.",
     Reason.NOT_INJECTED: "The pod is labelled to get no sidecar.",
     Reason.FIRST_CONTAINER: "Juju or KubeRay expects another container than istio-proxy first.",
-    Reason.OTHER_TEMPLATE: "Its `inject.istio.io/templates` names another template than `sidecar`.",
+    Reason.OTHER_TEMPLATE: "Its `inject.istio.io/templates` is not exactly `sidecar`.",
     Reason.CONFIG_SAYS_ITSELF: "Its proxy.istio.io/config sets holdApplicationUntilProxyStarts.",
     Reason.CONFIG_NOT_MERGEABLE: (
         "Its proxy.istio.io/config is not one mapping in YAML without anchors, aliases and tags."
