@@ -554,6 +554,11 @@ class Said(enum.Enum):
         "{reference} is applied at the gateway before authentication, and may reject requests",
         "kubectl -n {namespace} get {kind} {name} -o yaml",
     )
+    HOST_ELSEWHERE = _doubt(
+        "{reference} has the model's host {host}, so its routes there need the model's login",
+        "kubectl -n {namespace} get {kind} {name} -o yaml",
+        "remove the host from it, or from the option hosts",
+    )
     AUTHENTICATED = _note("{service} authenticates requests to port {ports} of the gateway")
     NOT_AUTHENTICATED = _doubt(
         "requests are not authenticated: require-authentication=false, and no application is "
@@ -585,6 +590,10 @@ class Said(enum.Enum):
     # Diagnose: policies, and calls that proxies reject.
     CALLS_NOT_DENIED = _note("no policy of another team denies every call")
     CALLS_DENIED = _doubt("{policy} denies every caller of {count} pods", _POLICY)
+    CERTIFICATE_EXPECTED = _doubt(
+        "{rule} has clients use mutual TLS with {service}, whose pod {pod} has no sidecar",
+        "kubectl -n {namespace} get pod {pod} -o yaml",
+    )
     PROFILES_ADMIT_GATEWAY = _note("the policies of profile namespaces admit the gateway")
     PROFILES_REJECT_GATEWAY = _blocked(
         "the policies of {namespaces} admit {principals}, and the gateway is "
@@ -671,6 +680,10 @@ class Said(enum.Enum):
     CLIENTS_WITHOUT_CERTIFICATE = _blocked(
         "{rule} has clients call {port} without the mesh's certificates",
         f"take its tls mode out, or {_EXCEPT}",
+    )
+    SERVICE_HIDDEN = _blocked(
+        "{rule} hides {port} from proxies, which then call it in plain text",
+        f"add its namespace to the egress hosts there, or {_EXCEPT}",
     )
     CALLER_OUTSIDE_MESH = _doubt(
         "{workload} has no sidecar: members of the mesh would not answer it",

@@ -1,9 +1,11 @@
 """The guard of a named gateway in a real Envoy: authentication requests and backend requests."""
 
 import contextlib
+import functools
 import itertools
 import json
 import threading
+from collections.abc import Iterator
 from concurrent import futures
 
 import httpx2
@@ -40,6 +42,16 @@ LIES = {
 TOKENS = {"Authorization": "Bearer t", "X-Auth-Token": "t", "Cookie": COOKIE}
 FORWARDS = ("", "/decisions")
 """Paths of an application on `forward-auth`."""
+
+
+@pytest.fixture(scope="module")
+def place(client, kubeconfig, tmp_path_factory) -> Iterator[ingress_world.Place]:
+    """The shared gateway, to which its istiod sends only the clusters that a route uses."""
+    filtered = {"PILOT_FILTER_GATEWAY_CLUSTER_CONFIG": "true"}
+    istiod = functools.partial(istiod_world.istiod, environment=filtered)
+    folder = tmp_path_factory.mktemp("istiod")
+    with ingress_world.serving(client, kubeconfig, folder, istiod=istiod) as found:
+        yield found
 
 
 def authenticate(place, path=None, **options):
@@ -331,4 +343,5 @@ def test_no_other_way_to_a_service_of_the_model_says_another_user_at_our_host(sh
         served = waiting.eventually(
             lambda: [each for each in shared.application if each["path"] == path]
         )
+        assert served
         assert [seen(each) for each in served] == [{HEADER: echo.USER}] * len(served)

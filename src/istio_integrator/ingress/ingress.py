@@ -301,7 +301,9 @@ class Ingress(Component):
         balancers = cluster.parts(cluster.at(service, "status", "loadBalancer"), "ingress")
         addresses = [each.get(key) for each in balancers[:1] for key in ("hostname", "ip")]
         inside = f"{target.service}.{target.namespace}.svc.{self._situation.cluster_domain}"
-        return str(next(filter(None, addresses), inside))
+        host = str(next(filter(None, addresses), inside))
+        # A URL has an IPv6 address in brackets (RFC 3986, 3.2.2).
+        return f"[{host}]" if ":" in host else host
 
 
 def _is_at(opened: cluster.Object, target: gateway.Target) -> bool:

@@ -82,7 +82,7 @@ DEPLOYMENT, DAEMON_SET, STATEFUL_SET = _kinds(
     "apps/v1", True, "Deployment", "DaemonSet", "StatefulSet"
 )
 _kinds("policy/v1", True, "PodDisruptionBudget")
-_kinds("networking.k8s.io/v1", True, "NetworkPolicy")
+_, INGRESS = _kinds("networking.k8s.io/v1", True, "NetworkPolicy", "Ingress")
 # Earlier revisions of the charm created one.
 _kinds("coordination.k8s.io/v1", True, "Lease")
 (ENDPOINT_SLICE,) = _kinds("discovery.k8s.io/v1", True, "EndpointSlice")

@@ -51,9 +51,10 @@ class Exceptions:
     services: Collection[Service] = ()
     calls: Collection[Call] = ()
     plain_clients: Collection[PlainClients] = ()
-    plain_tenants: Sequence[PlainClients] = ()
-    """From DestinationRules in tenants' namespaces, which apply only to clients there (istio
-    pilot/pkg/model/push_context.go, destinationRule), and so do not delay strict mode."""
+    plain_elsewhere: Sequence[PlainClients] = ()
+    """Clients that do not delay strict mode: by a DestinationRule of a tenant, which applies only
+    to clients in its namespace (istio pilot/pkg/model/push_context.go, destinationRule), or by a
+    Sidecar outside of the model, whose pods may call no Service that it hides."""
     named: Sequence[config.PlainTextPort] = ()
     """The option `mtls-exceptions`."""
     standing: Sequence[PeerAuthentication] = ()
@@ -126,9 +127,9 @@ class Exceptions:
         return _unique([*unlabelled, *passing, *self._by_rules(self.plain_clients)])
 
     @property
-    def tenants(self) -> list[Message]:
-        """The tenants whose own rules block their clients, which does not delay strict mode."""
-        return _unique(self._by_rules(self.plain_tenants[:MOST_RULES]))
+    def elsewhere(self) -> list[Message]:
+        """The objects elsewhere that block their clients, which does not delay strict mode."""
+        return _unique(self._by_rules(self.plain_elsewhere[:MOST_RULES]))
 
     @functools.cached_property
     def closed(self) -> Sequence[tuple[Service, ServicePort]]:
@@ -167,7 +168,10 @@ class Exceptions:
         for rule in rules:
             for service, port in self.closed:
                 if rule.service in (service.name, "*") and rule.port in (0, port.port):
-                    yield Said.CLIENTS_WITHOUT_CERTIFICATE(
+                    said = Said.CLIENTS_WITHOUT_CERTIFICATE
+                    if rule.is_hidden:
+                        said = Said.SERVICE_HIDDEN
+                    yield said(
                         rule=rule.reference,
                         port=f"{service.name}:{port.port}",
                         application=self.application,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from integrator_contract import booleans, names, pods
-from istio_integrator.istio import destination_rule, probe
+from istio_integrator.istio import destination_rule, probe, sidecar
 from istio_integrator.kube import cluster
 from istio_integrator.situation import model
 from istio_integrator.situation.model import Labels, NamedPorts
+
+PLAIN = ("DISABLE", "SIMPLE", "MUTUAL")
+"""Modes of a DestinationRule by which clients send no certificate of the mesh."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,15 +46,18 @@ class Member:
 
 @dataclasses.dataclass(frozen=True)
 class PlainClients:
-    """A DestinationRule by which clients in the mesh call a Service without Istio's mTLS."""
+    """An object by which clients in the mesh call a Service without Istio's mTLS."""
 
     reference: str
+    """A DestinationRule, or a Sidecar that hides the Service from their proxies."""
     service: str
     """The Service's name; `*`: all."""
     port: int = 0
     """The port of the Service; 0: all."""
     namespace: str = ""
-    """The namespace of the DestinationRule."""
+    """The namespace of the object."""
+    is_hidden: bool = False
+    """Whether the object is a Sidecar."""
 
 
 def members_of(found: model.Model) -> list[Member]:
@@ -74,10 +80,17 @@ def members_of(found: model.Model) -> list[Member]:
     ]
 
 
-def plain_clients(
-    objects: Iterable[cluster.Object], *, model_name: str, domain: str
+def clients_by_rule(
+    objects: Iterable[cluster.Object],
+    modes: Collection[str] = PLAIN,
+    *,
+    model_name: str,
+    domain: str,
 ) -> list[PlainClients]:
-    """Read the DestinationRules by which clients do not use Istio's mTLS with the model."""
+    """Read the DestinationRules that set one of these TLS modes for calls to the model."""
+
+    def mode_of(policy: cluster.Object) -> object:
+        return cluster.at(policy, "tls").get("mode")
 
     def of(obj: cluster.Object) -> Iterable[PlainClients]:
         spec = cluster.at(obj, "spec")
@@ -87,14 +100,49 @@ def plain_clients(
         )
         parted = (cluster.at(each, "trafficPolicy") for each in cluster.parts(spec, "subsets"))
         for policy in (cluster.at(spec, "trafficPolicy"), *parted) if service else ():
-            if _is_plain(policy):
+            if mode_of(policy) in modes:
                 yield PlainClients(cluster.reference(obj), service, 0, place)
             for each in cluster.parts(policy, "portLevelSettings"):
                 number = cluster.at(each, "port").get("number")
-                if _is_plain(each) and pods.is_port(number):
+                if mode_of(each) in modes and pods.is_port(number):
                     yield PlainClients(cluster.reference(obj), service, number, place)
 
     return list(dict.fromkeys(cluster.read_each(objects, of)))
+
+
+def blind_clients(
+    objects: Iterable[cluster.Object],
+    services: Iterable[model.Service],
+    *,
+    model_name: str,
+    root_namespace: str,
+    domain: str,
+) -> list[PlainClients]:
+    """Read the Sidecars that hide the model's Services from proxies, which then call by address.
+
+    The Sidecar of the root namespace applies to namespaces that have none for all their pods. Its
+    effect on the model itself is returned with the model as its namespace.
+    """
+    found = list(objects)
+    hosts = {each.name: f"{each.name}.{model_name}.svc.{domain}" for each in services}
+    has_own = any(
+        each["metadata"]["namespace"] == model_name
+        and not cluster.at(each, "spec", "workloadSelector")
+        for each in found
+    )
+
+    def of(obj: cluster.Object) -> Iterable[PlainClients]:
+        spec, place = cluster.at(obj, "spec"), obj["metadata"]["namespace"]
+        places = [place]
+        if place == root_namespace != model_name and not has_own:
+            places.append(model_name)
+        for each in places:
+            scope = {"namespace": model_name, "from_namespace": each}
+            for name, host in hosts.items():
+                if sidecar.hides(spec, host, **scope):
+                    yield PlainClients(cluster.reference(obj), name, 0, each, is_hidden=True)
+
+    return cluster.read_each(found, of)
 
 
 def _stays_out(template: model.Pod) -> bool:
@@ -134,7 +182,3 @@ def _scraped(notes: Mapping[str, str], ports: NamedPorts) -> frozenset[int]:
         # Prometheus accepts one port, and so does the injector.
         return frozenset(probe.ports(notes[names.SCRAPE_PORT].replace(",", " ")))
     return frozenset(number for _, number in ports)
-
-
-def _is_plain(policy: cluster.Object) -> bool:
-    return cluster.at(policy, "tls").get("mode") in ("DISABLE", "SIMPLE", "MUTUAL")

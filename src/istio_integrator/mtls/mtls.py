@@ -79,9 +79,16 @@ class MutualTls(Component):
         # This charm writes no PeerAuthentication in the root namespace.
         owner = situation.manifests.owner
         ours = [each for each in policies if (each.owner, each.namespace) == (owner, name)]
-        clients = members.plain_clients(
+        clients = members.clients_by_rule(
             situation.cluster.list(cluster.DESTINATION_RULE),
             model_name=name,
+            domain=situation.cluster_domain,
+        )
+        blind = members.blind_clients(
+            situation.cluster.list(cluster.SIDECAR),
+            found.services,
+            model_name=name,
+            root_namespace=mesh.root_namespace,
             domain=situation.cluster_domain,
         )
         tenants = self._tenants() if clients else ()
@@ -89,8 +96,14 @@ class MutualTls(Component):
             members=members.members_of(found),
             services=found.services,
             calls=model.calls(calling, model=name),
-            plain_clients=[each for each in clients if each.namespace not in tenants],
-            plain_tenants=[each for each in clients if each.namespace in tenants],
+            plain_clients=[
+                *(each for each in clients if each.namespace not in tenants),
+                *(each for each in blind if each.namespace == name),
+            ],
+            plain_elsewhere=[
+                *(each for each in clients if each.namespace in tenants),
+                *(each for each in blind if each.namespace != name),
+            ],
             named=options.mtls_exceptions,
             standing=[each for each in ours if each.selector],
             application=situation.application,

@@ -78,7 +78,7 @@ class MutualTlsPlan:
         """
         excepted, application = self.exceptions, self.exceptions.application
         yield from self.victims
-        for each in excepted.tenants:
+        for each in excepted.elsewhere:
             yield dataclasses.replace(each, severity=Severity.DOUBT)
         for named in excepted.unmatched:
             yield Said.MTLS_EXCEPTION_AWAITED(option=OPTION, name=named)

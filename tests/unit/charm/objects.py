@@ -14,6 +14,7 @@ KINDS = {
     "discovery.k8s.io/v1": "EndpointSlice",
     "rbac.authorization.k8s.io/v1": "ClusterRole Role",
     "gateway.networking.k8s.io/v1": "GatewayClass HTTPRoute",
+    "networking.k8s.io/v1": "Ingress",
     "networking.istio.io/v1": "DestinationRule Gateway Sidecar VirtualService",
     "networking.istio.io/v1alpha3": "EnvoyFilter",
     "extensions.istio.io/v1alpha1": "WasmPlugin",

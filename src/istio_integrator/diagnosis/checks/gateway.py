@@ -84,6 +84,41 @@ def gateway_filters(facts: Facts) -> Iterable[Message]:
     yield from found or [Said.FILTERS_ABSENT()]
 
 
+@registry.check("hosts elsewhere", place=127, symptoms=("404-at-the-gateway",))
+def hosts_elsewhere(facts: Facts) -> Iterable[Message]:
+    """Name other teams' Gateways, Ingresses and HTTPRoutes that have a host of the model."""
+    target = facts.gateway
+    if target is None or target.is_own:
+        return
+    is_ours = facts.situation.manifests.is_ours
+    for kind in (cluster.GATEWAY, cluster.INGRESS, cluster.HTTP_ROUTE):
+        for obj in facts.cluster.each(kind):
+            with fences.around(cluster.reference(obj)):
+                selected = cluster.at(obj, "spec", "selector").items()
+                # A Gateway at pods elsewhere does not change the routes of this one.
+                is_elsewhere = kind == cluster.GATEWAY and not selected <= target.selector.items()
+                shared = sorted({*_hosts_of(obj)}.intersection(target.hosts))
+                if shared and not is_elsewhere and not is_ours(obj):
+                    metadata = obj["metadata"]
+                    yield Said.HOST_ELSEWHERE(
+                        reference=cluster.reference(obj),
+                        host=shared[0],
+                        namespace=metadata["namespace"],
+                        kind=kind.plural,
+                        name=metadata["name"],
+                    )
+
+
+def _hosts_of(obj: cluster.Object) -> Iterable[str]:
+    """List the hosts of a Gateway, an Ingress or an HTTPRoute."""
+    spec = cluster.at(obj, "spec")
+    yield from (str(host).lower() for host in cluster.items(spec, "hostnames"))
+    yield from (str(rule.get("host")).lower() for rule in cluster.parts(spec, "rules"))
+    for server in cluster.parts(spec, "servers"):
+        hosts = (str(host).rpartition("/")[2] for host in cluster.items(server, "hosts"))
+        yield from (host.lower() for host in hosts)
+
+
 @registry.check("authentication", place=130, symptoms=("403-at-the-gateway",))
 def authentication(facts: Facts) -> Iterable[Message]:
     """Check whether the authorization service has pods, and the gateway's Envoy asks it."""

@@ -16,6 +16,7 @@ from istio_integrator.istio.authorization_policy import (
 )
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
+from istio_integrator.mtls import members
 from istio_integrator.policies import callers as callers_judged
 from istio_integrator.situation import model
 
@@ -71,6 +72,30 @@ def security(facts: Facts) -> Iterable[Message]:
         return ()
     routed = facts.parts.ingress.exposure.routed
     return facts.parts.mutual_tls.preview(facts.config, lambda: routed)
+
+
+@registry.check("client TLS", place=176, symptoms=("upstream-connect-error",))
+def client_tls(facts: Facts) -> Iterable[Message]:
+    """Name DestinationRules by which clients expect a certificate of a pod without a sidecar."""
+    if facts.mesh is None or facts.situation.data_plane != "sidecar":
+        return
+    outside = [pod for pod in facts.pods if not pod.is_in_mesh and not pod.has_ended]
+    services = model.read(facts.cluster.list(cluster.SERVICE, facts.model), model.Service)
+    for rule in members.clients_by_rule(
+        facts.cluster.list(cluster.DESTINATION_RULE),
+        ("ISTIO_MUTUAL",),
+        model_name=facts.model,
+        domain=facts.situation.cluster_domain,
+    ):
+        for service in services:
+            behind = [pod for pod in outside if service.selector <= pod.labels]
+            if rule.service in (service.name, "*") and service.selector and behind:
+                yield Said.CERTIFICATE_EXPECTED(
+                    rule=rule.reference,
+                    service=service.name,
+                    pod=behind[0].metadata.name,
+                    namespace=facts.model,
+                )
 
 
 @registry.check("profiles", place=180, feeds_status=True, symptoms=("rbac-access-denied",))

@@ -58,6 +58,28 @@ def test_gateway_without_a_ready_pod_is_named(world):
     assert found.symptoms == ["connection-refused-at-the-gateway"]
 
 
+def server(host, **selector):
+    return {"selector": selector, "servers": [{"port": {"number": 80}, "hosts": [host]}]}
+
+
+@cases(
+    ("kind", "spec", "is_named"),
+    gateway=("Gateway", server(HOST, istio="ingressgateway"), True),
+    gateway_of_a_namespace=("Gateway", server(f"shop/{HOST}"), True),
+    gateway_elsewhere=("Gateway", server(HOST, istio="shop"), False),
+    gateway_with_a_longer_name=("Gateway", server(f"x.{HOST}", istio="ingressgateway"), False),
+    wildcard_of_a_platform=("Gateway", server("*", istio="ingressgateway"), False),
+    ingress=("Ingress", {"rules": [{"host": HOST.upper()}]}, True),
+    ingress_without_a_host=("Ingress", {"rules": [{"http": {}}]}, False),
+    route=("HTTPRoute", {"hostnames": [f"x.{HOST}", HOST]}, True),
+)
+def test_object_of_another_team_with_a_host_of_the_model_is_named(world, kind, spec, is_named):
+    world.fake.put(kind, "theirs", "shop", spec=spec)
+    rows = diagnose_ingress(world, "hosts elsewhere")
+    assert said(rows) == ["HOST_ELSEWHERE"] * is_named
+    assert all(f"{kind} shop/theirs has the model's host {HOST}," in row.seen for row in rows)
+
+
 SELECTED = {"selector": {"matchLabels": {"istio": "ingressgateway"}}}
 OTHERS = {"selector": {"matchLabels": {"istio": "shop"}}}
 

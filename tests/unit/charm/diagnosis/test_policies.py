@@ -280,3 +280,32 @@ def test_rules_about_requests_in_ambient_mode_are_named(world):
         assert ("HTTP_RULES_NEED_WAYPOINT" in rows) is is_named
     assert f"{NAME}=kfp-api" in rows["HTTP_RULES_NEED_WAYPOINT"].seen
     assert "waypoint" in rows["HTTP_RULES_NEED_WAYPOINT"].next
+
+
+def expecting(host, mode="ISTIO_MUTUAL", **port):
+    tls = {"tls": {"mode": mode}}
+    return {"host": host, "trafficPolicy": {"portLevelSettings": [port | tls]} if port else tls}
+
+
+@cases(
+    ("namespace", "spec", "is_named"),
+    of_the_mesh=(ROOT, expecting("*.local"), True),
+    of_a_tenant=("kubeflow-user", expecting("bare.kubeflow.svc.cluster.local"), True),
+    of_one_port=(MODEL, expecting("bare", port={"number": 80}), True),
+    without_certificates=(MODEL, expecting("bare", "DISABLE"), False),
+    for_pods_in_the_mesh=(MODEL, expecting("main"), False),
+    for_another_namespace=(ROOT, expecting("*.kubeflow-user.svc.cluster.local"), False),
+)
+def test_rule_that_expects_a_certificate_of_a_pod_without_a_sidecar_is_named(
+    ctx, fake, namespace, spec, is_named
+):
+    fake_cluster.install_istio(fake)
+    for name, containers in (("main", ["main", PROXY]), ("bare", ["main"])):
+        add_pod(fake, f"{name}-0", containers=containers, labels={NAME: name})
+        fake.put("Service", name, MODEL, spec={"selector": {NAME: name}, "ports": [{"port": 80}]})
+    fake.put("DestinationRule", "theirs", namespace, spec=spec)
+    rows = diagnose(ctx, "client TLS")
+    assert [row.message for row in rows] == ["CERTIFICATE_EXPECTED"] * is_named
+    assert all(
+        "has clients use mutual TLS with bare, whose pod bare-0" in row.seen for row in rows
+    )

@@ -32,9 +32,10 @@ def test_every_application_is_answered_at_once_and_again_when_it_changes(world):
     answer = {"external_host": cluster_name, "tls_enabled": "False"}
     assert [told(world, place) for place in (0, 1)] == [answer, answer]
     service = world.fake.find("Service", SERVICE, "istio-ingress")
-    service["status"] = {"loadBalancer": {"ingress": [{"ip": "10.64.140.43"}]}}
-    world.run()
-    assert told(world)["external_host"] == "10.64.140.43"
+    for address, host in (("2001:db8::7", "[2001:db8::7]"), ("10.64.140.43", "10.64.140.43")):
+        service["status"] = {"loadBalancer": {"ingress": [{"ip": address}]}}
+        world.run()
+        assert told(world)["external_host"] == host
     world.config = {"hosts": "*.example.org,kf.example.com"}
     world.related += [auth(), authority()]
     world.run()

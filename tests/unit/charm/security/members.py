@@ -60,6 +60,11 @@ def destination_rule(host, mode="DISABLE", namespace=MODEL, port=0):
     return make("DestinationRule", "theirs", namespace, spec=spec)
 
 
+def sidecar(*hosts, namespace=MODEL, **spec):
+    """A Sidecar with egress hosts."""
+    return make("Sidecar", "theirs", namespace, spec={"egress": [{"hosts": [*hosts]}], **spec})
+
+
 def profile(name):
     """The namespace of a user."""
     labels = {"app.kubernetes.io/part-of": "kubeflow-profile"}

@@ -18,6 +18,7 @@ from tests.unit.charm.security.members import (
     pod,
     probed,
     service,
+    sidecar,
     stateful_set,
     webhook,
 )
@@ -220,6 +221,7 @@ def test_ports_that_are_called_in_plain_text_stay_open(ctx, empty, objects, opti
 FULL = "minio.kubeflow.svc.cluster.local"
 MINIO = {"app.kubernetes.io/name": "minio"}
 BARE = pod("bare", probed(80), labels={})
+HIDDEN = "hides minio:9000 from proxies, which then call it in plain text"
 NO_CERTIFICATE = "has clients call minio:9000 without the mesh's certificates"
 
 
@@ -246,6 +248,21 @@ NO_CERTIFICATE = "has clients call minio:9000 without the mesh's certificates"
     rule_for_a_namesake=([destination_rule("minio", namespace="alice")], ""),
     rule_for_other_hosts=([destination_rule("*.example.com")], ""),
     rule_with_certificates=([destination_rule("minio", "ISTIO_MUTUAL")], ""),
+    sidecar_of_the_model=([sidecar("istio-system/*")], HIDDEN),
+    sidecar_of_some_pods=(
+        [sidecar("./katib.kubeflow.svc.cluster.local", workloadSelector={"labels": KATIB})],
+        HIDDEN,
+    ),
+    sidecar_of_the_mesh=([sidecar("istio-system/*", namespace="istio-system")], HIDDEN),
+    sidecar_of_the_mesh_with_each_own_namespace=(
+        [sidecar("./*", "istio-system/*", namespace="istio-system")], "",
+    ),
+    sidecar_of_the_mesh_below_one_of_the_model=(
+        [sidecar("istio-system/*", namespace="istio-system"), sidecar("*/*.local")], "",
+    ),
+    sidecar_of_the_model_that_shows_the_service=([sidecar(f"kubeflow/{FULL}")], ""),
+    sidecar_without_hosts=([sidecar()], ""),
+    sidecar_of_a_user=([sidecar("./*", namespace="alice")], ""),
     pods_without_labels=([BARE], "whose pods have no labels"),
     older_policy_for_the_model=(
         [peers("theirs", mode="PERMISSIVE")],

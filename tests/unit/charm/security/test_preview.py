@@ -95,6 +95,16 @@ def test_off_is_asked_about_in_quotes_since_juju_reads_what_is_typed_as_yaml(ctx
         Said.CLIENTS_WITHOUT_CERTIFICATE,
         "DestinationRule alice/theirs has clients call minio:9000 without",
     ),
+    sidecar_of_a_user=(
+        [members.profile("kubeflow-user"), members.sidecar("./*", namespace="kubeflow-user")],
+        Said.SERVICE_HIDDEN,
+        "Sidecar kubeflow-user/theirs hides minio:9000 from proxies, which then call it in plain",
+    ),
+    sidecar_of_the_mesh=(
+        [members.sidecar("./*", namespace="istio-system")],
+        Said.SERVICE_HIDDEN,
+        "Sidecar istio-system/theirs hides minio:9000 from proxies",
+    ),
     webhook=(
         [members.webhook("lure", "minio", 9000)],
         Said.PORT_EXCEPTED,
