@@ -182,7 +182,7 @@ def relations() -> str:
             f"{side} `{endpoint['interface']}`{_form(endpoint)}",
             endpoint["description"],
         )
-        for side in ("provides", "requires")
+        for side in ("provides", "requires", "peers")
         for name, endpoint in metadata[side].items()
     ]
     listed = tables.table(("endpoint", "side, interface", "what for"), rows)

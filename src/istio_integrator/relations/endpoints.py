@@ -21,7 +21,7 @@ def events(charm: ops.CharmBase) -> Iterable[ops.BoundEvent]:
     relation-created and relation-joined are left out, since Juju emits relation-changed after
     relation-joined.
     """
-    for endpoint in charm.meta.relations:
+    for endpoint in (*charm.meta.provides, *charm.meta.requires):
         yield charm.on[endpoint].relation_changed
         yield charm.on[endpoint].relation_broken
     yield charm.on[LOGGING].relation_departed

@@ -276,9 +276,11 @@ def _relation(
     return _end_of_relation(view) if view.is_ending else _news_of_relation(view)
 
 
-def _end_of_relation(view: _RelationView) -> Step:
-    is_left_silently = not view.local.created or (view.local.is_peer and view.dying_unit)
-    return LeaveScope(view.key) if is_left_silently else view.hook("broken")
+def _end_of_relation(view: _RelationView) -> Step | None:
+    if view.local.is_peer and view.dying_unit:
+        # A dying unit stays in the scope of its peers until it is dead.
+        return None
+    return view.hook("broken") if view.local.created else LeaveScope(view.key)
 
 
 def _news_of_relation(view: _RelationView) -> Hook | None:

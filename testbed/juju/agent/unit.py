@@ -100,4 +100,7 @@ def live(uniter: Uniter, log: LogLine) -> bool:
             return uniter.run()
         except (OSError, ControllerError, BounceError) as error:
             log("ERROR", "worker.uniter", f"bounced: {error}")
+            # The controller no longer knows a unit that it ended without a hook.
+            if uniter.is_terminated and isinstance(error, ControllerError):
+                return False
             time.sleep(pace.BOUNCE_PAUSE)

@@ -48,6 +48,8 @@ class Uniter:
 
     is_ready = False
     """Whether the start hook has committed: the agent's readiness."""
+    is_terminated = False
+    """Whether SIGTERM has come."""
 
     def __init__(
         self,
@@ -62,12 +64,11 @@ class Uniter:
         self._tools = tools
         self._runner = process.Runner(log)
         self._wake = threading.Event()
-        self._terminated = False
         self._local = resolver.LocalState()
 
     def terminate(self) -> None:
         """React to SIGTERM: end the running hook and, if the unit will be back, stop it."""
-        self._terminated = True
+        self.is_terminated = True
         self._runner.terminate()
         self._wake.set()
 
@@ -125,7 +126,7 @@ class Uniter:
             self._wake.clear()
             if self._lost:
                 raise BounceError(f"controller lost: {self._lost}")
-            if self._terminated and not self._is_stopping:
+            if self.is_terminated and not self._is_stopping:
                 self._is_stopping = self._controller.call("will_restart")
             snapshot = self._controller.call("snapshot")
             remote = resolver.RemoteState.from_dict(snapshot["unit"])

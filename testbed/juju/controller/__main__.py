@@ -57,7 +57,10 @@ async def serve(arguments: argparse.Namespace, stop: asyncio.Event) -> None:
     commands = Commands(store, substrate)
     server = Server(store, commands, authority, password(arguments.state))
     host, port = arguments.address.rsplit(":", 1)
-    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=1)
+    # An agent that ends while it waits for news is absent from then on.
+    runner = web.AppRunner(
+        server.application(), access_log=None, shutdown_timeout=1, handler_cancellation=True
+    )
     await runner.setup()
     async with store.saving():
         try:

@@ -151,7 +151,7 @@ class Commands:
 
     def _do_remove_unit(self, model: str, application: str, count: int) -> None:
         found, app = self._find(model, application)
-        operations.remove_units(app, count)
+        operations.remove_units(found, app, count)
         self._store.touch(found)
 
     def _do_refresh(

@@ -7,7 +7,6 @@ def collect(model: Model) -> bool:
     """Move everything that is dying one step on; say whether anything changed."""
     before = _shape(model)
     for application in model.applications.values():
-        _end_units_without_agent(application)
         _drop_dead_units(application)
     for key, relation in list(model.relations.items()):
         sides = [model.applications.get(side.application) for side in relation.sides]
@@ -24,12 +23,6 @@ def collect(model: Model) -> bool:
         if application.life == "dying" and not application.units and not is_related:
             application.life = "dead"
     return _shape(model) != before
-
-
-def _end_units_without_agent(application: Application) -> None:
-    for unit in application.units.values():
-        if unit.life == "dying" and not unit.introduced:
-            unit.life = "dead"
 
 
 def _drop_dead_units(application: Application) -> None:

@@ -5,6 +5,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from . import charms
 from .calls import CallError
 from .state import Action, Application, Model, Relation, Side, Status, Unit
@@ -132,13 +134,23 @@ def add_units(application: Application, count: int) -> None:
         application.scale += 1
 
 
-def remove_units(application: Application, count: int) -> None:
+def remove_units(model: Model, application: Application, count: int) -> None:
     """Make an application smaller: the units with the highest numbers go."""
     if count > application.scale:
         raise CallError(f"application has only {application.scale} units")
     for _ in range(count):
         application.scale -= 1
-        application.units[f"{application.name}/{application.scale}"].life = "dying"
+        _end(model, application.units[f"{application.name}/{application.scale}"])
+
+
+def _end(model: Model, unit: Unit) -> None:
+    """Let a unit run its last hooks if it is in a relation.
+
+    Without relation and storage Juju 4.0.15 ends it at once (domain/removal/state/model/unit.go,
+    MarkUnitAsDeadWithNoEntities), and it runs no hook.
+    """
+    is_related = any(unit.name in relation.scope for relation in model.relations.values())
+    unit.life = "dying" if is_related else "dead"
 
 
 def remove_application(model: Model, application: Application, *, force: bool) -> None:
@@ -149,8 +161,10 @@ def remove_application(model: Model, application: Application, *, force: bool) -
     application.life, application.scale = "dying", 0
     application.is_forced = force
     for unit in application.units.values():
-        is_ours_to_end = force or application.is_scripted
-        unit.life = "dead" if is_ours_to_end else "dying"
+        if force or application.is_scripted:
+            unit.life = "dead"
+        elif unit.life == "alive":
+            _end(model, unit)
     for relation in model.relations_of(application.name).values():
         remove_relation(relation)
         if force or application.is_scripted:
@@ -172,15 +186,22 @@ def configure(application: Application, values: dict[str, str], reset: list[str]
 
 
 def refresh(application: Application, charm: Path | None, resources: dict[str, str]) -> None:
-    """Change the charm or its images: the pods are replaced."""
+    """Change the charm or its images: the pods are replaced.
+
+    Juju 4.0.15 refuses a charm that has an endpoint which the charm before it lacks.
+    """
     _require_known("resource", resources, application.resources)
     if charm:
         parts = charms.read(charm)
+        refreshed = msgspec.structs.replace(application, metadata=parts["metadata"])
+        added = sorted(set(refreshed.endpoints()) - set(application.endpoints()))
+        if added:
+            raise CallError(f'endpoints "{", ".join(added)}" do not exist')
         application.charm_file = str(charm)
         application.metadata, application.actions = parts["metadata"], parts["actions"]
         application.options = parts["config"]
-        known = application.config.items()
-        application.config = {k: v for k, v in known if k in application.options}
+        kept = application.config.items()
+        application.config = {k: v for k, v in kept if k in application.options}
     application.resources.update(resources)
     application.charm_modified_version += 1
 

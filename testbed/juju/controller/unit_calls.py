@@ -12,6 +12,9 @@ from .relation_calls import visible_relations
 from .secret_calls import apply_secret_change
 from .state import JUJU_VERSION, Relation, Status
 
+PRESENCE = 2.0
+"""Seconds after which the presence of an agent that waits for news is noted again."""
+
 
 async def introduce(call: Call, *, pod_name: str, pod_uuid: str) -> str:
     """Give a new pod its unit: the number is the pod's ordinal."""
@@ -80,7 +83,8 @@ async def watch(call: Call, *, seen: str, seconds: float) -> str:
         left = deadline - time.monotonic()
         if now != seen or left <= 0:
             return now
-        await call.store.wait_for_change(call.model.name, version, left)
+        await call.store.wait_for_change(call.model.name, version, min(left, PRESENCE))
+        call.note_presence()
         # A burst of changes (each status is one) is worth one answer.
         await asyncio.sleep(0.05)
 

@@ -10,8 +10,8 @@ from .state import JUJU_VERSION, Action, Application, Model, Status, Unit
 WORST_FIRST = ("error", "blocked", "maintenance", "waiting", "active", "unknown", "terminated")
 
 
-LOST_AFTER = 30.0
-"""Seconds without its agent after which a unit is lost; an agent's long poll takes 25."""
+LOST_AFTER = 8.0
+"""Seconds without its agent after which a unit is lost, as seen with Juju 4.0.15."""
 
 
 def status(model: Model) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Requests of a hook that has nothing to change."""
 
 import collections
+import dataclasses
 
 import pytest
 from ops import testing
@@ -33,6 +34,17 @@ def idle(world: World) -> collections.Counter[str]:
     world.run(lambda ctx: ctx.on.update_status())
     assert not world.fake.writes
     return collections.Counter(world.fake.requests)
+
+
+@pytest.mark.parametrize("event", ["created", "joined", "changed", "departed", "broken"])
+def test_events_of_the_peer_relation_read_and_write_nothing(ctx, fake, installed, event):
+    peers = testing.PeerRelation("units", peers_data={1: {}})
+    given = dataclasses.replace(charm_world.state(), relations={peers})
+    emitted = getattr(ctx.on, f"relation_{event}")
+    ctx.run(
+        emitted(peers, **({"remote_unit": 1} if event in ("joined", "departed") else {})), given
+    )
+    assert fake.requests == []
 
 
 @pytest.mark.parametrize("is_native", [False, True])

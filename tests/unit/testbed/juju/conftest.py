@@ -91,7 +91,8 @@ class Model:
         self.pods = []
         """What the cluster has of each application's pods."""
         self.log = []
-        self.juju = client.Juju(self, NAME)
+        # This model answers the commands that a connection would send.
+        self.juju = client.Juju(self, NAME)  # pyright: ignore[reportArgumentType]
         self.juju.model_config({"update-status-hook-interval": "0"})
         self._agents = []
         jujuc.copy(programs.ensure(["jujuc"])["jujuc"] / "bin" / "jujuc", folder)
@@ -126,12 +127,14 @@ class Model:
             self.log.append((name, message))
 
         settings = uniter.Settings(unit=name, paths=paths, sockets=sockets)
-        agent = uniter.Uniter(Controller(self, self.identity(name)), settings, log, tools)
+        controller = Controller(self, self.identity(name))
+        agent = uniter.Uniter(controller, settings, log, tools)  # pyright: ignore[reportArgumentType]
         self._agents.append((agent, tools))
 
         def live():
             with contextlib.suppress(OverError):
-                unit.live(agent, log)
+                if unit.live(agent, log):
+                    controller.call("unit_dead")
 
         threading.Thread(target=live, daemon=True).start()
 

@@ -3,17 +3,23 @@
 Each test names the place in juju/juju, or says that the behaviour was seen.
 """
 
+import contextlib
 import pathlib
 import sys
+import zipfile
 
 import pytest
+import yaml
 
 from testbed.juju import display
 from testbed.juju.agent import initialise, main
-from testbed.juju.controller import objects, operations, view
+from testbed.juju.controller import calls, objects, operations, view
 from testbed.juju.controller.state import Model, Status, Unit
 from tests.unit.cases import cases
 from tests.unit.testbed.juju.conftest import Controller
+
+PRODUCT = yaml.safe_load((pathlib.Path(__file__).parents[4] / "metadata.yaml").read_text())
+PRODUCT = {side: PRODUCT.get(side, {}) for side in ("provides", "requires", "peers")}
 
 
 @pytest.fixture
@@ -145,15 +151,103 @@ def test_change_of_options_or_trust_runs_config_changed_twice_and_a_reset_not_at
     assert model.hooks("plain/0").count("config-changed") == 5
 
 
-def test_forced_removal_runs_no_hook(model, plain):
-    """Seen with 4.0.15, of a healthy unit; 3.6 tries its hooks for a minute."""
-    model.juju.deploy(plain)
-    model.start("plain/0")
-    model.wait_idle("plain")
-    before = model.hooks("plain/0")
-    model.juju.remove_application("plain", force=True)
-    model.juju.wait(lambda status: status["applications"]["plain"]["life"] == "dead", 20)
-    assert model.hooks("plain/0") == before
+PEERS = {"peers": {"cluster": {"interface": "plain-cluster"}}}
+DATABASE = {"requires": {"database": {"interface": "sql"}}}
+
+
+@pytest.fixture
+def described(plain, tmp_path):
+    """Pack the plain charm with another metadata.yaml."""
+
+    def pack(**metadata):
+        target = tmp_path / f"{len([*tmp_path.iterdir()])}.charm"
+        with zipfile.ZipFile(plain) as source, zipfile.ZipFile(target, "w") as archive:
+            for part in source.infolist():
+                if part.filename != "metadata.yaml":
+                    archive.writestr(part, source.read(part))
+            archive.writestr("metadata.yaml", yaml.safe_dump({"name": "plain", **metadata}))
+        return target
+
+    return pack
+
+
+LEFT = ["database-relation-departed", "database-relation-broken"]
+LAST = ["stop", "remove"]
+
+
+@cases(
+    ("endpoints", "removal", "last"),
+    nothing=({}, "whole", []),
+    nothing_to_0=({}, "units", []),
+    endpoint_without_relation=(DATABASE, "whole", []),
+    endpoint_without_relation_to_0=(DATABASE, "units", []),
+    relation=(DATABASE, "whole", [*LEFT, *LAST]),
+    peers=(PEERS, "whole", LAST),
+    peers_to_0=(PEERS, "units", LAST),
+    peers_by_force=(PEERS, "force", []),
+    this_charm=(PRODUCT, "whole", LAST),
+    this_charm_to_0=(PRODUCT, "units", LAST),
+)  # fmt: skip
+def test_unit_runs_its_last_hooks_only_if_it_has_a_relation(
+    model, described, endpoints, removal, last
+):
+    """Seen with 4.0.15, of a healthy unit; by force 3.6 tries the hooks for a minute."""
+    model.juju.deploy(described(**endpoints), "a")
+    model.start("a/0")
+    model.wait_idle("a")
+    if LEFT[0] in last:
+        model.juju.fake_app("sql", {"db": {"role": "provides"}})
+        model.juju.integrate("a:database", "sql")
+        model.wait_for_hook("a/0", "database-relation-changed")
+        model.wait_idle("a")
+    before = model.hooks("a/0")
+    if removal == "units":
+        model.juju.remove_unit("a", 1)
+        model.juju.wait(lambda status: not status["applications"]["a"]["units"], 20)
+    else:
+        model.juju.remove_application("a", force=removal == "force")
+        model.juju.wait(lambda status: status["applications"]["a"]["life"] == "dead", 20)
+    assert model.hooks("a/0") == before + last
+
+
+def test_dying_unit_is_in_the_scope_of_its_peers_until_it_is_dead(model, described):
+    """Seen with 4.0.15; its peers get departed then."""
+    script = '[ "$JUJU_UNIT_NAME $JUJU_HOOK_NAME" != "a/1 remove" ]'
+    model.juju.deploy(described(**PEERS), "a", num_units=2, config={"script": script})
+    for unit in ("a/0", "a/1"):
+        model.start(unit)
+    for unit in ("a/0", "a/1"):
+        model.wait_for_hook(unit, "cluster-relation-joined")
+    model.juju.remove_unit("a", 1)
+    model.wait_for_hook("a/1", "remove")
+    (peers,) = model.state.relations.values()
+    assert peers.scope == ["a/0", "a/1"]
+    model.juju.resolved("a/1", no_retry=True)
+    model.wait_for_hook("a/0", "cluster-relation-departed")
+    assert peers.scope == ["a/0"]
+    departed = [name for name in model.hooks("a/1") if name.endswith(("departed", "broken"))]
+    assert departed == ["cluster-relation-departed"]
+
+
+@cases(
+    ("before", "after", "refused"),
+    same=(PEERS, PEERS, ""),
+    fewer=(PEERS | DATABASE, PEERS, ""),
+    new_peers=(DATABASE, PEERS | DATABASE, "cluster"),
+    new_endpoint=(PEERS, PEERS | DATABASE, "database"),
+    renamed=(DATABASE, {"requires": {"db": {"interface": "sql"}}}, "db"),
+)
+def test_refresh_to_a_charm_with_a_new_endpoint_is_refused(
+    model, described, before, after, refused
+):
+    """Seen with 4.0.15."""
+    model.juju.deploy(described(**before), "a")
+    error = contextlib.nullcontext()
+    if refused:
+        error = pytest.raises(calls.CallError, match=f'endpoints "{refused}" do not exist')
+    with error:
+        model.juju.refresh("a", described(**after))
+    assert model.state.applications["a"].charm_modified_version == (0 if refused else 1)
 
 
 def test_account_may_little_without_trust_and_everything_with_it(application):

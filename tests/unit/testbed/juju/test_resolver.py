@@ -103,7 +103,7 @@ NOTICE = Hook(kind="pebble-custom-notice", workload="w")
         ),
         pytest.param(
             local(known(is_peer=True)), remote(remote_relation(is_peer=True), life="dying"), READY,
-            resolver.LeaveScope("1"), id="a peer relation is left without broken",
+            Hook(kind="stop"), id="a peer relation is kept until the unit is dead",
         ),
     ],
 )  # fmt: skip
