@@ -31,7 +31,7 @@ def pebble_layer() -> ops.pebble.LayerDict:
 
     The checks have no level: Juju's probes read the levels, and the kubelet would kill the
     container when a restart of the service is enough. On an overloaded node even a live service
-    answers late, and a restart would then lose the stops in progress.
+    answers late, and a restart would then lose the stops in progress: it has a minute.
     """
     command = (workload.PROGRAM, "run", "--settings", settings.FILE, *workload.CONTRACT)
     return {
@@ -45,16 +45,16 @@ def pebble_layer() -> ops.pebble.LayerDict:
                 "on-check-failure": {_LIVE: "restart"},
             }
         },
-        "checks": {_LIVE: _check("livez", "9s"), _READY: _check("readyz", "3s")},
+        "checks": {_LIVE: _check("livez", "9s", 6), _READY: _check("readyz", "3s", 3)},
     }
 
 
-def _check(path: str, timeout: str) -> ops.pebble.CheckDict:
+def _check(path: str, timeout: str, threshold: int) -> ops.pebble.CheckDict:
     return {
         "override": "replace",
         "period": "10s",
         "timeout": timeout,
-        "threshold": 3,
+        "threshold": threshold,
         "http": {"url": f"http://localhost:{PORT}/{path}"},
     }
 

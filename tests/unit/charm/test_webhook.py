@@ -120,6 +120,14 @@ def test_servers_go_on_through_drains_and_updates(world):
     ]
 
 
+@pytest.mark.parametrize("kind", ["startupProbe", "livenessProbe"])
+def test_server_on_a_busy_node_has_a_minute_to_answer_before_it_is_restarted(world, kind):
+    (container,) = template(world)["spec"]["containers"]
+    probe = container[kind]
+    assert probe["timeoutSeconds"] >= 5
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= 60
+
+
 def test_servers_are_reached_at_their_own_ports_and_no_others(world):
     pod = template(world)
     ours = pod["metadata"]["labels"].items()

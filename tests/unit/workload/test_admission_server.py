@@ -16,7 +16,6 @@ import pytest
 from tests.unit.workload import webhook_world
 from tests.unit.workload.webhook_world import SETTINGS, request, serving
 
-VIRTUAL_TIME = True
 LARGEST = 3 << 20
 """Bytes of a body, as many as an API server takes."""
 
@@ -123,6 +122,7 @@ async def test_server_that_is_told_to_end_is_not_ready_and_answers_for_a_while(
         signal.raise_signal(signal.SIGTERM)
         await asyncio.sleep(1)
         assert await webhook.get("/readyz") == 503
+        assert await webhook.get("/livez") == 200
         assert await webhook.status(request()) == 200
         await asyncio.sleep(10)
         assert webhook.task.done()

@@ -16,7 +16,6 @@ from tests.unit.workload import pods, service_world
 from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, until
 from tests.unit.workload.shutdown_world import phase
 
-VIRTUAL_TIME = True
 RUNS = pods.running()
 
 
@@ -98,6 +97,9 @@ async def test_program_is_not_ready_while_the_apiserver_is_away(cluster: FakeApi
         await asyncio.sleep(60)
         async with service.scraped.get("/readyz") as answer:
             assert (answer.status, await answer.text()) == (503, "[-] watch\n")
+        # A restart would lose the stops in progress, and repair nothing.
+        async with service.scraped.get("/livez") as answer:
+            assert answer.status == 200
         cluster.before_answer = lambda *_: None
         await until(service.is_ready)
 

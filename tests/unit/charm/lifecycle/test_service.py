@@ -119,6 +119,11 @@ def test_layer_has_no_check_that_kills_the_container(ctx):
     assert plan.services["lifecycle"].on_check_failure == {"live": "restart"}
 
 
+def test_service_on_a_busy_node_has_a_minute_to_answer_before_it_is_restarted(ctx):
+    live = ctx.run(ctx.on.config_changed(), state()).get_container("lifecycle").plan.checks["live"]
+    assert (live.threshold, live.period, live.timeout) == (6, "10s", "9s")
+
+
 def test_memory_of_the_workload_goes_with_the_application(ctx, fake):
     fake.application()
     fake.put("ConfigMap", "istio-integrator-convergence")
