@@ -17,6 +17,8 @@ FUNCTIONAL := $(ROOMY) $(PYTEST) tests/functional --numprocesses=$(shell expr $$
 # What tests measure is in the results as properties.
 E2E := $(ROOMY) $(PYTEST) tests/e2e --tb=short --junitxml=build/e2e/results.xml
 QUICK := -m "not long"
+# Generated examples are the same in each run, but for those of `make test-all`.
+RANDOM_EXAMPLES := --hypothesis-profile=random
 # Of the core of the end-to-end tier each cluster has a process; the long tests measure too much.
 SIDE_BY_SIDE := --numprocesses=2
 
@@ -41,27 +43,35 @@ demo:  ## Watch the charm do its main job on a real node (CLUSTER=today|tomorrow
 	@testbed/setup.sh demo
 	@$(PY) -m demo --cluster $(CLUSTER) --report build/demo-$(CLUSTER)
 
+# After the last tier: names the tiers in $failed and the command that repeats each of them.
+report = for tier in $$failed; do echo "make: $$tier failed; to repeat it: make $$tier$(1)"; done; \
+	[ -z "$$failed" ]
+
 # Functional tests wait half of their time: they run beside the unit tests, and are shown after these.
 # Nothing runs beside the nodes, whose kubelets take a container for dead that does not answer in a
-# second. Ctrl-C reaches all, as what runs beside has a group of processes to itself.
+# second. Ctrl-C ends all, as what runs beside has a group of processes to itself.
 test: root setup lint  ## Everything that CI runs: lint, unit, functional, the core of e2e
-	@mkdir -p build; set -m; $(FUNCTIONAL) $(QUICK) &> build/functional.log & beside=$$!; set +m; \
-		trap 'kill -INT -- -'$$beside INT TERM; \
-		$(UNIT) $(QUICK); failed=$$?; \
+	@failed=; mkdir -p build; : > build/functional.log; \
+		set -m; $(FUNCTIONAL) $(QUICK) &>> build/functional.log & beside=$$!; set +m; \
+		trap 'kill -INT -- -'$$beside'; wait '$$beside'; exit 130' INT TERM; \
+		$(UNIT) $(QUICK) || failed+=" unit"; \
 		echo "functional tests, which began with the unit tests:"; \
 		tail --follow --lines=+1 --pid=$$beside build/functional.log; \
-		wait $$beside && exit $$failed
-	@$(E2E) $(QUICK) $(SIDE_BY_SIDE)
+		wait $$beside || failed+=" functional"; \
+		trap - INT TERM; \
+		$(E2E) $(QUICK) $(SIDE_BY_SIDE) || failed+=" e2e"; \
+		$(call report)
 
 # To see which lines run makes them slow, so that it is not for every change.
 test-all: root setup lint  ## The same with the long tests (PART=race: only long tests of that name)
 ifdef PART
 	@$(ROOMY) $(PYTEST) tests/unit tests/functional tests/e2e -m long -k '$(PART)'
 else
-	@$(UNIT) --cov --cov-report= \
-		&& $(FUNCTIONAL) --cov --cov-append --cov-report= \
-		&& echo "covered by unit and functional tests: $$($(COVERAGE)) %" \
-		&& $(E2E)
+	@failed=; $(UNIT) $(RANDOM_EXAMPLES) --cov --cov-report= || failed+=" unit"; \
+		$(FUNCTIONAL) $(RANDOM_EXAMPLES) --cov --cov-append --cov-report= || failed+=" functional"; \
+		echo "covered by unit and functional tests: $$($(COVERAGE)) %"; \
+		$(E2E) || failed+=" e2e"; \
+		$(call report, QUICK= SIDE_BY_SIDE=)
 endif
 
 lint: python  ## Check style, types, spelling, what is said and promised, and the rooms' borders

@@ -9,9 +9,24 @@ import structlog
 
 # A busy machine takes longer over an example than hypothesis allows: that is no failure.
 hypothesis.settings.register_profile(
-    "tests", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "random", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
-hypothesis.settings.load_profile("tests")
+# Two runs of one commit try the same examples, unless `--hypothesis-profile=random` is given.
+hypothesis.settings.register_profile(
+    "same", hypothesis.settings.get_profile("random"), derandomize=True
+)
+hypothesis.settings.load_profile("same")
+SHRINKING_WITHIN = 900
+"""Seconds for a test with generated examples: to shrink one that fails takes up to 300."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let hypothesis show the example that fails, before the timeout of other tests."""
+    for item in items:
+        is_generated = hypothesis.is_hypothesis_test(getattr(item, "obj", None))
+        if is_generated and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SHRINKING_WITHIN))
 
 
 def pytest_collection_finish() -> None:

@@ -4,7 +4,7 @@ import http.client
 import time
 
 
-def eventually(check, timeout=30):
+def eventually(check, timeout=60):
     """Return what a check returns as soon as it is true, else what it returned last.
 
     A check that can't connect is not true yet.

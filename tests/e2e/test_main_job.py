@@ -79,27 +79,24 @@ async def run_wave(on):
     free = [f"free-{number}" for number in range(10)]
     slow = {**workloads.SLOW_PROXY, **on.classic}
     unheld = {**slow, "proxy.istio.io/config": "holdApplicationUntilProxyStarts: false"}
-    before = await metrics.of_unit(on.api, on.model)
-    await on.api.apply(
-        *(
-            workloads.first_request(name, on.model, on.image, annotations=annotations)
-            for names, annotations in ((held, slow), (free, unheld))
-            for name in names
-        )
-    )
-    done = await all_done(on.observer, on.model, held + free, 280)
-    pods = on.observer.timeline.select(on.model, prefix="held-")
-    await training.clear_jobs(on.api, on.model)
+    jobs = [
+        workloads.first_request(name, on.model, on.image, annotations=annotations)
+        for names, annotations in ((held, slow), (free, unheld))
+        for name in names
+    ]
+    async with metrics.growing(on.api, on.model) as growth:
+        await on.api.apply(*jobs)
+        done = await all_done(on.observer, on.model, held + free, 280)
+        pods = on.observer.timeline.select(on.model, prefix="held-")
+        await training.clear_jobs(on.api, on.model)
 
-    async def counted():
-        now = await metrics.of_unit(on.api, on.model)
-        more = {name: value - before.get(name, 0) for name, value in now.items()}
-        stopped = more.get("proxies_stopped_total", 0)
-        is_over = not now["stops_pending"]
-        return more if is_over and stopped >= MOST * len(held + free) else None
+        async def counted():
+            is_over = not growth.now["stops_pending"]
+            return is_over and growth.grown["proxies_stopped_total"] >= MOST * len(jobs)
 
-    growth = await observer.eventually(counted, 30, "the proxies counted as stopped")
-    return Wave(held, free, {line.name for line in done}, pods, growth)
+        restarts = f"{growth.restarts} restarts of the workload's container"
+        await observer.eventually(counted, 60, f"the proxies counted as stopped, {restarts}")
+    return Wave(held, free, {line.name for line in done}, pods, growth.grown)
 
 
 def test_jobs_at_once_with_classic_sidecars_complete_and_are_counted(node, wave, record_property):

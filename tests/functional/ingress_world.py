@@ -271,7 +271,7 @@ class Place:
 
         A connection stays with the Gateway that was there for it when it began.
         """
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while getattr(got := self.asked_once(path, **given), "status", 0) != want:
             assert time.monotonic() < deadline, got
             time.sleep(0.1)

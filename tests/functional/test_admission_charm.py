@@ -26,7 +26,8 @@ def api(connected, namespace):
 
 def test_quota_that_refuses_the_webhooks_pods_is_named(api, namespace):
     api.create(made("v1", "ResourceQuota", "small", namespace, {"hard": {"pods": "0"}}))
-    waiting.eventually(lambda: api.get("ResourceQuota", "small", namespace)["status"].get("hard"))
+    quota = "ResourceQuota", "small", namespace
+    assert waiting.eventually(lambda: api.get(*quota)["status"].get("hard"))
 
     def blocked():
         said = charm_runs.run("update_status", namespace, **OPTIONS).unit_status

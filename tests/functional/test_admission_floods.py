@@ -203,11 +203,11 @@ def test_a_flood_from_one_address_neither_fills_memory_nor_keeps_reviews_waiting
 ):
     count, opening = FLOODS[name]
     with Creating(world) as api, Flood(server) as flood:
-        assert waiting.eventually(lambda: api.waits, 10)
+        assert waiting.eventually(lambda: api.waits)
         flood.hold(count, opening)
         asked = len(api.waits)
         assert flood.left() <= MOST_CONNECTIONS
-        assert waiting.eventually(lambda: len(api.waits) >= asked + 20, 30)
+        assert waiting.eventually(lambda: len(api.waits) >= asked + 20)
         assert waiting.eventually(lambda: not flood.left(), 2 * IDLE_SECONDS)
         now, most = resident(server)
 

@@ -197,7 +197,7 @@ def test_what_the_installation_is_like_is_seen(world, namespace, tmp_path, case)
     with loopback_istiod.installed(world.api, world.kubeconfig, tmp_path) as default:
         assert shown() != want
         default.configure(*settings)
-        assert waiting.eventually(lambda: shown() == want, 20), shown()
+        assert waiting.eventually(lambda: shown() == want), shown()
 
 
 def test_istiod_is_seen_to_inject_where_every_pod_is_excluded(world, namespace):

@@ -101,7 +101,7 @@ def test_deleted_model_takes_everything_of_ours_along(api):
 
 def test_commands_of_the_page_remove_what_a_forced_removal_left(api, namespace, control_plane):
     """docs/how-to/clean-up.md: Juju has run no hook, and left its own objects."""
-    waiting.eventually(lambda: api.get("ConfigMap", "kube-root-ca.crt", namespace))
+    assert waiting.eventually(lambda: api.get("ConfigMap", "kube-root-ca.crt", namespace))
     profile = f"{namespace}-alice"
     api.create(namespace_of(profile, **{names.PART_OF: names.PROFILE}))
     untouched = marks(api, namespace), marks(api, profile)

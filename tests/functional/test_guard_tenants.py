@@ -211,7 +211,7 @@ def assert_closed(place):
         asked = itertools.product(GUARDED, WHO)
         return {place.asked_once(path, **headers).status for path, headers in asked}
 
-    assert waiting.eventually(lambda: answers() <= {301, 403, 404}, 10), answers()
+    assert waiting.eventually(lambda: answers() <= {301, 403, 404}), answers()
     place.application.clear()
     assert 200 not in answers()
     assert place.application == []

@@ -63,7 +63,7 @@ class Istiod:
             is_so = json.dumps(found).count(mark["metadata"]["name"]) >= len(self.ports)
             return found if is_so and len(found) == len(self.ports) else None
 
-        found = waiting.eventually(known, 20)
+        found = waiting.eventually(known)
         assert found, (self._folder / "istiod.log").read_text()[-2000:]
         return found
 

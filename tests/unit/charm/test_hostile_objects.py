@@ -233,7 +233,7 @@ SLOW = (HealthCheck.too_slow, HealthCheck.large_base_example, HealthCheck.data_t
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-@settings(deadline=None, max_examples=300, suppress_health_check=SLOW)
+@settings(max_examples=300, suppress_health_check=SLOW)
 @given(st.lists(objects(), min_size=30, max_size=60))
 def test_hooks_decide_the_same_among_ten_thousand_objects_of_a_tenant(hostile):
     with pytest.MonkeyPatch.context() as patch:

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from integrator_contract import bounded
@@ -22,14 +22,12 @@ TEXTS = (
 )
 
 
-@settings(deadline=None)
 @given(VALUES)
 def test_json_is_read_as_it_was_written(value):
     for text in (json.dumps(value), json.dumps(value).encode(), json.dumps(value, indent=1)):
         assert bounded.read_json(text) == value
 
 
-@settings(deadline=None)
 @given(VALUES, st.booleans())
 def test_json_is_yaml_too(value, ascii_only):
     text = json.dumps(value)
@@ -42,7 +40,6 @@ def test_json_is_yaml_too(value, ascii_only):
         assert read == value
 
 
-@settings(deadline=None)
 @given(TEXTS | st.binary(max_size=60))
 def test_any_text_is_read_or_refused_in_words(text):
     for read in (bounded.read_json, bounded.read_yaml):

@@ -16,10 +16,8 @@ from tests.unit.workload.virtual_time import VirtualLoop
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Give the modules that ask for it a loop whose time jumps."""
-    if getattr(getattr(item, "module", None), "VIRTUAL_TIME", False):
-        return {"virtual": VirtualLoop}
-    return {"real": asyncio.new_event_loop}
+    """Give each test a loop whose time jumps."""
+    return {"virtual": VirtualLoop}
 
 
 @pytest.fixture

@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 from tests.unit.cases import cases
 from tests.unit.workload.webhook_world import POD, Webhook, request, serving
 
-VIRTUAL_TIME = True
-
 
 @pytest.fixture
 async def webhook(tmp_path: Path) -> AsyncIterator[Webhook]:

@@ -6,7 +6,6 @@ from integrator_contract import charm_facts
 from tests.unit.workload import service_world
 from tests.unit.workload.fake_apiserver import FakeApiserver
 
-VIRTUAL_TIME = True
 FACTS = charm_facts.CharmFacts(
     looked=100.0,
     problems=(

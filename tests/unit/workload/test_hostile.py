@@ -34,7 +34,6 @@ from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, until
 from tests.unit.workload.service_world import Service
 from tests.unit.workload.shutdown_world import phase, unit
 
-VIRTUAL_TIME = True
 RAW = {
     "RAW-digits": b"1" * 4301,
     "RAW-lists": b"[" * 1000 + b"]" * 1000,

@@ -8,8 +8,6 @@ from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.shutdown_world import phase, unit
 
-VIRTUAL_TIME = True
-
 
 def is_event(method: str, path: str) -> bool:
     return method == "POST" and path.endswith("/events")

@@ -17,7 +17,6 @@ from integrator_contract.reasons import Reason
 from tests.unit.workload.converging import MEMORY, MODEL, converging, injected, without_sidecar
 from tests.unit.workload.fake_apiserver import FakeApiserver
 
-VIRTUAL_TIME = True
 served = functools.partial(
     converging, leader=False, proxy_revision="default", proxy_version="1.31.1"
 )

@@ -15,7 +15,6 @@ from tests.unit.workload.converging import MODEL, converging, injected, without_
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.service_world import Service
 
-VIRTUAL_TIME = True
 GAP = 2.0
 """Seconds between two notices that the mesh changed."""
 

@@ -14,7 +14,6 @@ from tests.unit.workload import service_world
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.service_world import MODEL, Service
 
-VIRTUAL_TIME = True
 MESH, SPACE = "istio-system", "istio-ingress"
 OWNER = names.owner(MODEL, service_world.APPLICATION)
 Object = dict[str, Any]

@@ -474,7 +474,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(documents(), st.lists(st.sampled_from(["main", "side", "nobody"]), max_size=2))
 def test_every_pod_gets_a_reason_and_what_is_not_watched_needs_nothing(
     document: dict[str, Any], options: list[str]

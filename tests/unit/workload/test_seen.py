@@ -15,7 +15,6 @@ from tests.unit.workload import service_world
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.fake_proxy import Proxy
 
-VIRTUAL_TIME = True
 EXPECTED = Expectation(
     namespace="ingress",
     selector={"istio": "gw"},

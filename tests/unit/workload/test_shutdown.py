@@ -24,7 +24,6 @@ from tests.unit.workload.shutdown_world import (
     unit,
 )
 
-VIRTUAL_TIME = True
 NEVER = {"restartPolicy": "Never"}
 UNMARKED: dict[str, Any] = {"labels": {}}
 NO_PORT = {"annotations": {names.STATUS_PORT: "0"}}

@@ -27,8 +27,6 @@ from tests.unit.workload.shutdown_world import (
 )
 from tests.unit.workload.test_rules_finished import ROWS
 
-VIRTUAL_TIME = True
-
 
 def with_proxy(number: int, **extra: Any) -> dict[str, Any]:
     """A finished pod whose proxy has been started so many times before."""

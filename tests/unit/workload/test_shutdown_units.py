@@ -19,7 +19,6 @@ from tests.unit.workload.shutdown_world import (
     unit,
 )
 
-VIRTUAL_TIME = True
 BROKEN = {"main": running(), "proxy": ended(), "ownerReferences": OWNED}
 """A pod to replace."""
 

@@ -11,7 +11,6 @@ from tests.unit.workload import pods, service_world
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.shutdown_world import phase
 
-VIRTUAL_TIME = True
 OFF = dataclasses.replace(service_world.SETTINGS, proxy_shutdown=False)
 KEPT: dict[str, Any] = {"annotations": {names.PROXY_SHUTDOWN: "disabled"}}
 FORWARD, EXEC = "port-forward", "exec"

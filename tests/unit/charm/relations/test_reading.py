@@ -277,7 +277,7 @@ TEXTS = st.one_of(
 """Texts of data bags."""
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(TEXTS, st.sampled_from(["[v1]", "[v1, v2]"]) | TEXTS)
 @example(MERGED, "[v1]")
 @example(DEEP, DEEP)

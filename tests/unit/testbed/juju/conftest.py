@@ -157,7 +157,7 @@ class Model:
 
     def wait_idle(self, app, status="unknown"):
         """Wait until an application is settled."""
-        return self.juju.wait_for(app, status, 30)
+        return self.juju.wait_for(app, status, 60)
 
 
 @pytest.fixture

@@ -206,7 +206,7 @@ def test_unit_runs_its_last_hooks_only_if_it_has_a_relation(
         model.juju.wait(lambda status: not status["applications"]["a"]["units"], 20)
     else:
         model.juju.remove_application("a", force=removal == "force")
-        model.juju.wait(lambda status: status["applications"]["a"]["life"] == "dead", 20)
+        model.juju.wait(lambda status: status["applications"]["a"]["life"] == "dead", 60)
     assert model.hooks("a/0") == before + last
 
 

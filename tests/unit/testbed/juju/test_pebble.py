@@ -34,7 +34,7 @@ class Workload:
     def stop(self):
         if self.process and self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
-            self.process.wait(10)
+            self.process.wait(60)
             # The process that was waited for is Pebble's parent; a second Pebble ends at once
             # where the first still answers.
             assert waiting.eventually(lambda: not self.answers())

@@ -116,7 +116,7 @@ def test_application_is_there_until_each_relation_of_it_has_gone(model, plain):
     assert model.juju.status()["applications"]["sql"]["life"] == "dying"
     for unit in ("plain/0", "plain/1"):
         model.juju.resolved(unit, no_retry=True)
-    model.juju.wait(lambda status: status["applications"]["sql"]["life"] == "dead", 20)
+    model.juju.wait(lambda status: status["applications"]["sql"]["life"] == "dead", 60)
 
 
 def test_remote_units_settings_are_those_of_the_last_hook_about_the_unit():

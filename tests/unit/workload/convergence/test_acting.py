@@ -29,7 +29,6 @@ from tests.unit.workload.converging import (
 from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, until
 from tests.unit.workload.service_world import Service, now
 
-VIRTUAL_TIME = True
 AWAY = "Internal error occurred: failed calling webhook"
 RIGHT = 'User "x" cannot create resource "pods" in API group ""'
 PROBE = {"httpGet": {"path": "/app-health/sql-proxy/startupz", "port": 15020}}

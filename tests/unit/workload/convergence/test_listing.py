@@ -22,7 +22,6 @@ from tests.unit.workload.converging import (
 from tests.unit.workload.fake_apiserver import until
 from tests.unit.workload.test_local_listener import listed
 
-VIRTUAL_TIME = True
 PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
 MEMBER = {"istio-injection": "enabled"}
 SET = "StatefulSet/web"

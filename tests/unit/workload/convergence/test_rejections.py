@@ -25,8 +25,6 @@ from tests.unit.workload.converging import (
 )
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 
-VIRTUAL_TIME = True
-
 
 def want(model: FakeApiserver, **values: Any) -> None:
     """Write the webhook's settings as the charm does."""
