@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from . import charm_facts, names, namespaces, pods, seen
@@ -61,6 +62,16 @@ class Rules:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Gateway:
+    """The Service of a named gateway; without a name the model's own gateway."""
+
+    namespace: str = ""
+    name: str = ""
+    selector: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    """The labels of its pods; empty: unknown."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Rules, Eligibility):
     """The settings of the service: the file that the charm writes and the service follows."""
 
@@ -84,9 +95,8 @@ class Options(Rules, Eligibility):
     delete_broken_pods: bool = False
     restart_max_unavailable: str = "2"
     """Workloads that may have a pod replaced at the same time, as `budget` returns it."""
-    gateway: str | None = None
-    """The gateway to report to the charm: `namespace/name` of a named gateway's Service, or empty
-    for the model's own; None without an ingress."""
+    gateway: Gateway | None = None
+    """The gateway to report to the charm; None without an ingress."""
     expected: seen.Expectation | None = None
     """The expected configuration of the gateway; None if this unit is not the leader or has no
     routes."""

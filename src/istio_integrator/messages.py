@@ -283,9 +283,6 @@ class Said(enum.Enum):
     GATEWAY_SELECTS_ELSEWHERE = _blocked(
         "gateway-service={service}: its selector also selects pods elsewhere: {workloads}"
     )
-    GATEWAY_SELECTS_SEVERAL = _blocked(
-        "gateway-service={service}: its selector selects several workloads: {workloads}"
-    )
     GATEWAY_IS_NONE = _blocked("gateway-service={service}: Pod {pod} is not a gateway of Istio")
     GATEWAY_OF_OTHER_ISTIOD = _blocked(
         "gateway-service={service}: its istiod is that of {other}, the model's that of {own}"

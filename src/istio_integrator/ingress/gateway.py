@@ -25,9 +25,8 @@ class Target:
     hosts: tuple[str, ...] = ()
     """The model's hosts; empty: all hosts."""
     ready: bool = False
-    workload: str = ""
-    account: str = ""
-    """The ServiceAccount of its pods."""
+    accounts: tuple[str, ...] = ()
+    """The ServiceAccounts of its pods."""
     is_own: bool = False
     """Whether it serves only this model."""
     is_managed: bool = False
@@ -43,7 +42,7 @@ class Target:
     @property
     def reference(self) -> str:
         """The name in messages."""
-        return f"{self.namespace}/{self.workload or self.service}"
+        return f"{self.namespace}/{self.service}"
 
     @property
     def written_hosts(self) -> list[str]:

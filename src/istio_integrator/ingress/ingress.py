@@ -116,13 +116,13 @@ class Ingress(Component):
         if not self._situation.exposes:
             return Exposure()
         target = self.target if isinstance(self.target, gateway.Target) else None
-        account = target.account if target else ""
         service = self.decision.service
         namespace, _, guard = service.reference.partition("/") if service else ("", "", "")
         is_here = namespace == self._situation.model
+        principals = [principal(target.namespace, each) for each in target.accounts] if target else []
         return Exposure(
             # The backends are known before the gateway exists.
-            gateways=(principal(target.namespace, account),) if target and account else (),
+            gateways=tuple(principals),
             gateway_pods=(frozenset(target.selector.items()),) if target and target.is_own else (),
             routed=frozenset((route.service, route.port) for route in self.plan.routes),
             guards=frozenset([(guard, service.port)] if service and is_here else ()),
@@ -281,7 +281,7 @@ class Ingress(Component):
                     namespace=target.namespace,
                     gateway_name=gateway.NAME,
                     deployment_name=target.service,
-                    service_account=target.account,
+                    service_account=target.accounts[0],
                 )
                 kubeflow.publish_metadata(self._related, metadata)
             return

@@ -12,7 +12,7 @@ import msgspec
 import ops
 
 from integrator_contract import names, service
-from istio_integrator.kube import errors
+from istio_integrator.kube import cluster, errors
 from istio_integrator.situation.situation import Situation
 
 logger = logging.getLogger(__name__)
@@ -53,6 +53,15 @@ def write(
             container.push(FILE, settings.document(), make_dirs=True, permissions=0o600)
 
 
+def _gateway(situation: Situation) -> service.Gateway:
+    namespace, _, name = situation.config.gateway_service.partition("/")
+    if not name:
+        return service.Gateway()
+    found = situation.cluster.get_if_allowed(cluster.SERVICE, name, namespace)
+    selector = cluster.at(found, "spec", "selector")
+    return service.Gateway(namespace=namespace, name=name, selector=selector)
+
+
 def make(situation: Situation, told: service.Options | None, *, joined: bool) -> service.Options:
     """Return the settings, from the options of the same names and the state of the cluster.
 
@@ -73,7 +82,7 @@ def make(situation: Situation, told: service.Options | None, *, joined: bool) ->
         membership=situation.config.membership,
         data_plane=situation.data_plane,
         status_port=mesh.status_port if mesh else names.DEFAULT_STATUS_PORT,
-        gateway=situation.config.gateway_service if situation.exposes else None,
+        gateway=_gateway(situation) if situation.exposes else None,
     )
     if not joined:
         settings = dataclasses.replace(settings, restart_pods="off")

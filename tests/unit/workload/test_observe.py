@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from integrator_contract import names
+from integrator_contract.service import Gateway
 from tests.unit.cases import cases
 from tests.unit.workload import service_world
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
@@ -34,7 +35,11 @@ async def observing(
         cluster.namespace(MODEL)
         for plural, item in present:
             cluster.put(plural, item)
-        async with service_world.running(cluster, gateway=gateway, joined=joined) as service:
+        home, _, name = (gateway or "").partition("/")
+        selector = {"istio": "gateway"} if name else {}
+        named = Gateway(namespace=home, name=name, selector=selector)
+        observed = None if gateway is None else named
+        async with service_world.running(cluster, gateway=observed, joined=joined) as service:
             await asyncio.sleep(5)
             assert service.told() == 0 or not joined
             yield cluster, service
@@ -203,26 +208,31 @@ async def test_charm_that_waits_is_told_of_a_webhook_that_was_ready_before(ready
 # The model's gateway.
 
 NAMED = f"{SPACE}/gateway"
-ROUTER = {"name": "istio-proxy", "args": ["proxy", "router"]}
-SIDECAR = {"name": "istio-proxy", "args": ["proxy", "sidecar"]}
-BY_TEMPLATE = {"inject.istio.io/templates": "gateway"}
 
 
-def workload(
-    container: Object = ROUTER,
+def workload(*, ready: int = 1, namespace: str = SPACE) -> Object:
+    metadata = {"name": "gateway", "namespace": namespace, "generation": 1}
+    return {"metadata": metadata, "status": {"readyReplicas": ready}}
+
+
+def pod(
+    name: str = "gateway-0",
+    of: str = "gateway-5",
     *,
-    ready: int = 1,
-    status: str = "readyReplicas",
+    ready: bool = True,
     namespace: str = SPACE,
-    annotations: dict[str, str] | None = None,
-    **labels: str,
+    label: str = "gateway",
+    **metadata: Any,
 ) -> Object:
-    pod = {"labels": {"istio": "gateway", **labels}, "annotations": annotations or {}}
-    return {
-        "metadata": {"name": "gateway", "namespace": namespace, "generation": 1},
-        "spec": {"template": {"metadata": pod, "spec": {"containers": [container]}}},
-        "status": {status: ready},
-    }
+    """Return a pod of a ReplicaSet, or without one."""
+    owners = [{"uid": of, "name": of, "controller": True}] if of else []
+    known = {"name": name, "namespace": namespace, "labels": {"istio": label}}
+    status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
+    return {"metadata": {**known, "ownerReferences": owners, **metadata}, "status": status}
+
+
+ENDED = {**pod("copy", of=""), "status": {"phase": "Succeeded"}}
+GOING = "2026-01-01T00:00:00Z"
 
 
 def service(
@@ -247,25 +257,25 @@ def of_istiod(item: Object) -> Object:
     return {**item, "metadata": {**item["metadata"], "namespace": MODEL, "labels": labels}}
 
 
-def on_nodes(ready: int) -> Object:
-    return workload(ready=ready, status="numberReady")
-
-
 @cases(
     ("named", "plural", "before", "after", "want"),
-    comes=(NAMED, WORKLOADS, None, workload(), True),
-    on_every_node_comes=(NAMED, "daemonsets", None, workload(), True),
-    by_template_comes=(
-        *(NAMED, WORKLOADS, None),
-        *(workload({"name": "istio-proxy"}, annotations=BY_TEMPLATE), True),
+    comes=(NAMED, "pods", None, pod(), True),
+    comes_and_is_not_ready=(NAMED, "pods", None, pod(ready=False), True),
+    ready=(NAMED, "pods", pod(ready=False), pod(), True),
+    ready_no_more=(NAMED, "pods", pod(), pod(ready=False), True),
+    scaled=(NAMED, "pods", pod(), pod("gateway-1"), False),
+    scaled_and_not_ready=(NAMED, "pods", pod(), pod("gateway-1", ready=False), False),
+    next_revision=(NAMED, "pods", pod(), pod("gateway-1", "gateway-6"), True),
+    begins_to_go=(NAMED, "pods", pod(), pod(deletionTimestamp=GOING), True),
+    bare_pod=(NAMED, "pods", pod(), pod("copy", of=""), True),
+    bare_pod_that_has_ended=(NAMED, "pods", pod(), ENDED, False),
+    relabelled=(NAMED, "pods", pod(), pod(label="other"), True),
+    of_another_gateway=(NAMED, "pods", None, pod(label="other"), False),
+    bare_pod_elsewhere=(NAMED, "pods", pod(), pod("x", of="", namespace="tenant"), True),
+    of_a_stateful_set_elsewhere=(
+        *(NAMED, "pods", pod(), pod("x-0", of="x", namespace="tenant", ready=False), True),
     ),
-    application_comes=(NAMED, WORKLOADS, None, workload(SIDECAR), False),
-    ready=(NAMED, WORKLOADS, workload(ready=0), workload(), True),
-    scaled=(NAMED, WORKLOADS, workload(), workload(ready=2), False),
-    on_every_node_ready=(NAMED, "daemonsets", on_nodes(0), on_nodes(1), True),
-    relabelled=(NAMED, WORKLOADS, workload(), workload(app="x"), True),
-    no_more=(NAMED, WORKLOADS, workload(), workload(SIDECAR), True),
-    second_elsewhere=(NAMED, WORKLOADS, workload(), workload(namespace="tenant"), True),
+    deployment_that_says_it_is_a_gateway=(NAMED, WORKLOADS, None, workload(), False),
     gateway_of_another_team=(NAMED, "gateways", None, bare(), False),
     gateway_made=(NAMED, "gateways", None, ours(), False),
     gateway_written_by_the_charm=(NAMED, "gateways", ours(), ours(2, "b"), False),
@@ -306,7 +316,7 @@ async def test_charm_is_told_of_a_gateways_change_that_matters(
 @cases(
     ("gateway", "plural", "item"),
     webhook=(None, WORKLOADS, webhook()),
-    named_gateway=(NAMED, WORKLOADS, workload()),
+    named_gateway=(NAMED, "pods", pod()),
     own_gateway=(NAMED, "gateways", ours()),
 )
 async def test_what_is_deleted_is_told(gateway: str | None, plural: str, item: Object):

@@ -24,27 +24,9 @@ class UpdateStrategy(types.Partial):
     rollingUpdate: Partition = msgspec.field(default_factory=Partition)
 
 
-class TemplateContainer(types.Partial):
-    name: str = ""
-    args: tuple[str, ...] = ()
-
-
-class TemplatePodSpec(types.Partial):
-    containers: tuple[TemplateContainer, ...] = ()
-
-
-class PodTemplate(types.Partial):
-    metadata: types.ObjectMeta = msgspec.field(default_factory=types.ObjectMeta)
-    spec: TemplatePodSpec = msgspec.field(default_factory=TemplatePodSpec)
-
-
 class _Spec(types.Partial):
     replicas: int = 1
     updateStrategy: UpdateStrategy = msgspec.field(default_factory=UpdateStrategy)
-
-
-class WorkloadSpec(_Spec):
-    template: PodTemplate = msgspec.field(default_factory=PodTemplate)
 
 
 class WorkloadStatus(types.Partial):
@@ -55,7 +37,6 @@ class WorkloadStatus(types.Partial):
     desiredNumberScheduled: int = 0
     currentNumberScheduled: int = 0
     readyReplicas: int = 0
-    numberReady: int = 0
     conditions: tuple[types.Condition, ...] = ()
 
 
@@ -66,7 +47,7 @@ class ReplicaSet(types.Object):
 class Workload(types.Object):
     """A Deployment, StatefulSet or DaemonSet, with the fields that decide about its pods."""
 
-    spec: WorkloadSpec = msgspec.field(default_factory=WorkloadSpec)
+    spec: _Spec = msgspec.field(default_factory=_Spec)
     status: WorkloadStatus = msgspec.field(default_factory=WorkloadStatus)
 
 

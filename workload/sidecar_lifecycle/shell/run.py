@@ -131,7 +131,7 @@ class Program:
             "log level": self._follow_level(),
         }
 
-    async def _observe_gateway(self, gateway: str | None) -> None:
+    async def _observe_gateway(self, gateway: service.Gateway | None) -> None:
         if gateway is None:
             return
         settings = self.live.current

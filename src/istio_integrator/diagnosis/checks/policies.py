@@ -105,11 +105,11 @@ def profiles(facts: Facts) -> Iterable[Message]:
     # the user's name. With a wrong ServiceAccount every page there fails with 403 (kubeflow issue
     # 7374).
     gateway = facts.gateway if facts.profiles else None
-    if gateway is None or not gateway.account or facts.mesh is None:
+    if gateway is None or not gateway.accounts or facts.mesh is None:
         return
-    place = {"namespace": gateway.namespace, "account": gateway.account}
-    caller = principal(**place, trust_domain=facts.mesh.trust_domains[0])
-    wrong: dict[str, list[str]] = {}
+    space, domain = gateway.namespace, facts.mesh.trust_domains[0]
+    callers = {each: principal(space, each, domain) for each in gateway.accounts}
+    wrong: dict[tuple[str, str], list[str]] = {}
     for policy in facts.policies:
         is_asked = policy.namespace in facts.profiles and policy.action == "ALLOW"
         for rule in policy.rules if is_asked else ():
@@ -117,11 +117,15 @@ def profiles(facts: Facts) -> Iterable[Message]:
                 each.attribute.startswith(_USER_HEADER) for each in rule.conditions
             )
             named = rule.principals
-            if is_about_users and named and not _admits(rule, caller):
-                wrong.setdefault(texts.listed(named), []).append(policy.namespace)
-    for named, namespaces in wrong.items():
+            for account, caller in callers.items() if is_about_users and named else ():
+                if not _admits(rule, caller):
+                    wrong.setdefault((texts.listed(named), account), []).append(policy.namespace)
+    for (named, account), namespaces in wrong.items():
         yield Said.PROFILES_REJECT_GATEWAY(
-            namespaces=texts.listed(namespaces), principals=named, **place
+            namespaces=texts.listed(namespaces),
+            principals=named,
+            namespace=space,
+            account=account,
         )
     if not wrong:
         yield Said.PROFILES_ADMIT_GATEWAY()

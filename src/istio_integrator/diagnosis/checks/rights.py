@@ -69,8 +69,6 @@ class Right(NamedTuple):
 
 _EVERYTHING = Right("*", "*", "*")
 """The permission that --trust grants."""
-_SEEN_FOR_INGRESS = (("apps", "daemonsets"), ("", "services"))
-"""Groups and resources, besides those of Istio, that the charm lists only for ingress."""
 
 
 @registry.check("rights", place=220, symptoms=("is-forbidden-user",))
@@ -107,7 +105,7 @@ def is_for_ingress(need: Right) -> bool:
     return (
         (need.group == "networking.istio.io" and need.resource != "sidecars")
         or (need.group == "security.istio.io" and bool(need.name))
-        or (is_seen and (need.group, need.resource) in _SEEN_FOR_INGRESS)
+        or (is_seen and (need.group, need.resource) == ("", "services"))
     )
 
 

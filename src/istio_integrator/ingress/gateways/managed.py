@@ -70,7 +70,7 @@ def target(situation: Situation) -> gateway.Target:
         https_port=443,
         hosts=situation.config.hosts[:MOST_HOSTS],
         ready=not unserved,
-        account=name,
+        accounts=(name,),
         is_own=True,
         is_managed=True,
         messages=(said,) if said else (),

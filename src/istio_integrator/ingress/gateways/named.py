@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Sequence
 
 from integrator_contract import booleans, names
@@ -25,7 +24,8 @@ def find(situation: Situation) -> Target | Message:
     """Find the gateway by the Service in gateway-service and the pods of its selector.
 
     A Gateway selects pods in all namespaces, but the guard only those in one namespace. Therefore
-    the selector must match the pods of a single workload in the whole cluster.
+    every pod that the selector matches must be in the Service's namespace. The pods may belong to
+    several workloads, such as a canary. A pod that is not such a gateway is reported.
     """
     reference = situation.config.gateway_service
     namespace, _, name = reference.partition("/")
@@ -36,16 +36,24 @@ def find(situation: Situation) -> Target | Message:
     assert service is not None
     listed = read(situation.cluster.list(cluster.POD, labels=service.spec.selector), Pod)
     present = [pod for pod in listed if not pod.has_ended]
-    if obstacle := _obstacle_in_pods(situation, present):
-        return obstacle
+    if elsewhere := [pod for pod in present if pod.metadata.namespace != namespace]:
+        listed = texts.listed({f"{each.metadata.namespace}/{each.controller}" for each in elsewhere})
+        return Said.GATEWAY_SELECTS_ELSEWHERE(service=reference, workloads=listed)
+    obstacles = [_obstacle_in_pod(situation, pod) for pod in present]
+    problems = [each for each in obstacles if each][:1]
+    if problems and all(obstacles):
+        return problems[0]
+    gateways = [pod for pod, each in zip(present, obstacles, strict=True) if not each]
     # Controllers do not count a pod whose deletion has begun, and no event follows at its end.
-    running = [pod for pod in present if not pod.metadata.deletion_timestamp]
+    running = [pod for pod in gateways if not pod.metadata.deletion_timestamp]
     ports = _ports(service, running)
     http_port = _usual_or_named(ports, 80, ("http", "http2"))
     https_port = _usual_or_named(ports, 443, ("https",))
     if not (http_port or https_port):
         return Said.GATEWAY_WITHOUT_PORT(service=reference)
-    target = Target(
+    if not running:
+        problems = [Said.GATEWAY_WITHOUT_PODS(service=reference)]
+    return Target(
         namespace=namespace,
         selector=service.spec.selector,
         service=name,
@@ -53,12 +61,9 @@ def find(situation: Situation) -> Target | Message:
         https_port=https_port,
         hosts=situation.config.hosts,
         ready=any(pod.is_ready for pod in running),
+        accounts=tuple(sorted({pod.spec.service_account_name for pod in running})),
+        messages=tuple(problems),
     )
-    if not running:
-        waiting = Said.GATEWAY_WITHOUT_PODS(service=reference)
-        return dataclasses.replace(target, messages=(waiting,))
-    account = running[0].spec.service_account_name
-    return dataclasses.replace(target, workload=running[0].controller, account=account)
 
 
 def _obstacle_in_service(situation: Situation, service: Service | None) -> Message | None:
@@ -83,28 +88,17 @@ def _obstacle_in_service(situation: Situation, service: Service | None) -> Messa
     return None
 
 
-def _obstacle_in_pods(situation: Situation, present: Sequence[Pod]) -> Message | None:
-    reference, own = (
-        situation.config.gateway_service,
-        situation.mesh.namespace if situation.mesh else "",
-    )
-    namespace = reference.partition("/")[0]
-    workloads = {f"{pod.metadata.namespace}/{pod.controller}" for pod in present}
-    if elsewhere := [one for one in workloads if not one.startswith(f"{namespace}/")]:
-        listed = texts.listed(elsewhere)
-        return Said.GATEWAY_SELECTS_ELSEWHERE(service=reference, workloads=listed)
-    if len(workloads) > 1:
-        listed = texts.listed(workloads)
-        return Said.GATEWAY_SELECTS_SEVERAL(service=reference, workloads=listed)
-    for pod in present:
-        proxies = [each for each in pod.spec.containers if each.name == names.PROXY]
-        if not any("router" in each.args for each in proxies):
-            name = f"{namespace}/{pod.metadata.name}"
-            return Said.GATEWAY_IS_NONE(service=reference, pod=name)
-        addresses = [each.value for each in proxies[0].env if each.name == _AUTHORITY]
-        _, other, svc, *_ = [*"".join(addresses).partition(":")[0].split("."), "", "", ""]
-        if own and svc == "svc" and other != own:
-            return Said.GATEWAY_OF_OTHER_ISTIOD(service=reference, other=other, own=own)
+def _obstacle_in_pod(situation: Situation, pod: Pod) -> Message | None:
+    reference, mesh = situation.config.gateway_service, situation.mesh
+    proxies = [each for each in pod.spec.containers if each.name == names.PROXY]
+    if not any("router" in each.args for each in proxies):
+        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        return Said.GATEWAY_IS_NONE(service=reference, pod=name)
+    addresses = [each.value for each in proxies[0].env if each.name == _AUTHORITY]
+    _, other, svc, *_ = [*"".join(addresses).partition(":")[0].split("."), "", "", ""]
+    own = mesh.namespace if mesh else ""
+    if own and svc == "svc" and other != own:
+        return Said.GATEWAY_OF_OTHER_ISTIOD(service=reference, other=other, own=own)
     return None
 
 
@@ -121,7 +115,8 @@ def _ports(service: Service, running: Sequence[Pod]) -> dict[int, str]:
     ]
     found: dict[int, str] = {}
     for port in service.ports:
-        targets = [port.at(named) for named in listening]
-        if all(each and not each & _RESERVED_PORTS for each in targets):
+        # The pods of a canary may declare other ports.
+        targets = set[int]().union(*(port.at(named) for named in listening))
+        if not targets & _RESERVED_PORTS and (targets or not listening):
             found[port.port] = port.name
     return found

@@ -39,7 +39,7 @@ class OwnGateway:
             https_port=443,
             hosts=self._situation.config.hosts,
             ready=bool(cluster.at(workload, "status").get("readyReplicas")),
-            account=ACCOUNT,
+            accounts=(ACCOUNT,),
             is_own=True,
         )
 

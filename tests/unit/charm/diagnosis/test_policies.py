@@ -9,7 +9,7 @@ from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.ambient_objects import into_ambient
 from tests.unit.charm.diagnosis.world import add_pod, diagnose, diagnose_ingress
-from tests.unit.charm.ingress_world import route
+from tests.unit.charm.ingress_world import pod_of, route
 from tests.unit.charm.security import callers
 
 MODEL, ROOT, GATEWAY = "kubeflow", "istio-system", "istio-ingress"
@@ -93,6 +93,18 @@ def test_policy_of_a_profile_must_admit_the_real_gateway(world, rules, action, i
     assert is_fine or "alice" in found.seen
     settings = "istio-gateway-namespace=istio-ingress istio-gateway-service-account=gateway"
     assert is_fine or found.next.endswith(settings)
+
+
+def test_policy_of_a_profile_must_admit_the_account_of_each_workload_of_the_gateway(world):
+    profile(world.fake)
+    world.related = [route()]
+    policy(world.fake, "alice", rules=[of_user(REAL)])
+    proxy = {"name": "istio-proxy", "args": ["proxy", "router"]}
+    spec = {"serviceAccountName": "canary", "containers": [proxy]}
+    pod_of(world.fake, name="canary-0", of="canary-5", spec=spec)
+    (found,) = diagnose_ingress(world, "profiles")
+    assert (found.message, "alice" in found.seen) == ("PROFILES_REJECT_GATEWAY", True)
+    assert found.next.endswith("istio-gateway-service-account=canary")
 
 
 CLAIM = {"when": of_user()["when"]}

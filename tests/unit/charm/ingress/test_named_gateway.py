@@ -53,14 +53,6 @@ def of_istiod(world, namespace):
         f"Service {SERVICE} does not exist",
     ),
     no_selector=(lambda world: serve(world, HTTP, selector={}), "selects no pods"),
-    two_workloads=(
-        lambda world: pod_of(world.fake, name="other-1-x", of="other-5"),
-        f"several workloads: {SERVICE}, istio-ingress/other",
-    ),
-    bare_pod=(
-        lambda world: pod_of(world.fake, name="lone", of=""),
-        f"several workloads: {SERVICE}, istio-ingress/lone",
-    ),
     also_elsewhere=(
         lambda world: pod_of(world.fake, "team-a"),
         f"also selects pods elsewhere: team-a/{GATEWAY}",
@@ -88,17 +80,47 @@ def test_what_can_not_be_the_gateway_is_refused_by_name(served, change, words):
     assert (served.routes(), served.gateway()) == ([], None)
 
 
+def canary(**container):
+    """Return the specification of a canary's pod, whose Helm release has its own account."""
+    proxy = {"name": "istio-proxy", "args": ["proxy", "router"], **container}
+    return {"serviceAccountName": "canary", "containers": [proxy]}
+
+
 @cases(
     "change",
     two_pods=lambda world: pod_of(world.fake, name="y", of=f"{GATEWAY}-6"),
     own_istiod=lambda world: of_istiod(world, "istio-system"),
+    canary=lambda world: pod_of(world.fake, name="canary-1-x", of="canary-5"),
+    copied_pod=lambda world: pod_of(world.fake, name="lone", of=""),
+    without_named_ports=lambda world: pod_of(
+        world.fake, name="canary-1-x", of="canary-5", spec=canary()
+    ),
 )
-def test_pods_of_one_workload_are_the_gateway(served, change):
+def test_pods_of_the_services_namespace_are_the_gateway(served, change):
     change(served)
+    serve(served, {**HTTP, "targetPort": "http"})
     status = served.status()
     assert status.name == "active"
     assert f"1 route served by {SERVICE}" in status.message
     assert served.gateway()["spec"]["selector"] == LABELS
+
+
+@cases(
+    ("spec", "words"),
+    another_workload=(canary(args=["proxy", "sidecar"]), "Pod istio-ingress/canary-1-x is not"),
+    another_istiod=(
+        canary(env=[{"name": "CA_ADDR", "value": "istiod.other.svc:15012"}]),
+        "its istiod is that of other",
+    ),
+    reserved_port=(canary(ports=[{"name": "http", "containerPort": 15021}]), "no port for HTTP"),
+)
+def test_pod_beside_the_gateway_that_can_not_be_one_is_named(served, spec, words):
+    served.run()
+    serve(served, {**HTTP, "targetPort": "http"})
+    pod_of(served.fake, name="canary-1-x", of="canary-5", spec=spec)
+    status = served.status()
+    assert (status.name, words in status.message) == ("blocked", True), status
+    assert (served.routes() == []) == ("reserved" in words or "no port" in words)
 
 
 def test_istiod_that_is_not_known_is_not_compared(served):

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from integrator_contract import names
+from integrator_contract import names, service
 from sidecar_lifecycle.model import types
-from sidecar_lifecycle.model.resources import DaemonSet, Deployment, Workload
+from sidecar_lifecycle.model.resources import Deployment
 from sidecar_lifecycle.shell.kube import client, watch
+from sidecar_lifecycle.shell.observers import seen
 
 log = structlog.get_logger(__name__)
 
@@ -51,13 +52,6 @@ class Compared(NamedTuple):
     """The part that only the charm should write."""
     applied: str
     """The hash of the charm's last manifest; if it differs, the charm made the update."""
-
-
-def _differs(before: Compared | None, now: Compared | None) -> bool:
-    if before is None or now is None:
-        return before is not now
-    is_edited = before.applied == now.applied and before.written != now.written
-    return before.state != now.state or is_edited
 
 
 def _generation(item: types.Object) -> object:
@@ -97,9 +91,26 @@ class ObservedKind(watch.Watch[watch.T]):
                     now = self.seen[key] = Compared(state, self.written(item), applied)
             is_made = before is None and self.is_ours(item)
             matters = any(self.matters(each.state) for each in (before, now) if each)
-            if tells and matters and not is_made and _differs(before, now):
+            if tells and matters and not is_made and self.differs(key, before, now):
                 log.info("object changed", kind=self.kind.api.kind, name=item.metadata.name)
                 changed()
+
+    def differs(self, _: watch.Key, before: Compared | None, now: Compared | None) -> bool:
+        """Tell whether an object changed by other hands than the charm's."""
+        if before is None or now is None:
+            return before is not now
+        is_edited = before.applied == now.applied and before.written != now.written
+        return before.state != now.state or is_edited
+
+
+class ObservedPods(ObservedKind[types.Pod]):
+    """A watch of pods whose states are sets; what another pod has too is no change."""
+
+    def differs(self, key: watch.Key, before: Compared | None, now: Compared | None) -> bool:
+        """Tell whether the union of all states changed."""
+        others = (each.state for other, each in self.seen.items() if other != key)
+        was, now_is = (each.state if each else frozenset() for each in (before, now))
+        return bool((was ^ now_is).difference(*others))
 
 
 async def follow(kinds: Iterable[ObservedKind[Any]], changed: Callable[[], None]) -> None:
@@ -195,33 +206,36 @@ def _of_webhook(deployment: Deployment) -> tuple[bool, bool]:
 
 
 def gateway(
-    connection: client.Client, *, model: str, owner: str, named: str
+    connection: client.Client, *, model: str, owner: str, named: service.Gateway
 ) -> list[ObservedKind[Any]]:
-    """Return watches of the gateway's workload and Service, and of this charm's Istio objects.
+    """Return watches of the gateway's pods or Deployment, its Service, and the Istio objects.
 
-    `named` is the gateway's Service as NAMESPACE/NAME; empty: the gateway is in the model. `owner`
-    is the value of the owner label on this charm's objects.
+    Without a name in `named` the gateway is in the model. `owner` is the value of the owner label
+    on this charm's objects.
     """
-    home, _, name = named.partition("/")
-    home = home or model
-    # Pods of another namespace with the gateway's labels would also serve the model's routes.
-    workloads = "*" if named else model
-    fields = f"metadata.name={name}" if name else ""
+    home = named.namespace or model
+    fields = f"metadata.name={named.name}" if named.name else ""
     ours = f"{names.OWNER}={owner}"
 
     def is_ours(item: types.Object) -> bool:
         meta = item.metadata
         return meta.namespace == model and meta.labels.get(names.OWNER) == owner
 
-    def of_service(service: GatewayService) -> object:
-        is_gateway = named or names.GATEWAY_NAME in service.metadata.labels
-        return True if is_gateway or is_ours(service) else None
+    def is_gateway(item: types.Object) -> bool:
+        return bool(named.name) or names.GATEWAY_NAME in item.metadata.labels or is_ours(item)
+
+    def of_deployment(item: Deployment) -> object:
+        return bool(item.status.readyReplicas) if is_gateway(item) else None
 
     observed = functools.partial(ObservedKind[Any], connection, is_patient=True, is_ours=is_ours)
-    return [
-        observed(Deployment, _of_workload, namespace=workloads),
-        observed(DaemonSet, _of_workload, namespace=workloads),
-        observed(GatewayService, of_service, written=_routed, namespace=home, fields=fields),
+    found = [
+        observed(
+            GatewayService,
+            lambda item: is_gateway(item) or None,
+            written=_routed,
+            namespace=home,
+            fields=fields,
+        ),
         observed(IstioGateway, written=_generation, namespace=model, labels=ours),
         observed(
             EnvoyFilter,
@@ -231,6 +245,13 @@ def gateway(
             is_ours=lambda _: True,
         ),
     ]
+    if named.selector:
+        # Pods of another namespace with the gateway's labels would also serve the model's routes.
+        labels = ",".join(f"{key}={value}" for key, value in sorted(named.selector.items()))
+        found.append(ObservedPods(connection, types.Pod, _of_pod, is_patient=True, labels=labels))
+    elif not named.name:
+        found.append(observed(Deployment, of_deployment, namespace=model))
+    return found
 
 
 def _routed(service: GatewayService) -> object:
@@ -238,14 +259,10 @@ def _routed(service: GatewayService) -> object:
     return (service.spec.get("selector"), service.spec.get("ports"))
 
 
-def _of_workload(workload: Workload) -> object:
-    """Return the pod labels and readiness of a gateway's workload; None for other workloads."""
-    pods = workload.spec.template
-    is_gateway = "gateway" in pods.metadata.annotations.get(names.TEMPLATES, "").split(",") or any(
-        container.name == names.PROXY and "router" in container.args
-        for container in pods.spec.containers
-    )
-    if not is_gateway:
+def _of_pod(pod: types.Pod) -> frozenset[object] | None:
+    """Return the workload of a gateway's pod, and whether it is ready; None if it has ended."""
+    meta = pod.metadata
+    if pod.status.phase in ("Succeeded", "Failed"):
         return None
-    ready = bool(workload.status.readyReplicas or workload.status.numberReady)
-    return (pods.metadata.labels, ready)
+    workload = next((each.uid for each in meta.ownerReferences if each.controller), meta.name)
+    return frozenset([(meta.namespace, workload), *(["ready"] if seen.is_ready(pod) else [])])

@@ -94,7 +94,7 @@ class Looker:
         labels = ",".join(f"{key}={value}" for key, value in expected.selector.items())
         where = client.path(types.Pod, expected.namespace)
         pages = self._client.pages(
-            where, types.Pod, self._fence, labels=labels, concerns=_is_ready
+            where, types.Pod, self._fence, labels=labels, concerns=is_ready
         )
         return sorted([pod.metadata.name async for _, pods in pages for pod in pods])
 
@@ -118,7 +118,8 @@ class Looker:
             )
 
 
-def _is_ready(pod: types.Pod) -> bool:
+def is_ready(pod: types.Pod) -> bool:
+    """Tell whether a pod is Ready and not being deleted."""
     return pod.metadata.deletionTimestamp is None and any(
         (condition.type, condition.status) == ("Ready", "True")
         for condition in pod.status.conditions
