@@ -13,7 +13,6 @@ from istio_integrator.ingress import certificate, gateway, record, seen, service
 from istio_integrator.ingress.gateways import managed, named, own
 from istio_integrator.ingress.guard import authentication, envoyfilter
 from istio_integrator.ingress.routes import plan, render, requested
-from istio_integrator.istio.authorization_policy import principal
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import ingress_route, kubeflow
@@ -119,10 +118,9 @@ class Ingress(Component):
         service = self.decision.service
         namespace, _, guard = service.reference.partition("/") if service else ("", "", "")
         is_here = namespace == self._situation.model
-        principals = [principal(target.namespace, each) for each in target.accounts] if target else []
         return Exposure(
             # The backends are known before the gateway exists.
-            gateways=tuple(principals),
+            gateways=tuple(target.principals) if target else (),
             gateway_pods=(frozenset(target.selector.items()),) if target and target.is_own else (),
             routed=frozenset((route.service, route.port) for route in self.plan.routes),
             guards=frozenset([(guard, service.port)] if service and is_here else ()),

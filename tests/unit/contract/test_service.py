@@ -16,7 +16,8 @@ OPTIONS = st.builds(
     served_namespaces=st.frozensets(st.sampled_from(namespaces.KINDS), min_size=1),
     wait_for_containers=st.lists(st.sampled_from(["main", "wait"]), max_size=3).map(tuple),
     status_port=st.integers(0, 65535),
-    gateway=st.sampled_from([None, "", "istio-ingress/gateway"]),
+    gateway=st.none()
+    | st.builds(service.Gateway, name=st.just("gateway"), selector=st.just({"istio": "gateway"})),
     facts=st.none() | st.builds(charm_facts.CharmFacts, looked=st.floats(0, 2e9)),
 )
 

@@ -21,6 +21,7 @@ from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell.kube import fence
 
 from integrator_contract import names
+from integrator_contract.service import Gateway
 from tests.unit.workload import pods
 from tests.unit.workload.converging import (
     MEMORY,
@@ -103,6 +104,7 @@ POD = pods.pod_json(
     ownerReferences=[owner("StatefulSet")],
     creationTimestamp="2026-01-01T00:00:00Z",
 )
+NAMED = Gateway(namespace="tenant", name="x", selector={"istio": "gateway"})
 INJECTOR = {"name": "a", "clientConfig": {"service": {"namespace": "n", "name": "istiod"}}}
 DOCUMENTS: dict[str, dict[str, Any]] = {
     "pods": POD,
@@ -193,7 +195,7 @@ async def test_honest_objects_among_hostile_ones_get_what_they_would(
     model.raw.update(hostile)
     put("done")
     put("busy", pods.running())
-    async with converging(model, gateway="", delete_broken_pods=True) as service:
+    async with converging(model, gateway=NAMED, delete_broken_pods=True) as service:
         await until(lambda: phase(model, "done") == "Succeeded")
         for kind in ("MODIFIED", "DELETED", "ADDED"):
             for plural, texts in hostile.items():

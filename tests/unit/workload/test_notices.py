@@ -47,6 +47,27 @@ async def test_many_changes_within_the_gap_are_one_notice(model: FakeApiserver):
         assert service.told() == 2
 
 
+@pytest.mark.parametrize("pause", [1.5, 2.5])
+async def test_changes_without_end_are_few_notices_and_a_later_one_is_soon(
+    model: FakeApiserver, pause: float
+):
+    time = asyncio.get_running_loop().time
+    async with observing(model) as service:
+        began = time()
+        while time() - began < 300:
+            change_mesh(model, time())
+            await asyncio.sleep(pause)
+            if time() - began < 60:
+                assert service.told() <= 6
+        assert 8 <= service.told() <= 10
+        await asyncio.sleep(60 + 15)
+        for number in range(2):
+            before = service.told()
+            change_mesh(model, f"later {number}")
+            await until(lambda before=before: service.told() > before)
+            await asyncio.sleep(GAP)
+
+
 @pytest.mark.parametrize("finds_out", [True, False])
 async def test_progress_that_a_hook_finds_out_meanwhile_is_no_notice(
     model: FakeApiserver, finds_out: bool

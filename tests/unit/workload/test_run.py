@@ -12,6 +12,7 @@ import structlog
 from sidecar_lifecycle.shell import cli
 
 from integrator_contract import names, namespaces, schema
+from integrator_contract.service import Gateway
 from tests.unit.workload import pods, service_world
 from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, until
 from tests.unit.workload.shutdown_world import phase
@@ -46,7 +47,7 @@ async def test_gateways_are_watched_only_while_somebody_is_to_be_reached(cluster
         await until(lambda: "namespaces" in cluster.watchers.values())
         await asyncio.sleep(30)
         assert watched() == set()
-        service.change(gateway="")
+        service.change(gateway=Gateway())
         await until(lambda: watched() == {"gateways", "services"})
         service.change(gateway=None)
         await until(lambda: watched() == set())

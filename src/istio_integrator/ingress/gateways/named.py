@@ -36,8 +36,9 @@ def find(situation: Situation) -> Target | Message:
     assert service is not None
     listed = read(situation.cluster.list(cluster.POD, labels=service.spec.selector), Pod)
     present = [pod for pod in listed if not pod.has_ended]
-    if elsewhere := [pod for pod in present if pod.metadata.namespace != namespace]:
-        listed = texts.listed({f"{each.metadata.namespace}/{each.controller}" for each in elsewhere})
+    workloads = {f"{pod.metadata.namespace}/{pod.controller}" for pod in present}
+    if elsewhere := [one for one in workloads if not one.startswith(f"{namespace}/")]:
+        listed = texts.listed(elsewhere)
         return Said.GATEWAY_SELECTS_ELSEWHERE(service=reference, workloads=listed)
     obstacles = [_obstacle_in_pod(situation, pod) for pod in present]
     problems = [each for each in obstacles if each][:1]

@@ -6,6 +6,7 @@ import json
 from ops import testing
 
 from integrator_contract import names
+from integrator_contract.service import Gateway
 from tests.unit.cases import cases
 from tests.unit.charm import charm_world
 from tests.unit.charm.ingress import wishes
@@ -51,7 +52,8 @@ def test_workload_is_told_what_the_gateways_envoy_is_to_have(world):
     assert charm_world.told(world.ctx, world.run()).gateway is None
     world.related = [route(), auth()]
     told = charm_world.told(world.ctx, world.run())
-    assert told.gateway == "istio-ingress/istio-ingressgateway"
+    named = {"namespace": "istio-ingress", "name": "istio-ingressgateway"}
+    assert told.gateway == Gateway(**named, selector=LABELS)
     expected = told.expected
     assert [server.hosts for server in expected.servers] == [(HOST,)]
     assert expected.clusters == (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 
@@ -13,14 +14,21 @@ from integrator_contract import names
 
 log = structlog.get_logger(__name__)
 
-GAPS: Mapping[str, float] = {names.MESH_NOTICE: 2.0, names.PROGRESS_NOTICE: 10.0}
+GAPS: Mapping[str, tuple[float, float]] = {
+    names.MESH_NOTICE: (2.0, 60.0),
+    names.PROGRESS_NOTICE: (10.0, 10.0),
+}
 """Minimum of seconds between two notices of a key, as each one runs a hook of the charm.
 
-Juju runs hooks of notices before `config-changed`. Frequent notices of progress would delay the
-latter for as long as pods are being replaced.
+It doubles from the first to the second number with each notice, because tenants can cause changes
+without end. It is the first number again after `QUIET`. Juju runs hooks of notices before
+`config-changed`. Frequent notices of progress would delay the latter for as long as pods are being
+replaced.
 """
 SETTLING: Mapping[str, float] = {names.PROGRESS_NOTICE: 3.0}
 """Seconds from the request for a notice to sending it, in which a running hook can end."""
+QUIET = 15.0
+"""Seconds without a request, after the gap, that end a series of notices."""
 TIMEOUT = aiohttp.ClientTimeout(total=10.0)
 
 
@@ -28,7 +36,10 @@ class Notifier:
     """Sends notices if Pebble runs; requests within the gap are combined to one notice."""
 
     def __init__(
-        self, *, gaps: Mapping[str, float] = GAPS, settling: Mapping[str, float] = SETTLING
+        self,
+        *,
+        gaps: Mapping[str, tuple[float, float]] = GAPS,
+        settling: Mapping[str, float] = SETTLING,
     ) -> None:
         self._gaps = gaps
         self._settling = settling
@@ -47,7 +58,13 @@ class Notifier:
                 tasks.create_task(self._send_all(key), name=f"notices {key}")
 
     async def _send_all(self, key: str) -> None:
+        first, longest = self._gaps[key]
+        gap = first
         while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted[key].wait(), QUIET)
+            if not self._wanted[key].is_set():
+                gap = first
             await self._wanted[key].wait()
             await asyncio.sleep(self._settling.get(key, 0.0))
             self._wanted[key].clear()
@@ -58,7 +75,8 @@ class Notifier:
                 await _send(pebble, key)
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
                 log.warning("notice not sent", key=key, error=repr(error))
-            await asyncio.sleep(self._gaps[key])
+            await asyncio.sleep(gap)
+            gap = min(2 * gap, longest)
 
 
 async def _send(pebble: str, key: str) -> None:

@@ -95,8 +95,8 @@ class ObservedKind(watch.Watch[watch.T]):
                 log.info("object changed", kind=self.kind.api.kind, name=item.metadata.name)
                 changed()
 
-    def differs(self, _: watch.Key, before: Compared | None, now: Compared | None) -> bool:
-        """Tell whether an object changed by other hands than the charm's."""
+    def differs(self, key: watch.Key, before: Compared | None, now: Compared | None) -> bool:  # noqa: ARG002
+        """Tell whether another hand than the charm's changed an object."""
         if before is None or now is None:
             return before is not now
         is_edited = before.applied == now.applied and before.written != now.written
@@ -108,9 +108,13 @@ class ObservedPods(ObservedKind[types.Pod]):
 
     def differs(self, key: watch.Key, before: Compared | None, now: Compared | None) -> bool:
         """Tell whether the union of all states changed."""
-        others = (each.state for other, each in self.seen.items() if other != key)
-        was, now_is = (each.state if each else frozenset() for each in (before, now))
-        return bool((was ^ now_is).difference(*others))
+        others: list[frozenset[object]] = [
+            each.state for other, each in self.seen.items() if other != key
+        ]
+        states: list[frozenset[object]] = [
+            each.state if each else frozenset() for each in (before, now)
+        ]
+        return bool((states[0] ^ states[1]).difference(*others))
 
 
 async def follow(kinds: Iterable[ObservedKind[Any]], changed: Callable[[], None]) -> None:

@@ -93,9 +93,7 @@ class Looker:
     async def _ready_pods(self, expected: seen.Expectation) -> list[str]:
         labels = ",".join(f"{key}={value}" for key, value in expected.selector.items())
         where = client.path(types.Pod, expected.namespace)
-        pages = self._client.pages(
-            where, types.Pod, self._fence, labels=labels, concerns=is_ready
-        )
+        pages = self._client.pages(where, types.Pod, self._fence, labels=labels, concerns=is_ready)
         return sorted([pod.metadata.name async for _, pods in pages for pod in pods])
 
     async def _proxy(self, namespace: str, pod: str) -> envoy.Configuration:
