@@ -96,7 +96,7 @@ class Reason(enum.StrEnum):
     CHANGING = "Changing"
     NOT_READY = "NotReady"
     NOT_SETTLED = "NotSettled"
-    LAST_READY_REPLICA = "LastReadyReplica"
+    ORDERED_READY = "OrderedReady"
     DISRUPTION_BUDGET = "DisruptionBudget"
     FORBIDDEN = "Forbidden"
     EVICTION_REFUSED = "EvictionRefused"

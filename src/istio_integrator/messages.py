@@ -230,13 +230,12 @@ class Said(enum.Enum):
     DATA_PLANE = _note("{data_plane}")
     PODS_HANG = _blocked("{problem}", "{command}")
     PODS_WAIT = _waiting("{pods} pods in mesh, {problem}", "{command}", "{more}")
-    PODS_BEING_REPLACED = _maintenance(
-        "{pods} pods in mesh, {count} being replaced", "{command}", "{more}"
-    )
     PODS_TO_RESTART = _blocked(
         "{pods} pods in mesh", "juju run {application}/leader restart-uninjected"
     )
-    PODS_TO_BE_REPLACED = _maintenance("{pods} pods in mesh, {count} waiting to be replaced")
+    PODS_TO_BE_REPLACED = _maintenance(
+        "{pods} pods in mesh, {count} waiting to be replaced", "{command}", "{more}"
+    )
     PODS_IN_MESH = _note("{pods} pods in mesh{details}")
 
     # The Istio that the model joins.

@@ -12,6 +12,9 @@ from istio_integrator.kube import errors
 from istio_integrator.messages import Message, Said, Severity
 from istio_integrator.situation.situation import Situation
 
+_MORE_THAN_COUNTS = (Reason.REPLACEMENT_STARTING, Reason.WRONG_ORDER)
+"""Reasons of waits whose message is more useful than the number of pods to be replaced."""
+
 
 def progress(
     summary: Summary, situation: Situation, *, is_automatic: bool = False
@@ -29,14 +32,15 @@ def progress(
     for trouble in blocking[:1]:
         yield _blocked(trouble, len(blocking) - 1, situation)
     for trouble in passing[:1]:
-        subject = f"{trouble.workload} waits: " if trouble.workload and not trouble.pod else ""
+        is_named = trouble.pod or trouble.workload in trouble.message
+        subject = "" if is_named else f"{trouble.workload} waits: "
         hint = stop if trouble.pod and is_automatic else nothing
         yield Said.PODS_WAIT(pods=pods, problem=f"{subject}{trouble.message}", **hint)
     # Juju would show the maintenance message instead of the waiting one.
-    is_starting = any(each.reason == Reason.REPLACEMENT_STARTING.value for each in passing)
-    if summary.converging and not is_starting:
+    is_told = any(each.reason in _MORE_THAN_COUNTS for each in passing)
+    if summary.converging and not is_told:
         hint = stop if is_automatic else nothing
-        said = Said.PODS_BEING_REPLACED(pods=pods, count=summary.converging, **hint)
+        said = Said.PODS_TO_BE_REPLACED(pods=pods, count=summary.converging, **hint)
         if mesh is not None and not mesh.alive:
             # Juju prefers maintenance to waiting, which would hide that istiod is down.
             said = dataclasses.replace(said, severity=Severity.WAITING)
@@ -44,7 +48,8 @@ def progress(
     elif summary.proposed:
         yield Said.PODS_TO_RESTART(pods=pods, application=application)
     elif summary.in_mesh < summary.eligible and not summary.troubles:
-        yield Said.PODS_TO_BE_REPLACED(pods=pods, count=summary.eligible - summary.in_mesh)
+        left = summary.eligible - summary.in_mesh
+        yield Said.PODS_TO_BE_REPLACED(pods=pods, count=left, **nothing)
     reported = f", {summary.reported} need a restart by hand" if summary.reported else ""
     outside = (
         f", {summary.unwanted} outside the mesh with a sidecar: restart-uninjected"
@@ -66,8 +71,12 @@ def _blocked(trouble: Trouble, others: int, situation: Situation) -> Message:
         command = f"kubectl get namespace {model} --show-labels"
     elif trouble.reason == Reason.WRONG_ORDER.value and trouble.pod:
         command = f"juju run {application}/leader restart-uninjected"
+    elif trouble.reason == Reason.NOT_READY.value:
+        command = f"juju run {application}/leader restart-uninjected force=true"
     elif trouble.pod:
         command = f"kubectl -n {model} describe pod {trouble.pod}"
+    elif trouble.reason in (Reason.CHANGING.value, Reason.REPLACEMENT_HANGS.value):
+        command = f"kubectl -n {model} describe {trouble.workload}"
     about = f"{trouble.workload}: " if trouble.workload not in trouble.message else ""
     more = f", and {others} more" if others else ""
     return Said.PODS_HANG(problem=f"{about}{trouble.message}{more}", command=command)

@@ -13,6 +13,8 @@ from . import types
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 """The annotation by which apps/v1 shows the number of a DaemonSet's template; the API keeps it."""
+ORDERED = "OrderedReady"
+"""The policy of a StatefulSet that creates a pod only while each lower ordinal is Ready."""
 
 
 class Partition(types.Partial):
@@ -26,6 +28,7 @@ class UpdateStrategy(types.Partial):
 
 class _Spec(types.Partial):
     replicas: int = 1
+    podManagementPolicy: str = ""
     updateStrategy: UpdateStrategy = msgspec.field(default_factory=UpdateStrategy)
 
 

@@ -126,6 +126,7 @@ class ContainerStatus(Partial):
 class Condition(Partial):
     type: str = ""
     status: str = ""
+    reason: str | None = None
     message: str | None = None
     lastTransitionTime: str | None = None
 

@@ -43,7 +43,7 @@ WRONG = {**POD, "reason": "WrongOrder", "message": "its first container is not c
     ),
     wrong=([WRONG], {}, [("WRONG_POD", "its first container is not charm", LIST)]),
     ask=([], {"in_mesh": 1, "proposed": 13}, [("PODS_TO_RESTART", "1/14", "restart-uninjected")]),
-    coming=([], {"in_mesh": 2, "converging": 1}, [("PODS_BEING_REPLACED", "2/14", LIST)]),
+    coming=([], {"in_mesh": 2, "converging": 1}, [("PODS_TO_BE_REPLACED", "2/14", LIST)]),
     held=([], {"in_mesh": 2, "troubles": [HELD]}, [("PODS_HANG", "again none", LIST)]),
     hangs=([], {"in_mesh": 2, "troubles": [HANGS]}, [("PODS_HANG", "", "describe pod web-1")]),
 )

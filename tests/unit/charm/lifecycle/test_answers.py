@@ -29,6 +29,7 @@ STARTS = trouble("ReplacementStarting", "waiting for db-0 to be Ready", "db-0", 
 REFUSED = trouble("ReplacementRefused", 'webhook "v.kyverno.svc" refuses: no latest tags')
 LIST = "run: juju run istio-integrator/leader list-uninjected"
 RESTART = "run: juju run istio-integrator/leader restart-uninjected"
+LOST = trouble("WrongOrder", "db-0: not charm", "db-0")
 DESCRIBE = "run: kubectl -n kubeflow describe pod db-0"
 ADMIT = "run: juju trust istio-integrator --scope=cluster"
 
@@ -46,12 +47,35 @@ ADMIT = "run: juju trust istio-integrator --scope=cluster"
     converging=(
         {"in_mesh": 1, "converging": 1},
         "maintenance",
-        f"1/3 pods in mesh, 1 being replaced{STOP}",
+        f"1/3 pods in mesh, 1 waiting to be replaced{STOP}",
     ),
     asked_for=(
         {"in_mesh": 1, "converging": 1, "mode": "manual"},
         "maintenance",
-        "1/3 pods in mesh, 1 being replaced",
+        "1/3 pods in mesh, 1 waiting to be replaced",
+    ),
+    waits_for_long=(
+        {
+            "in_mesh": 2,
+            "troubles": [trouble("NotReady", "db-0 is not Ready, so StatefulSet/db waits")],
+        },
+        "blocked",
+        f"db-0 is not Ready, so StatefulSet/db waits; {RESTART} force=true",
+    ),
+    in_order=(
+        {"in_mesh": 2, "troubles": [trouble("OrderedReady", "StatefulSet/db waits", "db-0")]},
+        "blocked",
+        f"StatefulSet/db waits; {DESCRIBE}",
+    ),
+    missing=(
+        {"in_mesh": 2, "troubles": [trouble("ReplacementHangs", "StatefulSet/db has 2 of 3")]},
+        "blocked",
+        "StatefulSet/db has 2 of 3; run: kubectl -n kubeflow describe StatefulSet/db",
+    ),
+    lost_and_being_replaced=(
+        {"in_mesh": 2, "converging": 1, "troubles": [{**LOST, "passing": True}]},
+        "waiting",
+        f"2/3 pods in mesh, db-0: not charm{STOP}",
     ),
     starting=(
         {"in_mesh": 1, "converging": 2, "troubles": [STARTS]},

@@ -57,10 +57,11 @@ def injecting(*workloads):
     return [(each, None, "") for each in workloads]
 
 
-def look(*pods, remembered=None, trials=None, desired=None, **options):
+def look(*pods, remembered=None, trials=None, desired=None, ordered=(), **options):
     """Decide about pods whose replacements would be right, unless `trials` says otherwise."""
     trials = injecting(*(each.workload for each in pods)) if trials is None else trials
-    return decide(snapshot(*pods, desired=desired, trials=trials), remembered, **options)
+    shot = snapshot(*pods, desired=desired, trials=trials, ordered=frozenset(ordered))
+    return decide(shot, remembered, **options)
 
 
 def evicted(decided):

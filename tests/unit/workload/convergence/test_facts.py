@@ -24,7 +24,7 @@ def replica(**values):
 def test_a_ready_pod_says_since_when():
     found = replica(conditions=[READY], creationTimestamp="2026-01-01T00:00:00Z")
 
-    assert found.ready_since - found.created == 60
+    assert found.ready_since == found.created + 60
     assert found.ready
     fails = {**READY, "status": "False"}
     assert replica(conditions=[fails]).unready_since == found.ready_since
@@ -97,10 +97,21 @@ def test_what_keeps_a_pod_from_being_ready_is_said_worst_first(values, said, han
 def test_the_end_of_a_crashing_container_is_said():
     status = pods.status("main", pods.waiting(), lastState=pods.ended(137))
     subject = pods.pod()
-    subject.status.containerStatuses = [msgspec.convert(status, types.ContainerStatus)]
+    subject.status.containerStatuses = (msgspec.convert(status, types.ContainerStatus),)
     found = facts.replica(subject, MEMBER)
 
     assert str(found.ailments[0]) == "main: CrashLoopBackOff: exit code 137 (Error)"
+
+
+def test_a_pod_whose_containers_are_ready_says_why_it_is_not():
+    gate = {"reason": "ReadinessGatesNotReady", "message": 'gate "x" is not "True"'}
+    subject = pods.pod(conditions=[{**READY, "status": "False", **gate}])
+    for each in subject.status.containerStatuses:
+        each.ready = True
+    (found,) = facts.replica(subject, MEMBER).ailments
+
+    assert str(found) == 'the pod: ReadinessGatesNotReady: gate "x" is not "True"'
+    assert not found.hangs
 
 
 def test_a_ready_pod_has_no_ailments():
@@ -124,8 +135,8 @@ def pod_of(*containers, labels=None, init=()):
     return types.Pod(
         metadata=types.ObjectMeta(name="p", namespace="kubeflow", labels=labels or {}),
         spec=types.PodSpec(
-            containers=[types.Container(name=each) for each in containers],
-            initContainers=[types.Container(name=each) for each in init],
+            containers=tuple(types.Container(name=each) for each in containers),
+            initContainers=tuple(types.Container(name=each) for each in init),
         ),
     )
 

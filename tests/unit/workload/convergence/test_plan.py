@@ -61,6 +61,8 @@ def outside(name="modeloperator", reason="SidecarUnwanted"):
 
 A, B = of("Deployment/a"), of("Deployment/b")
 ELEVEN = [replica(f"a-{number}") for number in range(11)]
+THREE = [replica(f"a-{number}") for number in range(3)]
+DOWN_0 = replica("a-0", in_mesh=True, **YOUNG)
 BROKEN = replica("a-0", ready_since=None, crash_looping=True)
 DOWN = [(SET, "MeshDown", ""), *injecting("StatefulSet/b")]
 LEFT_OUT = ("Deployment/modeloperator", "InjectorSkips", "")
@@ -89,7 +91,46 @@ def trial(why, force):
     broken_one_of_several=([BROKEN, *ELEVEN[1:]], {}, ["a-0"], [], {}),
     only_ready_one_of_several=(
         [replica("a-0"), replica("a-1", ready_since=None)],
-        *({}, [], [], {"a-0": "LastReadyReplica"}),
+        *({}, [], [], {"a-0": "NotReady"}),
+    ),
+    # A Ready pod goes only while all pods of its workload are there and Ready.
+    one_of_three_is_not_ready=([*THREE[1:], DOWN_0], {}, [], [], {"a-2": "NotReady"}),
+    one_of_three_is_missing=(THREE[1:], {"desired": {SET: 3}}, [], [], {"a-2": "Changing"}),
+    one_of_three_is_missing_and_insisted_on=(
+        THREE[1:],
+        {"desired": {SET: 3}, "remembered": requested("uid-a-2", force=True)},
+        *([], [], {"a-2": "Changing"}),
+    ),
+    broken_one_beside_a_missing_one=([BROKEN], {"desired": {SET: 2}}, [], [], {}),
+    one_of_three_terminates=(
+        [*THREE[1:], replica("a-0", terminating=True, ready_since=None)],
+        *({}, [], [], {"a-2": "Changing"}),
+    ),
+    not_ready_for_ten_minutes_before_ready_ones=(
+        *([*THREE[1:], replica("a-0", **STUCK)], {}, ["a-0"], [], {}),
+    ),
+    beside_a_pod_that_is_not_ready_and_insisted_on=(
+        [*THREE[1:], DOWN_0],
+        {"remembered": requested("uid-a-1", "uid-a-2", force=True)},
+        *(["a-2"], [], {}),
+    ),
+    beside_a_pod_that_is_not_ready_and_asked_for=(
+        [*THREE[1:], DOWN_0],
+        {"remembered": requested("uid-a-1", "uid-a-2")},
+        *([], [], {"a-2": "NotReady"}),
+    ),
+    # Kubernetes would not recreate these before a lower ordinal is Ready.
+    in_order=(
+        [replica("a-0", in_mesh=True, **STUCK), *THREE[1:]],
+        {"ordered": [SET], "remembered": requested("uid-a-1", "uid-a-2", force=True)},
+        *([], [], {"a-1": "OrderedReady", "a-2": "OrderedReady"}),
+    ),
+    in_order_and_broken=(
+        [replica("a-0", in_mesh=True, **STUCK), replica("a-1", **STUCK)],
+        *({"ordered": [SET]}, [], [], {"a-1": "OrderedReady"}),
+    ),
+    in_order_and_the_lowest=(
+        *([replica("a-0", **STUCK), *THREE[1:]], {"ordered": [SET]}, ["a-0"], [], {}),
     ),
     no_more_than_allowed_at_once=(
         *(sets("abc"), {"max_unavailable": "2"}, ["a-0", "b-0"], [], {"c-0": "Queued"}),
@@ -198,7 +239,7 @@ def trial(why, force):
     ),
     # Pods with a sidecar outside of the mesh.
     outside_would_come_with_a_sidecar_again=(
-        *([outside(), A], {}, ["a-0"], [], {"modeloperator-0": "SidecarAgain"}),
+        *([outside(), A], {}, ["a-0"], [], {"modeloperator-0": "SidecarUnwanted"}),
     ),
     outside_goes_alone=([outside(), A], MODELOPERATOR, ["modeloperator-0"], [], {}),
     outside_goes_before_the_first=(
@@ -258,7 +299,7 @@ def test_what_is_said_of_a_pause_does_not_change_while_it_is_tried_again():
 
 def test_what_is_asked_for_is_done_and_then_forgotten():
     decided = look(replica(), remembered=requested("uid-a-0", "elsewhere"), mode="manual")
-    assert decided.memory.request.uids == ("uid-a-0",)
+    assert decided.memory.request == memory.Request(id="1", at=NOW, uids=("uid-a-0",))
 
     done = decide(snapshot(replacement()), decided.memory, mode="manual")
     assert (done.memory.request, done.memory.rounds) == (None, {})
@@ -266,7 +307,7 @@ def test_what_is_asked_for_is_done_and_then_forgotten():
 
 def test_a_new_request_is_taken_over_once():
     data = {memory.REQUEST: '{"id": "7", "at": 1.0, "uids": ["u"]}'}
-    assert memory.decode(data).request.uids == ("u",)
+    assert memory.decode(data).request == memory.Request(id="7", at=1.0, uids=("u",))
     done = memory.Memory(answered="7")
     assert memory.decode({**data, memory.STATE: memory.encode(done)}).request is None
 
@@ -313,6 +354,123 @@ def test_a_workload_whose_replacement_would_not_be_right_is_named_and_the_others
     hold = decided.memory.holds["Deployment/a"]
     assert (hold.since, hold.until, hold.revision) == (NOW, NOW + retry, revision)
     assert look(A, B, trials=trials, remembered=decided.memory).ask == []
+
+
+NOT_READY = f"a-0 is not Ready, so {SET} waits"
+GRACEFUL = "a-0 is terminating, with a grace period until 13:46 UTC"
+WAITING = memory.Memory(proven=PROVEN, waiting={SET: NOW - 600})
+"""The leader has seen for ten minutes that the workload waits."""
+
+
+@cases(
+    ("pods", "options", "trouble"),
+    unready_sibling=([*THREE[1:], DOWN_0], {}, ("NotReady", NOT_READY, "", False)),
+    missing_sibling=(
+        THREE[1:],
+        {"desired": {SET: 3}},
+        ("Changing", f"{SET} has 2 of 3 pods", "", False),
+    ),
+    in_order=(
+        [replica("a-0", in_mesh=True, **STUCK), replica("a-1", **STUCK)],
+        {"ordered": [SET]},
+        ("OrderedReady", f"{SET} would recreate a-1 only after a-0 is Ready", "a-0", False),
+    ),
+    again_and_again_not_ready=(*([replica(**YOUNG)], {}, ("NotReady", NOT_READY, "", False)),),
+    again_and_again_ready=(
+        [replica(ready_since=NOW - 9)],
+        *({}, ("NotSettled", "Ready for less than 60 s", "", True)),
+    ),
+    terminates=(
+        [THREE[1], replica("a-0", terminating=True, ready_since=None, ends_by=NOW)],
+        *({}, ("Changing", "a-0 is still terminating", "", False)),
+    ),
+    terminates_within_its_grace_period=(
+        [THREE[1], replica("a-0", terminating=True, ready_since=None, ends_by=NOW + 1)],
+        *({}, ("Changing", GRACEFUL, "", True)),
+    ),
+)
+def test_a_wait_that_lasts_ten_minutes_is_named_with_its_reason(pods, options, trouble):
+    reason, message, pod, passing = trouble
+    wanted = (Trouble(SET, reason, message, pod, passing=passing),)
+    named = look(*pods, remembered=WAITING, **options)
+    assert (named.summary.troubles, named.summary.converging) == (wanted, 0)
+    assert named.memory.waiting == WAITING.waiting
+
+    begins = look(*pods, now=NOW - 1, **options)
+    assert (begins.summary.troubles, begins.memory.waiting) == ((), {SET: NOW - 1})
+    assert look(*pods, now=NOW - 1, remembered=WAITING, **options).summary.troubles == ()
+
+
+def test_a_wait_that_lasts_stops_no_other_workload_and_ends():
+    decided = look(*THREE[1:], DOWN_0, replica("b-0"), remembered=WAITING)
+    assert evicted(decided) == ["b-0"]
+    assert decided.summary.converging == 1
+    ended = look(*THREE, remembered=decided.memory)
+    assert (evicted(ended), ended.memory.waiting) == (["a-2"], {})
+
+
+def test_a_forced_replacement_may_be_as_broken_as_its_siblings_were():
+    """A standby that is never Ready takes over from the pod that led before it."""
+    standby = replica("a-0", in_mesh=True, ailments=crashing(), **STUCK)
+    forced = look(replica("a-1"), standby, remembered=requested("uid-a-1", force=True))
+    assert evicted(forced) == ["a-1"]
+
+    leader = replica("a-0", in_mesh=True, ready_since=NOW - 1)
+    new = replacement(name="a-1", ready_since=None, ailments=crashing())
+    assert decide(snapshot(leader, new), forced.memory).memory.rounds == {}
+    nobody_leads = decide(snapshot(standby, new), forced.memory)
+    assert [*nobody_leads.memory.rounds] == [SET]
+
+
+LOST = {"fault": "order", "reason": "WrongOrder", "message": "not charm", "ready_since": None}
+
+
+@cases(
+    ("options", "others"),
+    first=({"remembered": NOTHING}, []),
+    while_another_is_replaced=(
+        {"remembered": memory.Memory(rounds={"StatefulSet/b": a_round(uid="uid-b-0")})},
+        [replica("b-0", terminating=True)],
+    ),
+    while_another_hangs=(
+        {"remembered": memory.Memory(rounds={"StatefulSet/b": a_round(known=("old",))})},
+        [replacement(name="b-0", ready_since=None, ailments=crashing())],
+    ),
+)
+def test_a_lost_unit_needs_only_a_right_dry_run(options, others):
+    pod = replica(unready_since=NOW, **LOST)
+    assert asked(look(pod, *others, trials=(), **options)) == ["a-0"]
+    decided = look(pod, *others, **options)
+    assert evicted(decided) == ["a-0"]
+    assert decided.memory.rounds[SET].proves == ""
+
+    wrong = look(pod, *others, trials=[(SET, "WrongOrder", "")], **options)
+    assert not wrong.evict
+    assert wrong.memory.holds[SET].reason == "WrongOrder"
+
+
+@pytest.mark.parametrize("why", ["served", "up"])
+def test_a_lost_unit_waits_for_istiod(why):
+    pod = replica(unready_since=NOW, **LOST)
+    trials = [(SET, "MeshDown" if why == "up" else None, "")]
+    decided = decide(snapshot(pod, trials=trials, is_served=why == "up"), NOTHING)
+    assert not decided.evict
+
+
+def test_a_lost_unit_is_named_by_its_fault():
+    pod = replica(unready_since=NOW, **LOST)
+    replaced = look(pod)
+    trouble = Trouble(SET, "WrongOrder", "a-0: not charm", "a-0", passing=True)
+    assert replaced.summary.troubles == (trouble,)
+    (row,) = replaced.rows
+    assert row.reason == "WrongOrder"
+    assert row.message.startswith("not charm; ")
+    # A request for another pod goes on beside a lost one that is named only.
+    remembered = requested("uid-b-0", proven=PROVEN)
+    manual = look(pod, replica("b-0"), mode="manual", remembered=remembered)
+    assert evicted(manual) == ["b-0"]
+    assert manual.summary.troubles == (Trouble(SET, "WrongOrder", "not charm", "a-0"),)
+    assert manual.summary.proposed == 1
 
 
 def test_a_pod_with_the_wrong_first_container_is_no_pod_of_the_mesh_and_is_replaced():
@@ -402,6 +560,7 @@ def test_a_request_to_restart_pods_of_the_mesh_has_a_first_of_its_own():
 
 
 HANGS = facts.Ailment("main", "ImagePullBackOff", "no such image", hangs=True)
+GATE = facts.Ailment("the pod", "ReadinessGatesNotReady", 'gate "x" is not "True"')
 STARTS = facts.Ailment("main", "ContainerCreating")
 WORDS = 'a new pod of StatefulSet/a is refused: webhook "v" refuses: no'
 
@@ -424,6 +583,22 @@ WORDS = 'a new pod of StatefulSet/a is refused: webhook "v" refuses: no'
         "ReplacementHangs",
         "the replacement a-0 is not Ready after 10 minutes: main: ContainerCreating",
     ),
+    gate=(
+        [replacement(ready_since=None, ailments=(GATE,))],
+        {"since": NOW - 600},
+        *("ReplacementHangs", 'the pod: ReadinessGatesNotReady: gate "x" is not "True"'),
+    ),
+    missing=([], {"since": NOW - 600}, "ReplacementHangs", f"{SET} has 0 of 1 pods"),
+    terminates=(
+        [replica(terminating=True, ends_by=NOW)],
+        {"since": NOW - 600},
+        *("ReplacementHangs", "the evicted pod a-0 is still terminating"),
+    ),
+    terminates_within_its_grace_period=(
+        [replica(terminating=True, ends_by=NOW + 1)],
+        {"since": NOW - 600},
+        *("ReplacementStarting", f"the evicted pod {GRACEFUL}"),
+    ),
     is_refused=(
         *([], {"model": {"refused": {SET: 'webhook "v" refuses: no'}}}),
         *("ReplacementHangs", WORDS),
@@ -441,6 +616,22 @@ def test_nothing_else_is_evicted_while_a_replacement_is_not_right(
     assert found.passing is (trouble == "ReplacementStarting")
     assert (decided.evict, decided.ask) == ([], [])
     assert reasons(decided) == {"b-0": trouble}
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_replacement_that_waits_for_a_lower_ordinal_is_missing(late):
+    pods = [
+        replica("a-0", in_mesh=True, **STUCK),
+        replica("a-1", in_mesh=True),
+        of("Deployment/b"),
+    ]
+    shot = snapshot(*pods, desired={SET: 3}, ordered={SET}, trials=injecting("Deployment/b"))
+    decided = decide(shot, remembering(uid="uid-a-2", known=KNOWN, since=NOW - 600 * late))
+
+    why = f"{SET} has 2 of 3 pods and creates no other before a-0 is Ready"
+    reason = "ReplacementHangs" if late else "ReplacementStarting"
+    assert decided.summary.troubles == (Trouble(SET, reason, why, "a-0", passing=not late),)
+    assert not decided.evict
 
 
 def test_evictions_go_on_by_themselves_once_the_replacement_is_ready():
@@ -469,7 +660,10 @@ def test_a_pod_outside_of_the_mesh_waits_for_another_replacement():
     decided = decide(shot, remembering())
 
     assert not decided.evict
-    assert reasons(decided) == {"modeloperator-0": "ReplacementStarting"}
+    (row,) = decided.rows
+    assert (row.reason, row.message) == (
+        *("SidecarUnwanted", "it has a sidecar; waiting for a-0 to be Ready"),
+    )
 
 
 # When a slot comes back.
@@ -583,6 +777,7 @@ def test_a_replacement_without_sidecar_is_blamed_by_a_dry_run(trial, fingerprint
     holds = [(each.reason, each.until) for each in decided.memory.holds.values()]
     assert holds == [hold] * bool(hold)
     if hold is None or values:
+        assert current is not None
         assert ("new" in current.known) is (hold is not None)
 
 

@@ -30,6 +30,8 @@ class Workload:
     `lies`, whose dry run has a sidecar and whose pods have none; or `skipped` by the injector."""
     has_budget: bool
     """Whether its PodDisruptionBudget allows an eviction."""
+    is_ordered: bool
+    """Whether it creates a pod only while all others are Ready, as lower ordinals are."""
 
 
 CRASHES = (facts.Ailment("main", "CrashLoopBackOff", hangs=True),)
@@ -82,7 +84,8 @@ class Model:
         """Create a workload, whose pods may have a sidecar, and may be Ready."""
         chance = self.chance
         desired, kind = chance.randint(1, 4), chance.choice(KINDS)
-        self.workloads[name] = Workload(name, desired, kind, chance.choice([True, False]))
+        has_budget, is_ordered = chance.choice([True, False]), chance.choice([True, False])
+        self.workloads[name] = Workload(name, desired, kind, has_budget, is_ordered)
         for _ in range(desired):
             has_sidecar, age = chance.choice([True, False, False]), chance.choice([90, 600])
             pod = self.create(name, injected=has_sidecar, age=age)
@@ -187,6 +190,9 @@ class Model:
             plan.EvictionPlan(
                 replicas=tuple(self.pods.values()),
                 desired={each.name: each.desired for each in self.workloads.values()},
+                ordered=frozenset(
+                    each.name for each in self.workloads.values() if each.is_ordered
+                ),
                 fingerprint="" if self.mesh == "gone" else str(self.injector),
                 mesh="sidecar",
                 is_served=True,
@@ -231,8 +237,12 @@ class Model:
         if not workload.has_budget:
             self.pause(name)
             return
-        if pod.ready and workload.desired > 1:
-            assert any(each.ready for each in siblings), f"{pod} is the last Ready one"
+        assert len(siblings) + 1 >= workload.desired, f"{name} lacks a pod already"
+        if pod.ready:
+            assert all(each.ready for each in siblings), f"{pod} goes beside one that is not Ready"
+        if workload.is_ordered:
+            lower = [each for each in siblings if each.ordinal < pod.ordinal]
+            assert all(each.ready for each in lower), f"{pod} would not be recreated"
         assert name not in self.losses, f"{name} already lacks a pod"
         assert is_proven or not self.losses, f"{pod} is evicted beside the first of the model"
         assert not any(map(self.is_hanging, self.pods.values()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -13,13 +12,17 @@ from integrator_contract.reasons import Reason
 
 from .facts import Replica, Trial
 from .memory import Hold, Round
-from .plan import READY_FOR, TRIAL_TTL, UNREADY_FOR, EvictionPlan
+from .plan import LONG_WAIT, READY_FOR, TRIAL_TTL, UNREADY_FOR, EvictionPlan
 from .review import review
 
 _KINDS = ("Deployment", "StatefulSet", "DaemonSet")
 """Kinds of workloads; the first can spare a pod most easily."""
 _JUDGED = (Reason.STILL_NO_SIDECAR, Reason.SIDECAR_AGAIN, Reason.WRONG_ORDER)
 """Reasons of holds after a replacement with the same fault."""
+_LASTING = (Reason.NOT_READY, Reason.NOT_SETTLED, Reason.CHANGING, Reason.ORDERED_READY)
+"""Reasons of waits that may never end."""
+_NO_DRY_RUN = (Reason.NOT_SERVED, Reason.MESH_DOWN)
+"""Obstacles because of which a dry run cannot show a right replacement."""
 Wait = tuple[str, str]
 """A reason and a message."""
 
@@ -43,11 +46,41 @@ def _choose(plan: EvictionPlan) -> None:
             wait = obstacle or (Reason.QUEUED, "other workloads come first")
         for each in replicas:
             plan.waits[each.uid] = wait
-    if obstacle is None:
-        _take(plan, victims)
-        for victim in victims:
-            for each in candidates[victim.workload]:
-                plan.waits[each.uid] = plan.waits[victim.uid]
+    if obstacle is not None:
+        victims = [each for each in victims if each.lost and obstacle[0] not in _NO_DRY_RUN]
+    _take(plan, victims)
+    for victim in victims:
+        for each in candidates[victim.workload]:
+            plan.waits[each.uid] = plan.waits[victim.uid]
+    _name_lasting(plan, candidates)
+    _name_lost(plan)
+
+
+def _name_lasting(plan: EvictionPlan, candidates: dict[str, list[Replica]]) -> None:
+    """Remember since when workloads wait, and name those that wait for long."""
+    for workload, replicas in candidates.items():
+        reason, message = plan.waits[replicas[0].uid]
+        if reason not in _LASTING:
+            continue
+        since = plan.waiting[workload] = plan.remembered.waiting.get(workload, plan.now)
+        if plan.now < since + LONG_WAIT:
+            continue
+        leaving = plan.terminating(workload)
+        is_graceful = leaving is not None and plan.now < leaving.ends_by
+        passing = is_graceful or reason == Reason.NOT_SETTLED.value
+        pod = plan.blocker(workload) if reason == Reason.ORDERED_READY.value else ""
+        plan.troubles.append(Trouble(workload, reason, message, pod, passing=passing))
+
+
+def _name_lost(plan: EvictionPlan) -> None:
+    """Name pods whose first container is wrong, and whose workload has no hold that tells so."""
+    for each in plan.replicas:
+        reason, _ = plan.waits.get(each.uid, ("", ""))
+        if each.fault == "order" and reason and each.workload not in plan.holds:
+            is_asked = reason != Reason.NOT_ASKED.value
+            message = f"{each.name}: {each.message}" if is_asked else each.message
+            trouble = Trouble(each.workload, each.reason, message, each.name, passing=is_asked)
+            plan.troubles.append(trouble)
 
 
 def _review_request(plan: EvictionPlan) -> None:
@@ -81,9 +114,6 @@ def _candidates(plan: EvictionPlan) -> dict[str, list[Replica]]:
         elif replica.reason != Reason.EXCLUDED.value:
             message = f"restart-pods is {plan.mode}: run restart-uninjected"
             plan.waits[replica.uid] = (Reason.NOT_ASKED, message)
-            if replica.fault == "order":
-                trouble = Trouble(replica.workload, replica.reason, replica.message, replica.name)
-                plan.troubles.append(trouble)
     return found
 
 
@@ -118,27 +148,42 @@ def _proof(plan: EvictionPlan, replica: Replica) -> str:
 
 
 def _is_proven(plan: EvictionPlan, replica: Replica) -> bool:
-    # A pod that leaves the mesh returns to its state before the mesh.
-    return replica.fault == "unwanted" or _proof(plan, replica) in plan.proven
+    # A pod that leaves the mesh returns to its state before the mesh, and a lost pod has none.
+    is_exempt = replica.fault == "unwanted" or replica.lost
+    return is_exempt or _proof(plan, replica) in plan.proven
 
 
 def _victim(
     plan: EvictionPlan, workload: str, replicas: list[Replica]
 ) -> tuple[Replica | None, Wait]:
     """Return the pod of a workload that may be evicted now, or the reason to wait."""
-    if workload in plan.rounds:
-        return None, (Reason.REPLACING, f"a pod of {workload} is being replaced")
-    if plan.is_changing(workload):
-        return None, (Reason.CHANGING, f"a pod of {workload} is terminating")
-    if plan.desired.get(workload, 0) == 0:
-        return None, (Reason.CHANGING, f"{workload} is going away")
+    lost = [each for each in replicas if each.lost]
+    if (change := _change(plan, workload, is_lost=bool(lost))) is not None:
+        return None, change
     is_proven = _is_proven(plan, replicas[0])
     serving, wait = _serving(plan, workload, replicas)
     broken = [each for each in replicas if _is_broken(plan, each, is_proven=is_proven)]
     comes_first = serving is not None or wait[0] == Reason.NOT_SETTLED.value
-    if broken and (is_proven or not comes_first):
-        return max(broken, key=_ordinal), ("", "")
-    return serving, wait
+    victim = serving
+    if lost or (broken and (is_proven or not comes_first)):
+        victim = max(lost or broken, key=_ordinal)
+    if victim is not None and (first := plan.blocker(workload, victim.ordinal)):
+        message = f"{workload} would recreate {victim.name} only after {first} is Ready"
+        return None, (Reason.ORDERED_READY, message)
+    return victim, wait
+
+
+def _change(plan: EvictionPlan, workload: str, *, is_lost: bool) -> Wait | None:
+    """Return the change of a workload that has to end first, if any."""
+    if workload in plan.rounds:
+        return Reason.REPLACING, f"a pod of {workload} is being replaced"
+    if (leaving := plan.terminating(workload)) is not None:
+        return Reason.CHANGING, plan.describe_end(leaving)
+    if plan.desired.get(workload, 0) == 0:
+        return Reason.CHANGING, f"{workload} is going away"
+    if plan.lacks_pods(workload) and not is_lost:
+        return Reason.CHANGING, plan.describe_missing(workload)
+    return None
 
 
 def _is_broken(plan: EvictionPlan, replica: Replica, *, is_proven: bool) -> bool:
@@ -158,16 +203,14 @@ def _serving(
     plan: EvictionPlan, workload: str, replicas: list[Replica]
 ) -> tuple[Replica | None, Wait]:
     serving = [each for each in replicas if each.ready]
-    if not serving:
-        return None, (Reason.NOT_READY, "it is not Ready")
-    for each in plan.live(workload):
-        if each.in_mesh and not each.ready:
-            return None, (Reason.NOT_READY, f"{each.name}, which is in the mesh, is not Ready")
+    forced = [each for each in serving if _is_forced(plan, each)]
+    unready = next((each.name for each in plan.live(workload) if not each.ready), "")
+    if unready and not forced:
+        return None, (Reason.NOT_READY, f"{unready} is not Ready, so {workload} waits")
+    serving = forced or serving
     settled = [each for each in serving if (each.ready_since or 0) + READY_FOR <= plan.now]
     if not settled:
         return None, (Reason.NOT_SETTLED, f"Ready for less than {READY_FOR:.0f} s")
-    if plan.desired[workload] > 1 and plan.ready(workload) < 2:
-        return None, (Reason.LAST_READY_REPLICA, f"it is the only Ready pod of {workload}")
     return max(settled, key=_ordinal), ("", "")
 
 
@@ -226,14 +269,15 @@ def _proceed(plan: EvictionPlan, victim: Replica) -> tuple[Wait, bool]:
     if trial is None or not _is_fresh(plan, trial):
         plan.ask.append(victim)
         return (Reason.QUEUED, "asking whether its replacement would be right"), True
-    request = plan.remembered.request
-    is_forced = request is not None and request.force and victim.uid in plan.requested
-    is_insisted = is_forced and trial.reason is Reason.REPLACEMENT_REFUSED
+    is_insisted = _is_forced(plan, victim) and trial.reason is Reason.REPLACEMENT_REFUSED
     if not trial.is_right_for(victim) and not is_insisted:
         reason = trial.reason or Reason.SIDECAR_AGAIN
         message = trial.message or "its replacement would have a sidecar, too"
         plan.hold(victim, reason, message)
         return (reason, message), False
+    # Beside a Ready pod only a forced eviction finds ailments: its replacement may have the same.
+    pods = plan.live(workload) if victim.ready else [victim]
+    ailments = [ailment for each in pods for ailment in each.ailments]
     plan.evict.append(victim)
     plan.rounds[workload] = Round(
         uid=victim.uid,
@@ -242,13 +286,17 @@ def _proceed(plan: EvictionPlan, victim: Replica) -> tuple[Wait, bool]:
         ready_before=plan.ready(workload),
         since=plan.now,
         fingerprint=plan.fingerprint,
-        broken=tuple(sorted({each.container for each in victim.ailments} - {PROXY})),
+        broken=tuple(sorted({each.container for each in ailments} - {PROXY})),
         proves="" if _is_proven(plan, victim) else _proof(plan, victim),
     )
     return (Reason.REPLACING, f"a pod of {workload} is being replaced"), True
 
 
+def _is_forced(plan: EvictionPlan, replica: Replica) -> bool:
+    request = plan.remembered.request
+    return request is not None and request.force and replica.uid in plan.requested
+
+
 def _ordinal(replica: Replica) -> tuple[int, str]:
     """Order pods so that a StatefulSet's highest ordinal goes first, as in its own updates."""
-    found = re.search(r"-(\d+)$", replica.name)
-    return (int(found[1]) if found else -1, replica.name)
+    return replica.ordinal, replica.name

@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,6 +41,7 @@ class Ailment:
     """A container that is not Ready, or an init container that has not ended."""
 
     container: str
+    """`the pod`, if it is not Ready although its containers are."""
     reason: str
     """Such as the kubelet's `ImagePullBackOff`."""
     words: str = ""
@@ -75,6 +77,8 @@ class Replica:
     ailments: tuple[Ailment, ...] = ()
     """The causes of not being Ready, worst first."""
     terminating: bool = False
+    ends_by: float = 0.0
+    """The end of its grace period, if it is terminating."""
     ended: bool = False
     """Whether its containers have ended; a finalizer may keep the object."""
     revision: str = ""
@@ -93,6 +97,17 @@ class Replica:
     def faulty(self) -> bool:
         """Whether it should be replaced."""
         return bool(self.fault) and not self.terminating
+
+    @property
+    def lost(self) -> bool:
+        """Whether its first container keeps it from ever starting."""
+        return self.fault == "order" and self.faulty and not self.ready
+
+    @property
+    def ordinal(self) -> int:
+        """Its ordinal in a StatefulSet; -1 if its name has none."""
+        found = re.search(r"-(\d{1,9})$", self.name)
+        return int(found[1]) if found else -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +153,7 @@ def replica(pod: types.Pod, scope: eligible.Scope, proxy: stale.Proxy = stale.UN
         unready_since=changed or created,
         ailments=() if is_ready else tuple(ailments(pod)),
         terminating=pod.metadata.deletionTimestamp is not None,
+        ends_by=timestamp(pod.metadata.deletionTimestamp) or 0.0,
         ended=not eligible.alive(pod),
         revision=next((labels[key] for key in _TEMPLATE_LABELS if key in labels), ""),
     )
@@ -194,6 +210,11 @@ def ailments(pod: types.Pod) -> list[Ailment]:
         ended = status.state.terminated
         if not (ended is not None and ended.exitCode == 0 if ends else status.ready):
             found.append(_ailment(status, ends=ends))
+    if not found:
+        # The condition names what else keeps the pod from being Ready, such as a readiness gate.
+        ready = next((each for each in pod.status.conditions if each.type == "Ready"), None)
+        reason, message = (ready.reason, ready.message) if ready else (None, None)
+        found.append(Ailment("the pod", reason or "not Ready", _short(message)))
     return sorted(found, key=lambda each: not each.hangs)
 
 

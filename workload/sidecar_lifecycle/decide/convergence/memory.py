@@ -65,6 +65,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The current request."""
     answered: str = ""
     """The id of the last accepted request."""
+    waiting: dict[str, float] = {}
+    """Since when workloads wait for a reason that may last, in seconds since the epoch."""
 
 
 STATE = "state"

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import datetime
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -28,8 +30,8 @@ TRIAL_TTL = 5.0
 """How long the result of a dry run is valid."""
 EVICTION_GRACE = 30.0
 """An eviction with an unknown result takes effect within this time, or did not happen."""
-REPLACEMENT_DEADLINE = 600.0
-"""After this time a replacement that is not Ready is reported; the other pods keep waiting."""
+LONG_WAIT = 600.0
+"""After this time a replacement that is not Ready, or another wait, is a problem."""
 TRIAL_RETRY, SKIPPED_RETRY = 30.0, 600.0
 """Delays before another trial of a replacement that would not be right, or that the injector
 skips."""
@@ -42,6 +44,8 @@ class EvictionPlan:
     replicas: tuple[Replica, ...]
     desired: Mapping[str, int]
     """Desired replicas of each workload; deleted workloads are absent."""
+    ordered: frozenset[str] = frozenset()
+    """StatefulSets that create a pod only while each lower ordinal is Ready."""
     fingerprint: str
     """Digest of the settings that decide injection in this namespace."""
     mesh: str
@@ -49,7 +53,7 @@ class EvictionPlan:
     is_served: bool
     """Whether istiod has written its root certificate into the namespace."""
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Workloads whose last new pod the API server rejected, with its message."""
+    """Workloads that lack a pod because the API server rejects it, with its message."""
     trials: Mapping[str, Trial]
     """The last trial of each workload."""
     remembered: Memory
@@ -66,6 +70,8 @@ class EvictionPlan:
     """Rounds in progress, by workload."""
     holds: dict[str, Hold] = field(init=False)
     """By workload."""
+    waiting: dict[str, float] = field(default_factory=dict[str, float])
+    """Since when workloads wait for a reason that may last."""
     proven: set[str] = field(init=False)
     requested: frozenset[str] = frozenset()
     """UIDs of the pods in an operator's request that can still be replaced."""
@@ -104,9 +110,32 @@ class EvictionPlan:
         """Tell whether a workload has fewer live pods than it should have."""
         return len(self.live(workload)) < self.desired.get(workload, 0)
 
-    def is_changing(self, workload: str) -> bool:
-        """Tell whether a pod of the workload is terminating."""
-        return any(each.terminating for each in self.workloads[workload])
+    def blocker(self, workload: str, ordinal: float = math.inf) -> str:
+        """Return the unready pod before which a StatefulSet does not create this ordinal."""
+        pods = self.live(workload) if workload in self.ordered else ()
+        unready = {each.ordinal: each.name for each in pods if not each.ready}
+        first = min(unready, default=ordinal)
+        return unready[int(first)] if first < ordinal else ""
+
+    def describe_missing(self, workload: str) -> str:
+        """Describe why a workload lacks pods."""
+        if refused := self.refused.get(workload):
+            return f"a new pod of {workload} is refused: {refused}"
+        message = f"{workload} has {len(self.live(workload))} of {self.desired[workload]} pods"
+        first = self.blocker(workload)
+        return f"{message} and creates no other before {first} is Ready" if first else message
+
+    def terminating(self, workload: str) -> Replica | None:
+        """Return the pod of a workload that terminates last, if any."""
+        pods = [each for each in self.workloads[workload] if each.terminating]
+        return max(pods, key=lambda each: each.ends_by, default=None)
+
+    def describe_end(self, replica: Replica) -> str:
+        """Describe a terminating pod, with the end of its grace period."""
+        if self.now >= replica.ends_by:
+            return f"{replica.name} is still terminating"
+        end = datetime.datetime.fromtimestamp(replica.ends_by, datetime.UTC)
+        return f"{replica.name} is terminating, with a grace period until {end:%H:%M} UTC"
 
     def hold(
         self, replica: Replica, reason: Reason, message: str, *, is_lasting: bool = False
@@ -143,6 +172,7 @@ class EvictionPlan:
             proven=tuple(sorted(self.proven - requests)),
             request=request,
             answered=self.remembered.answered,
+            waiting=self.waiting,
         )
 
     @property
@@ -153,6 +183,9 @@ class EvictionPlan:
             if each.faulty:
                 wait = self.waits.get(each.uid) if each.fixable else None
                 reason, message = wait or (each.reason, each.message)
+                if wait and each.fault != "missing":
+                    # Such a pod has a sidecar, and its own reason tells so.
+                    reason, message = each.reason, f"{each.message}; {message}"
                 found.append(replace(each, reason=reason, message=message))
         return found
 
@@ -162,8 +195,9 @@ class EvictionPlan:
         rows = self.rows
         ours = [each for each in rows if each.fixable and each.wanted]
         in_mesh = sum(each.in_mesh and not self._is_coming(each) for each in self.replicas)
-        proposed = sum(each.reason == Reason.NOT_ASKED.value for each in ours)
-        held = sum(each.workload in self.holds for each in ours)
+        asked = [each for each in ours if self.waits.get(each.uid, ("",))[0] != Reason.NOT_ASKED]
+        lasting = {each.workload for each in self.troubles if each.workload in self.waiting}
+        held = sum(each.workload in self.holds or each.workload in lasting for each in asked)
         stuck = {each.workload for each in self.troubles if not each.passing}
         coming = {workload: self._coming(workload) for workload in self.rounds}
         on_the_way = sum(coming.values())
@@ -171,8 +205,8 @@ class EvictionPlan:
         return answers.Summary(
             eligible=in_mesh + on_the_way + len(ours),
             in_mesh=in_mesh,
-            converging=len(ours) - proposed - held + on_the_way - overdue,
-            proposed=proposed,
+            converging=len(asked) - held + on_the_way - overdue,
+            proposed=len(ours) - len(asked),
             troubles=self._all_troubles({each.workload for each in rows if each.fixable}),
             reported=sum(not each.fixable and each.wanted for each in rows),
             unwanted=sum(not each.wanted for each in rows),

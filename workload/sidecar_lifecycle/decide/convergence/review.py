@@ -9,7 +9,7 @@ from integrator_contract.reasons import Reason
 
 from .facts import Replica
 from .memory import Hold, Round
-from .plan import EVICTION_GRACE, FIRST_STAYS, REPLACEMENT_DEADLINE, EvictionPlan
+from .plan import EVICTION_GRACE, FIRST_STAYS, LONG_WAIT, EvictionPlan
 
 _REMEDY = "fix it, then run restart-uninjected, or annotate it with restart-pods=disabled"
 
@@ -46,7 +46,7 @@ def _is_lifted(plan: EvictionPlan, workload: str, hold: Hold) -> bool:
     if hold.until is None:
         return bool(live) and not faulty
     # The hold stays during another try, so that the status does not change each time.
-    return plan.now >= hold.until and (not faulty or plan.is_changing(workload))
+    return plan.now >= hold.until and (not faulty or plan.terminating(workload) is not None)
 
 
 def _review_round(plan: EvictionPlan, workload: str) -> None:
@@ -112,33 +112,34 @@ def _is_right(plan: EvictionPlan, current: Round, replica: Replica) -> bool:
     if replica.ready_since is not None:
         return replica.ready_since + (FIRST_STAYS if current.proves else 0) <= plan.now
     broken = {each.container for each in replica.ailments}
-    return not current.was_ready and broken <= set(current.broken)
+    return bool(broken or not current.was_ready) and broken <= set(current.broken)
 
 
 def _watch(plan: EvictionPlan, workload: str, victim: Replica | None) -> None:
     current = plan.rounds[workload]
-    is_late = plan.now >= current.since + REPLACEMENT_DEADLINE
-    late = f"after {round(REPLACEMENT_DEADLINE / 60)} minutes"
+    is_late = plan.now >= current.since + LONG_WAIT
+    late = f"after {round(LONG_WAIT / 60)} minutes"
     new = next((each for each in plan.replacements(workload) if not each.ready), None)
     ailments = new.ailments if new else ()
     ailment = next((each for each in ailments if each.container not in current.broken), None)
-    refused = plan.refused.get(workload)
     why = f": {ailment}" if ailment else ""
-    pod = new.name if new else ""
-    reason = Reason.REPLACEMENT_HANGS
+    pod, passing = new.name if new else "", False
+    is_refused = workload in plan.refused
     if ailment and ailment.hangs:
         message = f"the replacement {pod} cannot start{why}"
-    elif refused and plan.lacks_pods(workload):
-        message, pod = f"a new pod of {workload} is refused: {refused}", ""
-    elif is_late and victim is not None and new is None:
-        pod = victim.name
-        message = f"the evicted pod {pod} is still terminating {late}"
-    elif is_late:
-        subject = f"the replacement {pod}" if new else f"a new pod of {workload}"
-        message = f"{subject} is not Ready {late}{why}"
+    elif plan.lacks_pods(workload) and (is_refused or (victim is None and new is None)):
+        message, pod = plan.describe_missing(workload), plan.blocker(workload)
+        passing = not (is_refused or is_late)
+        if passing and not pod:
+            return
     elif new is not None:
-        reason, message = Reason.REPLACEMENT_STARTING, f"waiting for {pod} to be Ready"
+        message, passing = f"waiting for {pod} to be Ready", not is_late
+        if is_late:
+            message = f"the replacement {pod} is not Ready {late}{why}"
+    elif victim is not None and is_late:
+        pod, passing = victim.name, plan.now < victim.ends_by
+        message = f"the evicted pod {plan.describe_end(victim)}"
     else:
         return
-    passing = reason is Reason.REPLACEMENT_STARTING
+    reason = Reason.REPLACEMENT_STARTING if passing else Reason.REPLACEMENT_HANGS
     plan.troubles.append(Trouble(workload, reason, message, pod, passing=passing))

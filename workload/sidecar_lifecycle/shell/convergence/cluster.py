@@ -117,10 +117,11 @@ class ModelClient:
                 return []
             raise
 
-    async def owners(self) -> tuple[Owners, dict[str, int]]:
-        """Read the owners of pods, and the desired number of replicas per workload."""
+    async def owners(self) -> tuple[Owners, dict[str, int], frozenset[str]]:
+        """Read the owners of pods, the desired replicas by workload, and the ordered workloads."""
         owners: Owners = {}
         desired: dict[str, int] = {}
+        ordered: set[str] = set()
         kinds = {**resources.WORKLOADS, "ReplicaSet": resources.ReplicaSet}
         lists = await asyncio.gather(*map(self.objects, kinds.values()))
         for kind, objects in zip(kinds, lists, strict=True):
@@ -128,8 +129,11 @@ class ModelClient:
                 with self.fence.around("converge", each):
                     owners[kind, each.metadata.name] = self._owner(each)
                     if isinstance(each, resources.Workload):
-                        desired[f"{kind}/{each.metadata.name}"] = resources.desired(each)
-        return owners, desired
+                        workload = f"{kind}/{each.metadata.name}"
+                        desired[workload] = resources.desired(each)
+                        if each.spec.podManagementPolicy == resources.ORDERED:
+                            ordered.add(workload)
+        return owners, desired, frozenset(ordered)
 
     def _owner(self, found: types.Object) -> eligible.Owner:
         # The application owns the gateway workload only for garbage collection and does not manage
@@ -322,7 +326,8 @@ async def look(
                 judged.append((pod, facts.replica(pod, scope, proxy)))
     is_faulty = any(replica.fault for _, replica in judged)
     is_busy = remembered.rounds or remembered.holds or remembered.request or proxy.known
-    owners, desired = await cluster.owners() if is_faulty or is_busy else ({}, {})
+    nothing: tuple[Owners, dict[str, int], frozenset[str]] = ({}, {}, frozenset())
+    owners, desired, ordered = await cluster.owners() if is_faulty or is_busy else nothing
     disabled = eligible.switched_off(namespace.metadata)
     replicas: list[facts.Replica] = []
     for pod, replica in judged:
@@ -335,6 +340,7 @@ async def look(
     plan = EvictionPlan(
         replicas=tuple(replicas),
         desired=desired,
+        ordered=ordered,
         fingerprint=facts.fingerprint(scope, injectors),
         mesh=f"{scope.data_plane} {scope.mesh_revision or 'default'}",
         is_served=is_served,
@@ -344,11 +350,10 @@ async def look(
         max_unavailable=settings.restart_max_unavailable,
         now=cluster.clock.now(),
     )
-    since = {
-        workload: each.since
-        for workload, each in remembered.rounds.items()
-        if plan.lacks_pods(workload)
-    }
+    # Events older than an hour are deleted, so a workload without a round has no limit.
+    since = dict.fromkeys((each.workload for each in replicas if each.faulty), 0.0)
+    since |= {workload: each.since for workload, each in remembered.rounds.items()}
+    since = {workload: at for workload, at in since.items() if plan.lacks_pods(workload)}
     if since:
         plan.refused = await cluster.refused(since)
     return choice.decide(plan), scope
