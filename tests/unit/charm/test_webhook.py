@@ -9,7 +9,7 @@ import pytest
 from ops import testing
 
 import charm
-from integrator_contract import names, selectors
+from integrator_contract import names, namespaces, selectors
 from tests.unit.charm import fake_cluster, ingress_world, istio_objects
 from tests.unit.charm.charm_world import state, told
 
@@ -73,7 +73,9 @@ def test_webhook_is_asked_at_creation_only_before_and_after_injectors_and_fails_
     for kind, hook in zip(kinds, found["webhooks"], strict=True):
         service = {"name": NAME, "namespace": "kubeflow", "port": port["port"]}
         client = hook["clientConfig"]
-        assert client["service"] == {**service, "path": f"/mutate/{kind}"}
+        # The server has a path for each kind of namespace, whichever integrator serves it.
+        (path,) = (f"/mutate/{each}" for each in namespaces.KINDS if kind in (each, f"{each}-ours"))
+        assert client["service"] == {**service, "path": path}
         assert client["caBundle"] == secret["data"]["tls.crt"]
         everything = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
         assert hook["rules"] == [{**everything, "operations": ["CREATE"], "scope": "Namespaced"}]
