@@ -15,6 +15,7 @@ from testbed.juju import display
 from testbed.juju.agent import initialise, main
 from testbed.juju.controller import calls, objects, operations, view
 from testbed.juju.controller.state import Model, Status, Unit
+from tests import waiting
 from tests.unit.cases import cases
 from tests.unit.testbed.juju.conftest import Controller
 
@@ -222,6 +223,8 @@ def test_dying_unit_is_in_the_scope_of_its_peers_until_it_is_dead(model, describ
     model.wait_for_hook("a/1", "remove")
     (peers,) = model.state.relations.values()
     assert peers.scope == ["a/0", "a/1"]
+    leaving = model.state.unit("a/1")
+    assert waiting.eventually(lambda: leaving.agent.status == "error")
     model.juju.resolved("a/1", no_retry=True)
     model.wait_for_hook("a/0", "cluster-relation-departed")
     assert peers.scope == ["a/0"]
