@@ -74,6 +74,9 @@ DRY_RUN = "istio.io/dry-run"
 INJECT = "sidecar.istio.io/inject"
 SIDECAR_STATUS = "sidecar.istio.io/status"
 NATIVE_SIDECAR = "sidecar.istio.io/nativeSidecar"
+PROXY_IMAGE = "sidecar.istio.io/proxyImage"
+PROXY_OVERRIDES = "proxy.istio.io/overrides"
+"""By istiod: the pod's own containers with names of its template, as JSON."""
 STATUS_PORT = "status.sidecar.istio.io/port"
 DEFAULT_STATUS_PORT = 15020
 PROXY_ADMIN_PORT = 15000
@@ -97,7 +100,13 @@ NAME = "app.kubernetes.io/name"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 PART_OF = "app.kubernetes.io/part-of"
 PROFILE = "kubeflow-profile"
-NODE_OS = "kubernetes.io/os"
+NODE_OS = ("kubernetes.io/os", "beta.kubernetes.io/os")
+FORBIDS_DISRUPTION = {
+    "karpenter.sh/do-not-disrupt": "true",
+    "karpenter.sh/do-not-evict": "true",
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+}
+"""On a pod: annotations by which tools that move pods leave it where it is."""
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 SERVICE_NAME = "kubernetes.io/service-name"
 MIRROR = "kubernetes.io/config.mirror"

@@ -135,6 +135,7 @@ class Reason(enum.StrEnum):
 ADMISSION: Mapping[Reason, str] = {
     Reason.NATIVE_SIDECAR: "A native sidecar starts before the application and stops by itself.",
     Reason.HOST_NETWORK: "Pods on the node's network never get a sidecar.",
+    Reason.WINDOWS: "Istio has no sidecar for Windows.",
     Reason.AMBIENT: "The pod is in the mesh by ambient mode.",
     Reason.HAS_PROXY: "The pod already has an istio-proxy.",
     Reason.MIRROR_POD: "The pod mirrors a static pod of a kubelet.",

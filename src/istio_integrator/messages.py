@@ -231,7 +231,7 @@ class Said(enum.Enum):
     PODS_HANG = _blocked("{problem}", "{command}")
     PODS_WAIT = _waiting("{pods} pods in mesh, {problem}", "{command}", "{more}")
     PODS_TO_RESTART = _blocked(
-        "{pods} pods in mesh", "juju run {application}/leader restart-uninjected"
+        "{pods} pods in mesh{why}", "juju run {application}/leader restart-uninjected"
     )
     PODS_TO_BE_REPLACED = _maintenance(
         "{pods} pods in mesh, {count} waiting to be replaced", "{command}", "{more}"

@@ -314,7 +314,10 @@ UNTOUCHED = (
     left("the pod's label wants no sidecar", NOT_INJECTED, labels=NO_SIDECAR),
     left("the pod's annotation wants no sidecar", NOT_INJECTED, annotations=NO_SIDECAR),
     held("the pod's label beats its annotation", labels=SIDECAR, annotations=NO_SIDECAR),
-    left("on the node's network", "hold:HostNetwork", spec=HOST_NETWORK),
+    excluded("on the node's network", "hold:HostNetwork", spec=HOST_NETWORK),
+    excluded(
+        "for Windows", "hold:Windows", spec={"nodeSelector": {"kubernetes.io/os": "windows"}}
+    ),
     left("in the model, where only places are given", settings="place-only", spec=TO_COMPLETION),
     left("asks what istiod injects", "all:MeshProbe", labels={MESH_PROBE: "true", **EDGE}),
 )
@@ -345,10 +348,11 @@ SELECTED = (
         settings="selected",
         labels={"team": "ml", "istio.io/rev": "x"},
     ),
-    selected(
+    excluded(
         "selected, on the node's network",
-        "inject:HostNetwork",
         "hold:HostNetwork",
+        settings="selected",
+        labels={"team": "ml"},
         spec=HOST_NETWORK,
     ),
     Case(
@@ -476,7 +480,7 @@ NATIVES = (
         annotations={NATIVE: "false"},
     ),
     left("native, the pod wants it itself", "hold:NativeSidecar", annotations={NATIVE: "true"}),
-    left(
+    excluded(
         "native, on the node's network",
         "native:HostNetwork",
         "hold:HostNetwork",
@@ -747,8 +751,8 @@ RULES = (
         labels={"app": "web"},
         annotations=filler(NOTE_BYTES - 1),
         spec=HOST_NETWORK,
-        want=("labels",),
-        want_labels=WEB,
+        want=("excluded", "labels"),
+        want_labels=WEB | NO_SIDECAR,
         is_marked=False,
         skipped=("annotations:AnnotationsFull",),
     ),

@@ -72,9 +72,9 @@ class Admission(Component):
         """The certificate of the webhook's servers, in PEM; empty without a webhook."""
         return self._webhook.certificate
 
-    def problem(self) -> str:
-        """Return why the webhook does not prepare pods; empty if it does."""
-        return _words(self._explained(self._trial()))
+    def problem(self) -> Message | None:
+        """Return why a dry run does not show that the webhook prepares pods; None if it does."""
+        return self._explained(self._trial())
 
     @property
     def is_needed(self) -> bool:

@@ -46,7 +46,9 @@ def progress(
             said = dataclasses.replace(said, severity=Severity.WAITING)
         yield said
     elif summary.proposed:
-        yield Said.PODS_TO_RESTART(pods=pods, application=application)
+        is_forbidden = situation.config.restart_pods == "auto"
+        why = f", {summary.proposed} forbid eviction" if is_forbidden else ""
+        yield Said.PODS_TO_RESTART(pods=pods, why=why, application=application)
     elif summary.in_mesh < summary.eligible and not summary.troubles:
         left = summary.eligible - summary.in_mesh
         yield Said.PODS_TO_BE_REPLACED(pods=pods, count=left, **nothing)

@@ -193,6 +193,10 @@ def test_refused_dry_run_pod_is_told_by_its_author_and_not_tried_again(ctx, fake
     assert author in status.message[:100]
     assert command in status.message[:100]
     assert len(tries) == 1
+    # The refusal shows nothing about the webhook.
+    (found,) = diagnose(ctx, "admission")
+    assert found.message == "OBJECT_REFUSED"
+    assert author in found.seen
 
 
 PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile", **MEMBER}

@@ -4,11 +4,12 @@ import json
 
 import msgspec
 import pytest
-from sidecar_lifecycle.decide import eligible
+from sidecar_lifecycle.decide import eligible, mutate
 from sidecar_lifecycle.decide.convergence import facts, trial
 from sidecar_lifecycle.model import resources, types
 
 from integrator_contract import names
+from integrator_contract import pods as admission
 from tests.unit.cases import cases
 
 ENABLED = {"istio-injection": "enabled"}
@@ -23,11 +24,11 @@ def pod(
             namespace="kubeflow",
             labels=labels or {},
             annotations=annotations or {},
-            ownerReferences=list(owners),
+            ownerReferences=tuple(owners),
         ),
         spec=types.PodSpec(
             hostNetwork=host_network,
-            containers=[types.Container(name=each) for each in containers],
+            containers=tuple(types.Container(name=each) for each in containers),
             **spec,
         ),
     )
@@ -39,7 +40,7 @@ def scope(labels=ENABLED, **settings):
     )
 
 
-def ref(kind, name="x", *, version="apps/v1", uid="u", controller=True):
+def ref(kind, name="x", *, version="apps/v1", uid="u", controller: bool | None = True):
     return types.OwnerReference(
         apiVersion=version, kind=kind, name=name, uid=uid, controller=controller
     )
@@ -145,12 +146,57 @@ def test_what_a_pod_of_an_ambient_model_is(around, subject, want, in_mesh):
     assert eligible.in_mesh(subject, around) is in_mesh
 
 
-def test_a_pod_on_the_host_network_or_a_windows_node_is_never_wanted():
-    assert eligible.wanted(pod(host_network=True), scope()).reason == "HostNetwork"
-    by_node = pod(nodeSelector={"kubernetes.io/os": "windows"})
-    by_field = pod(os=types.PodOS(name="windows"))
-    for subject in (by_node, by_field):
-        assert eligible.wanted(subject, scope()).reason == "Windows"
+OS, OLD_OS = "kubernetes.io/os", "beta.kubernetes.io/os"
+
+
+def requires(*terms):
+    """Require nodes by terms, each of expressions `key operator values`."""
+    wanted = [
+        {"matchExpressions": [dict(zip(("key", "operator", "values"), each, strict=False))]}
+        for each in terms
+    ]
+    kind = "requiredDuringSchedulingIgnoredDuringExecution"
+    return {"affinity": {"nodeAffinity": {kind: {"nodeSelectorTerms": wanted}}}}
+
+
+WINDOWS = (OS, "In", ["windows"])
+
+
+@cases(
+    ("spec", "want"),
+    host=({"hostNetwork": True}, "HostNetwork"),
+    field=({"os": {"name": "windows"}}, "Windows"),
+    selector=({"nodeSelector": {OS: "windows"}}, "Windows"),
+    old_selector=({"nodeSelector": {OLD_OS: "windows", "disk": "ssd"}}, "Windows"),
+    affinity=(requires(WINDOWS), "Windows"),
+    old_affinity=(requires((OLD_OS, "In", ["windows"])), "Windows"),
+    every_term=(requires(WINDOWS, (OS, "NotIn", ["linux"])), "Windows"),
+    one_term_of_two=(requires(WINDOWS, ("disk", "In", ["ssd"])), "NamespaceInjection"),
+    either=(requires((OS, "In", ["windows", "linux"])), "NamespaceInjection"),
+    not_windows=(requires((OS, "NotIn", ["windows"])), "NamespaceInjection"),
+    any_system=(requires((OS, "Exists")), "NamespaceInjection"),
+    linux=({"nodeSelector": {OS: "linux"}, "os": {"name": "linux"}}, "NamespaceInjection"),
+    no_requirement=({"affinity": {"nodeAffinity": {}}}, "NamespaceInjection"),
+    preferred=(
+        {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}},
+        "NamespaceInjection",
+    ),
+)
+def test_a_pod_that_cannot_have_a_sidecar_is_never_wanted_and_is_labelled(spec, want):
+    subject = pod()
+    subject.spec = msgspec.convert({"containers": [{"name": "main"}], **spec}, types.PodSpec)
+    assert eligible.wanted(subject, scope()).reason == want
+
+    settings = admission.Settings(application="istio-integrator", model="kubeflow")
+    changed = mutate.mutate(subject, settings)
+    is_out = want in ("HostNetwork", "Windows")
+    label = {"op": "add", "path": "/metadata/labels", "value": {names.INJECT: "false"}}
+    assert (label in changed.patch, "excluded" in changed.applied) == (is_out, is_out)
+    assert [(each.change, each.reason) for each in changed.skipped] == [("hold", want)] * is_out
+    subject.metadata.labels = {names.INJECT: "true"}
+    assert "excluded" not in mutate.mutate(subject, settings).applied
+    elsewhere = mutate.mutate(subject, settings, "profiles")
+    assert elsewhere.applied == (() if is_out else ("hold",))
 
 
 def test_another_applications_integrator_label_does_not_make_it_ours_elsewhere():

@@ -14,7 +14,7 @@ from integrator_contract import names, namespaces, pods, selectors, service
 from integrator_contract.reasons import ADMISSION, Reason
 from sidecar_lifecycle.model import types
 
-from . import first_container, proxy_config, startable
+from . import eligible, first_container, proxy_config, startable
 
 MOST_ANNOTATION_BYTES = 256 * 1024
 """Bytes of all annotations with their keys: the API server rejects an object with more."""
@@ -91,6 +91,7 @@ class _Draft:
         # Selectors match the pod as it was sent, without added labels.
         self.sent = pod.metadata.labels
         self.labels = dict(self.sent)
+        self.unable = eligible.unable(pod.spec)
         self.addressed = first_container.addressed(pod)
         self.annotations = dict(pod.metadata.annotations)
         self.images: dict[str, str] = {}
@@ -130,8 +131,8 @@ class _Draft:
     @property
     def outside(self) -> Reason | None:
         """The reason why the pod will get no sidecar; None if it may get one."""
-        if self.pod.spec.hostNetwork:
-            return Reason.HOST_NETWORK
+        if self.unable is not None:
+            return self.unable.reason
         if self.in_ambient:
             return Reason.AMBIENT
         inject = self.labels.get(names.INJECT, self.annotations.get(names.INJECT))
@@ -191,13 +192,12 @@ def _map_patch(
 def _membership(draft: _Draft, *, ours: bool) -> None:
     settings = draft.settings
     obstacle = Reason.POD_SAYS_ITSELF if _says_itself(draft) else None
-    if ours or selectors.matches(settings.excluded, draft.labels):
+    is_outside = ours or draft.unable is not None
+    if is_outside or selectors.matches(settings.excluded, draft.labels):
         change, labels = "excluded", settings.outside_label
     elif settings.membership == "selected" and selectors.matches(settings.included, draft.labels):
         change, labels = "inject", settings.inject_label
-        if draft.pod.spec.hostNetwork:
-            obstacle = Reason.HOST_NETWORK
-        elif settings.outside_label.keys() <= draft.annotations.keys():
+        if settings.outside_label.keys() <= draft.annotations.keys():
             obstacle = Reason.POD_SAYS_ITSELF
     else:
         return

@@ -11,6 +11,8 @@ from sidecar_lifecycle.model import types
 
 _TAG = re.compile(r"v?(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?(?!\d)", re.ASCII)
 """A version at the beginning of a tag, with a limited number of digits."""
+_OWN_IMAGE = re.compile(r'"image": ?"(?!auto")')
+"""An image in the containers that a pod customises, as istiod copies them."""
 LONGEST_REVISION = 63
 """Characters of a revision, which is the value of a label."""
 
@@ -41,6 +43,10 @@ def behind(pod: types.Pod, now: Proxy) -> str:
         return f"its proxy is of revision {revision}, new ones are of {now.revision}"
     containers = (*pod.spec.initContainers, *pod.spec.containers)
     image = next((each.image for each in containers if each.name == names.PROXY), None)
+    notes = pod.metadata.annotations
+    if names.PROXY_IMAGE in notes or _OWN_IMAGE.search(notes.get(names.PROXY_OVERRIDES, "")):
+        # A new pod would have the same image.
+        return ""
     has, wants = _version(image or ""), _version(f":{now.version}")
     # Compare only the parts that both versions have.
     length = min(len(has), len(wants))

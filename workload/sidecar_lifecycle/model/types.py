@@ -86,12 +86,35 @@ class PodOS(Partial):
     name: str = ""
 
 
+class NodeRequirement(Partial):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Partial):
+    matchExpressions: tuple[NodeRequirement, ...] = ()
+
+
+class NodeSelector(Partial):
+    nodeSelectorTerms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class NodeAffinity(Partial):
+    requiredDuringSchedulingIgnoredDuringExecution: NodeSelector | None = None
+
+
+class Affinity(Partial):
+    nodeAffinity: NodeAffinity | None = None
+
+
 class PodSpec(Partial):
     restartPolicy: str = "Always"
     nodeName: str | None = None
     hostNetwork: bool = False
     os: PodOS | None = None
     nodeSelector: dict[str, str] = {}
+    affinity: Affinity | None = None
     containers: tuple[Container, ...] = ()
     initContainers: tuple[Container, ...] = ()
 

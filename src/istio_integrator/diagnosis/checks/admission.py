@@ -21,11 +21,15 @@ def admission(facts: Facts) -> Iterable[Message]:
     """Check whether the admission webhook prepares a dry-run pod."""
     if not facts.parts.admission.is_needed:
         yield Said.ADMISSION_OFF()
-    elif problem := facts.parts.admission.problem():
-        labels = f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}"
-        yield Said.PODS_NOT_PREPARED(problem=problem, namespace=facts.model, labels=labels)
-    else:
+    elif (problem := facts.parts.admission.problem()) is None:
         yield Said.ADMISSION_WORKS()
+    elif problem.said in (Said.ADMISSION_STARTING, Said.ADMISSION_HINDERED):
+        labels = f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}"
+        words = problem.seen.removeprefix("admission: ")
+        yield Said.PODS_NOT_PREPARED(problem=words, namespace=facts.model, labels=labels)
+    else:
+        # Another team's refusal of the dry-run pod shows nothing about the webhook.
+        yield problem
 
 
 @registry.check("rejections", place=85, symptoms=("denied-the-request",))

@@ -83,7 +83,16 @@ ADMIT = "run: juju trust istio-integrator --scope=cluster"
         f"1/3 pods in mesh, waiting for db-0 to be Ready{STOP}",
     ),
     nothing_begun=({"in_mesh": 1}, "maintenance", "1/3 pods in mesh, 2 waiting to be replaced"),
-    manual=({"in_mesh": 1, "proposed": 2}, "blocked", f"1/3 pods in mesh; {RESTART}"),
+    manual=(
+        {"in_mesh": 1, "proposed": 2, "mode": "manual"},
+        "blocked",
+        f"1/3 pods in mesh; {RESTART}",
+    ),
+    forbidden=(
+        {"in_mesh": 1, "proposed": 2},
+        "blocked",
+        f"1/3 pods in mesh, 2 forbid eviction; {RESTART}",
+    ),
     hangs=(
         {"in_mesh": 1, "converging": 2, "troubles": [HANGS, STARTS]},
         "blocked",

@@ -214,5 +214,19 @@ def test_the_fingerprint_follows_what_decides_about_injection():
     assert len({first, *others}) == 6
 
 
+AUTOSCALER = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
+
+@cases(
+    ("notes", "want"),
+    karpenter=({"karpenter.sh/do-not-disrupt": "true"}, "karpenter.sh/do-not-disrupt"),
+    older_karpenter=({"karpenter.sh/do-not-evict": "true"}, "karpenter.sh/do-not-evict"),
+    autoscaler=({AUTOSCALER: "false"}, AUTOSCALER),
+    may_go=({AUTOSCALER: "true", "karpenter.sh/do-not-disrupt": "false"}, ""),
+)
+def test_an_annotation_forbids_the_disruption_of_a_pod(notes, want):
+    assert replica(annotations=notes).forbids == want
+
+
 def test_a_pod_without_times_has_facts_all_the_same():
     assert facts.replica(types.Pod(), MEMBER).created == 0

@@ -33,6 +33,7 @@ WORTHLESS = {**FIRST, "remembered": memory.Memory(holds=held().holds)}
 YOUNG = {"ready_since": None, "unready_since": NOW - 599}
 STUCK = {"ready_since": None, "unready_since": NOW - 600}
 STARTING = {"ready_since": None}
+LOST = {"fault": "order", "reason": "WrongOrder", "message": "not charm", "ready_since": None}
 
 
 def of(workload, number=0, **values):
@@ -163,6 +164,18 @@ def trial(why, force):
     sidecar_beside_it_is_not_ready=(
         [of("Deployment/a", in_mesh=True, ready_since=None), of("Deployment/a", 1)],
         *({}, [], [], {"a-1": "NotReady"}),
+    ),
+    forbids_disruption=(
+        [replica(forbids="karpenter.sh/do-not-disrupt"), replica("b-0")],
+        *({}, ["b-0"], [], {"a-0": "NotAsked"}),
+    ),
+    forbids_disruption_and_asked_for=(
+        [replica(forbids="karpenter.sh/do-not-disrupt")],
+        *({"remembered": requested("uid-a-0")}, ["a-0"], [], {}),
+    ),
+    forbids_disruption_and_is_lost=(
+        [replica(forbids="karpenter.sh/do-not-disrupt", **LOST)],
+        *({}, [], [], {"a-0": "WrongOrder"}),
     ),
     # Requests.
     asked_for_in_manual_mode=(
@@ -420,9 +433,6 @@ def test_a_forced_replacement_may_be_as_broken_as_its_siblings_were():
     assert decide(snapshot(leader, new), forced.memory).memory.rounds == {}
     nobody_leads = decide(snapshot(standby, new), forced.memory)
     assert [*nobody_leads.memory.rounds] == [SET]
-
-
-LOST = {"fault": "order", "reason": "WrongOrder", "message": "not charm", "ready_since": None}
 
 
 @cases(

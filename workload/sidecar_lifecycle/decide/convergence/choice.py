@@ -106,13 +106,15 @@ def _candidates(plan: EvictionPlan) -> dict[str, list[Replica]]:
         asked = replica.uid in plan.requested
         if not asked and not (replica.faulty and replica.fixable):
             continue
+        is_automatic = plan.mode == "auto" and replica.reason != Reason.EXCLUDED.value
         hold = plan.holds.get(replica.workload)
         if hold is not None and (hold.until is None or plan.now < hold.until):
             plan.waits[replica.uid] = (hold.reason, hold.message)
-        elif asked or (plan.mode == "auto" and replica.reason != Reason.EXCLUDED.value):
+        elif asked or (is_automatic and not replica.forbids):
             found[replica.workload].append(replica)
         elif replica.reason != Reason.EXCLUDED.value:
-            message = f"restart-pods is {plan.mode}: run restart-uninjected"
+            why = f"it has {replica.forbids}" if is_automatic else f"restart-pods is {plan.mode}"
+            message = f"{why}: run restart-uninjected"
             plan.waits[replica.uid] = (Reason.NOT_ASKED, message)
     return found
 

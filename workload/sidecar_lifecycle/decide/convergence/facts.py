@@ -68,6 +68,8 @@ class Replica:
     stale: str = ""
     """A description of how its proxy is outdated."""
     fixable: bool = True
+    forbids: str = ""
+    """The annotation that forbids its disruption."""
     reason: str = ""
     message: str = ""
     """A description of its fault, or the reason not to evict it."""
@@ -139,7 +141,10 @@ def replica(pod: types.Pod, scope: eligible.Scope, proxy: stale.Proxy = stale.UN
     ready = next((each for each in pod.status.conditions if each.type == "Ready"), None)
     changed = timestamp(ready.lastTransitionTime) if ready else None
     is_ready = ready is not None and ready.status == "True"
-    labels = pod.metadata.labels
+    labels, notes = pod.metadata.labels, pod.metadata.annotations
+    forbidding = (
+        key for key, value in names.FORBIDS_DISRUPTION.items() if notes.get(key) == value
+    )
     return Replica(
         name=pod.metadata.name,
         uid=pod.metadata.uid,
@@ -147,6 +152,7 @@ def replica(pod: types.Pod, scope: eligible.Scope, proxy: stale.Proxy = stale.UN
         wanted=wanted.wanted,
         fault=fault,
         stale=stale.behind(pod, proxy) if wanted.wanted and not fault else "",
+        forbids=next(forbidding, ""),
         reason=reason,
         message=message,
         ready_since=(changed or 0.0) if is_ready else None,

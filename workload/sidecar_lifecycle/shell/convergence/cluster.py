@@ -326,8 +326,8 @@ async def look(
                 judged.append((pod, facts.replica(pod, scope, proxy)))
     is_faulty = any(replica.fault for _, replica in judged)
     is_busy = remembered.rounds or remembered.holds or remembered.request or proxy.known
-    nothing: tuple[Owners, dict[str, int], frozenset[str]] = ({}, {}, frozenset())
-    owners, desired, ordered = await cluster.owners() if is_faulty or is_busy else nothing
+    is_needed = is_faulty or is_busy
+    owners, desired, ordered = await cluster.owners() if is_needed else ({}, {}, frozenset[str]())
     disabled = eligible.switched_off(namespace.metadata)
     replicas: list[facts.Replica] = []
     for pod, replica in judged:
