@@ -119,6 +119,8 @@ TEMPLATE_GENERATION = "pod-template-generation"
 POD_NAME = "statefulset.kubernetes.io/pod-name"
 POD_INDEX = "apps.kubernetes.io/pod-index"
 """On pods of StatefulSets and DaemonSets: their template and ordinal."""
+JOB_TRACKING = "batch.kubernetes.io/job-tracking"
+"""The finalizer of a Job's pods."""
 ROLLOUT = "deployment.kubernetes.io/revision"
 """On a Deployment's ReplicaSets: the newest has the highest number."""
 DAEMON_TAINTS = (

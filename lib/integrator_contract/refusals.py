@@ -44,6 +44,17 @@ _AUTHORIZER = re.compile(
     r'(?:\S+(?: "[^"]*")? is forbidden: )?User "[^"]*" cannot \S+ (?:resource|path) "'
 )
 
+KUBE_APISERVER = "kube-apiserver"
+SOME_WEBHOOK = "another team's webhook"
+"""The author if a mutating webhook, which the answer does not name, has made a pod invalid."""
+_INVALID = re.compile(r'\A\S+ "[^"]*" is invalid: ')
+# k8s.io/kubernetes pkg/apis/core/validation: webhooks with older types drop the field.
+_LOST_RESTART_POLICY = "without restartPolicy=Always"
+# k8s.io/apiserver pkg/admission/plugin/webhook/errors/statuserror.go, NewDryRunUnsupportedErr.
+_NO_DRY_RUNS = "does not support dry run"
+_GENERATED = ("istio-integrator-probe-", "istio-integrator-trial-", "kube-api-access-")
+"""Prefixes of generated names: dry-run pods of this charm, and a volume of each pod."""
+
 _SECRET = re.compile(r"x-[0-9a-f]{12,}|[A-Za-z0-9+/]{80,}=*", re.IGNORECASE)
 
 
@@ -92,10 +103,35 @@ def read(code: int, message: str) -> Refusal | None:
     return None
 
 
-def of_event(message: str) -> str:
-    """Return the reason in an Event FailedCreate why a controller could not create a pod."""
+def of_pod(code: int, message: str) -> Refusal | None:
+    """Read the author of a pod's rejection, which may be kube-apiserver itself.
+
+    None: the answer is not about the pod, such as that of a webhook that supports no dry runs.
+    """
+    found = read(code, message)
+    if found or code not in (400, 413, 422, 500) or _NO_DRY_RUNS in message:
+        return found
+    author = SOME_WEBHOOK if _LOST_RESTART_POLICY in message else KUBE_APISERVER
+    words = _INVALID.sub("", message[:_LONGEST_READ])
+    return Refusal(author=author, words=" ".join(words.split())[:LONGEST_WORDS])
+
+
+def of_event(message: str, creator: str) -> str:
+    """Return the reason in an Event FailedCreate why `creator` could not create a pod."""
     words = re.sub(r"^(Error creating: |create Pod .*? failed error: )", "", message)
-    return str(read(403, words) or words[:LONGEST_WORDS])
+    words = cut_generated(words, f"{creator}-")
+    return str(of_pod(422 if _INVALID.match(words) else 403, words) or words[:LONGEST_WORDS])
+
+
+def cut_generated(text: str, prefix: str = "") -> str:
+    """Cut the random ends of generated names, so that the answers to retries are equal.
+
+    `prefix` is a pod's `generateName`, of which names keep 58 characters (k8s.io/apiserver
+    pkg/storage/names; the letters are those of k8s.io/apimachinery pkg/util/rand).
+    """
+    prefixes = "|".join(re.escape(each) for each in (prefix[:58], *_GENERATED) if each)
+    pattern = rf"({prefixes})[bcdfghjklmnpqrstvwxz2456789]{{5}}\b"
+    return re.sub(pattern, lambda found: found[1].rstrip("-"), text)
 
 
 def _refusal(groups: dict[str, str], kind: str, text: str) -> Refusal:

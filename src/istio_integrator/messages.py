@@ -215,7 +215,7 @@ class Said(enum.Enum):
     CHANGE_FORBIDDEN = _blocked(
         "{author} forbids {change} on pods, so it is left out",
         "{command}",
-        "{words}; or exempt the namespace {namespace} from it",
+        "{more}",
     )
 
     # The workload, and its reports about the model's pods.

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from integrator_contract import rejections
-from istio_integrator import error_messages
+from integrator_contract import names, refusals, rejections
+from istio_integrator import error_messages, texts
+from istio_integrator.istio import injectors
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation.situation import Situation
@@ -21,6 +22,9 @@ _OPTIONS: Mapping[str, str] = {
     "images": "image-registries=",
 }
 """Options that turn off a change of admission; the other changes keep pods outside of the mesh."""
+
+_KNOWN_WEBHOOKS = (names.OF_ISTIO.rstrip("/"), names.PREFIX.rstrip("/"))
+"""Suffixes of the names of Istio's and this charm's webhooks."""
 
 
 def read(situation: Situation) -> rejections.Rejections:
@@ -40,10 +44,29 @@ def messages(found: rejections.Rejections, situation: Situation) -> Iterable[Mes
         command = error_messages.look_at(refusal, situation.model)
         if option := _OPTIONS.get(change):
             command = f"juju config {situation.application} {option}"
-        yield Said.CHANGE_FORBIDDEN(
-            author=refusal.author,
-            change=change,
-            command=command,
-            words=refusal.words,
-            namespace=situation.model,
-        )
+        is_unnamed = refusal.author == refusals.SOME_WEBHOOK
+        author = (is_unnamed and _name_webhooks(situation)) or refusal.author
+        more = refusal.words
+        if author != refusals.KUBE_APISERVER:
+            more = f"{more}; or exempt the namespace {situation.model} from it"
+        yield Said.CHANGE_FORBIDDEN(author=author, change=change, command=command, more=more)
+
+
+def _name_webhooks(situation: Situation) -> str:
+    """Return the mutating webhooks of other teams that the model's new pods may reach."""
+    namespace = situation.cluster.get(cluster.NAMESPACE, situation.model)
+    labels = cluster.at(namespace, "metadata", "labels")
+
+    def read(configuration: cluster.Object) -> list[str]:
+        return [
+            each["name"]
+            for each in cluster.parts(configuration, "webhooks")
+            if not each["name"].endswith(_KNOWN_WEBHOOKS)
+            and any({"pods", "*", "*/*"} & {*rule["resources"]} for rule in each["rules"])
+            and all(
+                one.matches(labels) for one in injectors.requirements(each["namespaceSelector"])
+            )
+        ]
+
+    found = cluster.read_each(situation.cluster.list(cluster.MUTATING_WEBHOOK), read)
+    return f"webhook {texts.listed(found)}" if found else ""

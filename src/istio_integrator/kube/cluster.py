@@ -232,9 +232,9 @@ class Cluster:
             return self.list(kind, namespace)
         return []
 
-    def events(self, reason: str) -> list[Object]:
-        """List the Events of all namespaces with a reason."""
-        return [*self._listed(EVENT, fields=f"reason={reason}")]
+    def events(self, reason: str, namespace: str | None = None) -> list[Object]:
+        """List the Events with a reason, of one namespace or of all."""
+        return [*self._listed(EVENT, namespace, fields=f"reason={reason}")]
 
     def each(self, kind: Kind) -> Iterator[Object]:
         """Read the objects of a kind everywhere as `list` does, in pages that are not cached."""

@@ -148,7 +148,7 @@ def _meant(error: Exception, reference: str) -> CharmError:
 
 def error_of(code: int, message: str, reference: str = "") -> ApiError | ForbiddenError:
     """Return the error for an unsuccessful answer, without secrets that the answer quotes."""
-    message = refusals.hide_secrets(message)[:_LONGEST_REFUSAL]
+    message = refusals.cut_generated(refusals.hide_secrets(message))[:_LONGEST_REFUSAL]
     if refusals.is_missing_right(code, message):
         return ForbiddenError(message)
     if refusal := refusals.read(code, message):

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from integrator_contract import names
-from integrator_contract.refusals import Refusal
+from integrator_contract.refusals import KUBE_APISERVER, SOME_WEBHOOK, Refusal
 from integrator_contract.rejections import KEY, Rejections
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state, status
@@ -74,3 +74,46 @@ def test_diagnosis_names_workloads_without_pods_modeloperator_first(ctx, found):
     for row, name in zip(rows, (names_of[1], names_of[0], names_of[2]), strict=True):
         assert name in row.seen
         assert WEBHOOK.author in row.seen
+
+
+def webhook(fake, name, resources=("pods",), **selector):
+    rule = {"operations": ["CREATE"], "apiGroups": [""], "resources": [*resources]}
+    use = {"key": "azure.workload.identity/use", "operator": "Exists"}
+    selectors = {"namespaceSelector": selector, "objectSelector": {"matchExpressions": [use]}}
+    listed = [{"name": name, "rules": [rule], **selectors}]
+    fake.put("MutatingWebhookConfiguration", f"z-{name}", None, webhooks=listed)
+
+
+def test_webhooks_that_may_have_dropped_a_field_are_named(ctx, fake, found):
+    webhook(fake, "mutation.azure-workload-identity.io")
+    unmarked = {"key": "skip", "operator": "DoesNotExist"}
+    webhook(fake, "all.example", resources=["*"], matchExpressions=[unmarked])
+    webhook(fake, "claims.example", resources=["persistentvolumeclaims"])
+    webhook(fake, "profiles.example", matchLabels={names.PART_OF: names.PROFILE})
+    found(changes={"native": Refusal(author=SOME_WEBHOOK, words="it removes restartPolicy")})
+    said = status(ctx, state())
+    assert left_out(fake) == ["native"]
+    assert "webhook all.example, mutation.azure-workload-identity.io" in said.message[:120]
+    (row,) = diagnose(ctx, "rejections")
+    assert "it removes restartPolicy" in row.seen
+    assert row.next == "juju config istio-integrator job-sidecars=classic"
+
+
+def test_change_that_makes_pods_invalid_has_no_policy_to_be_exempt_from(ctx, fake, found):
+    found(changes={"native": Refusal(author=KUBE_APISERVER, words="spec.containers[1].name")})
+    said = status(ctx, state())
+    assert said.message.startswith(f"{COMMAND}; kube-apiserver forbids native on pods")
+    assert said.message.endswith("spec.containers[1].name")
+
+
+def test_event_of_a_refusal_that_is_named_already_is_not_repeated(ctx, fake, found):
+    kind, name = POLICY.author.split()
+    denied = f"Error creating: {kind} '{name}' with binding 'b' denied request"
+    for job, words in (("train-1", POLICY.words), ("train-2", "another rule")):
+        about = {"kind": "Job", "name": job, "namespace": "kubeflow"}
+        event = {"reason": "FailedCreate", "message": f"{denied}: {words}"}
+        fake.put("Event", f"{job}.1", "kubeflow", involvedObject=about, **event)
+    found(changes={"native": POLICY})
+    change, event = diagnose(ctx, "rejections")
+    assert (change.message, event.message) == ("CHANGE_FORBIDDEN", "PODS_WERE_REJECTED")
+    assert event.seen.startswith("pods of kubeflow/train-2 were rejected: ")

@@ -98,3 +98,56 @@ def test_policy_that_quotes_the_authorizer_is_a_refusal() -> None:
 )
 def test_other_answers_are_no_refusals(code: int, message: str) -> None:
     assert refusals.read(code, message) is None
+
+
+INVALID = 'Pod "{}" is invalid: spec.containers[1].name: Duplicate value: "istio-proxy"'
+DUPLICATE = 'spec.containers[1].name: Duplicate value: "istio-proxy"'
+LOST = 'Pod "x" is invalid: spec.initContainers[0].startupProbe: Forbidden: may not be set for'
+
+
+@cases(
+    ("code", "message", "author", "words"),
+    invalid=(422, INVALID.format("x"), "kube-apiserver", DUPLICATE),
+    patch=(500, "Internal error occurred: x", "kube-apiserver", "Internal error occurred: x"),
+    too_large=(413, "Request entity too large", "kube-apiserver", "Request entity too large"),
+    dropped=(
+        *(422, f"{LOST} init containers without restartPolicy=Always"),
+        "another team's webhook",
+        f"{LOST} init containers without restartPolicy=Always".partition("invalid: ")[2],
+    ),
+    policy=(400, DENIED, 'webhook "validate.kyverno.svc-fail"', "policy Pod/x/y: no"),
+)
+def test_rejection_of_a_pod_has_an_author(code: int, message: str, author: str, words: str):
+    refusal = refusals.of_pod(code, message)
+    assert refusal is not None
+    assert (refusal.author, refusal.words) == (author, words)
+
+
+@cases(
+    "answer",
+    right=(403, MISSING_RIGHT),
+    busy=(429, "too many requests"),
+    gone=(404, 'namespaces "x" not found'),
+    there=(409, 'object is being deleted: pods "x" already exists'),
+    away=(503, "the server is currently unable to handle the request"),
+    no_dry_runs=(400, 'admission webhook "a.b" does not support dry run'),
+)
+def test_answer_that_is_not_about_the_pod_has_no_author(answer: tuple[int, str]) -> None:
+    assert refusals.of_pod(*answer) is None
+
+
+LONG = "a-name-of-sixty-characters-that-a-controller-gives-its-pods-"
+
+
+@cases(
+    ("prefix", "text", "cut"),
+    quoted=("train-", 'pods "train-x7k2p" is forbidden', 'pods "train" is forbidden'),
+    each=("a.b-", "Pod/m/a.b-zz9vw, a.b-bcdfg.", "Pod/m/a.b, a.b."),
+    other_names=("train-", "train-older train-x7k2pq train-abcde", None),
+    long=(LONG, f"{LONG[:58]}x7k2p", LONG[:58]),
+    no_prefix=("", "no train-x7k2p", None),
+    of_this_charm=("", "istio-integrator-probe-x7k2p", "istio-integrator-probe"),
+    volume=("train-", "volume kube-api-access-x7k2p", "volume kube-api-access"),
+)
+def test_random_ends_of_names_are_cut(prefix: str, text: str, cut: str | None) -> None:
+    assert refusals.cut_generated(text, prefix) == (text if cut is None else cut)

@@ -66,6 +66,14 @@ class DaemonSet(Workload):
     api = types.Api("apps/v1", "DaemonSet")
 
 
+class Job(types.Object):
+    api = types.Api("batch/v1", "Job")
+
+
+class CronJob(types.Object):
+    api = types.Api("batch/v1", "CronJob")
+
+
 class Template(types.Partial):
     metadata: types.ObjectMeta = msgspec.field(default_factory=types.ObjectMeta)
     spec: dict[str, Any] = {}
@@ -78,13 +86,14 @@ class Ordinals(types.Partial):
 
 class CreatorSpec(_Spec):
     template: Template = msgspec.field(default_factory=Template)
+    jobTemplate: dict[str, Any] = {}
     ordinals: Ordinals = msgspec.field(default_factory=Ordinals)
     serviceName: str = ""
     volumeClaimTemplates: tuple[types.Object, ...] = ()
 
 
 class Creator(types.Object):
-    """A Deployment, ReplicaSet, StatefulSet or DaemonSet, with its complete pod template."""
+    """An owner of pods, or of Jobs with pods, with its complete pod template."""
 
     spec: CreatorSpec = msgspec.field(default_factory=CreatorSpec)
     status: WorkloadStatus = msgspec.field(default_factory=WorkloadStatus)
@@ -100,6 +109,8 @@ WORKLOADS: dict[str, type[Workload]] = {
     each.api.kind: each for each in (Deployment, StatefulSet, DaemonSet)
 }
 
+JOBS: dict[str, type[types.Object]] = {each.api.kind: each for each in (Job, CronJob)}
+
 
 def desired(workload: Workload) -> int:
     """Return the desired number of pods."""
@@ -113,7 +124,15 @@ def is_short(kind: str, workload: Creator) -> bool:
     status = workload.status
     if kind == "DaemonSet":
         return status.currentNumberScheduled < status.desiredNumberScheduled
-    return status.replicas < workload.spec.replicas
+    return kind not in JOBS and status.replicas < workload.spec.replicas
+
+
+def creates_pods(workload: Creator) -> bool:
+    """Tell whether a workload is not a Job that has ended."""
+    conditions = workload.status.conditions
+    return not any(
+        each.type in ("Complete", "Failed") and each.status == "True" for each in conditions
+    )
 
 
 def withheld_from(workload: types.Object) -> str | None:

@@ -41,16 +41,19 @@ def check_rejections(facts: Facts) -> Iterable[Message]:
     for workload in sorted(found.workloads, key=lambda name: (not name.endswith(_OPERATOR), name)):
         refusal = found.workloads[workload]
         yield Said.PODS_REJECTED(workload=workload, refusal=refusal, namespace=facts.model)
-    if not (found.changes or found.workloads):
-        yield Said.PODS_NOT_REJECTED()
-    served = {*facts.situation.served_namespaces} - {facts.model}
-    told: dict[tuple[str, str], str] = {}
-    for event in facts.cluster.events("FailedCreate") if served else ():
+    served = {facts.model, *facts.situation.served_namespaces}
+    named = {str(each) for each in (*found.changes.values(), *found.workloads.values())}
+    told: dict[str, tuple[str, str]] = {}
+    # An optional role gives the right to list Events of other namespaces than the model.
+    listed = facts.cluster.events("FailedCreate", facts.model if len(served) == 1 else None)
+    for event in listed:
         with fences.around(cluster.reference(event)):
             about = cluster.at(event, "involvedObject")
-            if about.get("namespace") in served:
-                place = (str(about["namespace"]), str(about["name"]))
-                told[place] = refusals.of_event(str(event.get("message", "")))
-    for (namespace, name), refusal in [*told.items()][:_MOST_WORKLOADS]:
-        place = f"{namespace}/{name}"
+            namespace, name = str(about["namespace"]), str(about["name"])
+            refusal = refusals.of_event(str(event.get("message", "")), name)
+            if namespace in served and (namespace != facts.model or refusal not in named):
+                told[f"{namespace}/{name}"] = (namespace, refusal)
+    for place, (namespace, refusal) in [*told.items()][:_MOST_WORKLOADS]:
         yield Said.PODS_WERE_REJECTED(workload=place, refusal=refusal, namespace=namespace)
+    if not (found.changes or found.workloads or told):
+        yield Said.PODS_NOT_REJECTED()

@@ -93,9 +93,36 @@ def test_pods_of_profiles_that_a_policy_refuses_are_named_with_its_author(ctx, f
     (found,) = (each["seen"] for each in rows if each["message"] == "PODS_WERE_REJECTED")
     assert found.startswith("pods of alice/nb were rejected: ")
     assert 'webhook "validate.kyverno.svc" refuses: no privileged containers' in found
+    failed_create(fake, "kubeflow", "train-2", denied)
+    findings, _ = diagnose(ctx)
+    assert findings["rejections"] == [("doubtful", "PODS_WERE_REJECTED")] * 2
     fake.forbidden.add(("list", "events"))
     findings, _ = diagnose(ctx)
     assert ("doubtful", "CHECK_FORBIDDEN") in findings["rejections"]
+
+
+INVALID = 'Error creating: Pod "{}" is invalid: spec.containers[1].name: Duplicate value: "a"'
+KYVERNO = 'Error creating: admission webhook "validate.kyverno.svc" denied the request: no {} here'
+
+
+@cases(
+    ("kind", "message", "said"),
+    job=("Job", INVALID.format("train-x7k2p"), 'spec.containers[1].name: Duplicate value: "a"'),
+    server=("ReplicaSet", KYVERNO.format("pod/train-bcdfg"), "refuses: no pod/train here"),
+    other=("CloneSet", "Error creating: no room", "no room"),
+)
+def test_pods_of_the_model_that_were_refused_are_named_without_random_names(
+    ctx, fake, kind, message, said
+):
+    about = {"kind": kind, "name": "train", "namespace": "kubeflow"}
+    event = {"reason": "FailedCreate", "message": message, "involvedObject": about}
+    fake.put("Event", "train.1", "kubeflow", **event)
+    ctx.run(ctx.on.action("diagnose", params={"format": "json"}), state())
+    rows = json.loads(ctx.action_results["report"])
+    (row,) = (each for each in rows if each["check"] == "rejections")
+    assert row["message"] == "PODS_WERE_REJECTED"
+    assert row["seen"].startswith("pods of kubeflow/train were rejected: ")
+    assert row["seen"].endswith(said)
 
 
 BROKEN, DOUBTFUL, FINE = "broken", "doubtful", "fine"

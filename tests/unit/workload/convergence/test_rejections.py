@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,6 +14,7 @@ import pytest
 
 from integrator_contract import names, rejections
 from integrator_contract.pods import Settings as Wanted
+from tests.unit.cases import cases
 from tests.unit.workload.converging import (
     MEMORY,
     MODEL,
@@ -21,9 +24,10 @@ from tests.unit.workload.converging import (
     forbidding,
     looked,
     refusal,
+    refuse,
     workload,
 )
-from tests.unit.workload.fake_apiserver import FakeApiserver, until
+from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, until
 
 
 def want(model: FakeApiserver, **values: Any) -> None:
@@ -89,14 +93,37 @@ async def test_pods_are_not_tried_again_while_nothing_changes(model: FakeApiserv
 
 
 async def test_change_is_made_again_once_the_policy_has_gone(model: FakeApiserver):
+    """The pods that were refused show it at the next look, and the charm is told once."""
     model.admission = forbidding(names.PROXY_CONFIG)
     want(model)
     async with looking(model) as service:
         await until(service.told)
+        looks = looked(model)
+        await until(lambda: looked(model) >= looks + 3)
+        assert (found(model)["changes"], service.told()) == ({"hold"}, 1)
         model.admission = lambda pod: pod
-        await asyncio.sleep(1000)
-        assert service.told() == 2
-    assert found(model)["changes"] == set()
+        looks = looked(model)
+        await until(lambda: looked(model) >= looks + 3)
+        assert (found(model)["changes"], service.told()) == (set(), 2)
+        model.tried.clear()
+        await until(lambda: looked(model) >= looks + 6)
+        assert model.tried == []
+
+
+async def test_change_that_another_policy_forbids_too_stays_left_out(model: FakeApiserver):
+    """The first pod that was refused is admitted again, and another one is not."""
+    workload(model, "statefulsets", "shop")
+    model.admission = forbidding(names.PROXY_CONFIG)
+    want(model)
+    async with looking(model) as service:
+        await until(service.told)
+        admit_all = forbidding(names.PROXY_CONFIG)
+        model.admission = lambda pod: (
+            admit_all(pod) if pod["metadata"]["labels"].get("app") == "shop" else pod
+        )
+        looks = looked(model)
+        await until(lambda: looked(model) >= looks + 4)
+        assert (found(model)["changes"], service.told()) == ({"hold"}, 1)
 
 
 def held_and_forbidden(pod: Object) -> Object:
@@ -151,3 +178,193 @@ async def test_unit_that_stands_by_tries_nothing(model: FakeApiserver):
     async with looking(model, leader=False):
         await asyncio.sleep(60)
     assert (model.tried, stored(model)) == ([], rejections.Rejections())
+
+
+def job(model: FakeApiserver, name: str, kind: str = "jobs", **fields: Any) -> None:
+    """Create a Job or a CronJob, whose pods have a label of their own."""
+    spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "train"}]}
+    of_job = {"template": {"metadata": {"labels": {"app": name}}, "spec": spec}}
+    fields.setdefault("spec", {"jobTemplate": {"spec": of_job}} if kind == "cronjobs" else of_job)
+    model.put(kind, {"metadata": {"name": name, "namespace": MODEL}, **fields})
+
+
+def is_native(pod: Object) -> bool:
+    return names.NATIVE_SIDECAR in pod["metadata"].get("annotations", {})
+
+
+def served(pod: Object) -> Object:
+    """Apply the native sidecar that this charm's webhook requests for pods of Jobs."""
+    meta = pod["metadata"]
+    if names.MESH_PROBE not in meta["labels"] and pod["spec"]["restartPolicy"] == "Never":
+        pod = {**pod, "metadata": {**meta, "annotations": {names.NATIVE_SIDECAR: "true"}}}
+    return pod
+
+
+def refusing(message: str, code: int) -> Callable[[Object], Object]:
+    """Reject pods with a native sidecar, and name the pod in the message."""
+    numbers = itertools.count()
+
+    def admission(pod: Object) -> Object:
+        if is_native(pod := served(pod)):
+            ends = ("bcdfg", "x7k2p", "zz9vw")[next(numbers) % 3]
+            raise Refused(message.format(pod["metadata"]["generateName"] + ends), code)
+        return pod
+
+    return admission
+
+
+def dropping(pod: Object) -> Object:
+    """Inject a native sidecar, and drop its restartPolicy as a webhook with old types does."""
+    if is_native(pod := served(pod)):
+        return {**pod, "spec": {**pod["spec"], "initContainers": [{"name": "istio-proxy"}]}}
+    return pod
+
+
+INVALID = 'Pod "{0}" is invalid: spec'
+LOST = ".initContainers[1].startupProbe: Forbidden: may not be set for init containers without"
+APISERVER, UNNAMED = "kube-apiserver", "another team's webhook"
+
+
+@cases(
+    ("admission", "author"),
+    policy=(
+        refusing('pods "{0}" is forbidden: ' + POLICY, 403),
+        "ValidatingAdmissionPolicy no-overrides",
+    ),
+    webhook=(
+        refusing('admission webhook "a.b" denied the request: kubeflow/{0} is native', 400),
+        'webhook "a.b"',
+    ),
+    webhook_that_fails=(
+        refusing('Internal error occurred: failed calling webhook "a.b": {0}: EOF', 500),
+        'webhook "a.b"',
+    ),
+    duplicate=(
+        refusing(INVALID + '.containers[1].name: Duplicate value: "istio-proxy"', 422),
+        APISERVER,
+    ),
+    patch=(refusing("Internal error occurred: add operation does not apply: {0}", 500), APISERVER),
+    dropped_and_invalid=(refusing(f"{INVALID}{LOST} restartPolicy=Always", 422), UNNAMED),
+    dropped=(dropping, UNNAMED),
+)
+@pytest.mark.parametrize("kind", ["jobs", "cronjobs"])
+async def test_change_that_breaks_pods_of_jobs_is_left_out(
+    model: FakeApiserver, kind: str, admission: Callable[[Object], Object], author: str
+):
+    """The Job comes after the charm, and the other team's admission judges only its pods."""
+    job(model, "done", status={"conditions": [{"type": "Complete", "status": "True"}]})
+    want(model, native=True)
+    async with looking(model) as service:
+        await until(lambda: looked(model) > 1)
+        assert not [pod for pod in model.tried if pod["metadata"]["labels"].get("app") == "done"]
+        model.admission = lambda pod: (
+            admission(pod) if pod["metadata"]["labels"].get("app") == "train-2" else pod
+        )
+        job(model, "train-2", kind)
+        await until(service.told)
+        looks = looked(model)
+        await until(lambda: looked(model) >= looks + 3)
+        assert service.told() == 1
+        (refused,) = stored(model).changes.items()
+        assert (refused[0], refused[1].author) == ("native", author)
+        assert "train-2-" not in refused[1].words
+        tried = next(p for p in model.tried if p["metadata"]["labels"].get("app") == "train-2")
+        assert tried["metadata"]["ownerReferences"][0]["kind"] == "Job"
+        # The policy goes after the Job.
+        model.delete(kind, MODEL, "train-2")
+        model.admission = lambda pod: pod
+        await until(lambda: service.told() == 2)
+    assert found(model) == {"changes": set(), "workloads": set()}
+
+
+async def test_change_that_replaces_a_forbidden_one_is_tried_too(model: FakeApiserver):
+    """Without a native sidecar a Job's pod would be held, which the policy forbids as well."""
+
+    def admission(pod: Object) -> Object:
+        if pod["metadata"]["labels"].get("app") != "train":
+            return pod
+        return forbidding(names.PROXY_CONFIG)(forbidding(names.NATIVE_SIDECAR)(pod))
+
+    job(model, "train")
+    model.admission = admission
+    want(model, native=True)
+    async with looking(model) as service:
+        await until(service.told)
+    assert found(model) == {"changes": {"native", "hold"}, "workloads": set()}
+
+
+async def test_job_whose_pods_the_injector_makes_invalid_is_told_once(model: FakeApiserver):
+    """The words of the API server have another random name each time."""
+    job(model, "thin")
+    want(model, native=True)
+    numbers = itertools.count()
+
+    def admission(pod: Object) -> Object:
+        if pod["metadata"]["labels"].get("app") == "thin":
+            name = pod["metadata"]["generateName"] + ("bcdfg", "x7k2p")[next(numbers) % 2]
+            raise Refused(f'Pod "{name}" is invalid: spec.resources: {name} has too little', 422)
+        return pod
+
+    model.admission = admission
+    async with looking(model) as service:
+        await until(service.told)
+        looks = looked(model)
+        await until(lambda: looked(model) >= looks + 5)
+        assert service.told() == 1
+        (refused,) = stored(model).workloads.items()
+        assert refused[0] == "Job/thin"
+        assert str(refused[1]) == "kube-apiserver refuses: spec.resources: thin has too little"
+        model.delete("jobs", MODEL, "thin")
+        await until(lambda: service.told() == 2)
+    assert found(model)["workloads"] == set()
+
+
+ISTIOD_AWAY = 'failed calling webhook "namespace.sidecar-injector.istio.io": refused'
+
+
+@cases(
+    "answer",
+    busy=(429, "too many requests, please try again later"),
+    away=(503, "the server is currently unable to handle the request"),
+    istiod_away=(500, f"Internal error occurred: {ISTIOD_AWAY}"),
+    no_dry_runs=(400, 'admission webhook "a.b" does not support dry run'),
+)
+async def test_answer_that_is_not_about_the_pod_changes_nothing(
+    model: FakeApiserver, answer: tuple[int, str]
+):
+    code, message = answer
+    job(model, "train")
+    model.admission = forbidding(names.PROXY_CONFIG)
+    want(model, native=True)
+    async with looking(model) as service:
+        await until(service.told)
+
+        def admission(pod: Object) -> Object:
+            if is_native(pod):
+                raise Refused(message, code)
+            return forbidding(names.PROXY_CONFIG)(pod)
+
+        model.admission = admission
+        want(model, native=True, excluded_pods="app=none")
+        looks = looked(model)
+        await until(lambda: looked(model) >= looks + 3)
+        assert (found(model)["changes"], service.told()) == ({"hold"}, 1)
+        model.admission = refuse(message, code)
+        looks = looked(model)
+        await until(lambda: looked(model) >= looks + 3)
+        if code != 400:
+            assert (found(model)["changes"], service.told()) == ({"hold"}, 1)
+
+
+async def test_event_of_a_controller_that_is_not_read_starts_a_trial(model: FakeApiserver):
+    want(model, native=True)
+    async with looking(model) as service:
+        await until(lambda: looked(model) > 1)
+        model.admission = forbidding(names.NATIVE_SIDECAR)
+        looks = looked(model)
+        await until(lambda: looked(model) >= looks + 2)
+        assert not service.told()
+        event = {"reason": "FailedCreate", "involvedObject": {"kind": "CloneSet", "name": "x"}}
+        model.put("events", {**event, "metadata": {"name": "x.1", "namespace": MODEL}})
+        await until(service.told)
+    assert found(model)["changes"] == {"native"}

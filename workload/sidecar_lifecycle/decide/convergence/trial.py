@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from integrator_contract import names
 from sidecar_lifecycle.decide import eligible
 from sidecar_lifecycle.model import resources, types
@@ -38,11 +40,11 @@ def creator(pod: types.Pod) -> types.OwnerReference | None:
 def of_creator(
     kind: str, owner: resources.Creator, replaced: types.Pod | None = None
 ) -> dict[str, Any]:
-    """Return the pod that a ReplicaSet, StatefulSet or DaemonSet creates next.
+    """Return the pod that a controller creates next, for a CronJob that of its next Job.
 
     In a partitioned roll-out of a StatefulSet, pods below the partition keep the earlier template,
-    which only a ControllerRevision has; the trial uses the new one. Without `replaced` it is an
-    additional pod.
+    which only a ControllerRevision has; the trial uses the new one. The pod of a CronJob or of an
+    Indexed Job has no labels for its Job or index. Without `replaced` it is an additional pod.
     """
     pod = _from_template(kind, owner)
     if kind == "StatefulSet":
@@ -101,10 +103,13 @@ def plain(
 
 
 def _from_template(kind: str, owner: resources.Creator) -> dict[str, Any]:
-    template = owner.spec.template
-    name = owner.metadata.name
+    template, name = owner.spec.template, owner.metadata.name
+    if kind == "CronJob":
+        kind, job = "Job", msgspec.convert(owner.spec.jobTemplate["spec"], resources.CreatorSpec)
+        template = job.template
+    tracking = (names.JOB_TRACKING,) if kind == "Job" else ()
     reference = types.OwnerReference(
-        apiVersion="apps/v1",
+        apiVersion="batch/v1" if kind == "Job" else "apps/v1",
         kind=kind,
         name=name,
         uid=owner.metadata.uid,
@@ -118,7 +123,7 @@ def _from_template(kind: str, owner: resources.Creator) -> dict[str, Any]:
             "generateName": f"{name}-" if len(name) < _LONGEST_NAME else name,
             "labels": dict(template.metadata.labels),
             "annotations": dict(template.metadata.annotations),
-            "finalizers": template.metadata.finalizers,
+            "finalizers": (*template.metadata.finalizers, *tracking),
             "ownerReferences": [reference],
         },
         "spec": dict(template.spec),

@@ -206,6 +206,11 @@ class ModelClient:
         found = await self._list_if_allowed(kind, labels="app=sidecar-injector")
         return tuple(sorted(each.metadata.uid for each in found))
 
+    async def failing(self) -> set[str]:
+        """Return the objects whose controller could not create a pod, as KIND/NAME."""
+        found = await self._list_if_allowed(types.Event, fields="reason=FailedCreate")
+        return {_creator(each.involvedObject) for each in found}
+
     async def refused(self, since: Mapping[str, float]) -> dict[str, str]:
         """Return why workloads get no new pod, from Events of their controllers since a time."""
         found: dict[str, str] = {}
@@ -214,7 +219,9 @@ class ModelClient:
                 workload = _creator(each.involvedObject)
                 at = facts.timestamp(each.lastTimestamp) or 0.0
                 if workload in since and at >= since[workload] - 1:
-                    found[workload] = refusals.of_event(each.message or "")
+                    found[workload] = refusals.of_event(
+                        each.message or "", each.involvedObject.name or ""
+                    )
         return found
 
     # Dry runs and evictions

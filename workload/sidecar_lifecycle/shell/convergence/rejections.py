@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import msgspec
@@ -23,14 +23,14 @@ from . import trials
 log = structlog.get_logger(__name__)
 
 PAUSE = 30.0
-"""Seconds between two checks of workloads that lack a pod."""
-RETRY = 600.0
-"""Seconds after which omitted changes are tried again, as the policy may be deleted."""
+"""Seconds between two checks of rejected pods, and of workloads that lack a pod."""
+MOST_JOBS = 50
+"""Limit of the Jobs, and of the CronJobs, whose pods are tried: the newest."""
 
 
 @dataclasses.dataclass(slots=True)
 class Observer:
-    """Tries pods by dry run: all of them after a change of settings, else only missing ones."""
+    """Tries pods by dry run: all of them after a change of settings, else missing and new ones."""
 
     cluster: hands.ModelClient
     trials: trials.Trials
@@ -41,8 +41,12 @@ class Observer:
     """Whether `wanted` is known."""
     tried: pods.Settings | None = None
     """The settings at the last try of all pods, without `left_out` and `revision`."""
-    tried_at: float = float("-inf")
-    """The time of that try, by the event loop."""
+    rejected: list[dict[str, Any]] = dataclasses.field(default_factory=list[dict[str, Any]])
+    """Pods with a forbidden change, tried again until they are admitted with it."""
+    jobs: set[str] = dataclasses.field(default_factory=set[str])
+    """The UIDs of Jobs and CronJobs whose pods were tried."""
+    failing: set[str] = dataclasses.field(default_factory=set[str])
+    """The workloads that, by Events, could not create a pod."""
     woken: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -79,33 +83,41 @@ class Observer:
         settings = None
         if self.wanted:
             settings = dataclasses.replace(self.wanted, left_out=(), revision="")
-        now = asyncio.get_running_loop().time()
-        is_late = bool(before.changes) and now >= self.tried_at + RETRY
-        is_everything = is_late or settings != self.tried
-        changes = {} if is_everything else dict(before.changes)
-        if self.wanted and is_everything:
+        changes: dict[str, refusals.Refusal] = {}
+        rejected: list[dict[str, Any]] = []
+
+        async def forbidden(made: dict[str, Any]) -> dict[str, refusals.Refusal]:
+            found = await self.trials.forbidden(made, self.wanted) if self.wanted else {}
+            if found.keys() - changes.keys():
+                rejected.append(made)
+            changes.update(found)
+            return found
+
+        for made in self.rejected:
+            await forbidden(made)
+        # A change that is no longer forbidden on these pods may be forbidden on others.
+        is_everything = settings != self.tried or not before.changes.keys() <= changes.keys()
+        failing = await self.cluster.failing()
+        if is_everything or failing - self.failing:
             own, application = await self.trials.own_pod(), self.cluster.settings.application
             # Samples of future pods: a server, a task and this charm.
-            for labels, restart_policy in (
-                ({}, "Always"),
-                ({}, "Never"),
-                ({names.NAME: application}, "Always"),
-            ):
-                made = trial.plain(own, labels, restart_policy)
-                changes |= await self.trials.forbidden(made, self.wanted)
+            await forbidden(trial.plain(own, {}, "Always"))
+            await forbidden(trial.plain(own, {}, "Never"))
+            await forbidden(trial.plain(own, {names.NAME: application}, "Always"))
+        due = {*before.workloads, *(failing - self.failing)}
         workloads: dict[str, refusals.Refusal] = {}
-        for workload, made in await self._next_pods(everything=is_everything):
+        for workload, made in await self._next_pods(due, everything=is_everything):
             with self.cluster.fence.around("converge", self.cluster.itself):
                 refusal = await self.trials.refusal_of_next(made)
                 is_new = refusal is not None and refusal != before.workloads.get(workload)
-                forbidden: dict[str, refusals.Refusal] = {}
-                if self.wanted and (is_everything or is_new):
-                    forbidden = await self.trials.forbidden(made, self.wanted)
-                changes |= forbidden
-                if refusal and not forbidden:
+                found = await forbidden(made) if is_everything or is_new else {}
+                if refusal and not found:
                     workloads[workload] = refusal
-        if is_everything:
-            self.tried, self.tried_at = settings, now
+        self.tried, self.rejected, self.failing = settings, rejected, failing
+        # The words of a webhook may differ each time, so only another author is news.
+        for change, refusal in before.changes.items():
+            if change in changes and changes[change].author == refusal.author:
+                changes[change] = refusal
         found = rejections.Rejections(changes=changes, workloads=workloads)
         if found != before:
             text = msgspec.json.encode(found, order="sorted").decode()
@@ -113,13 +125,26 @@ class Observer:
             log.info("rejections", changes=[*changes], workloads=[*workloads])
             self.tell()
 
-    async def _next_pods(self, *, everything: bool) -> list[tuple[str, dict[str, Any]]]:
-        """Return the next pod of every workload, or only of workloads that lack pods."""
+    async def _next_pods(
+        self, due: Container[str], *, everything: bool
+    ) -> list[tuple[str, dict[str, Any]]]:
+        """Return the next pod of every workload, or only of due ones, short ones and new Jobs."""
         found: list[tuple[str, dict[str, Any]]] = []
         sets: list[resources.Creator] | None = None
-        for kind, model in resources.WORKLOADS.items():
-            for workload in await self.cluster.objects(resources.Creator, of=model):
-                if not (everything or resources.is_short(kind, workload)):
+        jobs: set[str] = set()
+        for kind, model in {**resources.WORKLOADS, **resources.JOBS}.items():
+            listed = await self.cluster.objects(
+                resources.Creator, of=model, concerns=resources.creates_pods
+            )
+            if kind in resources.JOBS:
+                listed.sort(key=lambda each: each.metadata.creationTimestamp or "")
+                listed = listed[-MOST_JOBS:]
+                jobs |= {each.metadata.uid for each in listed}
+            for workload in listed:
+                name = f"{kind}/{workload.metadata.name}"
+                is_new = workload.metadata.uid in jobs - self.jobs
+                is_due = is_new or name in due or resources.is_short(kind, workload)
+                if not (everything or is_due):
                     continue
                 owner, creator = kind, workload
                 if kind == "Deployment":
@@ -128,8 +153,8 @@ class Observer:
                     )
                     owner, creator = "ReplicaSet", _newest(workload, sets)
                 if creator is not None:
-                    made = trial.of_creator(owner, creator)
-                    found.append((f"{kind}/{workload.metadata.name}", made))
+                    found.append((name, trial.of_creator(owner, creator)))
+        self.jobs = jobs
         return found
 
 

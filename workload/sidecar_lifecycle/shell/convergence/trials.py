@@ -54,30 +54,44 @@ class Trials:
         return None, ""
 
     async def refusal_of_next(self, made: Mapping[str, Any]) -> refusals.Refusal | None:
-        """Return the refusal of a pod; None: the pod is admitted, or the error names no policy.
+        """Return the refusal of a pod; None: the pod is admitted, or a webhook knows no dry runs.
 
-        A webhook of Istio that does not answer is an outage of istiod and not a refusal.
+        An admitted pod whose native proxy has lost its restartPolicy counts as refused, as it
+        would never start.
+
+        Raises:
+            StatusError: The answer is not about the pod, such as that istiod does not respond.
         """
         try:
-            await self._create(made)
+            created = await self._create(made)
         except errors.StatusError as error:
-            refusal = refusals.read(error.code, error.message)
-            return None if refusal and refusal.is_istio and refusal.is_unreachable else refusal
-        return None
+            refusal = refusals.of_pod(error.code, error.message)
+            is_outage = refusal is not None and refusal.is_istio and refusal.is_unreachable
+            if is_outage or (refusal is None and error.code != 400):
+                raise
+            return refusal
+        proxies = [each for each in created.spec.initContainers if each.name == names.PROXY]
+        if all(each.restartPolicy == "Always" for each in proxies):
+            return None
+        words = "it removes restartPolicy from init containers"
+        return refusals.Refusal(author=refusals.SOME_WEBHOOK, words=words)
 
     async def forbidden(
         self, made: Mapping[str, Any], wanted: pods.Settings
     ) -> dict[str, refusals.Refusal]:
         """Return the changes of admission that another team's policy forbids on a pod.
 
-        Each change is tried alone. The dry-run pod already has the change, and the label of a mesh
-        probe keeps this charm's webhook from changing it. A change is forbidden only if the pod is
-        refused with it and admitted without it. The keys are words of `mutate.CHANGES`.
+        Each change is tried alone, also those that replace a forbidden one. The dry-run pod
+        already has the change, and the label of a mesh probe keeps this charm's webhook from
+        changing it. A change is forbidden only if the pod is refused with it and admitted without
+        it. The keys are words of `mutate.CHANGES`.
         """
         pod = msgspec.convert(made, types.Pod)
-        everything = dataclasses.replace(wanted, left_out=())
         refused: dict[str, refusals.Refusal] = {}
-        for change in mutate.mutate(pod, everything).applied:
+        for change in mutate.CHANGES:
+            rest = dataclasses.replace(wanted, left_out=(*refused,))
+            if change not in mutate.mutate(pod, rest).applied:
+                continue
             others = tuple(each for each in mutate.CHANGES if each != change)
             alone = dataclasses.replace(wanted, left_out=others)
             changed = trial.patched(made, mutate.mutate(pod, alone).patch)
@@ -116,7 +130,12 @@ class Trials:
 
     async def _create(self, made: Mapping[str, Any]) -> types.Pod:
         where = path(types.Pod, self.settings.model)
-        data = await self.client.request("POST", where, body=made, params={"dryRun": "All"})
+        try:
+            data = await self.client.request("POST", where, body=made, params={"dryRun": "All"})
+        except errors.StatusError as error:
+            prefix = made["metadata"].get("generateName", "")
+            error.message = refusals.cut_generated(error.message, prefix)
+            raise
         return types.decode_json(data, types.Pod)
 
 
