@@ -46,6 +46,8 @@ SETTINGS = f"{PREFIX}settings"
 
 # Set on dry-run copies of objects in profile namespaces.
 TENANT = f"{PREFIX}tenant"
+TENANT_LEVEL = f"{PREFIX}tenant-level"
+"""How strictly the tenant policy judges the account that wrote the object, from 0 to 3."""
 
 # Keys of the Pebble notices that the workload sends to the charm.
 MESH_NOTICE = f"{PREFIX}mesh"

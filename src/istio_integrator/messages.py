@@ -393,6 +393,12 @@ class Said(enum.Enum):
         "kubectl get gateways.networking.istio.io -A",
         "istiod serves the older one; {others}",
     )
+    PORT_TAKEN = _blocked(
+        "Gateway {namespace}/{name} takes port {port} for TCP",
+        "kubectl -n {namespace} delete gateways.networking.istio.io {name}",
+        "this charm's gateway denies TCP",
+        symptom="connection-refused-at-the-gateway",
+    )
     SERVER_MISSING = _blocked(
         "istiod leaves out {protocol} on port {port}",
         "kubectl get gateways.networking.istio.io -A",
@@ -421,8 +427,8 @@ class Said(enum.Enum):
     TENANT_POLICY_UNKNOWN = _blocked(
         "tenant-policy={mode} needs Kubernetes 1.30", "juju config {application} tenant-policy=off"
     )
-    TENANT_WARNED = _note("{object} breaks tenant-policy", "{command}")
-    TENANT_REJECTED = _blocked("{object} breaks tenant-policy", "{command}")
+    TENANT_WARNED = _note("{object} breaks tenant-policy", "{command}", "{words}")
+    TENANT_REJECTED = _blocked("{object} breaks tenant-policy", "{command}", "{words}")
 
     # Security in the mesh.
     WAYPOINT_HIDES_CALLERS = _blocked(

@@ -4,12 +4,13 @@ import contextlib
 import itertools
 import json
 import uuid
+from typing import Any
 
 import pytest
 
 from testbed import loopback
 from tests import echo, forged_requests, gateway_client, waiting
-from tests.functional import ingress_world, istiod_world
+from tests.functional import ingress_world, istiod_world, test_tenant_policy
 from tests.functional.ingress_world import (
     COMPLETE,
     DOMAIN,
@@ -155,7 +156,8 @@ def rows(table, *quick):
 @pytest.fixture(scope="module")
 def evil(place):
     """A server of the tenant's, behind a Service in the tenant's namespace."""
-    with echo.serving(echo.Application) as found:
+    with echo.serving(echo.Application) as server:
+        found: Any = server
         there = (namespace_of(SPACE), *service(SPACE, "web", found.server_port))
         with place.there(*there):
             found.address = place.api.get("Service", "oidc", MODEL)["spec"]["clusterIP"]
@@ -336,6 +338,42 @@ def test_host_of_ours_is_closed_while_an_older_gateway_has_another_number_for_it
     place.remove()
 
 
+def changes(place):
+    """Count the route configurations that Envoy took and those that it refused."""
+    lines = istiod_world.administration(place.admin, "stats?filter=\\.rds\\.").splitlines()
+    return [
+        sum(int(each.rpartition(" ")[2]) for each in lines if f".{name}:" in each)
+        for name in ("update_success", "update_rejected")
+    ]
+
+
+ENVOYS = {
+    name: obj
+    for name, obj in test_tenant_policy.FREEZES.items()
+    if obj["kind"] in ("VirtualService", "DestinationRule")
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    rows(ENVOYS, "'%FOO%' in a header", "a hash of a header with a line break", "1,001 headers"),
+)
+def test_what_the_tenant_policy_rejects_for_everyone_freezes_all_routes(guarded, name):
+    """Without the policy: nobody's change arrives until the object goes."""
+    text = json.dumps(ENVOYS[name]).replace("MODEL", MODEL).replace("NAMESPACE", "shop")
+    obj = json.loads(text)
+    _, before = changes(guarded)
+    with guarded.there(obj):
+        assert waiting.eventually(lambda: changes(guarded)[1] > before)
+        path = f"/{uuid.uuid4()}"
+        rule = {"match": [{"uri": {"prefix": path}}], "directResponse": {"status": 299}}
+        _, before = changes(guarded)
+        with guarded.there(virtual_service("shop", "pushed", ["shop/web"], [TENANT], rule)):
+            assert waiting.eventually(lambda: changes(guarded)[1] > before)
+            assert guarded.status(path, host=TENANT) == 200
+    wait_until_pushed(guarded)
+
+
 @pytest.fixture(scope="module")
 def alone(place, tmp_path_factory):
     """The place with a gateway of the model's own, plain and with TLS, and a third one's route."""
@@ -358,6 +396,56 @@ def alone(place, tmp_path_factory):
 def test_port_of_a_tenant_leads_into_the_model_unless_the_workload_has_no_other(alone):
     assert answer_at_port(alone, OWN) == 0
     assert alone.asked_once("/kfp/x", Cookie=COOKIE).status == 200
+
+
+TCP = {"port": {"number": 80, "name": "tcp", "protocol": "TCP"}, "hosts": ["*"]}
+
+
+@pytest.mark.parametrize(
+    "server", [{**TCP, "bind": "127.0.0.1"}, TCP], ids=["at an address", "that is older"]
+)
+def test_tcp_on_the_port_of_the_own_gateway_leads_nowhere_and_is_named(alone, server):
+    request = forged_requests.head("/kfp/x", more=[f"kubeflow-userid: {CLAIM}"])
+    spec = {"hosts": ["*"], "gateways": ["tcp"], "tcp": [{"route": lead(KFP)}]}
+    theirs = (
+        gateway("shop", "tcp", server, labels=OWN),
+        made(NETWORKING, "VirtualService", "tcp", "shop", spec),
+    )
+
+    def is_bound():
+        # Envoy has a listener that leads to the application.
+        dump = istiod_world.administration(alone.admin, "config_dump?resource=dynamic_listeners")
+        return '"tcp_proxy"' in dump.replace("envoy.filters.network.", "")
+
+    if "bind" not in server:
+        alone.remove()
+    with alone.there(*theirs):
+        said = alone.reconcile()
+        assert waiting.eventually(is_bound)
+        alone.application.clear()
+        for _ in range(10):
+            with contextlib.suppress(ConnectionResetError):
+                assert gateway_client.raw("127.0.0.1", request, alone.port) in (b"", "")
+        assert alone.application == []
+        assert any(each.startswith("blocked: Gateway shop/tcp takes port 80") for each in said)
+    alone.reconcile()
+    alone.eventually(200, "/kfp/x", Cookie=COOKIE)
+
+
+def test_tls_that_a_tenant_forwards_from_the_own_gateway_leads_nowhere(alone):
+    host = f"{uuid.uuid4()}.example.org"
+    match = [{"port": 443, "sniHosts": [host]}]
+    spec = {"hosts": [host], "gateways": ["tls"], "tls": [{"match": match, "route": lead(KFP)}]}
+    with alone.there(
+        gateway("shop", "tls", server(443, [host], mode="PASSTHROUGH"), labels=OWN),
+        made(NETWORKING, "VirtualService", "tls", "shop", spec),
+    ):
+        dump = alone.admin, "config_dump?resource=dynamic_listeners"
+        assert waiting.eventually(lambda: host in istiod_world.administration(*dump))
+        # The application, which has no TLS, would answer in plain text.
+        answer = alone.asked_once("/kfp/x", tls=host)
+        assert "WRONG_VERSION_NUMBER" not in str(answer)
+        assert isinstance(answer, OSError)
 
 
 def both(hosts):

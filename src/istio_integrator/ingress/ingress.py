@@ -179,6 +179,8 @@ class Ingress(Component):
             marks=(values.asked, values.free, values.root),
             clusters=tuple(sorted(clusters)),
         )
+        if target.is_deployed_here:
+            self._messages += self._own_gateway.takers(opened)
         answer = self._look()
         hosts = seen.open_hosts(expected, answer, target, opened)
         opened = self._open(target, credential, hosts) or opened

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from integrator_contract import names
 from istio_integrator.ingress import gateway
+from istio_integrator.ingress.routes.plan import Route
 from istio_integrator.kube import cluster, errors, fences
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation.situation import Component, Situation
 
 FOLDER = "tenant-policy"
+_WORDS = ("notebook", "tensorboard", "pvcviewer", "pvcviewers", "serving", "user")
+"""Words with which Kubeflow's controllers begin the paths of a namespace."""
+_CHOOSING = (".knative.dev", ".kserve.io")
+"""Ends of the API groups whose controllers choose hosts and paths, and copy none from tenants."""
 _KINDS = (
     cluster.VIRTUAL_SERVICE,
+    cluster.DESTINATION_RULE,
     cluster.GATEWAY,
     cluster.HTTP_ROUTE,
     cluster.GRPC_ROUTE,
@@ -29,10 +35,14 @@ class TenantPolicy(Component):
     name = "ingress"
 
     def __init__(
-        self, situation: Situation, resolve: Callable[[], gateway.Target | Message]
+        self,
+        situation: Situation,
+        resolve: Callable[[], gateway.Target | Message],
+        routes: Callable[[], Sequence[Route]],
     ) -> None:
         self._situation = situation
         self._resolve = resolve
+        self._routes = routes
         self._name = f"istio-integrator.{situation.manifests.owner}.tenants".lower()
 
     def reconcile(self) -> list[Message]:
@@ -50,7 +60,7 @@ class TenantPolicy(Component):
                     return [Said.TENANT_POLICY_OFF()]
                 return [Said.TENANT_POLICY_UNKNOWN(mode=mode, application=situation.application)]
             said = Said.TENANT_WARNED if mode == "warn" else Said.TENANT_REJECTED
-            return [_message(said, each) for each in self._rejected()]
+            return [_message(said, *each) for each in self._rejected()]
         return []
 
     def remove(self) -> None:
@@ -61,37 +71,57 @@ class TenantPolicy(Component):
         pods = self._situation.cluster.list(cluster.POD, target.namespace, dict(target.selector))
         found = (_pairs(cluster.at(pod, "metadata", "labels")) for pod in pods)
         selector = _pairs(target.selector)
+        paths = [route.path for route in self._routes() if route.path != "/"]
         return {
             "name": self._name,
             "model": self._situation.model,
             "is_warning": self._situation.config.tenant_policy == "warn",
             "served": self._situation.served,
             "hosts": target.hosts,
+            "words": [
+                word for word in _WORDS if not any(_meet(f"/{word}/", each) for each in paths)
+            ],
             "selector": sorted(selector),
             # Labels are written as `key=value`.
             "labels": sorted(selector.union(*found)),
             "service": f"{target.service}.{target.namespace}",
         }
 
-    def _rejected(self) -> Iterator[cluster.Object]:
+    def _rejected(self) -> Iterator[tuple[cluster.Object, str]]:
+        """Find existing objects that the policy rejects, each with the words of the rule."""
         served = {*self._situation.served_namespaces} - {self._situation.model}
         every = (obj for kind in _KINDS if served for obj in self._situation.cluster.each(kind))
-        written = (obj for obj in every if _is_written_in(obj, served))
-        for number, obj in enumerate(written):
+        levels = ((obj, self._level(obj, served)) for obj in every)
+        judged = ((obj, level) for obj, level in levels if level is not None)
+        for number, (obj, level) in enumerate(judged):
             reference = cluster.reference(obj)
             if number == _MOST_TRIED:
                 fences.note(reference, f"it and others: tenants have more than {_MOST_TRIED}")
                 return
             with fences.around(reference):
-                if self._is_rejected(obj):
-                    yield obj
+                if words := self._rejection(obj, level):
+                    yield obj, words
 
-    def _is_rejected(self, obj: cluster.Object) -> bool:
+    def _level(self, obj: cluster.Object, served: set[str]) -> int | None:
+        """Return how strictly the policy judges the author of an object; None: not at all."""
+        metadata, spec = obj["metadata"], cluster.at(obj, "spec")
+        if metadata["namespace"] not in served:
+            # Envoy refuses the model's routes for a route of any team on the model's Gateway.
+            is_near = gateway.NAME in str((spec.get("gateways"), spec.get("parentRefs")))
+            return 0 if is_near and not self._situation.manifests.is_ours(obj) else None
+        for owner in cluster.parts(metadata, "ownerReferences"):
+            if owner.get("controller"):
+                group = str(owner.get("apiVersion")).partition("/")[0]
+                return 1 if group.endswith(_CHOOSING) else 2
+        return 3
+
+    def _rejection(self, obj: cluster.Object, level: int) -> str:
         """Test a copy by a dry run in the model, where the charm may create such objects."""
+        labels = {names.TENANT: obj["metadata"]["namespace"], names.TENANT_LEVEL: str(level)}
         metadata: dict[str, Any] = {
             "generateName": f"{FOLDER}-",
             "namespace": self._situation.model,
-            "labels": {names.TENANT: obj["metadata"]["namespace"]},
+            "labels": labels,
             "annotations": cluster.at(obj, "metadata", "annotations"),
         }
         copy = {key: obj.get(key) for key in ("apiVersion", "kind", "spec")}
@@ -99,29 +129,24 @@ class TenantPolicy(Component):
             self._situation.cluster.create({**copy, "metadata": metadata}, dry_run=True)
         except errors.RefusedError as error:
             # The API server calls validating webhooks of other teams after its policies.
-            return error.refusal.author.endswith(f" {self._name}")
+            is_ours = error.refusal.author.endswith(f" {self._name}")
+            return error.refusal.words if is_ours else ""
         except errors.InvalidError:
-            return False
-        return False
+            pass
+        return ""
 
 
-def _is_written_in(obj: cluster.Object, namespaces: set[str]) -> bool:
-    """Tell whether an object is in the namespaces and has no controller as its owner.
-
-    The policy exempts requests of controllers.
-    """
-    metadata = obj["metadata"]
-    is_owned = any(each.get("controller") for each in cluster.parts(metadata, "ownerReferences"))
-    return metadata["namespace"] in namespaces and not is_owned
+def _meet(word: str, path: str) -> bool:
+    return word.startswith(path) or path.startswith(word)
 
 
 def _pairs(labels: Mapping[str, Any]) -> set[str]:
     return {f"{key}={value}" for key, value in labels.items()}
 
 
-def _message(said: Said, obj: cluster.Object) -> Message:
+def _message(said: Said, obj: cluster.Object, words: str) -> Message:
     kind = cluster.KINDS[obj["apiVersion"], obj["kind"]]
     namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
     resource = f"{kind.plural}.{kind.api_version.rpartition('/')[0]}"
     command = f"kubectl -n {namespace} delete {resource} {name}"
-    return said(object=cluster.reference(obj), command=command)
+    return said(object=cluster.reference(obj), command=command, words=words)

@@ -74,7 +74,9 @@ def test_webhook_is_asked_at_creation_only_before_and_after_injectors_and_fails_
         service = {"name": NAME, "namespace": "kubeflow", "port": port["port"]}
         client = hook["clientConfig"]
         # The server has a path for each kind of namespace, whichever integrator serves it.
-        (path,) = (f"/mutate/{each}" for each in namespaces.KINDS if kind in (each, f"{each}-ours"))
+        (path,) = (
+            f"/mutate/{each}" for each in namespaces.KINDS if kind in (each, f"{each}-ours")
+        )
         assert client["service"] == {**service, "path": path}
         assert client["caBundle"] == secret["data"]["tls.crt"]
         everything = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 from integrator_contract import names
 from istio_integrator.ingress import gateway
-from istio_integrator.kube import cluster, errors, owners
+from istio_integrator.kube import cluster, errors, fences, owners
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation.situation import Situation
 
@@ -15,6 +16,10 @@ logger = logging.getLogger(__name__)
 FOLDER = "gateway-workload"
 ACCOUNT = "istio-ingressgateway-workload-service-account"
 """Its ServiceAccount, which the bundle's kubeflow-profiles admits to profiles by default."""
+_PORTS = (80, 443, 8080, 8443)
+"""Numbers by which a Gateway opens the ports for HTTP: those of the Service and of the pods."""
+_TCP = ("TCP", "MONGO", "MYSQL", "REDIS")
+"""Protocols for which a port has no HTTP."""
 
 
 class OwnGateway:
@@ -59,3 +64,25 @@ class OwnGateway:
         except errors.ForeignError as error:
             return Said.GATEWAY_OF_OTHER_OWNER(reference=error.reference, belongs=error.belongs)
         return None
+
+    def takers(self, opened: cluster.Object | None) -> Iterator[Message]:
+        """Name Gateways that take a port for TCP, which the workload denies.
+
+        istiod ignores a server of a Gateway younger than this charm's, unless it has an address.
+        """
+        since = cluster.at(opened, "metadata").get("creationTimestamp", "")
+        pods = self._situation.cluster.list(cluster.POD, self._situation.model, self._selector)
+        labels = [self._selector, *(cluster.at(pod, "metadata", "labels") for pod in pods)]
+        for each in self._situation.cluster.each(cluster.GATEWAY):
+            with fences.around(cluster.reference(each)):
+                metadata, spec = each["metadata"], cluster.at(each, "spec")
+                selector = cluster.at(spec, "selector").items()
+                if not any(selector <= one.items() for one in labels):
+                    continue
+                is_first = not since or metadata["creationTimestamp"] <= since
+                for server in cluster.parts(spec, "servers"):
+                    port = cluster.at(server, "port")
+                    is_tcp = str(port.get("protocol")).upper() in _TCP
+                    if is_tcp and port.get("number") in _PORTS and server.get("bind", is_first):
+                        name = {key: metadata[key] for key in ("namespace", "name")}
+                        yield Said.PORT_TAKEN(port=port["number"], **name)

@@ -164,13 +164,15 @@ def test_ports_of_the_service_are_those_that_the_pods_let_in(world):
         port["port"]: port["targetPort"] for port in find(world, "Service")["spec"]["ports"]
     }
     (closed,) = (each["spec"] for each in world.all("AuthorizationPolicy"))
-    (rule,) = closed["rules"]
+    rule, of_tcp = closed["rules"]
     (target,) = rule["to"]
     assert service.pop(15021) == 15021
     assert {*service} == {80, 443}
     assert {*service.values()} == entry
     assert closed["action"] == "DENY"
     assert {*map(int, target["operation"]["notPorts"])} == entry
+    # In a rule for TCP istiod leaves methods out (tests/functional/test_guard_tenants.py).
+    assert of_tcp == {"to": [{"operation": {"methods": ["NO-METHOD"]}}]}
 
 
 def test_every_selector_is_that_of_the_pods_which_spread_over_nodes(world):
@@ -189,3 +191,35 @@ def test_every_selector_is_that_of_the_pods_which_spread_over_nodes(world):
     ):
         assert selector.items() >= OWN_LABELS.items()
         assert selector.items() <= pod["metadata"]["labels"].items()
+
+
+OLD, YOUNG = "2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z"
+BY_POD = {"sidecar.istio.io/inject": "true"}
+"""A label that the gateway's pods have and its selector has not."""
+
+
+@cases(
+    ("created", "server", "labels", "is_named"),
+    older=(OLD, {}, OWN_LABELS, True),
+    younger=(YOUNG, {}, OWN_LABELS, False),
+    younger_at_an_address=(YOUNG, {"bind": "10.1.2.3"}, {}, True),
+    by_a_label_of_pods=(OLD, {}, BY_POD, True),
+    of_another_workload=(OLD, {}, {**OWN_LABELS, "x": "y"}, False),
+    at_a_port_that_is_denied=(OLD, {"port": {"number": 9000, "protocol": "TCP"}}, {}, False),
+    at_the_pods_port=(OLD, {"port": {"number": 8443, "protocol": "MySQL"}}, {}, True),
+    of_http=(OLD, {"port": {"number": 80, "protocol": "http2"}}, {}, False),
+    that_is_odd=(OLD, {"port": "80"}, {}, False),
+)
+def test_gateway_that_takes_a_port_for_tcp_is_named(world, created, server, labels, is_named):
+    world.run()
+    world.fake.put("Pod", "gateway-x", "kubeflow", labels={**OWN_LABELS, **BY_POD})
+    world.gateway()["metadata"]["creationTimestamp"] = "2026-06-01T00:00:00Z"
+    world.fake.namespace("mesh-2")
+    servers = [{"port": {"number": 80, "protocol": "TCP"}, "hosts": ["*"], **server}]
+    spec = {"selector": labels, "servers": servers}
+    world.fake.put("Gateway", "tcp", "mesh-2", spec=spec)["metadata"]["creationTimestamp"] = (
+        created
+    )
+    shown = world.status().message[:100]
+    assert ("Gateway mesh-2/tcp takes port" in shown) == is_named
+    assert ("run: juju run istio-integrator/leader diagnose" in shown) == is_named

@@ -5,6 +5,7 @@ What it rejects is tested on a real API server in tests/functional/test_tenant_p
 
 import pytest
 
+from tests.unit.cases import cases
 from tests.unit.charm import ingress_world
 from tests.unit.charm.ingress_world import World, auth, route
 
@@ -43,6 +44,30 @@ def test_policy_comes_with_the_ingress_and_goes_with_it(world, given, actions):
     world.related = []
     world.run()
     assert policies(world) == []
+
+
+@cases(
+    ("prefixes", "gone"),
+    none_of_them=(["/", "/notebooks", "/jupyter/notebook/", "/users"], set()),
+    below_a_word=(["/user/profile", "/serving/"], {"user", "serving"}),
+    around_words=(
+        ["/pvcviewer", "/tensor", "/notebook"],
+        {"pvcviewer", "pvcviewers", "tensorboard", "notebook"},
+    ),
+)
+def test_path_of_an_application_is_no_path_of_a_namespace(world, prefixes, gone):
+    world.related = [
+        *(route(f"app-{at}", prefix=each) for at, each in enumerate(prefixes)),
+        auth(),
+    ]
+    world.run()
+    (path,) = (
+        each["expression"]
+        for each in world.fake.find("ValidatingAdmissionPolicy", NAME)["spec"]["variables"]
+        if each["name"] == "path"
+    )
+    words = {"notebook", "tensorboard", "pvcviewer", "pvcviewers", "serving", "user"}
+    assert set(path.partition("(")[2].partition(")")[0].split("|")) == words - gone
 
 
 def test_kubernetes_without_such_policies_is_a_note_unless_it_was_asked_for(world):
