@@ -8,7 +8,7 @@ from sidecar_lifecycle.decide.convergence import facts, memory
 from integrator_contract import names, service
 from tests.unit.cases import cases
 from tests.unit.workload import pods, service_world
-from tests.unit.workload.convergence.plan_world import a_hold, a_round
+from tests.unit.workload.convergence.plan_world import PROVEN, a_hold, a_round
 from tests.unit.workload.converging import (
     MEMORY,
     MODEL,
@@ -168,3 +168,31 @@ async def test_pods_that_are_refused_are_told_with_the_author_of_the_refusal(
 
     model.denied = lambda method, path: path.endswith("/events")
     assert "refused" not in str((await listed(model))["summary"]["troubles"])
+
+
+@cases(
+    ("policy", "refuses", "message"),
+    in_order=("OrderedReady", False, "StatefulSet/web would recreate web-1 only after web-0"),
+    parallel=("Parallel", False, "web-0 is not Ready, so StatefulSet/web waits"),
+    refused=("OrderedReady", True, "is refused: ResourceQuota small refuses"),
+)
+async def test_pod_of_an_incomplete_workload_says_what_it_waits_for(
+    model, policy, refuses, message
+):
+    workload(model, "statefulsets", "web")
+    spec = model.get("statefulsets", MODEL, "web")["spec"]
+    spec |= {"replicas": 2 + refuses, "podManagementPolicy": policy}
+    for number in (0, 1):
+        pod = without_sidecar(f"uid-{number}")
+        pod["metadata"]["name"] = f"web-{number}"
+        if not number:
+            pod = injected(pod)
+            pod["status"]["conditions"][0]["status"] = "False"
+        model.put("pods", pod)
+    # Nothing is being replaced, and the Event is old.
+    failed_create(model, "StatefulSet", "web", f"{FAILED}: exceeded quota: small, {USED}", 1)
+    request = memory.Request(id="1", at=service_world.now(), uids=("uid-1",), force=True)
+    asked_for = memory.Memory(request=request, proven=PROVEN) if policy == "OrderedReady" else None
+    remember(model, asked_for or memory.Memory(proven=PROVEN))
+    (row,) = (await listed(model))["pods"]
+    assert message in row["message"]
