@@ -64,7 +64,7 @@ class WorkloadClient:
         """Make the leader's workload replace pods that have an old sidecar or lack one.
 
         The call does not wait for the end. Of the returned pods, the fixable ones are replaced.
-        With `force` this includes pods whose replacement a dry run rejects.
+        With `force` this includes pods beside unready ones, and those that a dry run rejects.
         """
         how = {"stale": stale, "dry-run": dry_run, "force": force}
         words = {word: "" for word, is_so in how.items() if is_so}

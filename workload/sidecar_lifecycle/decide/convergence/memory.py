@@ -49,7 +49,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: float
     uids: tuple[str, ...]
     force: bool = False
-    """Whether they are evicted even if the dry run of a replacement is rejected."""
+    """Whether they are evicted beside unready pods, and if a dry run is rejected."""
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

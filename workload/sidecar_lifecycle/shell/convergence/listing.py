@@ -34,7 +34,7 @@ async def restart(cluster: hands.ModelClient, parameters: Mapping[str, str]) -> 
     """Ask the leader's service to replace pods, also while restart-pods is manual.
 
     The parameter `stale` selects pods with an old sidecar. `dry-run` lists the pods without a
-    request. `force` also replaces pods whose successor was rejected in a dry run. In the answer
+    request. `force` also replaces pods beside unready ones or rejected in a dry run. In the answer
     the fixable pods are those to be replaced.
     """
     summary, rows = await _look(cluster, stale="stale" in parameters)
