@@ -73,10 +73,10 @@ def _blocked(trouble: Trouble, others: int, situation: Situation) -> Message:
         command = f"kubectl get namespace {model} --show-labels"
     elif trouble.reason == Reason.WRONG_ORDER.value and trouble.pod:
         command = f"juju run {application}/leader restart-uninjected"
-    elif trouble.reason == Reason.NOT_READY.value:
-        command = f"juju run {application}/leader restart-uninjected force=true"
     elif trouble.pod:
         command = f"kubectl -n {model} describe pod {trouble.pod}"
+    elif trouble.reason == Reason.NOT_READY.value:
+        command = f"juju run {application}/leader restart-uninjected force=true"
     elif trouble.reason in (Reason.CHANGING.value, Reason.REPLACEMENT_HANGS.value):
         command = f"kubectl -n {model} describe {trouble.workload}"
     about = f"{trouble.workload}: " if trouble.workload not in trouble.message else ""

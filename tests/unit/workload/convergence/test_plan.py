@@ -414,6 +414,13 @@ def test_a_wait_that_lasts_ten_minutes_is_named_with_its_reason(pods, options, t
     assert look(*pods, now=NOW - 1, remembered=WAITING, **options).summary.troubles == ()
 
 
+def test_a_long_wait_of_pods_that_are_in_the_mesh_names_the_unready_pod():
+    pods = [replica("a-0", in_mesh=True, **YOUNG), replica("a-1", in_mesh=True)]
+    request = requested("uid-a-1", waiting={SET: NOW - 600})
+    (trouble,) = look(*pods, remembered=request).summary.troubles
+    assert (trouble.reason, trouble.pod) == ("NotReady", "a-0")
+
+
 def test_a_wait_that_lasts_stops_no_other_workload_and_ends():
     decided = look(*THREE[1:], DOWN_0, replica("b-0"), remembered=WAITING)
     assert evicted(decided) == ["b-0"]

@@ -68,7 +68,10 @@ def _name_lasting(plan: EvictionPlan, candidates: dict[str, list[Replica]]) -> N
         leaving = plan.terminating(workload)
         is_graceful = leaving is not None and plan.now < leaving.ends_by
         passing = is_graceful or reason == Reason.NOT_SETTLED.value
-        pod = plan.blocker(workload) if reason == Reason.ORDERED_READY.value else ""
+        # Without a pod the operator is told to force the eviction, or to look at the workload.
+        is_shown = reason == Reason.ORDERED_READY.value or not replicas[0].faulty
+        unready = plan.unready(workload) if is_shown else None
+        pod = unready.name if unready is not None else ""
         plan.troubles.append(Trouble(workload, reason, message, pod, passing=passing))
 
 
@@ -206,9 +209,9 @@ def _serving(
 ) -> tuple[Replica | None, Wait]:
     serving = [each for each in replicas if each.ready]
     forced = [each for each in serving if _is_forced(plan, each)]
-    unready = next((each.name for each in plan.live(workload) if not each.ready), "")
-    if unready and not forced:
-        return None, (Reason.NOT_READY, f"{unready} is not Ready, so {workload} waits")
+    unready = plan.unready(workload)
+    if unready is not None and not forced:
+        return None, (Reason.NOT_READY, f"{unready.name} is not Ready, so {workload} waits")
     serving = forced or serving
     settled = [each for each in serving if (each.ready_since or 0) + READY_FOR <= plan.now]
     if not settled:

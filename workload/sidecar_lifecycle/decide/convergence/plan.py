@@ -110,12 +110,15 @@ class EvictionPlan:
         """Tell whether a workload has fewer live pods than it should have."""
         return len(self.live(workload)) < self.desired.get(workload, 0)
 
+    def unready(self, workload: str) -> Replica | None:
+        """Return the workload's first pod that is not Ready, if any."""
+        pods = (each for each in self.live(workload) if not each.ready)
+        return min(pods, key=lambda each: (each.ordinal, each.name), default=None)
+
     def blocker(self, workload: str, ordinal: float = math.inf) -> str:
         """Return the unready pod before which a StatefulSet does not create this ordinal."""
-        pods = self.live(workload) if workload in self.ordered else ()
-        unready = {each.ordinal: each.name for each in pods if not each.ready}
-        first = min(unready, default=ordinal)
-        return unready[int(first)] if first < ordinal else ""
+        first = self.unready(workload) if workload in self.ordered else None
+        return first.name if first is not None and first.ordinal < ordinal else ""
 
     def describe_missing(self, workload: str) -> str:
         """Describe why a workload lacks pods."""
