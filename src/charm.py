@@ -63,22 +63,28 @@ class IstioIntegrator(ops.CharmBase):
             *endpoints.events(self),
         ):
             framework.observe(event, self._on_event)
-        framework.observe(self.on.remove, self._on_remove)
+        for event in (self.on.stop, self.on.remove):
+            framework.observe(event, self._on_end)
         framework.observe(self.on.collect_unit_status, self._on_collect_status)
         for name in self.meta.actions:
             answer = self._on_diagnose if name == "diagnose" else self._on_action
             framework.observe(self.on[name].action, answer)
 
     def _on_event(self, event: ops.EventBase) -> None:
+        if self.app.planned_units() == 0:
+            self._on_end(event)
+            return
         all_parts = self._reconcile()
         # After a refresh, either event may be the first that the leader gets.
         may_be_first = isinstance(event, ops.UpgradeCharmEvent | ops.LeaderElectedEvent)
         if may_be_first and all_parts is not None and self.unit.is_leader():
             self._attempt("kube", all_parts.situation.manifests.prune_retired)
 
-    def _on_remove(self, _: ops.RemoveEvent) -> None:
-        # Scaling to 0 units looks the same and needs the same: no unit is left to manage the
-        # model.
+    def _on_end(self, event: ops.EventBase) -> None:
+        """Remove everything in each hook without planned units, since Juju 4 may skip the last.
+
+        Scaling to 0 units looks the same as a removal, and needs the same.
+        """
         if self.app.planned_units() > 0:
             return
         failed: list[errors.CharmError] = []
@@ -92,7 +98,8 @@ class IstioIntegrator(ops.CharmBase):
         for refusal in all_parts.situation.cluster.missing:
             logger.warning("Not removed, for want of a right: %s", refusal)
         hopeless = (errors.ForbiddenError, errors.LifecycleError)
-        if any(not isinstance(error, hopeless) for error in failed):
+        is_last = isinstance(event, ops.RemoveEvent)
+        if is_last and any(not isinstance(error, hopeless) for error in failed):
             # Juju runs the hook again. Without rights or the workload it would never succeed.
             raise failed[0]
 

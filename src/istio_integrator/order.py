@@ -74,21 +74,25 @@ class Parts:
     def removal(self) -> tuple[Step, ...]:
         """The steps that remove the application's objects, in order.
 
-        Evictions stop first. Strict mTLS ends before new pods lose their sidecars. Routes are
-        removed before their authentication. The workload stops after the other parts that running
-        Jobs need, since it lets Jobs complete.
+        Juju 4 may end the hook after ten seconds, so what is left after each step is harmless.
+        Juju deletes the objects that the charm owns, but no label of the namespace. Evictions
+        stop first. Strict mTLS ends before new pods lose their sidecars. The label goes before the
+        webhook, which keeps the containers of unit pods in order. The EnvoyFilter goes after the
+        gateway's Envoy has dropped what it guards, which only the workload can tell.
         """
         return (
             self.lifecycle.stop_convergence,
             self.mutual_tls.remove,
-            self.ingress.remove,
-            self.tenant_policy.remove,
-            self.authorization.remove,
+            self.ingress.close,
             self.membership.remove,
             self.admission.remove,
-            self.situation.manifests.prune_retired,
-            self.lifecycle.remove,
             self.claims.remove,
+            self.ingress.remove_routes,
+            self.tenant_policy.remove,
+            self.authorization.remove,
+            self.situation.manifests.prune_retired,
+            self.ingress.remove_guard,
+            self.lifecycle.remove,
         )
 
     @property

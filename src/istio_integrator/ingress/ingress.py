@@ -27,7 +27,7 @@ removed earlier. The charm's own routes match nothing without the EnvoyFilter.""
 
 
 class Ingress(Component):
-    """Applies EnvoyFilter, routes and Gateway in this order, and removes them in reverse order."""
+    """Applies EnvoyFilter, routes and Gateway in this order; removes the EnvoyFilter last."""
 
     name = "ingress"
 
@@ -73,13 +73,29 @@ class Ingress(Component):
         return self._messages
 
     def remove(self) -> None:
-        """Remove all objects, the EnvoyFilter after the Gateway's servers are gone from Envoy."""
-        self._close()
-        self._situation.manifests.remove(envoyfilter.FOLDER)
-        self.certificate.remove()
+        """Remove all objects."""
+        self.close()
+        self.remove_routes()
+        self.remove_guard()
+
+    def close(self) -> None:
+        """Remove the Gateway, without waiting until its servers are gone from Envoy."""
+        for folder in (gateway.FOLDER, managed.FOLDER):
+            self._situation.manifests.remove(folder)
+
+    def remove_routes(self) -> None:
+        """Remove the routes, and what the charm keeps or changes for them."""
         service_annotations.remove(self._situation, self._record)
-        self._situation.manifests.remove(own.FOLDER)
+        render.remove(self._situation)
+        self.certificate.remove()
         self._record.remove()
+
+    def remove_guard(self) -> None:
+        """Remove the EnvoyFilter after the servers are gone, then the model's own gateway."""
+        if self._situation.manifests.owned_in(envoyfilter.FOLDER):
+            self._wait_until_gone()
+        for folder in (envoyfilter.FOLDER, own.FOLDER):
+            self._situation.manifests.remove(folder)
 
     @functools.cached_property
     def target(self) -> gateway.Target | Message:
@@ -237,12 +253,18 @@ class Ingress(Component):
         return opened
 
     def _close(self) -> None:
-        """Remove routes and Gateway, and wait until the Gateway's servers are gone from Envoy."""
+        """Remove routes and Gateway, and wait until the Gateway's servers are gone from Envoy.
+
+        A hook that fails between the two is repeated, since the Gateway is still there.
+        """
         opened = self._find_gateway()
         render.remove(self._situation)
-        for folder in (gateway.FOLDER, managed.FOLDER):
-            self._situation.manifests.remove(folder)
-        for _ in range(GONE_WITHIN if opened else 0):
+        self.close()
+        if opened is not None:
+            self._wait_until_gone()
+
+    def _wait_until_gone(self) -> None:
+        for _ in range(GONE_WITHIN):
             if seen.is_gone(self._look()):
                 break
             time.sleep(1)

@@ -21,11 +21,16 @@ def progress(
 ) -> Iterable[Message]:
     """Turn the workload's counts into messages.
 
-    If pods are replaced automatically, the message has the command that stops it.
+    If pods are replaced automatically, the message has the command that stops it, and the option's
+    name in case the command is too long for the status.
     """
     application, mesh = situation.application, situation.mesh
     pods = f"{summary.in_mesh}/{summary.eligible}"
-    stop = {"command": f"juju config {application} restart-pods=manual", "more": "this stops it"}
+    option = "restart-pods=manual"
+    stop = {
+        "command": f"juju config {application} {option}",
+        "more": f"{option} stops the restarts",
+    }
     nothing = {"command": "", "more": ""}
     blocking = [each for each in summary.troubles if not each.passing]
     passing = [each for each in summary.troubles if each.passing]

@@ -146,9 +146,9 @@ class WorkloadService(Component):
             return None
 
     def stop_convergence(self) -> None:
-        """Stop replacing pods; the service continues otherwise."""
+        """Stop replacing pods; a service that runs continues otherwise."""
         if not self._mismatch:
-            self._replan(joined=False)
+            self._tell(joined=False)
 
     def stop(self) -> None:
         """Stop the service, if it runs."""
@@ -169,9 +169,12 @@ class WorkloadService(Component):
     def _memory(self) -> str:
         return rejections.config_map(self._situation.application)
 
-    def _replan(self, *, joined: bool) -> None:
+    def _tell(self, *, joined: bool) -> None:
         told = settings.read(self._container)
         settings.write(self._container, settings.make(self._situation, told, joined=joined), told)
+
+    def _replan(self, *, joined: bool) -> None:
+        self._tell(joined=joined)
         with settings.pebble("lifecycle does not start"):
             self._container.add_layer(workload.SERVICE, pebble_layer(), combine=True)
             self._container.replan()

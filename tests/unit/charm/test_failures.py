@@ -4,6 +4,7 @@ Each step of a model's life is broken off at each of its requests.
 """
 
 import contextlib
+import copy
 import functools
 
 import pytest
@@ -186,3 +187,104 @@ def test_step_that_breaks_off_at_any_request_is_repaired_by_the_next_hook(monkey
         world.fake.unreachable = False
         world.settle()
         assert ours(world.fake) == ours(after.fake), about
+
+
+JOINING = {"istio-injection", "istio.io/rev", names.DATAPLANE_MODE}
+LABEL_WITHIN = 12
+"""Requests of a removal until the model has lost its label, the one thing that Juju leaves."""
+
+
+def is_joined(fake):
+    return bool(JOINING & fake.labels("kubeflow").keys())
+
+
+def assert_works_alone(world):
+    """Assert that what is left of the application harms nobody without it."""
+    is_ambient = world.fake.labels("kubeflow").get(names.DATAPLANE_MODE) == "ambient"
+    is_prepared = is_ambient or world.all("MutatingWebhookConfiguration")
+    assert is_prepared or not is_joined(world.fake), "unit pods start in any order"
+    strict = [obj for obj in world.all("PeerAuthentication") if "selector" not in obj["spec"]]
+    assert is_joined(world.fake) or not strict, "new pods can't be called"
+    assert world.all("EnvoyFilter") or not world.all("Gateway"), "nobody is authenticated"
+    assert_nothing_opens(world)
+    assert_nobody_is_shut_out(world)
+
+
+def cut_off(world):
+    """Remove the application; return its requests with the objects that a cut before each leaves.
+
+    Juju ends the hook's process, so what is left is what was there.
+    """
+    fake, states = world.fake, []
+    check = fake._check
+
+    def note(verb, key):
+        check(verb, key)
+        states.append((fake.requests[-1], dict(fake.objects)))
+
+    fake._check = note
+    world.remove()
+    del fake._check
+    return [*states, ("", dict(fake.objects))]
+
+
+def end(fake):
+    """Have Juju delete the application, and Kubernetes what its ClusterRole owns."""
+    role = fake.find("ClusterRole", "kubeflow-istio-integrator")
+    for key, obj in [*fake.objects.items()]:
+        owners = obj["metadata"].get("ownerReferences", ())
+        if any(each.get("uid") == role["metadata"]["uid"] for each in owners):
+            del fake.objects[key]
+    fake.delete("ClusterRole", "kubeflow-istio-integrator")
+    fake.delete("StatefulSet", "istio-integrator", "kubeflow")
+
+
+def shown(fake):
+    """Return the objects without what changes with each write."""
+    changing = ("resourceVersion", "uid", "creationTimestamp")
+    kept = {
+        key: {name: value for name, value in obj["metadata"].items() if name not in changing}
+        for key, obj in fake.objects.items()
+    }
+    return {key: {**fake.objects[key], "metadata": kept[key]} for key in kept}
+
+
+def without_empty(value):
+    return (
+        {k: without_empty(v) for k, v in value.items() if v} if isinstance(value, dict) else value
+    )
+
+
+@pytest.mark.parametrize(
+    "step", [names_callers, names_none, has_istiod_run_its_gateway, loses_authentication, leaves]
+)
+def test_removal_that_is_cut_off_does_no_harm_and_leaves_what_the_next_one_takes(
+    monkeypatch, step
+):
+    """Juju 4.0.15 may end the hook after ten seconds, and then deletes the application."""
+    whole = live(step).copy(monkeypatch)
+    states = cut_off(whole)
+    end(whole.fake)
+    asked = [request for request, _ in states]
+    last = asked.index("patch namespaces kubeflow")
+    assert last < LABEL_WITHIN
+    before, ended = {}, []
+    for number, (request, objects) in enumerate(states):
+        if objects == before:
+            continue
+        before = objects
+        world = live(step).copy(monkeypatch)
+        world.fake.objects = copy.deepcopy(objects)
+        assert_works_alone(world)
+        end(world.fake)
+        left = shown(world.fake)
+        assert is_joined(world.fake) is (number <= last), request
+        if left in ended:
+            continue
+        ended.append(left)
+        world.fake.application()
+        world.run()
+        world.remove()
+        end(world.fake)
+        assert without_empty(shown(world.fake)) == without_empty(shown(whole.fake)), request
+    assert len(ended) > 1

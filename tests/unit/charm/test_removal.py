@@ -1,5 +1,6 @@
-"""The end of the application: all of it goes, and routes before what authenticates them."""
+"""The end of the application: all of it goes, and what it serves before what authenticates it."""
 
+import dataclasses
 import itertools
 import json
 import time
@@ -56,31 +57,34 @@ def parts_in_order(writes, parts):
     return sorted(found, key=lambda part: found[part])
 
 
-def test_removal_takes_the_routes_first_and_the_workload_last(served, fake, monkeypatch):
+def test_removal_takes_the_label_early_and_the_workload_last(served, fake, monkeypatch):
     world = World(fake, route(), auth())
     world.run()
     kept_by_the_workload(fake)
     made_by_an_older_revision(fake)
     assert fake.labels("kubeflow")[INJECTION] == "enabled"
     fake.writes.clear()
-    replan = ops.Container.replan
-    monkeypatch.setattr(
-        ops.Container, "replan", lambda self: fake.writes.append("change layer") or replan(self)
-    )
+    push = ops.Container.push
+
+    def write(*arguments, **named):
+        fake.writes.append("write settings")
+        push(*arguments, **named)
+
+    monkeypatch.setattr(ops.Container, "push", write)
 
     world.remove()
 
     order = [
         # Without convergence, so that nothing is evicted while all of it goes.
-        "change layer",
-        "delete virtualservices",
+        "write settings",
         "delete gateways",
-        "delete envoyfilters",
         "patch namespaces",
         "delete mutatingwebhookconfigurations",
         "delete deployments",
         "delete secrets istio-integrator-admission-tls",
+        "delete virtualservices",
         "delete configmaps of-an-older-revision",
+        "delete envoyfilters",
         "delete configmaps istio-integrator-convergence",
     ]
     assert parts_in_order(fake.writes, order) == order
@@ -144,10 +148,12 @@ def test_gateway_has_time_to_forget_the_routes_before_the_guard_goes(fake, moves
         world.run()
         guarded = ["patch envoyfilters", "delete envoyfilters"]
         then = [*guarded, "patch virtualservices", "patch gateways"]
+        first = ["delete virtualservices", "delete gateways"]
     else:
         world.remove()
         then = ["delete envoyfilters"]
-    order = ["delete virtualservices", "delete gateways", "wait 1", *then]
+        first = ["delete gateways", "delete virtualservices"]
+    order = [*first, "wait 1", *then]
     assert parts_in_order(fake.writes, order) == order
 
 
@@ -201,15 +207,49 @@ def _objects(fake) -> list[str]:
     return sorted(found)
 
 
-def test_scaling_down_removes_nothing(ctx, fake, installed):
+@pytest.mark.parametrize("event", ["stop", "remove"])
+def test_scaling_down_removes_nothing(ctx, fake, installed, event):
     ctx.run(ctx.on.start(), state())
-    ctx.run(ctx.on.remove(), state(units=1))
-    assert fake.labels("kubeflow")["istio-injection"] == "enabled"
+    fake.requests.clear()
+    ctx.run(getattr(ctx.on, event)(), state(units=1))
+    assert fake.requests == []
 
 
-def test_event_during_the_removal_brings_nothing_back(ctx, fake, installed):
-    ctx.run(ctx.on.update_status(), state(units=0))
+EVENTS = ["stop", "config_changed", "update_status", "leader_elected", "upgrade_charm", "departed"]
+
+
+@pytest.mark.parametrize("event", [*EVENTS, "broken", "ready", "notice"])
+def test_removal_begins_in_the_first_hook_without_planned_units(ctx, fake, installed, event):
+    """Juju 4.0.15 may not run the last hook to its end."""
+    before = _objects(fake)
+    given = dataclasses.replace(state(), relations={testing.Relation("logging")})
+    out = ctx.run(ctx.on.start(), given)
+    (logging,) = out.relations
+    container, notice = out.get_container("lifecycle"), testing.Notice("example.org/pods")
+    container = dataclasses.replace(container, notices=[notice])
+    ending = dataclasses.replace(out, planned_units=0, leader=False, containers={container})
+    emitted = {
+        "departed": lambda: ctx.on.relation_departed(logging, remote_unit=0),
+        "broken": lambda: ctx.on.relation_broken(logging),
+        "ready": lambda: ctx.on.pebble_ready(container),
+        "notice": lambda: ctx.on.pebble_custom_notice(container, notice),
+    }.get(event, getattr(ctx.on, event, None))
+    out = ctx.run(emitted(), ending)
+    assert _objects(fake) == before
+    assert told(ctx, out).restart_pods == "off"
+    fake.writes.clear()
+    ctx.run(ctx.on.remove(), out)
     assert fake.writes == []
+
+
+def test_hook_before_the_last_does_not_fail_for_what_the_next_one_repeats(ctx, fake, installed):
+    ctx.run(ctx.on.start(), state())
+    fake.broken["patch", "namespaces"] = 500
+    ctx.run(ctx.on.stop(), state(units=0))
+    assert fake.labels("kubeflow")[INJECTION] == "enabled"
+    fake.broken.clear()
+    ctx.run(ctx.on.remove(), state(units=0))
+    assert INJECTION not in fake.labels("kubeflow")
 
 
 def test_missing_right_hides_no_failure_of_a_removal(ctx, fake, installed):

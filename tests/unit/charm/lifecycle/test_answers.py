@@ -23,7 +23,8 @@ def progress(ctx, *, mode="auto", **values):
     return status(ctx, state(workload(**counted), restart_pods=mode))
 
 
-STOP = "; run: juju config istio-integrator restart-pods=manual; this stops it"
+MANUAL = "restart-pods=manual"
+STOP = f"; run: juju config istio-integrator {MANUAL}; {MANUAL} stops the restarts"
 HANGS = trouble("ReplacementHangs", "the replacement db-0 cannot start: db: ErrImagePull", "db-0")
 STARTS = trouble("ReplacementStarting", "waiting for db-0 to be Ready", "db-0", passing=True)
 REFUSED = trouble("ReplacementRefused", 'webhook "v.kyverno.svc" refuses: no latest tags')
@@ -127,6 +128,15 @@ ADMIT = "run: juju trust istio-integrator --scope=cluster"
 def test_progress_is_said(ctx, caplog, values, status, message):
     assert progress(ctx, **values).name == status
     assert f"{status}: {message}" in caplog.text
+
+
+@pytest.mark.parametrize("pod", ["dashboard-0", f"ml-pipeline-{'x' * 60}-0"])
+def test_waiting_status_names_the_option_that_stops_restarts_without_the_command(ctx, pod):
+    """The command does not fit into what `juju status` shows."""
+    starts = trouble("ReplacementStarting", f"waiting for {pod} to be Ready", pod, passing=True)
+    message = progress(ctx, in_mesh=0, converging=3, troubles=[starts]).message
+    assert message.startswith("run: juju run istio-integrator/leader diagnose; 0/3 pods in mesh, ")
+    assert message.endswith("; restart-pods=manual stops the restarts")
 
 
 def test_only_waiting_is_said_while_a_replacement_starts(ctx, caplog):
