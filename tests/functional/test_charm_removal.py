@@ -41,7 +41,7 @@ def everything(api) -> set[str]:
 
 
 def test_charm_in_a_steady_state_writes_nothing(api, client, namespace, monkeypatch):
-    options = {"excluded-pods": "a=b"}
+    options: dict[str, Any] = {"excluded-pods": "a=b"}
     spied = mock.Mock(wraps=client)
     charm_access.connect(monkeypatch, spied)
 
@@ -106,10 +106,13 @@ def test_commands_of_the_page_remove_what_a_forced_removal_left(api, namespace, 
     api.create(namespace_of(profile, **{names.PART_OF: names.PROFILE}))
     untouched = marks(api, namespace), marks(api, profile)
     charm_runs.deploy(api, namespace)
+    of_juju = {names.MANAGED_BY: "juju", names.NAME: charm_runs.APPLICATION}
+    settings = f"{charm_runs.APPLICATION}-application-config"
+    api.create(made("v1", "Secret", settings, namespace, metadata={"labels": of_juju}))
     charm_runs.serve(api, "start", namespace, **{"pod-labels": "{team: data}"})
     assert charm_runs.owned(api, namespace)
     assert marks(api, profile) != untouched[1]
-    objects, labels, of_juju = (
+    objects, labels, applications = (
         block.text
         for block in COMMANDS["blocks"](ROOT)
         if "test_commands_of_the_page_remove_what_a_forced_removal_left" in block.what
@@ -124,8 +127,9 @@ def test_commands_of_the_page_remove_what_a_forced_removal_left(api, namespace, 
     assert charm_runs.owned(api, namespace) == []
     run(labels)
     assert (marks(api, namespace), marks(api, profile)) == untouched
-    run(of_juju)
+    run(applications)
     assert api.list("StatefulSet", namespace) == []
+    assert api.get("Secret", settings, namespace) is None
     assert api.get("ClusterRole", f"{namespace}-istio-integrator") is None
     api.delete(namespace_of(profile))
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import pathlib
 import subprocess
+import textwrap
+import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jubilant
+import jubilant  # pyright: ignore[reportMissingImports]  it is in an environment of these tests
 import pytest
 
 APP = "istio-integrator"
@@ -246,11 +248,51 @@ def test_unit_whose_pod_is_recreated_comes_back_with_its_charm_first(
     assert set(first.values()) == {"charm"}, first
 
 
-def test_thirty_relations_at_once_are_all_served(juju: jubilant.Juju, deployed: str):
+ROUTED = {
+    "metadata.yaml": """
+        name: routed
+        summary: Requests a route
+        description: Requests a route whose prefix is the name of the application.
+        requires: {ingress: {interface: ingress}}
+        """,
+    "manifest.yaml": """
+        bases: [{name: ubuntu, channel: "24.04", architectures: [amd64, arm64]}]
+        """,
+    "dispatch": """
+        #!/bin/sh
+        set -e
+        status-set active
+        open-port 8080/tcp
+        [ "$(is-leader)" = True ] || exit 0
+        name=${JUJU_UNIT_NAME%/*}
+        for relation in $(relation-ids ingress); do
+          relation-set --relation "$relation" --app _supported_versions="- v1" \\
+            data="{service: $name, port: 8080, prefix: /$name/, rewrite: /}"
+        done
+        """,
+}
+"""A charm without Python, for which no image is fetched."""
+
+
+@pytest.fixture(scope="session")
+def routed(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Pack a charm that requests a route of its own for each application."""
+    path = tmp_path_factory.mktemp("routed") / "routed.charm"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in ROUTED.items():
+            member = zipfile.ZipInfo(name)
+            member.external_attr = 0o755 << 16
+            archive.writestr(member, textwrap.dedent(text).lstrip())
+    return path
+
+
+def test_thirty_relations_at_once_are_all_served(
+    juju: jubilant.Juju, deployed: str, routed: pathlib.Path
+):
     """Notices of the workload overtake relation hooks that wait."""
-    names = [f"volumes-{number}" for number in range(MANY)]
+    names = [f"routed-{number}" for number in range(MANY)]
     for name in names:
-        juju.deploy(WEB, name, trust=True, num_units=1)
+        juju.deploy(routed, name)
     juju.wait(settled(*names), timeout=60 * 60)
     for name in names:
         juju.integrate(f"{deployed}:ingress", f"{name}:ingress")

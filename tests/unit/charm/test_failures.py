@@ -115,7 +115,9 @@ def deployed(monkeypatch):
     fake.node()
     fake.application()
     ingress_world.connect(fake, monkeypatch)
-    fake.find("Pod", "gateway-0", "istio-ingress")["spec"]["serviceAccountName"] = "gateway"
+    gateway = fake.find("Pod", "gateway-0", "istio-ingress")
+    assert gateway
+    gateway["spec"]["serviceAccountName"] = "gateway"
     for name, port in (("kfp-ui", 3000), ("kfp-api", 8888), ("minio", 9000)):
         applications.add_application(fake, name, port)
     ingress_world.neighbour(fake)

@@ -215,10 +215,13 @@ def test_scaling_down_removes_nothing(ctx, fake, installed, event):
     assert fake.requests == []
 
 
-EVENTS = ["stop", "config_changed", "update_status", "leader_elected", "upgrade_charm", "departed"]
+EVENTS = [
+    *("stop", "config_changed", "update_status", "leader_elected", "upgrade_charm"),
+    *("relation_departed", "relation_broken", "pebble_ready", "pebble_custom_notice"),
+]
 
 
-@pytest.mark.parametrize("event", [*EVENTS, "broken", "ready", "notice"])
+@pytest.mark.parametrize("event", EVENTS)
 def test_removal_begins_in_the_first_hook_without_planned_units(ctx, fake, installed, event):
     """Juju 4.0.15 may not run the last hook to its end."""
     before = _objects(fake)
@@ -228,13 +231,13 @@ def test_removal_begins_in_the_first_hook_without_planned_units(ctx, fake, insta
     container, notice = out.get_container("lifecycle"), testing.Notice("example.org/pods")
     container = dataclasses.replace(container, notices=[notice])
     ending = dataclasses.replace(out, planned_units=0, leader=False, containers={container})
-    emitted = {
-        "departed": lambda: ctx.on.relation_departed(logging, remote_unit=0),
-        "broken": lambda: ctx.on.relation_broken(logging),
-        "ready": lambda: ctx.on.pebble_ready(container),
-        "notice": lambda: ctx.on.pebble_custom_notice(container, notice),
-    }.get(event, getattr(ctx.on, event, None))
-    out = ctx.run(emitted(), ending)
+    about = {
+        "relation_departed": (logging,),
+        "relation_broken": (logging,),
+        "pebble_ready": (container,),
+        "pebble_custom_notice": (container, notice),
+    }.get(event, ())
+    out = ctx.run(getattr(ctx.on, event)(*about), ending)
     assert _objects(fake) == before
     assert told(ctx, out).restart_pods == "off"
     fake.writes.clear()
