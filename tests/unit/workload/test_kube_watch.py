@@ -140,6 +140,14 @@ async def test_list_that_breaks_off_is_asked_for_from_its_beginning(cluster: Fak
         assert not cluster.failures
 
 
+async def test_page_without_a_pod_of_interest_does_not_end_the_listing(cluster: FakeApiserver):
+    for number in range(1001):
+        cluster.put("pods", pod(f"web-{number}", policy="Always"))
+    cluster.put("pods", pods.pod_json())
+    async with unit(cluster):
+        await until(lambda: phase(cluster) == "Succeeded")
+
+
 class EndsAtOnce(dict[Any, str]):
     """Watches that end as soon as they have begun."""
 

@@ -11,7 +11,7 @@ from tests.unit.cases import cases
 from tests.unit.charm import ambient_objects, fake_cluster, ingress_world
 from tests.unit.charm.security import members
 from tests.unit.charm.security.applications import add_application, mesh, written
-from tests.unit.charm.security.callers import GATEWAY, policy, sa
+from tests.unit.charm.security.callers import GATEWAY, NAME, policy, sa
 
 CLOSED = "istio-integrator-closed"
 
@@ -165,6 +165,31 @@ def test_gateway_is_admitted_by_its_account(world, options, account):
     world.config |= options
     world.run()
     assert account in principals(written(world.fake)["kfp-ui"])
+
+
+@cases(
+    ("application", "change"),
+    port_that_no_pod_has=(
+        "kfp-api",
+        lambda world: world.related.append(
+            mesh("kfp-api", policy("kfp-ui", "kfp-api", {"ports": [99]}))
+        ),
+    ),
+    gateway_that_is_not_known=(
+        "kfp-ui",
+        lambda world: world.fake.delete("Pod", "gateway-0", "istio-ingress"),
+    ),
+)
+def test_workload_without_rules_is_closed_to_all(world, application, change):
+    world.related = [one for one in world.related if one.endpoint != "service-mesh"]
+    change(world)
+    world.run()
+    # A rule without fields would match every request, and DENY without rules none.
+    labels = {NAME: application}
+    assert written(world.fake)[application] == {
+        "selector": {"matchLabels": labels},
+        "action": "ALLOW",
+    }
 
 
 def test_model_behind_a_waypoint_gets_no_policies_and_is_told_so(world):
