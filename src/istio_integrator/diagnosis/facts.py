@@ -26,8 +26,8 @@ class Facts:
 
     @functools.cached_property
     def pods(self) -> list[model.Pod]:
-        """The pods of the model."""
-        return model.read(self.cluster.list(cluster.POD, self.model), model.Pod)
+        """The pods of the model that have not ended."""
+        return model.read_pods(self.cluster, self.model)
 
     @functools.cached_property
     def profiles(self) -> list[str]:

@@ -65,9 +65,9 @@ def members_of(found: model.Model) -> list[Member]:
     inside = [
         _member(pod, *found.workload_of(pod), is_injected=True)
         for pod in found.pods
-        if pod.is_in_mesh and not pod.is_router and not pod.has_ended
+        if pod.is_in_mesh and not pod.is_router
     ]
-    alive = [pod.labels for pod in found.pods if not pod.has_ended]
+    alive = [pod.labels for pod in found.pods]
     absent = [
         each
         for each in found.workloads

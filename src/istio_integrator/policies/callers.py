@@ -83,6 +83,6 @@ def _without_certificate(
     for pod in pods:
         account = pod.spec.service_account_name
         is_named = principal(pod.metadata.namespace, account, trust_domain) in named
-        if is_named and pod.status.phase != "Succeeded":
+        if is_named:
             running[account] = pod.is_in_mesh or running.get(account, False)
     return [account for account, is_known in running.items() if not is_known]

@@ -372,7 +372,7 @@ class Model:
         return cls(
             name=name,
             services=read(api.list(cluster.SERVICE, name), Service),
-            pods=read(api.list(cluster.POD, name), Pod),
+            pods=read_pods(api, name),
             workloads=read(makers, _Workload),
         )
 
@@ -436,7 +436,7 @@ class Model:
         for pod in self.pods:
             labels = pod.metadata.labels
             is_ours = labels.get(names.NAME) == application or names.OWNER in labels
-            if not (is_ours or names.is_modeloperator(labels) or pod.has_ended):
+            if not (is_ours or names.is_modeloperator(labels)):
                 yield pod
 
     def _chosen(self, by: Labels) -> list[Pod]:
@@ -452,6 +452,11 @@ class Model:
             return frozenset(number for number, own in enumerate(labels) if by and by <= own)
 
         return found
+
+
+def read_pods(api: cluster.Cluster, namespace: str) -> list[Pod]:
+    """Read the pods of a namespace that have not ended, which neither call nor are called."""
+    return [pod for pod in read(api.list(cluster.POD, namespace), Pod) if not pod.has_ended]
 
 
 def read(objects: Iterable[cluster.Object], kind: type[_T]) -> list[_T]:

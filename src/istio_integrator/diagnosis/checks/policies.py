@@ -79,7 +79,7 @@ def client_tls(facts: Facts) -> Iterable[Message]:
     """Name DestinationRules by which clients expect a certificate of a pod without a sidecar."""
     if facts.mesh is None or facts.situation.data_plane != "sidecar":
         return
-    outside = [pod for pod in facts.pods if not pod.is_in_mesh and not pod.has_ended]
+    outside = [pod for pod in facts.pods if not pod.is_in_mesh]
     services = model.read(facts.cluster.list(cluster.SERVICE, facts.model), model.Service)
     for rule in members.clients_by_rule(
         facts.cluster.list(cluster.DESTINATION_RULE),

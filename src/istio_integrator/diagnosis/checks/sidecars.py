@@ -13,7 +13,7 @@ from istio_integrator.kube import cluster, fences
 from istio_integrator.lifecycle import answers
 from istio_integrator.messages import Message, Said, Severity
 from istio_integrator.policies import decide
-from istio_integrator.situation.model import Pod
+from istio_integrator.situation.model import Pod, read
 
 _NODE_LABELS = {"k8s-app": "istio-cni-node"}
 """The labels of the CNI plugin's DaemonSet and pods in Istio's charts."""
@@ -40,7 +40,9 @@ def cni(facts: Facts) -> Iterable[Message]:
             if count:
                 told = {"reference": reference, "namespace": namespace, "count": count}
                 wrong.append(Said.CNI_NOT_READY(**told))
-    if cut := [pod.reference for pod in facts.pods if _is_cut_off(pod)]:
+    # A pod of a Job ends as failed if its init container has no network.
+    every_pod = read(facts.cluster.list(cluster.POD, facts.model), Pod)
+    if cut := [pod.reference for pod in every_pod if _is_cut_off(pod)]:
         pods = texts.listed(cut)
         wrong.append(Said.INIT_WITHOUT_NETWORK(pods=pods, application=facts.application))
     yield from wrong or [Said.CNI_READY()]

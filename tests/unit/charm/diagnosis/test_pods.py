@@ -75,6 +75,7 @@ def test_old_proxies_are_named_by_their_reason(ctx):
     ),
     few_ranges=({"inits": [INIT, "i"], "annotations": {RANGES: "10.0.0.0/8"}}, 3, "CNI_READY"),
     native=({"inits": [PROXY, "init"], "containers": ["main"]}, 3, "CNI_READY"),
+    of_a_job=({"inits": [INIT, "i"], "status": {"phase": "Failed"}}, 3, "INIT_WITHOUT_NETWORK"),
 )
 def test_cni_plugin_and_init_containers(ctx, fake, pod, ready, want):
     fake_cluster.install_istio(fake, cni=True)
@@ -115,6 +116,7 @@ def test_pod_that_no_ztunnel_has_is_named(ctx, fake, pod, is_named):
     ),
     no_charm=("REGISTRY_ONLY", {"labels": {}}, ["EGRESS_REGISTRY_ONLY"]),
     no_proxy=("REGISTRY_ONLY", {"containers": ["charm"]}, ["EGRESS_REGISTRY_ONLY"]),
+    ended=("REGISTRY_ONLY", {"status": {"phase": "Succeeded"}}, ["EGRESS_REGISTRY_ONLY"]),
 )
 def test_charm_must_reach_its_controller(ctx, fake, mode, pod, want):
     outside = f"outboundTrafficPolicy: {{mode: {mode}}}"

@@ -39,6 +39,7 @@ PORT = {"to": [{"operation": {"ports": ["1"]}}]}
     allows_some=(MODEL, {"rules": [PORT]}, False),
     audits=(MODEL, {"spec": {"action": "AUDIT"}}, False),
     no_pod=(MODEL, {"spec": {"selector": {"matchLabels": {"app": "z"}}}}, False),
+    pod_that_has_ended=(MODEL, {"spec": {"selector": {"matchLabels": {"job": "z"}}}}, False),
     of_an_integrator=(MODEL, {"labels": {names.OWNER: "a.app"}}, False),
     tried=(MODEL, {"annotations": {"istio.io/dry-run": "true"}}, False),
 )
@@ -48,6 +49,8 @@ def test_policy_of_another_team_that_denies_every_call_is_named(
     fake_cluster.install_istio(fake)
     add_pod(fake, containers=["main", PROXY])
     add_pod(fake, "bare-0", containers=["main"])
+    ended = {"labels": {"job": "z"}, "status": {"phase": "Succeeded"}}
+    add_pod(fake, "z", containers=["main", PROXY], **ended)
     policy(fake, namespace, **fields)
     (found,) = diagnose(ctx, "others")
     assert found.message == ("CALLS_DENIED" if is_named else "CALLS_NOT_DENIED")
@@ -228,9 +231,10 @@ def test_webhook_that_api_servers_can_not_call_is_named(ctx, fake, labels, obsta
 API = {NAME: "kfp-api"}
 
 
-def add_application(fake, name, *proxies, number=0):
-    labels, spec = {NAME: name}, {"serviceAccountName": name}
-    add_pod(fake, f"{name}-{number}", containers=["main", *proxies], labels=labels, spec=spec)
+def add_application(fake, name, *proxies, number=0, phase="Running"):
+    fields = {"labels": {NAME: name}, "spec": {"serviceAccountName": name}}
+    fields["status"] = {"phase": phase}
+    add_pod(fake, f"{name}-{number}", containers=["main", *proxies], **fields)
 
 
 def theirs(labels, action="ALLOW", rules=({},), **target):
@@ -239,8 +243,8 @@ def theirs(labels, action="ALLOW", rules=({},), **target):
     return lambda fake: policy(fake, rules=rules, spec={"action": action, **spec})
 
 
-def without(name, number=0):
-    return lambda fake: add_application(fake, name, number=number)
+def without(name, number=0, **fields):
+    return lambda fake: add_application(fake, name, number=number, **fields)
 
 
 TARGETS = [{"kind": "Service", "name": "a"}]
@@ -252,6 +256,8 @@ TARGETS = [{"kind": "Service", "name": "a"}]
     caller_without_sidecar=(without("kfp-ui"), {}, "CALLER_WITHOUT_SIDECAR", "kfp-ui"),
     caller_on_its_way=(without("kfp-ui", 1), {}, "CALLERS_HELD", ""),
     called_without_sidecar=(without("kfp-api"), {}, "CALLED_WITHOUT_SIDECAR", "kfp-api-0"),
+    caller_that_has_failed=(without("kfp-ui", phase="Failed"), {}, "CALLERS_HELD", "1 pods"),
+    called_that_has_ended=(without("kfp-api", 1, phase="Succeeded"), {}, "CALLERS_HELD", "1 pods"),
     others_deny=(theirs(API, "DENY"), {}, "POLICY_INTERFERES", "denies some of their callers"),
     others_allow=(theirs(API), {}, "POLICY_INTERFERES", "admits callers beside them"),
     others_ask=(theirs(API, "CUSTOM"), {}, "POLICY_INTERFERES", "has another service decide"),

@@ -172,6 +172,17 @@ def test_closed_model_is_called_by_stated_callers_alone(ctx, fake, change, also)
     ]
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_pods_that_have_ended_neither_call_nor_are_called(ctx, fake, phase):
+    before = lines(ctx, "closed")
+    for number, name in enumerate(("kfp-api", "minio", "backup")):
+        proxy = {"name": "istio-proxy"}
+        ended = members.pod(f"job-{number}", proxy, labels={NAME: name}, phase=phase)
+        fake.add(ended)
+        fake.add(members.pod(f"bare-{number}", inside=False, labels={NAME: name}, phase=phase))
+    assert lines(ctx, "closed") == before
+
+
 def test_off_writes_nothing(ctx, fake):
     (line,) = lines(ctx, "off")
     assert line["message"] == Said.OPTION_WRITES_NOTHING.name
