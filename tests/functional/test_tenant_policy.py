@@ -488,6 +488,7 @@ WHOM = {
     # The pods of a Deployment come from it.
     "system:serviceaccount:kube-system:replicaset-controller": 3,
     "system:serviceaccount:MODEL-x:jupyter-controller": 3,
+    "system:serviceaccount:knative-serving-x:controller": 3,
     "system:serviceaccount:MODEL:jupyter-controller": 2,
     "system:serviceaccount:MODEL:kserve-controller": 1,
     CONTROLLER: 1,
