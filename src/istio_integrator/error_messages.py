@@ -27,7 +27,7 @@ def of_error(error: errors.CharmError, *, application: str) -> Message:
     if isinstance(error, errors.ConfigError):
         return Said.CONFIG_INVALID(problem=str(error))
     if isinstance(error, errors.ForeignError):
-        return Said.OBJECT_FOREIGN(reference=error.reference, belongs=error.belongs)
+        return Said.OBJECT_FOREIGN(reference=error.reference, owner=error.owner)
     if isinstance(error, errors.KindAbsentError):
         return Said.KIND_ABSENT(problem=error.message[:_LONGEST])
     said = Said.SERVICE_SILENT if isinstance(error, errors.LifecycleError) else Said.API_SILENT

@@ -159,14 +159,16 @@ class Said(enum.Enum):
     )
     OBJECT_REFUSED = _blocked("{author} refuses {reference}", "{command}", "{more}")
     WEBHOOK_SILENT = _waiting("{author} does not answer for {reference}", "{command}", "{more}")
-    OBJECT_FOREIGN = _blocked("{reference} exists and {belongs}: rename or delete it")
+    OBJECT_FOREIGN = _blocked("{owner} has {reference}: rename or delete it")
     KIND_ABSENT = _waiting("the cluster lacks a kind: are Istio's CRDs installed? ({problem})")
     API_SILENT = _waiting("waiting for the Kubernetes API: {problem}")
 
     # The model namespace's mesh membership.
     CONTROLLER_MODEL = _blocked("a controller model never joins a mesh: deploy into another model")
     MODEL_TAKEN = _blocked(
-        "namespace {namespace} is managed by {owner}: remove one of the two integrators",
+        "{owner} manages namespace {namespace}",
+        "juju remove-application {application}",
+        "or remove the other integrator",
         symptom="two-kubeflows-in-one-cluster",
     )
     NAMESPACE_OF_OTHER_MESH = _blocked("namespace {namespace} has {labels}", "{command}", "{more}")
@@ -187,8 +189,9 @@ class Said(enum.Enum):
         "or set mesh-mode=sidecar; it has {labels}",
     )
     AMBIENT_LACKS = _blocked(
-        "namespace {namespace} is to be in ambient mode (mesh-mode={mode}), and {lack}: install "
-        "Istio with profile=ambient, or set mesh-mode=sidecar"
+        "namespace {namespace} needs ambient mode, and {lack}",
+        "juju config {application} mesh-mode=sidecar",
+        "or install Istio with profile=ambient (mesh-mode={mode})",
     )
     MODEL_IGNORED_BY_ISTIOD = _blocked(
         "the discoverySelectors of {istiod} leave this namespace out",
@@ -268,7 +271,8 @@ class Said(enum.Enum):
         "Service {service} does not exist", "kubectl -n {namespace} get services"
     )
     GATEWAY_WITHOUT_SELECTOR = _blocked(
-        "Service {service} selects no pods; set gateway-service to another"
+        "Service {service} selects no pods",
+        "juju config {application} gateway-service=NAMESPACE/NAME",
     )
     GATEWAY_IGNORED_BY_ISTIOD = _blocked(
         "istiod ignores gateway-service",
@@ -276,7 +280,7 @@ class Said(enum.Enum):
         "discoverySelectors leave out the namespace of {service}",
     )
     GATEWAY_SCOPED = _blocked(
-        "gateway-service={service}: istiod has {setting}, so this gateway does not see the model",
+        "{setting} of istiod hides the model from gateway {service}",
         "juju config {application} gateway-service=",
     )
     GATEWAY_SELECTS_ELSEWHERE = _blocked(
@@ -289,7 +293,9 @@ class Said(enum.Enum):
     GATEWAY_WITHOUT_PORT = _blocked("Service {service} has no port for HTTP or HTTPS")
     GATEWAY_WITHOUT_HTTPS_PORT = _blocked("Service {service} has no port for HTTPS")
     GATEWAY_WITHOUT_HTTP_PORT = _blocked(
-        "gateway {gateway} has an https port only: integrate certificates or set tls-secret"
+        "gateway {gateway} has an https port only",
+        "juju integrate {application}:certificates NAME",
+        "integrate certificates or set tls-secret",
     )
     GATEWAY_WITHOUT_PODS = _waiting(
         "waiting for pods of Service {service}", symptom="connection-refused-at-the-gateway"
@@ -300,24 +306,27 @@ class Said(enum.Enum):
         symptom="connection-refused-at-the-gateway",
     )
     GATEWAY_OF_OTHER_OWNER = _blocked(
-        "{reference} exists and {belongs}: rename or delete it, or name its gateway in "
-        "gateway-service"
+        "{owner} has {reference}",
+        "juju config {application} gateway-service=NAMESPACE/NAME",
+        "set gateway-service, or rename or delete it",
     )
     GATEWAY_NAMED_WITH_GATEWAY_API = _blocked(
-        "gateway-service={service} is refused with routing=gateway-api",
+        "{service} is refused with routing=gateway-api",
         "juju config {application} gateway-service=",
     )
     GATEWAY_API_LACKS = _blocked("routing=gateway-api: {problem}")
     GATEWAY_API_CUTS_OFF = _blocked(
-        "routing=gateway-api would cut off {count} VirtualServices of other teams on {gateway} "
-        "({names}): their owners have to move to HTTPRoutes, or set routing=virtualservice"
+        "{names} would be cut off by routing=gateway-api",
+        "juju config {application} routing=virtualservice",
+        "or the owners of these {count} VirtualServices on {gateway} move to HTTPRoutes",
     )
     GATEWAY_NOT_ACCEPTED_YET = _waiting("waiting for istiod to take Gateway {name}")
     GATEWAY_NOT_ACCEPTED = _blocked("Gateway {name}: istiod says: {words}")
     GATEWAY_NOT_PROGRAMMED = _waiting("Gateway {name}: istiod says: {words}")
     GATEWAY_ADDRESS = _note("Gateway {name} at {address}")
     GATEWAY_METADATA_AWAITED = _blocked(
-        "gateway-metadata: {applications} waits for it; set routing=gateway-api"
+        "gateway-metadata: {applications} waits for it",
+        "juju config {application} routing=gateway-api",
     )
     ANNOTATIONS_REFUSED = _blocked("gateway-service-annotations: {service}: {problem}")
     HOSTS_IN_PLAIN_HTTP = _note(
@@ -347,8 +356,9 @@ class Said(enum.Enum):
         symptom="403-at-the-gateway",
     )
     NO_AUTHENTICATOR = _blocked(
-        "ingress is closed: integrate ingress-auth or forward-auth, or set "
-        "require-authentication=false",
+        "ingress is closed: authentication is missing",
+        "juju integrate {application}:ingress-auth NAME",
+        "or integrate forward-auth, or set require-authentication=false",
         symptom="403-at-the-gateway",
     )
     AUTHENTICATOR_INVALID = _blocked(
@@ -511,6 +521,7 @@ class Said(enum.Enum):
         "{application} authorization=off",
     )
     NO_PROXY_OUTLIVES = _note("no proxy outlives its payload")
+    PROXIES_STILL_RUN = _note("{pods} ended less than {seconds} s ago, and the proxy still runs")
     POD_NOT_COMPLETE = _doubt(
         "{pod} is not complete {age} s after its payload: {reason}", "{command}"
     )

@@ -205,7 +205,7 @@ class Place:
         self.ask(consumers)
         for consumer in consumers:
             self.juju.integrate(f"{APP}:ingress", f"{consumer}:ingress")
-        self.says("ingress is closed: integrate ingress-auth")
+        self.says("ingress is closed: authentication is missing")
         self.juju.integrate(f"{APP}:ingress-auth", f"{AUTH}:ingress-auth")
         # An older revision says "routes by", without having seen them.
         self.says(f"{len(consumers)} routes ", 240)

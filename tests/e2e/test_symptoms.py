@@ -142,7 +142,7 @@ def test_ingress_without_an_authorization_service_forbids_everything(place):
     place.juju.remove_relation(*ends)
     try:
         place.sees("403", place.visit)
-        line = "ingress is closed: integrate ingress-auth"
+        line = "ingress is closed: authentication is missing"
         place.leads("403-at-the-gateway", line)
         assert "blocked: ingress is closed" in place.message()
     finally:
@@ -266,8 +266,8 @@ def test_second_integrator_in_the_model_names_the_first(place):
         units = place.juju.status()["applications"]["second"]["units"].values()
         return " ".join(each["workload-status"].get("message", "") for each in units)
 
-    place.sees("is managed by", said)
-    place.leads("two-kubeflows-in-one-cluster", "is managed by", unit="second/leader")
+    place.sees("manages namespace", said)
+    place.leads("two-kubeflows-in-one-cluster", "manages namespace", unit="second/leader")
     place.juju.remove_application("second")
     place.juju.wait_gone("second")
 

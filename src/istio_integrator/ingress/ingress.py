@@ -63,6 +63,7 @@ class Ingress(Component):
             # Without the permission to list the objects, the charm has never created any.
             with self._situation.cluster.optional():
                 self.remove()
+                self._report_options()
         elif found is not None:
             logger.debug("Authentication: %s.", self.decision.word)
             self.is_up = False
@@ -217,6 +218,12 @@ class Ingress(Component):
             self._messages.append(Said.HOSTS_IN_PLAIN_HTTP(host=wildcards[0]))
         return opened
 
+    def _report_options(self) -> None:
+        """Report options that name no possible gateway before an application needs one."""
+        config = self._situation.config
+        if config.gateway_service or config.routing == "gateway-api":
+            self._messages += [self.target] if isinstance(self.target, Message) else []
+
     def _report_requests(self) -> None:
         # Juju shows the first of equally severe statuses. A closed ingress fails every request.
         self._messages += filter(None, [self.decision.problem])
@@ -238,7 +245,11 @@ class Ingress(Component):
             service = f"{target.namespace}/{target.service}"
             self._messages.append(Said.GATEWAY_WITHOUT_HTTPS_PORT(service=service))
         if not hosts:
-            self._messages.append(Said.GATEWAY_WITHOUT_HTTP_PORT(gateway=target.reference))
+            self._messages.append(
+                Said.GATEWAY_WITHOUT_HTTP_PORT(
+                    gateway=target.reference, application=self._situation.application
+                )
+            )
             return None
         context = {
             "name": gateway.NAME,
@@ -310,7 +321,8 @@ class Ingress(Component):
         kubeflow.publish_metadata(self._related, None)
         bags = self._related.bags(kubeflow.GATEWAY_METADATA)
         if waiting := ", ".join(sorted(bag.application for bag in bags)):
-            self._messages.append(Said.GATEWAY_METADATA_AWAITED(applications=waiting))
+            about = {"applications": waiting, "application": self._situation.application}
+            self._messages.append(Said.GATEWAY_METADATA_AWAITED(**about))
 
     def _external_host(self, target: gateway.Target | None) -> str:
         """Return the host of the model's URL; empty while no gateway is known."""

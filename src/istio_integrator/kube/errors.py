@@ -95,9 +95,8 @@ class ForeignError(CharmError):
 
     def __init__(self, reference: str, owner: str = "") -> None:
         self.reference = reference
-        self.owner = owner
-        self.belongs = f"belongs to {owner}" if owner else "was not made by this charm"
-        super().__init__(f"{reference} exists and {self.belongs}")
+        self.owner = owner or "another tool"
+        super().__init__(f"{self.owner} has {reference}")
 
 
 class LifecycleError(CharmError):

@@ -51,7 +51,9 @@ class Membership(Component):
             return Said.CONTROLLER_MODEL()
         record = self._record(namespace) or owners.UndoRecord(situation.manifests.owner, {}, {})
         if record.owner != situation.manifests.owner:
-            return Said.MODEL_TAKEN(namespace=situation.model, owner=record.owner)
+            return Said.MODEL_TAKEN(
+                owner=record.owner, namespace=situation.model, application=situation.application
+            )
         if situation.leader and record != _written(namespace):
             # A single integrator works without the record.
             with situation.cluster.optional():
@@ -141,7 +143,8 @@ class Membership(Component):
         try:
             mesh = situation.mesh
             if lack := ambient.missing(situation.cluster, mesh) if mesh else "":
-                missing = Said.AMBIENT_LACKS(namespace=situation.model, mode=mode, lack=lack)
+                about = {"mode": mode, "lack": lack, "application": situation.application}
+                missing = Said.AMBIENT_LACKS(namespace=situation.model, **about)
         except errors.ForbiddenError as error:
             # A namespace in ambient mode stays in it. Without the check no namespace joins it.
             if not ambient.is_labelled(labels):

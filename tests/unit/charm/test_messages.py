@@ -61,6 +61,45 @@ def test_command_ends_within_the_visible_characters_and_no_word_is_lost(seen, le
     assert letters(message.replace(command[0], "")).endswith(letters(seen) + letters(more))
 
 
+REALISTIC = {
+    **dict.fromkeys(("application", "applications"), "istio-integrator"),
+    **dict.fromkeys(("owner", "caller", "callers"), "kf-production.istio-integrator"),
+    **dict.fromkeys(("author", "by"), 'webhook "policies.shop.example.com"'),
+    "first": "oidc-gatekeeper on ingress-auth",
+    **dict.fromkeys(("namespace", "home", "places"), "kubeflow-production"),
+    "istiod": "istio-system",
+    "setting": "PILOT_SCOPE_GATEWAY_TO_NAMESPACE",
+    **dict.fromkeys(("gateway", "service"), "istio-ingress/istio-ingressgateway"),
+    **dict.fromkeys(
+        ("reference", "object", "policy", "rule"), "ConfigMap kf-production/istio-mesh"
+    ),
+    "names": "shop-production/checkout-frontend",
+    "workload": "ml-pipeline-scheduledworkflow",
+    "command": "kubectl -n kubeflow-production describe pod ml-pipeline-0",
+    "endpoint": "gateway-metadata",
+    "label": "istio-discovery=enabled",
+    **dict.fromkeys(("count", "port", "pods", "routes"), "12"),
+}
+"""Values as long as those of a cluster; any other is ten characters long."""
+SHOWN = [each for each in Said if each.value.severity not in (Severity.NOTE, Severity.DOUBT)]
+REMEDY = re.compile(
+    r"(?:^|[:;] |or )((?:set|integrate|install|remove|rename|delete|keep|move|deploy)\b[^;,]*)"
+)
+
+
+@pytest.mark.parametrize("row", SHOWN, ids=[each.name for each in SHOWN])
+def test_author_and_remedy_of_every_row_are_visible(row):
+    about = {name: REALISTIC.get(name, "x" * 10) for name in placeholders(row.value)}
+    said = row(**about)
+    shown = said.status(application=APP, others=2).message[: messages.VISIBLE]
+    condition = row.value.condition
+    fields = [name for _, name, *_ in string.Formatter().parse(condition) if name]
+    # What a row says first is its author, or what it is about.
+    assert condition.startswith("istiod ") or all(about[name] in shown for name in fields[:1])
+    remedies = REMEDY.findall(said.seen)
+    assert "run: " in shown or all(each in shown for each in remedies)
+
+
 @pytest.mark.parametrize("severity", [each for each in Severity if each is not Severity.DOUBT])
 def test_severity_is_the_status_of_juju(severity):
     row = next(each for each in Said if each.value.severity is severity)

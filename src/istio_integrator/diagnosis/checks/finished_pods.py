@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from integrator_contract import names
 from integrator_contract.answers import Action
+from istio_integrator import texts
 from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.kube import cluster, fences
@@ -23,17 +24,22 @@ _COLLECTOR = "metrics-logger-and-collector"
 @registry.check("finished pods", place=70, symptoms=("12-notready",))
 def finished_pods(facts: Facts) -> Iterable[Message]:
     """Name pods not complete 30 s after their payload, and collectors of Katib that wait."""
+    young: list[str] = []
+    is_late = False
     for name in facts.situation.served_namespaces:
         for pod in facts.cluster.list(cluster.POD, name):
             with fences.around(cluster.reference(pod)):
                 since = _waits_since(pod)
                 if since and (age := _age(since)) >= _GRACE:
+                    is_late = True
                     yield Said.COLLECTOR_WAITS(pod=cluster.namespaced_name(pod), age=age)
-    is_late = False
+                elif since:
+                    young.append(cluster.namespaced_name(pod))
     for answer in facts.parts.lifecycle.workload.ended():
         namespace, name = answer.namespace, answer.name
         with fences.around(f"Pod {namespace}/{name}"):
             if (age := _age(answer.ended)) < _GRACE:
+                young.append(f"{namespace}/{name}")
                 continue
             severity = Severity.BLOCKED
             command = f"juju config {facts.application} proxy-shutdown=true"
@@ -50,7 +56,9 @@ def finished_pods(facts: Facts) -> Iterable[Message]:
             )
             is_late = True
             yield dataclasses.replace(said, severity=severity)
-    if not is_late:
+    if young:
+        yield Said.PROXIES_STILL_RUN(pods=texts.listed(young), seconds=_GRACE)
+    elif not is_late:
         yield Said.NO_PROXY_OUTLIVES()
 
 

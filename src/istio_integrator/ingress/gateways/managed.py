@@ -47,7 +47,10 @@ def obstacle(situation: Situation, opened: cluster.Object | None) -> Message | N
         return Said.GATEWAY_API_LACKS(problem=lacking)
     if others := _bound(situation) if opened else ():
         return Said.GATEWAY_API_CUTS_OFF(
-            count=len(others), gateway=gateway.NAME, names=texts.listed(others)
+            names=texts.listed(others),
+            count=len(others),
+            gateway=gateway.NAME,
+            application=situation.application,
         )
     return None
 

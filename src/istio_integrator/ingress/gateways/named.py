@@ -76,7 +76,7 @@ def _obstacle_in_service(situation: Situation, service: Service | None) -> Messa
     if service is None:
         return Said.GATEWAY_ABSENT(service=reference, namespace=namespace)
     if not service.selector:
-        return Said.GATEWAY_WITHOUT_SELECTOR(service=reference)
+        return Said.GATEWAY_WITHOUT_SELECTOR(service=reference, application=application)
     if is_elsewhere and (label := situation.missing_label(namespace)):
         # istiod would serve routes of the model there, but ignore the guard in that namespace.
         return Said.GATEWAY_IGNORED_BY_ISTIOD(service=reference, namespace=namespace, label=label)

@@ -62,7 +62,10 @@ class OwnGateway:
         try:
             self._situation.manifests.apply(FOLDER, context)
         except errors.ForeignError as error:
-            return Said.GATEWAY_OF_OTHER_OWNER(reference=error.reference, belongs=error.belongs)
+            application = self._situation.application
+            return Said.GATEWAY_OF_OTHER_OWNER(
+                owner=error.owner, reference=error.reference, application=application
+            )
         return None
 
     def takers(self, opened: cluster.Object | None) -> Iterator[Message]:

@@ -119,8 +119,8 @@ def decide(situation: Situation) -> Authentication:
         return Authentication(problem=problem)
     received = [*by_name, *by_address]
     if not received:
-        is_closed = situation.config.require_authentication
-        return Authentication(problem=Said.NO_AUTHENTICATOR() if is_closed else None)
+        closed = Said.NO_AUTHENTICATOR(application=situation.application)
+        return Authentication(problem=closed if situation.config.require_authentication else None)
     if len(received) > 1:
         applications = kubeflow.names(received)
         return Authentication(problem=Said.SEVERAL_AUTHENTICATORS(applications=applications))

@@ -157,7 +157,8 @@ SWITCH = "juju config istio-integrator proxy-shutdown=true"
 
 @cases(
     ("age", "decision", "options", "level", "command"),
-    just_now=(5, "stop", {}, "fine", ""),
+    just_now=(1, "stop", {}, "fine", ""),
+    not_long_ago=(5, "report", {}, "fine", ""),
     should_be_stopped=(35, "stop", {}, "broken", STOP),
     switched_off=(35, "stop", {"proxy_shutdown": False}, "broken", SWITCH),
     told_not_to=(35, "ignore", {}, "doubtful", LOOK),
@@ -173,6 +174,8 @@ def test_proxy_after_its_payload_is_judged_by_the_rules(  # noqa: PLR0917 - a ta
     (found,) = diagnose(ctx, "finished pods", state(**options))
     assert (found.level, found.next) == (level, command)
     assert ("all done" in found.seen) is (level != "fine")
+    assert ("kubeflow/job" in found.seen) is bool(age)
+    assert (found.message == "NO_PROXY_OUTLIVES") is (not age)
 
 
 COLLECTOR = "metrics_logger_and_collector"
@@ -195,4 +198,7 @@ BOTH = {"istio_proxy": RUNNING, COLLECTOR: RUNNING}
 def test_collector_and_proxy_that_wait_for_each_other_are_named(ctx, fake, job, waits, age):
     add_job(fake, **{"main": ended(age), **job})
     rows = diagnose(ctx, "finished pods")
-    assert ("COLLECTOR_WAITS" in said(rows)) is (waits and age > 30)
+    (found,) = rows
+    wanted = ("COLLECTOR_WAITS" if age > 30 else "PROXIES_STILL_RUN") if waits else None
+    assert found.message == (wanted or "NO_PROXY_OUTLIVES")
+    assert ("kubeflow/job" in found.seen) is waits

@@ -99,7 +99,10 @@ def test_gateway_is_closed_until_one_service_authenticates(world, related, words
 def test_without_a_relation_the_option_decides(world):
     world.related = [route()]
     status = world.status()
-    assert "ingress is closed: integrate ingress-auth" in status.message
+    assert status.message.startswith(
+        "ingress is closed: authentication is missing; "
+        "run: juju integrate istio-integrator:ingress-auth NAME; "
+    )
     assert is_closed(world.guard())
     world.config = {"require_authentication": False}
     assert world.status().name == "active"

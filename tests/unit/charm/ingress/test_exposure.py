@@ -120,7 +120,7 @@ def test_foreign_gateway_of_the_name_is_left_alone(world):
     world.related = [route(), auth()]
     status = world.status()
     assert isinstance(status, testing.BlockedStatus)
-    assert "kubeflow/kubeflow-gateway exists and was not made by this charm" in status.message
+    assert "another tool has Gateway kubeflow/kubeflow-gateway" in status.message
 
 
 def values(world):

@@ -72,12 +72,21 @@ def of_istiod(world, namespace):
         "no port for HTTP",
     ),
 )
-def test_what_can_not_be_the_gateway_is_refused_by_name(served, change, words):
-    change(served)
-    status = served.hook().unit_status
+@pytest.mark.parametrize("related", [[], [route(), auth()]], ids=["unrelated", "related"])
+def test_what_can_not_be_the_gateway_is_refused_by_name(world, change, words, related):
+    world.related = related
+    change(world)
+    status = world.hook().unit_status
     assert status.name == "blocked"
     assert words in status.message
-    assert (served.routes(), served.gateway()) == ([], None)
+    assert (world.routes(), world.gateway()) == ([], None)
+
+
+def test_named_gateway_that_starts_is_waited_for_once_something_is_related(world):
+    world.fake.delete("Pod", "gateway-0", "istio-ingress")
+    assert world.hook().unit_status.name == "active"
+    world.related = [route(), auth()]
+    assert world.hook().unit_status.message.startswith(f"waiting for pods of Service {SERVICE}")
 
 
 def canary(**container):

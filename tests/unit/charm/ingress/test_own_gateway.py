@@ -110,9 +110,7 @@ def test_account_of_another_owner_is_named_and_nothing_is_served(world):
     world.fake.put(kind, name, namespace, api_version="v1")
     status = world.status()
     assert isinstance(status, testing.BlockedStatus)
-    assert f"ServiceAccount {namespace}/{name} exists and was not made by this charm" in (
-        status.message
-    )
+    assert f"another tool has ServiceAccount {namespace}/{name}" in status.message
     assert "gateway-service" in status.message
     assert (find(world, "Deployment"), world.gateway(), world.routes()) == (None, None, [])
 

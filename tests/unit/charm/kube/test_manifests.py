@@ -75,21 +75,21 @@ def test_what_others_add_stays_and_what_they_change_is_repaired(ctx, fake):
 
 
 @cases(
-    ("labels", "words"),
-    of_nobody=({}, "was not made by this charm"),
-    of_another=({names.OWNER: "kubeflow.app"}, "belongs to kubeflow.app"),
+    ("labels", "owner"),
+    of_nobody=({}, "another tool"),
+    of_another=({names.OWNER: "kubeflow.app"}, "kubeflow.app"),
     of_one_that_is_gone=({names.OWNER: "kubeflow.gone"}, ""),
     of_a_model_that_is_gone=({names.OWNER: "other.app"}, ""),
 )
-def test_foreign_object_is_left_alone_while_its_owner_is_there(ctx, fake, labels, words):
+def test_foreign_object_is_left_alone_while_its_owner_is_there(ctx, fake, labels, owner):
     for application in ("app", "istio-integrator"):
         fake.application(application)
     kind, name, namespace = SERVICE
     fake.put(kind, name, namespace, api_version="v1", labels=labels, spec={})
     said = status(ctx, state())
     found = fake.find(*SERVICE)
-    if words:
-        assert f"Service kubeflow/{NAME} exists and {words}" in said.message
+    if owner:
+        assert f"{owner} has Service kubeflow/{NAME}" in said.message
         assert (found["metadata"]["labels"], found["spec"]) == (labels, {})
         # None of the folder is written where one object of it is foreign.
         assert fake.find(*SETTINGS) is fake.find("Deployment", NAME, "kubeflow") is None
@@ -105,7 +105,7 @@ def test_long_names_are_cut_and_their_owner_is_found(ctx, fake, model, name):
     fake.application(name, model)
     owner = names.owner(model, name)
     fake.put("Service", NAME, labels={names.OWNER: owner}, spec={})
-    assert f"belongs to {owner}" in status(ctx, state()).message
+    assert f"{owner} has Service kubeflow/{NAME}" in status(ctx, state()).message
     fake.delete("StatefulSet", name, model)
     assert status(ctx, state()).name == "active"
 

@@ -204,8 +204,8 @@ def test_first_integrator_serves_the_model_whatever_it_does_there(
     fake.writes.clear()
     out = run(second)
     assert out.unit_status == testing.BlockedStatus(
-        "namespace kubeflow is managed by kubeflow.istio-integrator: "
-        "remove one of the two integrators"
+        "kubeflow.istio-integrator manages namespace kubeflow; "
+        "run: juju remove-application other; or remove the other integrator"
     )
     assert not out.get_container("lifecycle").plan.services
     assert fake.writes == []
