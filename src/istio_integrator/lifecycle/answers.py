@@ -15,6 +15,8 @@ from istio_integrator.situation.situation import Situation
 _MORE_THAN_COUNTS = (Reason.REPLACEMENT_STARTING, Reason.WRONG_ORDER)
 """Reasons of waits whose message is more useful than the number of pods to be replaced."""
 
+_FORCE = "restart-uninjected force=true"
+
 
 def progress(
     summary: Summary, situation: Situation, *, is_automatic: bool = False
@@ -81,9 +83,12 @@ def _blocked(trouble: Trouble, others: int, situation: Situation) -> Message:
     elif trouble.pod:
         command = f"kubectl -n {model} describe pod {trouble.pod}"
     elif trouble.reason == Reason.NOT_READY.value:
-        command = f"juju run {application}/leader restart-uninjected force=true"
+        command = f"juju run {application}/leader {_FORCE}"
     elif trouble.reason in (Reason.CHANGING.value, Reason.REPLACEMENT_HANGS.value):
         command = f"kubectl -n {model} describe {trouble.workload}"
     about = f"{trouble.workload}: " if trouble.workload not in trouble.message else ""
     more = f", and {others} more" if others else ""
+    if command.endswith(_FORCE):
+        # The command is so long that the status shows another one.
+        more += f" ({_FORCE} ends this)"
     return Said.PODS_HANG(problem=f"{about}{trouble.message}{more}", command=command)

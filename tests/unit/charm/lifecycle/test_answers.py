@@ -61,7 +61,8 @@ ADMIT = "run: juju trust istio-integrator --scope=cluster"
             "troubles": [trouble("NotReady", "db-0 is not Ready, so StatefulSet/db waits")],
         },
         "blocked",
-        f"db-0 is not Ready, so StatefulSet/db waits; {RESTART} force=true",
+        "db-0 is not Ready, so StatefulSet/db waits (restart-uninjected force=true ends this); "
+        f"{RESTART} force=true",
     ),
     in_order=(
         {"in_mesh": 2, "troubles": [trouble("OrderedReady", "StatefulSet/db waits", "db-0")]},
