@@ -59,11 +59,7 @@ _SECRET = re.compile(r"x-[0-9a-f]{12,}|[A-Za-z0-9+/]{80,}=*", re.IGNORECASE)
 
 
 def hide_secrets(text: str) -> str:
-    """Replace secrets in a text for logs and messages.
-
-    They are the random values of the charm's Record, also if the text cuts them, and the data of
-    Secrets.
-    """
+    """Replace random values of the charm's Record, cut or whole, and the data of Secrets."""
     return _SECRET.sub("(not shown)", text)
 
 

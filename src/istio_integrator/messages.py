@@ -417,9 +417,8 @@ class Said(enum.Enum):
     )
     ROUTES_MISSING = _blocked(
         "{gateway} has {routes} routes of {host}",
-        "kubectl -n {istiod} logs -l app=istiod",
-        "for one VirtualService with an error Envoy refuses all routes: look for ACK ERROR; "
-        "{others}",
+        "kubectl -n {istiod} logs -l app=istiod --tail=-1 | grep 'ACK ERROR'",
+        "Envoy refuses all routes for one with an error, and the log has its words; {others}",
     )
     OTHER_DOMAIN = _blocked(
         "istiod uses the DNS domain {domain}",

@@ -41,7 +41,10 @@ class Parts:
         self.admission = admission.Admission(situation, self.lifecycle.image)
         self.ingress = ingress.Ingress(situation, look=self.lifecycle.seen)
         self.tenant_policy = tenant_policy.TenantPolicy(
-            situation, lambda: self.ingress.target, lambda: self.ingress.plan.routes
+            situation,
+            lambda: self.ingress.target,
+            lambda: self.ingress.plan.routes,
+            look=self.lifecycle.seen,
         )
         self.authorization = policies.Authorization(situation, lambda: self.ingress.exposure)
         self.mutual_tls = mtls.MutualTls(situation, self._uninjected)

@@ -3,15 +3,16 @@
 import contextlib
 import dataclasses
 import time
+import uuid
 
 import pytest
 
 from integrator_contract import seen
 from integrator_contract.seen import Cause
-from tests import gateway_client
+from tests import gateway_client, waiting
 from tests.functional import ingress_world, istiod_world
 from tests.functional.gateway_looks import look
-from tests.functional.ingress_world import DOMAIN, HTTPS, MODEL, server
+from tests.functional.ingress_world import DOMAIN, HTTPS, MODEL, OURS, server
 from tests.kubernetes_objects import made
 
 HOST = gateway_client.HOST
@@ -133,6 +134,32 @@ def test_routes_that_envoy_refuses_to_change_are_named(served):
     served.requests.pop()
 
 
+def test_route_of_another_team_that_stops_all_updates_is_named_with_its_fault(served):
+    header = {"headers": {"request": {"set": {"x": "%FOO%"}}}}
+    bad = ingress_world.virtual_service(
+        "shop", "mesh-2", [OURS], ["*"], ingress_world.to(ingress_world.WEB, "/shop/", **header)
+    )
+    regular = ingress_world.virtual_service(
+        "shop", "regular", [OURS], ["*"], ingress_world.to(ingress_world.WEB, "/regular/")
+    )
+    with served.there(bad, regular):
+        served.requests.append(ingress_world.request(4, "kfp", "/more", None))
+        served.hook()
+        see(served, lambda answer: {*causes(answer)} == {Cause.ROUTES_MISSING})
+        # The API server applies a policy some seconds after it is written.
+        found = waiting.eventually(
+            lambda: [each for each in served.hook() if "breaks tenant-policy" in each]
+        )
+    assert found
+    (said,) = found
+    assert said.startswith(
+        "blocked: VirtualService shop/mesh-2 breaks tenant-policy; run: kubectl"
+    )
+    assert "Envoy refuses all routes of a gateway for one with %" in said
+    see(served, lambda answer: answer.routes == 4)
+    served.requests.pop()
+
+
 def test_service_that_is_not_exported_to_the_gateway_is_named(served):
     private = {"annotations": {"networking.istio.io/exportTo": "."}}
     served.api.apply(made("v1", "Service", "oidc", MODEL, metadata=private))
@@ -181,12 +208,18 @@ def test_server_that_istiod_drops_for_an_older_one_is_named(served, theirs, name
 def test_listener_that_envoy_refuses_is_told_in_its_words(served):
     lua = "type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua"
     manager = "envoy.filters.network.http_connection_manager"
-    config = {"@type": lua, "default_source_code": {"inline_string": "function ("}}
+    value = f"x-{uuid.uuid4().hex}"
+    code = f"function ('{value}'"
+    config = {"@type": lua, "default_source_code": {"inline_string": code}}
     patch = {"operation": "INSERT_BEFORE", "value": {"name": "bad", "typed_config": config}}
     where = {"context": "GATEWAY", "listener": {"filterChain": {"filter": {"name": manager}}}}
     spec = {"configPatches": [{"applyTo": "HTTP_FILTER", "match": where, "patch": patch}]}
     kind = ("networking.istio.io/v1alpha3", "EnvoyFilter")
     with served.there(made(*kind, "broken", WHERE, spec)):
         answer = see(served, lambda answer: causes(answer) == [Cause.UPDATE_REFUSED] * 2)
-    assert "script load error" in about(answer, Cause.UPDATE_REFUSED)[0]["words"]
+    words = about(answer, Cause.UPDATE_REFUSED)[0]["words"]
+    assert "script load error" in words
+    # As Envoy would quote a random value of the charm's own filters.
+    assert "(not shown)" in words
+    assert value not in words
     assert answer.guarded == BOTH

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from integrator_contract import names
+from integrator_contract.seen import Cause, Seen
 from istio_integrator.ingress import gateway
 from istio_integrator.ingress.routes.plan import Route
 from istio_integrator.kube import cluster, errors, fences
@@ -39,8 +40,10 @@ class TenantPolicy(Component):
         situation: Situation,
         resolve: Callable[[], gateway.Target | Message],
         routes: Callable[[], Sequence[Route]],
+        look: Callable[[], Seen | None],
     ) -> None:
         self._situation = situation
+        self._look = look
         self._resolve = resolve
         self._routes = routes
         self._name = f"istio-integrator.{situation.manifests.owner}.tenants".lower()
@@ -90,7 +93,10 @@ class TenantPolicy(Component):
     def _rejected(self) -> Iterator[tuple[cluster.Object, str]]:
         """Find existing objects that the policy rejects, each with the words of the rule."""
         served = {*self._situation.served_namespaces} - {self._situation.model}
-        every = (obj for kind in _KINDS if served for obj in self._situation.cluster.each(kind))
+        missing = () if served else getattr(self._look(), "missing", ())
+        # Without tenants only another team can have stopped the updates.
+        is_needed = served or any(each.cause is Cause.ROUTES_MISSING for each in missing)
+        every = (obj for kind in _KINDS if is_needed for obj in self._situation.cluster.each(kind))
         levels = ((obj, self._level(obj, served)) for obj in every)
         judged = ((obj, level) for obj, level in levels if level is not None)
         for number, (obj, level) in enumerate(judged):

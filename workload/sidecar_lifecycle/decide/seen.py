@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from integrator_contract import refusals
 from integrator_contract.seen import Cause, Expectation, Missing, Seen, Server
 from sidecar_lifecycle.model import envoy
 
@@ -34,8 +35,8 @@ class View:
     missing: list[Missing] = field(default_factory=list[Missing])
 
     def lack(self, cause: Cause, **about: object) -> None:
-        """Add a missing part."""
-        texts = {key: str(value)[:_LONGEST] for key, value in about.items()}
+        """Add a missing part; Envoy's words may quote the charm's filters."""
+        texts = {key: refusals.hide_secrets(str(value))[:_LONGEST] for key, value in about.items()}
         self.missing.append(Missing(cause=cause, about=texts))
 
 
