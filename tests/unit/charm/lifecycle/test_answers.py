@@ -31,6 +31,7 @@ REFUSED = trouble("ReplacementRefused", 'webhook "v.kyverno.svc" refuses: no lat
 LIST = "run: juju run istio-integrator/leader list-uninjected"
 RESTART = "run: juju run istio-integrator/leader restart-uninjected"
 LOST = trouble("WrongOrder", "db-0: not charm", "db-0")
+FORCE = "restart-uninjected force=true"
 DESCRIBE = "run: kubectl -n kubeflow describe pod db-0"
 ADMIT = "run: juju trust istio-integrator --scope=cluster"
 
@@ -61,8 +62,7 @@ ADMIT = "run: juju trust istio-integrator --scope=cluster"
             "troubles": [trouble("NotReady", "db-0 is not Ready, so StatefulSet/db waits")],
         },
         "blocked",
-        "db-0 is not Ready, so StatefulSet/db waits (restart-uninjected force=true ends this); "
-        f"{RESTART} force=true",
+        f"db-0 is not Ready, so StatefulSet/db waits ({FORCE} ends this); {RESTART} force=true",
     ),
     in_order=(
         {"in_mesh": 2, "troubles": [trouble("OrderedReady", "StatefulSet/db waits", "db-0")]},
