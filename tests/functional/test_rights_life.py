@@ -132,8 +132,9 @@ def test_workload_watches_all_that_it_needs_and_replaces_a_broken_pod(  # noqa: 
     access["users"][0]["user"] = {"token": untrusted.user.token}
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(access))
     with loopback_webhook.reconciler(tmp_path, tmp_path / "kubeconfig", settings):
-        assert waiting.eventually(lambda: api.get("Pod", "broken", held.model) is None)
+        is_gone = waiting.eventually(lambda: api.get("Pod", "broken", held.model) is None)
     log = (tmp_path / "run.log").read_text()
+    assert is_gone, log
     assert "broken pod deleted" in log
     assert "forbidden" not in log
     told = [each["reason"] for each in api.list("Event", held.model)]
