@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Mapping
 
@@ -19,6 +20,11 @@ _ALWAYS_SHOWN = frozenset(
     {"authorization", "content-length", "host", ":authority", ":method", ":path"}
 )
 """Headers that Envoy always sends to the authorization service."""
+_MOST_DASHES = 4
+"""Dashes of a header's name up to which every spelling with underscores is covered: 16 spellings;
+`x-goog-authenticated-user-email` has four dashes."""
+_MOST_SPELLINGS = 900
+"""Envoy refuses routes to which all EnvoyFilters together add more than 1,000 headers."""
 _LABEL = kubeflow.DNS_LABEL.pattern
 _OF_A_SERVICE = re.compile(
     rf"(?P<name>{_LABEL})\.(?P<namespace>{_LABEL})\.svc(?:\.(?P<domain>.+?))?\.?"
@@ -39,6 +45,15 @@ _DESCRIBING = {
 
 Oathkeeper and oauth2-proxy decide by them. A client that could set them could open every path.
 """
+
+
+def spellings(header: str) -> list[str]:
+    """List the spellings of a name that applications may treat as equal (WSGI, CGI)."""
+    parts = header.split("-")
+    if len(parts) - 1 > _MOST_DASHES:
+        return [header, header.replace("-", "_")]
+    signs = itertools.product("-_", repeat=len(parts) - 1)
+    return ["".join(map("".join, zip(parts, (*each, ""), strict=True))) for each in signs]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -127,6 +142,12 @@ def decide(situation: Situation) -> Authentication:
     (one,) = received
     endpoint = kubeflow.INGRESS_AUTH if by_name else kubeflow.FORWARD_AUTH
     found = one.message and _find_service(situation, one.message)
+    if isinstance(found, AuthorizationService):
+        count = sum(len(spellings(header)) for header in found.identity_headers)
+        if count > _MOST_SPELLINGS:
+            found = (
+                f"its response headers have {count} spellings, and {_MOST_SPELLINGS} are possible"
+            )
     if problem := one.problem or (found if isinstance(found, str) else ""):
         invalid = Said.AUTHENTICATOR_INVALID(
             endpoint=endpoint, application=one.application, problem=problem

@@ -9,7 +9,6 @@ authorization service and write the mark. Then Envoy selects the route again.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -22,9 +21,6 @@ from istio_integrator.situation.situation import Situation
 
 FOLDER = "authentication"
 
-_MOST_DASHES = 4
-"""Dashes of a header's name up to which every spelling with underscores is covered: 16 spellings;
-`x-goog-authenticated-user-email` has four dashes."""
 _ANSWER = "envoy.filters.http.ext_authz"
 """The metadata namespace of ext_authz, whatever the filter's name."""
 
@@ -73,7 +69,7 @@ def apply(
         "leaving": {
             spelling: _leaving(spelling, values.metadata, f".{situation.domain}")
             for header in identity
-            for spelling in _spellings(header)
+            for spelling in authentication.spellings(header)
         },
     }
     written = situation.manifests.apply(FOLDER, variables)
@@ -127,15 +123,6 @@ def _match(route: Route) -> Mapping[str, str]:
     if route.kind is PathMatch.EXACT:
         return {"path": route.path}
     return {"path_separated_prefix" if route.is_parted else "prefix": route.path}
-
-
-def _spellings(header: str) -> Iterable[str]:
-    """List the spellings of a name that applications may treat as equal (WSGI, CGI)."""
-    parts = header.split("-")
-    if len(parts) - 1 > _MOST_DASHES:
-        return dict.fromkeys((header, header.replace("-", "_")))
-    signs = itertools.product("-_", repeat=len(parts) - 1)
-    return ["".join(map("".join, zip(parts, (*each, ""), strict=True))) for each in signs]
 
 
 def _leaving(header: str, marks: str, services: str) -> str:

@@ -66,6 +66,10 @@ NO_SERVICES = (
         [forwarding(address=ADDRESS.replace("oidc", "gone"))],
         "waiting for Service kubeflow/gone of oauth2-proxy",
     ),
+    many_spellings=(
+        [auth(**{"allowed-response-headers": [f"x-a-b-c-{number}" for number in range(64)]})],
+        "ingress-auth of oidc-gatekeeper: its response headers have 1028 spellings, and 900 are",
+    ),
     hostile=([forwarding(headers="[" * 2000)], "forward-auth of oauth2-proxy: headers"),
     several_on_forward_auth=(
         [forwarding(), forwarding("other")],
@@ -164,6 +168,19 @@ def test_name_of_the_default_domain_means_a_service_of_the_domain_that_pods_sear
     (found,) = world.all("VirtualService")
     (backend,) = found["spec"]["http"][0]["route"]
     assert backend["destination"]["host"] == f"kfp-ui.kubeflow.svc.{domain}"
+
+
+def test_most_headers_that_a_gateway_can_write_are_guarded(world):
+    # 56 times 16 spellings, and 2 of each identity header of Kubeflow.
+    found = [f"x-a-b-c-{number}" for number in range(56)]
+    world.related = [route(), auth(**{"allowed-response-headers": found})]
+    assert world.status().name == "active"
+    (last,) = (
+        each["patch"]["value"]["request_headers_to_add"]
+        for each in world.guard()["spec"]["configPatches"]
+        if each["applyTo"] == "ROUTE_CONFIGURATION"
+    )
+    assert len(last) == 900
 
 
 def test_service_gets_and_sets_the_headers_that_its_application_names(world):
