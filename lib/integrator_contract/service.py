@@ -69,6 +69,8 @@ class Gateway:
     name: str = ""
     selector: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
     """The labels of its pods; empty: unknown."""
+    secrets: tuple[str, ...] = ()
+    """The Secrets with its certificate, in its namespace: the operator's and the charm's."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -338,7 +338,18 @@ class Said(enum.Enum):
     CERTIFICATES_NEED_HOSTS = _blocked(
         "certificates needs hosts", "juju config {application} hosts=NAME"
     )
-    TLS_SECRET_ABSENT = _blocked("tls-secret: there is no Secret {secret}")
+    CERTIFICATE_USELESS = _blocked(
+        "{source} {lack}",
+        "{command}",
+        "{consequence}",
+        symptom="connection-refused-at-the-gateway",
+    )
+    CERTIFICATE_OF_OTHER_HOSTS = _note("{owner}: the certificate does not name {hosts}")
+    REDIRECT_WITHOUT_CERTIFICATE = _blocked(
+        "https-redirect needs a certificate",
+        "juju config {application} https-redirect=false",
+        "or set tls-secret, or integrate certificates",
+    )
     CERTIFICATE_REFUSED = _blocked("certificates: refused: {reason}")
     CERTIFICATE_AWAITED = _waiting("waiting for a certificate")
 

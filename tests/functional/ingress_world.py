@@ -155,6 +155,8 @@ class Place:
         self.options = {"hosts": gateway_client.HOST}
         self.requests, self.auths, self.forwards, self.newer = [], [], [], []
         """Relations, by interface."""
+        self.kept, self.secrets = [], set()
+        """Relations whose data bags stay from hook to hook, and the charm's Juju secrets."""
         self.told = {}
         """The charm's data bag, by endpoint."""
         self.expected = None
@@ -165,10 +167,13 @@ class Place:
         options = {"gateway_service": f"{world.GATEWAY_NAMESPACE}/gateway", **self.options}
         if options.get("routing") == "gateway-api":
             options["gateway_service"] = ""
-        relations = {*self.requests, *self.auths, *self.forwards, *self.newer}
+        relations = {*self.requests, *self.auths, *self.forwards, *self.newer, *self.kept}
         given = charm_world.state(units=units, **options)
         given = dataclasses.replace(
-            given, relations=relations, model=testing.Model(self.model, type="kubernetes")
+            given,
+            relations=relations,
+            secrets=self.secrets,
+            model=testing.Model(self.model, type="kubernetes"),
         )
         self.ctx.juju_log.clear()
         with pytest.MonkeyPatch.context() as patch:
@@ -176,6 +181,8 @@ class Place:
             patch.setattr(workload_answers.SERVICE, "look", self.look)
             out = self.ctx.run(event or self.ctx.on.config_changed(), given)
         self.told = {each.endpoint: each.local_app_data for each in out.relations}
+        self.kept = [out.get_relation(each.id) for each in self.kept]
+        self.secrets = out.secrets if self.kept else set()
         if units:
             self.expected = charm_world.told(self.ctx, out).expected
         logged = [line.message for line in self.ctx.juju_log]
@@ -323,16 +330,28 @@ def furnished(
 
 @contextlib.contextmanager
 def serving(client, kubeconfig, folder, more=(), **parts):
-    """Run another team's gateway, too, with a neighbour's route; `furnished` has the rest."""
+    """Run another team's gateway, too, with a neighbour's route; `furnished` has the rest.
+
+    `restart` of the place starts the gateway again.
+    """
     spaces = (world.GATEWAY_NAMESPACE,)
-    with furnished(client, kubeconfig, folder, more, spaces, **parts) as found:
+    with (
+        furnished(client, kubeconfig, folder, more, spaces, **parts) as found,
+        contextlib.ExitStack() as running,
+    ):
         ports = (("http2", 80, found.port), ("https", 443, found.https_port))
         for obj in (*gateway_workload(ports), *tenant(), secret(folder)):
             found.api.create(obj)
         token = world.gateway_token(client)
-        with world.gateway(folder, found.xds, found.admin, token):
+
+        def restart():
+            running.close()
+            running.enter_context(world.gateway(folder, found.xds, found.admin, token))
             found.eventually(200, "/", host=gateway_client.TENANT)
-            yield found
+
+        found.restart = restart
+        restart()
+        yield found
 
 
 def installation():

@@ -126,7 +126,7 @@ def test_workload_watches_all_that_it_needs_and_replaces_a_broken_pod(  # noqa: 
         joined=True,
         mesh_namespace="istio-system",
         delete_broken_pods=True,
-        gateway=service.Gateway(),
+        gateway=service.Gateway(secrets=(f"istio-integrator.{held.owner}",)),
     )
     access = yaml.safe_load(kubeconfig.read_text())
     access["users"][0]["user"] = {"token": untrusted.user.token}

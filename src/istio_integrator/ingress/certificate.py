@@ -1,15 +1,25 @@
-"""The gateway's certificate, from an operator's Secret or a related certificate authority."""
+"""The gateway's certificate, from an operator's Secret or a related certificate authority.
+
+The Gateway names a verified copy. An Envoy that refuses a certificate opens none of the gateway's
+ports at its next start.
+"""
 
 from __future__ import annotations
 
 import base64
 import contextlib
-from typing import TYPE_CHECKING
+import datetime
+import functools
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import ops
+from cryptography import exceptions, x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from integrator_contract import bounded
-from istio_integrator import texts
+from istio_integrator import error_messages, texts
 from istio_integrator.config import config
 from istio_integrator.ingress import gateway, record
 from istio_integrator.kube import cluster, errors
@@ -25,6 +35,20 @@ _RENEW_AT = 2 / 3
 """The part of a certificate's lifetime after which Juju requests its renewal."""
 _LONGEST_COMMON_NAME = 64
 _LONGEST_REASON = 300
+_LATE = 0.9
+"""The part of a certificate's lifetime after which it should have been renewed."""
+_NAMES = (("cert", "key"), ("tls.crt", "tls.key"))
+"""The names of certificate and key in a Secret, in the order in which istiod looks for them
+(istio, pilot/pkg/credentials/kube/secrets.go)."""
+_IN_STATUS = (
+    Said.CERTIFICATE_EARLY,
+    Said.CERTIFICATE_ENDED,
+    Said.CERTIFICATE_OF_OTHER_HOSTS,
+)
+"""What the status says of a certificate that is served."""
+_CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
+
+_E = TypeVar("_E", bound=x509.ExtensionType)
 
 
 def requirer(charm: ops.CharmBase) -> tls_certificates.TLSCertificatesRequiresV4 | None:
@@ -71,19 +95,109 @@ def problem(bag: endpoints.Bag) -> str:
             bounded.read_json(bag.content.get(key, "[]"), longest=bounded.LONGEST_OBJECT)
             for key in ("certificates", "request_errors", "capabilities")
         )
-        requests = [each["certificate_signing_request"] for each in issued]
-        for request in [*requests, *(each["csr"] for each in refused)]:
-            tls_certificates.CertificateSigningRequest.from_string(request)
-        for each in issued:
-            for text in (each["certificate"], each["ca"], *(each.get("chain") or ())):
-                tls_certificates.Certificate.from_string(text)
+        read = tls_certificates.Certificate.from_string
+        ask = tls_certificates.CertificateSigningRequest.from_string
+        for each in refused:
+            ask(each["csr"])
+        for text in (one for each in issued for one in (each["ca"], *(each.get("chain") or ()))):
+            read(text)
+        requests = [ask(each["certificate_signing_request"]) for each in issued]
+        pairs = zip(requests, [read(each["certificate"]) for each in issued], strict=True)
+        if all(request.matches_certificate(one) for request, one in pairs):
+            return ""
+        said = "sends the certificate of another key"
     except bounded.DocumentError as error:
         said = f"sends a document that {error}"
     except Exception:  # The library's parsers raise errors of several libraries.
         said = "sends certificates that can't be read"
-    else:
-        return ""
     return f"{endpoints.CERTIFICATES}:{bag.relation} {bag.application}: {said}"
+
+
+def verify(data: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+    """Return a Secret's certificates and key, as far as Envoy reads them.
+
+    Args:
+        data: The data of the Secret, with the server's certificate first.
+        known: Data that this function returned before.
+
+    Raises:
+        ValueError: Envoy would refuse them; the reason follows the name of the Secret.
+    """
+    named = next((pair for pair in _NAMES if all(map(data.get, pair))), None)
+    if named is None:
+        raise ValueError("has no tls.crt and tls.key")
+    certificate, key = (base64.b64decode(data[name]) for name in named)
+    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    try:
+        chain = x509.load_pem_x509_certificates(certificate)
+        lack = _lack(chain[0])
+    except (ValueError, exceptions.UnsupportedAlgorithm):
+        raise ValueError("has a certificate that cannot be read") from None
+    if lack:
+        raise ValueError(lack)
+    load = functools.partial(serialization.load_pem_private_key, password=None)
+    try:
+        found: Any = load(key, unsafe_skip_rsa_key_validation=True)
+        written = found.private_bytes(pem, pkcs8, serialization.NoEncryption())
+        parts = {"tls.crt": b"".join(one.public_bytes(pem) for one in chain), "tls.key": written}
+        result = {name: base64.b64encode(part).decode() for name, part in parts.items()}
+        if result != known:
+            # This takes seconds for a long RSA key.
+            load(written)
+    except TypeError:
+        raise ValueError("has an encrypted key") from None
+    except (ValueError, exceptions.UnsupportedAlgorithm):
+        raise ValueError("has a key that cannot be read") from None
+    if found.public_key() != chain[0].public_key():
+        raise ValueError("has the key of another certificate")
+    return result
+
+
+def _lack(server: x509.Certificate) -> str:
+    """Return why Envoy refuses a server's certificate; empty if it accepts it.
+
+    The sources are Envoy's source/common/tls/context_impl.cc and BoringSSL's ssl/ssl_cert.cc.
+    """
+    key, der = server.public_key(), serialization.Encoding.DER
+    is_rsa = isinstance(key, rsa.RSAPublicKey)
+    is_ec = isinstance(key, ec.EllipticCurvePublicKey)
+    is_fit = is_rsa and 2048 <= key.key_size <= 8192 and key.public_numbers().e < 1 << 33
+    is_fit = is_fit or (is_ec and isinstance(key.curve, _CURVES))
+    # RSA-PSS keys, and curves that are given by their numbers, are written differently.
+    usual = key.public_bytes(der, serialization.PublicFormat.SubjectPublicKeyInfo)
+    if not (is_fit and usual in server.tbs_certificate_bytes):
+        return "has a key that is neither RSA of 2048 to 8192 bits nor P-256, P-384 or P-521"
+    usage = _extension(server, x509.KeyUsage)
+    if is_ec and usage and not usage.digital_signature:
+        return "has a certificate whose key usage lacks digitalSignature"
+    if x509.TLSFeatureType.status_request in (_extension(server, x509.TLSFeature) or ()):
+        return "has a certificate that requires OCSP stapling"
+    return ""
+
+
+def _extension(loaded: x509.Certificate, kind: type[_E]) -> _E | None:
+    return next((each.value for each in loaded.extensions if isinstance(each.value, kind)), None)
+
+
+def judge(owner: str, pem: str, command: str) -> Message:
+    """Tell how long a certificate is valid."""
+    now = datetime.datetime.now(datetime.UTC)
+    try:
+        loaded = x509.load_pem_x509_certificate(pem.encode())
+    except ValueError:
+        return Said.CERTIFICATE_UNREADABLE(owner=owner, command=command)
+    since, until = loaded.not_valid_before_utc, loaded.not_valid_after_utc
+    if now < since:
+        return Said.CERTIFICATE_EARLY(owner=owner, time=_minute(since), command=command)
+    if now > until:
+        return Said.CERTIFICATE_ENDED(owner=owner, time=_minute(until), command=command)
+    if now > since + (until - since) * _LATE:
+        return Said.CERTIFICATE_ENDS(owner=owner, time=_minute(until), command=command)
+    return Said.CERTIFICATE_VALID(owner=owner, time=_minute(until))
+
+
+def _minute(time: datetime.datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M}"
 
 
 class GatewayCertificate:
@@ -92,40 +206,63 @@ class GatewayCertificate:
     def __init__(self, situation: Situation, kept: record.Record) -> None:
         self._situation = situation
         self._record = kept
+        self.name = situation.manifests.secrets[SECRET_FOLDER]
+        """The Secret that the Gateway names."""
         self._is_related = situation.related.is_related(endpoints.CERTIFICATES)
         self.is_wanted = bool(situation.config.tls_secret) or self._is_related
         """Whether to serve the model by HTTPS."""
         self.messages: list[Message] = []
-        """The problems with HTTPS that the last call of `credential` found."""
+        """The messages about HTTPS of the last call of `credential`."""
         self.shown = ""
         """The gateway's certificate in PEM; empty: not known."""
 
-    def credential(self, target: gateway.Target, *, shown: str) -> str:
-        """Return the Secret for the gateway, given the one that it uses now; empty: none."""
-        self.messages = []
-        situation, given = self._situation, self._situation.config.tls_secret
+    def credential(self, target: gateway.Target) -> str:
+        """Return the Secret with the last verified certificate, for the gateway; empty: none."""
+        self.messages, self.shown = [], ""
         if not self.is_wanted:
             return ""
-        if not given and not target.hosts:
-            self.messages.append(Said.CERTIFICATES_NEED_HOSTS(application=situation.application))
-            return ""
-        name = given or situation.manifests.secrets[SECRET_FOLDER]
-        found = situation.cluster.get(cluster.SECRET, name, target.namespace)
-        with contextlib.suppress(ValueError):
-            text = base64.b64decode(cluster.at(found, "data").get("tls.crt", ""), validate=True)
-            self.shown = text.decode()
-        if data := {} if given else self._issued(target):
-            context = {"name": name, "namespace": target.namespace, "data": data}
-            situation.manifests.apply(SECRET_FOLDER, context)
-        elif given and found is None:
-            self.messages.append(Said.TLS_SECRET_ABSENT(secret=f"{target.namespace}/{name}"))
-            # While a Secret is being replaced, Envoy keeps the former certificate.
-            return name if name == shown else ""
-        return name if data or found else ""
+        manifests, data = self._situation.manifests, dict[str, str]()
+        try:
+            found = self._situation.cluster.get(cluster.SECRET, self.name, target.namespace)
+            known = cluster.at(found, "data") if manifests.is_ours(found) else {}
+            # Another team may have changed it.
+            with contextlib.suppress(ValueError):
+                data = verify(known, known)
+            if wanted := self._verified(target, data):
+                if known.keys() - wanted.keys():
+                    # istiod prefers some other names, which an apply would keep.
+                    manifests.remove(SECRET_FOLDER)
+                    data = {}
+                context = {"name": self.name, "namespace": target.namespace, "data": wanted}
+                manifests.apply(SECRET_FOLDER, context)
+                data, self._record.certificate_in = wanted, target.namespace
+        except errors.ConflictError:
+            raise
+        except (errors.ApiError, errors.ForbiddenError, errors.ForeignError) as error:
+            said = error_messages.of_error(error, application=self._situation.application)
+            self.messages.append(said)
+        if data:
+            self.shown = base64.b64decode(data["tls.crt"]).decode()
+            self.messages += [each for each in self.judge(target) if each.said in _IN_STATUS]
+        return self.name if data else ""
+
+    def judge(self, target: gateway.Target) -> Iterable[Message]:
+        """Tell how long the served certificate is valid, and which host it does not name."""
+        if not self.shown:
+            return
+        name = self._situation.config.tls_secret or self.name
+        owner = f"gateway ({name})"
+        yield judge(owner, self.shown, f"kubectl -n {target.namespace} describe secret {name}")
+        loaded = x509.load_pem_x509_certificate(self.shown.encode())
+        found = _extension(loaded, x509.SubjectAlternativeName) or ()
+        names = {each.value.lower() for each in found if isinstance(each, x509.DNSName)}
+        parents = {host: f"*.{host.partition('.')[2]}" for host in target.hosts}
+        if others := [host for host, parent in parents.items() if not names & {host, parent}]:
+            yield Said.CERTIFICATE_OF_OTHER_HOSTS(owner=owner, hosts=texts.listed(others))
 
     def prune(self) -> None:
-        """Remove the certificate when no certificate authority is related any more."""
-        if self._situation.config.tls_secret or not self._is_related:
+        """Remove the certificate when HTTPS is not wanted any more."""
+        if not self.is_wanted:
             self.remove()
 
     def remove(self) -> None:
@@ -133,25 +270,47 @@ class GatewayCertificate:
         self._situation.manifests.remove(SECRET_FOLDER)
         self._record.certificate_in = ""
 
-    def _issued(self, target: gateway.Target) -> dict[str, str]:
-        if self._record.certificate_in not in ("", target.namespace):
-            self._situation.manifests.remove(SECRET_FOLDER)
+    def _verified(self, target: gateway.Target, data: dict[str, str]) -> dict[str, str]:
+        """Return the certificate to serve, which is the present one if the source is useless."""
+        try:
+            source = self._source(target, is_served=bool(data))
+            return data if source is None else verify(source, data)
+        except ValueError as error:
+            served = "the last verified certificate is served" if data else "HTTPS is not served"
+            source, command = f"the answer on {endpoints.CERTIFICATES}", "juju status --relations"
+            if given := self._situation.config.tls_secret:
+                source = f"Secret {target.namespace}/{given}"
+                command = f"kubectl -n {target.namespace} describe secret {given}"
+            said = Said.CERTIFICATE_USELESS
+            about = {"source": source, "lack": error, "consequence": served}
+            self.messages.append(said(**about, command=command))
+            return data
+
+    def _source(self, target: gateway.Target, *, is_served: bool) -> Mapping[str, str] | None:
+        """Read the operator's Secret or the relation's answer; None without an answer."""
+        if given := self._situation.config.tls_secret:
+            found = self._situation.cluster.get(cluster.SECRET, given, target.namespace)
+            if found is None:
+                raise ValueError("does not exist")
+            return cluster.at(found, "data")
+        if not target.hosts:
+            application = self._situation.application
+            self.messages.append(Said.CERTIFICATES_NEED_HOSTS(application=application))
+            return None
         problems = filter(None, map(problem, self._situation.related.bags(endpoints.CERTIFICATES)))
         self.messages += [Said.REQUEST_INVALID(request=each) for each in problems]
         requirer = self._situation.certificates
         if requirer is None or not requirer.certificate_requests:
-            return {}
+            return None
         found, key = requirer.get_assigned_certificate(requirer.certificate_requests[0])
         if found is None:
             if reasons := [each.error.message for each in requirer.get_request_errors()]:
                 reason = texts.plain(reasons[-1], _LONGEST_REASON)
                 self.messages.append(Said.CERTIFICATE_REFUSED(reason=reason))
-            elif not self.shown:
+            elif not is_served:
                 self.messages.append(Said.CERTIFICATE_AWAITED())
-            return {}
-        self.shown = str(found.certificate)
+            return None
         above = [str(one) for one in found.chain if one != found.certificate]
-        bundle = "".join(f"{one.strip()}\n" for one in (self.shown, *above))
-        self._record.certificate_in = target.namespace
+        bundle = "".join(f"{one.strip()}\n" for one in (str(found.certificate), *above))
         data = {"tls.crt": bundle, "tls.key": f"{key}\n"}
         return {name: base64.b64encode(text.encode()).decode() for name, text in data.items()}

@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from integrator_contract.seen import Expectation, Seen
+from istio_integrator import error_messages
 from istio_integrator.ingress import certificate, gateway, record, seen, service_annotations
 from istio_integrator.ingress.gateways import managed, named, own
 from istio_integrator.ingress.guard import authentication, envoyfilter
 from istio_integrator.ingress.routes import plan, render, requested
-from istio_integrator.kube import cluster
+from istio_integrator.kube import cluster, errors, manifests
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import ingress_route, kubeflow
 from istio_integrator.situation.situation import Component, Exposure, Situation
@@ -70,6 +71,8 @@ class Ingress(Component):
             target = self.target
             if isinstance(target, gateway.Target) and target.is_deployed_here:
                 target = self._own_gateway.apply() or target
+            if isinstance(target, gateway.Target):
+                target = self._accepted(target)
             self._announce(target, self._expose(target))
         return self._messages
 
@@ -174,7 +177,7 @@ class Ingress(Component):
         latest, *filters = envoyfilter.apply(self._situation, decision, target, values, routes)
         served, problems = render.apply(self._situation, routes, target, values)
         self._messages += problems
-        credential = self.certificate.credential(target, shown=gateway.credential(opened))
+        credential = self.certificate.credential(target)
         self._messages += self.certificate.messages
         clusters = {
             f"outbound|{one.port}||{one.service}.{self._situation.domain}" for one in served
@@ -199,7 +202,11 @@ class Ingress(Component):
         if target.is_deployed_here:
             self._messages += self._own_gateway.takers(opened)
         answer = self._look()
-        hosts = seen.open_hosts(expected, answer, target, opened)
+        # HTTP would carry what HTTPS has protected.
+        is_lost = self.certificate.is_wanted and bool(self._record.certificate_in)
+        hosts = seen.open_hosts(
+            expected, answer, target, opened, is_closed=is_lost and not credential
+        )
         opened = self._open(target, credential, hosts) or opened
         self.certificate.prune()
         servers = seen.servers(target, opened, has_tls=bool(credential))
@@ -241,6 +248,9 @@ class Ingress(Component):
         self, target: gateway.Target, credential: str, hosts: Mapping[int, Sequence[str]]
     ) -> cluster.Object | None:
         """Apply this charm's Gateway with its certificate and hosts; None if it has no port."""
+        if self._situation.config.https_redirect and not self.certificate.is_wanted:
+            application = self._situation.application
+            self._messages.append(Said.REDIRECT_WITHOUT_CERTIFICATE(application=application))
         if self.certificate.is_wanted and not target.https_port:
             service = f"{target.namespace}/{target.service}"
             self._messages.append(Said.GATEWAY_WITHOUT_HTTPS_PORT(service=service))
@@ -251,6 +261,13 @@ class Ingress(Component):
                 )
             )
             return None
+        rendered = self._rendered(target, credential, hosts)
+        return self._situation.manifests.apply(*rendered)[-1]
+
+    def _rendered(
+        self, target: gateway.Target, credential: str, hosts: Mapping[int, Sequence[str]]
+    ) -> tuple[str, manifests.Context]:
+        """Return the folder of the Gateway's templates and their variables."""
         context = {
             "name": gateway.NAME,
             "target": target,
@@ -259,9 +276,35 @@ class Ingress(Component):
             "only_https": self._only_https,
         }
         if target.is_managed:
-            return managed.apply(self._situation, context)
-        (opened,) = self._situation.manifests.apply(gateway.FOLDER, context)
-        return opened
+            return managed.FOLDER, {**context, **managed.variables(self._situation)}
+        return gateway.FOLDER, context
+
+    def _accepted(self, target: gateway.Target) -> gateway.Target:
+        """Return the target, with the present hosts if the API server refuses its hosts.
+
+        Raises:
+            ApiError: The API server refuses to lead the Gateway to this target.
+        """
+        opened, ports = self._find_gateway(), [target.http_port]
+        served, moves = seen.open_at(opened), not _is_at(opened, target)
+        if not served or (served == set(target.written_hosts) and not moves):
+            return target
+        if self.certificate.is_wanted:
+            ports.append(target.https_port)
+        try:
+            # The Gateway gets a random host first, and then the wanted ones.
+            for hosts in ([seen.placeholder(target, None)], target.written_hosts):
+                named = {port: hosts for port in ports if port}
+                self._situation.manifests.dry_run(
+                    *self._rendered(target, self.certificate.name, named)
+                )
+        except errors.ApiError as error:
+            if moves or not error.is_about_the_object:
+                raise
+            reference = f"Gateway {self._situation.model}/{gateway.NAME}"
+            self._messages.append(error_messages.of_object(error, reference))
+            return dataclasses.replace(target, hosts=tuple(sorted(served - {"*"})))
+        return target
 
     def _close(self) -> None:
         """Remove routes and Gateway, and wait until the Gateway's servers are gone from Envoy.
@@ -340,7 +383,7 @@ class Ingress(Component):
         return f"[{host}]" if ":" in host else host
 
 
-def _is_at(opened: cluster.Object, target: gateway.Target) -> bool:
-    is_managed = opened.get("apiVersion") == cluster.KUBERNETES_GATEWAY.api_version
+def _is_at(opened: cluster.Object | None, target: gateway.Target) -> bool:
+    is_managed = cluster.at(opened).get("apiVersion") == cluster.KUBERNETES_GATEWAY.api_version
     selector = cluster.at(opened, "spec").get("selector")
     return is_managed == target.is_managed and (is_managed or selector == dict(target.selector))

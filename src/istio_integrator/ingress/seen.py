@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from integrator_contract.seen import Expectation, Protocol, Seen, Server, Unseen
@@ -11,8 +12,8 @@ from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation.situation import Situation
 
-_HIDDEN = ".invalid"
-"""The suffix of the placeholder host of a Gateway without open hosts; no client requests it."""
+_HIDDEN = re.compile(r"x-[0-9a-f]{32}\.")
+"""The start of the placeholder host of a Gateway without open hosts; no client requests it."""
 
 
 def servers(
@@ -33,25 +34,45 @@ def open_hosts(
     answer: Seen | None,
     target: gateway.Target,
     opened: cluster.Object | None,
+    *,
+    is_closed: bool,
 ) -> dict[int, list[str]]:
-    """Decide which hosts this charm's Gateway has, by port.
+    """Decide which hosts this charm's Gateway has, by port; none if it is closed.
 
     A port gets all hosts once each of its filter chains has this charm's filters. It loses them
     if a filter chain lacks the filters. While Envoy's configuration is not known, the hosts do not
     change. A port without hosts gets a random placeholder.
     """
-    named = (host for _, hosts in _servers(opened) for host in hosts if host.endswith(_HIDDEN))
-    hidden = next(named, f"{record.random_value()}{_HIDDEN}")
+    hidden = placeholder(target, opened)
     seen = answer if answer and answer.unseen is None and answer.of == expected.word() else None
     result: dict[int, list[str]] = {}
     for server in expected.servers:
         hosts = [host for host in target.written_hosts if host in server.hosts]
-        if seen and server.port in seen.guarded:
+        if is_closed:
+            hosts = []
+        elif seen and server.port in seen.guarded:
             hosts = target.written_hosts
         elif seen and server.port in seen.unguarded:
             hosts = []
         result[server.port] = hosts or [hidden]
     return result
+
+
+def placeholder(target: gateway.Target, opened: cluster.Object | None) -> str:
+    """Return the random host of a port without open hosts: the present one, or a new one.
+
+    It is below the first host, as policies may require of every host of a Gateway.
+    """
+    # A host has 253 characters at most.
+    first = next((host for host in target.hosts if len(host) < 200), "invalid")
+    end = f".{first.removeprefix('*.')}"
+    named = (host for _, hosts in _servers(opened) for host in hosts if _HIDDEN.match(host))
+    return next((host for host in named if host.endswith(end)), record.random_value() + end)
+
+
+def open_at(opened: cluster.Object | None) -> set[str]:
+    """List the open hosts of a Gateway."""
+    return {host for _, hosts in _servers(opened) for host in hosts if not _HIDDEN.match(host)}
 
 
 def is_gone(answer: Seen | None) -> bool:
@@ -103,4 +124,4 @@ def _servers(opened: cluster.Object | None) -> Iterable[tuple[object, Sequence[s
 
 def _hosts(opened: cluster.Object | None, port: int) -> tuple[str, ...]:
     found = (host for number, hosts in _servers(opened) if number == port for host in hosts)
-    return tuple(dict.fromkeys(host for host in found if not host.endswith(_HIDDEN)))
+    return tuple(dict.fromkeys(host for host in found if not _HIDDEN.match(host)))

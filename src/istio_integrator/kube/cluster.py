@@ -309,9 +309,9 @@ class Cluster:
             )
         return _plain(kind, created)
 
-    def apply(self, obj: Object) -> Object:
+    def apply(self, obj: Object, *, dry_run: bool = False) -> Object:
         """Apply an object of this application (server-side apply)."""
-        return self._patch(obj, obj, lightkube.types.PatchType.APPLY)
+        return self._patch(obj, obj, lightkube.types.PatchType.APPLY, dry_run=dry_run)
 
     def merge_patch(self, obj: Object, patch: Object) -> Object:
         """Merge a patch into an object of any owner.
@@ -336,10 +336,12 @@ class Cluster:
             if error.code != 404 or isinstance(error, errors.RefusedError):
                 raise
 
-    def _patch(self, obj: Object, patch: Object, how: lightkube.types.PatchType) -> Object:
+    def _patch(
+        self, obj: Object, patch: Object, how: lightkube.types.PatchType, **options: bool
+    ) -> Object:
         kind = KINDS[obj["apiVersion"], obj["kind"]]
         metadata = obj["metadata"]
-        with self._writing("patch", obj):
+        with self._writing("patch", obj, **options):
             patched = self.client.patch(
                 _resource(kind),
                 metadata["name"],
@@ -348,6 +350,7 @@ class Cluster:
                 patch_type=how,
                 field_manager=FIELD_MANAGER,
                 force=how is lightkube.types.PatchType.APPLY,
+                **options,
             )
         return _plain(kind, patched)
 

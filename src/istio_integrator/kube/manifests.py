@@ -147,6 +147,20 @@ class Manifests:
         self._delete(owned.values())
         return applied
 
+    def dry_run(self, folder: str, context: Context) -> None:
+        """Have the API server judge a folder's objects, as far as webhooks judge dry runs.
+
+        Raises:
+            ApiError: An object is rejected.
+        """
+        for obj in render(folder, context):
+            try:
+                self._cluster.apply(self.prepared(folder, obj), dry_run=True)
+            except errors.ApiError as error:
+                # A webhook with side effects cannot be tried.
+                if "does not support dry run" not in error.message:
+                    raise
+
     def apply_fitting(
         self,
         folder: str,

@@ -13,6 +13,7 @@ import ops
 
 from integrator_contract import names, service
 from istio_integrator.kube import cluster, errors
+from istio_integrator.relations import endpoints
 from istio_integrator.situation.situation import Situation
 
 logger = logging.getLogger(__name__)
@@ -55,11 +56,16 @@ def write(
 
 def _gateway(situation: Situation) -> service.Gateway:
     namespace, _, name = situation.config.gateway_service.partition("/")
+    # Of the relation only the charm's own Secret is in the cluster.
+    own = situation.manifests.secrets["gateway-tls"]
+    given = situation.config.tls_secret
+    is_secure = bool(given) or situation.related.is_related(endpoints.CERTIFICATES)
+    shown = tuple(filter(None, (given, own))) if is_secure else ()
     if not name:
-        return service.Gateway()
+        return service.Gateway(secrets=shown)
     found = situation.cluster.get_if_allowed(cluster.SERVICE, name, namespace)
     selector = cluster.at(found, "spec", "selector")
-    return service.Gateway(namespace=namespace, name=name, selector=selector)
+    return service.Gateway(namespace=namespace, name=name, selector=selector, secrets=shown)
 
 
 def make(situation: Situation, told: service.Options | None, *, joined: bool) -> service.Options:

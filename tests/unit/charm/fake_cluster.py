@@ -71,6 +71,8 @@ class FakeCluster(api_objects.Objects):
         self.validators: list[Callable[[dict[str, Any]], tuple[int, str] | None]] = []
         """Other teams' webhooks, policies and quotas: code and message of a refusal, for an object
         as it would be kept."""
+        self.has_side_effects = False
+        """Whether another team's webhook can't judge dry runs of patches."""
         self.remote: dict[str, dict[str, Any]] = {}
         """How istiods outside of the cluster behave, by the injector's URL."""
         self.now = lambda: datetime.datetime.now(datetime.UTC)
@@ -188,7 +190,9 @@ class FakeCluster(api_objects.Objects):
             self.writes.append(f"delete {key[1]} {key[3]}")
             return self.objects.pop(key)
         if verb == "patch":
-            return self._patch(key, content, request.headers["Content-Type"])
+            dry_run = "dryRun" in request.url.params
+            how = request.headers["Content-Type"]
+            return self._patch(key, content, how, dry_run=dry_run)
         return self.objects[key]
 
     def _allows(self, asked: dict[str, str]) -> bool:
@@ -262,14 +266,19 @@ class FakeCluster(api_objects.Objects):
         self.writes.append(f"create {key[1]} {name}")
         return self._store(key, obj)
 
-    def _patch(self, key: Key, content: dict[str, Any], content_type: str) -> dict[str, Any]:
+    def _patch(
+        self, key: Key, content: dict[str, Any], content_type: str, *, dry_run: bool
+    ) -> dict[str, Any]:
         while self.interference:
             self.interference.pop(0)()
         live = self.objects.get(key)
         version = content.get("metadata", {}).get("resourceVersion")
         if live and version and version != live["metadata"]["resourceVersion"]:
             raise StatusError(409, "the object has been modified")
-        self.writes.append(f"patch {key[1]} {key[3]}")
+        if dry_run and self.has_side_effects:
+            raise StatusError(400, 'admission webhook "count.x" does not support dry run')
+        if not dry_run:
+            self.writes.append(f"patch {key[1]} {key[3]}")
         if content_type == "application/merge-patch+json":
             if live is None:
                 raise StatusError(404, f'{key[1]} "{key[3]}" not found')
@@ -280,6 +289,8 @@ class FakeCluster(api_objects.Objects):
         base = api_objects.without(live or {"metadata": {}}, self._applied.get(key, {}), content)
         applied = api_objects.merged(base, content)
         self._validate(applied)
+        if dry_run:
+            return applied
         self._applied[key] = copy.deepcopy(content)
         if key[1] == "deployments" and self.webhook_is_ready and is_webhooks(applied):
             applied["status"] = {"readyReplicas": 2}

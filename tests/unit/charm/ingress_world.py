@@ -10,7 +10,7 @@ from ops import testing
 
 import charm
 from integrator_contract import names
-from tests import asked, signing
+from tests import asked, signing, tls_pairs
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import reach, state, told, workload
 
@@ -108,9 +108,8 @@ def program(fake, accepted="True", programmed="True", age=0):
 
 
 def secret(fake, name, namespace, **labels):
-    """Add a Secret of another owner."""
-    data = {"tls.crt": base64.b64encode(b"theirs").decode()}
-    return fake.put("Secret", name, namespace, labels=labels, data=data)
+    """Add a Secret of another owner, which a gateway may serve."""
+    return fake.put("Secret", name, namespace, labels=labels, data=tls_pairs.pair())
 
 
 def neighbour(fake, host="shop.example.com"):

@@ -1,8 +1,6 @@
 """A hook's findings are written for the workload, which exposes them as metrics."""
 
-import base64
 import dataclasses
-import datetime
 import json
 
 import pytest
@@ -10,10 +8,10 @@ from ops import testing
 
 from integrator_contract import charm_facts
 from istio_integrator.admission import certificates
+from tests import tls_pairs
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state, told, workload
 from tests.unit.charm.ingress_world import auth, route, sdi
-from tests.unit.charm.objects import make
 
 pytestmark = pytest.mark.usefixtures("installed")
 
@@ -116,24 +114,15 @@ def test_unit_that_does_not_lead_leaves_the_ingress_out(world):
     assert (found.gateway_ready, found.guard) == (None, None)
 
 
-def certificate(days: int) -> tuple[str, datetime.datetime]:
-    """Make one that ends in so many days."""
-    now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
-    begin = now + datetime.timedelta(days=days) - certificates.LIFE
-    return certificates.decide(None, ["x"], begin).certificate, begin + certificates.LIFE
-
-
 def test_end_of_the_operator_s_certificate_is_told(world):
-    pem, end = certificate(9)
     world.config = {"tls_secret": "kf", "hosts": "kf.example.com"}
     world.related = [route(), auth()]
-    data = {"tls.crt": base64.b64encode(pem.encode()).decode()}
-    secret = make("Secret", "kf", "istio-ingress", data=data)
-    world.fake.add(secret)
+    world.fake.put("Secret", "kf", "istio-ingress", data=tls_pairs.pair(days=(-9, 9)))
     told = of_owner(of_world(world), "gateway")[0]
-    assert told.not_after == end.timestamp()
+    assert told.not_after - told.not_before == 18 * 86400
+    # The copy is served while the Secret is useless.
     world.fake.find("Secret", "kf", "istio-ingress")["data"]["tls.crt"] = "bm9uZQ=="
-    assert of_owner(of_world(world), "gateway") == []
+    assert of_owner(of_world(world), "gateway") == [told]
 
 
 def test_end_of_the_webhook_s_certificate_is_told(ctx):

@@ -22,7 +22,11 @@ Object = dict[str, Any]
 
 @contextlib.asynccontextmanager
 async def observing(
-    *present: tuple[str, Object], gateway: str | None = None, joined: bool = True, last: str = ""
+    *present: tuple[str, Object],
+    gateway: str | None = None,
+    joined: bool = True,
+    last: str = "",
+    secrets: tuple[str, ...] = (),
 ) -> AsyncIterator[tuple[FakeApiserver, Service]]:
     """Observe the mesh, and the model's gateway if there is one.
 
@@ -37,7 +41,7 @@ async def observing(
             cluster.put(plural, item)
         home, _, name = (gateway or "").partition("/")
         selector = {"istio": "gateway"} if name else {}
-        named = Gateway(namespace=home, name=name, selector=selector)
+        named = Gateway(namespace=home, name=name, selector=selector, secrets=secrets)
         observed = None if gateway is None else named
         async with service_world.running(cluster, gateway=observed, joined=joined) as service:
             await asyncio.sleep(5)
@@ -323,3 +327,36 @@ async def test_what_is_deleted_is_told(gateway: str | None, plural: str, item: O
     async with observing((plural, item), gateway=gateway) as (cluster, service):
         cluster.delete(plural, item["metadata"]["namespace"], item["metadata"]["name"])
         await until(service.told)
+
+
+COPY = "the-charm-s-copy"
+
+
+def secret(name: str, text: str = "a", namespace: str = SPACE, applied: str = "") -> Object:
+    marks = {names.APPLIED_HASH: applied} if applied else {}
+    meta = {"name": name, "namespace": namespace, "annotations": marks}
+    return {"metadata": meta, "data": {"tls.crt": text}}
+
+
+def checked(item: Object) -> Object:
+    """Return a Secret that a controller annotated."""
+    annotations = {**item["metadata"]["annotations"], "checked": "again"}
+    return {**item, "metadata": {**item["metadata"], "annotations": annotations}}
+
+
+@cases(
+    ("before", "after", "want"),
+    made=(None, secret("kf-tls"), True),
+    renewed=(secret("kf-tls"), secret("kf-tls", "b"), True),
+    annotated=(secret("kf-tls"), checked(secret("kf-tls")), False),
+    of_another_name=(None, secret("shop-tls"), False),
+    elsewhere=(None, secret("kf-tls", namespace="shop"), False),
+    copy_made=(None, secret(COPY, applied="a"), False),
+    copy_renewed=(secret(COPY, applied="a"), secret(COPY, "b", applied="b"), False),
+    copy_overwritten=(secret(COPY, applied="a"), secret(COPY, "b", applied="a"), True),
+)
+async def test_charm_is_told_of_a_certificates_change_that_matters(
+    before: Object | None, after: Object, want: bool
+):
+    watched = "kf-tls", COPY
+    assert await is_told("secrets", before, after, gateway=NAMED, secrets=watched) is want

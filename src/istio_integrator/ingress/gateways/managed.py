@@ -80,16 +80,15 @@ def target(situation: Situation) -> gateway.Target:
     )
 
 
-def apply(situation: Situation, context: Mapping[str, object]) -> cluster.Object:
-    """Apply the Gateway with the variables of the template for Istio's API, and return it."""
+def variables(situation: Situation) -> Mapping[str, object]:
+    """Return what the template needs beside the variables of that for Istio's API."""
     mesh = situation.mesh
-    more = {
+    return {
         "gateway_class": _class(situation),
         "revision": "" if mesh is None or mesh.is_default else mesh.revision,
         # The name of an EnvoyFilter in the model, which must differ from that of the guard.
         "redirect": f"istio-integrator.{situation.manifests.owner}.https".lower(),
     }
-    return situation.manifests.apply(FOLDER, {**context, **more})[-1]
 
 
 def _bound(situation: Situation) -> list[str]:

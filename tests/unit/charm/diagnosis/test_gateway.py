@@ -1,13 +1,9 @@
 """The gateway's address, the authentication there, and where its routes lead."""
 
-import base64
-import datetime
-
 import pytest
 
 from integrator_contract.seen import Cause, Missing, Seen, Unseen
-from istio_integrator.admission import certificates
-from tests import asked
+from tests import asked, tls_pairs
 from tests.unit.cases import cases
 from tests.unit.charm import ingress_world
 from tests.unit.charm.diagnosis.world import diagnose_ingress, said
@@ -273,24 +269,17 @@ def test_route_at_no_host_of_ours_is_named_with_one_to_add(world, options, hosts
 
 
 @cases(
-    ("made", "want"),
-    later=(-2, "CERTIFICATE_EARLY"),
-    today=(0, "CERTIFICATE_VALID"),
-    almost_late=(80, "CERTIFICATE_VALID"),
-    late=(81, "CERTIFICATE_ENDS"),
-    last_day=(89, "CERTIFICATE_ENDS"),
-    over=(91, "CERTIFICATE_ENDED"),
-    no_certificate=(None, "CERTIFICATE_UNREADABLE"),
+    ("days", "want"),
+    later=((1, 90), "CERTIFICATE_EARLY"),
+    today=((-1, 90), "CERTIFICATE_VALID"),
+    almost_late=((-81, 10), "CERTIFICATE_VALID"),
+    late=((-83, 8), "CERTIFICATE_ENDS"),
+    over=((-91, -1), "CERTIFICATE_ENDED"),
 )
-def test_certificate_of_the_gateway_is_judged_by_its_age(world, made, want):
-    pem = "no"
-    if made is not None:
-        # Valid from a day before it was made, for 91 days in all.
-        then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=made, minutes=1)
-        pem = certificates.decide(None, ["a.b.svc"], then).certificate
+def test_certificate_of_the_gateway_is_judged_by_its_age(world, days, want):
     world.config = {"tls_secret": "theirs"}
     secret = ingress_world.secret(world.fake, "theirs", GATEWAY)
-    secret["data"] = {"tls.crt": base64.b64encode(pem.encode()).decode()}
+    secret["data"] = tls_pairs.pair(days=days)
     world.run()
     rows = [row for row in diagnose_ingress(world, "certificates") if "gateway" in row.seen]
     assert said(rows) == [want]

@@ -1,6 +1,5 @@
 """The certificate of the gateway, from an authority or an operator's Secret."""
 
-import base64
 import dataclasses
 import json
 
@@ -9,8 +8,12 @@ import yaml
 from charmlibs.interfaces import tls_certificates
 from ops import testing
 
+from tests import tls_pairs
 from tests.unit.charm.ingress_world import (
+    HOST,
+    OURS,
     OWN,
+    OWNER,
     auth,
     authority,
     renew,
@@ -22,29 +25,151 @@ from tests.unit.charm.ingress_world import (
     sign,
 )
 
+COPY = f"{OURS}.kubeflow.{OURS}"
+"""The Secret that the Gateway names."""
+ABSENT = "Secret istio-ingress/kubeflow-tls does not exist"
+
+
+@pytest.fixture
+def secured(world):
+    """A model that is served with a Secret of the operator."""
+    world.config = {"tls_secret": "kubeflow-tls"}
+    world.related = [route(), auth()]
+    secret(world.fake, "kubeflow-tls", "istio-ingress")
+    assert isinstance(world.status(), testing.ActiveStatus)
+    return world
+
+
+def hosts(world):
+    """The hosts of the Gateway, by port, without random ones."""
+    return {
+        server["port"]["number"]: [host for host in server["hosts"] if len(host) < len(RANDOM)]
+        for server in world.gateway()["spec"]["servers"]
+    }
+
+
+RANDOM = f"x-{'0' * 32}."
+BOTH, CLOSED = {80: [HOST], 443: [HOST]}, {80: []}
+
 
 def test_secret_of_the_operator_is_used_once_it_is_there(world):
     world.config = {"tls_secret": "kubeflow-tls", "https_redirect": True}
     world.related = [route(), auth()]
     status = world.status()
-    assert "tls-secret: there is no Secret istio-ingress/kubeflow-tls" in status.message
+    assert ABSENT in status.message
+    assert "HTTPS is not served" in status.message
     (plain,) = world.gateway()["spec"]["servers"]
     assert plain["tls"] == {"httpsRedirect": True}
-    world.fake.put("Secret", "kubeflow-tls", "istio-ingress")
+    found = secret(world.fake, "kubeflow-tls", "istio-ingress")
     assert isinstance(world.status(), testing.ActiveStatus)
     plain, secure = world.gateway()["spec"]["servers"]
     assert plain["tls"] == {"httpsRedirect": True}
-    assert secure["tls"]["credentialName"] == "kubeflow-tls"
+    assert secure["tls"]["credentialName"] == COPY
     assert secure["port"] == {"number": 443, "name": "https", "protocol": "HTTPS"}
-    world.fake.delete("Secret", "kubeflow-tls", "istio-ingress")
-    assert "there is no Secret" in world.status().message
-    assert len(world.gateway()["spec"]["servers"]) == 2
+    copied = world.fake.find("Secret", COPY, "istio-ingress")
+    assert copied["data"] == found["data"]
+    assert copied["metadata"]["labels"][OWNER] == f"kubeflow.{OURS}"
+
+
+def test_last_verified_certificate_is_served_while_the_secret_is_useless(secured):
+    before = shown(secured)
+    secured.fake.delete("Secret", "kubeflow-tls", "istio-ingress")
+    for lack, found in (("does not exist", None), (tls_pairs.MISMATCH, MIXED)):
+        if found:
+            secured.fake.put("Secret", "kubeflow-tls", "istio-ingress", data=found)
+        status = secured.status()
+        assert isinstance(status, testing.BlockedStatus)
+        assert f"Secret istio-ingress/kubeflow-tls {lack}" in status.message[:120]
+        assert "; the last verified certificate is served" in status.message
+        assert (shown(secured), hosts(secured)) == (before, BOTH)
+    # The copy that another team deletes or overwrites cannot be restored from such a Secret.
+    for change in (None, MIXED):
+        secured.fake.find("Secret", COPY, "istio-ingress")["data"] = change
+        assert "HTTPS is not served" in secured.status().message
+        assert hosts(secured) == CLOSED
+        assert isinstance(secured.hook().unit_status, testing.BlockedStatus)
+        assert hosts(secured) == CLOSED
+        secured.fake.find("Secret", "kubeflow-tls", "istio-ingress")["data"] = tls_pairs.pair()
+        assert isinstance(secured.status(), testing.ActiveStatus)
+        assert hosts(secured) == BOTH
+        secured.fake.find("Secret", "kubeflow-tls", "istio-ingress")["data"] = MIXED
+
+
+MIXED = tls_pairs.data(tls_pairs.certificate(), tls_pairs.private("another"))
+
+
+@pytest.mark.parametrize("change", [None, MIXED, {"cert": "eA=="}])
+def test_copy_that_another_team_changes_is_restored(secured, change):
+    before = shown(secured)
+    secured.fake.delete("Secret", COPY, "istio-ingress")
+    if change:
+        labels = {OWNER: f"kubeflow.{OURS}"}
+        owners = secured.fake.find("EnvoyFilter", COPY, "istio-ingress")["metadata"]
+        more = {"labels": labels, "ownerReferences": owners["ownerReferences"]}
+        secured.fake.put("Secret", COPY, "istio-ingress", data=change, **more)
+    assert isinstance(secured.status(), testing.ActiveStatus)
+    assert (shown(secured), hosts(secured)) == (before, BOTH)
+
+
+def test_copy_goes_after_the_gateway_does_not_name_it(secured):
+    secured.fake.writes.clear()
+    del secured.config["tls_secret"]
+    assert isinstance(secured.status(), testing.ActiveStatus)
+    assert hosts(secured) == {80: [HOST]}
+    gateway, copied = (
+        next(place for place, line in enumerate(secured.fake.writes) if what in line)
+        for what in ("kubeflow-gateway", f"delete secrets {COPY}")
+    )
+    assert gateway < copied
+    assert secrets(secured) == ["istio-ingress"]
+
+
+def test_copy_that_is_refused_is_named_and_http_is_served(world):
+    world.config = {"tls_secret": "kubeflow-tls"}
+    world.related = [route(), auth()]
+    secret(world.fake, "kubeflow-tls", "istio-ingress")
+    quota = 'secrets "x" is forbidden: exceeded quota: few-secrets, requested: secrets=1'
+    world.fake.validators.append(
+        lambda obj: (
+            (403, quota) if (obj["kind"], obj["metadata"]["name"]) == ("Secret", COPY) else None
+        )
+    )
+    status = world.status()
+    assert isinstance(status, testing.BlockedStatus)
+    assert "ResourceQuota few-secrets" in status.message[:100]
+    assert hosts(world) == {80: [HOST]}
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"days": (-9, -3)}, "gateway (kubeflow-tls): the certificate ended"),
+        ({"days": (3, 9)}, "gateway (kubeflow-tls): the certificate is valid only from"),
+        ({"names": ["*.kf.example.com"]}, f"(kubeflow-tls): the certificate does not name {HOST}"),
+        ({"names": []}, f"(kubeflow-tls): the certificate does not name {HOST}"),
+    ],
+)
+def test_certificate_that_clients_reject_is_served_with_a_message(secured, values, words):
+    found = secured.fake.find("Secret", "kubeflow-tls", "istio-ingress")
+    found["data"] = tls_pairs.pair(**values)
+    assert words in secured.status().message
+    assert hosts(secured) == BOTH
+    assert secured.fake.find("Secret", COPY, "istio-ingress")["data"] == found["data"]
+
+
+def test_redirect_to_https_needs_a_certificate(secured):
+    del secured.config["tls_secret"]
+    secured.config["https_redirect"] = True
+    status = secured.status()
+    assert isinstance(status, testing.BlockedStatus)
+    assert "https-redirect needs a certificate" in status.message
+    assert hosts(secured) == {80: [HOST]}
 
 
 def test_gateway_without_a_port_for_https_says_so(world):
     service = world.fake.find("Service", "istio-ingressgateway", "istio-ingress")
     del service["spec"]["ports"][1]
-    world.fake.put("Secret", "kubeflow-tls", "istio-ingress")
+    secret(world.fake, "kubeflow-tls", "istio-ingress")
     world.config = {"tls_secret": "kubeflow-tls"}
     world.related = [route(), auth()]
     message = world.status().message
@@ -166,15 +291,6 @@ def test_certificate_follows_the_gateway_also_without_a_look_into_every_namespac
     assert secrets(certified) == []
 
 
-@pytest.mark.parametrize("text", ["%%%", base64.b64encode(b"\xff").decode(), ""])
-def test_whatever_the_operators_secret_holds_is_the_gateways_to_judge(world, text):
-    secret(world.fake, "kubeflow-tls", "istio-ingress")["data"]["tls.crt"] = text
-    world.config = {"tls_secret": "kubeflow-tls"}
-    world.related = [route(), auth()]
-    assert isinstance(world.status(), testing.ActiveStatus)
-    assert len(world.gateway()["spec"]["servers"]) == 2
-
-
 def test_authority_that_refuses_a_certificate_is_quoted(certified):
     error = {"code": 102, "name": "x", "message": "not here"}
     bag = {"request_errors": json.dumps([{"csr": request(certified), "error": error}])}
@@ -196,12 +312,19 @@ def test_certificate_serves_on_while_the_authority_sends_none_that_can_be_read(c
         assert f"certificates:{good.id} self-signed-certificates: " in status.message
         assert shown(certified) == before
         assert len(certified.gateway()["spec"]["servers"]) == 2
+    other = json.dumps([{**issued, "certificate": tls_pairs.certificate("another")}])
+    certified.related[-1] = dataclasses.replace(
+        certified.related[-1], remote_app_data={"certificates": other}
+    )
+    status = certified.status()
+    assert "self-signed-certificates: sends the certificate of another key" in status.message
+    assert shown(certified) == before
     certified.related[-1] = dataclasses.replace(
         certified.related[-1], remote_app_data=good.remote_app_data
     )
     assert isinstance(certified.status(), testing.ActiveStatus)
     assert request(certified) == asked
-    certified.related = certified.related[:2]
+    certified.related, certified.config["https_redirect"] = certified.related[:2], False
     assert isinstance(certified.status(), testing.ActiveStatus)
     assert len(certified.gateway()["spec"]["servers"]) == 1
     assert secrets(certified) == []

@@ -9,6 +9,7 @@ from ops import testing
 from tests.unit.cases import cases
 from tests.unit.charm.ingress import wishes
 from tests.unit.charm.ingress_world import (
+    OURS,
     auth,
     gateway_api_world,
     program,
@@ -78,7 +79,7 @@ def test_every_host_has_a_listener_at_each_port_and_each_a_name_of_its_own(world
         (port, host) for port in (80, 443) for host in hosts
     }
     assert [one["tls"]["certificateRefs"] for one in found if one["port"] == 443] == [
-        [{"group": "", "kind": "Secret", "name": "tls"}]
+        [{"group": "", "kind": "Secret", "name": f"{OURS}.kubeflow.{OURS}"}]
     ] * 32
 
 

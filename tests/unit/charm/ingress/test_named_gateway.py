@@ -6,7 +6,9 @@ from tests.unit.cases import cases
 from tests.unit.charm import istio_objects
 from tests.unit.charm.fake_cluster import set_environment
 from tests.unit.charm.ingress_world import (
+    HOST,
     LABELS,
+    OWN,
     auth,
     install_gateway,
     pod_of,
@@ -204,6 +206,78 @@ def test_other_hosts_are_guarded_before_the_gateway_serves_them(served):
     served.config = {"hosts": "ai.example.com"}
     served.run()
     assert order_of(served) == ["patch guard", "patch routes", "patch gateway", "patch gateway"]
+
+
+POLICY = 'admission webhook "validate.kyverno.svc-fail" denied the request: only {}'
+
+
+def allow(world, end, **selector):
+    """Have another team's webhook deny Gateways with other hosts, or with another selector."""
+
+    def validate(obj):
+        if obj["kind"] != "Gateway":
+            return None
+        hosts = [host for server in obj["spec"]["servers"] for host in server["hosts"]]
+        is_fit = all(host.endswith(end) for host in hosts)
+        if is_fit and obj["spec"]["selector"].items() >= selector.items():
+            return None
+        return 400, POLICY.format(end)
+
+    world.fake.validators.append(validate)
+
+
+def kept(world):
+    """Return what serves the model, without what the API server counts."""
+    kinds = ("EnvoyFilter", "VirtualService", "Gateway")
+    return [(obj["kind"], obj["spec"]) for kind in kinds for obj in world.all(kind)]
+
+
+@cases(
+    "hosts", exact="kf.corp.example", wildcard="*.corp.example", long=f"{'a.' * 60}corp.example"
+)
+def test_first_host_that_a_policy_demands_opens(served, hosts):
+    served.config = {"hosts": hosts}
+    allow(served, ".corp.example")
+    served.run()
+    assert [each["hosts"] for each in served.gateway()["spec"]["servers"]] == [[hosts]]
+
+
+def test_hosts_that_a_policy_refuses_leave_those_that_are_served(served):
+    served.run()
+    before = kept(served)
+    allow(served, ".example.com")
+    served.config = {"hosts": "kf.elsewhere.example"}
+    for _ in range(2):
+        status = served.status()
+        assert status.name == "blocked"
+        assert 'webhook "validate.kyverno.svc-fail" refuses' in status.message[:110]
+        assert kept(served) == before
+    served.related.append(route("katib-ui"))
+    served.run()
+    assert len(served.routes()) == 2
+    assert served.gateway()["spec"]["servers"][0]["hosts"] == [HOST]
+    served.config = {"hosts": "ai.example.com"}
+    assert served.status().name == "active"
+    assert served.gateway()["spec"]["servers"][0]["hosts"] == ["ai.example.com"]
+
+
+def test_gateway_that_a_policy_refuses_leaves_the_present_one(served):
+    served.run()
+    before = kept(served)
+    allow(served, ".example.com", istio="ingressgateway")
+    served.config = OWN
+    status = served.status()
+    assert status.name == "blocked"
+    assert 'webhook "validate.kyverno.svc-fail" refuses' in status.message[:110]
+    assert kept(served) == before
+
+
+def test_change_that_a_webhook_cannot_try_goes_on(served):
+    served.run()
+    served.fake.has_side_effects = True
+    served.config = {"hosts": "ai.example.com"}
+    assert served.status().name == "active"
+    assert served.gateway()["spec"]["servers"][0]["hosts"] == ["ai.example.com"]
 
 
 def test_pods_elsewhere_with_the_gateways_labels_end_the_service_until_they_are_gone(served):

@@ -44,6 +44,12 @@ class EnvoyFilter(types.Object):
     api = types.Api("networking.istio.io/v1alpha3", "EnvoyFilter")
 
 
+class Secret(types.Object):
+    api = types.Api("v1", "Secret")
+
+    data: dict[str, str] = {}
+
+
 class Compared(NamedTuple):
     """The relevant part of an object."""
 
@@ -249,6 +255,16 @@ def gateway(
             is_ours=lambda _: True,
         ),
     ]
+    found += [
+        observed(
+            Secret,
+            written=_of_secret,
+            namespace=home,
+            fields=f"metadata.name={secret}",
+            is_ours=lambda item: names.APPLIED_HASH in item.metadata.annotations,
+        )
+        for secret in named.secrets
+    ]
     if named.selector:
         # Pods of another namespace with the gateway's labels would also serve the model's routes.
         labels = ",".join(f"{key}={value}" for key, value in sorted(named.selector.items()))
@@ -256,6 +272,11 @@ def gateway(
     elif not named.name:
         found.append(observed(Deployment, of_deployment, namespace=model))
     return found
+
+
+def _of_secret(secret: Secret) -> int:
+    # The service keeps no key.
+    return hash(frozenset(secret.data.items()))
 
 
 def _routed(service: GatewayService) -> object:
