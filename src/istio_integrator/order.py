@@ -77,11 +77,10 @@ class Parts:
     def removal(self) -> tuple[Step, ...]:
         """The steps that remove the application's objects, in order.
 
-        Juju 4 may end the hook after ten seconds, so what is left after each step is harmless.
-        Juju deletes the objects that the charm owns, but no label of the namespace. Evictions
-        stop first. Strict mTLS ends before new pods lose their sidecars. The label goes before the
-        webhook, which keeps the containers of unit pods in order. The EnvoyFilter goes after the
-        gateway's Envoy has dropped what it guards, which only the workload can tell.
+        Juju 4 may end the hook after ten seconds and deletes the charm's own objects, so the label
+        goes early, and what each step leaves is harmless. Strict mTLS ends before new pods lose
+        their sidecars. The label goes before the webhook, which orders a unit pod's containers.
+        The EnvoyFilter goes after the gateway's Envoy, which the workload reads, has no server.
         """
         return (
             self.lifecycle.stop_convergence,

@@ -73,6 +73,17 @@ class World:
         """Have new pods get an annotation of this value, whatever the agent is doing."""
         await self.juju.set(juju.APPLICATION, pod_annotations=f"{{{MARK}: {value}}}")
 
+    async def outside(self):
+        """Wait until no unit is left and the model is outside of the mesh."""
+
+        async def is_outside():
+            status = await self.juju.do("status")
+            found = await self.api.get("Namespace", self.model)
+            is_labelled = "istio-injection" in found["metadata"].get("labels", {})
+            return not status["applications"][juju.APPLICATION]["units"] and not is_labelled
+
+        await observer.eventually(is_outside, 90, "no unit and no label")
+
     async def pod(self, unit=0):
         """The unit's pod; None while there is none."""
         return await self.api.find("Pod", f"{juju.APPLICATION}-{unit}", self.model)

@@ -34,6 +34,10 @@ async def test_units_come_and_go(world):
     await world.all_watch(1)
     await world.mark("by-0")
     await world.settings_arrive("by-0")
+    await world.juju.do("remove_unit", juju.APPLICATION, 1)
+    await world.outside()
+    await world.juju.do("add_unit", juju.APPLICATION, 1)
+    await world.active()
     await world.juju.remove(juju.APPLICATION)
     await world.is_clean()
 

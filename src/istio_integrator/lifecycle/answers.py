@@ -23,8 +23,7 @@ def progress(
 ) -> Iterable[Message]:
     """Turn the workload's counts into messages.
 
-    If pods are replaced automatically, the message has the command that stops it, and the option's
-    name in case the command is too long for the status.
+    If pods are replaced automatically, the message has the command and the option that stop it.
     """
     application, mesh = situation.application, situation.mesh
     pods = f"{summary.in_mesh}/{summary.eligible}"
