@@ -325,8 +325,7 @@ class Said(enum.Enum):
     GATEWAY_NOT_PROGRAMMED = _waiting("Gateway {name}: istiod says: {words}")
     GATEWAY_ADDRESS = _note("Gateway {name} at {address}")
     GATEWAY_METADATA_AWAITED = _blocked(
-        "gateway-metadata: {applications} waits for it",
-        "juju config {application} routing=gateway-api",
+        "set routing=gateway-api: {applications} waits for gateway-metadata"
     )
     ANNOTATIONS_REFUSED = _blocked("gateway-service-annotations: {service}: {problem}")
     HOSTS_IN_PLAIN_HTTP = _note(

@@ -364,8 +364,7 @@ class Ingress(Component):
         kubeflow.publish_metadata(self._related, None)
         bags = self._related.bags(kubeflow.GATEWAY_METADATA)
         if waiting := ", ".join(sorted(bag.application for bag in bags)):
-            about = {"applications": waiting, "application": self._situation.application}
-            self._messages.append(Said.GATEWAY_METADATA_AWAITED(**about))
+            self._messages.append(Said.GATEWAY_METADATA_AWAITED(applications=waiting))
 
     def _external_host(self, target: gateway.Target | None) -> str:
         """Return the host of the model's URL; empty while no gateway is known."""
