@@ -52,6 +52,10 @@ _ALSO = {
     "gateway-cpu": f"{_GATEWAY}: one after the other is replaced",
     "gateway-memory": f"{_GATEWAY}: one after the other is replaced",
     "authorization": "the model's pods: their sidecars answer other callers; none restarts",
+    "pod-networks": (
+        "pods of training jobs in namespaces that deny plain text: running ones get other "
+        "networks; new ones a label when they are created"
+    ),
     "mtls": "the model's pods: their sidecars answer other callers; none restarts",
     "mtls-exceptions": "the model's pods: their sidecars answer other callers; none restarts",
     "log-level": "this application's and the webhook's, which read it as they run; none restarts",

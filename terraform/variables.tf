@@ -88,6 +88,7 @@ variable "config" {
       "mtls-exceptions",
       "pod-annotations",
       "pod-labels",
+      "pod-networks",
       "proxy-shutdown",
       "require-authentication",
       "restart-max-unavailable",

@@ -16,6 +16,7 @@ Part = Literal[
     "mesh",
     "observability",
     "security",
+    "training",
 ]
 """Part of the charm; a label of the metric of problems."""
 Severity = Literal["blocked", "maintenance", "waiting"]

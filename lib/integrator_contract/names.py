@@ -15,6 +15,10 @@ PROXY_SHUTDOWN = f"{PREFIX}proxy-shutdown"
 RESTART_PODS = f"{PREFIX}restart-pods"
 SERVED = f"{PREFIX}served"
 """On a namespace: `enabled` or `disabled`."""
+POD_TRAFFIC = f"{PREFIX}pod-traffic"
+"""On a pod: `mutual-tls` for its calls to addresses of pods, or `unchanged`. Admission sets the
+former on pods of training jobs."""
+MUTUAL_TLS = "mutual-tls"
 
 # Set on objects that this charm creates.
 OWNER = f"{PREFIX}owner"
@@ -134,6 +138,27 @@ DAEMON_TAINTS = (
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 )
 HOST_NETWORK_TAINT = ("node.kubernetes.io/network-unavailable", "NoSchedule")
+TRAINING_JOBS = {
+    # TFJob, PyTorchJob, MPIJob, XGBoostJob, PaddleJob and JAXJob (training-operator
+    # pkg/apis/kubeflow.org/v1/common_types.go, JobNameLabel), and MPIJob v2beta1 (mpi-operator
+    # pkg/apis/kubeflow/v2beta1/constants.go, JobNameLabel).
+    "training.kubeflow.org/job-name": "training operator's job",
+    # JobSet and TrainJob, which creates one (jobset api/jobset/v1alpha2/jobset_types.go,
+    # JobSetNameKey).
+    "jobset.sigs.k8s.io/jobset-name": "JobSet or TrainJob",
+    # RayCluster and RayJob (kuberay ray-operator/controllers/ray/utils/constant.go,
+    # RayClusterLabelKey).
+    "ray.io/cluster": "RayCluster",
+    # lws api/leaderworkerset/v1/leaderworkerset_types.go, SetNameLabelKey.
+    "leaderworkerset.sigs.k8s.io/name": "LeaderWorkerSet",
+    # volcano staging/src/volcano.sh/apis/pkg/apis/batch/v1alpha1/labels.go, JobNameKey.
+    "volcano.sh/job-name": "Volcano job",
+    # The driver and the executors (spark resource-managers/kubernetes/core, Constants.scala,
+    # SPARK_APP_ID_LABEL).
+    "spark-app-selector": "Spark application",
+}
+"""Kinds of jobs whose pods call each other by address, by the label of their pods with the name of
+the job."""
 OF_ONE_POD = (
     "pod-template-hash",
     REVISION_HASH,

@@ -197,6 +197,8 @@ class Settings(Members, PodRules):
     """Whether MeshConfig holds applications, so that some pods need to opt out."""
     native: bool = False
     """Whether pods that need a native sidecar ask for one."""
+    pod_traffic: bool = False
+    """Whether pods of training jobs call other pods by mutual TLS."""
     left_out: tuple[str, ...] = ()
     """Changes, as named in `mutate.CHANGES`, that another team's policy rejects."""
 
@@ -215,7 +217,8 @@ class Settings(Members, PodRules):
     @property
     def changes_lifecycle(self) -> bool:
         """Whether pods get any change other than their mesh membership."""
-        return self.hold_application or self.mesh_holds or self.native or bool(self.rules)
+        by_mesh = self.hold_application or self.mesh_holds or self.native or self.pod_traffic
+        return by_mesh or bool(self.rules)
 
     def document(self) -> dict[str, Any]:
         """Write the settings for JSON."""

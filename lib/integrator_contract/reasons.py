@@ -145,11 +145,11 @@ ADMISSION: Mapping[Reason, str] = {
     Reason.NOT_INJECTED: "The pod is labelled to get no sidecar.",
     Reason.FIRST_CONTAINER: "Juju or KubeRay expects another container than istio-proxy first.",
     Reason.OTHER_TEMPLATE: "Its `inject.istio.io/templates` is not exactly `sidecar`.",
-    Reason.CONFIG_SAYS_ITSELF: "Its proxy.istio.io/config sets holdApplicationUntilProxyStarts.",
+    Reason.CONFIG_SAYS_ITSELF: "Its proxy.istio.io/config already has this setting.",
     Reason.CONFIG_NOT_MERGEABLE: (
         "Its proxy.istio.io/config is not one mapping in YAML without anchors, aliases and tags."
     ),
-    Reason.CONFIG_TOO_LONG: "With the hold its proxy.istio.io/config exceeds 2048 characters.",
+    Reason.CONFIG_TOO_LONG: "With the addition its proxy.istio.io/config exceeds 2048 characters.",
     Reason.PORTS_NOT_MERGEABLE: "istiod rejects the empty entry in its excluded outbound ports.",
     Reason.ANNOTATIONS_FULL: "Its annotations would be more than 1000, or larger than 256 KiB.",
 }

@@ -263,6 +263,17 @@ class Said(enum.Enum):
         "istioctl tag set default --revision {revision}{where}",
     )
 
+    # Training jobs, whose pods call each other.
+    POD_NETWORKS_UNKNOWN = _note(
+        "jobs of several pods fail in {namespaces}: set pod-networks, as in "
+        "`juju config {application} pod-networks=10.1.0.0/16`"
+    )
+    POD_NETWORKS_OVERLAP = _blocked(
+        "pod-networks overlaps the Service network {services}",
+        "juju config {application} pod-networks=",
+        "or name networks that hold pods alone, such as 10.1.0.0/16",
+    )
+
     # The gateway that serves the model.
     GATEWAY_NEEDS_HOSTS = _blocked(
         "gateway-service={service} needs hosts", "juju config {application} hosts=NAME"

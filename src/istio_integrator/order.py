@@ -16,6 +16,7 @@ from istio_integrator.messages import Message
 from istio_integrator.mtls import mtls
 from istio_integrator.policies import policies
 from istio_integrator.situation.situation import Component, Situation
+from istio_integrator.training import training
 
 Step = Callable[[], Sequence[Message] | None]
 
@@ -48,6 +49,7 @@ class Parts:
         )
         self.authorization = policies.Authorization(situation, lambda: self.ingress.exposure)
         self.mutual_tls = mtls.MutualTls(situation, self._uninjected)
+        self.training = training.Training(situation)
         self.observability = observability.Observability(charm, situation)
 
     @property
@@ -65,6 +67,7 @@ class Parts:
         return (
             self.claims,
             *places,
+            self.training,
             self.lifecycle,
             self.authorization,
             self.tenant_policy,
@@ -92,6 +95,7 @@ class Parts:
             self.ingress.remove_routes,
             self.tenant_policy.remove,
             self.authorization.remove,
+            self.training.remove,
             self.situation.manifests.prune_retired,
             self.ingress.remove_guard,
             self.lifecycle.remove,
@@ -103,7 +107,7 @@ class Parts:
 
         Otherwise two applications would replace pods and prepare new ones.
         """
-        shared = (self.mutual_tls.remove, self.admission.remove)
+        shared = (self.mutual_tls.remove, self.admission.remove, self.training.remove)
         return (self.lifecycle.stop, *(shared if self.situation.leader else ()))
 
     def _authorization_service(self) -> str:

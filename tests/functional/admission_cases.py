@@ -79,6 +79,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
             }
         ],
     },
+    "training": {"hold-application": False, "pod-traffic": True},
+    "training-held": {"pod-traffic": True},
     "everything": {
         "native": True,
         "pod-labels": [{"add": {"tier": "other"}}],
@@ -813,7 +815,91 @@ RULES = (
     ),
 )
 
+POD_TRAFFIC = f"{PREFIX}pod-traffic"
+MUTUAL_TLS = {POD_TRAFFIC: "mutual-tls"}
+PYTORCH = {"training.kubeflow.org/job-name": "bert"}
+ENDLESS = '"proxyMetadata": {"ISTIO_META_IDLE_TIMEOUT": "0s"}'
+
+
+def trains(name: str, labels: dict[str, str], **fields: Any) -> Case:
+    """A pod of a training job, which calls other pods by mutual TLS."""
+    given: dict[str, Any] = {"settings": "training", "namespace": "profiles", **fields}
+    want = ("pod-traffic", "idle-timeout")
+    annotations = {CONFIG: f"{{{ENDLESS}}}"}
+    return Case(
+        name,
+        labels=labels,
+        want=want,
+        want_labels=MUTUAL_TLS,
+        want_annotations=annotations,
+        **given,
+    )
+
+
+TRAINING = (
+    *(
+        trains(f"trains, {label}", {label: "bert", "app": "x"}, namespace=namespace)
+        for label, namespace in {
+            "training.kubeflow.org/job-name": "profiles",
+            "jobset.sigs.k8s.io/jobset-name": "model",
+            "ray.io/cluster": "labelled",
+            "leaderworkerset.sigs.k8s.io/name": "profiles",
+            "volcano.sh/job-name": "profiles",
+            "spark-app-selector": "profiles",
+        }.items()
+    ),
+    Case(
+        "trains, held and with a configuration of its own",
+        settings="training-held",
+        labels=PYTORCH,
+        annotations={CONFIG: "concurrency: 1"},
+        want=("pod-traffic", "hold", "idle-timeout"),
+        want_labels=MUTUAL_TLS,
+        want_annotations={CONFIG: f"{ENDLESS[1:14]}{ENDLESS[15:]}\n{HELD_LINE}concurrency: 1"},
+    ),
+    Case(
+        "trains, with metadata of its own",
+        settings="training",
+        labels=PYTORCH,
+        annotations={CONFIG: "proxyMetadata: {A: b}"},
+        want=("pod-traffic",),
+        want_labels=MUTUAL_TLS,
+        skipped=("idle-timeout:ConfigSaysItself",),
+    ),
+    Case(
+        "any pod whose own label asks for it",
+        settings="training",
+        labels=MUTUAL_TLS,
+        want=("idle-timeout",),
+        want_annotations={CONFIG: f"{{{ENDLESS}}}"},
+    ),
+    left(
+        "declines to be changed",
+        "pod-traffic:PodSaysItself",
+        settings="training",
+        labels={**PYTORCH, POD_TRAFFIC: "unchanged"},
+    ),
+    left(
+        "trains without a sidecar",
+        "pod-traffic:NotInjected",
+        settings="training",
+        labels={**PYTORCH, **NO_SIDECAR},
+    ),
+    left(
+        "trains on the node's network",
+        "pod-traffic:HostNetwork",
+        settings="training",
+        labels=PYTORCH,
+        spec=HOST_NETWORK,
+    ),
+    left("no training", settings="training", labels={"job-name": "bert", "app": "x"}),
+    left(
+        "trains where pod-networks is none", settings="neither", labels={**PYTORCH, **MUTUAL_TLS}
+    ),
+)
+
 OBJECTS = (
+    *TRAINING,
     *EXCLUSION,
     *UNTOUCHED,
     *CUSTOMISED,

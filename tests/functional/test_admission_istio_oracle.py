@@ -72,7 +72,9 @@ def assert_istiod_agrees(judge, values):
     changed = [
         (value, merged)
         for value in values
-        if not isinstance(merged := proxy_config.merge_hold(value, held=True), Reason)
+        if not isinstance(
+            merged := proxy_config.insert(value, proxy_config.HOLD, setting=True), Reason
+        )
     ]
     before = judge([value for value, _ in changed])
     after = judge([merged for _, merged in changed])

@@ -105,6 +105,7 @@ def make(situation: Situation, seen: MeshSettings, left_out: Iterable[str]) -> p
         inject_label=dict([seen.inject_label]),
         mesh_holds=seen.held,
         native=seen.native,
+        pod_traffic=options.pod_networks is not None,
         left_out=tuple(sorted(left_out)),
         **chosen,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import json
 import re
 from collections.abc import Mapping
@@ -25,6 +26,10 @@ _PLACE = (names.INJECT, names.REVISION)
 _PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _PLAIN_GRAMMAR = "write NAME or NAME:PORT, as in minio:9000, mlmd"
 MOST_PLAIN_PORTS = 200
+MOST_NETWORKS = 32
+_SHORTEST_PREFIX = 8
+"""Bits of the largest private network, 10.0.0.0/8."""
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _STRICT = pydantic.ConfigDict(strict=True, extra="forbid", defer_build=True)
 _LONGEST_SHOWN = 80
 """Characters of an option's value that a problem quotes."""
@@ -195,7 +200,32 @@ def _plain_port(text: str) -> PlainTextPort:
     return PlainTextPort(name, port)
 
 
+def _networks(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    words = service.words(value)
+    if [*words] == ["none"]:
+        return None
+    if len(words) > MOST_NETWORKS:
+        raise ValueError(f"at most {MOST_NETWORKS} networks")
+    return tuple(dict.fromkeys(map(_network, words)))
+
+
+def _network(text: str) -> Network:
+    example = "write networks as in 10.1.0.0/16, or none"
+    try:
+        found = ipaddress.ip_network(text)
+    except ValueError:
+        raise ValueError(f"'{text}' is not a network: {example}") from None
+    if found.prefixlen < _SHORTEST_PREFIX:
+        raise ValueError(f"'{text}' has more hosts than pods: {example}")
+    if found.is_loopback or found.is_multicast or found.is_link_local:
+        raise ValueError(f"'{text}' never has pods: {example}")
+    return found
+
+
 Annotations = Annotated[Mapping[str, str], pydantic.BeforeValidator(_annotations)]
+Networks = Annotated[tuple[Network, ...] | None, pydantic.BeforeValidator(_networks)]
 PlainPorts = Annotated[tuple[PlainTextPort, ...], pydantic.BeforeValidator(_plain_ports)]
 ServiceName = Annotated[str, _like(f"{_DNS_LABEL}/{_DNS_NAME}", "write it as NAMESPACE/NAME")]
 Cpu = Annotated[str, pydantic.AfterValidator(_cpu)]
@@ -261,6 +291,8 @@ class Config(pydantic.BaseModel):
     """Whether requests are denied unless ingress-auth or forward-auth is related."""
     tenant_policy: Literal["auto", "enforce", "warn", "off"] = "auto"
     """Handling of routes and Gateways in profile namespaces that affect other namespaces."""
+    pod_networks: Networks = ()
+    """Networks of pods, for training jobs; empty: found; None: these jobs stay unchanged."""
     authorization: Literal["off", "related", "closed"] = "off"
     """Which applications' callers are restricted to their relations."""
     mtls: Literal["inherit", "strict"] = "inherit"

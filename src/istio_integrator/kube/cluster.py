@@ -114,6 +114,9 @@ KUBERNETES_GATEWAY, HTTP_ROUTE, GRPC_ROUTE = _kinds(
 AUTHORIZATION_POLICY, PEER_AUTHENTICATION, REQUEST_AUTHENTICATION = _kinds(
     _SECURITY, True, "AuthorizationPolicy", "PeerAuthentication", "RequestAuthentication"
 )
+(SERVICE_CIDR,) = _kinds("networking.k8s.io/v1", False, "ServiceCIDR")
+(CALICO_POOL,) = _kinds("crd.projectcalico.org/v1", False, "IPPool")
+(CILIUM_NODE,) = _kinds("cilium.io/v2", False, "CiliumNode")
 (WASM_PLUGIN,) = _kinds("extensions.istio.io/v1alpha1", True, "WasmPlugin")
 _kinds("authorization.k8s.io/v1", False, "SelfSubjectAccessReview")
 

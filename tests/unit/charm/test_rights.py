@@ -40,6 +40,7 @@ def own_names() -> set[str]:
     return {
         name,
         f"{name}.https",
+        f"{name}.training",
         f"{name}.tenants",
         *(f"{name}.tenants.{kind}" for kind, _ in served.as_selectors()),
         webhook.configuration_name(OWNER),

@@ -104,6 +104,19 @@ def model(ours: dict[str, str] | str = "", labels: Object | None = None) -> Obje
     return {"metadata": {"name": MODEL, "labels": labels or {}, "annotations": annotations}}
 
 
+def profile(**labels: str) -> Object:
+    """Return a profile's namespace."""
+    marked = {names.PART_OF: names.PROFILE, **labels}
+    return {"metadata": {"name": "kf-user", "labels": marked}}
+
+
+def node(*networks: str) -> Object:
+    return {
+        "metadata": {"name": "node-1"},
+        "spec": {"podCIDRs": list(networks)} if networks else {},
+    }
+
+
 DELETED_MODEL = {"metadata": {**model()["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
 
 
@@ -138,6 +151,13 @@ DELETED_MODEL = {"metadata": {**model()["metadata"], "deletionTimestamp": "2026-
     label_beside_ours=(
         *("namespaces", model(JOINED, JOINED), model(JOINED, {**JOINED, "team": "a"}), True),
     ),
+    profile_comes=("namespaces", None, profile(), True),
+    profile_labelled=("namespaces", profile(), profile(**JOINED), True),
+    profile_claimed=("namespaces", profile(), profile(**{names.SERVED_BY: OWNER}), False),
+    no_profile=("namespaces", None, {"metadata": {"name": "kf-user", "labels": JOINED}}, False),
+    node_joins=("nodes", node(), node("10.1.7.0/24"), True),
+    node_has_no_network=("nodes", None, node(), False),
+    node_beats=("nodes", node("10.1.7.0/24"), {**node("10.1.7.0/24"), "status": {"a": 1}}, False),
     no_record=("namespaces", model(), model("no record", {"team": "a"}), True),
     record_of_no_shape=("namespaces", model(), model('{"set": [["a"]]}', {"team": "a"}), True),
 )

@@ -61,6 +61,7 @@ def mutate(pod: types.Pod, settings: pods.Settings, kind: namespaces.Kind = "mod
         if names.PROBE in draft.labels:
             draft.annotations[names.SETTINGS] = settings.revision
     if is_served:
+        draft.add("pod-traffic", draft.labels, _pod_traffic(draft))
         for name, change in _ANNOTATING.items():
             draft.add(name, draft.annotations, change(draft))
         draft.add("images", draft.images, _images(draft))
@@ -265,7 +266,11 @@ def _hold(draft: _Draft) -> _Added:
         return draft.outside
     if draft.is_native:
         return Reason.NATIVE_SIDECAR
-    return Reason.FIRST_CONTAINER if draft.addressed else _merge_hold(draft, held=True)
+    return (
+        Reason.FIRST_CONTAINER
+        if draft.addressed
+        else _insert(draft, proxy_config.HOLD, setting=True)
+    )
 
 
 def _no_hold(draft: _Draft) -> _Added:
@@ -273,12 +278,33 @@ def _no_hold(draft: _Draft) -> _Added:
     is_wanted = draft.settings.mesh_holds and draft.addressed
     if not is_wanted or draft.outside or draft.is_native:
         return {}
-    return _merge_hold(draft, held=False)
+    return _insert(draft, proxy_config.HOLD, setting=False)
 
 
-def _merge_hold(draft: _Draft, *, held: bool) -> _Added:
-    merged = proxy_config.merge_hold(draft.annotations.get(names.PROXY_CONFIG), held=held)
+def _insert(draft: _Draft, key: str, setting: object) -> _Added:
+    merged = proxy_config.insert(draft.annotations.get(names.PROXY_CONFIG), key, setting)
     return merged if isinstance(merged, Reason) else {names.PROXY_CONFIG: merged}
+
+
+def _pod_traffic(draft: _Draft) -> _Added:
+    """Label a pod of a training job. An EnvoyFilter makes it call other pods by mutual TLS."""
+    if not draft.settings.pod_traffic or names.TRAINING_JOBS.keys().isdisjoint(draft.sent):
+        return {}
+    if names.POD_TRAFFIC in draft.labels:
+        return Reason.POD_SAYS_ITSELF
+    return draft.outside or {names.POD_TRAFFIC: names.MUTUAL_TLS}
+
+
+def _idle_timeout(draft: _Draft) -> _Added:
+    """Keep idle connections between the pods of a job, which Envoy closes after an hour.
+
+    istiod uses the variable for every TCP filter (istio pilot/pkg/networking/core).
+    """
+    is_wanted = draft.labels.get(names.POD_TRAFFIC) == names.MUTUAL_TLS
+    if not draft.settings.pod_traffic or not is_wanted:
+        return {}
+    endless = {"ISTIO_META_IDLE_TIMEOUT": "0s"}
+    return draft.outside or _insert(draft, proxy_config.METADATA, endless)
 
 
 def _order(draft: _Draft) -> None:
@@ -329,6 +355,7 @@ _ANNOTATING: Mapping[str, Callable[[_Draft], _Added]] = {
     "native": _native,
     "hold": _hold,
     "no-hold": _no_hold,
+    "idle-timeout": _idle_timeout,
 }
-CHANGES = ("excluded", "inject", *_ANNOTATING, "images", "labels", "order")
+CHANGES = ("excluded", "inject", "pod-traffic", *_ANNOTATING, "images", "labels", "order")
 """The possible changes of a new pod, with the names and order of its annotation."""

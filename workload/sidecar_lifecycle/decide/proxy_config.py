@@ -1,4 +1,4 @@
-"""The annotation `proxy.istio.io/config` of a pod: the hold, and the port of the proxy's agent.
+"""The annotation `proxy.istio.io/config` of a pod: added settings, and the port of the agent.
 
 Protobuf accepts two spellings of each key, but rejects a value with both.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -18,7 +19,7 @@ from integrator_contract.reasons import Reason
 LONGEST = 2048
 """Characters of a configuration, read in at most about 20 ms; 200 are usual."""
 HOLD = "holdApplicationUntilProxyStarts"
-_HOLD_KEYS = (HOLD, "hold_application_until_proxy_starts")
+METADATA = "proxyMetadata"
 _PORT_KEYS = ("statusPort", "status_port")
 _DIGITS = 5
 """Characters of a port: the highest is 65535."""
@@ -54,28 +55,30 @@ def _port(text: str) -> int | None:
     return int(text) if is_number and int(text) <= pods.HIGHEST_PORT else None
 
 
-def merge_hold(value: str | None, *, held: bool) -> str | Reason:
-    """Insert the hold into the text of a configuration, before its first entry.
+def insert(value: str | None, key: str, setting: object) -> str | Reason:
+    """Insert a setting into the text of a configuration, before its first entry.
 
     The YAML is not rewritten otherwise. A user's own entry stays and takes precedence. An invalid
     value stays unchanged, so that istiod reports it.
 
     Args:
         value: The annotation's value; None: the pod does not have it.
-        held: Whether the application waits for its proxy.
+        key: The name of the setting in camel case, as in JSON.
+        setting: Its value, of any type that JSON has.
 
     Returns:
         The new value, or the reason for no change.
     """
-    word = json.dumps(held)
+    word = json.dumps(setting)
     if value is None or not value.strip(" \t\r\n"):
-        return f'{{"{HOLD}": {word}}}'
+        return f'{{"{key}": {word}}}'
     if len(value) > LONGEST:
         return Reason.CONFIG_TOO_LONG
     config = _read(value)
     if config is None:
         return Reason.CONFIG_NOT_MERGEABLE
-    if not config.keys().isdisjoint(_HOLD_KEYS):
+    in_snake_case = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", key)
+    if not config.keys().isdisjoint((key, in_snake_case)):
         return Reason.CONFIG_SAYS_ITSELF
     start = next(each for each in yaml.parse(value) if isinstance(each, yaml.MappingStartEvent))
     mark = start.start_mark
@@ -83,9 +86,9 @@ def merge_hold(value: str | None, *, held: bool) -> str | Reason:
     at = mark.index + bool(start.flow_style)
     if start.flow_style:
         # A comment may follow the blank.
-        entry = f'"{HOLD}": {word}{", " if config else " "}'
+        entry = f'"{key}": {word}{", " if config else " "}'
     else:
-        entry = f"{HOLD}: {word}\n{' ' * mark.column}"
+        entry = f"{key}: {word}\n{' ' * mark.column}"
     merged = f"{value[:at]}{entry}{value[at:]}"
     # A longer result would hide the pod's own status port from `configured_port`.
     return merged if len(merged) <= LONGEST else Reason.CONFIG_TOO_LONG

@@ -29,6 +29,7 @@ OPTIONAL: Mapping[str, Callable[[config.Config], bool]] = {
     "-tenants": lambda options: options.tenant_policy != "off",
     "-authorization": lambda options: options.authorization != "off",
     "-mtls": lambda options: options.mtls == "strict",
+    "-training": lambda options: options.pod_networks is not None,
 }
 """Suffixes of the optional roles' names, each with the options that need the role."""
 

@@ -50,6 +50,12 @@ class Secret(types.Object):
     data: dict[str, str] = {}
 
 
+class Node(types.Object):
+    api = types.Api("v1", "Node")
+
+    spec: dict[str, Any] = {}
+
+
 class Compared(NamedTuple):
     """The relevant part of an object."""
 
@@ -134,6 +140,7 @@ def mesh(connection: client.Client, model: str, *, joined: bool) -> list[Observe
     """Return watches of the injectors, their istiod, the model's namespace and this webhook.
 
     A model that has not joined waits for the webhook, which may be ready before the watch starts.
+    Training jobs depend on the namespaces of profiles and on the networks of nodes.
     """
     observed = functools.partial(ObservedKind[Any], connection, is_patient=True)
     injectors = observed(types.MutatingWebhookConfiguration, _of_injector)
@@ -157,6 +164,8 @@ def mesh(connection: client.Client, model: str, *, joined: bool) -> list[Observe
             labels=ISTIOD,
         ),
         observed(types.Namespace, _of_namespace, fields=f"metadata.name={model}"),
+        observed(types.Namespace, _of_profile, labels=f"{names.PART_OF}={names.PROFILE}"),
+        observed(Node, lambda node: node.spec.get("podCIDRs")),
         observed(
             Deployment,
             _of_webhook,
@@ -205,6 +214,12 @@ def _of_namespace(namespace: types.Namespace) -> object:
         ours = dict[str, str]().items()
     others, lost = meta.labels.items() - ours, ours - meta.labels.items()
     return (others, lost, meta.deletionTimestamp is not None)
+
+
+def _of_profile(namespace: types.Namespace) -> object:
+    """Return the labels by which users choose a profile's mesh and its integrator."""
+    keys = (names.INJECTION, names.REVISION, names.SERVED)
+    return [namespace.metadata.labels.get(key) for key in keys]
 
 
 def _of_webhook(deployment: Deployment) -> tuple[bool, bool]:

@@ -1,0 +1,1 @@
+"""Mutual TLS between the pods of training jobs."""

@@ -1,0 +1,140 @@
+"""The component that lets the pods of training jobs call each other by mutual TLS.
+
+Istio sends a call to the address of a pod as plain text, unless a Service declares the port.
+Strict mutual TLS and the policy of a Kubeflow profile deny it. One EnvoyFilter in each such
+namespace makes labelled pods use their certificates for these calls.
+"""
+
+from __future__ import annotations
+
+import collections
+import ipaddress
+from collections.abc import Iterator, Mapping
+
+from integrator_contract import names
+from istio_integrator import error_messages, texts
+from istio_integrator.config.config import Network
+from istio_integrator.istio import installation, plain_text
+from istio_integrator.kube import cluster, errors
+from istio_integrator.messages import Message, Said
+from istio_integrator.situation.situation import Component, Situation
+from istio_integrator.training import networks
+
+FOLDER = "training"
+_LABELS = {names.POD_TRAFFIC: names.MUTUAL_TLS}
+_ENDED = ("Succeeded", "Failed")
+
+
+class Training(Component):
+    """Writes the EnvoyFilters of the namespaces in which plain text between pods is denied."""
+
+    name = "training"
+
+    def __init__(self, situation: Situation) -> None:
+        self._situation = situation
+
+    def reconcile(self) -> list[Message]:
+        """Write the EnvoyFilters. Networks that are in use stay, even if they are obsolete."""
+        situation, mesh = self._situation, self._situation.mesh
+        if not situation.leader or mesh is None:
+            return []
+        if situation.config.pod_networks is None:
+            self.remove()
+            return []
+        spaces, present = [*self._namespaces(mesh)], situation.manifests.owned_in(FOLDER)
+        if not spaces and not present:
+            return []
+        jobs, found = self._jobs(), networks.find(situation)
+        services = networks.service_network(situation, found) if found else ""
+        wanted = {name: found for name in spaces if found and not services}
+        for obj in present:
+            name = obj["metadata"]["namespace"]
+            if jobs is None or name in jobs:
+                # Envoy closes the connections of a filter chain that changes or goes.
+                wanted[name] = [*dict.fromkeys([*_networks(obj), *wanted.get(name, ())])]
+        said = self._apply(wanted, mesh)
+        failing = [name for name in spaces if name not in wanted and (jobs or {}).get(name, 0) > 1]
+        application = situation.application
+        if services:
+            said.append(Said.POD_NETWORKS_OVERLAP(services=services, application=application))
+        elif failing:
+            place = texts.listed(failing)
+            said.append(Said.POD_NETWORKS_UNKNOWN(namespaces=place, application=application))
+        return said
+
+    def remove(self) -> None:
+        """Delete the EnvoyFilters."""
+        self._situation.manifests.remove(FOLDER)
+
+    def _namespaces(self, mesh: installation.Mesh) -> Iterator[str]:
+        """Yield the namespaces with sidecars in which plain text between pods is denied."""
+        situation = self._situation
+        for name in situation.served_namespaces:
+            namespace = situation.cluster.get(cluster.NAMESPACE, name)
+            labels = cluster.at(namespace, "metadata", "labels")
+            is_profile = labels.get(names.PART_OF) == names.PROFILE
+            if mesh.has_member(labels) and (
+                is_profile or plain_text.is_denied(situation.cluster, mesh, name, _LABELS)
+            ):
+                yield name
+
+    def _jobs(self) -> Mapping[str, int] | None:
+        """Return the most pods that a job has, by namespace; None without the right to list pods.
+
+        Pods that have ended do not count.
+        """
+        found: collections.Counter[tuple[str, tuple[str, str] | None]] = collections.Counter()
+        with self._situation.cluster.optional():
+            for pod in self._situation.cluster.list(cluster.POD, labels={**_LABELS}):
+                labels = cluster.at(pod, "metadata", "labels")
+                job = next(
+                    (each for each in labels.items() if each[0] in names.TRAINING_JOBS), None
+                )
+                if cluster.at(pod, "status").get("phase") not in _ENDED:
+                    found[pod["metadata"]["namespace"], job] += 1
+            most: dict[str, int] = {}
+            for (namespace, _), count in found.items():
+                most[namespace] = max(count, most.get(namespace, 0))
+            return most
+        return None
+
+    def _apply(self, wanted: dict[str, list[Network]], mesh: installation.Mesh) -> list[Message]:
+        """Apply the EnvoyFilters without those that the API server or another owner refuses."""
+        said: dict[str, Message] = {}
+        while True:
+            variables = {
+                "name": f"istio-integrator.{self._situation.manifests.owner}.training".lower(),
+                "selector": _LABELS,
+                "trust_domains": mesh.trust_domains,
+                "filters": wanted,
+            }
+            try:
+                with self._situation.cluster.optional():
+                    self._situation.manifests.apply(FOLDER, variables)
+                return [*said.values()]
+            except (errors.RefusedError, errors.ForeignError) as error:
+                name = error.reference.rpartition(" ")[2].partition("/")[0]
+                if name not in wanted:
+                    raise
+                del wanted[name]
+                message = error_messages.of_error(error, application=self._situation.application)
+                said.setdefault(str(message.about.get("author")), message)
+
+
+def _networks(obj: cluster.Object) -> list[Network]:
+    """Read the networks of an EnvoyFilter, in the order of its filter chains."""
+    return [
+        network
+        for patch in cluster.parts(cluster.at(obj, "spec"), "configPatches")
+        for match in [cluster.at(patch, "patch", "value", "filter_chain_match")]
+        for each in cluster.parts(match, "prefix_ranges")
+        for network in _network(f"{each.get('address_prefix')}/{each.get('prefix_len')}")
+    ]
+
+
+def _network(text: str) -> Iterator[Network]:
+    """Read a network, which other users may have changed."""
+    try:
+        yield ipaddress.ip_network(text)
+    except ValueError:
+        return

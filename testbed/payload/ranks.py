@@ -1,0 +1,125 @@
+"""One rank of a distributed job: meet at rank 0, connect to all other ranks, and reduce together.
+
+MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE are set as for PyTorch. Only rank 0 listens at a
+known port. As with gloo and NCCL, the ranks then connect to each other by the addresses of their
+pods, at ports that the kernel chose and no Service declares.
+"""
+
+import argparse
+import json
+import os
+import socket
+import struct
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+
+def main() -> int:
+    """Run one rank; its exit code is 1 where ranks do not reach each other in time."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds between two steps")
+    parser.add_argument("--values", type=int, default=10_000)
+    parser.add_argument("--timeout", type=float, default=60)
+    args = parser.parse_args()
+    rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    try:
+        peers = connect(rank, size, args.timeout)
+        for step in range(args.steps):
+            mine = np.full(args.values, float(rank + step))
+            assert (reduce(peers, mine) == sum(range(size)) + size * step).all()
+            time.sleep(args.pause)
+    except OSError as error:
+        print(f"rank {rank}: {type(error).__name__}: {error}", flush=True)
+        return 1
+    print(f"rank {rank}: {args.steps} steps with {len(peers)} peers", flush=True)
+    return 0
+
+
+def connect(rank: int, size: int, timeout: float) -> list[socket.socket]:
+    """Return a connection to each other rank, in the order of their ranks."""
+    own = socket.create_server(("", 0))
+    own.settimeout(timeout)
+    address = socket.gethostbyname(socket.gethostname())
+    places = meet(rank, size, (address, own.getsockname()[1]), timeout)
+    found: dict[int, socket.socket] = {}
+    for number, (host, port) in enumerate(places[:rank]):
+        peer = socket.create_connection((host, port), timeout)
+        send(peer, rank)
+        # A proxy accepts before it has reached the other rank.
+        receive(peer)
+        found[number] = peer
+    while len(found) < size - 1:
+        peer, _ = own.accept()
+        peer.settimeout(timeout)
+        found[receive(peer)] = peer
+        send(peer, "welcome")
+    return [found[number] for number in sorted(found)]
+
+
+def meet(rank: int, size: int, place: tuple[str, int], timeout: float) -> list[tuple[str, int]]:
+    """Tell rank 0 where this rank listens, and return where each one does."""
+    port = int(os.environ.get("MASTER_PORT", "23456"))
+    if rank == 0:
+        server = socket.create_server(("", port))
+        server.settimeout(timeout)
+        places, others = {0: place}, []
+        while len(places) < size:
+            other, _ = server.accept()
+            other.settimeout(timeout)
+            try:
+                number, where = receive(other)
+            except OSError:
+                continue
+            places[number] = where
+            others.append(other)
+        found = [places[number] for number in range(size)]
+        for other in others:
+            send(other, found)
+        return found
+    end = time.monotonic() + timeout
+    while True:
+        try:
+            with socket.create_connection((os.environ["MASTER_ADDR"], port), timeout) as master:
+                send(master, (rank, place))
+                return receive(master)
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.5)
+
+
+def reduce(peers: list[socket.socket], mine: np.ndarray) -> np.ndarray:
+    """Return the sum of the arrays of all ranks."""
+    for peer in peers:
+        peer.sendall(mine.tobytes())
+    return sum((np.frombuffer(exactly(peer, mine.nbytes)) for peer in peers), mine)
+
+
+def send(peer: socket.socket, value: object) -> None:
+    """Send a value of JSON with its length."""
+    body = json.dumps(value).encode()
+    peer.sendall(struct.pack("!I", len(body)) + body)
+
+
+def receive(peer: socket.socket) -> Any:
+    """Return what `send` sent."""
+    return json.loads(exactly(peer, *struct.unpack("!I", exactly(peer, 4))))
+
+
+def exactly(peer: socket.socket, count: int) -> bytes:
+    """Receive so many bytes."""
+    body = bytearray()
+    while len(body) < count:
+        part = peer.recv(count - len(body))
+        if not part:
+            raise ConnectionResetError(f"got {len(body)} of {count} bytes")
+        body += part
+    return bytes(body)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,234 @@
+"""Mutual TLS between the pods of training jobs: where, to which networks, and what is said."""
+
+import pytest
+
+from tests.unit.cases import cases
+from tests.unit.charm import fake_cluster
+from tests.unit.charm.charm_world import state
+from tests.unit.charm.objects import make
+
+NAME = "istio-integrator.kubeflow.istio-integrator.training"
+LABEL = {"istio-integrator.charmhub.io/pod-traffic": "mutual-tls"}
+PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
+MEMBER = {"istio-injection": "enabled"}
+USER = "kf-user"
+JOB = "training.kubeflow.org/job-name"
+OWN, ELSEWHERE = "10.1.7.9", "10.9.0.1"
+CALICO, CILIUM = ("crd.projectcalico.org/v1", "IPPool"), ("cilium.io/v2", "CiliumNode")
+
+
+@pytest.fixture(autouse=True)
+def world(ctx, fake):
+    fake_cluster.install_istio(fake)
+    fake.application()
+    fake.namespace(USER, **PROFILE, **MEMBER)
+    fake.find("Pod", "istio-integrator-0", "kubeflow")["status"] = {"podIPs": [{"ip": OWN}]}
+
+
+def nodes(fake, *networks):
+    for number, each in enumerate(networks):
+        spec = {"podCIDRs": each.split()} if each else {}
+        fake.put("Node", "node" if number == 0 else f"node-{number}", "", spec=spec)
+
+
+def job(fake, pods=2, namespace=USER, **fields):
+    for number in range(pods):
+        labels = {**LABEL, JOB: "bert"}
+        fake.put("Pod", f"bert-{number}", namespace, labels=labels, **fields)
+
+
+def run(ctx, **options):
+    return ctx.run(ctx.on.config_changed(), state(**options)).unit_status
+
+
+def networks(fake, namespace=USER):
+    """The networks of a namespace's EnvoyFilter, in the order of its chains."""
+    found = fake.find("EnvoyFilter", NAME, namespace)
+    if found is None:
+        return None
+    assert found["spec"]["workloadSelector"] == {"labels": LABEL}
+    patches = [
+        each for each in found["spec"]["configPatches"] if each["applyTo"] == "FILTER_CHAIN"
+    ]
+    values = [each["patch"]["value"] for each in patches]
+    assert len({each["name"] for each in values}) == len(values)
+    ranges = [each["filter_chain_match"]["prefix_ranges"] for each in values]
+    assert all(len(each) == 1 for each in ranges)
+    return [f"{one['address_prefix']}/{one['prefix_len']}" for (one,) in ranges]
+
+
+@cases(
+    ("sources", "option", "wanted"),
+    option=(([""], {}), " fd00:1::/48, 10.2.0.0/16,10.2.0.0/16 ", ["10.2.0.0/16", "fd00:1::/48"]),
+    option_within_another=(([""], {}), "10.2.3.0/24,10.2.0.0/16", ["10.2.0.0/16"]),
+    nodes=((["10.1.7.0/24", "10.1.9.0/24"], {}), "", ["10.1.7.0/24", "10.1.9.0/24"]),
+    adjacent_nodes=((["10.1.7.0/24", "10.1.6.0/24"], {}), "", ["10.1.6.0/23"]),
+    both_families=((["10.1.7.0/24 fd00:7::/64"], {}), "", ["10.1.7.0/24", "fd00:7::/64"]),
+    a_node_without=((["10.1.7.0/24", ""], {}), "", None),
+    nodes_of_another_plugin=((["10.8.7.0/24"], {}), "", None),
+    calico=((["10.8.7.0/24"], {CALICO: ["10.1.0.0/16"]}), "", ["10.1.0.0/16"]),
+    calico_in_part=(([""], {CALICO: ["10.1.0.0/16", "much"]}), "", None),
+    cilium=(([""], {CALICO: ["10.8.0.0/16"], CILIUM: ["10.1.7.0/24"]}), "", ["10.1.7.0/24"]),
+    cilium_of_a_cloud=(([""], {CILIUM: [None]}), "", None),
+)
+def test_networks_are_named_or_found_for_certain(ctx, fake, sources, option, wanted):
+    of_nodes, others = sources
+    nodes(fake, *of_nodes)
+    for (api_version, kind), values in others.items():
+        for number, value in enumerate(values):
+            spec = (
+                {"cidr": value} if kind == "IPPool" else {"ipam": {"podCIDRs": value and [value]}}
+            )
+            obj = {"apiVersion": api_version, "kind": kind, "metadata": {"name": f"a{number}"}}
+            fake.add({**obj, "spec": spec})
+    run(ctx, pod_networks=option)
+    assert networks(fake) == wanted
+
+
+@cases(
+    ("labels", "wanted"),
+    profile=({**PROFILE, **MEMBER}, True),
+    profile_without_sidecars=(PROFILE, False),
+    profile_of_another_integrator=(
+        {**PROFILE, **MEMBER, "istio-integrator.charmhub.io/served-by": "kf.mesh-2"},
+        False,
+    ),
+    served_disabled=(
+        {**PROFILE, **MEMBER, "istio-integrator.charmhub.io/served": "disabled"},
+        False,
+    ),
+    labelled=({**MEMBER, "istio-integrator.charmhub.io/served": "enabled"}, False),
+    other=(MEMBER, False),
+)
+def test_profiles_with_sidecars_get_one(ctx, fake, labels, wanted):
+    fake.namespace("kf")
+    fake.application("mesh-2", "kf")
+    fake.namespace("team", **labels)
+    run(ctx, pod_networks="10.1.0.0/16")
+    assert (networks(fake, "team") is not None) is wanted
+
+
+def policy(kind, namespace, name="a", **spec):
+    return make(kind, name, namespace, spec=spec)
+
+
+OF_NAMESPACE = {"from": [{"source": {"namespaces": ["team"]}}]}
+
+
+@cases(
+    ("policies", "wanted"),
+    strict=([("PeerAuthentication", "team", {"mtls": {"mode": "STRICT"}})], True),
+    strict_mesh=([("PeerAuthentication", "istio-system", {"mtls": {"mode": "STRICT"}})], True),
+    strict_elsewhere=([("PeerAuthentication", "kf", {"mtls": {"mode": "STRICT"}})], False),
+    allows_namespace=([("AuthorizationPolicy", "team", {"rules": [OF_NAMESPACE]})], True),
+    allows_nobody=([("AuthorizationPolicy", "team", {})], False),
+    allows_all=([("AuthorizationPolicy", "team", {"rules": [{}]})], False),
+    of_an_application=(
+        [
+            (
+                "AuthorizationPolicy",
+                "team",
+                {"selector": {"matchLabels": {"app": "web"}}, "rules": [OF_NAMESPACE]},
+            )
+        ],
+        False,
+    ),
+)
+def test_other_served_namespaces_get_one_if_plain_text_is_denied(ctx, fake, policies, wanted):
+    fake.namespace("team", **MEMBER, **{"istio-integrator.charmhub.io/served": "enabled"})
+    for kind, namespace, spec in policies:
+        fake.add(policy(kind, namespace, **spec))
+    run(ctx, pod_networks="10.1.0.0/16")
+    assert (networks(fake, "team") is not None) is wanted
+
+
+def test_network_of_a_running_job_stays_until_the_job_ends(ctx, fake):
+    nodes(fake, "10.1.7.0/24")
+    run(ctx)
+    job(fake)
+    nodes(fake, "10.1.7.0/24", "10.1.6.0/24")
+    run(ctx)
+    assert networks(fake) == ["10.1.7.0/24", "10.1.6.0/23"]
+    # istiod no longer injects into the namespace, and the networks are not known any more.
+    fake.find("Namespace", USER)["metadata"]["labels"].pop("istio-injection")
+    nodes(fake, "10.1.7.0/24", "")
+    run(ctx)
+    assert networks(fake) == ["10.1.7.0/24", "10.1.6.0/23"]
+    job(fake, status={"phase": "Succeeded"})
+    run(ctx)
+    assert networks(fake) is None
+
+
+def test_application_that_is_removed_or_told_none_deletes_them(ctx, fake):
+    job(fake)
+    run(ctx, pod_networks="10.1.0.0/16")
+    assert networks(fake)
+    run(ctx, pod_networks="none")
+    assert networks(fake) is None
+    run(ctx, pod_networks="10.1.0.0/16")
+    ctx.run(ctx.on.remove(), state(units=0))
+    assert networks(fake) is None
+
+
+@cases(
+    ("pods", "options", "wanted"),
+    none=(0, {}, False),
+    one_pod=(1, {}, False),
+    two_pods=(2, {}, True),
+    known=(2, {"pod_networks": "10.1.0.0/16"}, False),
+    declined=(2, {"pod_networks": "none"}, False),
+)
+def test_jobs_of_several_pods_in_unknown_networks_are_named(ctx, fake, pods, options, wanted):
+    job(fake, pods)
+    job(fake, 3, namespace="default")
+    status = run(ctx, **options)
+    text = f"fail in {USER}: set pod-networks"
+    assert (text in status.message) is wanted
+    assert status.name == "active"
+
+
+def test_option_that_overlaps_the_services_is_refused_by_name(ctx, fake):
+    api = {"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR"}
+    fake.add({**api, "metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.1.128.0/20"]}})
+    status = run(ctx, pod_networks="10.1.0.0/16")
+    assert status.name == "blocked"
+    assert "; pod-networks overlaps the Service network 10.1.128.0/20; " in status.message
+    assert networks(fake) is None
+
+
+def test_namespace_that_refuses_the_envoyfilter_is_left_out_and_its_author_named(ctx, fake):
+    fake.namespace("other", **PROFILE, **MEMBER)
+    text = f"envoyfilters \"{NAME}\" is forbidden: ValidatingAdmissionPolicy 'no-filters' with "
+    denied = 403, f"{text}binding 'b' denied request: none here"
+    place = ("EnvoyFilter", "other")
+    fake.validators.append(
+        lambda obj: denied if (obj["kind"], obj["metadata"].get("namespace")) == place else None
+    )
+    status = run(ctx, pod_networks="10.1.0.0/16")
+    assert (status.name, networks(fake), networks(fake, "other")) == (
+        "blocked",
+        ["10.1.0.0/16"],
+        None,
+    )
+    assert "no-filters" in status.message[:100]
+
+
+def test_tenants_object_of_the_name_is_left_alone_and_named(ctx, fake):
+    fake.namespace("other", **PROFILE, **MEMBER)
+    fake.add(
+        {
+            "apiVersion": "networking.istio.io/v1alpha3",
+            "kind": "EnvoyFilter",
+            "metadata": {"name": NAME, "namespace": USER},
+            "spec": {},
+        }
+    )
+    status = run(ctx, pod_networks="10.1.0.0/16")
+    assert fake.find("EnvoyFilter", NAME, USER)["spec"] == {}
+    assert networks(fake, "other") == ["10.1.0.0/16"]
+    assert f"EnvoyFilter {USER}/{NAME}: rename or delete it" in status.message
+
+
+def test_application_without_the_optional_role_goes_on(ctx, fake):
+    fake.forbidden.add(("patch", "envoyfilters", NAME))
+    assert run(ctx, pod_networks="10.1.0.0/16").name == "active"
