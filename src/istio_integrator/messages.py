@@ -178,6 +178,11 @@ class Said(enum.Enum):
     INJECTION_DISABLED = _blocked(
         "namespace {namespace} has {labels}", "{command}", "or set mesh-mode=none"
     )
+    LABEL_REMOVED_AGAIN = _blocked(
+        "another tool removes {labels} from namespace {namespace}",
+        "kubectl get ns {namespace} -o yaml --show-managed-fields",
+        "the charm restored it three times within an hour; add the label to that tool's settings",
+    )
     EVERY_POD_JOINS = _blocked(
         "namespace {namespace} has {labels}",
         "{command}",

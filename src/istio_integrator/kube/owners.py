@@ -36,7 +36,7 @@ _Key = Annotated[str, msgspec.Meta(min_length=1, max_length=317)]
 """A prefix of 253 characters, a slash and a name of 63."""
 
 
-class UndoRecord(msgspec.Struct, frozen=True):
+class UndoRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """An integrator's changes of labels or annotations on an object of another owner.
 
     Anyone who may write the object may write the record, so its size is bounded.
@@ -50,6 +50,8 @@ class UndoRecord(msgspec.Struct, frozen=True):
     """The values that it set."""
     before: Annotated[Mapping[_Key, str | None], msgspec.Meta(max_length=_MOST_KEYS)]
     """The earlier values; None if the key was absent."""
+    restored: Annotated[tuple[int, ...], msgspec.Meta(max_length=3)] = ()
+    """When it last set the values again, in seconds since the epoch."""
 
     @classmethod
     def read(cls, text: str | None) -> UndoRecord | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 
+import msgspec
+
 from integrator_contract import names, pods
 from istio_integrator.istio import ambient, injectors
 from istio_integrator.kube import owners
@@ -12,6 +14,9 @@ from istio_integrator.messages import Message, Said
 
 LABELS = (*injectors.MEMBERSHIP_LABELS, names.DATAPLANE_MODE)
 """Labels by which a namespace joins a mesh; their earlier values are recorded."""
+_RESTORES = 3
+"""Removals of the labels within an hour that are reported."""
+_HOUR = 3600
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,6 +45,8 @@ class ModelNamespace:
     """The record in its annotation."""
     owner: str
     """This application."""
+    now: int = 0
+    """The time in seconds since the epoch."""
     membership: pods.Membership = "namespace"
     member_labels: Mapping[str, str] | None = None
     """The labels of a member; None without an Istio."""
@@ -85,9 +92,16 @@ class ModelNamespace:
                 for key, value in kept.before.items()
                 if key in kept.values or after.get(key) != value
             }
-            kept = owners.UndoRecord(kept.owner, kept.values, before)
+            kept = msgspec.structs.replace(kept, before=before)
         plane = self.data_plane if is_led else "sidecar"
-        return dataclasses.replace(decided, record=kept, data_plane=plane)
+        problem = decided.problem or (self._removal_by_others(kept) if decided.joined else None)
+        return dataclasses.replace(decided, record=kept, data_plane=plane, problem=problem)
+
+    def _removal_by_others(self, record: owners.UndoRecord | None) -> Message | None:
+        restored = record.restored if record else ()
+        if record is None or sum(0 <= self.now - at < _HOUR for at in restored) < _RESTORES:
+            return None
+        return Said.LABEL_REMOVED_AGAIN(namespace=self.name, labels=_text(record.values))
 
     def _join(self) -> LabelChange:
         record, wanted = self.record, self.member_labels
@@ -116,9 +130,12 @@ class ModelNamespace:
         before = dict(record.before) if record else {}
         for key in {*present, *wanted}:
             before.setdefault(key, foreign.get(key))
+        restored = record.restored if record else ()
+        if ours == wanted:
+            restored = (*restored, self.now)[-_RESTORES:]
         return LabelChange(
             labels={**{key: None for key in present if key not in wanted}, **wanted},
-            record=owners.UndoRecord(self.owner, dict(wanted), before),
+            record=owners.UndoRecord(self.owner, dict(wanted), before, restored),
             joined=True,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -120,6 +121,7 @@ class Membership(Component):
             labels=cluster.at(namespace, "metadata", "labels"),
             record=self._record(namespace),
             owner=self._situation.manifests.owner,
+            now=int(time.time()),
         )
 
     def _unserved(self, labels: Mapping[str, str]) -> Message | None:

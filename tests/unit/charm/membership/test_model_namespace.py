@@ -380,3 +380,37 @@ def test_missing_right_to_label_pods_keeps_the_model_from_ambient_mode(ctx, fake
     out = run(ctx, **IN_AMBIENT)
     assert "patch pods" in out.unit_status.message
     assert mesh_labels(fake) == {}
+
+
+@cases(
+    ("options", "key", "seconds", "is_named"),
+    label=({}, "istio-injection", 1000, True),
+    ambient=(IN_AMBIENT, MODE, 1700, True),
+    rarely=({}, "istio-injection", 1900, False),
+)
+def test_tool_that_removes_the_label_again_and_again_is_named(  # noqa: PLR0917 - a table
+    ctx, fake, monkeypatch, options, key, seconds, is_named
+):
+    clock, named = [1_800_000_000.0], []
+    monkeypatch.setattr("time.time", lambda: clock[0])
+    run(ctx, **options)
+    for _ in range(3):
+        del fake.labels("kubeflow")[key]
+        clock[0] += seconds
+        run(ctx, **options)
+        fake.writes.clear()
+        out = run(ctx, **options)
+        assert key in mesh_labels(fake)
+        assert fake.writes == []
+        named.append("removes" in out.unit_status.message)
+    assert named == [False, False, is_named]
+    if is_named:
+        assert out.unit_status.name == "blocked"
+        said = f"another tool removes {key}="
+        assert said in out.unit_status.message[:100]
+        assert "run: " in out.unit_status.message[:100]
+    clock[0] += 3600
+    out = run(ctx, **options)
+    assert out.unit_status.name == "active"
+    remove(ctx)
+    assert (mesh_labels(fake), record(fake)) == ({}, None)
