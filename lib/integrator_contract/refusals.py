@@ -48,6 +48,12 @@ KUBE_APISERVER = "kube-apiserver"
 SOME_WEBHOOK = "another team's webhook"
 """The author if a mutating webhook, which the answer does not name, has made a pod invalid."""
 _INVALID = re.compile(r'\A\S+ "[^"]*" is invalid: ')
+_CAUSES = re.compile(rf"({_INVALID.pattern})\[(.*)\]", re.DOTALL)
+_CAUSE = re.compile(r", (?=[a-z]\w*(?:[.\[]\S*)?: [A-Z])")
+"""Between the causes of an invalid pod, each of which begins with a field."""
+_BEFORE_CAUSE = re.compile(
+    r"^(?:\(combined from similar events\): )?(?:Error creating: |create Pod .*? failed error: )"
+)
 # k8s.io/kubernetes pkg/apis/core/validation: webhooks with older types drop the field.
 _LOST_RESTART_POLICY = "without restartPolicy=Always"
 # k8s.io/apiserver pkg/admission/plugin/webhook/errors/statuserror.go, NewDryRunUnsupportedErr.
@@ -114,8 +120,7 @@ def of_pod(code: int, message: str) -> Refusal | None:
 
 def of_event(message: str, creator: str) -> str:
     """Return the reason in an Event FailedCreate why `creator` could not create a pod."""
-    words = re.sub(r"^(Error creating: |create Pod .*? failed error: )", "", message)
-    words = cut_generated(words, f"{creator}-")
+    words = cut_generated(_BEFORE_CAUSE.sub("", message), f"{creator}-")
     return str(of_pod(422 if _INVALID.match(words) else 403, words) or words[:LONGEST_WORDS])
 
 
@@ -123,8 +128,11 @@ def cut_generated(text: str, prefix: str = "") -> str:
     """Cut the random ends of generated names, so that the answers to retries are equal.
 
     `prefix` is a pod's `generateName`, of which names keep 58 characters (k8s.io/apiserver
-    pkg/storage/names; the letters are those of k8s.io/apimachinery pkg/util/rand).
+    pkg/storage/names; the letters are those of k8s.io/apimachinery pkg/util/rand). The causes of
+    an invalid pod, which have no order, are sorted.
     """
+    if found := _CAUSES.fullmatch(text):
+        text = found[1] + ", ".join(sorted(_CAUSE.split(found[2])))
     prefixes = "|".join(re.escape(each) for each in (prefix[:58], *_GENERATED) if each)
     pattern = rf"({prefixes})[bcdfghjklmnpqrstvwxz2456789]{{5}}\b"
     return re.sub(pattern, lambda found: found[1].rstrip("-"), text)

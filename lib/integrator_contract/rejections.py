@@ -32,3 +32,7 @@ class Rejections:
     )
     """Workloads, such as `Deployment/modeloperator`, whose pods are rejected even without this
     charm's changes."""
+    sidecars: Mapping[str, refusals.Refusal] = dataclasses.field(
+        default_factory=dict[str, refusals.Refusal]
+    )
+    """Workloads whose pods are rejected only with a sidecar."""

@@ -226,6 +226,12 @@ class Said(enum.Enum):
         "{more}",
     )
 
+    SIDECAR_REJECTED = _blocked(
+        "{author} rejects {workload} with a sidecar",
+        "kubectl -n {namespace} describe {workload}",
+        "{words}; to keep its pods out of the mesh, add their label to excluded-pods",
+    )
+
     # The workload, and its reports about the model's pods.
     CONTAINER_STARTING = _waiting("waiting for the lifecycle container")
     SERVICE_NOT_READY = _waiting("waiting for lifecycle to watch the cluster")

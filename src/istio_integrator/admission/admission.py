@@ -107,7 +107,10 @@ class Admission(Component):
 
     @functools.cached_property
     def _settings(self) -> pods.Settings:
-        return settings.make(self._situation, self._seen, self._rejected.changes)
+        mesh, left_out = self._situation.mesh, {*self._rejected.changes}
+        if mesh is not None and mesh.native_refused:
+            left_out.add("native")
+        return settings.make(self._situation, self._seen, left_out)
 
     def _run(self, *, rotate: bool = False) -> str:
         served = dataclasses.replace(

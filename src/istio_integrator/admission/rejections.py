@@ -39,7 +39,7 @@ def read(situation: Situation) -> rejections.Rejections:
 
 
 def messages(found: rejections.Rejections, situation: Situation) -> Iterable[Message]:
-    """Return messages about the changes that are left out, and who rejects them."""
+    """Return messages about changes that are left out and sidecars, and who rejects them."""
     for change, refusal in sorted(found.changes.items()):
         command = error_messages.look_at(refusal, situation.model)
         if option := _OPTIONS.get(change):
@@ -50,6 +50,13 @@ def messages(found: rejections.Rejections, situation: Situation) -> Iterable[Mes
         if author != refusals.KUBE_APISERVER:
             more = f"{more}; or exempt the namespace {situation.model} from it"
         yield Said.CHANGE_FORBIDDEN(author=author, change=change, command=command, more=more)
+    for workload, refusal in sorted(found.sidecars.items()):
+        yield Said.SIDECAR_REJECTED(
+            author=refusal.author,
+            workload=workload,
+            namespace=situation.model,
+            words=refusal.words,
+        )
 
 
 def _name_webhooks(situation: Situation) -> str:

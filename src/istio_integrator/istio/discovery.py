@@ -124,6 +124,7 @@ class Discovery:
             **shown,
             alive=default.probed,
             native_sidecars=decision,
+            native_refused=native.refusal is not None,
             native_obstacle=obstacle if default.probed else None,
         )
 
@@ -133,6 +134,9 @@ class Discovery:
         """Decide whether Jobs get native sidecars, and why the option cannot be met."""
         mode = self.options.job_sidecars
         is_shown = native.native_proxy or not default.probed
+        if mode == "auto" and native.refusal is not None:
+            # Admission leaves out the annotation that a policy rejects, and names the policy.
+            is_shown = True
         if mode == "classic" or (mode == "auto" and not is_shown):
             return False, None
         if mode == "auto" and default.native_proxy:

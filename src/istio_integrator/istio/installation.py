@@ -26,6 +26,8 @@ class Mesh(injectors.Injector, meshconfig.IstiodSettings, probe.ProbedProxy):
     """All injectors in the cluster, including those of other installations of Istio."""
     native_sidecars: bool = False
     """Whether pods that run to completion get native sidecars, by probe, nodes and option."""
+    native_refused: bool = False
+    """Whether another team's policy rejects the dry-run pod that asks for a native sidecar."""
     native_obstacle: Message | None = None
     """Why the option `job-sidecars` cannot have native sidecars."""
 

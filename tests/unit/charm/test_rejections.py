@@ -117,3 +117,40 @@ def test_event_of_a_refusal_that_is_named_already_is_not_repeated(ctx, fake, fou
     change, event = diagnose(ctx, "rejections")
     assert (change.message, event.message) == ("CHANGE_FORBIDDEN", "PODS_WERE_REJECTED")
     assert event.seen.startswith("pods of kubeflow/train-2 were rejected: ")
+
+
+def test_workload_that_can_not_have_a_sidecar_is_named(ctx, found):
+    found(sidecars={"Job/train-2": Refusal(author=KUBE_APISERVER, words="spec.resources")})
+    said = status(ctx, state())
+    assert said.name == "blocked"
+    assert said.message.startswith(
+        "kube-apiserver rejects Job/train-2 with a sidecar; "
+        "run: kubectl -n kubeflow describe Job/train-2; spec.resources"
+    )
+    assert [row.message for row in diagnose(ctx, "rejections")] == ["SIDECAR_REJECTED"]
+
+
+def test_native_sidecars_that_a_policy_forbids_are_still_tried(ctx, fake):
+    """The dry run of the charm itself is refused, and the workload finds when that ends."""
+    fake_cluster.install_istio(fake)
+    fake.put("Node", "a", None, status={"nodeInfo": {"kubeletVersion": "v1.36.3"}})
+
+    def policy(obj):
+        is_native = names.NATIVE_SIDECAR in obj["metadata"].get("annotations", {})
+        denied = "ValidatingAdmissionPolicy 'a' with binding 'b' denied request: no"
+        return (
+            (403, f'pods "x" is forbidden: {denied}')
+            if obj["kind"] == "Pod" and is_native
+            else None
+        )
+
+    fake.validators.append(policy)
+    status(ctx, state())
+    settings = fake.find("ConfigMap", "istio-integrator-admission", "kubeflow")["data"]
+    found = json.loads(settings["settings.json"])
+    assert (found["native"], found["left-out"]) == (True, ["native"])
+    fake.validators.clear()
+    status(ctx, state())
+    settings = fake.find("ConfigMap", "istio-integrator-admission", "kubeflow")["data"]
+    found = json.loads(settings["settings.json"])
+    assert (found["native"], found["left-out"]) == (True, [])

@@ -136,6 +136,10 @@ def test_answer_that_is_not_about_the_pod_has_no_author(answer: tuple[int, str])
     assert refusals.of_pod(*answer) is None
 
 
+CAUSES = 'Pod "{}" is invalid: {}'
+CAUSE_A = 'spec.resources.requests[cpu]: Invalid value: "5m": no, never'
+CAUSE_B = 'spec.resources.requests[memory]: Invalid value: "16Mi": must be 40Mi'
+CAUSE_C = "metadata.name: Required value"
 LONG = "a-name-of-sixty-characters-that-a-controller-gives-its-pods-"
 
 
@@ -147,6 +151,11 @@ LONG = "a-name-of-sixty-characters-that-a-controller-gives-its-pods-"
     long=(LONG, f"{LONG[:58]}x7k2p", LONG[:58]),
     no_prefix=("", "no train-x7k2p", None),
     of_this_charm=("", "istio-integrator-probe-x7k2p", "istio-integrator-probe"),
+    causes=(
+        "train-",
+        CAUSES.format("train-x7k2p", f"[{CAUSE_B}, {CAUSE_A}, {CAUSE_C}]"),
+        CAUSES.format("train", f"{CAUSE_C}, {CAUSE_A}, {CAUSE_B}"),
+    ),
     volume=("train-", "volume kube-api-access-x7k2p", "volume kube-api-access"),
 )
 def test_random_ends_of_names_are_cut(prefix: str, text: str, cut: str | None) -> None:

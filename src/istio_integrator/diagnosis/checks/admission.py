@@ -42,7 +42,8 @@ def check_rejections(facts: Facts) -> Iterable[Message]:
         refusal = found.workloads[workload]
         yield Said.PODS_REJECTED(workload=workload, refusal=refusal, namespace=facts.model)
     served = {facts.model, *facts.situation.served_namespaces}
-    named = {str(each) for each in (*found.changes.values(), *found.workloads.values())}
+    refused = {**found.changes, **found.workloads, **found.sidecars}
+    named = {*map(str, refused.values())}
     told: dict[str, tuple[str, str]] = {}
     # An optional role gives the right to list Events of other namespaces than the model.
     listed = facts.cluster.events("FailedCreate", facts.model if len(served) == 1 else None)
@@ -55,5 +56,5 @@ def check_rejections(facts: Facts) -> Iterable[Message]:
                 told[f"{namespace}/{name}"] = (namespace, refusal)
     for place, (namespace, refusal) in [*told.items()][:_MOST_WORKLOADS]:
         yield Said.PODS_WERE_REJECTED(workload=place, refusal=refusal, namespace=namespace)
-    if not (found.changes or found.workloads or told):
+    if not (refused or told):
         yield Said.PODS_NOT_REJECTED()

@@ -50,6 +50,7 @@ def stored(model: FakeApiserver) -> rejections.Rejections:
 
 def found(model: FakeApiserver) -> dict[str, Any]:
     read = stored(model)
+    assert not read.workloads.keys() & read.sidecars.keys()
     return {"changes": {*read.changes}, "workloads": {*read.workloads}}
 
 
@@ -293,15 +294,23 @@ async def test_change_that_replaces_a_forbidden_one_is_tried_too(model: FakeApis
     assert found(model) == {"changes": {"native", "hold"}, "workloads": set()}
 
 
-async def test_job_whose_pods_the_injector_makes_invalid_is_told_once(model: FakeApiserver):
+@pytest.mark.parametrize("kind", ["jobs", "statefulsets"])
+async def test_workload_whose_pods_the_injector_makes_invalid_is_told_once(
+    model: FakeApiserver, kind: str
+):
     """The words of the API server have another random name each time."""
-    job(model, "thin")
+    if kind == "jobs":
+        job(model, "thin")
+    else:
+        workload(model, kind, "thin", present=0)
     want(model, native=True)
     numbers = itertools.count()
 
     def admission(pod: Object) -> Object:
-        if pod["metadata"]["labels"].get("app") == "thin":
-            name = pod["metadata"]["generateName"] + ("bcdfg", "x7k2p")[next(numbers) % 2]
+        labels = pod["metadata"]["labels"]
+        if labels.get("app") == "thin" and labels.get(names.INJECT) != "false":
+            name = pod["metadata"].get("generateName", "thin-")
+            name += ("bcdfg", "x7k2p")[next(numbers) % 2]
             raise Refused(f'Pod "{name}" is invalid: spec.resources: {name} has too little', 422)
         return pod
 
@@ -311,12 +320,14 @@ async def test_job_whose_pods_the_injector_makes_invalid_is_told_once(model: Fak
         looks = looked(model)
         await until(lambda: looked(model) >= looks + 5)
         assert service.told() == 1
-        (refused,) = stored(model).workloads.items()
-        assert refused[0] == "Job/thin"
-        assert str(refused[1]) == "kube-apiserver refuses: spec.resources: thin has too little"
-        model.delete("jobs", MODEL, "thin")
+        assert found(model) == {"changes": set(), "workloads": set()}
+        (refused,) = stored(model).sidecars.items()
+        assert refused[0] == ("Job/thin" if kind == "jobs" else "StatefulSet/thin")
+        if kind == "jobs":
+            assert str(refused[1]) == "kube-apiserver refuses: spec.resources: thin has too little"
+        model.delete(kind, MODEL, "thin")
         await until(lambda: service.told() == 2)
-    assert found(model)["workloads"] == set()
+    assert stored(model).sidecars == {}
 
 
 ISTIOD_AWAY = 'failed calling webhook "namespace.sidecar-injector.istio.io": refused'

@@ -184,10 +184,10 @@ def _forever(toleration: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
 
-def untouched(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the pod with the label that makes this charm's webhook ignore it."""
+def untouched(pod: Mapping[str, Any], **more: str) -> dict[str, Any]:
+    """Return the pod with the label that makes this charm's webhook ignore it, and `more`."""
     meta: dict[str, Any] = pod["metadata"]
-    labels: dict[str, str] = {**(meta.get("labels") or {}), names.MESH_PROBE: "true"}
+    labels: dict[str, str] = {**(meta.get("labels") or {}), names.MESH_PROBE: "true", **more}
     return {**pod, "metadata": {**meta, "labels": labels}}
 
 

@@ -104,21 +104,25 @@ class Observer:
             await forbidden(trial.plain(own, {}, "Always"))
             await forbidden(trial.plain(own, {}, "Never"))
             await forbidden(trial.plain(own, {names.NAME: application}, "Always"))
-        due = {*before.workloads, *(failing - self.failing)}
+        earlier = {**before.workloads, **before.sidecars}
+        due = {*earlier, *(failing - self.failing)}
         workloads: dict[str, refusals.Refusal] = {}
+        sidecars: dict[str, refusals.Refusal] = {}
         for workload, made in await self._next_pods(due, everything=is_everything):
             with self.cluster.fence.around("converge", self.cluster.itself):
                 refusal = await self.trials.refusal_of_next(made)
-                is_new = refusal is not None and refusal != before.workloads.get(workload)
+                is_new = refusal is not None and refusal != earlier.get(workload)
                 found = await forbidden(made) if is_everything or is_new else {}
                 if refusal and not found:
-                    workloads[workload] = refusal
+                    outside = trial.untouched(made, **{names.INJECT: "false"})
+                    is_alone = await self.trials.refusal_of_next(outside) is not None
+                    (workloads if is_alone else sidecars)[workload] = refusal
         self.tried, self.rejected, self.failing = settings, rejected, failing
         # The words of a webhook may differ each time, so only another author is news.
         for change, refusal in before.changes.items():
             if change in changes and changes[change].author == refusal.author:
                 changes[change] = refusal
-        found = rejections.Rejections(changes=changes, workloads=workloads)
+        found = rejections.Rejections(changes=changes, workloads=workloads, sidecars=sidecars)
         if found != before:
             text = msgspec.json.encode(found, order="sorted").decode()
             await self.cluster.remember_entry(rejections.KEY, text)
