@@ -254,6 +254,8 @@ class Place(ingress_world.Place):
         secret = self.api.apply(ingress_world.secret(self._folder))
         pem = base64.b64decode(secret["data"]["tls.crt"])
         serial = x509.load_pem_x509_certificate(pem).serial_number
+        # The workload has a hook run for a change of the Secret.
+        self.hook()
         shown = self.at(NAMED).visitor(tls=HOST).certificate
         assert waiting.eventually(lambda: shown().serial_number == serial)
 
