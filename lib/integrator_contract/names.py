@@ -30,6 +30,8 @@ REFRESH = f"{PREFIX}refresh"
 SEEN = f"{PREFIX}seen"
 """On the webhook's settings: the mesh's settings, kept while istiod does not answer."""
 RELATION = f"{PREFIX}relation"
+HOSTS = f"{PREFIX}hosts"
+"""On an EnvoyFilter at a named gateway: the hosts that it guards."""
 CERTIFICATE_IN = f"{PREFIX}certificate-in"
 
 # Set on objects that this charm does not create.

@@ -9,6 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Literal
 
+from . import refusals
+
 Protocol = Literal["HTTP", "HTTPS"]
 
 
@@ -45,6 +47,9 @@ class Expectation:
     marks: tuple[str, ...] = dataclasses.field(default=(), repr=False)
     """Header values that only the charm's routes require; routes with earlier values are
     outdated."""
+    proof: tuple[str, str] = dataclasses.field(default=("", ""), repr=False)
+    """Namespace and value of the dynamic metadata that the charm's EnvoyFilter has each route of
+    these hosts require."""
     clusters: tuple[str, ...] = ()
     """Envoy's names for the authorization service and for the routes' Services."""
 
@@ -79,11 +84,15 @@ class Cause(enum.StrEnum):
     """A filter chain lacks one of the charm's filters: `port`."""
     HOST_TAKEN = "host taken"
     """Another team's Gateway serves the model's host: `host`, `port`, `by`."""
+    HOST_SHARED = "host shared"
+    """Another integrator's EnvoyFilter guards the host too: `host`, `port`, `by`."""
     SERVER_MISSING = "server missing"
     """Istiod dropped the Gateway's server: `port`, `protocol`."""
     ROUTES_MISSING = "routes missing"
     """Envoy has earlier routes, which another team's VirtualService can freeze: `host`, `port`,
     `routes`."""
+    ROUTES_UNREAD = "routes unread"
+    """The gateway's routes are too large to be read."""
     OTHER_DOMAIN = "other domain"
     """Istiod uses another DNS domain than the charm: `domain`."""
     CLUSTER_MISSING = "cluster missing"
@@ -107,6 +116,8 @@ class Seen:
     """The `word` of the expectation that it was compared with."""
     unseen: Unseen | None = Unseen.NOT_YET
     detail: str = ""
+    refusal: refusals.Refusal | None = None
+    """The webhook or policy that rejects port-forwards to the gateway's pods."""
     pods: int = 0
     ready: int = 0
     """Gateway pods that are Ready; only some of many are checked."""
@@ -116,7 +127,8 @@ class Seen:
     """Ports with a filter chain that lacks one of the charm's filters, in any checked pod."""
     is_open: bool = False
     routes: int = 0
-    """Expected routes that every pod serves, with the charm's filters, at every host."""
+    """Expected routes that every pod serves, with the charm's filters, at every host that no
+    other integrator guards."""
     missing: tuple[Missing, ...] = ()
     """Root causes first."""
     is_late: bool = False

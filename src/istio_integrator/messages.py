@@ -308,6 +308,15 @@ class Said(enum.Enum):
     GATEWAY_SELECTS_ELSEWHERE = _blocked(
         "gateway-service={service}: its selector also selects pods elsewhere: {workloads}"
     )
+    HOSTS_OF_OTHER_OWNER = _blocked(
+        "{owner} has {hosts} at this gateway",
+        "juju config {application} hosts=NAME",
+        "of two integrators with one host in namespace {namespace}, the earlier serves it",
+    )
+    HOSTS_OF_REMOVED_OWNER = _blocked(
+        "EnvoyFilter of the removed {owner} guards {hosts}",
+        "kubectl -n {namespace} delete envoyfilter {name}",
+    )
     GATEWAY_IS_NONE = _blocked("gateway-service={service}: Pod {pod} is not a gateway of Istio")
     GATEWAY_OF_OTHER_ISTIOD = _blocked(
         "gateway-service={service}: its istiod is that of {other}, the model's that of {own}"
@@ -441,6 +450,12 @@ class Said(enum.Enum):
         "this charm's gateway denies TCP",
         symptom="connection-refused-at-the-gateway",
     )
+    HOST_SHARED = _blocked(
+        "{by} guards {host} on port {port} too",
+        "kubectl get envoyfilter -A",
+        "users of {gateway} get 404 there; {others}",
+        symptom="404-at-the-gateway",
+    )
     SERVER_MISSING = _blocked(
         "istiod leaves out {protocol} on port {port}",
         "kubectl get gateways.networking.istio.io -A",
@@ -451,6 +466,11 @@ class Said(enum.Enum):
         "{gateway} has {routes} routes of {host}",
         "kubectl -n {istiod} logs -l app=istiod --tail=-1 | grep 'ACK ERROR'",
         "Envoy refuses all routes for one with an error, and the log has its words; {others}",
+    )
+    ROUTES_UNREAD = _blocked(
+        "routes of {gateway} are too large to count",
+        "kubectl get virtualservice -A",
+        "the largest: {routes}; {others}",
     )
     OTHER_DOMAIN = _blocked(
         "istiod uses the DNS domain {domain}",

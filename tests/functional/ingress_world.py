@@ -353,6 +353,35 @@ def serving(client, kubeconfig, folder, more=(), **parts):
         yield found
 
 
+def units_of(model):
+    """The StatefulSet as which Juju runs an integrator."""
+    return workload("StatefulSet", rights.APPLICATION, model, {"app": rights.APPLICATION})
+
+
+@contextlib.contextmanager
+def beside(place, name="beside"):
+    """Another model at the named gateway, by an integrator and relations of its own."""
+    model = f"{MODEL}-{name}"
+    with contextlib.ExitStack() as stack:
+        served = stack.enter_context(echo.serving(echo.Application))
+        decides = stack.enter_context(echo.serving(echo.Authorization))
+        for obj in (
+            namespace_of(model),
+            units_of(model),
+            *service(model, "mlflow", served.server_port),
+            *service(model, "oidc", decides.server_port),
+        ):
+            place.api.create(obj)
+        stack.callback(place.api.delete, namespace_of(model))
+        ports = (place.port, place.https_port, place.admin)
+        asked = served.asked, decides.asked
+        found = Place(place.client, place.api, ports, *asked, model=model)
+        found.requests = [request(21, "mlflow", "/mlflow", None)]
+        found.auths = [COMPLETE]
+        yield found
+        found.remove()
+
+
 def installation():
     """The objects by which the charm finds Istio; its injector has no pod and does not answer."""
     kept = ("MutatingWebhookConfiguration", "Deployment")

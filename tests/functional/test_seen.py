@@ -9,7 +9,8 @@ import pytest
 
 from integrator_contract import seen
 from integrator_contract.seen import Cause
-from tests import gateway_client, waiting
+from istio_integrator.messages import Said
+from tests import echo, gateway_client, rights, waiting
 from tests.functional import ingress_world, istiod_world
 from tests.functional.gateway_looks import look
 from tests.functional.ingress_world import DOMAIN, HTTPS, MODEL, OURS, server
@@ -84,9 +85,8 @@ def test_port_is_guarded_whatever_its_server_serves(served, changes, hosts, stat
 
 def write(place, obj, **spec):
     """Write an object with another specification."""
-    metadata = {
-        key: obj["metadata"][key] for key in ("name", "namespace", "labels", "annotations")
-    }
+    kept = ("name", "namespace", "labels", "annotations", "ownerReferences")
+    metadata = {key: obj["metadata"][key] for key in kept}
     place.api.apply({**obj, "metadata": metadata, "spec": {**obj["spec"], **spec}})
 
 
@@ -203,6 +203,114 @@ def test_server_that_istiod_drops_for_an_older_one_is_named(served, theirs, name
     assert about(answer, Cause.HOST_TAKEN) == [each for each in [named] if each]
     assert answer.unguarded == ()
     see(served, lambda answer: answer.guarded == BOTH)
+
+
+SECOND = "second.example.com"
+USER = {"Cookie": echo.COOKIE}
+
+
+@pytest.fixture
+def second(served, request):
+    """Another model that wants the same host, and one of its own."""
+    # A namespace takes long to go.
+    name = f"kf-{abs(hash(request.node.name))}"
+    with served.there(ingress_world.units_of(MODEL)), ingress_world.beside(served, name) as found:
+        found.options = {"hosts": f"{HOST},{SECOND}"}
+        yield found
+
+
+def guards(place):
+    return [each["metadata"]["name"] for each in place.api.list("EnvoyFilter", WHERE)]
+
+
+def reaches(place, path, host=HOST):
+    """Return what strangers and users get from a model's application."""
+    place.application.clear()
+    answers = place.status(path, host=host), place.status(path, host=host, **USER)
+    return (*answers, len(place.application))
+
+
+def test_host_of_two_models_stays_with_the_earlier_and_the_later_serves_its_others(served, second):
+    said = second.reconcile()
+    assert any(f"{MODEL}/{rights.APPLICATION} has {HOST} at" in each for each in said), [*said]
+    second.eventually(200, "/mlflow/x", host=SECOND, **USER)
+    assert reaches(second, "/mlflow/x", SECOND) == (302, 200, 1)
+    assert reaches(served, "/kfp/x") == (302, 200, 1)
+    assert any("3 routes served" in each for each in served.reconcile())
+    # The earlier does not take the later one's host either.
+    served.options = {**served.options, "hosts": f"{HOST},{SECOND}"}
+    said = served.reconcile()
+    assert any(f"{second.model}/{rights.APPLICATION} has {SECOND} at" in each for each in said)
+    assert reaches(second, "/mlflow/x", SECOND) == (302, 200, 1)
+    served.options = {**served.options, "hosts": HOST}
+    # Nothing else is left to the later, which then writes nothing.
+    second.options = {"hosts": HOST}
+    said = second.reconcile()
+    assert any(f"{MODEL}/{rights.APPLICATION} has {HOST} at" in each for each in said), said
+    kinds = ("EnvoyFilter", "Gateway.networking.istio.io", "VirtualService")
+    assert second.owned(*kinds) == []
+    served.remove()
+    second.reconcile()
+    second.eventually(200, "/mlflow/x", **USER)
+
+
+def test_two_guards_at_a_host_are_seen_and_the_later_goes(served, second):
+    """Two hooks at once do not see each other's EnvoyFilter."""
+    second.options = {"hosts": SECOND}
+    second.reconcile()
+    second.eventually(200, "/mlflow/x", host=SECOND, **USER)
+    (guard,) = served.owned("EnvoyFilter")
+    served.api.delete(guard)
+    second.options = {"hosts": HOST}
+    second.reconcile()
+    later = second.owned("EnvoyFilter")[0]
+    served.api.delete(later)
+    served.reconcile()
+    time.sleep(1.1)
+    write(served, later)
+    for place, other in ((served, second), (second, served)):
+        answer = see(place, lambda answer: Cause.HOST_SHARED in causes(answer))
+        assert answer.routes == 0
+        by = f"{other.model}.{rights.APPLICATION}"
+        assert about(answer, Cause.HOST_SHARED)[0] == {"host": HOST, "port": "80", "by": by}
+    for _ in range(2):
+        second.hook()
+        served.hook()
+    assert guards(served) == [guard["metadata"]["name"]]
+    served.eventually(200, **USER)
+    see(served, lambda answer: answer.routes == 3 and not answer.missing)
+
+
+def test_guard_that_a_removed_model_left_is_named_with_its_command(served, second):
+    second.options = {"hosts": SECOND}
+    second.reconcile()
+    (left,) = second.owned("EnvoyFilter")
+    served.api.delete(made("apps/v1", "StatefulSet", rights.APPLICATION, second.model))
+    served.options = {**served.options, "hosts": f"{HOST},{SECOND}"}
+    said = served.reconcile()
+    command = f"kubectl -n {WHERE} delete envoyfilter {left['metadata']['name']}"
+    (row,) = (
+        each for each in served.diagnosed() if each["message"] == Said.HOSTS_OF_REMOVED_OWNER.name
+    )
+    assert row["next"] == command
+    assert reaches(served, "/kfp/x") == (302, 200, 1), said
+    served.api.delete(left)
+    served.reconcile()
+    served.eventually(302, "/kfp/x", host=SECOND)
+    served.options = {**served.options, "hosts": HOST}
+
+
+def test_hosts_with_equal_routes_are_guarded_from_the_first_look(served):
+    """Istiod gives them one virtual host, which has the name of the first."""
+    more = [f"{letter}.example.com" for letter in "azm"]
+    served.options = {**served.options, "hosts": ",".join((HOST, *more))}
+    answers = []
+    for _ in range(4):
+        served.hook()
+        answers.append(look(served.expected, lambda _: False, served.admin, seconds=3))
+    assert not any(Cause.HOST_TAKEN in causes(each) for each in answers)
+    assert (answers[-1].routes, answers[-1].unguarded) == (3, ())
+    served.options = {**served.options, "hosts": HOST}
 
 
 def test_listener_that_envoy_refuses_is_told_in_its_words(served):

@@ -31,7 +31,6 @@ from tests.functional import (
 from tests.functional.ingress_world import COMPLETE, MODEL, forward, request
 from tests.functional.newer_routes import bag, matched, wish
 from tests.gateway_client import HOST, TENANT
-from tests.kubernetes_objects import namespace_of
 from tests.unit.charm.ingress_world import auth
 
 SECOND, BESIDE = "second.example.com", "beside.example.com"
@@ -326,29 +325,6 @@ class Place(ingress_world.Place):
         )
 
 
-@contextlib.contextmanager
-def beside(place):
-    """Another model at the named gateway, by an integrator and relations of its own."""
-    model = f"{MODEL}-beside"
-    with contextlib.ExitStack() as stack:
-        served = stack.enter_context(echo.serving(echo.Application))
-        decides = stack.enter_context(echo.serving(echo.Authorization))
-        place.api.create(namespace_of(model))
-        stack.callback(place.api.delete, namespace_of(model))
-        for name, server in {"mlflow": served, "oidc": decides}.items():
-            for obj in ingress_world.service(model, name, server.server_port):
-                place.api.create(obj)
-        ports = (place.port, place.https_port, place.admin)
-        asked = served.asked, decides.asked
-        found = ingress_world.Place(place.client, place.api, ports, *asked, model=model)
-        found.newer = [bag(21, "mlflow", wish("mlflow", matched("/mlflow")), model=model)]
-        found.auths, found.options = [COMPLETE], {"hosts": BESIDE}
-        found.reconcile()
-        found.eventually(200, "/mlflow/x", host=BESIDE, Cookie=echo.COOKIE)
-        yield served.asked
-        found.remove()
-
-
 @pytest.fixture(scope="module")
 def place(client, kubeconfig, tmp_path_factory):
     """A model with all gateways, further authorization services and a notebook of a tenant."""
@@ -370,7 +346,11 @@ def place(client, kubeconfig, tmp_path_factory):
         stack.enter_context(ingress_world.own_ports(found, *all_gateways._gateways[OWN][:2]))
         stack.enter_context(found.there(ingress_world.secret(folder, MODEL)))
         all_gateways.run(OWN, istiod_world.gateway_token(client, MODEL))
-        all_gateways.beside = stack.enter_context(beside(found))
+        second = stack.enter_context(ingress_world.beside(found))
+        second.options = {"hosts": BESIDE}
+        second.reconcile()
+        second.eventually(200, "/mlflow/x", host=BESIDE, Cookie=echo.COOKIE)
+        all_gateways.beside = second.application
         yield all_gateways
         all_gateways.remove()
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import itertools
+from collections.abc import Iterable
 
 from integrator_contract import names
 from istio_integrator import order
@@ -10,6 +13,56 @@ from istio_integrator.ingress import gateway
 from istio_integrator.istio import authorization_policy, peer_authentication
 from istio_integrator.kube import cluster
 from istio_integrator.situation import model
+
+_MOST_HOSTS = 32
+"""Hosts of one route that are checked; net-istio writes four for each tag, KServe two."""
+_MOST_DESTINATIONS = 64
+"""Destinations of one route that are checked; Kubeflow's routes have one."""
+_EVERY_PROXY = "mesh"
+"""Not a Gateway: a route with this name is for sidecars."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """The part of a VirtualService that checks compare; tenants write objects of 1.5 MB."""
+
+    namespace: str
+    name: str
+    """NAMESPACE/NAME."""
+    gateways: tuple[str, ...]
+    """The Gateways that it names, each as NAMESPACE/NAME."""
+    hosts: tuple[str, ...]
+    destinations: tuple[tuple[str, int | None], ...]
+    """The hosts to which it leads, each with a port of its Service; None: any port."""
+    is_ours: bool = False
+
+    @classmethod
+    def of(cls, obj: cluster.Object, *, is_ours: bool = False) -> Route:
+        """Read a VirtualService."""
+        namespace, spec = obj["metadata"]["namespace"], cluster.at(obj, "spec")
+        named = [str(each) for each in cluster.items(spec, "gateways")[:_MOST_HOSTS]]
+        return cls(
+            namespace=namespace,
+            name=cluster.namespaced_name(obj),
+            gateways=tuple(
+                each if "/" in each else f"{namespace}/{each}"
+                for each in named
+                if each != _EVERY_PROXY
+            ),
+            hosts=tuple(str(each).lower() for each in cluster.items(spec, "hosts")[:_MOST_HOSTS]),
+            destinations=tuple(itertools.islice(_destinations(spec), _MOST_DESTINATIONS)),
+            is_ours=is_ours,
+        )
+
+
+def _destinations(spec: cluster.Object) -> Iterable[tuple[str, int | None]]:
+    for protocol in ("http", "tls", "tcp"):
+        for entry in cluster.parts(spec, protocol):
+            for target in cluster.parts(entry, "route"):
+                destination = cluster.at(target, "destination")
+                port = cluster.at(destination, "port").get("number")
+                if host := destination.get("host"):
+                    yield str(host), port if isinstance(port, int) else None
 
 
 class Facts:
@@ -49,6 +102,20 @@ class Facts:
     def peer_authentications(self) -> list[peer_authentication.PeerAuthentication]:
         """The PeerAuthentications of every namespace."""
         return peer_authentication.read_all(self.cluster.list(cluster.PEER_AUTHENTICATION))
+
+    @functools.cached_property
+    def routes(self) -> list[Route]:
+        """The routes of the model, of its profiles, and those bound to the model's Gateways."""
+        namespaces = {self.model, *self.profiles}
+
+        def read(obj: cluster.Object) -> Iterable[Route]:
+            route = Route.of(obj, is_ours=self.situation.manifests.is_ours(obj))
+            if route.namespace in namespaces or any(
+                name.startswith(f"{self.model}/") for name in route.gateways
+            ):
+                yield route
+
+        return cluster.read_each(self.cluster.each(cluster.VIRTUAL_SERVICE), read)
 
     @property
     def gateway(self) -> gateway.Target | None:

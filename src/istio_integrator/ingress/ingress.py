@@ -164,6 +164,9 @@ class Ingress(Component):
         if not isinstance(target, gateway.Target):
             self._messages.append(target)
             self._close()
+            if target.said in named.TAKEN:
+                # This guard would reject what the other integrator's guard admits.
+                self._situation.manifests.remove(envoyfilter.FOLDER)
             return None
         self._messages += target.messages
         self._report_requests()
@@ -197,6 +200,7 @@ class Ingress(Component):
             # An HTTPRoute has one match.
             routes=len(served) if target.is_managed else matches,
             marks=(values.asked, values.free, values.root),
+            proof=(values.metadata, values.seen),
             clusters=tuple(sorted(clusters)),
         )
         if target.is_deployed_here:

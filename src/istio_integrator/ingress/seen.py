@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import heapq
 import re
 from collections.abc import Iterable, Sequence
 
-from integrator_contract.seen import Expectation, Protocol, Seen, Server, Unseen
+import msgspec
+
+from integrator_contract.seen import Cause, Expectation, Protocol, Seen, Server, Unseen
+from istio_integrator import error_messages
 from istio_integrator.ingress import gateway, record
 from istio_integrator.istio import injectors
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation.situation import Situation
 
+_MOST_LARGEST = 3
+"""VirtualServices that are named when a gateway has too many routes."""
 _HIDDEN = re.compile(r"x-[0-9a-f]{32}\.")
 """The start of the placeholder host of a Gateway without open hosts; no client requests it."""
 
@@ -91,6 +97,9 @@ def messages(
     where = target.reference
     if answer is None:
         yield Said.GATEWAY_NOT_SEEN(gateway=where)
+    elif answer.refusal:
+        reference = f"port-forwards to pods in {target.namespace}"
+        yield error_messages.of_refusal(answer.refusal, reference, f"{where} is not seen")
     elif answer.unseen is Unseen.FORBIDDEN:
         yield Said.PERMISSION_MISSING(right=answer.detail, application=situation.application)
     elif answer.unseen in (Unseen.UNREACHABLE, Unseen.TOO_LARGE):
@@ -99,10 +108,13 @@ def messages(
         )
     elif answer.missing and answer.is_late and answer.of == expected.word():
         first, *others = answer.missing
+        about = dict(first.about)
+        if first.cause is Cause.ROUTES_UNREAD:
+            about["routes"] = _largest(situation)
         more = f"and {len(others)} more" if others else ""
         istiod = situation.mesh.namespace if situation.mesh else injectors.USUAL_NAMESPACE
         names = {"gateway": where, "namespace": target.namespace, "istiod": istiod}
-        yield Said[first.cause.name](**first.about, **names, others=more)
+        yield Said[first.cause.name](**about, **names, others=more)
     elif answer.missing or answer.routes < expected.routes or answer.of != expected.word():
         # A gateway without a Ready pod is reported as such.
         if answer.unseen is not Unseen.NO_PODS:
@@ -111,6 +123,17 @@ def messages(
         routes = f"{count} route{'s' if count > 1 else ''}"
         some = f" ({answer.pods}/{answer.ready} pods seen)" if answer.pods < answer.ready else ""
         yield Said.ROUTES_SERVED(routes=routes, gateway=where, some=some)
+
+
+def _largest(situation: Situation) -> str:
+    """Name the largest VirtualServices of gateways, with their sizes."""
+    sizes = (
+        (len(msgspec.json.encode(each)), cluster.namespaced_name(each))
+        for each in situation.cluster.each(cluster.VIRTUAL_SERVICE)
+        if cluster.items(cluster.at(each, "spec"), "gateways") not in ([], ["mesh"])
+    )
+    largest = heapq.nlargest(_MOST_LARGEST, sizes)
+    return ", ".join(f"{name} ({size // 1000} kB)" for size, name in largest)
 
 
 def _servers(opened: cluster.Object | None) -> Iterable[tuple[object, Sequence[str]]]:

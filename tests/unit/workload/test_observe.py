@@ -275,6 +275,13 @@ def ours(generation: int = 1, applied: str = "a", **labels: str) -> Object:
     return written(bare(generation), applied, **labels)
 
 
+def guard(hosts: str, generation: int = 1) -> Object:
+    """Return the EnvoyFilter of another model's integrator."""
+    metadata = {"name": "theirs", "namespace": SPACE, "generation": generation}
+    labels, annotations = {names.OWNER: "kf-2.istio-integrator"}, {names.HOSTS: hosts}
+    return {"metadata": {**metadata, "labels": labels, "annotations": annotations}}
+
+
 def of_istiod(item: Object) -> Object:
     """Return an object as istiod makes it for our Gateway of the Gateway API."""
     labels = {"gateway.networking.k8s.io/gateway-name": "kubeflow-gateway"}
@@ -313,6 +320,16 @@ def of_istiod(item: Object) -> Object:
     service_leads_elsewhere=(NAMED, "services", service(), service(app="other"), True),
     service_has_another_name=(NAMED, "services", None, service(name="other"), False),
     service_elsewhere=(NAMED, "services", None, service(namespace="shop"), False),
+    guard_of_another_model=(NAMED, "envoyfilters", None, guard("a.example.com"), True),
+    hosts_of_another_model=(
+        *(NAMED, "envoyfilters", guard("a.example.com"), guard("b.example.com"), True),
+    ),
+    routes_of_another_model=(
+        *(NAMED, "envoyfilters", guard("a.example.com"), guard("a.example.com", 2), False),
+    ),
+    filter_of_another_team=(
+        *(NAMED, "envoyfilters", None, {"metadata": {"name": "x", "namespace": SPACE}}, False),
+    ),
     # Without a named gateway, what the charm or istiod makes in the model is looked at.
     guard_made=("", "envoyfilters", None, ours(), False),
     guard_written_by_the_charm=("", "envoyfilters", ours(), ours(2, "b"), False),

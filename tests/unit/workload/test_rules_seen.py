@@ -24,9 +24,10 @@ EXPECTED = Expectation(
     gateway="kubeflow/kubeflow-gateway",
     servers=(HTTP, TLS),
     filters=FILTERS,
-    entry="ask",
+    entry="kf.us.ask",
     routes=2,
     marks=("V", "U"),
+    proof=("N", "S"),
     clusters=(OIDC,),
 )
 
@@ -44,19 +45,50 @@ def listener(*chains: dict[str, Any], **states: Any) -> dict[str, Any]:
     return {"active_state": {"listener": {"filter_chains": list(chains)}}, **states}
 
 
+def proof(value: str, namespace: str = "N") -> dict[str, Any]:
+    return {"filter": namespace, "path": [{"key": "seen"}], "value": exact(value)}
+
+
+def exact(value: str) -> dict[str, Any]:
+    return {"string_match": {"exact": value}}
+
+
+def asks(name: str) -> dict[str, Any]:
+    """Return an entry as an integrator's EnvoyFilter adds it."""
+    return {
+        "name": name,
+        "metadata": {"filter_metadata": {"envoy.filters.http.lua": {"ask": True}}},
+    }
+
+
 def routes(
-    name: str, host: str, domain: str = "kf.example.com", marks: str = "VU"
+    name: str,
+    host: str,
+    domain: str = "kf.example.com",
+    *,
+    marks: str = "VU",
+    proofs: tuple[dict[str, Any], ...] = (proof("S"),),
+    entries: tuple[dict[str, Any], ...] = (asks("kf.us.ask"),),
 ) -> dict[str, Any]:
     found = [
         {
             "name": each,
-            "match": {"prefix": "/", "headers": [{"name": "h", "string_match": {"exact": mark}}]},
+            "match": {
+                "prefix": "/",
+                "headers": [{"name": "h", **exact(mark)}],
+                "dynamic_metadata": [*proofs],
+            },
             "route": {"cluster": "c"},
         }
         for each, mark in zip(("kfp", "dex"), marks, strict=True)
     ]
-    host_of = {"name": host, "domains": [domain], "routes": [{"name": "ask"}, *found]}
+    host_of = {"name": host, "domains": [domain], "routes": [*entries, *found]}
     return {"route_config": {"name": name, "virtual_hosts": [host_of]}}
+
+
+def https(**given: Any) -> dict[str, Any]:
+    """Serve HTTP as it should be, and HTTPS with other routes."""
+    return {"configurations": (ROUTES[0], routes(OURS, "kf.example.com:443", **given))}
 
 
 LISTENERS = (
@@ -124,9 +156,9 @@ def warming(*filters: str) -> dict[str, Any]:
 
 BOTH = listener(chain(OURS, *FILTERS), chain(OURS, "strip"))
 OTHERS = listener(chain("https.443.x.web.shop", *FILTERS, names=("kf.example.com",)))
-EARLIER = (ROUTES[0], routes(OURS, "kf.example.com:443", marks="VX"))
 RANDOM = tuple(dataclasses.replace(each, hosts=()) for each in (HTTP, TLS))
 HOST = "host=kf.example.com port=443"
+NONE_OF_2 = f"routes missing {HOST} routes=0 of 2"
 ALIAS = routes("http.8080", "kf.example.com:8080")
 HIDDEN = routes("http.8080", "x.invalid:80", "x.invalid")["route_config"]["virtual_hosts"]
 BESIDE_HIDDEN = {
@@ -159,8 +191,57 @@ NOT_443 = "filters missing port=443"
     ),
     another_gateway=(tls(OTHERS), "80", "", 0, [f"host taken {HOST} by=shop/web", NO_HTTPS]),
     earlier_mark=(
-        {"configurations": EARLIER},
+        https(marks="VX"),
         *("80 443", "", 1, [f"routes missing {HOST} routes=1 of 2"]),
+    ),
+    no_proof=(https(proofs=()), "80 443", "", 0, [NONE_OF_2]),
+    earlier_proof=(https(proofs=(proof("X"),)), "80 443", "", 0, [NONE_OF_2]),
+    proof_of_another_integrator=(
+        https(proofs=(proof("S", "M"),)),
+        *("80 443", "", 0, [NONE_OF_2]),
+    ),
+    proofs_of_two_integrators=(
+        https(proofs=(proof("S"), proof("T", "M"))),
+        *("80 443", "", 0, [NONE_OF_2]),
+    ),
+    without_our_entry=(https(entries=()), "80 443", "", 0, [NONE_OF_2]),
+    entry_of_another_integrator=(
+        https(entries=(asks("kf.us.ask"), asks("kf-2.us.ask"))),
+        *("80 443", "", 0, [f"host shared {HOST} by=kf-2.us"]),
+    ),
+    entry_of_another_integrator_alone=(
+        https(entries=(asks("kf-2.us.ask"),), proofs=(proof("T", "M"),)),
+        *("80 443", "", 0, [f"host shared {HOST} by=kf-2.us"]),
+    ),
+    entry_of_a_tenant_with_our_name=(
+        https(entries=({"name": "kf.us.ask"},)),
+        *("80 443", "", 0, [NONE_OF_2]),
+    ),
+    route_of_a_tenant_with_such_a_name=(
+        https(entries=(asks("kf.us.ask"), {"name": "kf-2.us.ask"})),
+        *("80 443", "", 2, []),
+    ),
+    routes_too_large=(
+        {"configurations": None},
+        *("80 443", "", 0, ["routes unread "]),
+    ),
+    routes_too_large_and_a_filter_missing=(
+        tls(listener(chain(OURS, "strip")), configurations=None),
+        *("80", "443", 0, [NOT_443, "routes unread "]),
+    ),
+    routes_too_large_and_an_http_chain_without_filters=(
+        {
+            "listeners": (*LISTENERS, listener(chain("http.8081", "strip"))),
+            "configurations": None,
+        },
+        *("443", "80", 0, ["filters missing port=80", "routes unread "]),
+    ),
+    hosts_with_equal_routes=(
+        {
+            "configurations": (routes("http.8080", "a.example.com:80"), ROUTES[1]),
+            "hosts": ("a.example.com", "kf.example.com"),
+        },
+        *("80 443", "", 2, []),
     ),
     host_not_there=(
         {"configurations": (ROUTES[0], routes(OURS, "blackhole:443", "*"))},
@@ -188,7 +269,7 @@ NOT_443 = "filters missing port=443"
             "443",
             "80",
             0,
-            [TAKEN, NO_HTTP, f"routes missing {HOST.replace('443', '80 routes=0 of 2')}"],
+            [TAKEN, NO_HTTP],
         ),
     ),
     host_in_capitals=(

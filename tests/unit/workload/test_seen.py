@@ -12,7 +12,7 @@ import pytest
 from integrator_contract.seen import Expectation, Server, Unseen
 from tests.unit.cases import cases
 from tests.unit.workload import service_world
-from tests.unit.workload.fake_apiserver import FakeApiserver, until
+from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, until
 from tests.unit.workload.fake_proxy import Proxy
 
 EXPECTED = Expectation(
@@ -39,6 +39,8 @@ class Envoy(Proxy):
         super().__init__()
         self.raw: bytes | None = None
         """An answer that replaces the usual ones."""
+        self.routes: bytes | None = None
+        """An answer about routes; an empty one never ends."""
 
     async def port_forward(self, request: Any, socket: Any, quits: Any) -> None:
         assert request.query["ports"] == "15000"
@@ -49,7 +51,10 @@ class Envoy(Proxy):
         async for message in socket:
             wanted = message.data[1:].split(b" ")[1].decode()
             self.requests.append(wanted)
-            answer = self.raw or answer_to(wanted.partition("resource=")[2].partition("&")[0])
+            resource = wanted.partition("resource=")[2].partition("&")[0]
+            answer = self.raw or answer_to(resource)
+            if self.routes is not None and resource == "dynamic_route_configs":
+                answer = self.routes
             for at in range(0, len(answer), 50):
                 await socket.send_bytes(b"\0" + answer[at : at + 50])
 
@@ -141,6 +146,71 @@ async def test_missing_right_is_named(cluster: FakeApiserver, envoy: Envoy, part
     cluster.denied = lambda _, path: path.endswith(part)
     answer = await look(cluster)
     assert (answer["unseen"], answer["detail"]) == (Unseen.FORBIDDEN, right)
+
+
+DENIED = 'admission webhook "deny.k-rail.io" denied the request: no port-forwards here'
+POLICY = (
+    "pods \"gw-0\" is forbidden: ValidatingAdmissionPolicy 'no-forwards' with binding 'all' "
+    "denied request: ask the platform team"
+)
+
+
+@cases(
+    ("code", "message", "author"),
+    webhook=(400, DENIED, 'webhook "deny.k-rail.io"'),
+    webhook_403=(403, DENIED, 'webhook "deny.k-rail.io"'),
+    policy=(422, POLICY, "ValidatingAdmissionPolicy no-forwards"),
+)
+async def test_policy_that_rejects_port_forwards_is_named(
+    cluster: FakeApiserver, envoy: Envoy, code: int, message: str, author: str
+):
+    def refuse(method: str, path: str) -> None:
+        if path.endswith("/portforward"):
+            raise Refused(message, code)
+
+    cluster.before_answer = refuse
+    answer = await look(cluster)
+    assert answer["unseen"] == Unseen.UNREACHABLE
+    assert answer["refusal"]["author"] == author
+    assert message.endswith(answer["refusal"]["words"])
+
+
+async def test_routes_that_are_too_large_or_too_late_blind_it_to_no_filter(
+    cluster: FakeApiserver, envoy: Envoy
+):
+    for answer in (OK + b"\r\n2000001\r\n", b""):
+        envoy.routes = answer
+        found = await look(cluster)
+        assert (found["unseen"], found["guarded"], found["routes"]) == (None, [80], 0)
+        assert [each["cause"] for each in found["missing"]] == ["routes unread"]
+
+
+async def test_one_pod_of_each_workload_is_looked_at(cluster: FakeApiserver):
+    for number in range(8):
+        owner = "stable" if number < 7 else "canary"
+        add(cluster, f"gw-{number}", ownerReferences=[{"uid": owner, "controller": True}])
+    await look(cluster)
+    assert {name for name in cluster.proxies if cluster.proxies[name].requests} == {
+        *("gw-0", "gw-1", "gw-2", "gw-3", "gw-7")
+    }
+
+
+async def test_charm_is_told_of_what_decides_and_not_of_names_that_tenants_choose(
+    cluster: FakeApiserver, envoy: Envoy, monkeypatch: pytest.MonkeyPatch
+):
+    expected = dataclasses.replace(EXPECTED, hosts=("kf.example.com",))
+    async with service_world.running(cluster, expected=expected) as service:
+        await until(service.told)
+        await asyncio.sleep(60)
+        service.noticed.clear()
+        for number in range(20):
+            host = {"name": f"tenant-{number}:81", "domains": ["kf.example.com"]}
+            config = {"name": "http.80", "virtual_hosts": [HOST, host]}
+            monkeypatch.setitem(DUMPS, "dynamic_route_configs", [{"route_config": config}])
+            await service.get("/seen")
+            await asyncio.sleep(3)
+        assert service.told() == 1
+        assert f"tenant-{number}" in json.dumps(await service.get("/seen"))
 
 
 OK = b"HTTP/1.1 200 OK\r\n"

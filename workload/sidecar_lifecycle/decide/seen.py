@@ -69,24 +69,29 @@ def judge(expected: Expectation, views: Sequence[View], *, ready: int) -> Seen:
 def view(expected: Expectation, proxy: envoy.Configuration) -> View:
     """Compare one Envoy with the expected configuration."""
     has_hosts = any(server.hosts for server in expected.servers)
-    found = View(routes=expected.routes if has_hosts else 0)
+    is_read = proxy.routes is not None
+    found = View(routes=expected.routes if has_hosts and is_read else 0, is_open=not is_read)
+    every = [each.route_config for each in proxy.routes or ()]
+    if not is_read:
+        found.lack(Cause.ROUTES_UNREAD)
     for server in expected.servers:
-        configurations = [
-            each.route_config
-            for each in proxy.routes
-            if _is_of(server, expected.gateway, each.route_config)
-        ]
-        _compare_filters(expected, server, {each.name for each in configurations}, proxy, found)
+        configurations = [each for each in every if _is_of(server, expected.gateway, each)]
+        names = {each.name for each in configurations}
+        if not is_read:
+            # The name of an HTTP configuration does not tell whose ports it has.
+            names = {each for each in _names(proxy) if _may_be_of(server, expected.gateway, each)}
+        _compare_filters(expected, server, names, proxy, found)
         if server.protocol == "HTTP":
-            all_http = [each.route_config for each in proxy.routes if _is_http(each.route_config)]
+            all_http = [each for each in every if _is_http(each.name)]
             _compare_names(expected, server, configurations or all_http, found)
-        for host in server.hosts:
+        for host in server.hosts if is_read else ():
             _compare_routes(expected, server, host, configurations, found)
+        for host in server.hosts:
             if by := _taken_by(server, host, expected.gateway, proxy):
                 found.lack(Cause.HOST_TAKEN, host=host, port=server.port, by=by)
     _compare_clusters(expected, {each.cluster.name for each in proxy.clusters}, found)
-    hosts = (host for each in proxy.routes for host in each.route_config.virtual_hosts)
-    found.is_open = any(route.name == expected.entry for host in hosts for route in host.routes)
+    hosts = [host for each in every for host in each.virtual_hosts]
+    found.is_open |= any(route.name == expected.entry for host in hosts for route in host.routes)
     return found
 
 
@@ -134,11 +139,13 @@ def _compare_names(
 ) -> None:
     """Find hosts in another Gateway's virtual hosts, which the charm's EnvoyFilter misses."""
     port = server.port
+    # Hosts with equal routes share a virtual host, which has the name of the first. `blackhole` is
+    # istiod's own answer 404, without a Gateway.
+    known = {f"{each}:{port}" for each in (*expected.hosts, "blackhole")}
     for each in (host for listed in configurations for host in listed.virtual_hosts):
         domains = {domain.lower() for domain in each.domains}
         for host in domains.intersection(expected.hosts):
-            # `blackhole` is istiod's own answer 404, without a Gateway.
-            if each.name not in (f"{host}:{port}", f"blackhole:{port}"):
+            if each.name not in known:
                 found.lack(
                     Cause.HOST_TAKEN, host=host, port=port, by=f"with virtual host {each.name}"
                 )
@@ -153,21 +160,40 @@ def _compare_routes(
     configurations: Iterable[envoy.RouteConfiguration],
     found: View,
 ) -> None:
-    if server.port not in found.guarded | found.unguarded:
+    if server.port not in found.guarded:
         found.routes = 0
         return
-    current = [
+    routes = [
         route
         for configuration in configurations
         for each in configuration.virtual_hosts
         if host in each.domains
         for route in each.routes
-        if any(header.string_match.exact in expected.marks for header in route.match.headers)
     ]
-    if len(current) < expected.routes:
+    asking = {each.name for each in routes if _asks(each)}
+    others = sorted(asking - {expected.entry})
+    current = [each for each in routes if expected.entry in asking and _is_ours(expected, each)]
+    if others:
+        by = others[0].rpartition(".")[0]
+        found.lack(Cause.HOST_SHARED, host=host, port=server.port, by=by)
+    elif len(current) < expected.routes:
         number = f"{len(current)} of {expected.routes}"
         found.lack(Cause.ROUTES_MISSING, host=host, port=server.port, routes=number)
-    found.routes = min(found.routes, len(current) if server.port in found.guarded else 0)
+    found.routes = min(found.routes, 0 if others else len(current))
+
+
+def _is_ours(expected: Expectation, route: envoy.VirtualHostRoute) -> bool:
+    """Tell whether a route requires the values that this charm's filters set, and no others."""
+    metadata = [
+        (each.filter, each.value.string_match.exact) for each in route.match.dynamic_metadata
+    ]
+    marks = (each.string_match.exact for each in route.match.headers)
+    return metadata == [expected.proof] and any(each in expected.marks for each in marks)
+
+
+def _asks(route: envoy.VirtualHostRoute) -> bool:
+    """Tell whether an integrator's EnvoyFilter added an entry; only those set its metadata."""
+    return route.name.endswith(".ask") and route.metadata.filter_metadata.lua.ask
 
 
 def _compare_clusters(expected: Expectation, known: set[str], found: View) -> None:
@@ -186,16 +212,27 @@ def _compare_clusters(expected: Expectation, known: set[str], found: View) -> No
 
 def _is_of(server: Server, gateway: str, configuration: envoy.RouteConfiguration) -> bool:
     """Tell whether a route configuration belongs to a server of the model's Gateway."""
-    name = configuration.name
-    if server.protocol == "HTTPS":
-        return name.startswith(f"https.{server.port}.") and _is_of_gateway(name, gateway)
-    return _is_http(configuration) and any(
-        host.name.endswith(f":{server.port}") for host in configuration.virtual_hosts
+    return _may_be_of(server, gateway, configuration.name) and (
+        server.protocol == "HTTPS"
+        or any(host.name.endswith(f":{server.port}") for host in configuration.virtual_hosts)
     )
 
 
-def _is_http(configuration: envoy.RouteConfiguration) -> bool:
-    return not configuration.name.startswith("https.")
+def _may_be_of(server: Server, gateway: str, name: str) -> bool:
+    """Tell whether a route configuration of this name may be of a server; HTTP: of any port."""
+    if server.protocol == "HTTPS":
+        return name.startswith(f"https.{server.port}.") and _is_of_gateway(name, gateway)
+    return _is_http(name)
+
+
+def _is_http(name: str) -> bool:
+    return not name.startswith("https.")
+
+
+def _names(proxy: envoy.Configuration) -> set[str]:
+    """List the route configurations to which listeners refer."""
+    states = [each for one in proxy.listeners for each in (one.active_state, one.warming_state)]
+    return {_routes(chain) for each in states for chain in _chains(each)} - {""}
 
 
 def _is_of_gateway(name: str, gateway: str) -> bool:

@@ -67,13 +67,32 @@ class HeaderMatch(Partial):
     string_match: StringMatch = msgspec.field(default_factory=StringMatch)
 
 
+class MetadataMatch(Partial):
+    filter: str = ""
+    value: HeaderMatch = msgspec.field(default_factory=HeaderMatch)
+
+
 class RouteMatch(Partial):
     headers: list[HeaderMatch] = []
+    dynamic_metadata: list[MetadataMatch] = []
+
+
+class Script(Partial):
+    ask: bool = False
+
+
+class ScriptMetadata(Partial):
+    lua: Script = msgspec.field(name="envoy.filters.http.lua", default_factory=Script)
+
+
+class Metadata(Partial):
+    filter_metadata: ScriptMetadata = msgspec.field(default_factory=ScriptMetadata)
 
 
 class VirtualHostRoute(Partial):
     name: str = ""
     match: RouteMatch = msgspec.field(default_factory=RouteMatch)
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
 
 
 class VirtualHost(Partial):
@@ -99,7 +118,8 @@ class Configuration(Partial):
     """The configuration of one Envoy."""
 
     listeners: list[Listener]
-    routes: list[Routes]
+    routes: list[Routes] | None
+    """None: too large to be read."""
     clusters: list[DynamicCluster]
     warming_secrets: list[Named]
     """Certificates that istiod has not sent."""

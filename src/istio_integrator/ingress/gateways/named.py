@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Sequence
 
 from integrator_contract import booleans, names
 from istio_integrator import texts
 from istio_integrator.ingress.gateway import Target
-from istio_integrator.kube import cluster
+from istio_integrator.kube import cluster, owners
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation.model import Pod, Service, read
 from istio_integrator.situation.situation import Situation
@@ -18,6 +19,8 @@ _RESERVED_PORTS = frozenset({15000, 15001, 15004, 15006, 15008, 15009, 15020, 15
 """Ports of the proxy itself (istio.io, Application Requirements), which Gateways cannot use."""
 _AUTHORITY = "CA_ADDR"
 """The variable of a proxy with istiod's address, `NAME.NAMESPACE.svc:PORT`."""
+TAKEN = (Said.HOSTS_OF_OTHER_OWNER, Said.HOSTS_OF_REMOVED_OWNER)
+"""Messages instead of a gateway, at which another integrator guards all hosts of the model."""
 
 
 def find(situation: Situation) -> Target | Message:
@@ -54,7 +57,7 @@ def find(situation: Situation) -> Target | Message:
         return Said.GATEWAY_WITHOUT_PORT(service=reference)
     if not running:
         problems = [Said.GATEWAY_WITHOUT_PODS(service=reference)]
-    return Target(
+    target = Target(
         namespace=namespace,
         selector=service.spec.selector,
         service=name,
@@ -65,6 +68,58 @@ def find(situation: Situation) -> Target | Message:
         accounts=tuple(sorted({pod.spec.service_account_name for pod in running})),
         messages=tuple(problems),
     )
+    return _without_taken_hosts(situation, target)
+
+
+def _without_taken_hosts(situation: Situation, target: Target) -> Target | Message:
+    """Leave out hosts that another integrator's EnvoyFilter at this gateway guards.
+
+    Users would get 404, because each of two guards rejects what the other one admits. An
+    integrator that has a host keeps it. If two got one at once, the older EnvoyFilter keeps it.
+    """
+    label = {names.OWNER: None}
+    found = situation.cluster.list(cluster.ENVOY_FILTER, target.namespace, label)
+    guards = {each["metadata"]["labels"][names.OWNER]: each for each in found}
+    own = guards.pop(situation.manifests.owner, None)
+    taken: dict[str, str] = {}
+    for owner, each in guards.items():
+        selected = cluster.at(each, "spec", "workloadSelector", "labels").items()
+        if all(target.selector.get(key, value) == value for key, value in selected):
+            is_younger = own is not None and _age(own) < _age(each)
+            hosts = _hosts(each) - (_hosts(own) if is_younger else set())
+            taken.update((host, owner) for host in hosts)
+    problems = [
+        _taken(
+            situation, guards[owner], [host for host in target.hosts if taken.get(host) == owner]
+        )
+        for owner in sorted({taken[host] for host in target.hosts if host in taken})
+    ]
+    kept = tuple(host for host in target.hosts if host not in taken)
+    if problems and not kept:
+        return problems[0]
+    return dataclasses.replace(target, hosts=kept, messages=(*target.messages, *problems))
+
+
+def _taken(situation: Situation, guard: cluster.Object, hosts: Sequence[str]) -> Message:
+    owner = guard["metadata"]["labels"][names.OWNER]
+    about = {
+        "owner": owner.replace(".", "/", 1),
+        "hosts": texts.listed(hosts),
+        "namespace": guard["metadata"]["namespace"],
+    }
+    if owners.is_gone(situation.cluster, owner):
+        return Said.HOSTS_OF_REMOVED_OWNER(**about, name=guard["metadata"]["name"])
+    return Said.HOSTS_OF_OTHER_OWNER(**about, application=situation.application)
+
+
+def _age(guard: cluster.Object) -> tuple[str, str]:
+    # Times are in whole seconds.
+    return guard["metadata"]["creationTimestamp"], guard["metadata"]["name"]
+
+
+def _hosts(guard: cluster.Object | None) -> set[str]:
+    annotations = cluster.at(guard, "metadata", "annotations")
+    return set(str(annotations.get(names.HOSTS, "")).split(",")) - {""}
 
 
 def _obstacle_in_service(situation: Situation, service: Service | None) -> Message | None:

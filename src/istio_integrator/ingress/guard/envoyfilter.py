@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from integrator_contract import names
 from istio_integrator.ingress import gateway
 from istio_integrator.ingress.guard import authentication
 from istio_integrator.ingress.record import Values
@@ -53,6 +54,7 @@ def apply(
         "owner": situation.manifests.owner.lower(),
         "namespace": target.namespace,
         "selector": target.selector,
+        "annotations": {} if target.is_own else {names.HOSTS: ",".join(target.hosts)},
         "values": values,
         # Matches of a routeConfiguration; the empty one matches every virtual host.
         "places": places,

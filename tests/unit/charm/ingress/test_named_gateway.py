@@ -2,6 +2,8 @@
 
 import pytest
 
+from integrator_contract import names
+from istio_integrator import messages
 from tests.unit.cases import cases
 from tests.unit.charm import istio_objects
 from tests.unit.charm.fake_cluster import set_environment
@@ -22,6 +24,8 @@ HTTP = {"name": "http2", "port": 80, "targetPort": 8080}
 HTTPS = {"name": "https", "port": 443, "targetPort": 8443}
 STATUS = {"name": "status-port", "port": 15021, "targetPort": 15021}
 SCOPED = "PILOT_SCOPE_GATEWAY_TO_NAMESPACE"
+MORE = "ml.example.com"
+BOTH = f"{HOST},{MORE}"
 RESERVED = (15000, 15001, 15004, 15006, 15008, 15009, 15020, 15021, 15053, 15090)
 
 
@@ -289,6 +293,78 @@ def test_pods_elsewhere_with_the_gateways_labels_end_the_service_until_they_are_
     assert (served.routes(), served.gateway()) == ([], None)
     assert served.guard() is not None
     served.fake.delete("Pod", "gateway-0", "elsewhere")
+    assert served.status().name == "active"
+    assert len(served.routes()) == 1
+
+
+OTHER = "kf-2.istio-integrator"
+
+
+def guard_of(world, hosts, *, owner=OTHER, age="2020", namespace="istio-ingress", **labels):
+    """Add the EnvoyFilter of another integrator, whose application is there."""
+    model, _, application = owner.partition(".")
+    world.fake.namespace(model)
+    world.fake.put("StatefulSet", application, model)
+    world.fake.put(
+        "EnvoyFilter",
+        f"istio-integrator.{owner}",
+        namespace,
+        labels={names.OWNER: owner},
+        annotations={names.HOSTS: hosts},
+        creationTimestamp=f"{age}-01-01T00:00:00Z",
+        spec={"workloadSelector": {"labels": labels or LABELS}},
+    )
+
+
+@cases(
+    ("earlier", "later", "hosts"),
+    before_us=({"hosts": HOST, "age": "2099"}, None, MORE),
+    two_hosts=({"hosts": f"{HOST},{MORE}"}, None, ""),
+    another_host=({"hosts": "shop.example.com"}, None, f"{HOST},{MORE}"),
+    another_gateway=({"hosts": HOST, "istio": "other"}, None, f"{HOST},{MORE}"),
+    fewer_labels=({"hosts": HOST, "istio": "ingressgateway"}, None, MORE),
+    of_a_tenant=({"hosts": HOST, "namespace": "team-a"}, None, f"{HOST},{MORE}"),
+    after_us=(None, {"hosts": HOST, "age": "2099"}, f"{HOST},{MORE}"),
+    at_once_and_older=(None, {"hosts": HOST}, MORE),
+    at_once_and_first_by_name=(None, {"hosts": HOST, "owner": "a.b", "age": "2026"}, MORE),
+    at_once_and_last_by_name=(None, {"hosts": HOST, "age": "2026", "owner": "z.b"}, BOTH),
+)
+def test_host_stays_with_the_integrator_that_had_it_first(served, earlier, later, hosts):
+    served.fake.namespace("team-a")
+    served.config = {"hosts": BOTH}
+    if earlier:
+        guard_of(served, **earlier)
+    served.run()
+    if later:
+        served.guard()["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+        guard_of(served, **later)
+    for _ in range(2):
+        status = served.status()
+    opened = served.gateway()["spec"]["servers"][0]["hosts"] if hosts else []
+    assert ",".join(opened) == hosts
+    written = served.guard()
+    claimed = written["metadata"]["annotations"][names.HOSTS] if written else ""
+    assert claimed == hosts
+    assert (status.name == "blocked") is (hosts != BOTH)
+    owner = (later or earlier).get("owner", OTHER).replace(".", "/")
+    assert (owner in status.message) is (hosts != BOTH)
+
+
+def test_host_that_another_integrator_has_is_served_once_it_is_free(served):
+    guard_of(served, HOST)
+    status = served.status()
+    visible = status.message[: messages.VISIBLE]
+    for words in (
+        "kf-2/istio-integrator has kf.example.com",
+        "juju config istio-integrator hosts=",
+    ):
+        assert words in visible
+    assert (served.routes(), served.gateway(), served.guard()) == ([], None, None)
+    served.fake.delete("StatefulSet", "istio-integrator", "kf-2")
+    found = served.status()
+    assert "EnvoyFilter of the removed kf-2/istio-integrator" in found.message
+    assert found.message.startswith("run: juju run istio-integrator/leader diagnose")
+    served.fake.delete("EnvoyFilter", f"istio-integrator.{OTHER}", "istio-ingress")
     assert served.status().name == "active"
     assert len(served.routes()) == 1
 

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from integrator_contract import refusals
 from integrator_contract.seen import Cause, Missing, Seen, Unseen
 from istio_integrator import messages
 from tests import asked
@@ -98,6 +99,7 @@ def test_guard_goes_once_no_envoy_has_a_virtual_host_of_the_gateway(
     assert world.guard() is None
 
 
+REFUSAL = refusals.Refusal(author="ValidatingAdmissionPolicy no-forwards", words="ask us")
 LOOKING = "waiting", f"looking whether gateway {WHERE} serves the routes"
 
 
@@ -120,6 +122,13 @@ LOOKING = "waiting", f"looking whether gateway {WHERE} serves the routes"
         (
             "waiting",
             f"Envoy of {WHERE} is unreachable; run: kubectl -n istio-ingress get pods; refused",
+        ),
+    ),
+    refused=(
+        {"unseen": Unseen.UNREACHABLE, "refusal": REFUSAL},
+        (
+            "blocked",
+            "ValidatingAdmissionPolicy no-forwards refuses port-forwards to pods in istio-ingress",
         ),
     ),
     # A gateway without ready pods is reported elsewhere.
@@ -157,6 +166,25 @@ def test_cause_and_command_are_visible(world, cause):
     asked.SERVICE.seen = dataclasses.replace(asked.SERVICE.seen, is_late=False)
     early = world.hook().unit_status
     assert (early.name, early.message) == LOOKING
+
+
+def test_largest_virtual_services_are_named_while_routes_are_too_large(world):
+    out = world.run()
+    gateways = {
+        "pipelines": ["kubeflow/kubeflow-gateway"],
+        "inside": ["mesh"],
+        "web": ["shop/web"],
+    }
+    for number, (name, bound) in enumerate(gateways.items(), 1):
+        rule = {"match": [{"uri": {"prefix": "/" + "x" * 10_000 * number}}]}
+        spec = {"gateways": bound, "hosts": ["*"], "http": [rule]}
+        world.fake.put("VirtualService", name, "alice", spec=spec)
+    missing = (Missing(cause=Cause.ROUTES_UNREAD),)
+    status = sees(world, out, missing=missing, guarded=(80, 443)).unit_status
+    assert status.name == "blocked"
+    assert "the largest: alice/web (30 kB), alice/pipelines (10 kB), kubeflow/" in status.message
+    assert "alice/inside" not in status.message
+    assert opened(world) == [HOSTS, HOSTS]
 
 
 def test_first_cause_is_said_and_the_others_counted(world):

@@ -64,7 +64,8 @@ class Client:
         """The connections, created on first use because aiohttp needs a running event loop."""
         # Each stop uses its own connection, and the shutdown controller limits their number.
         connector = aiohttp.TCPConnector(limit=0, ssl=self._tls or True)
-        return aiohttp.ClientSession(connector=connector, trust_env=False)
+        # The body of a rejected upgrade names the webhook or policy, but `ws_connect` drops it.
+        return aiohttp.ClientSession(connector=connector, trust_env=False, raise_for_status=_check)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -91,7 +92,6 @@ class Client:
                 headers=self._headers() | headers,
                 timeout=aiohttp.ClientTimeout(total=timeout),
             ) as response:
-                await _check(response)
                 return await response.read()
 
     async def get(self, kind: type[R], namespace: str | None, name: str) -> R:
@@ -153,7 +153,6 @@ class Client:
             async with self.session.get(
                 self.server + path, params=params, headers=self._headers(), timeout=timeout
             ) as response:
-                await _check(response)
                 yield response.content
 
     @contextlib.asynccontextmanager
@@ -166,18 +165,13 @@ class Client:
         """
         with errors.mapped():
             async with asyncio.timeout(deadline):
-                try:
-                    socket = await self.session.ws_connect(
-                        self.server + path,
-                        params=params,
-                        protocols=(STREAM_PROTOCOL,),
-                        headers=self._headers(),
-                        max_msg_size=1 << 20,
-                    )
-                except aiohttp.WSServerHandshakeError as error:
-                    retry = error.headers.get("Retry-After") if error.headers else None
-                    message = error.message.encode()
-                    raise errors.from_response(error.status, message, retry) from error
+                socket = await self.session.ws_connect(
+                    self.server + path,
+                    params=params,
+                    protocols=(STREAM_PROTOCOL,),
+                    headers=self._headers(),
+                    max_msg_size=1 << 20,
+                )
                 try:
                     yield socket
                 finally:

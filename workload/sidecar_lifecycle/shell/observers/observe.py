@@ -242,9 +242,11 @@ def gateway(
     fields = f"metadata.name={named.name}" if named.name else ""
     ours = f"{names.OWNER}={owner}"
 
+    def is_own(item: types.Object) -> bool:
+        return item.metadata.labels.get(names.OWNER) == owner
+
     def is_ours(item: types.Object) -> bool:
-        meta = item.metadata
-        return meta.namespace == model and meta.labels.get(names.OWNER) == owner
+        return item.metadata.namespace == model and is_own(item)
 
     def is_gateway(item: types.Object) -> bool:
         return bool(named.name) or names.GATEWAY_NAME in item.metadata.labels or is_ours(item)
@@ -264,10 +266,12 @@ def gateway(
         observed(IstioGateway, written=_generation, namespace=model, labels=ours),
         observed(
             EnvoyFilter,
-            written=_generation,
+            # Another integrator's hosts may become free.
+            lambda item: is_own(item) or item.metadata.annotations.get(names.HOSTS),
+            written=lambda item: is_own(item) and item.metadata.generation,
             namespace=home,
-            labels=ours,
-            is_ours=lambda _: True,
+            labels=names.OWNER,
+            is_ours=is_own,
         ),
     ]
     found += [

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import msgspec
 import structlog
 
-from integrator_contract import names, seen
+from integrator_contract import names, refusals, seen
 from sidecar_lifecycle.decide import seen as rules
 from sidecar_lifecycle.model import envoy, types
 from sidecar_lifecycle.shell.kube import client, errors, streams
@@ -55,9 +56,10 @@ class Looker:
             answer = await self._look(expected)
             is_late = bool(answer.missing) and time() - began >= LATE
             answer = dataclasses.replace(answer, is_late=is_late)
-            if answer != self.answer:
+            is_news = _news(answer) != _news(self.answer)
+            self.answer = answer
+            if is_news:
                 log.info("gateway seen", answer=answer)
-                self.answer = answer
                 self._changed()
             await asyncio.sleep(SOON)
             if time() - began >= WHILE:
@@ -79,41 +81,80 @@ class Looker:
                 for pod in ready[:MOST_PODS]
             ]
         except errors.KubeError as error:
-            unseen, detail = seen.Unseen.UNREACHABLE, str(error)[:200]
+            unseen, detail, refusal = seen.Unseen.UNREACHABLE, str(error)[:200], None
             if isinstance(error, errors.TooLarge):
                 unseen = seen.Unseen.TOO_LARGE
-            elif isinstance(error, errors.StatusError) and error.code == 403:
-                right = "get and create pods/portforward" if ready else "list pods"
-                unseen, detail = seen.Unseen.FORBIDDEN, f"{right} in {expected.namespace}"
-            return seen.Seen(of=expected.word(), unseen=unseen, detail=detail, ready=len(ready))
+            elif isinstance(error, errors.StatusError):
+                refusal = refusals.read(error.code, error.message)
+                if error.code in (401, 403) and not refusal:
+                    right = "get and create pods/portforward" if ready else "list pods"
+                    unseen, detail = seen.Unseen.FORBIDDEN, f"{right} in {expected.namespace}"
+            return seen.Seen(
+                of=expected.word(),
+                unseen=unseen,
+                detail=detail,
+                refusal=refusal,
+                ready=len(ready),
+            )
         if not views:
             return seen.Seen(of=expected.word(), unseen=seen.Unseen.NO_PODS)
         return rules.judge(expected, views, ready=len(ready))
 
     async def _ready_pods(self, expected: seen.Expectation) -> list[str]:
+        """List the ready pods by name, one of each workload first."""
         labels = ",".join(f"{key}={value}" for key, value in expected.selector.items())
         where = client.path(types.Pod, expected.namespace)
         pages = self._client.pages(where, types.Pod, self._fence, labels=labels, concerns=is_ready)
-        return sorted([pod.metadata.name async for _, pods in pages for pod in pods])
+        found = [pod.metadata async for _, pods in pages for pod in pods]
+        found.sort(key=lambda meta: meta.name, reverse=True)
+        firsts = {
+            next((each.uid for each in meta.ownerReferences), ""): meta.name for meta in found
+        }
+        return sorted(
+            [meta.name for meta in found], key=lambda name: (name not in firsts.values(), name)
+        )
 
     async def _proxy(self, namespace: str, pod: str) -> envoy.Configuration:
-        async with streams.port_forward(
-            self._client, namespace, pod, names.PROXY_ADMIN_PORT, deadline=TIMEOUT
-        ) as forward:
-
-            async def get(resource: str, kind: type[_T]) -> list[_T]:
-                data = await forward.get(f"/config_dump?resource={resource}", largest=LARGEST)
-                with errors.understood():
-                    return msgspec.json.decode(data, type=dict[str, list[kind]]).get("configs", [])
-
-            return envoy.Configuration(
-                listeners=await get("dynamic_listeners", envoy.Listener),
-                routes=await get("dynamic_route_configs", envoy.Routes),
-                clusters=await get(
-                    "dynamic_active_clusters&mask=cluster.name", envoy.DynamicCluster
+        forwarded = functools.partial(
+            streams.port_forward,
+            self._client,
+            namespace,
+            pod,
+            names.PROXY_ADMIN_PORT,
+            deadline=TIMEOUT,
+        )
+        async with forwarded() as forward:
+            found = envoy.Configuration(
+                listeners=await _get(forward, "dynamic_listeners", envoy.Listener),
+                routes=None,
+                clusters=await _get(
+                    forward, "dynamic_active_clusters&mask=cluster.name", envoy.DynamicCluster
                 ),
-                warming_secrets=await get("dynamic_warming_secrets&mask=name", envoy.Named),
+                warming_secrets=await _get(
+                    forward, "dynamic_warming_secrets&mask=name", envoy.Named
+                ),
             )
+        # Tenants' routes may be too large for one or too slow for the other limit.
+        with contextlib.suppress(errors.TooLarge, errors.Unreachable):
+            async with forwarded() as forward:
+                found.routes = await _get(forward, "dynamic_route_configs", envoy.Routes)
+        return found
+
+
+async def _get(forward: streams.PortForward, resource: str, kind: type[_T]) -> list[_T]:
+    data = await forward.get(f"/config_dump?resource={resource}", largest=LARGEST)
+    with errors.understood():
+        return msgspec.json.decode(data, type=dict[str, list[kind]]).get("configs", [])
+
+
+def _news(answer: seen.Seen) -> tuple[object, ...]:
+    """Return the part of an answer whose changes the charm gets a notice about.
+
+    Tenants can change the other parts, such as names of objects, as often as they like.
+    """
+    hosts = (answer.guarded, answer.unguarded, answer.is_open, answer.routes)
+    causes = {each.cause for each in answer.missing}
+    return (answer.unseen, answer.detail, *hosts, causes, answer.is_late)
 
 
 def is_ready(pod: types.Pod) -> bool:
