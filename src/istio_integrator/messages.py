@@ -381,7 +381,7 @@ class Said(enum.Enum):
         "or set tls-secret, or integrate certificates",
     )
     CERTIFICATE_REFUSED = _blocked("certificates: refused: {reason}")
-    CERTIFICATE_AWAITED = _waiting("waiting for a certificate")
+    CERTIFICATE_AWAITED = _waiting("waiting for a certificate from {applications}")
 
     # Routes and their authentication.
     REQUEST_INVALID = _blocked("{request}")

@@ -1,6 +1,7 @@
 """The guard of a named gateway in a real Envoy: authentication requests and backend requests."""
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 import json
@@ -28,6 +29,7 @@ from tests.functional.ingress_world import (
 )
 from tests.gateway_client import HOST, TENANT
 from tests.kubernetes_objects import made
+from tests.unit.charm.ingress_world import auth
 
 COOKIE = echo.COOKIE
 HEADER = "kubeflow-userid"
@@ -206,6 +208,25 @@ def test_every_host_of_several_is_authenticated_and_no_host_of_a_neighbour(place
             place.eventually(302, **asked)
         assert place.eventually(200, host=inner).status == 200
         assert place.asked_once("/", host=TENANT).status == 200
+
+
+@pytest.mark.parametrize(("count", "want"), [(56, 200), (64, 403)])
+def test_headers_of_an_application_never_freeze_what_a_neighbour_changes(place, count, want):
+    """Envoy refuses routes with more than 1,000 header entries; 56 make 900, and 64 make 1,028."""
+    authenticate(place)
+    names = [f"x-a-b-c-{number}" for number in range(count)]
+    place.auths = [
+        dataclasses.replace(auth(port=80, **{"allowed-response-headers": names}), id=COMPLETE.id)
+    ]
+    said = " ".join(place.reconcile())
+    assert ("ingress-auth of oidc-gatekeeper: its response headers" in said) is (want == 403)
+    place.eventually(want, Cookie=COOKIE)
+    host = "later.example.com"
+    with place.there(
+        gateway("shop", "later", server(80, [host])),
+        virtual_service("shop", "later", ["shop/later"], [host], to(WEB)),
+    ):
+        place.eventually(200, "/", host=host)
 
 
 VICTIM = "victim@example.com"

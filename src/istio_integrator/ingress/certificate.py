@@ -209,6 +209,8 @@ class GatewayCertificate:
         self.name = situation.manifests.secrets[SECRET_FOLDER]
         """The Secret that the Gateway names."""
         self._is_related = situation.related.is_related(endpoints.CERTIFICATES)
+        bags = situation.related.bags(endpoints.CERTIFICATES)
+        self._authority = ", ".join(bag.application for bag in bags)
         self.is_wanted = bool(situation.config.tls_secret) or self._is_related
         """Whether to serve the model by HTTPS."""
         self.messages: list[Message] = []
@@ -273,11 +275,11 @@ class GatewayCertificate:
     def _verified(self, target: gateway.Target, data: dict[str, str]) -> dict[str, str]:
         """Return the certificate to serve, which is the present one if the source is useless."""
         try:
-            source = self._source(target, is_served=bool(data))
+            source = self._source(target)
             return data if source is None else verify(source, data)
         except ValueError as error:
             served = "the last verified certificate is served" if data else "HTTPS is not served"
-            source, command = f"the answer on {endpoints.CERTIFICATES}", "juju status --relations"
+            source, command = f"the certificate of {self._authority}", "juju status --relations"
             if given := self._situation.config.tls_secret:
                 source = f"Secret {target.namespace}/{given}"
                 command = f"kubectl -n {target.namespace} describe secret {given}"
@@ -286,7 +288,7 @@ class GatewayCertificate:
             self.messages.append(said(**about, command=command))
             return data
 
-    def _source(self, target: gateway.Target, *, is_served: bool) -> Mapping[str, str] | None:
+    def _source(self, target: gateway.Target) -> Mapping[str, str] | None:
         """Read the operator's Secret or the relation's answer; None without an answer."""
         if given := self._situation.config.tls_secret:
             found = self._situation.cluster.get(cluster.SECRET, given, target.namespace)
@@ -307,8 +309,8 @@ class GatewayCertificate:
             if reasons := [each.error.message for each in requirer.get_request_errors()]:
                 reason = texts.plain(reasons[-1], _LONGEST_REASON)
                 self.messages.append(Said.CERTIFICATE_REFUSED(reason=reason))
-            elif not is_served:
-                self.messages.append(Said.CERTIFICATE_AWAITED())
+            else:
+                self.messages.append(Said.CERTIFICATE_AWAITED(applications=self._authority))
             return None
         above = [str(one) for one in found.chain if one != found.certificate]
         bundle = "".join(f"{one.strip()}\n" for one in (str(found.certificate), *above))
