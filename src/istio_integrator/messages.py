@@ -280,7 +280,7 @@ class Said(enum.Enum):
         "`juju config {application} pod-networks=10.1.0.0/16`"
     )
     POD_NETWORKS_OVERLAP = _blocked(
-        "pod-networks overlaps the Service network {services}",
+        "pod-networks has Services ({services})",
         "juju config {application} pod-networks=",
         "or name networks that hold pods alone, such as 10.1.0.0/16",
     )
@@ -595,6 +595,18 @@ class Said(enum.Enum):
     PODS_WERE_REJECTED = _doubt(
         "pods of {workload} were rejected: {refusal}",
         "kubectl -n {namespace} get events --field-selector reason=FailedCreate",
+    )
+    JOBS_CHANGED = _note("pods of jobs call each other by mutual TLS in {count} namespaces")
+    JOBS_UNCHANGED = _note("pods of jobs keep their traffic: no namespace denies plain text")
+    JOB_POD_APART = _doubt(
+        "Pod {pod} of a job {lack}, so the job's other pods cannot call it by address",
+        "kubectl -n {namespace} get pod {name} --show-labels",
+        "recreate the job",
+    )
+    JOB_PORT_OF_SERVICE = _doubt(
+        "Pod {pod} of a job has port {port}, as HTTP Service {service}",
+        "kubectl get services -A",
+        "calls to it by address stay plain text; choose another port for the job",
     )
     CERTIFICATE_VALID = _note("{owner}: the certificate is valid until {time}")
     CERTIFICATE_ENDS = _doubt("{owner}: the certificate ends {time}", "{command}")

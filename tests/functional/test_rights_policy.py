@@ -154,6 +154,7 @@ IMAGE = {"spec": {"containers": [{"name": "main", "image": "evil"}]}}
 ALLOW = {"action": "ALLOW", "rules": [{}]}
 POLICY = "security.istio.io/v1/AuthorizationPolicy"
 FILTER = "networking.istio.io/v1alpha3/EnvoyFilter"
+JOBS = "istio-integrator.OWNER.training"
 ANYBODY = [{"kind": "ServiceAccount", "name": "default", "namespace": "default"}]
 
 
@@ -217,6 +218,20 @@ FORBIDDEN: dict[str, Callable[[World], None]] = {
     "an EnvoyFilter of another name": creates(FILTER, spec={}),
     "an EnvoyFilter for all pods": creates(
         FILTER, "default", "istio-integrator.OWNER", spec={"configPatches": []}
+    ),
+    "an EnvoyFilter for jobs that selects other pods": creates(
+        FILTER, "default", JOBS, spec={"workloadSelector": {"labels": {"app": "web"}}}
+    ),
+    "an EnvoyFilter for jobs that changes filters": creates(
+        FILTER,
+        "default",
+        JOBS,
+        spec={
+            "workloadSelector": {
+                "labels": {"istio-integrator.charmhub.io/pod-traffic": "mutual-tls"}
+            },
+            "configPatches": [{"applyTo": "HTTP_FILTER", "patch": {"operation": "ADD"}}],
+        },
     ),
     "an AuthorizationPolicy": creates(POLICY, name="istio-integrator.OWNER"),
     "an AuthorizationPolicy of somebody else's name": creates(POLICY, spec=ALLOW),

@@ -41,7 +41,7 @@ class Training(Component):
         if situation.config.pod_networks is None:
             self.remove()
             return []
-        spaces, present = [*self._namespaces(mesh)], situation.manifests.owned_in(FOLDER)
+        spaces, present = [*self.namespaces(mesh)], situation.manifests.owned_in(FOLDER)
         if not spaces and not present:
             return []
         jobs, found = self._jobs(), networks.find(situation)
@@ -66,7 +66,7 @@ class Training(Component):
         """Delete the EnvoyFilters."""
         self._situation.manifests.remove(FOLDER)
 
-    def _namespaces(self, mesh: installation.Mesh) -> Iterator[str]:
+    def namespaces(self, mesh: installation.Mesh) -> Iterator[str]:
         """Yield the namespaces with sidecars in which plain text between pods is denied."""
         situation = self._situation
         for name in situation.served_namespaces:

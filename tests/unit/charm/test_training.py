@@ -5,6 +5,7 @@ import pytest
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state
+from tests.unit.charm.diagnosis.world import add_pod, diagnose
 from tests.unit.charm.objects import make
 
 NAME = "istio-integrator.kubeflow.istio-integrator.training"
@@ -192,7 +193,7 @@ def test_option_that_overlaps_the_services_is_refused_by_name(ctx, fake):
     fake.add({**api, "metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.1.128.0/20"]}})
     status = run(ctx, pod_networks="10.1.0.0/16")
     assert status.name == "blocked"
-    assert "; pod-networks overlaps the Service network 10.1.128.0/20; " in status.message
+    assert status.message.startswith("pod-networks has Services (10.1.128.0/20); run: juju config")
     assert networks(fake) is None
 
 
@@ -232,3 +233,39 @@ def test_tenants_object_of_the_name_is_left_alone_and_named(ctx, fake):
 def test_application_without_the_optional_role_goes_on(ctx, fake):
     fake.forbidden.add(("patch", "envoyfilters", NAME))
     assert run(ctx, pod_networks="10.1.0.0/16").name == "active"
+
+
+PROXY = {"name": "istio-proxy", "image": "proxyv2", "ports": [{"containerPort": 15090}]}
+SIDECAR = {"inits": [PROXY]}
+OF_JOB = {"labels": {**LABEL, JOB: "bert"}}
+
+
+@cases(
+    ("pod", "wanted"),
+    whole=({**SIDECAR, **OF_JOB}, None),
+    no_sidecar=(OF_JOB, "Pod kf-user/bert-1 of a job has no sidecar"),
+    no_label=({**SIDECAR, "labels": {JOB: "bert"}}, "lacks the label pod-traffic"),
+    declines=(
+        {**SIDECAR, "labels": {JOB: "bert", next(iter(LABEL)): "unchanged"}},
+        "is labelled to stay unchanged",
+    ),
+    of_another_job=({"labels": {JOB: "gpt"}}, None),
+    ended=({**OF_JOB, "status": {"phase": "Succeeded"}}, None),
+    http_port=(
+        {**SIDECAR, **OF_JOB, "containers": [{"name": "a", "ports": [{"containerPort": 8080}]}]},
+        "has port 8080, as HTTP Service kf/web",
+    ),
+    tcp_port=(
+        {**SIDECAR, **OF_JOB, "containers": [{"name": "a", "ports": [{"containerPort": 9000}]}]},
+        None,
+    ),
+)
+def test_pod_that_the_others_of_its_job_can_not_call_is_named(ctx, fake, pod, wanted):
+    ports = [{"name": "http-web", "port": 8080}, {"name": "tcp-db", "port": 9000}]
+    fake.put("Service", "web", "kf", spec={"ports": ports})
+    add_pod(fake, "bert-0", USER, **SIDECAR, **OF_JOB)
+    add_pod(fake, "bert-1", USER, **pod)
+    found = diagnose(ctx, "training", state(pod_networks="10.1.0.0/16"))
+    doubts = [row.seen for row in found if row.level == "doubtful"]
+    assert len(doubts) == (wanted is not None)
+    assert all(wanted in each for each in doubts)

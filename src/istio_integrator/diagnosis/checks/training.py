@@ -1,0 +1,60 @@
+"""Can the pods of a training job call each other?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from integrator_contract import names
+from istio_integrator.diagnosis import registry
+from istio_integrator.diagnosis.facts import Facts
+from istio_integrator.kube import cluster
+from istio_integrator.messages import Message, Said
+from istio_integrator.situation import model
+
+
+@registry.check("training", place=187, symptoms=("rendezvous-timed-out",))
+def training(facts: Facts) -> Iterable[Message]:
+    """Name pods of training jobs that the other pods of their job cannot call."""
+    wants = facts.mesh is not None and facts.config.pod_networks is not None
+    spaces = [*facts.parts.training.namespaces(facts.mesh)] if wants and facts.mesh else []
+    by_port: dict[int, str] = {}
+    for service in (
+        model.read(facts.cluster.list(cluster.SERVICE), model.Service) if spaces else ()
+    ):
+        place = f"{service.metadata.namespace}/{service.name}"
+        by_port.update({each.port: place for each in service.ports if each.is_http})
+    for namespace in spaces:
+        for key in names.TRAINING_JOBS:
+            found = facts.cluster.list(cluster.POD, namespace, {key: None})
+            pods = [
+                each
+                for each in model.read(found, model.Pod)
+                if each.status.phase not in ("Succeeded", "Failed")
+            ]
+            jobs = [each.metadata.labels[key] for each in pods]
+            for pod in pods:
+                if jobs.count(pod.metadata.labels[key]) > 1:
+                    yield from _look(pod, by_port)
+    if spaces:
+        yield Said.JOBS_CHANGED(count=len(spaces))
+    else:
+        yield Said.JOBS_UNCHANGED()
+
+
+def _look(pod: model.Pod, by_port: dict[int, str]) -> Iterator[Message]:
+    namespace, name = pod.metadata.namespace, pod.metadata.name
+    place = f"{namespace}/{name}"
+    traffic = pod.metadata.labels.get(names.POD_TRAFFIC)
+    lack = "" if pod.is_in_mesh else "has no sidecar"
+    if not lack and traffic != names.MUTUAL_TLS:
+        lack = "is labelled to stay unchanged" if traffic else "lacks the label pod-traffic"
+    if lack:
+        yield Said.JOB_POD_APART(pod=place, lack=lack, namespace=namespace, name=name)
+    payload = (each for each in pod.spec.containers if each.name != names.PROXY)
+    ports = {port.container_port for each in payload for port in each.ports}
+    if pod.is_in_mesh:
+        # The proxy has a listener for the HTTP Services of a port, which sends other hosts on as
+        # plain text (istio pilot/pkg/networking/core/listener.go).
+        ports &= by_port.keys()
+        for port in sorted(ports):
+            yield Said.JOB_PORT_OF_SERVICE(pod=place, port=port, service=by_port[port])
