@@ -60,11 +60,11 @@ class IstioIntegrator(ops.CharmBase):
             container.pebble_check_recovered,
             self.on.upgrade_charm,
             self.on.leader_elected,
+            self.on.stop,
+            self.on.remove,
             *endpoints.events(self),
         ):
             framework.observe(event, self._on_event)
-        for event in (self.on.stop, self.on.remove):
-            framework.observe(event, self._on_end)
         framework.observe(self.on.collect_unit_status, self._on_collect_status)
         for name in self.meta.actions:
             answer = self._on_diagnose if name == "diagnose" else self._on_action
@@ -72,7 +72,9 @@ class IstioIntegrator(ops.CharmBase):
 
     def _on_event(self, event: ops.EventBase) -> None:
         if self.app.planned_units() == 0:
-            self._on_end(event)
+            self._remove(is_last=isinstance(event, ops.RemoveEvent))
+            return
+        if isinstance(event, ops.StopEvent | ops.RemoveEvent):
             return
         all_parts = self._reconcile()
         # After a refresh, either event may be the first that the leader gets.
@@ -80,15 +82,16 @@ class IstioIntegrator(ops.CharmBase):
         if may_be_first and all_parts is not None and self.unit.is_leader():
             self._attempt("kube", all_parts.situation.manifests.prune_retired)
 
-    def _on_end(self, event: ops.EventBase) -> None:
-        """Remove everything in each hook without planned units, since Juju 4 may skip the last.
+    def _remove(self, *, is_last: bool) -> None:
+        """Remove everything in the first hook without planned units, and again in the last.
 
-        Scaling to 0 units looks the same as a removal, and needs the same.
+        Juju 4 may skip the last. Scaling to 0 units looks like a removal, and needs the same.
         """
-        if self.app.planned_units() > 0:
+        all_parts = self._parts_without_mesh()
+        if not (is_last or all_parts.lifecycle.is_running):
+            # An earlier hook has taken all steps.
             return
         failed: list[errors.CharmError] = []
-        all_parts = self._parts_without_mesh()
         for step in all_parts.removal:
             try:
                 _retry_conflicts(step)
@@ -98,7 +101,6 @@ class IstioIntegrator(ops.CharmBase):
         for refusal in all_parts.situation.cluster.missing:
             logger.warning("Not removed, for want of a right: %s", refusal)
         hopeless = (errors.ForbiddenError, errors.LifecycleError)
-        is_last = isinstance(event, ops.RemoveEvent)
         if is_last and any(not isinstance(error, hopeless) for error in failed):
             # Juju runs the hook again. Without rights or the workload it would never succeed.
             raise failed[0]

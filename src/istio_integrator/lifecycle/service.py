@@ -145,6 +145,13 @@ class WorkloadService(Component):
             logger.warning("%s", error)
             return None
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the service runs, as far as Pebble answers."""
+        with contextlib.suppress(ops.pebble.Error, ops.ModelError, RuntimeError):
+            return self._container.get_service(workload.SERVICE).is_running()
+        return False
+
     def stop_convergence(self) -> None:
         """Stop replacing pods; a service that runs continues otherwise."""
         if not self._mismatch:

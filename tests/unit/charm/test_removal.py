@@ -240,18 +240,23 @@ def test_removal_begins_in_the_first_hook_without_planned_units(ctx, fake, insta
     out = ctx.run(getattr(ctx.on, event)(*about), ending)
     assert _objects(fake) == before
     assert told(ctx, out).restart_pods == "off"
-    fake.writes.clear()
+    written = [*fake.writes]
+    fake.requests.clear()
+    ctx.run(ctx.on.relation_broken(logging), out)
+    assert fake.requests == []
     ctx.run(ctx.on.remove(), out)
-    assert fake.writes == []
+    assert fake.requests
+    assert fake.writes == written
 
 
 def test_hook_before_the_last_does_not_fail_for_what_the_next_one_repeats(ctx, fake, installed):
-    ctx.run(ctx.on.start(), state())
+    out = ctx.run(ctx.on.start(), state())
     fake.broken["patch", "namespaces"] = 500
-    ctx.run(ctx.on.stop(), state(units=0))
+    out = ctx.run(ctx.on.stop(), dataclasses.replace(out, planned_units=0))
+    assert ("patch", "namespaces") in fake.asked
     assert fake.labels("kubeflow")[INJECTION] == "enabled"
     fake.broken.clear()
-    ctx.run(ctx.on.remove(), state(units=0))
+    ctx.run(ctx.on.remove(), out)
     assert INJECTION not in fake.labels("kubeflow")
 
 
