@@ -34,22 +34,22 @@ class Route:
     hosts: tuple[str, ...]
     destinations: tuple[tuple[str, int | None], ...]
     """The hosts to which it leads, each with a port of its Service; None: any port."""
-    is_ours: bool = False
+    is_ours: bool
 
     @classmethod
-    def of(cls, obj: cluster.Object, *, is_ours: bool = False) -> Route:
+    def of(cls, obj: cluster.Object, *, is_ours: bool) -> Route:
         """Read a VirtualService."""
         namespace, spec = obj["metadata"]["namespace"], cluster.at(obj, "spec")
-        named = [str(each) for each in cluster.items(spec, "gateways")[:_MOST_HOSTS]]
+        hosts, gateways = (
+            [str(each) for each in cluster.items(spec, key)[:_MOST_HOSTS]]
+            for key in ("hosts", "gateways")
+        )
+        named = (each for each in gateways if each != _EVERY_PROXY)
         return cls(
             namespace=namespace,
             name=cluster.namespaced_name(obj),
-            gateways=tuple(
-                each if "/" in each else f"{namespace}/{each}"
-                for each in named
-                if each != _EVERY_PROXY
-            ),
-            hosts=tuple(str(each).lower() for each in cluster.items(spec, "hosts")[:_MOST_HOSTS]),
+            gateways=tuple(each if "/" in each else f"{namespace}/{each}" for each in named),
+            hosts=tuple(map(str.lower, hosts)),
             destinations=tuple(itertools.islice(_destinations(spec), _MOST_DESTINATIONS)),
             is_ours=is_ours,
         )

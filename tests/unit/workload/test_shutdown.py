@@ -12,7 +12,7 @@ import pytest
 
 from integrator_contract import names
 from tests.unit.cases import cases
-from tests.unit.workload.fake_apiserver import FakeApiserver, until
+from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, until
 from tests.unit.workload.pods import ended, pod_json, running, waiting
 from tests.unit.workload.shutdown_world import (
     NAMESPACE,
@@ -174,6 +174,23 @@ async def test_event_names_the_next_command_or_the_container_that_holds_the_pod(
 
     assert words in cluster.all("events")[0]["message"]
     assert "portforward" not in opened(cluster) or reason == "ProxyStopped"
+
+
+async def test_event_names_the_policy_that_rejects_the_stop_and_no_right(cluster: FakeApiserver):
+    denied = 'admission webhook "deny.k-rail.io" denied the request: no exec here'
+
+    def refuse(method: str, path: str) -> None:
+        if path.endswith(("/portforward", "/exec")):
+            raise Refused(denied, 403)
+
+    cluster.before_answer = refuse
+    cluster.put("pods", pod_json())
+    async with unit(cluster):
+        await until(lambda: event_reasons(cluster) == ["ProxyStopFailed"])
+
+    message = cluster.all("events")[0]["message"]
+    assert 'webhook "deny.k-rail.io" refuses: no exec here' in message
+    assert "grant" not in message
 
 
 async def test_status_from_before_the_pod_is_not_believed_in_the_pods_next_life(

@@ -88,28 +88,22 @@ def _without_taken_hosts(situation: Situation, target: Target) -> Target | Messa
             is_younger = own is not None and _age(own) < _age(each)
             hosts = _hosts(each) - (_hosts(own) if is_younger else set())
             taken.update((host, owner) for host in hosts)
-    problems = [
-        _taken(
-            situation, guards[owner], [host for host in target.hosts if taken.get(host) == owner]
-        )
-        for owner in sorted({taken[host] for host in target.hosts if host in taken})
-    ]
-    kept = tuple(host for host in target.hosts if host not in taken)
-    if problems and not kept:
-        return problems[0]
-    return dataclasses.replace(target, hosts=kept, messages=(*target.messages, *problems))
-
-
-def _taken(situation: Situation, guard: cluster.Object, hosts: Sequence[str]) -> Message:
-    owner = guard["metadata"]["labels"][names.OWNER]
-    about = {
-        "owner": owner.replace(".", "/", 1),
-        "hosts": texts.listed(hosts),
-        "namespace": guard["metadata"]["namespace"],
-    }
-    if owners.is_gone(situation.cluster, owner):
-        return Said.HOSTS_OF_REMOVED_OWNER(**about, name=guard["metadata"]["name"])
-    return Said.HOSTS_OF_OTHER_OWNER(**about, application=situation.application)
+    lost = [host for host in target.hosts if host in taken]
+    if not lost:
+        return target
+    # The other owners follow once this one is known.
+    owner, kept = taken[lost[0]], tuple(host for host in target.hosts if host not in lost)
+    is_gone = owners.is_gone(situation.cluster, owner)
+    problem = (Said.HOSTS_OF_REMOVED_OWNER if is_gone else Said.HOSTS_OF_OTHER_OWNER)(
+        owner=owner.replace(".", "/", 1),
+        hosts=texts.listed(host for host in lost if taken[host] == owner),
+        namespace=target.namespace,
+        name=guards[owner]["metadata"]["name"],
+        application=situation.application,
+    )
+    if not kept:
+        return problem
+    return dataclasses.replace(target, hosts=kept, messages=(*target.messages, problem))
 
 
 def _age(guard: cluster.Object) -> tuple[str, str]:

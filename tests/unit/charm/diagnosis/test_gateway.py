@@ -185,6 +185,18 @@ def test_backend_of_a_route(world, backend, to, words):
     assert found.level == ("doubtful" if words else "fine")
 
 
+def test_of_a_route_with_thousands_of_destinations_some_are_checked(world):
+    world.related = [auth()]
+    services = [f"web-{number}" for number in range(5000)]
+    routes = [{"destination": {"host": name, "port": {"number": 80}}} for name in services]
+    spec = {"gateways": [OURS] * 5000, "hosts": services, "http": [{"route": routes}]}
+    world.fake.put("VirtualService", "huge", MODEL, spec=spec)
+    add_route(world.fake, to="honest")
+    found = diagnose_ingress(world, "routes")
+    assert 2 < len(found) <= 65
+    assert any("Service kubeflow/honest does not exist" in row.seen for row in found)
+
+
 def test_backend_of_a_route_of_ours_is_broken_where_it_is_not_ready(world):
     world.run()
     (found,) = diagnose_ingress(world, "routes")

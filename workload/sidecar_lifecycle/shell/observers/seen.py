@@ -105,34 +105,21 @@ class Looker:
         labels = ",".join(f"{key}={value}" for key, value in expected.selector.items())
         where = client.path(types.Pod, expected.namespace)
         pages = self._client.pages(where, types.Pod, self._fence, labels=labels, concerns=is_ready)
-        found = [pod.metadata async for _, pods in pages for pod in pods]
-        found.sort(key=lambda meta: meta.name, reverse=True)
-        firsts = {
-            next((each.uid for each in meta.ownerReferences), ""): meta.name for meta in found
-        }
-        return sorted(
-            [meta.name for meta in found], key=lambda name: (name not in firsts.values(), name)
-        )
+        found = {pod.metadata.name: pod.metadata async for _, pods in pages for pod in pods}
+        listed = sorted(found, reverse=True)
+        firsts = {next((o.uid for o in found[name].ownerReferences), ""): name for name in listed}
+        return sorted(found, key=lambda name: (name not in firsts.values(), name))
 
     async def _proxy(self, namespace: str, pod: str) -> envoy.Configuration:
-        forwarded = functools.partial(
-            streams.port_forward,
-            self._client,
-            namespace,
-            pod,
-            names.PROXY_ADMIN_PORT,
-            deadline=TIMEOUT,
-        )
+        where = (self._client, namespace, pod, names.PROXY_ADMIN_PORT)
+        forwarded = functools.partial(streams.port_forward, *where, deadline=TIMEOUT)
+        clusters, secrets = "dynamic_active_clusters&mask=cluster.name", "dynamic_warming_secrets"
         async with forwarded() as forward:
             found = envoy.Configuration(
                 listeners=await _get(forward, "dynamic_listeners", envoy.Listener),
                 routes=None,
-                clusters=await _get(
-                    forward, "dynamic_active_clusters&mask=cluster.name", envoy.DynamicCluster
-                ),
-                warming_secrets=await _get(
-                    forward, "dynamic_warming_secrets&mask=name", envoy.Named
-                ),
+                clusters=await _get(forward, clusters, envoy.DynamicCluster),
+                warming_secrets=await _get(forward, f"{secrets}&mask=name", envoy.Named),
             )
         # Tenants' routes may be too large for one or too slow for the other limit.
         with contextlib.suppress(errors.TooLarge, errors.Unreachable):

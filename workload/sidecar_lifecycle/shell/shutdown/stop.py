@@ -12,7 +12,7 @@ import enum
 import re
 from collections.abc import Callable, Mapping
 
-from integrator_contract import answers, names
+from integrator_contract import answers, names, refusals
 from sidecar_lifecycle.decide import finished
 from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import InputError
@@ -87,7 +87,8 @@ def classify(error: errors.KubeError) -> Result:
     """Return the result of an attempt that raised an error."""
     if isinstance(error, errors.StatusError):
         if error.code in (401, 403):
-            return Result.FORBIDDEN
+            is_refused = refusals.read(error.code, error.message)
+            return Result.REFUSED if is_refused else Result.FORBIDDEN
         if error.code == 404:
             return Result.GONE
         if error.code == 429:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
+from integrator_contract import refusals
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide import payload
 from sidecar_lifecycle.shell import metrics
@@ -222,6 +223,8 @@ class Stops:
         if outcome.result is stop.Result.FORBIDDEN:
             rights = "pods/portforward, or pods/exec," if tracked.decision.port else "pods/exec"
             message += f"; grant the application {rights} here"
+        elif refusal := refusals.read(403, outcome.detail):
+            message += f"; {refusal}"
         warn_once(self._recorder, tracked, Reason.PROXY_STOP_FAILED, f"{message}. Retrying.")
 
     def _account(self, tracked: Tracked) -> None:
