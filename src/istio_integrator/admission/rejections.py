@@ -20,6 +20,8 @@ _OPTIONS: Mapping[str, str] = {
     "annotations": "pod-annotations=",
     "labels": "pod-labels=",
     "images": "image-registries=",
+    "pod-traffic": "pod-networks=none",
+    "idle-timeout": "pod-networks=none",
 }
 """Options that turn off a change of admission; the other changes keep pods outside of the mesh."""
 
