@@ -270,13 +270,18 @@ def test_webhook_stays_in_a_member_while_no_istio_is_found_and_does_not_begin_el
     assert "Deployment" in kinds_of_ours(fake)
 
 
-@pytest.mark.parametrize("hold", [True, False])
-def test_profiles_are_prepared_only_while_their_pods_get_something(ctx, fake, hold):
-    run(ctx, hold_application=hold, job_sidecars="classic")
+@pytest.mark.parametrize(
+    ("hold", "networks", "wanted"),
+    [(True, "none", True), (False, "", True), (False, "none", False)],
+)
+def test_profiles_are_prepared_only_while_their_pods_get_something(
+    ctx, fake, hold, networks, wanted
+):
+    run(ctx, hold_application=hold, pod_networks=networks, job_sidecars="classic")
     found = fake.find(*CONFIGURATION)
     kinds = {hook["name"].partition(".")[0] for hook in found["webhooks"]}
     assert "model" in kinds
-    assert ("profiles" in kinds) is hold
+    assert ("profiles" in kinds) is wanted
 
 
 def test_follower_leaves_the_webhook_to_the_leader(ctx, fake):
