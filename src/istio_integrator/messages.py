@@ -314,7 +314,7 @@ class Said(enum.Enum):
         "of two integrators with one host in namespace {namespace}, the earlier serves it",
     )
     HOSTS_OF_REMOVED_OWNER = _blocked(
-        "EnvoyFilter of the removed {owner} guards {hosts}",
+        "{owner} is removed, and its EnvoyFilter guards {hosts}",
         "kubectl -n {namespace} delete envoyfilter {name}",
     )
     GATEWAY_IS_NONE = _blocked("gateway-service={service}: Pod {pod} is not a gateway of Istio")
@@ -368,12 +368,7 @@ class Said(enum.Enum):
     CERTIFICATES_NEED_HOSTS = _blocked(
         "certificates needs hosts", "juju config {application} hosts=NAME"
     )
-    CERTIFICATE_USELESS = _blocked(
-        "{source} {lack}",
-        "{command}",
-        "{consequence}",
-        symptom="connection-refused-at-the-gateway",
-    )
+    CERTIFICATE_USELESS = _blocked("{source} {lack}", "{command}", "{consequence}")
     CERTIFICATE_OF_OTHER_HOSTS = _note("{owner}: the certificate does not name {hosts}")
     REDIRECT_WITHOUT_CERTIFICATE = _blocked(
         "https-redirect needs a certificate",

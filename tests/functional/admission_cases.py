@@ -885,7 +885,7 @@ TRAINING = (
         settings="training",
         labels={**PYTORCH, **NO_SIDECAR},
     ),
-    left(
+    excluded(
         "trains on the node's network",
         "pod-traffic:HostNetwork",
         settings="training",

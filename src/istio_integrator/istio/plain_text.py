@@ -19,7 +19,7 @@ def is_denied(
 
     def found(kind: cluster.Kind) -> Iterator[cluster.Object]:
         for place in dict.fromkeys((namespace, root)):
-            yield from api.list(kind, place) if place else ()
+            yield from api.list_if_allowed(kind, place) if place else ()
 
     modes = peer_authentication.read_all(found(cluster.PEER_AUTHENTICATION))
     policies = authorization_policy.read_all(

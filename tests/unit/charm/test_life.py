@@ -113,7 +113,12 @@ OF_AN_INGRESS = {
     "validatingadmissionpolicybindings",
     "virtualservices",
 }
-OF_OTHER_TEAMS = {"peerauthentications", "sidecars", "validatingwebhookconfigurations"}
+OF_OTHER_TEAMS = {
+    "authorizationpolicies",
+    "peerauthentications",
+    "sidecars",
+    "validatingwebhookconfigurations",
+}
 """Without them the charm knows less, and does all that it does."""
 GOES_WITH_US = {"clusterroles"}
 """Without it a removal by force leaves what the model's end takes away."""

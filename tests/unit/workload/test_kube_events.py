@@ -27,10 +27,11 @@ async def test_event_is_about_the_pod_and_shown_by_describe(cluster: FakeApiserv
 
 
 async def test_failure_does_not_keep_the_next_one_from_being_written(cluster: FakeApiserver):
-    cluster.failures = [("/events", 403, {})]
+    refusals = [True]
+    cluster.denied = lambda *asked: is_event(*asked) and bool(refusals) and refusals.pop()
     cluster.put("pods", pods.pod_json())
     async with unit(cluster):
-        await until(lambda: phase(cluster) == "Succeeded" and not cluster.failures)
+        await until(lambda: phase(cluster) == "Succeeded" and not refusals)
         cluster.put("pods", pods.pod_json(name="next", uid="next"))
         await until(lambda: cluster.all("events"))
 

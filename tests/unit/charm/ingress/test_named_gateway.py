@@ -362,7 +362,7 @@ def test_host_that_another_integrator_has_is_served_once_it_is_free(served):
     assert (served.routes(), served.gateway(), served.guard()) == ([], None, None)
     served.fake.delete("StatefulSet", "istio-integrator", "kf-2")
     found = served.status()
-    assert "EnvoyFilter of the removed kf-2/istio-integrator" in found.message
+    assert "kf-2/istio-integrator is removed, and its EnvoyFilter guards" in found.message
     assert found.message.startswith("run: juju run istio-integrator/leader diagnose")
     served.fake.delete("EnvoyFilter", f"istio-integrator.{OTHER}", "istio-ingress")
     assert served.status().name == "active"
