@@ -300,6 +300,36 @@ def test_guard_that_a_removed_model_left_is_named_with_its_command(served, secon
     served.options = {**served.options, "hosts": HOST}
 
 
+@pytest.mark.long
+def test_host_opens_beside_routes_that_are_too_large_to_read(served, monkeypatch):
+    """The VirtualServices of a tenant, which Envoy shows once for each port of the Gateway."""
+    large = [
+        ingress_world.virtual_service(
+            *("shop", f"large-{number}", [OURS], ["*"]),
+            *(
+                ingress_world.to(ingress_world.WEB, f"/notebook/shop/{entry}-{'x' * 16_000}/")
+                for entry in range(60 - number % 2)
+            ),
+        )
+        for number in range(20)
+    ]
+    with served.there(*large):
+        answer = look(served.expected, lambda answer: answer.missing, served.admin)
+        assert causes(answer) == [Cause.ROUTES_UNREAD]
+        assert (answer.guarded, answer.unguarded, answer.routes) == (BOTH, (), 0)
+        served.options = {**served.options, "hosts": f"{HOST},{SECOND}"}
+        served.reconcile()
+        served.eventually(200, "/kfp/x", host=SECOND, **USER)
+        assert served.asked_once(host=SECOND).status == 302
+        first_look = served.look
+        monkeypatch.setattr(
+            served, "look", lambda: dataclasses.replace(first_look(), is_late=True)
+        )
+        said = served.hook()
+        assert [each for each in said if "the largest: shop/large-" in each], [*said]
+    served.options = {**served.options, "hosts": HOST}
+
+
 def test_hosts_with_equal_routes_are_guarded_from_the_first_look(served):
     """Istiod gives them one virtual host, which has the name of the first."""
     more = [f"{letter}.example.com" for letter in "azm"]
