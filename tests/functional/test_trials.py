@@ -211,6 +211,31 @@ async def test_trial_pod_is_the_pod_that_the_controller_creates(world, node, kin
 IN_EFFECT = "!('in-effect' in object.metadata.?labels.orValue({}))"
 
 
+@pytest.mark.parametrize("kind", ["Job", "CronJob"])
+async def test_trial_pod_is_the_pod_that_a_job_creates(world, kind):
+    choice = random.Random(f"{SEED} {kind}")
+    job = {"template": template(choice, "task")}
+    job["template"]["spec"]["restartPolicy"] = "Never"
+    spec = job
+    if kind == "CronJob":
+        spec = {"schedule": "* * * * *", "jobTemplate": {"spec": job}, "suspend": True}
+    await world.api.create(
+        kubernetes_objects.made("batch/v1", kind, "task", world.namespace, spec)
+    )
+    found = await world.api.get(kind, "task", world.namespace)
+    made = trial.of_creator(kind, msgspec.convert(found, resources.Creator))
+    made = msgspec.to_builtins(made)
+    made["metadata"]["namespace"] = world.namespace
+    created = await world.api.create(made, dry_run=True)
+    if kind == "CronJob":
+        # No controller creates a Job of a suspended one; the API server admits its pod.
+        assert created["spec"]["restartPolicy"] == "Never"
+        assert created["metadata"]["ownerReferences"][0]["kind"] == "Job"
+        return
+    (real,) = await owned_pods(world, kind, "task", 1)
+    assert comparable(created, "task") == comparable(real, "task")
+
+
 @pytest.fixture
 async def forbid(world):
     """Create a policy of another team, and wait until it is in effect."""
