@@ -85,11 +85,11 @@ class IstioIntegrator(ops.CharmBase):
     def _remove(self, *, is_last: bool) -> None:
         """Remove everything in the first hook without planned units, and again in the last.
 
-        Juju 4 may skip the last. Scaling to 0 units looks like a removal, and needs the same.
+        Juju 4 may skip the last. Scaling to 0 units looks like a removal, and needs the same. The
+        service stops with the last step of the first hook.
         """
         all_parts = self._parts_without_mesh()
         if not (is_last or all_parts.lifecycle.is_running):
-            # An earlier hook has taken all steps.
             return
         failed: list[errors.CharmError] = []
         for step in all_parts.removal:

@@ -311,10 +311,8 @@ class Ingress(Component):
         return target
 
     def _close(self) -> None:
-        """Remove routes and Gateway, and wait until the Gateway's servers are gone from Envoy.
-
-        A hook that fails between the two is repeated, since the Gateway is still there.
-        """
+        """Remove routes and Gateway, and wait until the Gateway's servers are gone from Envoy."""
+        # The Gateway goes after the routes: without it, a hook after a failed one would skip them.
         opened = self._find_gateway()
         render.remove(self._situation)
         self.close()
