@@ -535,15 +535,15 @@ NATIVES = (
             spec=spec,
         )
         for name, text, spec in (
-            ("after", "sidecar,colour", TO_COMPLETION),
-            ("before", "colour , sidecar", TO_COMPLETION),
-            ("blocked by a probe", "sidecar,colour", helped(startupProbe=PROBE)),
+            ("after", "sidecar,grpc-simple", TO_COMPLETION),
+            ("before", "grpc-simple , sidecar", TO_COMPLETION),
+            ("blocked by a probe", "sidecar,grpc-simple", helped(startupProbe=PROBE)),
         )
     ),
     left(
         "native, the pod wants it and adds a template",
         "hold:NativeSidecar",
-        annotations={TEMPLATES: "sidecar,colour", NATIVE: "true"},
+        annotations={TEMPLATES: "sidecar,grpc-simple", NATIVE: "true"},
     ),
 )
 
