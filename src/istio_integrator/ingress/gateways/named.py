@@ -79,7 +79,8 @@ def _without_taken_hosts(situation: Situation, target: Target) -> Target | Messa
     """
     label = {names.OWNER: None}
     found = situation.cluster.list(cluster.ENVOY_FILTER, target.namespace, label)
-    guards = {each["metadata"]["labels"][names.OWNER]: each for each in found}
+    # Integrators also write EnvoyFilters without hosts, for training jobs.
+    guards = {each["metadata"]["labels"][names.OWNER]: each for each in found if _hosts(each)}
     own = guards.pop(situation.manifests.owner, None)
     taken: dict[str, str] = {}
     for owner, each in guards.items():

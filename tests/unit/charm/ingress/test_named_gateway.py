@@ -301,7 +301,7 @@ OTHER = "kf-2.istio-integrator"
 
 
 def guard_of(world, hosts, *, owner=OTHER, age="2020", namespace="istio-ingress", **labels):
-    """Add the EnvoyFilter of another integrator, whose application is there."""
+    """Add the EnvoyFilters of another integrator, whose application is there."""
     model, _, application = owner.partition(".")
     world.fake.namespace(model)
     world.fake.put("StatefulSet", application, model)
@@ -313,6 +313,13 @@ def guard_of(world, hosts, *, owner=OTHER, age="2020", namespace="istio-ingress"
         annotations={names.HOSTS: hosts},
         creationTimestamp=f"{age}-01-01T00:00:00Z",
         spec={"workloadSelector": {"labels": labels or LABELS}},
+    )
+    world.fake.put(
+        "EnvoyFilter",
+        f"istio-integrator.{owner}.training",
+        namespace,
+        labels={names.OWNER: owner},
+        spec={"workloadSelector": {"labels": {names.POD_TRAFFIC: names.MUTUAL_TLS}}},
     )
 
 
