@@ -44,6 +44,8 @@ class Training(Component):
         spaces, present = [*self.namespaces(mesh)], situation.manifests.owned_in(FOLDER)
         if not spaces and not present:
             return []
+        taken = self._taken() if spaces else ()
+        spaces = [name for name in spaces if name not in taken]
         jobs, found = self._jobs(), networks.find(situation)
         services = networks.service_network(situation, found) if found else ""
         wanted = {name: found for name in spaces if found and not services}
@@ -77,6 +79,19 @@ class Training(Component):
                 is_profile or plain_text.is_denied(situation.cluster, mesh, name, _LABELS)
             ):
                 yield name
+
+    def _taken(self) -> set[str]:
+        """List the namespaces with another integrator's EnvoyFilter, which stays while jobs run.
+
+        Envoy rejects all filter chains of a listener if two have the same network.
+        """
+        with self._situation.cluster.optional():
+            found = self._situation.cluster.list(
+                cluster.ENVOY_FILTER, labels={names.COMPONENT: FOLDER}
+            )
+            is_ours = self._situation.manifests.is_ours
+            return {obj["metadata"]["namespace"] for obj in found if not is_ours(obj)}
+        return set()
 
     def _jobs(self) -> Mapping[str, int] | None:
         """Return the most pods that a job has, by namespace; None without the right to list pods.

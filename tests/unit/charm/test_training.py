@@ -230,6 +230,20 @@ def test_tenants_object_of_the_name_is_left_alone_and_named(ctx, fake):
     assert f"EnvoyFilter {USER}/{NAME}: rename or delete it" in status.message
 
 
+def test_namespace_waits_for_the_end_of_another_integrators_filter_chains(ctx, fake):
+    labels = {
+        "istio-integrator.charmhub.io/owner": "kf.mesh-2",
+        "istio-integrator.charmhub.io/component": "training",
+    }
+    name = "istio-integrator.kf.mesh-2.training"
+    fake.put("EnvoyFilter", name, USER, labels=labels, spec={})
+    run(ctx, pod_networks="10.1.0.0/16")
+    assert networks(fake) is None
+    fake.delete("EnvoyFilter", name, USER)
+    run(ctx, pod_networks="10.1.0.0/16")
+    assert networks(fake) == ["10.1.0.0/16"]
+
+
 def test_application_without_the_optional_role_goes_on(ctx, fake):
     fake.forbidden.add(("patch", "envoyfilters", NAME))
     assert run(ctx, pod_networks="10.1.0.0/16").name == "active"
