@@ -40,6 +40,13 @@ _LATE = 0.9
 _NAMES = (("cert", "key"), ("tls.crt", "tls.key"))
 """The names of certificate and key in a Secret, in the order in which istiod looks for them
 (istio, pilot/pkg/credentials/kube/secrets.go)."""
+_REFUSALS = (
+    errors.RefusedError,
+    errors.InvalidError,
+    errors.ForbiddenError,
+    errors.ForeignError,
+)
+"""Errors that another attempt would meet again. After any other one the Gateway stays as it is."""
 _IN_STATUS = (
     Said.CERTIFICATE_EARLY,
     Said.CERTIFICATE_ENDED,
@@ -238,9 +245,7 @@ class GatewayCertificate:
                 context = {"name": self.name, "namespace": target.namespace, "data": wanted}
                 manifests.apply(SECRET_FOLDER, context)
                 data, self._record.certificate_in = wanted, target.namespace
-        except errors.ConflictError:
-            raise
-        except (errors.ApiError, errors.ForbiddenError, errors.ForeignError) as error:
+        except _REFUSALS as error:
             said = error_messages.of_error(error, application=self._situation.application)
             self.messages.append(said)
         if data:
@@ -284,7 +289,7 @@ class GatewayCertificate:
                 source = f"Secret {target.namespace}/{given}"
                 command = f"kubectl -n {target.namespace} describe secret {given}"
             said = Said.CERTIFICATE_USELESS
-            about = {"source": source, "lack": error, "consequence": served}
+            about = {"source": source, "lack": str(error), "consequence": served}
             self.messages.append(said(**about, command=command))
             return data
 

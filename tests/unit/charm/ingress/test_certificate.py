@@ -111,6 +111,12 @@ def test_copy_that_another_team_changes_is_restored(secured, change):
     assert (shown(secured), hosts(secured)) == (before, BOTH)
 
 
+def test_https_stays_while_the_copy_can_not_be_read(secured):
+    secured.fake.broken["get", "secrets", COPY] = 500
+    assert secured.status().name == "waiting"
+    assert hosts(secured) == BOTH
+
+
 def test_copy_goes_after_the_gateway_does_not_name_it(secured):
     secured.fake.writes.clear()
     del secured.config["tls_secret"]
