@@ -836,17 +836,25 @@ def trains(name: str, labels: dict[str, str], **fields: Any) -> Case:
     )
 
 
+ELSEWHERE = tuple(
+    trains(f"trains, {label}, in {namespace}", {label: "bert"}, namespace=namespace)
+    for label, namespace in {
+        "training.kubeflow.org/job-name": "profiles",
+        "ray.io/cluster": "labelled",
+    }.items()
+)
+"""Pods of other served namespaces, which the API server's worlds have with other settings."""
 TRAINING = (
     *(
-        trains(f"trains, {label}", {label: "bert", "app": "x"}, namespace=namespace)
-        for label, namespace in {
-            "training.kubeflow.org/job-name": "profiles",
-            "jobset.sigs.k8s.io/jobset-name": "model",
-            "ray.io/cluster": "labelled",
-            "leaderworkerset.sigs.k8s.io/name": "profiles",
-            "volcano.sh/job-name": "profiles",
-            "spark-app-selector": "profiles",
-        }.items()
+        trains(f"trains, {label}", {label: "bert", "app": "x"}, namespace="model")
+        for label in (
+            "training.kubeflow.org/job-name",
+            "jobset.sigs.k8s.io/jobset-name",
+            "ray.io/cluster",
+            "leaderworkerset.sigs.k8s.io/name",
+            "volcano.sh/job-name",
+            "spark-app-selector",
+        )
     ),
     Case(
         "trains, held and with a configuration of its own",
@@ -912,4 +920,4 @@ OBJECTS = (
     *RULES,
 )
 """Pods whose fields matter, and not how the text in an annotation is written."""
-CASES = (*OBJECTS, *CONFIGURATIONS)
+CASES = (*OBJECTS, *ELSEWHERE, *CONFIGURATIONS)
