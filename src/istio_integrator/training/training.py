@@ -49,12 +49,15 @@ class Training(Component):
         jobs, found = self._jobs(), networks.find(situation)
         services = networks.service_network(situation, found) if found else ""
         wanted = {name: found for name in spaces if found and not services}
-        for obj in present:
-            name = obj["metadata"]["namespace"]
-            if jobs is None or name in jobs:
-                # Envoy closes the connections of a filter chain that changes or goes.
-                wanted[name] = [*dict.fromkeys([*_networks(obj), *wanted.get(name, ())])]
-        said = self._apply(wanted, mesh)
+        in_use = {
+            obj["metadata"]["namespace"]: _networks(obj)
+            for obj in present
+            if jobs is None or obj["metadata"]["namespace"] in jobs
+        }
+        for name, kept in in_use.items():
+            # Envoy closes the connections of a filter chain that changes or goes.
+            wanted[name] = [*dict.fromkeys([*kept, *wanted.get(name, ())])]
+        said = self._apply(wanted, in_use, mesh)
         failing = [name for name in spaces if name not in wanted and (jobs or {}).get(name, 0) > 1]
         application = situation.application
         if services:
@@ -113,8 +116,16 @@ class Training(Component):
             return most
         return None
 
-    def _apply(self, wanted: dict[str, list[Network]], mesh: installation.Mesh) -> list[Message]:
-        """Apply the EnvoyFilters without those that the API server or another owner refuses."""
+    def _apply(
+        self,
+        wanted: dict[str, list[Network]],
+        in_use: dict[str, list[Network]],
+        mesh: installation.Mesh,
+    ) -> list[Message]:
+        """Apply the EnvoyFilters without those that the API server or another owner refuses.
+
+        Where a change is refused, the networks in use stay.
+        """
         said: dict[str, Message] = {}
         while True:
             variables = {
@@ -131,7 +142,9 @@ class Training(Component):
                 name = error.reference.rpartition(" ")[2].partition("/")[0]
                 if name not in wanted:
                     raise
-                del wanted[name]
+                wanted[name] = in_use.pop(name, [])
+                if not wanted[name]:
+                    del wanted[name]
                 message = error_messages.of_error(error, application=self._situation.application)
                 said.setdefault(str(message.about.get("author")), message)
 

@@ -197,6 +197,17 @@ def test_option_that_overlaps_the_services_is_refused_by_name(ctx, fake):
     assert networks(fake) is None
 
 
+def test_networks_in_use_stay_where_a_change_of_them_is_refused(ctx, fake):
+    job(fake)
+    run(ctx, pod_networks="10.1.7.0/24")
+    text = f"envoyfilters \"{NAME}\" is forbidden: ValidatingAdmissionPolicy 'no-filters' with "
+    denied = 403, f"{text}binding 'b' denied request: none here"
+    fake.validators.append(lambda obj: denied if obj["kind"] == "EnvoyFilter" else None)
+    status = run(ctx, pod_networks="10.1.7.0/24,10.2.0.0/16")
+    assert (status.name, networks(fake)) == ("blocked", ["10.1.7.0/24"])
+    assert "no-filters" in status.message[:100]
+
+
 def test_namespace_that_refuses_the_envoyfilter_is_left_out_and_its_author_named(ctx, fake):
     fake.namespace("other", **PROFILE, **MEMBER)
     text = f"envoyfilters \"{NAME}\" is forbidden: ValidatingAdmissionPolicy 'no-filters' with "
