@@ -39,10 +39,12 @@ class Client:
 
     def __init__(self, port, *, tls="", timeout=15, address="127.0.0.1"):
         self._timeout = timeout
-        self._socket = socket.create_connection((address, port), timeout=timeout)
+        place = (address, port)
         if tls:
-            self._socket = gateway_client.secured(self._socket, tls, "h2")
+            self._socket = gateway_client.secured(place, tls, "h2", timeout=timeout)
             assert self._socket.selected_alpn_protocol() == "h2"
+        else:
+            self._socket = socket.create_connection(place, timeout=timeout)
         self._streams = {}
         self._has_ended = False
         self._talk = h2.connection.H2Connection(

@@ -272,7 +272,7 @@ def idle(world, **options):
     ("options", "most"),
     related=({"authorization": "related"}, 11),
     closed=({"authorization": "closed"}, 11),
-    strict=({"mtls": "strict"}, 10),
+    strict=({"mtls": "strict"}, 11),
     both=({"authorization": "closed", "mtls": "strict"}, 14),
 )
 def test_idle_hook_lists_no_kind_twice_for_security(world, options, most):
