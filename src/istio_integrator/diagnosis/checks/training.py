@@ -26,11 +26,7 @@ def training(facts: Facts) -> Iterable[Message]:
     for namespace in spaces:
         for key in names.TRAINING_JOBS:
             found = facts.cluster.list(cluster.POD, namespace, {key: None})
-            pods = [
-                each
-                for each in model.read(found, model.Pod)
-                if each.status.phase not in ("Succeeded", "Failed")
-            ]
+            pods = [each for each in model.read(found, model.Pod) if not each.has_ended]
             jobs = [each.metadata.labels[key] for each in pods]
             for pod in pods:
                 if jobs.count(pod.metadata.labels[key]) > 1:
