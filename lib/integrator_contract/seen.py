@@ -93,6 +93,8 @@ class Cause(enum.StrEnum):
     `routes`."""
     ROUTES_UNREAD = "routes unread"
     """The gateway's routes are too large to be read."""
+    ROUTES_UNANSWERED = "routes unanswered"
+    """An Envoy of the gateway did not send its routes: `words`."""
     OTHER_DOMAIN = "other domain"
     """Istiod uses another DNS domain than the charm: `domain`."""
     CLUSTER_MISSING = "cluster missing"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
+
+from . import names
 
 LONGEST = 4096
 LONGEST_PART = 63
+_LINUX = "linux"
 
 _PREFIX = r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/"
 _WORD = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
@@ -99,3 +102,25 @@ def _checked(part: str, key: str, operator: str, *values: str) -> Requirement:
         if not _VALUE.fullmatch(value):
             raise ValueError(f"'{part}' has '{value}', which is not a label value")
     return Requirement(key, operator, values)
+
+
+def may_run_on_linux(
+    system: str, node_selector: Mapping[str, str], terms: Sequence[Iterable[Requirement]]
+) -> bool:
+    """Tell whether a pod can run on a node with Linux, and so have a sidecar.
+
+    Args:
+        system: The name in `spec.os`; empty: not given.
+        node_selector: The labels that the pod requires of its node.
+        terms: The terms of the required node affinity; empty: any node.
+    """
+    required = [system or _LINUX, *(node_selector.get(key, _LINUX) for key in names.NODE_OS)]
+    # A node has to match one of the terms, and each expression of that term.
+    is_admitted = not terms or any(map(_admits_linux, terms))
+    return is_admitted and all(each == _LINUX for each in required)
+
+
+def _admits_linux(term: Iterable[Requirement]) -> bool:
+    about_os = [each for each in term if each.key in names.NODE_OS]
+    lists = [each for each in about_os if each.operator in ("In", "NotIn")]
+    return all((_LINUX in each.values) is (each.operator == "In") for each in lists)

@@ -467,6 +467,11 @@ class Said(enum.Enum):
         "kubectl get virtualservice -A",
         "the largest: {routes}; {others}",
     )
+    ROUTES_UNANSWERED = _blocked(
+        "Envoy of {gateway} does not send its routes",
+        "kubectl -n {namespace} get pods",
+        "port-forward: {words}; {others}",
+    )
     OTHER_DOMAIN = _blocked(
         "istiod uses the DNS domain {domain}",
         "kubectl -n {istiod} describe deploy",

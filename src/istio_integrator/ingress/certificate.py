@@ -133,10 +133,10 @@ def verify(data: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
     named = next((pair for pair in _NAMES if all(map(data.get, pair))), None)
     if named is None:
         raise ValueError("has no tls.crt and tls.key")
-    certificate, key = (base64.b64decode(data[name]) for name in named)
+    certificate, key = (data[name] for name in named)
     pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     try:
-        chain = x509.load_pem_x509_certificates(certificate)
+        chain = x509.load_pem_x509_certificates(base64.b64decode(certificate))
         lack = _lack(chain[0])
     except (ValueError, exceptions.UnsupportedAlgorithm):
         raise ValueError("has a certificate that cannot be read") from None
@@ -144,7 +144,7 @@ def verify(data: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
         raise ValueError(lack)
     load = functools.partial(serialization.load_pem_private_key, password=None)
     try:
-        found: Any = load(key, unsafe_skip_rsa_key_validation=True)
+        found: Any = load(base64.b64decode(key), unsafe_skip_rsa_key_validation=True)
         written = found.private_bytes(pem, pkcs8, serialization.NoEncryption())
         parts = {"tls.crt": b"".join(one.public_bytes(pem) for one in chain), "tls.key": written}
         result = {name: base64.b64encode(part).decode() for name, part in parts.items()}

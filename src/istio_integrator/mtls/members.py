@@ -149,6 +149,7 @@ def _stays_out(template: model.Pod) -> bool:
     return (
         template.metadata.labels.get(names.INJECT) == "false"
         or template.spec.host_network
+        or not template.spec.may_run_on_linux
         or template.is_router
         or bool(template.metadata.annotations.get(names.TEMPLATES))
     )

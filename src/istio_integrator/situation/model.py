@@ -9,11 +9,11 @@ import dataclasses
 import functools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from integrator_contract import names, pods
+from integrator_contract import names, pods, selectors
 from istio_integrator.kube import cluster
 
 CALLING = (
@@ -227,6 +227,26 @@ class _PodSpec(_Read, frozen=True):
     init_containers: list[_Container] = []
     service_account_name: str = "default"
     host_network: bool = False
+    os: dict[str, Any] = {}
+    node_selector: dict[str, str] = {}
+    affinity: dict[str, Any] = {}
+
+    @property
+    def may_run_on_linux(self) -> bool:
+        """Whether a pod can run where Istio has sidecars."""
+        kind = "requiredDuringSchedulingIgnoredDuringExecution"
+        required = cluster.at(self.affinity, "nodeAffinity", kind)
+        terms = [
+            [
+                selectors.Requirement(
+                    str(one.get("key")), str(one.get("operator")), (*cluster.items(one, "values"),)
+                )
+                for one in cluster.parts(each, "matchExpressions")
+            ]
+            for each in cluster.parts(required, "nodeSelectorTerms")
+        ]
+        name = str(self.os.get("name", ""))
+        return selectors.may_run_on_linux(name, self.node_selector, terms)
 
 
 class _Condition(_Read, frozen=True):

@@ -12,11 +12,12 @@ from istio_integrator.situation.situation import Situation
 _MOST = 1000
 """Networks in one EnvoyFilter, which then has 400 kB; an object may have 1.5 MB."""
 _SOURCES: Mapping[cluster.Kind, Callable[[cluster.Object], list[object]]] = {
-    cluster.NODE: lambda node: cluster.items(cluster.at(node, "spec"), "podCIDRs"),
     cluster.CALICO_POOL: lambda pool: [cluster.at(pool, "spec").get("cidr")],
     cluster.CILIUM_NODE: lambda node: cluster.items(cluster.at(node, "spec", "ipam"), "podCIDRs"),
+    cluster.NODE: lambda node: cluster.items(cluster.at(node, "spec"), "podCIDRs"),
 }
-"""The networks of an object, by kind. Every object of a kind has to have some."""
+"""The networks of an object, by kind. Every object of a kind has to have some. Calico and Cilium
+may take addresses from the whole network of which each Node has a part, so they are read first."""
 
 
 def find(situation: Situation) -> list[Network]:
@@ -30,7 +31,7 @@ def find(situation: Situation) -> list[Network]:
     pod = situation.cluster.get(cluster.POD, situation.pod, situation.model)
     own = _read(each.get("ip") for each in cluster.parts(cluster.at(pod, "status"), "podIPs"))
     for kind, networks_of in _SOURCES.items():
-        objects = situation.cluster.list_if_allowed(kind)
+        objects = [*filter(_is_for_pods, situation.cluster.list_if_allowed(kind))]
         read = cluster.read_each(objects, lambda obj: [_read(networks_of(obj))])  # noqa: B023
         found = collapse(network for networks in read for network in networks)
         is_complete = all(read) and len(read) == len(objects)
@@ -38,6 +39,17 @@ def find(situation: Situation) -> list[Network]:
         if is_complete and has_own and len(found) <= _MOST:
             return found
     return []
+
+
+def _is_for_pods(obj: cluster.Object) -> bool:
+    """Tell whether a Calico pool gives addresses to pods; every other object is for pods.
+
+    Operators disable pools for networks of other hosts, to which Calico then adds no NAT (Calico,
+    "Configure outgoing NAT"). Selectors of nodes and namespaces leave a pool to fewer pods.
+    """
+    spec = cluster.at(obj, "spec")
+    uses = cluster.items(spec, "allowedUses") or ["Workload"]
+    return not spec.get("disabled") and "Workload" in uses
 
 
 def service_network(situation: Situation, networks: Iterable[Network]) -> str:

@@ -17,12 +17,12 @@ from istio_integrator.config.config import Network
 from istio_integrator.istio import installation, plain_text
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
+from istio_integrator.situation import model
 from istio_integrator.situation.situation import Component, Situation
 from istio_integrator.training import networks
 
 FOLDER = "training"
 _LABELS = {names.POD_TRAFFIC: names.MUTUAL_TLS}
-_ENDED = ("Succeeded", "Failed")
 
 
 class Training(Component):
@@ -101,17 +101,12 @@ class Training(Component):
 
         Pods that have ended do not count.
         """
-        found: collections.Counter[tuple[str, tuple[str, str] | None]] = collections.Counter()
+        most: dict[str, int] = {}
         with self._situation.cluster.optional():
-            for pod in self._situation.cluster.list(cluster.POD, labels={**_LABELS}):
-                labels = cluster.at(pod, "metadata", "labels")
-                job = next(
-                    (each for each in labels.items() if each[0] in names.TRAINING_JOBS), None
-                )
-                if cluster.at(pod, "status").get("phase") not in _ENDED:
-                    found[pod["metadata"]["namespace"], job] += 1
-            most: dict[str, int] = {}
-            for (namespace, _), count in found.items():
+            found = self._situation.cluster.list(cluster.POD, labels={**_LABELS})
+            pods = (each for each in model.read(found, model.Pod) if not each.has_ended)
+            counts = collections.Counter((pod.metadata.namespace, job_of(pod)) for pod in pods)
+            for (namespace, _), count in counts.items():
                 most[namespace] = max(count, most.get(namespace, 0))
             return most
         return None
@@ -147,6 +142,12 @@ class Training(Component):
                     del wanted[name]
                 message = error_messages.of_error(error, application=self._situation.application)
                 said.setdefault(str(message.about.get("author")), message)
+
+
+def job_of(pod: model.Pod) -> tuple[str, str] | None:
+    """Return the label with the name of the training job of a pod; None without one."""
+    labels = pod.metadata.labels
+    return next(((key, labels[key]) for key in names.TRAINING_JOBS if key in labels), None)
 
 
 def _networks(obj: cluster.Object) -> list[Network]:

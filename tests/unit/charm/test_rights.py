@@ -13,6 +13,9 @@ from istio_integrator.ingress import gateway
 from istio_integrator.ingress.gateways.own import ACCOUNT
 from istio_integrator.kube import manifests, owners
 from tests import rights
+from tests.unit.charm import fake_cluster
+from tests.unit.charm.charm_world import state
+from tests.unit.charm.diagnosis.world import add_pod, diagnose
 
 MODEL, APP = "ai", "mesh"
 OWNER = names.owner(MODEL, APP)
@@ -177,3 +180,16 @@ def test_page_says_of_every_role_what_it_amounts_to():
     assert {end for end in ends if f"| `{end}` |" not in amounts} == set()
     optional = {f"| `{end}` |" for end in needed_rights.OPTIONAL if end != "-gateway"}
     assert {end for end in optional if end not in page} == set()
+
+
+def test_diagnose_reads_with_its_role_what_checks_need_without_any_option(ctx, fake):
+    fake_cluster.install_istio(fake)
+    of_options = tuple(end for end in needed_rights.OPTIONAL if end != "-diagnose")
+    given, missing = set(), set()
+    for need in needs():
+        role = missing if need.role.endswith(of_options) else given
+        role.add((need.verb, need.resource, need.namespace))
+    fake.forbidden |= missing - given
+    add_pod(fake, "bare-0", containers=["main"])
+    diagnose(ctx, "", state(tenant_policy="off", pod_networks="none"))
+    assert "CHECK_FORBIDDEN" not in ctx.action_results["report"]

@@ -68,18 +68,47 @@ def networks(fake, namespace=USER):
     a_node_without=((["10.1.7.0/24", ""], {}), "", None),
     nodes_of_another_plugin=((["10.8.7.0/24"], {}), "", None),
     calico=((["10.8.7.0/24"], {CALICO: ["10.1.0.0/16"]}), "", ["10.1.0.0/16"]),
+    calico_disabled=(
+        ([""], {CALICO: ["10.1.0.0/16", {"cidr": "10.2.0.0/16", "disabled": True}]}),
+        *("", ["10.1.0.0/16"]),
+    ),
+    calico_for_balancers=(
+        (
+            [""],
+            {CALICO: [{"cidr": "10.3.0.0/16", "allowedUses": ["LoadBalancer"]}, "10.1.0.0/16"]},
+        ),
+        *("", ["10.1.0.0/16"]),
+    ),
+    calico_for_tunnels=(
+        ([""], {CALICO: [{"cidr": "10.1.0.0/16", "allowedUses": ["Tunnel"]}]}),
+        *("", None),
+    ),
+    calico_of_some_nodes=(
+        (
+            [""],
+            {
+                CALICO: [
+                    {"cidr": "10.2.0.0/16", "nodeSelector": "gpu == 'yes'"},
+                    {"cidr": "10.1.0.0/16", "allowedUses": ["Workload"], "disabled": False},
+                ]
+            },
+        ),
+        *("", ["10.1.0.0/16", "10.2.0.0/16"]),
+    ),
+    calico_of_no_pods=(([""], {CALICO: [{"cidr": "10.1.0.0/16", "disabled": True}]}), "", None),
+    calico_beyond_the_nodes=((["10.1.7.0/24"], {CALICO: ["10.1.0.0/16"]}), "", ["10.1.0.0/16"]),
     calico_in_part=(([""], {CALICO: ["10.1.0.0/16", "much"]}), "", None),
     cilium=(([""], {CALICO: ["10.8.0.0/16"], CILIUM: ["10.1.7.0/24"]}), "", ["10.1.7.0/24"]),
     cilium_of_a_cloud=(([""], {CILIUM: [None]}), "", None),
+    cilium_in_part=(([""], {CILIUM: ["10.1.7.0/24", None]}), "", None),
 )
 def test_networks_are_named_or_found_for_certain(ctx, fake, sources, option, wanted):
     of_nodes, others = sources
     nodes(fake, *of_nodes)
     for (api_version, kind), values in others.items():
         for number, value in enumerate(values):
-            spec = (
-                {"cidr": value} if kind == "IPPool" else {"ipam": {"podCIDRs": value and [value]}}
-            )
+            pool = value if isinstance(value, dict) else {"cidr": value}
+            spec = pool if kind == "IPPool" else {"ipam": {"podCIDRs": value and [value]}}
             obj = {"apiVersion": api_version, "kind": kind, "metadata": {"name": f"a{number}"}}
             fake.add({**obj, "spec": spec})
     run(ctx, pod_networks=option)
@@ -294,3 +323,13 @@ def test_pod_that_the_others_of_its_job_can_not_call_is_named(ctx, fake, pod, wa
     doubts = [row.seen for row in found if row.level == "doubtful"]
     assert len(doubts) == (wanted is not None)
     assert all(wanted in each for each in doubts)
+
+
+def test_pods_of_a_job_with_two_labels_are_listed_and_named_once(ctx, fake):
+    labels = {**LABEL, JOB: "bert", "jobset.sigs.k8s.io/jobset-name": "bert-set"}
+    add_pod(fake, "bert-0", USER, **SIDECAR, labels=labels)
+    add_pod(fake, "bert-1", USER, labels=labels)
+    found = diagnose(ctx, "training", state(pod_networks="10.1.0.0/16"))
+    (doubt,) = (row.seen for row in found if row.level == "doubtful")
+    assert "kf-user/bert-1" in doubt
+    assert fake.requests.count("list pods kf-user") == 1

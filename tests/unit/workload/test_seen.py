@@ -178,11 +178,17 @@ async def test_policy_that_rejects_port_forwards_is_named(
 async def test_routes_that_are_too_large_or_too_late_blind_it_to_no_filter(
     cluster: FakeApiserver, envoy: Envoy
 ):
-    for answer in (OK + b"\r\n2000001\r\n", b""):
+    answers = {
+        OK + b"\r\n2000001\r\n": ("routes unread", ""),
+        b"": ("routes unanswered", "TimeoutError"),
+        OK + b"content-length: 2\r\n\r\n42": ("routes unanswered", "not understood"),
+    }
+    for answer, (cause, words) in answers.items():
         envoy.routes = answer
         found = await look(cluster)
         assert (found["unseen"], found["guarded"], found["routes"]) == (None, [80], 0)
-        assert [each["cause"] for each in found["missing"]] == ["routes unread"]
+        (missing,) = found["missing"]
+        assert (missing["cause"], words in missing["about"].get("words", "")) == (cause, True)
 
 
 async def test_one_pod_of_each_workload_is_looked_at(cluster: FakeApiserver):

@@ -13,7 +13,6 @@ from sidecar_lifecycle.model import types
 WORKLOAD_KINDS = ("StatefulSet", "Deployment", "DaemonSet")
 """Kinds of apps/v1 that immediately replace an evicted pod."""
 
-_LINUX = "linux"
 _REVISION_LABELS = ("controller-revision-hash", "pod-template-generation")
 """Labels of a pod's template: the first on a StatefulSet's pods, the second on a DaemonSet's."""
 
@@ -144,26 +143,15 @@ def unable(spec: types.PodSpec) -> Wanted | None:
     """Return why a pod cannot have a sidecar, if so: admission labels such pods."""
     if spec.hostNetwork:
         return _no(Reason.HOST_NETWORK, "pods on the host's network are never in the mesh")
-    is_for_windows = spec.os is not None and spec.os.name == "windows"
-    if is_for_windows or not _may_run_on_linux(spec):
-        return _no(Reason.WINDOWS, "Istio has no sidecar for Windows")
-    return None
-
-
-def _may_run_on_linux(spec: types.PodSpec) -> bool:
-    """Tell whether the pod's node selector and required affinity admit a node with Linux."""
-    if any(spec.nodeSelector.get(key, _LINUX) != _LINUX for key in names.NODE_OS):
-        return False
     affinity = spec.affinity and spec.affinity.nodeAffinity
     required = affinity and affinity.requiredDuringSchedulingIgnoredDuringExecution
-    # A node has to match one of the terms, and each expression of that term.
-    return not required or any(map(_admits_linux, required.nodeSelectorTerms))
-
-
-def _admits_linux(term: types.NodeSelectorTerm) -> bool:
-    about_os = [each for each in term.matchExpressions if each.key in names.NODE_OS]
-    lists = [each for each in about_os if each.operator in ("In", "NotIn")]
-    return all((_LINUX in each.values) is (each.operator == "In") for each in lists)
+    terms = [
+        [selectors.Requirement(one.key, one.operator, one.values) for one in each.matchExpressions]
+        for each in (required.nodeSelectorTerms if required else ())
+    ]
+    if not selectors.may_run_on_linux(spec.os.name if spec.os else "", spec.nodeSelector, terms):
+        return _no(Reason.WINDOWS, "Istio has no sidecar for Windows")
+    return None
 
 
 def _no(reason: Reason, message: str) -> Wanted:

@@ -72,7 +72,9 @@ def view(expected: Expectation, proxy: envoy.Configuration) -> View:
     is_read = proxy.routes is not None
     found = View(routes=expected.routes if has_hosts and is_read else 0, is_open=not is_read)
     every = [each.route_config for each in proxy.routes or ()]
-    if not is_read:
+    if proxy.unanswered:
+        found.lack(Cause.ROUTES_UNANSWERED, words=proxy.unanswered)
+    elif not is_read:
         found.lack(Cause.ROUTES_UNREAD)
     for server in expected.servers:
         configurations = [each for each in every if _is_of(server, expected.gateway, each)]

@@ -119,7 +119,9 @@ class Configuration(Partial):
 
     listeners: list[Listener]
     routes: list[Routes] | None
-    """None: too large to be read."""
+    """None: not read."""
     clusters: list[DynamicCluster]
     warming_secrets: list[Named]
     """Certificates that istiod has not sent."""
+    unanswered: str = ""
+    """Why Envoy's answer about routes did not arrive; empty: it arrived, or is too large."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterable, Iterator
 
 from integrator_contract import names
@@ -10,6 +11,7 @@ from istio_integrator.diagnosis.facts import Facts
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation import model
+from istio_integrator.training import training as parts
 
 
 @registry.check("training", place=187, symptoms=("rendezvous-timed-out",))
@@ -24,13 +26,11 @@ def training(facts: Facts) -> Iterable[Message]:
         place = f"{service.metadata.namespace}/{service.name}"
         by_port.update({each.port: place for each in service.ports if each.is_http})
     for namespace in spaces:
-        for key in names.TRAINING_JOBS:
-            found = facts.cluster.list(cluster.POD, namespace, {key: None})
-            pods = [each for each in model.read(found, model.Pod) if not each.has_ended]
-            jobs = [each.metadata.labels[key] for each in pods]
-            for pod in pods:
-                if jobs.count(pod.metadata.labels[key]) > 1:
-                    yield from _look(pod, by_port)
+        pods = model.read_pods(facts.cluster, namespace)
+        sizes = collections.Counter(map(parts.job_of, pods))
+        for pod in pods:
+            if parts.job_of(pod) and sizes[parts.job_of(pod)] > 1:
+                yield from _look(pod, by_port)
     if spaces:
         yield Said.JOBS_CHANGED(count=len(spaces))
     else:

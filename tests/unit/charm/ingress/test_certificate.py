@@ -74,7 +74,14 @@ def test_secret_of_the_operator_is_used_once_it_is_there(world):
 def test_last_verified_certificate_is_served_while_the_secret_is_useless(secured):
     before = shown(secured)
     secured.fake.delete("Secret", "kubeflow-tls", "istio-ingress")
-    for lack, found in (("does not exist", None), (tls_pairs.MISMATCH, MIXED)):
+    for lack, found in (
+        ("does not exist", None),
+        (tls_pairs.MISMATCH, MIXED),
+        ("has a certificate that cannot be read", {**tls_pairs.pair(), "tls.crt": "x"}),
+        ("has a key that cannot be read", {**tls_pairs.pair(), "tls.key": "a2V5="}),
+        ("has a key that cannot be read", {**tls_pairs.pair(), "tls.key": "kéy"}),
+        (tls_pairs.MISMATCH, MIXED),
+    ):
         if found:
             secured.fake.put("Secret", "kubeflow-tls", "istio-ingress", data=found)
         status = secured.status()

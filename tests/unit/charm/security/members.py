@@ -16,10 +16,13 @@ def pod(name, *containers, inside=True, labels=None, notes=None, phase="Running"
     return make("Pod", f"{name}-0", spec=spec, status={"phase": phase}, **meta)
 
 
-def stateful_set(name, *containers, labels=None, notes=None):
+def stateful_set(name, *containers, labels=None, notes=None, **spec):
     app = {"app.kubernetes.io/name": name}
     metadata = {"labels": {**app, **(labels or {})}, "annotations": notes or {}}
-    template = {"metadata": metadata, "spec": {"containers": [{"name": "app"}, *containers]}}
+    template = {
+        "metadata": metadata,
+        "spec": {"containers": [{"name": "app"}, *containers], **spec},
+    }
     return make("StatefulSet", name, spec={"selector": {"matchLabels": app}, "template": template})
 
 

@@ -83,6 +83,23 @@ def to_come(*containers, **fields):
     return [stateful_set("a", *containers, **fields)]
 
 
+OS = "kubernetes.io/os"
+
+
+def requiring(*systems):
+    """Required affinity to nodes with these systems."""
+    terms = [{"matchExpressions": [{"key": OS, "operator": "In", "values": [*systems]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+PLACES = {
+    "selects_windows": {"nodeSelector": {OS: "windows"}},
+    "names_windows": {"os": {"name": "windows"}},
+    "requires_windows": requiring("windows"),
+    "requires_linux_or_windows": requiring("linux", "windows"),
+    "selects_linux": {"nodeSelector": {OS: "linux", "disk": "ssd"}, "os": {"name": "linux"}},
+}
 HOOK = [service("katib", 443, "webhook"), webhook("katib", "katib")]
 RUNNER = {
     "app": "runner",
@@ -153,6 +170,10 @@ SHARED = {"tier": "x", "app.kubernetes.io/name": "katib"}
         to_come(probed(8080), labels={"sidecar.istio.io/inject": "false"},
                 notes={"sidecar.istio.io/rewriteAppHTTPProbers": "false"}), "", {},
     ),
+    **{f"probe_of_a_pod_that_{what}": (
+        to_come(probed(8080), notes={"sidecar.istio.io/rewriteAppHTTPProbers": "false"}, **spec),
+        "", {"a": [8080]} if "linux" in what else {},
+    ) for what, spec in PLACES.items()},
     probe_of_a_pod_without_a_proxy=([pod("a", probed(8080), inside=False)], "", {}),
     probe_of_a_pod_that_has_ended=([pod("a", probed(8080), phase="Succeeded")], "", {}),
     probe_of_a_gateway=([pod("a", probed(8080), ROUTER, inside=False)], "", {}),

@@ -122,9 +122,13 @@ class Looker:
                 warming_secrets=await _get(forward, f"{secrets}&mask=name", envoy.Named),
             )
         # Tenants' routes may be too large for one or too slow for the other limit.
-        with contextlib.suppress(errors.TooLarge, errors.Unreachable):
+        try:
             async with forwarded() as forward:
                 found.routes = await _get(forward, "dynamic_route_configs", envoy.Routes)
+        except errors.TooLarge:
+            pass
+        except errors.Unreachable as error:
+            found.unanswered = str(error)
         return found
 
 
