@@ -36,6 +36,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         of_paths = {
             "/seen": lambda: dataclasses.asdict(server.look()),
             "/ended": lambda: server.ended,
+            "/outbound": lambda: server.has_chain,
         }
         path = self.path.partition("?")[0]
         if not server.is_failing and path in of_paths:
@@ -64,6 +65,8 @@ class Service(http.server.ThreadingHTTPServer):
         self.look: Callable[[], Seen] = lambda: self.seen
         self.ended: list[dict[str, Any]] = []
         """The proxies that it reports as running longer than their payload."""
+        self.has_chain = True
+        """What the workload says of a pod's proxy, until `says` is called."""
         self.patience = 60.0
         """Seconds after which its clients give up, if not earlier."""
         self.says()
@@ -74,6 +77,7 @@ class Service(http.server.ThreadingHTTPServer):
         told = {"pods": pods, "summary": {**SUMMARY, **summary}}
         self.fails(200, headed(told))
         self.is_failing = False
+        self.has_chain = True
 
     def sees(self, expected: Expectation) -> bool:
         """Report the gateway as it is expected; tell whether the report has changed."""

@@ -603,6 +603,11 @@ class Said(enum.Enum):
         "kubectl -n {namespace} get pod {name} --show-labels",
         "recreate the job",
     )
+    JOB_FILTERS_IGNORED = _doubt(
+        "Envoy of Pod {pod} has no filter chain of EnvoyFilter {name}",
+        "juju config {application} pod-networks=none",
+        "the control plane may ignore EnvoyFilters: ask who runs it, or let jobs use plain text",
+    )
     JOB_PORT_OF_SERVICE = _doubt(
         "Pod {pod} of a job has port {port}, as HTTP Service {service}",
         "kubectl get services -A",

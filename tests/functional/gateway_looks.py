@@ -80,6 +80,21 @@ def look(expected, until, admin, *, seconds=0):
     return asyncio.run(run())
 
 
+def has_chain(admin, namespace, pod, name):
+    """Ask the workload whether the Envoy of a pod follows an EnvoyFilter."""
+
+    async def run():
+        fake = FakeApiserver()
+        async with fake:
+            fake.put("pods", {"metadata": {"name": pod, "namespace": namespace}})
+            fake.proxies[pod] = Kubelet(admin)
+            connection = workload_access.at(fake.address, fake.token)
+            async with service_world.serving(connection, service_world.SETTINGS) as service:
+                return await service.get(f"/outbound?namespace={namespace}&pod={pod}&name={name}")
+
+    return asyncio.run(run())
+
+
 def look_at_whole(expected, admin):
     """Look at a gateway until it is as expected or a host is taken, or for some seconds."""
     ports = {server.port for server in expected.servers}

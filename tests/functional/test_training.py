@@ -5,7 +5,13 @@ import json
 import pytest
 
 from tests import waiting
-from tests.functional import charm_runs, istiod_world, loopback_istiod, sidecar_world
+from tests.functional import (
+    charm_runs,
+    gateway_looks,
+    istiod_world,
+    loopback_istiod,
+    sidecar_world,
+)
 from tests.kubernetes_objects import made, namespace_of
 
 MODEL, USER = "kf", "kf-user"
@@ -68,9 +74,12 @@ def chains(admin):
 def test_labelled_pod_calls_the_networks_of_pods_by_mutual_tls(sidecar):
     networks = "10.1.0.0/16,fd00:1::/48"
     options = {"istiod-namespace": ISTIO, "pod-networks": networks}
+    assert waiting.eventually(lambda: "virtualOutbound" in given(sidecar, "dynamic_listeners"))
+    assert not gateway_looks.has_chain(sidecar, USER, "bert-0", NAME)
     charm_runs.run("config_changed", MODEL, **options)
     wanted = dict.fromkeys(networks.split(","), (NAME, "0s"))
     assert waiting.eventually(lambda: chains(sidecar) == wanted), chains(sidecar)
+    assert gateway_looks.has_chain(sidecar, USER, "bert-0", NAME)
     cluster = given(sidecar, "dynamic_warming_clusters")[NAME]
     assert cluster["type"] == "ORIGINAL_DST"
     context = cluster["transport_socket"]["typed_config"]["common_tls_context"]

@@ -74,6 +74,10 @@ class WorkloadClient:
         """Return the configuration of the gateway's Envoys."""
         return self._ask(seen.Seen, "GET", "/seen")
 
+    def has_chain(self, namespace: str, pod: str, name: str) -> bool:
+        """Tell whether a pod's proxy has an outbound filter chain of an EnvoyFilter."""
+        return self._ask(bool, "GET", "/outbound", namespace=namespace, pod=pod, name=name)
+
     def stop_proxy(self, namespace: str, pod: str) -> ProxyAnswer:
         """Stop the proxy of one pod now, if the rules allow it.
 

@@ -60,6 +60,7 @@ class _Metadata(_Read, frozen=True):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owner_references: list[_Owner] = []
+    creation_timestamp: str = ""
     deletion_timestamp: str = ""
 
 

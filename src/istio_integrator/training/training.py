@@ -32,6 +32,8 @@ class Training(Component):
 
     def __init__(self, situation: Situation) -> None:
         self._situation = situation
+        owner = situation.manifests.owner
+        self.filter_name = f"istio-integrator.{owner}.training".lower()
 
     def reconcile(self) -> list[Message]:
         """Write the EnvoyFilters. Networks that are in use stay, even if they are obsolete."""
@@ -124,7 +126,7 @@ class Training(Component):
         said: dict[str, Message] = {}
         while True:
             variables = {
-                "name": f"istio-integrator.{self._situation.manifests.owner}.training".lower(),
+                "name": self.filter_name,
                 "selector": _LABELS,
                 "trust_domains": mesh.trust_domains,
                 "filters": wanted,

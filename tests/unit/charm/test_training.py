@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests import asked
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state
@@ -333,3 +334,44 @@ def test_pods_of_a_job_with_two_labels_are_listed_and_named_once(ctx, fake):
     (doubt,) = (row.seen for row in found if row.level == "doubtful")
     assert "kf-user/bert-1" in doubt
     assert fake.requests.count("list pods kf-user") == 1
+
+
+READY = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+FOLLOWED = ("JOBS_CHANGED", "in 1 namespaces")
+EARLY, WRITTEN, LATE = (f"2026-01-01T00:0{minute}:00Z" for minute in range(3))
+
+
+@cases(
+    ("pod", "answer", "said"),
+    followed=({"creationTimestamp": LATE}, (200, True), FOLLOWED),
+    ignored=(
+        *({"creationTimestamp": LATE}, (200, False)),
+        ("JOB_FILTERS_IGNORED", f"Pod {USER}/mesh-2 has no filter chain of EnvoyFilter {NAME}"),
+    ),
+    not_seen=(
+        *({"creationTimestamp": LATE}, (502, False)),
+        ("CHECK_FAILED", "not known: the workload can't tell: port-forward ended"),
+    ),
+    earlier_pod=({"creationTimestamp": EARLY}, (200, False), FOLLOWED),
+    declining_pod=(
+        {"creationTimestamp": LATE, "labels": {next(iter(LABEL)): "unchanged", JOB: "gpt"}},
+        *((200, False), FOLLOWED),
+    ),
+    starting_pod=(
+        {"creationTimestamp": LATE, "status": {"phase": "Pending"}},
+        *((200, False), FOLLOWED),
+    ),
+)
+def test_proxy_that_lacks_the_filter_chains_is_named(ctx, fake, pod, answer, said):
+    given = state(pod_networks="10.1.0.0/16")
+    ctx.run(ctx.on.config_changed(), given)
+    fake.find("EnvoyFilter", NAME, USER)["metadata"]["creationTimestamp"] = WRITTEN
+    # A namespace without an EnvoyFilter, whose pods have the same name.
+    fake.namespace("a-team", **MEMBER)
+    for namespace in ("a-team", USER):
+        add_pod(fake, "mesh-2", namespace, **{**SIDECAR, **OF_JOB, **READY, **pod})
+    code, asked.SERVICE.has_chain = answer
+    if code != 200:
+        asked.SERVICE.fails(code, "port-forward ended")
+    (row,) = diagnose(ctx, "training", given)
+    assert (row.message, said[1] in row.seen) == (said[0], True)

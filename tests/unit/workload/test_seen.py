@@ -247,3 +247,38 @@ async def test_envoy_that_does_not_answer_is_given_up(cluster: FakeApiserver, en
         await until(service.told)
         assert (await service.get("/seen"))["unseen"] == Unseen.UNREACHABLE
     assert asyncio.get_running_loop().time() - began < 7
+
+
+OUTBOUND = "/outbound?namespace=ingress&pod=gw-0&name=istio-integrator.kf.mesh-2.training"
+CHAINS = [{"name": "istio-integrator.kf.mesh-2.training.10.1.0.0/16"}, {"name": "PassthroughC"}]
+SIMILAR = [{"name": "istio-integrator.kf.mesh-2.training-2.10.1.0.0/16"}]
+
+
+def outbound(*chains: Any, state: str = "active_state") -> list[Any]:
+    return [{state: {"listener": {"filter_chains": [*chains]}}}]
+
+
+@cases(
+    ("listeners", "has"),
+    followed=(outbound(*CHAINS), True),
+    followed_soon=(outbound(*CHAINS, state="warming_state"), True),
+    ignored=(outbound(CHAINS[1]), False),
+    of_another=(outbound(*SIMILAR), False),
+    not_configured=([], None),
+)
+async def test_chains_of_a_pods_proxy_are_looked_for(
+    cluster: FakeApiserver,
+    envoy: Envoy,
+    monkeypatch: pytest.MonkeyPatch,
+    listeners: list[Any],
+    has: bool | None,
+):
+    monkeypatch.setitem(DUMPS, "dynamic_listeners", listeners)
+    async with service_world.running(cluster) as service:
+        async with service.asked.get(OUTBOUND) as answer:
+            text = await answer.text()
+        if has is None:
+            assert (answer.status, text) == (502, "Envoy of Pod gw-0 has no outbound listener")
+        else:
+            assert json.loads(text)["answer"] is has
+        assert "&name_regex=^virtualOutbound$" in envoy.requests[-1]

@@ -97,6 +97,12 @@ def view(expected: Expectation, proxy: envoy.Configuration) -> View:
     return found
 
 
+def has_chain(start: str, listeners: Iterable[envoy.Listener]) -> bool:
+    """Tell whether a filter chain of the listeners has a name that starts so."""
+    states = [state for each in listeners for state in (each.active_state, each.warming_state)]
+    return any(chain.name.startswith(start) for state in states for chain in _chains(state))
+
+
 def _compare_filters(
     expected: Expectation, server: Server, names: set[str], proxy: envoy.Configuration, found: View
 ) -> None:

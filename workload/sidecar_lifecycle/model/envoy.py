@@ -36,6 +36,7 @@ class ChainMatch(Partial):
 
 
 class Chain(Partial):
+    name: str = ""
     filter_chain_match: ChainMatch = msgspec.field(default_factory=ChainMatch)
     filters: list[NetworkFilter] = []
 

@@ -98,6 +98,7 @@ class Program:
             reads={
                 "/uninjected": functools.partial(listing.uninjected, model),
                 "/seen": self.looker.tell,
+                "/outbound": self.looker.has_chain,
                 "/ended": self.shutdown.ended,
             },
             acts={

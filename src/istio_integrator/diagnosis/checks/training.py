@@ -25,16 +25,39 @@ def training(facts: Facts) -> Iterable[Message]:
     ):
         place = f"{service.metadata.namespace}/{service.name}"
         by_port.update({each.port: place for each in service.ports if each.is_http})
+    every: list[model.Pod] = []
     for namespace in spaces:
         pods = model.read_pods(facts.cluster, namespace)
+        every += pods
         sizes = collections.Counter(map(parts.job_of, pods))
         for pod in pods:
             if parts.job_of(pod) and sizes[parts.job_of(pod)] > 1:
                 yield from _look(pod, by_port)
-    if spaces:
+    ignored = [*_look_at_proxy(facts, every)]
+    yield from ignored
+    if spaces and not ignored:
         yield Said.JOBS_CHANGED(count=len(spaces))
-    else:
+    elif not spaces:
         yield Said.JOBS_UNCHANGED()
+
+
+def _look_at_proxy(facts: Facts, pods: Iterable[model.Pod]) -> Iterator[Message]:
+    """Name the first pod that can be judged, if its proxy has no filter chain of this charm."""
+    written = {
+        obj["metadata"]["namespace"]: obj["metadata"]["creationTimestamp"]
+        for obj in facts.situation.manifests.owned_in(parts.FOLDER)
+    }
+    for pod in pods:
+        where, name = (pod.metadata.namespace, pod.metadata.name), facts.parts.training.filter_name
+        is_meant = pod.metadata.labels.get(names.POD_TRAFFIC) == names.MUTUAL_TLS
+        if not (is_meant and pod.is_in_mesh and pod.is_ready and where[0] in written):
+            continue
+        # The proxy of an earlier pod may not have the EnvoyFilter yet.
+        if written[where[0]] < pod.metadata.creation_timestamp:
+            if not facts.parts.lifecycle.workload.has_chain(*where, name):
+                about = {"pod": "/".join(where), "application": facts.application}
+                yield Said.JOB_FILTERS_IGNORED(name=name, **about)
+            return
 
 
 def _look(pod: model.Pod, by_port: dict[int, str]) -> Iterator[Message]:

@@ -72,6 +72,20 @@ class Looker:
         self._asked.set()
         return self.answer
 
+    async def has_chain(self, parameters: Mapping[str, str]) -> bool:
+        """Tell whether a pod's Envoy has an outbound filter chain of an EnvoyFilter.
+
+        Raises:
+            KubeError: The Envoy is not seen, or has no outbound listener yet.
+        """
+        where = (parameters["namespace"], parameters["pod"], names.PROXY_ADMIN_PORT)
+        resource = "dynamic_listeners&name_regex=^virtualOutbound$"
+        async with streams.port_forward(self._client, *where, deadline=TIMEOUT) as forward:
+            listeners = await _get(forward, resource, envoy.Listener)
+        if not listeners:
+            raise errors.StreamError(f"Envoy of Pod {where[1]} has no outbound listener")
+        return rules.has_chain(f"{parameters['name']}.", listeners)
+
     async def _look(self, expected: seen.Expectation) -> seen.Seen:
         ready: list[str] = []
         try:
