@@ -76,11 +76,7 @@ class IstioIntegrator(ops.CharmBase):
             return
         if isinstance(event, ops.StopEvent | ops.RemoveEvent):
             return
-        all_parts = self._reconcile()
-        # After a refresh, either event may be the first that the leader gets.
-        may_be_first = isinstance(event, ops.UpgradeCharmEvent | ops.LeaderElectedEvent)
-        if may_be_first and all_parts is not None and self.unit.is_leader():
-            self._attempt("kube", all_parts.situation.manifests.prune_retired)
+        self._reconcile()
 
     def _remove(self, *, is_last: bool) -> None:
         """Remove everything in the first hook without planned units, and again in the last.

@@ -96,7 +96,6 @@ class Parts:
             self.tenant_policy.remove,
             self.authorization.remove,
             self.training.remove,
-            self.situation.manifests.prune_retired,
             self.ingress.remove_guard,
             self.lifecycle.remove,
         )

@@ -207,8 +207,7 @@ class Place:
             self.juju.integrate(f"{APP}:ingress", f"{consumer}:ingress")
         self.says("ingress is closed: authentication is missing")
         self.juju.integrate(f"{APP}:ingress-auth", f"{AUTH}:ingress-auth")
-        # An older revision says "routes by", without having seen them.
-        self.says(f"{len(consumers)} routes ", 240)
+        self.says(f"{len(consumers)} routes served", 240)
         assert waiting.eventually(self.is_open)
 
     def integrate(self, consumers, gateway=SHARED):

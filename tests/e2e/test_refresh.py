@@ -1,14 +1,13 @@
-"""A charm and an image of different revisions, one after the other, under requests; then removed.
+"""A charm and an image of two builds, one after the other, under requests; then removed.
 
-The first revision is the last one without a contract between charm and image. At each step no
-container is started anew, and the unit says what it misses. The Gateway selects pods by all labels
-of the Service now, so it is written again, and has no host before the new image has seen the
-filters.
+The builds have different contracts. At each step no container is started anew, and the unit says
+what it misses.
 """
 
 import dataclasses
 import io
 import pathlib
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -25,8 +24,7 @@ MODEL = "ai"
 APP = world.APP
 ROOT = pathlib.Path(__file__).parents[2]
 BUILD = ROOT / "build" / "e2e"
-BEFORE = "e94114d"
-"""The last revision whose charm and image know nothing of a contract."""
+CONTRACT = "lib/integrator_contract/service.py"
 LOAD = """
 import sys
 from testbed import cluster
@@ -42,27 +40,30 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def before(node):
-    """The charm and the image of the older revision, built from the history."""
-    source = BUILD / "before" / BEFORE
-    if not source.exists():
-        argv = ["git", "-C", ROOT, "archive", BEFORE]
-        archive = subprocess.run(argv, capture_output=True, check=True).stdout
-        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-            files.extractall(source, filter="data")
+    """A build of the charm and the image whose contract has one more word."""
+    source = BUILD / "before"
+    shutil.rmtree(source, ignore_errors=True)
+    archive = subprocess.run(
+        ["git", "-C", ROOT, "archive", "HEAD"], capture_output=True, check=True
+    ).stdout
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        files.extractall(source, filter="data")
+    with (source / CONTRACT).open("a") as file:
+        file.write('Word = Literal["of-another-build"]\n')
     argv = [sys.executable, "-c", LOAD, node.testbed.name]
     loaded = subprocess.run(argv, cwd=source, capture_output=True, text=True, check=True)
     image = loaded.stdout.split()[-1]
     assert image != node.charms.integrator.resources["lifecycle-image"]
     return dataclasses.replace(
         node.charms.integrator,
-        path=pack.pack(source, BUILD / "before"),
+        path=pack.pack(source, source / "build"),
         resources={"lifecycle-image": image},
     )
 
 
 @pytest.fixture(scope="module")
 def opened(node, before):
-    """The older revision behind a shared gateway, related in the order of a bundle.
+    """The first build behind a shared gateway, related in the order of a bundle.
 
     From before it is deployed a tenant and several intruders ask without a pause.
     """

@@ -138,15 +138,3 @@ def marks(api, namespace) -> tuple[Any, Any]:
     """Labels and annotations of a namespace."""
     metadata = api.get("Namespace", namespace)["metadata"]
     return metadata.get("labels"), metadata.get("annotations")
-
-
-@pytest.mark.parametrize("verb", ["remove", "upgrade_charm"])
-def test_every_kind_of_this_api_server_can_be_looked_through(api, namespace, verb):
-    """Objects of an older revision are deleted, whatever kind of the charm they have."""
-    owner = names.owner(namespace, charm_runs.APPLICATION)
-    labels = {names.OWNER: owner, names.COMPONENT: "admission-policy"}
-    left = "of-an-older-revision", namespace
-    api.create(made("v1", "ConfigMap", *left, metadata={"labels": labels}))
-    charm_runs.run(verb, namespace, units=0 if verb == "remove" else 1)
-    assert api.get("ConfigMap", *left) is None
-    charm_runs.run("remove", namespace, units=0)

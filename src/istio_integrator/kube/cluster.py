@@ -42,11 +42,6 @@ class Kind(NamedTuple):
     plural: str
     namespaced: bool
 
-    @property
-    def spelled(self) -> tuple[str, str]:
-        """The group and plural without the version: all versions have the same objects."""
-        return self.api_version.rpartition("/")[0], self.plural
-
 
 KINDS: dict[tuple[str, str], Kind] = {}
 """Every kind that the charm knows, by its API version and name."""
@@ -71,7 +66,6 @@ def kind(api_version: str, name: str) -> Kind:
 
 
 _ADMISSION = "admissionregistration.k8s.io/v1"
-_CEL = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
 _GATEWAY_API = "gateway.networking.k8s.io/v1"
 _SECURITY = "security.istio.io/v1"
 
@@ -83,17 +77,13 @@ DEPLOYMENT, DAEMON_SET, STATEFUL_SET = _kinds(
 )
 _kinds("policy/v1", True, "PodDisruptionBudget")
 _, INGRESS = _kinds("networking.k8s.io/v1", True, "NetworkPolicy", "Ingress")
-# Earlier revisions of the charm created one.
-_kinds("coordination.k8s.io/v1", True, "Lease")
 (ENDPOINT_SLICE,) = _kinds("discovery.k8s.io/v1", True, "EndpointSlice")
 MUTATING_WEBHOOK, VALIDATING_WEBHOOK = _kinds(
     _ADMISSION, False, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
 )
-_kinds(_ADMISSION, False, *_CEL)
 VALIDATING_POLICY, _ = _kinds(
     _ADMISSION, False, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
 )
-_kinds("admissionregistration.k8s.io/v1beta1", False, *_CEL)
 (CUSTOM_RESOURCE_DEFINITION,) = _kinds(
     "apiextensions.k8s.io/v1", False, "CustomResourceDefinition"
 )
@@ -417,9 +407,9 @@ class CachedCluster(Cluster):
             raise
         finally:
             if not dry_run:
-                written = KINDS[obj["apiVersion"], obj["kind"]].spelled
-                self._lists = {k: v for k, v in self._lists.items() if k[0].spelled != written}
-                self._objects = {k: v for k, v in self._objects.items() if k[0].spelled != written}
+                written = KINDS[obj["apiVersion"], obj["kind"]]
+                self._lists = {k: v for k, v in self._lists.items() if k[0] != written}
+                self._objects = {k: v for k, v in self._objects.items() if k[0] != written}
 
 
 def _is_in(obj: Object, namespace: str | None, selected: _Labels) -> bool:

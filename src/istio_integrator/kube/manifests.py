@@ -28,12 +28,6 @@ TEMPLATES = pathlib.Path(__file__).parents[3] / "templates"
 _LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """A hook renders dozens of templates; libyaml parses them seven times as fast."""
 
-WORKLOAD_COMPONENT = "convergence"
-"""The component label of the workload's own object, which the charm does not prune."""
-
-_ELSEWHERE = ("EnvoyFilter", "AuthorizationPolicy")
-"""Kinds that the charm creates in the gateway's namespace; others are in the model or
-cluster-scoped."""
 _KIND_LINES = re.compile(r"^apiVersion: (\S+)\nkind: (\S+)$", re.MULTILINE)
 
 
@@ -216,20 +210,6 @@ class Manifests:
             return self._owned(kind, folder)
         return []
 
-    def prune_retired(self) -> None:
-        """Delete objects of kinds or folders that only an older revision of the charm had.
-
-        Obsolete objects of a folder's present kinds are deleted when the folder is applied.
-        """
-        made = {folder: {kind.spelled for kind in kinds(folder)} for folder in _folders()}
-        for kind in reversed(cluster.KINDS.values()):
-            for obj in self.owned_of(kind):
-                component = _component(obj)
-                known = component == WORKLOAD_COMPONENT or kind.spelled in made.get(component, ())
-                if not known and not _goes_by_itself(obj):
-                    logger.info("%s is of an older revision.", cluster.reference(obj))
-                    self._cluster.delete(obj)
-
     def prepared(self, folder: str, obj: cluster.Object) -> cluster.Object:
         """Add labels, ownerReference and hash of the owner to a rendered object."""
         metadata = dict(obj["metadata"])
@@ -286,7 +266,8 @@ class Manifests:
             # By name, because the right to list Secrets includes those of all applications.
             secrets = (self._own_secret(each) for each in self.secrets if folder in ("", each))
             return [*filter(None, secrets)]
-        is_in_model = kind.namespaced and kind.name not in _ELSEWHERE
+        # EnvoyFilters are in the namespaces of the gateway and of training jobs.
+        is_in_model = kind.namespaced and kind != cluster.ENVOY_FILTER
         place = self._model if is_in_model else None
         # One list for all folders, from which CachedCluster answers.
         found = self._cluster.list(kind, place, {names.OWNER: self.owner})
@@ -304,13 +285,6 @@ class Manifests:
 
 def _component(obj: cluster.Object) -> str:
     return str(obj["metadata"]["labels"].get(names.COMPONENT, ""))
-
-
-def _goes_by_itself(obj: cluster.Object) -> bool:
-    """Tell whether an object is being deleted, or a controller copied its labels."""
-    metadata = obj["metadata"]
-    controllers = (each.get("controller") for each in cluster.parts(metadata, "ownerReferences"))
-    return "deletionTimestamp" in metadata or any(controllers)
 
 
 def is_current(live: Any, wanted: Any) -> bool:

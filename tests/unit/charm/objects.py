@@ -6,11 +6,10 @@ KINDS = {
     "v1": "ConfigMap Event Namespace Node Pod Secret Service",
     "apps/v1": "DaemonSet Deployment ReplicaSet StatefulSet",
     "admissionregistration.k8s.io/v1": (
-        "MutatingAdmissionPolicy MutatingWebhookConfiguration ValidatingWebhookConfiguration"
+        "MutatingWebhookConfiguration ValidatingWebhookConfiguration"
     ),
     "apiextensions.k8s.io/v1": "CustomResourceDefinition",
     "apiregistration.k8s.io/v1": "APIService",
-    "coordination.k8s.io/v1": "Lease",
     "discovery.k8s.io/v1": "EndpointSlice",
     "rbac.authorization.k8s.io/v1": "ClusterRole Role",
     "gateway.networking.k8s.io/v1": "GatewayClass HTTPRoute",

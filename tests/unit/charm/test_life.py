@@ -9,7 +9,6 @@ import pytest
 from ops import testing
 
 import charm
-from integrator_contract import names
 from tests.unit.charm import charm_world, fake_cluster, ingress_world
 from tests.unit.charm.charm_world import state
 from tests.unit.charm.fake_cluster import TIMEOUT
@@ -162,50 +161,9 @@ def test_kinds_that_an_api_server_lacks_are_no_traceback(ctx, fake):
     assert isinstance(run(ctx, "upgrade_charm"), testing.ActiveStatus)
 
 
-def leave(fake, name, component="retired", *, kind="ConfigMap", owner=APP, **fields):
-    """Add an object of an older revision of an application."""
-    named = (kind, name, "kubeflow" if kind in ("ConfigMap", "Lease") else "")
-    fake.put(*named, labels=names.labels("kubeflow", owner, component), **fields)
-
-
-@pytest.mark.parametrize("event", ["upgrade_charm", "leader_elected"])
-def test_refresh_prunes_what_an_older_revision_left(ctx, fake, event):
-    leave(fake, "lease", "lifecycle", kind="Lease")
-    leave(fake, "retired")
-    group = "admissionregistration.k8s.io"
-    policy = {"kind": "MutatingAdmissionPolicy", "component": "admission-policy"}
-    binding = {**policy, "kind": "MutatingAdmissionPolicyBinding"}
-    leave(fake, "policy", **policy, api_version=f"{group}/v1")
-    leave(fake, "binding", **binding, api_version=f"{group}/v1beta1")
-    # A kind that the component has no more, once of ours and once of a controller.
-    leave(fake, "replaced", "tenant-policy")
-    controller = [{"kind": "Service", "uid": "x", "controller": True}]
-    leave(fake, "made", "tenant-policy", ownerReferences=controller)
-    leave(fake, "of-another", owner="other")
-    leave(fake, "policy-of-another", **policy, owner="other")
-    leave(fake, "memory", "convergence")
-    stays = {"made", "of-another", "policy-of-another", "memory"}
-    goes = {"lease", "retired", "policy", "binding", "replaced"}
-
-    def left():
-        return {obj["metadata"]["name"] for obj in fake.objects.values()} & (stays | goes)
-
-    assert isinstance(run(ctx), testing.ActiveStatus)
-    run(ctx, event, leader=False)
-    assert left() == stays | goes
-    assert isinstance(run(ctx, event), testing.ActiveStatus)
-    assert left() == stays
-
-
 def test_refresh_without_every_right_is_active(ctx, fake):
     fake.forbidden.add(("list", "rolebindings"))
     assert isinstance(run(ctx, "upgrade_charm"), testing.ActiveStatus)
-
-
-def test_refresh_with_an_api_server_in_trouble_says_so(ctx, fake):
-    leave(fake, "retired")
-    fake.broken["delete", "configmaps"] = 500
-    assert isinstance(run(ctx, "upgrade_charm"), testing.WaitingStatus)
 
 
 def test_refresh_adopts_what_an_older_revision_made(ctx, fake):

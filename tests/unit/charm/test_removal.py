@@ -9,7 +9,6 @@ import ops
 import pytest
 from ops import testing
 
-from integrator_contract import names
 from tests import asked
 from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.charm_world import state, told
@@ -40,12 +39,6 @@ def kept_by_the_workload(fake):
     fake.put("ConfigMap", f"{OURS}-convergence")
 
 
-def made_by_an_older_revision(fake):
-    """An object of ours that nothing of this revision makes."""
-    labels = names.labels("kubeflow", OURS, "of-an-older-revision")
-    fake.put("ConfigMap", "of-an-older-revision", labels=labels)
-
-
 def parts_in_order(writes, parts):
     """Say in which order the parts were first touched."""
     found = {
@@ -61,7 +54,6 @@ def test_removal_takes_the_label_early_and_the_workload_last(served, fake, monke
     world = World(fake, route(), auth())
     world.run()
     kept_by_the_workload(fake)
-    made_by_an_older_revision(fake)
     assert fake.labels("kubeflow")[INJECTION] == "enabled"
     fake.writes.clear()
     push = ops.Container.push
@@ -83,7 +75,6 @@ def test_removal_takes_the_label_early_and_the_workload_last(served, fake, monke
         "delete deployments",
         "delete secrets istio-integrator-admission-tls",
         "delete virtualservices",
-        "delete configmaps of-an-older-revision",
         "delete envoyfilters",
         "delete configmaps istio-integrator-convergence",
     ]

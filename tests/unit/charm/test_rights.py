@@ -33,10 +33,6 @@ def own_names() -> set[str]:
     made = (
         "admission",
         "gateway",
-        "gateway-place",
-        "gateway-service",
-        "route-token",
-        "tenant-policy",
     )
     served = namespaces.Served(model=MODEL, owner=OWNER)
     kept = ("convergence",)
@@ -85,7 +81,7 @@ WITHOUT_NAMES = {
     # Copies of what tenants have, by dry run.
     "create gateways.networking.istio.io",
     "create gateways.gateway.networking.k8s.io",
-    # Named after relations, by earlier revisions.
+    # Named after relations.
     "create virtualservices.networking.istio.io",
     "patch virtualservices.networking.istio.io",
     "delete virtualservices.networking.istio.io",
