@@ -44,7 +44,6 @@ def tune_garbage_collection() -> None:
     third of the CPU time. The young generations are collected more often. Otherwise the ended
     streams of a quiet model would accumulate for hours.
     """
-    gc.freeze()
     gc.set_threshold(10_000, 50, 100)
 
 
