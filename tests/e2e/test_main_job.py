@@ -12,6 +12,8 @@ from tests.e2e import conftest, metrics
 
 pytestmark = [pytest.mark.usefixtures("integrated"), pytest.mark.timeout(600)]
 
+PLAYED = 20
+"""Jobs with the hold."""
 MOST = 0.7
 """The share of the stops that are counted at least.
 
@@ -75,7 +77,7 @@ def wave(node, integrated):
 
 
 async def run_wave(on):
-    held = [f"held-{number}" for number in range(20)]
+    held = [f"held-{number}" for number in range(PLAYED)]
     free = [f"free-{number}" for number in range(10)]
     slow = {**workloads.SLOW_PROXY, **on.classic}
     unheld = {**slow, "proxy.istio.io/config": "holdApplicationUntilProxyStarts: false"}
@@ -87,7 +89,19 @@ async def run_wave(on):
     async with metrics.growing(on.api, on.model) as growth:
         await on.api.apply(*jobs)
         done = await all_done(on.observer, on.model, held + free, 280)
-        pods = on.observer.timeline.select(on.model, prefix="held-")
+        # On an overloaded node a proxy may need longer than the minute that Istio gives it. The
+        # kubelet kills it then, and there was no hold.
+        late = {
+            event["involvedObject"]["name"].rpartition("-")[0]
+            for event in await on.api.list("Event", on.model)
+            if event["reason"] == "FailedPostStartHook"
+        }
+        held = [name for name in held if name not in late]
+        pods = [
+            line
+            for line in on.observer.timeline.select(on.model, prefix="held-")
+            if line.name.rpartition("-")[0] in held
+        ]
         await training.clear_jobs(on.api, on.model)
 
         async def counted():
@@ -100,6 +114,7 @@ async def run_wave(on):
 
 
 def test_jobs_at_once_with_classic_sidecars_complete_and_are_counted(node, wave, record_property):
+    assert len(wave.held) > PLAYED / 2
     assert wave.succeeded >= set(wave.held)
     assert len(wave.held_pods) == len(wave.held)
     assert {pod.proxy.role for pod in wave.held_pods} == {timeline.Role.PROXY}

@@ -184,8 +184,6 @@ OURS = [
     ("security.istio.io/v1", "AuthorizationPolicy", "authentication"),
     ("gateway.networking.k8s.io/v1", "Gateway", "managed-gateway"),
     ("gateway.networking.k8s.io/v1", "HTTPRoute", "http-routes"),
-    ("v1", "ConfigMap", "of-an-older-revision"),
-    ("networking.istio.io/v1alpha3", "EnvoyFilter", "of-an-older-revision"),
 ]
 EVERY_HOOK = ("config_changed", "update_status", "upgrade_charm")
 
