@@ -7,6 +7,7 @@ chose.
 import argparse
 import os
 import socket
+import traceback
 
 import jax  # pyright: ignore[reportMissingImports]  the image has it
 import numpy as np
@@ -45,4 +46,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except Exception:
+        traceback.print_exc()
+        # At its end JAX would wait some minutes for the ranks that have failed.
+        os._exit(1)

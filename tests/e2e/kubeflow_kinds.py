@@ -179,13 +179,21 @@ def replicated(
 
 
 def train_job(
-    name: str, namespace: str, runtime: Object, trainer: Object, **spec: Any
+    name: str,
+    namespace: str,
+    runtime: Object,
+    trainer: Object,
+    *,
+    framework: Object | None = None,
+    **spec: Any,
 ) -> list[Object]:
     """A runtime of Trainer's, and the TrainJob that uses it.
 
-    The runtime is the spec of a JobSet, whose Job `node` has the label `ANCESTOR`.
+    The runtime is the spec of a JobSet, whose Job `node` has the label `ANCESTOR`. A framework has
+    Trainer set the variables of its ranks.
     """
-    policy: Object = {"mlPolicy": {"numNodes": 1}, "template": {"spec": runtime}}
+    nodes = {"numNodes": 1, **(framework or {})}
+    policy: Object = {"mlPolicy": nodes, "template": {"spec": runtime}}
     reference = {"apiGroup": TRAINER.partition("/")[0], "kind": "TrainingRuntime", "name": name}
     wanted = {"runtimeRef": reference, "trainer": trainer, **spec}
     return [

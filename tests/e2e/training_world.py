@@ -1,0 +1,201 @@
+"""Namespaces that allow or deny plain text, and jobs of several pods of each kind."""
+
+import asyncio
+import dataclasses
+import ipaddress
+
+from integrator_contract import names
+from testbed.kit import juju, observer, workloads
+from tests.e2e import kubeflow_kinds
+from tests.kubernetes_objects import made
+
+SECURITY = "security.istio.io/v1"
+UNCHANGED = {names.POD_TRAFFIC: "unchanged"}
+ENDS = {"Succeeded": True, "Complete": True, "Completed": True, "Failed": False}
+"""The conditions of a job that is over, and whether it has succeeded."""
+
+
+async def find_filter(api, setting, model):
+    """Read the EnvoyFilter that the charm of a model has in a namespace, None without one."""
+    name = f"istio-integrator.{names.owner(model, juju.APPLICATION)}.training"
+    return await api.find("EnvoyFilter.networking.istio.io", name, setting.name)
+
+
+async def prepare(api, setting, model):
+    """Make a namespace, and wait for what the charm of a model writes there."""
+    await api.apply(*setting.objects(names.owner(model, juju.APPLICATION)))
+
+    async def is_written():
+        return setting.is_open or await find_filter(api, setting, model)
+
+    await observer.eventually(is_written, 60, f"the EnvoyFilter of {setting.name}")
+
+
+async def name_networks(controller, api):
+    """Have the charm know the networks of pods; the nodes of a testbed have no podCIDRs."""
+    own = await api.get("Pod", f"{juju.APPLICATION}-0", controller.model)
+    network = ipaddress.ip_network(f"{own['status']['podIP']}/21", strict=False)
+    await controller.set(juju.APPLICATION, pod_networks=str(network))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+    """How the pods of a namespace are protected."""
+
+    name: str
+    is_strict: bool
+    has_policy: bool
+    """The namespace is a profile, with rules that Kubeflow's profile controller writes."""
+
+    @property
+    def is_open(self):
+        """Whether pods accept plain text from each other."""
+        return not (self.is_strict or self.has_policy)
+
+    def objects(self, owner):
+        """The namespace with its policies, served by the integrator of this name alone."""
+        kind = {names.PART_OF: names.PROFILE} if self.has_policy else {names.SERVED: "enabled"}
+        labels = {**kind, "istio-injection": "enabled", names.SERVED_BY: owner}
+        found = [workloads.namespace(self.name, labels)]
+        if self.is_strict:
+            mtls = {"mtls": {"mode": "STRICT"}}
+            found.append(made(SECURITY, "PeerAuthentication", "default", self.name, mtls))
+        if self.has_policy:
+            own = {"when": [{"key": "source.namespace", "values": [self.name]}]}
+            paths = ["/healthz", "/metrics", "/wait-for-drain"]
+            rules = [own, {"to": [{"operation": {"paths": paths}}]}]
+            spec = {"action": "ALLOW", "rules": rules}
+            name = "ns-owner-access-istio"
+            found.append(made(SECURITY, "AuthorizationPolicy", name, self.name, spec))
+        return found
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Operated:
+    """A kind of the training operator's."""
+
+    container: str
+    field: str
+    roles: tuple[str, ...] = ("Worker",)
+    """The first pod has the first role, all others the last one."""
+    address: str = ""
+    """Where rank 0 listens, for kinds whose variables our payload does not read."""
+
+
+OPERATED = {
+    "PyTorchJob": Operated(
+        container="pytorch", field="pytorchReplicaSpecs", roles=("Master", "Worker")
+    ),
+    "JAXJob": Operated(container="jax", field="jaxReplicaSpecs"),
+    "TFJob": Operated(container="tensorflow", field="tfReplicaSpecs", address="worker-0:2222"),
+    "XGBoostJob": Operated(
+        container="xgboost", field="xgbReplicaSpecs", roles=("Master", "Worker")
+    ),
+    "PaddleJob": Operated(
+        container="paddle", field="paddleReplicaSpecs", address="worker-0:36543"
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job of some pods, each of which runs a command."""
+
+    kind: str
+    namespace: str
+    image: str
+    command: tuple[str, ...]
+    name: str
+    pods: int = 3
+    labels: workloads.Labels = dataclasses.field(default_factory=dict)
+    annotations: workloads.Labels = dataclasses.field(default_factory=dict)
+    policy: str = "Never"
+    """When a pod's container runs again."""
+
+    def objects(self):
+        """The job, and the runtime that it may need."""
+        return getattr(self, f"_{self.kind.lower()}", self._operated)()
+
+    def _template(self, container, **fields):
+        main = workloads.container(container, self.image, self.command, **fields)
+        words = {"labels": self.labels, "annotations": self.annotations}
+        return workloads.template([main], restart_policy=self.policy, **words)
+
+    def _variables(self, address):
+        host, _, port = address.partition(":")
+        values = {"ADDRESS": host, "PORT": port}
+        found = {f"COORDINATOR_{name}": value for name, value in values.items()}
+        found["NUM_PROCESSES"] = str(self.pods)
+        return [{"name": name, "value": value} for name, value in found.items()]
+
+    def _operated(self):
+        kind = OPERATED[self.kind]
+        own = {"env": self._variables(f"{self.name}-{kind.address}")} if kind.address else {}
+        template = self._template(kind.container, **own)
+        del template["spec"]["restartPolicy"]
+        counts = {kind.roles[0]: 1}
+        counts[kind.roles[-1]] = self.pods - (len(kind.roles) > 1)
+        replicas = {
+            role: {"replicas": count, "restartPolicy": self.policy, "template": template}
+            for role, count in counts.items()
+            if count
+        }
+        spec = {"runPolicy": {"cleanPodPolicy": "None"}, kind.field: replicas}
+        version = "kubeflow.org/v1"
+        return [workloads.manifest(version, self.kind, self.name, self.namespace, **spec)]
+
+    def _jobset(self):
+        variables = self._variables(f"{self.name}-node-0-0.{self.name}:29400")
+        node = self._node(self._template("node", env=variables), self.pods)
+        return kubeflow_kinds.job_set(self.name, self.namespace, node)
+
+    def _trainjob(self):
+        node = self._node(self._template("node"), 1)
+        torch = {"torch": {"numProcPerNode": 1}}
+        trainer = {"numNodes": self.pods}
+        runtime = {"replicatedJobs": [node]}
+        return kubeflow_kinds.train_job(
+            self.name, self.namespace, runtime, trainer, framework=torch
+        )
+
+    @staticmethod
+    def _node(template, pods):
+        labels = {kubeflow_kinds.ANCESTOR: "trainer"}
+        count = {"completionMode": "Indexed", "completions": pods, "parallelism": pods}
+        return kubeflow_kinds.replicated("node", template, labels=labels, **count)
+
+
+async def end_of(api, job, within):
+    """Wait until a job is over; return whether it has succeeded."""
+
+    async def is_over():
+        found = await api.find(job.kind, job.name, job.namespace)
+        conditions = (found or {}).get("status", {}).get("conditions") or ()
+        true = {each["type"] for each in conditions if each["status"] == "True"}
+        return true & ENDS.keys()
+
+    (end,) = await observer.eventually(is_over, within, f"{job.name} over", every=1)
+    return ENDS[end]
+
+
+async def run_all(api, jobs, *, at_once, within):
+    """Run jobs, so many pods of them at a time; return whether each has succeeded, by name."""
+    room, turn = asyncio.Semaphore(at_once), asyncio.Lock()
+
+    async def run(job):
+        async with turn:
+            for _ in range(job.pods):
+                await room.acquire()
+        found = job.objects()
+        try:
+            await api.apply(*found)
+            return await end_of(api, job, within)
+        finally:
+            for each in found:
+                await api.delete(each["kind"], job.name, job.namespace)
+            for _ in range(job.pods):
+                room.release()
+
+    async with asyncio.TaskGroup() as group:
+        tasks = {job.name: group.create_task(run(job)) for job in jobs}
+    return {name: task.result() for name, task in tasks.items()}
