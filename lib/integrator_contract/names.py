@@ -180,6 +180,9 @@ CHARM_INIT = "charm-init"
 CHARM = "charm"
 """The container of a unit's agent, which Juju expects at `spec.containers[0]`."""
 RAY_NODE_TYPE = "ray.io/node-type"
+RAY_WAIT = "wait-gcs-ready"
+"""The init container in which a Ray worker calls its head until that answers (kuberay
+ray-operator/controllers/ray/common/pod.go, `DefaultWorkerPodTemplate`)."""
 MODELOPERATOR = "modeloperator"
 MODELOPERATOR_LABELS = ("operator.juju.is/name", "juju-modeloperator")
 """Label keys of Juju's modeloperator, from newer and older Juju."""

@@ -500,6 +500,11 @@ NATIVES = (
             ("a hook", {"lifecycle": {"postStart": {"tcpSocket": {"port": 9801}}}}),
         )
     ),
+    native(
+        "native, waits for its head in an init container",
+        settings="native",
+        spec={"initContainers": [container("wait-gcs-ready", "a:1")]},
+    ),
     held(
         "native, can start with a classic proxy",
         settings="native",

@@ -246,8 +246,10 @@ def _ports(draft: _Draft) -> _Added:
 def _native(draft: _Draft) -> _Added:
     spec = draft.pod.spec
     completes = spec.restartPolicy not in ("", "Always")
+    # Before a classic proxy runs, the call is plain text, which the head's namespace may deny.
+    waits = any(each.name == names.RAY_WAIT for each in spec.initContainers)
     if not draft.settings.native or not (
-        completes or startable.blocking_container(spec.initContainers, draft.annotations)
+        completes or waits or startable.blocking_container(spec.initContainers, draft.annotations)
     ):
         return {}
     if draft.outside:
