@@ -12,14 +12,33 @@ from tests.functional import (
     loopback_istiod,
     sidecar_world,
 )
-from tests.kubernetes_objects import made, namespace_of
+from tests.kubernetes_objects import endpoint_slice, made, namespace_of
 
 MODEL, USER = "kf", "kf-user"
 ISTIO = f"istio-{USER}"
 NAME = f"istio-integrator.{MODEL}.istio-integrator.training"
 LABELS = {"istio-integrator.charmhub.io/pod-traffic": "mutual-tls"}
 PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile", "istio-injection": "enabled"}
+SHOP = "kf-user-2"
+KINDS = {"dynamic_listeners": "listener", "dynamic_route_configs": "route_config"} | dict.fromkeys(
+    ("dynamic_active_clusters", "dynamic_warming_clusters"), "cluster"
+)
+"""What Envoy shows of its configuration, with the name of the part that istiod sent."""
 SETTINGS = {"trustDomain": "ml.example", "outboundTrafficPolicy": {"mode": "REGISTRY_ONLY"}}
+
+
+def called():
+    """Services of each kind in another namespace, with a pod in the networks of pods."""
+    hidden = {"networking.istio.io/exportTo": "."}
+    for number, (kind, spec) in enumerate({"web": {}, "pods": {"clusterIP": "None"}}.items()):
+        for name, notes in ((kind, {}), (f"{kind}-hidden", hidden)):
+            numbers = {"http": 7070 + number, "tcp": 9000 + number}
+            ports = [{"name": each, "port": port} for each, port in numbers.items()]
+            yield made(
+                *("v1", "Service", name, SHOP, {**spec, "ports": ports}),
+                metadata={"annotations": notes},
+            )
+            yield endpoint_slice(name, SHOP, f"10.1.7.{number + 1}", *ports)
 
 
 @pytest.fixture
@@ -29,7 +48,10 @@ def sidecar(connected, client, kubeconfig, tmp_path):
     spaces = [
         *(connected.create(namespace_of(name)) for name in (MODEL, ISTIO)),
         connected.create(namespace_of(USER, **PROFILE)),
+        connected.create(namespace_of(SHOP)),
     ]
+    for each in called():
+        connected.create(each)
     loopback_istiod.create_namespace(connected)
     settings = made("v1", "ConfigMap", "istio", ISTIO, data={"mesh": json.dumps(SETTINGS)})
     connected.create(settings)
@@ -54,8 +76,21 @@ def given(admin, resource):
     dumped = json.loads(istiod_world.administration(admin, f"config_dump?resource={resource}"))
     found = [each.get("warming_state", each) for each in dumped.get("configs", ())]
     assert not any("error_state" in each for each in dumped.get("configs", ()))
-    kind = "listener" if "listeners" in resource else "cluster"
+    kind = KINDS[resource]
     return {each[kind]["name"]: each[kind] for each in found if kind in each}
+
+
+def others(admin):
+    """Everything that istiod sent, without the charm's filter chains and its cluster."""
+    found = {kind: {} for kind in KINDS.values()}
+    for resource, kind in KINDS.items():
+        found[kind] |= given(admin, resource)
+    found["cluster"].pop(NAME, None)
+    outbound = found["listener"]["virtualOutbound"]
+    outbound["filter_chains"] = [
+        each for each in outbound["filter_chains"] if not each["name"].startswith(NAME)
+    ]
+    return found
 
 
 def chains(admin):
@@ -75,11 +110,19 @@ def test_labelled_pod_calls_the_networks_of_pods_by_mutual_tls(sidecar):
     networks = "10.1.0.0/16,fd00:1::/48"
     options = {"istiod-namespace": ISTIO, "pod-networks": networks}
     assert waiting.eventually(lambda: "virtualOutbound" in given(sidecar, "dynamic_listeners"))
+    before = others(sidecar)
     assert not gateway_looks.has_chain(sidecar, USER, "bert-0", NAME)
     charm_runs.run("config_changed", MODEL, **options)
     wanted = dict.fromkeys(networks.split(","), (NAME, "0s"))
     assert waiting.eventually(lambda: chains(sidecar) == wanted), chains(sidecar)
     assert gateway_looks.has_chain(sidecar, USER, "bert-0", NAME)
+    # So calls to Services and to hosts outside stay, whatever hides them or REGISTRY_ONLY allows.
+    assert others(sidecar) == before
+    assert {
+        f"outbound|{port}||{name}.{SHOP}.svc.cluster.local"
+        for name, port in (("web", 7070), ("web", 9000), ("pods", 7071), ("pods", 9001))
+    } <= before["cluster"].keys()
+    assert not [each for each in before["cluster"] if "hidden" in each]
     cluster = given(sidecar, "dynamic_warming_clusters")[NAME]
     assert cluster["type"] == "ORIGINAL_DST"
     context = cluster["transport_socket"]["typed_config"]["common_tls_context"]
