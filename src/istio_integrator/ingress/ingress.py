@@ -284,10 +284,10 @@ class Ingress(Component):
         return gateway.FOLDER, context
 
     def _accepted(self, target: gateway.Target) -> gateway.Target:
-        """Return the target, with the present hosts if the API server refuses its hosts.
+        """Return the target, with the present hosts if the API server rejects its hosts.
 
         Raises:
-            ApiError: The API server refuses to lead the Gateway to this target.
+            ApiError: The API server rejects the Gateway or the routes for this target.
         """
         opened, ports = self._find_gateway(), [target.http_port]
         served, moves = seen.open_at(opened), not _is_at(opened, target)
@@ -295,6 +295,7 @@ class Ingress(Component):
             return target
         if self.certificate.is_wanted:
             ports.append(target.https_port)
+        reference = f"Gateway {self._situation.model}/{gateway.NAME}"
         try:
             # The Gateway gets a random host first, and then the wanted ones.
             for hosts in ([seen.placeholder(target, None)], target.written_hosts):
@@ -302,10 +303,12 @@ class Ingress(Component):
                 self._situation.manifests.dry_run(
                     *self._rendered(target, self.certificate.name, named)
                 )
+            reference = f"routes in {self._situation.model}"
+            routes, values = self.plan.routes, record.Values()
+            render.apply(self._situation, routes, target, values, is_dry_run=True)
         except errors.ApiError as error:
             if moves or not error.is_about_the_object:
                 raise
-            reference = f"Gateway {self._situation.model}/{gateway.NAME}"
             self._messages.append(error_messages.of_object(error, reference))
             return dataclasses.replace(target, hosts=tuple(sorted(served - {"*"})))
         return target

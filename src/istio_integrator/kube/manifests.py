@@ -160,17 +160,20 @@ class Manifests:
         folder: str,
         parts: Mapping[K, Sequence[T]],
         context: Callable[[Sequence[T]], Context],
+        *,
+        is_dry_run: bool = False,
     ) -> dict[K, errors.ApiError]:
         """Apply a folder without the parts that the API server rejects, and return their errors.
 
-        Each part alone renders to one object.
+        Each part alone renders to one object. A dry run changes nothing.
 
         Raises:
             ApiError: The folder is rejected, and separately either no part is or every part.
         """
         refused: dict[K, errors.ApiError] = {}
+        write = self.dry_run if is_dry_run else self.apply
         try:
-            self.apply(folder, context([each for part in parts.values() for each in part]))
+            write(folder, context([each for part in parts.values() for each in part]))
         except errors.ApiError as error:
             if not error.is_about_the_object:
                 raise
@@ -186,7 +189,7 @@ class Manifests:
             if not 0 < len(refused) < len(parts):
                 raise
             kept = [each for key, part in parts.items() if key not in refused for each in part]
-            self.apply(folder, context(kept))
+            write(folder, context(kept))
         return refused
 
     def own(self, kind: cluster.Kind, name: str) -> cluster.Object | None:

@@ -31,15 +31,21 @@ GRPC = "grpc"
 
 
 def apply(
-    situation: Situation, planned: Sequence[Route], target: gateway.Target, values: Values
+    situation: Situation,
+    planned: Sequence[Route],
+    target: gateway.Target,
+    values: Values,
+    *,
+    is_dry_run: bool = False,
 ) -> tuple[list[Route], list[Message]]:
-    """Apply routes, without those that the API server rejects.
+    """Apply routes, without those that the API server rejects; a dry run changes nothing.
 
     Returns:
         The applied routes, and the problems of the others.
     """
     named = functools.partial(owners.object_name, situation.application)
-    found = _apply_grpc(situation, [route for route in planned if route.is_grpc], target)
+    grpc = [route for route in planned if route.is_grpc]
+    found = [] if is_dry_run else _apply_grpc(situation, grpc, target)
 
     def of_routes(routes: Sequence[Route]) -> dict[str, Any]:
         return {
@@ -59,7 +65,7 @@ def apply(
         key = route.request.reference, route.place if target.is_managed else 0
         groups.setdefault(key, []).append(route)
     folder = HTTP_ROUTES if target.is_managed else VIRTUAL_SERVICE
-    refused = situation.manifests.apply_fitting(folder, groups, of_routes)
+    refused = situation.manifests.apply_fitting(folder, groups, of_routes, is_dry_run=is_dry_run)
     served = [route for key, group in groups.items() if key not in refused for route in group]
     for source, error in {source: error for (source, _), error in refused.items()}.items():
         found.append(error_messages.of_object(error, f"routes of {source} in {situation.model}"))

@@ -212,22 +212,26 @@ def test_other_hosts_are_guarded_before_the_gateway_serves_them(served):
     assert order_of(served) == ["patch guard", "patch routes", "patch gateway", "patch gateway"]
 
 
-POLICY = 'admission webhook "validate.kyverno.svc-fail" denied the request: only {}'
+POLICY = 'admission webhook "validate.kyverno.svc-fail" denied the request: unfit'
 
 
-def allow(world, end, **selector):
-    """Have another team's webhook deny Gateways with other hosts, or with another selector."""
+def deny(world, kind, is_fit):
+    """Have another team's webhook deny objects of a kind whose specification is not fit."""
 
     def validate(obj):
-        if obj["kind"] != "Gateway":
-            return None
-        hosts = [host for server in obj["spec"]["servers"] for host in server["hosts"]]
-        is_fit = all(host.endswith(end) for host in hosts)
-        if is_fit and obj["spec"]["selector"].items() >= selector.items():
-            return None
-        return 400, POLICY.format(end)
+        return None if obj["kind"] != kind or is_fit(obj["spec"]) else (400, POLICY)
 
     world.fake.validators.append(validate)
+
+
+def below(end):
+    """Require hosts with an end of a Gateway or of a VirtualService."""
+
+    def is_fit(spec):
+        servers = spec.get("servers", [spec])
+        return all(host.endswith(end) for server in servers for host in server["hosts"])
+
+    return is_fit
 
 
 def kept(world):
@@ -241,15 +245,19 @@ def kept(world):
 )
 def test_first_host_that_a_policy_demands_opens(served, hosts):
     served.config = {"hosts": hosts}
-    allow(served, ".corp.example")
+    deny(served, "Gateway", below(".corp.example"))
     served.run()
     assert [each["hosts"] for each in served.gateway()["spec"]["servers"]] == [[hosts]]
 
 
-def test_hosts_that_a_policy_refuses_leave_those_that_are_served(served):
+BOUND_KINDS = pytest.mark.parametrize("kind", ["Gateway", "VirtualService"])
+
+
+@BOUND_KINDS
+def test_hosts_that_a_policy_refuses_leave_those_that_are_served(served, kind):
     served.run()
     before = kept(served)
-    allow(served, ".example.com")
+    deny(served, kind, below(".example.com"))
     served.config = {"hosts": "kf.elsewhere.example"}
     for _ in range(2):
         status = served.status()
@@ -265,15 +273,27 @@ def test_hosts_that_a_policy_refuses_leave_those_that_are_served(served):
     assert served.gateway()["spec"]["servers"][0]["hosts"] == ["ai.example.com"]
 
 
-def test_gateway_that_a_policy_refuses_leaves_the_present_one(served):
+@BOUND_KINDS
+def test_gateway_that_a_policy_refuses_leaves_the_present_one(served, kind):
     served.run()
     before = kept(served)
-    allow(served, ".example.com", istio="ingressgateway")
+    fit = {"Gateway": {"selector": LABELS}, "VirtualService": {"exportTo": [".", "istio-ingress"]}}
+    deny(served, kind, lambda spec: spec.items() >= fit[kind].items())
     served.config = OWN
     status = served.status()
     assert status.name == "blocked"
     assert 'webhook "validate.kyverno.svc-fail" refuses' in status.message[:110]
     assert kept(served) == before
+
+
+def test_route_that_a_policy_refuses_keeps_no_other_route_from_new_hosts(served):
+    served.related.append(route("katib-ui"))
+    served.run()
+    deny(served, "VirtualService", lambda spec: "/katib-ui" not in str(spec))
+    served.config = {"hosts": "ai.example.com"}
+    assert served.status().name == "blocked"
+    assert served.gateway()["spec"]["servers"][0]["hosts"] == ["ai.example.com"]
+    assert len(served.routes()) == 1
 
 
 def test_change_that_a_webhook_cannot_try_goes_on(served):
