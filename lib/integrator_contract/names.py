@@ -88,6 +88,8 @@ PROXY_OVERRIDES = "proxy.istio.io/overrides"
 STATUS_PORT = "status.sidecar.istio.io/port"
 DEFAULT_STATUS_PORT = 15020
 PROXY_ADMIN_PORT = 15000
+ISTIOD = "app=istiod"
+"""The label of istiod's objects; EndpointSlices copy those of its Service."""
 PROXY_CONFIG = "proxy.istio.io/config"
 REWRITE_PROBES = "sidecar.istio.io/rewriteAppHTTPProbers"
 MERGE_METRICS = "prometheus.istio.io/merge-metrics"

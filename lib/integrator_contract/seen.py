@@ -50,6 +50,8 @@ class Expectation:
     proof: tuple[str, str] = dataclasses.field(default=("", ""), repr=False)
     """Namespace and value of the dynamic metadata that the charm's EnvoyFilter has each route of
     these hosts require."""
+    istiod: str = ""
+    """The namespace of istiod, which keeps Envoy's words about routes that it rejects."""
     clusters: tuple[str, ...] = ()
     """Envoy's names for the authorization service and for the routes' Services."""
 
@@ -133,5 +135,7 @@ class Seen:
     other integrator guards."""
     missing: tuple[Missing, ...] = ()
     """Root causes first."""
+    words: str = ""
+    """Envoy's words about routes that it rejects, if routes are missing and istiod has them."""
     is_late: bool = False
     """Whether missing parts have had the usual time of a change to arrive."""

@@ -460,7 +460,7 @@ class Said(enum.Enum):
     ROUTES_MISSING = _blocked(
         "{gateway} has {routes} routes of {host}",
         "kubectl -n {istiod} logs -l app=istiod --tail=-1 | grep 'ACK ERROR'",
-        "Envoy refuses all routes for one with an error, and the log has its words; {others}",
+        "Envoy refuses all routes for one with an error: {words}; {others}",
     )
     ROUTES_UNREAD = _blocked(
         "routes of {gateway} are too large to count",

@@ -13,15 +13,15 @@ from tests.unit.workload.fake_apiserver import until as waiting_until
 
 
 class Kubelet:
-    """Forwards a port to the Envoy's administration."""
+    """Forwards a port to the Envoy's administration, or to istiod."""
 
-    def __init__(self, admin):
-        self.admin = admin
+    def __init__(self, admin, port=15000):
+        self.admin, self.port = admin, port
         self.release = asyncio.Event()
 
     async def port_forward(self, request, socket, _):
-        assert request.query["ports"] == "15000"
-        port = (15000).to_bytes(2, "little")
+        assert request.query["ports"] == str(self.port)
+        port = self.port.to_bytes(2, "little")
         await socket.send_bytes(b"\0" + port)
         await socket.send_bytes(b"\1" + port)
         try:
@@ -40,10 +40,9 @@ class Kubelet:
                     writer.write(message.data[1:])
 
 
-def pod(expected, name, status="True"):
-    labels = dict(expected.selector)
+def pod(namespace, labels, name, status="True"):
     return {
-        "metadata": {"name": name, "namespace": expected.namespace, "labels": labels},
+        "metadata": {"name": name, "namespace": namespace, "labels": dict(labels)},
         "status": {"conditions": [{"type": "Ready", "status": status}]},
     }
 
@@ -52,7 +51,7 @@ async def answer(service):
     return msgspec.convert(await service.get("/seen"), Seen)
 
 
-def look(expected, until, admin, *, seconds=0):
+def look(expected, until, admin, istiod=0, *, seconds=0):
     """Look at a gateway whose pod's Envoy has that port, until the answer is as wanted.
 
     After so many seconds any answer is; without them none is after 20.
@@ -61,9 +60,12 @@ def look(expected, until, admin, *, seconds=0):
     async def run():
         fake = FakeApiserver()
         async with fake:
-            fake.put("pods", pod(expected, "gateway-0"))
-            fake.proxies["gateway-0"] = Kubelet(admin)
-            fake.put("pods", pod(expected, "starting", "False"))
+            about = expected.namespace, expected.selector
+            fake.put("pods", pod(*about, "gateway"))
+            fake.put("pods", pod(*about, "starting", "False"))
+            fake.put("pods", pod(expected.istiod, {"app": "istiod"}, "istiod"))
+            fake.proxies["gateway"] = Kubelet(admin)
+            fake.proxies["istiod"] = Kubelet(istiod, 15014)
             connection = workload_access.at(fake.address, fake.token)
             settings = service_world.SETTINGS
             async with service_world.serving(connection, settings, expected=expected) as service:

@@ -317,6 +317,7 @@ def furnished(
         # After istiod, which listens at a port of its own choice, too.
         found = Place(client, api, loopback.free_ports(3), application.asked, authorization.asked)
         found.xds, found.backends, found.theirs = xds, backends, theirs.asked
+        found.istiod = int((folder / "debug.port").read_text())
         found.requests = [
             request(1, "dashboard", "/", "/"),
             request(2, "kfp", "/kfp", None),
@@ -376,6 +377,7 @@ def beside(place, name="beside"):
         ports = (place.port, place.https_port, place.admin)
         asked = served.asked, decides.asked
         found = Place(place.client, place.api, ports, *asked, model=model)
+        found.istiod = place.istiod
         found.requests = [request(21, "mlflow", "/mlflow", None)]
         found.auths = [COMPLETE]
         yield found

@@ -76,6 +76,7 @@ def own_address():
 def istiod(folder, kubeconfig, settings=None, environment=None, options=()):
     """istiod without certificates, webhooks and leader duties; its plain xDS port comes back."""
     xds, web, metrics = loopback.free_ports(3)
+    (folder / "debug.port").write_text(str(metrics))
     mesh = folder / "mesh.yaml"
     # There is nobody to give out certificates.
     own = {"rootNamespace": "istio-system", "enableAutoMtls": False}

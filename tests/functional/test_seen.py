@@ -34,7 +34,7 @@ def served(place):
 
 def see(place, until, expected=None):
     """Look until an answer is as it should be."""
-    return look(expected or place.expected, until, place.admin)
+    return look(expected or place.expected, until, place.admin, place.istiod)
 
 
 def causes(answer):
@@ -125,10 +125,13 @@ def test_routes_that_envoy_refuses_to_change_are_named(served):
     with served.there(ingress_world.frozen()):
         served.requests.append(ingress_world.request(4, "kfp", "/more", None))
         served.hook()
-        answer = see(served, lambda answer: causes(answer) == [Cause.ROUTES_MISSING])
+        # Routes are missing from the first look on, and Envoy rejects them a moment later.
+        answer = see(served, lambda answer: answer.words)
+    assert causes(answer) == [Cause.ROUTES_MISSING]
     assert about(answer, Cause.ROUTES_MISSING) == [
         {"host": HOST, "port": "80", "routes": "3 of 4"}
     ]
+    assert "invalid escape sequence" in answer.words
     assert answer.routes == 3
     see(served, lambda answer: answer.routes == 4)
     served.requests.pop()

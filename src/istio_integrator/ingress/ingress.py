@@ -201,6 +201,7 @@ class Ingress(Component):
             routes=len(served) if target.is_managed else matches,
             marks=(values.asked, values.free, values.root),
             proof=(values.metadata, values.seen),
+            istiod=self._situation.mesh.namespace if self._situation.mesh else "",
             clusters=tuple(sorted(clusters)),
         )
         if target.is_deployed_here:

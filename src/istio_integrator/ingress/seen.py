@@ -111,6 +111,8 @@ def messages(
         about = dict(first.about)
         if first.cause is Cause.ROUTES_UNREAD:
             about["routes"] = _largest(situation)
+        if first.cause is Cause.ROUTES_MISSING:
+            about["words"] = answer.words or "the log has its words"
         more = f"and {len(others)} more" if others else ""
         istiod = situation.mesh.namespace if situation.mesh else injectors.USUAL_NAMESPACE
         names = {"gateway": where, "namespace": target.namespace, "istiod": istiod}

@@ -333,3 +333,22 @@ def test_every_pod_that_is_looked_at_counts():
         Cause.FILTERS_MISSING,
         Cause.CLUSTER_MISSING,
     ]
+
+
+@cases(
+    ("synchronization", "words"),
+    of_routes=({"lastError": "bad x-0123456789abcdef0123456789abcdef"}, "bad (not shown)"),
+    long=({"lastError": "bad, " * 100}, "bad, " * 40),
+    accepted=({"acked": "1"}, ""),
+    of_another_pod=({"proxy": "gw-0.shop", "lastError": "bad"}, ""),
+    of_listeners=({"kind": "envoy.config.listener.v3.Listener", "lastError": "bad"}, ""),
+    older_istiod=({"resources": {}}, ""),
+)
+def test_words_about_routes_are_those_of_the_gateways_envoys(
+    synchronization: dict[str, Any], words: str
+):
+    usual = "envoy.config.route.v3.RouteConfiguration"
+    about = {"proxy": "gw-0.ingress", "kind": usual, **synchronization}
+    known = {"resources": {f"type.googleapis.com/{about.pop('kind')}": about}, **about}
+    answer = [msgspec.convert(each, envoy.Synchronization) for each in ({"proxy": "gw-0"}, known)]
+    assert rules.words_about_routes({"gw-0.ingress", "gw-1.ingress"}, answer) == words

@@ -149,6 +149,22 @@ async def test_missing_right_is_named(cluster: FakeApiserver, envoy: Envoy, part
 
 
 DENIED = 'admission webhook "deny.k-rail.io" denied the request: no port-forwards here'
+@pytest.mark.parametrize("part", ["/istio-system/pods", "/istiod-0/portforward"])
+async def test_istiod_that_cannot_be_asked_hides_no_answer(
+    cluster: FakeApiserver, envoy: Envoy, part: str
+):
+    server = Server(port=80, protocol="HTTP", hosts=("kf.example.com",))
+    expected = dataclasses.replace(EXPECTED, servers=(server,), routes=1, istiod="istio-system")
+    about = {"namespace": "istio-system", "labels": {"app": "istiod"}}
+    add(cluster, "istiod-0", **about)
+    cluster.denied = lambda _, path: path.endswith(part)
+    async with service_world.running(cluster, expected=expected) as service:
+        await until(service.told)
+        answer = await service.get("/seen")
+    assert [each["cause"] for each in answer["missing"]] == ["routes missing"]
+    assert (answer["unseen"], answer["words"]) == (None, "")
+
+
 POLICY = (
     "pods \"gw-0\" is forbidden: ValidatingAdmissionPolicy 'no-forwards' with binding 'all' "
     "denied request: ask the platform team"

@@ -115,6 +115,19 @@ class DynamicCluster(Partial):
     cluster: Named = msgspec.field(default_factory=Named)
 
 
+class Acknowledgement(Partial):
+    last_error: str = msgspec.field(name="lastError", default="")
+
+
+class Synchronization(Partial):
+    """A proxy in istiod's `/debug/syncz` (istio, pilot/pkg/xds/debug.go)."""
+
+    proxy: str = ""
+    """NAME.NAMESPACE of its pod."""
+    resources: dict[str, Acknowledgement] = {}
+    """By the URL of their type."""
+
+
 class Configuration(Partial):
     """The configuration of one Envoy."""
 

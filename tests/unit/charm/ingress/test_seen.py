@@ -168,6 +168,13 @@ def test_cause_and_command_are_visible(world, cause):
     assert (early.name, early.message) == LOOKING
 
 
+@cases(("words", "said"), known=("bad regex", "bad regex"), unknown=("", "the log has its words"))
+def test_words_of_envoy_about_routes_follow_the_command(world, words, said):
+    missing = (Missing(cause=Cause.ROUTES_MISSING, about=ABOUT),)
+    status = sees(world, world.run(), missing=missing, words=words).unit_status
+    assert f"Envoy refuses all routes for one with an error: {said}" in status.message
+
+
 def test_largest_virtual_services_are_named_while_routes_are_too_large(world):
     out = world.run()
     gateways = {

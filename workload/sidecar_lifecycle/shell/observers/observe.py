@@ -26,8 +26,6 @@ from sidecar_lifecycle.shell.observers import seen
 log = structlog.get_logger(__name__)
 
 INJECTORS = ("istio-sidecar-injector", "istio-revision-tag")
-ISTIOD = "app=istiod"
-"""The label of istiod's Deployment and Service; EndpointSlices copy the Service's labels."""
 
 
 class GatewayService(types.Object):
@@ -155,13 +153,13 @@ def mesh(connection: client.Client, model: str, *, joined: bool) -> list[Observe
             types.EndpointSlice,
             _of_endpoints,
             matters=lambda state: state[0] in named(),
-            labels=ISTIOD,
+            labels=names.ISTIOD,
         ),
         observed(
             Deployment,
             _of_istiod,
             matters=lambda state: state[0] in {namespace for namespace, _ in named()},
-            labels=ISTIOD,
+            labels=names.ISTIOD,
         ),
         observed(types.Namespace, _of_namespace, fields=f"metadata.name={model}"),
         observed(types.Namespace, _of_profile, labels=f"{names.PART_OF}={names.PROFILE}"),

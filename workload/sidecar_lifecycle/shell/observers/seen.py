@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -30,6 +30,8 @@ MOST_PODS = 5
 """Limit of checked gateway pods; the same istiod configures the other pods."""
 LARGEST = 32 << 20
 """Limit of an answer in bytes; 200 routes of this charm have 1 MB."""
+ISTIOD_PORT = 15014
+"""Istiod answers debug requests from localhost here."""
 TIMEOUT = 5.0
 """Seconds for all requests to a pod."""
 
@@ -89,7 +91,8 @@ class Looker:
     async def _look(self, expected: seen.Expectation) -> seen.Seen:
         ready: list[str] = []
         try:
-            ready = await self._ready_pods(expected)
+            labels = ",".join(f"{key}={value}" for key, value in expected.selector.items())
+            ready = await self._ready_pods(expected.namespace, labels)
             views = [
                 rules.view(expected, await self._proxy(expected.namespace, pod))
                 for pod in ready[:MOST_PODS]
@@ -112,12 +115,29 @@ class Looker:
             )
         if not views:
             return seen.Seen(of=expected.word(), unseen=seen.Unseen.NO_PODS)
-        return rules.judge(expected, views, ready=len(ready))
+        answer = rules.judge(expected, views, ready=len(ready))
+        if any(each.cause is seen.Cause.ROUTES_MISSING for each in answer.missing):
+            return dataclasses.replace(answer, words=await self._words(expected, ready))
+        return answer
 
-    async def _ready_pods(self, expected: seen.Expectation) -> list[str]:
+    async def _words(self, expected: seen.Expectation, pods: Sequence[str]) -> str:
+        """Ask istiod for Envoy's words about routes that it rejects; empty if it has none."""
+        proxies = {f"{pod}.{expected.namespace}" for pod in pods}
+        # The right to ask istiod may be missing, and only one of its pods serves an Envoy.
+        with contextlib.suppress(errors.KubeError):
+            for pod in (await self._ready_pods(expected.istiod, names.ISTIOD))[:MOST_PODS]:
+                where = (self._client, expected.istiod, pod, ISTIOD_PORT)
+                async with streams.port_forward(*where, deadline=TIMEOUT) as forward:
+                    data = await forward.get("/debug/syncz", largest=LARGEST)
+                with errors.understood():
+                    known = msgspec.json.decode(data, type=list[envoy.Synchronization])
+                if words := rules.words_about_routes(proxies, known):
+                    return words
+        return ""
+
+    async def _ready_pods(self, namespace: str, labels: str) -> list[str]:
         """List the ready pods by name, one of each workload first."""
-        labels = ",".join(f"{key}={value}" for key, value in expected.selector.items())
-        where = client.path(types.Pod, expected.namespace)
+        where = client.path(types.Pod, namespace)
         pages = self._client.pages(where, types.Pod, self._fence, labels=labels, concerns=is_ready)
         found = {pod.metadata.name: pod.metadata async for _, pods in pages for pod in pods}
         listed = sorted(found, reverse=True)
