@@ -16,11 +16,11 @@ USES = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
     *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
 )
-NO_PAIR = "has no tls.crt and tls.key"
-UNREADABLE = "has a certificate that cannot be read"
-KEY_UNREADABLE = "has a key that cannot be read"
-MISMATCH = "has the key of another certificate"
-KIND = "has a key that is neither RSA of 2048 to 8192 bits nor P-256, P-384 or P-521"
+NO_PAIR = "tls.crt or tls.key is missing"
+UNREADABLE = "the certificate cannot be read"
+KEY_UNREADABLE = "the key cannot be read"
+MISMATCH = "key and certificate do not match"
+KIND = "the key is neither RSA of 2048 to 8192 bits nor P-256, P-384 or P-521"
 
 
 @functools.cache
@@ -138,12 +138,12 @@ def refused():
     yield "out of order", data(certificate("another") + good, private()), MISMATCH
     for name, form in {"PKCS8": PKCS8, "SEC1": SEC1}.items():
         locked = private("p256", form, LOCKED)
-        yield f"encrypted {name}", data(good, locked), "has an encrypted key"
+        yield f"encrypted {name}", data(good, locked), "the key is encrypted"
     for kind in ("1024", "p224", "k256", "ed25519"):
         yield kind, pair(kind), KIND
     yield (
         "EC of an authority",
         pair(extensions=[_usage(*AUTHORITY)]),
-        ("has a certificate whose key usage lacks digitalSignature"),
+        ("the certificate's key usage lacks digitalSignature"),
     )
-    yield "stapled", pair(extensions=[STAPLED]), "has a certificate that requires OCSP stapling"
+    yield "stapled", pair(extensions=[STAPLED]), "the certificate requires OCSP stapling"

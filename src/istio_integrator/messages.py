@@ -368,7 +368,7 @@ class Said(enum.Enum):
     CERTIFICATES_NEED_HOSTS = _blocked(
         "certificates needs hosts", "juju config {application} hosts=NAME"
     )
-    CERTIFICATE_USELESS = _blocked("{source} {lack}", "{command}", "{consequence}")
+    CERTIFICATE_USELESS = _blocked("{source}: {lack}", "{command}", "{consequence}")
     CERTIFICATE_OF_OTHER_HOSTS = _note("{owner}: the certificate does not name {hosts}")
     REDIRECT_WITHOUT_CERTIFICATE = _blocked(
         "https-redirect needs a certificate",

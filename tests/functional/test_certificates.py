@@ -68,7 +68,7 @@ def test_gateway_gets_no_certificate_that_envoy_refuses(named, tmp_path):
     for name, data, lack in tls_pairs.refused():
         given["data"] = data
         message = named.hook().unit_status.message
-        assert f"Secret {SPACE}/{GIVEN} {lack}" in message, name
+        assert f"Secret {SPACE}/{GIVEN}: {lack}" in message, name
         assert named.fake.find("Secret", copied, SPACE)["data"] == last, name
         if lack != tls_pairs.NO_PAIR:
             assert loads(tmp_path, data) is (name in STRICTER), name

@@ -128,18 +128,18 @@ def verify(data: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
         known: Data that this function returned before.
 
     Raises:
-        ValueError: Envoy would refuse them; the reason follows the name of the Secret.
+        ValueError: Envoy would refuse them, with the reason.
     """
     named = next((pair for pair in _NAMES if all(map(data.get, pair))), None)
     if named is None:
-        raise ValueError("has no tls.crt and tls.key")
+        raise ValueError("tls.crt or tls.key is missing")
     certificate, key = (data[name] for name in named)
     pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     try:
         chain = x509.load_pem_x509_certificates(base64.b64decode(certificate))
         lack = _lack(chain[0])
     except (ValueError, exceptions.UnsupportedAlgorithm):
-        raise ValueError("has a certificate that cannot be read") from None
+        raise ValueError("the certificate cannot be read") from None
     if lack:
         raise ValueError(lack)
     load = functools.partial(serialization.load_pem_private_key, password=None)
@@ -152,11 +152,11 @@ def verify(data: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
             # This takes seconds for a long RSA key.
             load(written)
     except TypeError:
-        raise ValueError("has an encrypted key") from None
+        raise ValueError("the key is encrypted") from None
     except (ValueError, exceptions.UnsupportedAlgorithm):
-        raise ValueError("has a key that cannot be read") from None
+        raise ValueError("the key cannot be read") from None
     if found.public_key() != chain[0].public_key():
-        raise ValueError("has the key of another certificate")
+        raise ValueError("key and certificate do not match")
     return result
 
 
@@ -173,12 +173,12 @@ def _lack(server: x509.Certificate) -> str:
     # RSA-PSS keys, and curves that are given by their numbers, are written differently.
     usual = key.public_bytes(der, serialization.PublicFormat.SubjectPublicKeyInfo)
     if not (is_fit and usual in server.tbs_certificate_bytes):
-        return "has a key that is neither RSA of 2048 to 8192 bits nor P-256, P-384 or P-521"
+        return "the key is neither RSA of 2048 to 8192 bits nor P-256, P-384 or P-521"
     usage = _extension(server, x509.KeyUsage)
     if is_ec and usage and not usage.digital_signature:
-        return "has a certificate whose key usage lacks digitalSignature"
+        return "the certificate's key usage lacks digitalSignature"
     if x509.TLSFeatureType.status_request in (_extension(server, x509.TLSFeature) or ()):
-        return "has a certificate that requires OCSP stapling"
+        return "the certificate requires OCSP stapling"
     return ""
 
 
@@ -284,7 +284,7 @@ class GatewayCertificate:
             return data if source is None else verify(source, data)
         except ValueError as error:
             served = "the last verified certificate is served" if data else "HTTPS is not served"
-            source, command = f"the certificate of {self._authority}", "juju status --relations"
+            source, command = f"certificate from {self._authority}", "juju status --relations"
             if given := self._situation.config.tls_secret:
                 source = f"Secret {target.namespace}/{given}"
                 command = f"kubectl -n {target.namespace} describe secret {given}"
@@ -298,7 +298,7 @@ class GatewayCertificate:
         if given := self._situation.config.tls_secret:
             found = self._situation.cluster.get(cluster.SECRET, given, target.namespace)
             if found is None:
-                raise ValueError("does not exist")
+                raise ValueError("not found")
             return cluster.at(found, "data")
         if not target.hosts:
             application = self._situation.application

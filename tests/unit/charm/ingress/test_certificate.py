@@ -27,7 +27,7 @@ from tests.unit.charm.ingress_world import (
 
 COPY = f"{OURS}.kubeflow.{OURS}"
 """The Secret that the Gateway names."""
-ABSENT = "Secret istio-ingress/kubeflow-tls does not exist"
+ABSENT = "Secret istio-ingress/kubeflow-tls: not found"
 
 
 @pytest.fixture
@@ -75,18 +75,18 @@ def test_last_verified_certificate_is_served_while_the_secret_is_useless(secured
     before = shown(secured)
     secured.fake.delete("Secret", "kubeflow-tls", "istio-ingress")
     for lack, found in (
-        ("does not exist", None),
+        ("not found", None),
         (tls_pairs.MISMATCH, MIXED),
-        ("has a certificate that cannot be read", {**tls_pairs.pair(), "tls.crt": "x"}),
-        ("has a key that cannot be read", {**tls_pairs.pair(), "tls.key": "a2V5="}),
-        ("has a key that cannot be read", {**tls_pairs.pair(), "tls.key": "kéy"}),
+        (tls_pairs.UNREADABLE, {**tls_pairs.pair(), "tls.crt": "x"}),
+        (tls_pairs.KEY_UNREADABLE, {**tls_pairs.pair(), "tls.key": "a2V5="}),
+        (tls_pairs.KEY_UNREADABLE, {**tls_pairs.pair(), "tls.key": "kéy"}),
         (tls_pairs.MISMATCH, MIXED),
     ):
         if found:
             secured.fake.put("Secret", "kubeflow-tls", "istio-ingress", data=found)
         status = secured.status()
         assert isinstance(status, testing.BlockedStatus)
-        assert f"Secret istio-ingress/kubeflow-tls {lack}" in status.message[:120]
+        assert f"Secret istio-ingress/kubeflow-tls: {lack}" in status.message[:120]
         assert "; the last verified certificate is served" in status.message
         assert (shown(secured), hosts(secured)) == (before, BOTH)
     # The copy that another team deletes or overwrites cannot be restored from such a Secret.
