@@ -23,7 +23,7 @@ _EVERY_PROXY = "mesh"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class VirtualService:
     """The part of a VirtualService that checks compare; tenants write objects of 1.5 MB."""
 
     namespace: str
@@ -37,7 +37,7 @@ class Route:
     is_ours: bool
 
     @classmethod
-    def of(cls, obj: cluster.Object, *, is_ours: bool) -> Route:
+    def of(cls, obj: cluster.Object, *, is_ours: bool) -> VirtualService:
         """Read a VirtualService."""
         namespace, spec = obj["metadata"]["namespace"], cluster.at(obj, "spec")
         hosts, gateways = (
@@ -104,12 +104,12 @@ class Facts:
         return peer_authentication.read_all(self.cluster.list(cluster.PEER_AUTHENTICATION))
 
     @functools.cached_property
-    def routes(self) -> list[Route]:
-        """The routes of the model, of its profiles, and those bound to the model's Gateways."""
+    def virtual_services(self) -> list[VirtualService]:
+        """Those of the model, of its profiles, and those bound to the model's Gateways."""
         namespaces = {self.model, *self.profiles}
 
-        def read(obj: cluster.Object) -> Iterable[Route]:
-            route = Route.of(obj, is_ours=self.situation.manifests.is_ours(obj))
+        def read(obj: cluster.Object) -> Iterable[VirtualService]:
+            route = VirtualService.of(obj, is_ours=self.situation.manifests.is_ours(obj))
             if route.namespace in namespaces or any(
                 name.startswith(f"{self.model}/") for name in route.gateways
             ):

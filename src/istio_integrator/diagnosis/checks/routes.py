@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from integrator_contract import names
 from istio_integrator import texts
 from istio_integrator.diagnosis import registry
-from istio_integrator.diagnosis.facts import Facts, Route
+from istio_integrator.diagnosis.facts import Facts, VirtualService
 from istio_integrator.ingress import gateway
 from istio_integrator.kube import cluster, fences
 from istio_integrator.messages import Message, Said, Severity
@@ -23,7 +23,7 @@ def backends(facts: Facts) -> Iterable[Message]:
     domain = facts.situation.cluster_domain
     wanted = {
         (route, _service(host, route.namespace, domain), port): None
-        for route in facts.routes
+        for route in facts.virtual_services
         for host, port in route.destinations
     }
     names = {name for _, name, _ in wanted if name}
@@ -98,7 +98,7 @@ def _service(host: str, namespace: str, domain: str) -> str:
 @registry.check("hosts", place=110, symptoms=("404-at-the-gateway",))
 def hosts(facts: Facts) -> Iterable[Message]:
     """Name routes whose Gateway does not exist, or which have no host that the Gateway serves."""
-    if not (routes := facts.routes):
+    if not (routes := facts.virtual_services):
         return
     there = {cluster.namespaced_name(obj) for obj in facts.cluster.each(cluster.GATEWAY)}
     missing: dict[str, list[str]] = {}
@@ -113,7 +113,7 @@ def hosts(facts: Facts) -> Iterable[Message]:
         yield judge_hosts(routes, f"{facts.model}/{gateway.NAME}", facts.gateway.written_hosts)
 
 
-def judge_hosts(routes: Iterable[Route], own: str, served: Collection[str]) -> Message:
+def judge_hosts(routes: Iterable[VirtualService], own: str, served: Collection[str]) -> Message:
     """Check whether this charm's Gateway serves a host of each route that names it."""
     unserved: list[str] = []
     lacking: list[str] = []
