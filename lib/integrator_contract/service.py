@@ -12,9 +12,8 @@ from typing import Any, Literal
 
 from . import charm_facts, names, namespaces, pods, seen
 
-RestartPods = Literal["auto", "manual", "off"]
-"""Whether pods that lack their sidecar are replaced: automatically, on request, or never. The
-charm writes `off` while the model does not join the mesh; the option has no such value."""
+RestartPods = Literal["auto", "manual"]
+"""Whether pods that lack their sidecar are replaced automatically or on request."""
 LISTENER_PORT = 15081
 """On 127.0.0.1, where the service answers the charm in the same pod."""
 LogLevel = Literal["debug", "info", "warning", "error"]

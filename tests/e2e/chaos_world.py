@@ -55,7 +55,7 @@ class Unit:
             application=MODEL,
             unit=self.name,
             served_namespaces=namespaces.MODEL_ONLY,
-            restart_pods="off",
+            restart_pods="manual",
             log_level="debug",
         )
         settings = self.log.with_suffix(".json")

@@ -90,8 +90,6 @@ def make(situation: Situation, told: service.Options | None, *, joined: bool) ->
         status_port=mesh.status_port if mesh else names.DEFAULT_STATUS_PORT,
         gateway=_gateway(situation) if situation.exposes else None,
     )
-    if not joined:
-        settings = dataclasses.replace(settings, restart_pods="off")
     if told is None:
         return dataclasses.replace(settings, token=secrets.token_hex(16))
     if mesh is None or not (mesh.probed or mesh.has_settings):

@@ -170,7 +170,7 @@ def test_removal_leaves_the_cluster_as_it_was(ctx, fake, installed):
     kept_by_the_workload(fake)
     out = ctx.run(ctx.on.remove(), state(leader=False, units=0))
     assert _objects(fake) == before
-    assert told(ctx, out).restart_pods == "off"
+    assert told(ctx, out).joined is False
     ctx.run(ctx.on.remove(), state(leader=False, units=0))
     assert _objects(fake) == before
 
@@ -230,7 +230,7 @@ def test_removal_begins_in_the_first_hook_without_planned_units(ctx, fake, insta
     }.get(event, ())
     out = ctx.run(getattr(ctx.on, event)(*about), ending)
     assert _objects(fake) == before
-    assert told(ctx, out).restart_pods == "off"
+    assert told(ctx, out).joined is False
     written = [*fake.writes]
     fake.requests.clear()
     ctx.run(ctx.on.relation_broken(logging), out)

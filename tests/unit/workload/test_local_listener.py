@@ -38,8 +38,8 @@ async def test_pods_without_their_sidecar_are_listed(model: FakeApiserver):
 
 
 async def test_answer_follows_the_settings_that_the_charm_has_just_written(model: FakeApiserver):
-    async with served(model, restart_pods="off") as service:
-        for restart_pods, reason in (("off", Reason.NOT_ASKED), ("auto", Reason.QUEUED)):
+    async with served(model, restart_pods="manual") as service:
+        for restart_pods, reason in (("manual", Reason.NOT_ASKED), ("auto", Reason.QUEUED)):
             service.change(restart_pods=restart_pods)
             (pod,) = (await service.get("/uninjected"))["pods"]
             assert pod["reason"] == reason

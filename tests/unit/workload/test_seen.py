@@ -149,6 +149,8 @@ async def test_missing_right_is_named(cluster: FakeApiserver, envoy: Envoy, part
 
 
 DENIED = 'admission webhook "deny.k-rail.io" denied the request: no port-forwards here'
+
+
 @pytest.mark.parametrize("part", ["/istio-system/pods", "/istiod-0/portforward"])
 async def test_istiod_that_cannot_be_asked_hides_no_answer(
     cluster: FakeApiserver, envoy: Envoy, part: str
