@@ -218,9 +218,7 @@ class Manifests:
         metadata = dict(obj["metadata"])
         metadata["labels"] = {
             **metadata.get("labels", {}),
-            names.MANAGED_BY: names.MANAGER,
-            names.OWNER: self.owner,
-            names.COMPONENT: folder,
+            **names.labels(self._model, self._application, folder),
         }
         if cluster.KINDS[obj["apiVersion"], obj["kind"]].namespaced:
             metadata.setdefault("namespace", self._model)
