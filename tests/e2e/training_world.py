@@ -5,6 +5,7 @@ import dataclasses
 import ipaddress
 
 from integrator_contract import names
+from testbed import kubernetes
 from testbed.kit import juju, observer, workloads
 from tests.e2e import kubeflow_kinds
 from tests.kubernetes_objects import made
@@ -187,8 +188,19 @@ async def run_all(api, jobs, *, at_once, within):
             for _ in range(job.pods):
                 await room.acquire()
         found = job.objects()
+
+        async def is_applied():
+            try:
+                await api.apply(*found)
+            except kubernetes.ApiError as error:
+                # Trainer's webhook knows a new runtime a moment later.
+                if error.code != 403:
+                    raise
+                return False
+            return True
+
         try:
-            await api.apply(*found)
+            await observer.eventually(is_applied, 30, f"{job.name} applied")
             return await end_of(api, job, within)
         finally:
             for each in found:
