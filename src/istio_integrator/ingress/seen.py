@@ -11,7 +11,6 @@ import msgspec
 from integrator_contract.seen import Cause, Expectation, Protocol, Seen, Server, Unseen
 from istio_integrator import error_messages
 from istio_integrator.ingress import gateway, record
-from istio_integrator.istio import injectors
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation.situation import Situation
@@ -114,8 +113,7 @@ def messages(
         if first.cause is Cause.ROUTES_MISSING:
             about["words"] = answer.words or "the log has its words"
         more = f"and {len(others)} more" if others else ""
-        istiod = situation.mesh.namespace if situation.mesh else injectors.USUAL_NAMESPACE
-        names = {"gateway": where, "namespace": target.namespace, "istiod": istiod}
+        names = {"gateway": where, "namespace": target.namespace, "istiod": expected.istiod}
         yield Said[first.cause.name](**about, **names, others=more)
     elif answer.missing or answer.routes < expected.routes or answer.of != expected.word():
         # A gateway without a Ready pod is reported as such.
