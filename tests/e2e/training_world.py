@@ -193,14 +193,14 @@ async def run_all(api, jobs, *, at_once, within):
             try:
                 await api.apply(*found)
             except kubernetes.ApiError as error:
-                # Trainer's webhook knows a new runtime a moment later.
-                if error.code != 403:
+                # Trainer's webhook knows a new runtime a moment later, or is away for a moment.
+                if error.code not in (403, 500):
                     raise
                 return False
             return True
 
         try:
-            await observer.eventually(is_applied, 30, f"{job.name} applied")
+            await observer.eventually(is_applied, 60, f"{job.name} applied")
             return await end_of(api, job, within)
         finally:
             for each in found:
