@@ -128,7 +128,7 @@ async def test_deleted_worker_is_replaced(api, node, jax):
         api, job.namespace, f"{JOB_NAME}=replaced,{REPLICA}=worker,{INDEX}=1"
     )
     assert worker["metadata"]["labels"][names.POD_TRAFFIC] == names.MUTUAL_TLS
-    assert await training_world.end_of(api, job, 240)
+    assert await training_world.end_of(api, job, WITHIN)
 
 
 async def test_suspended_job_resumes(api, node, jax):
@@ -144,7 +144,7 @@ async def test_suspended_job_resumes(api, node, jax):
     await observer.eventually(are_gone, 120, "no pod of the suspended job")
     policy["spec"]["runPolicy"]["suspend"] = False
     await api.patch(job.kind, job.name, job.namespace, policy)
-    assert await training_world.end_of(api, job, 240)
+    assert await training_world.end_of(api, job, WITHIN)
 
 
 async def test_containers_that_a_rule_restarts_connect_again(api, node, jax):
@@ -164,13 +164,13 @@ async def test_containers_that_a_rule_restarts_connect_again(api, node, jax):
         "volumeMounts": [{"name": "state", "mountPath": "/state"}],
     }
     await api.apply(found)
-    assert await training_world.end_of(api, job, 180)
+    assert await training_world.end_of(api, job, WITHIN)
 
 
 async def test_fifty_jobs_in_a_row_succeed(api, node, jax, record_property):
     jobs = [small(node, f"row-{number}", "--steps", 5) for number in range(50)]
     began = time.monotonic()
-    found = await training_world.run_all(api, jobs, at_once=3, within=180)
+    found = await training_world.run_all(api, jobs, at_once=3, within=WITHIN)
     record_property("training: 50 jobs of 3 pods in a row, s", round(time.monotonic() - began))
     assert [name for name, has_succeeded in found.items() if not has_succeeded] == []
 
