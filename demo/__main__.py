@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 from demo import report, stage, steps, view
 from testbed import cluster, command_line, errors, images, kubernetes
-from testbed.kit import bundle, clusters, diagnostics, istiod, juju, observer, timeline
+from testbed.kit import clusters, diagnostics, istiod, juju, observer, timeline, training
 
 MODEL = "kubeflow"
+WATCHED = (MODEL, steps.BEFORE, training.PROFILE)
 
 SETUP_ERRORS = (errors.TestbedError, images.ImageError, juju.JujuError)
 
@@ -74,9 +75,8 @@ async def perform(
     watcher = observer.Observer()
 
     def pods() -> list[timeline.PodLine]:
-        namespaces = (MODEL, bundle.OUTSIDE)
         lines = watcher.timeline.pods.values()
-        return [line for line in lines if line.namespace in namespaces and line.deleted is None]
+        return [line for line in lines if line.namespace in WATCHED and line.deleted is None]
 
     async with kubernetes.Api.from_kubeconfig(testbed.kubeconfig) as api:
         with view.showing(pods, plain=plain) as shown:
@@ -94,7 +94,7 @@ async def perform(
                     await steps.run(on)
                 except stage.ERRORS:
                     record.evidence = await diagnostics.collect(
-                        api, on.juju, (MODEL, bundle.OUTSIDE, istiod.NAMESPACE)
+                        api, on.juju, (*WATCHED, istiod.NAMESPACE)
                     )
 
 

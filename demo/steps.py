@@ -1,73 +1,69 @@
 """The steps of the demo, in their order."""
 
+import contextlib
+
 from demo import stage
 from testbed import kubernetes
-from testbed.kit import bundle, juju, objects, timeline, toggles, training, workloads
+from testbed.kit import bundle, juju, objects, observer, timeline, toggles, training, workloads
+
+BEFORE = "kf-user-before"
+"""The profile in which the training job runs without the charm."""
+RESET = "Connection reset by peer"
 
 PATIENCE = 15.0
 """Seconds for which a job that can't end is watched not to end."""
 
 
 async def without_us(on: stage.Stage) -> None:
-    """Run the training job in a namespace of the mesh as Istio leaves it."""
-    with on.step("Without the charm: a training job in the mesh"):
-        namespace = workloads.namespace(bundle.OUTSIDE, {"istio-injection": "enabled"})
-        await on.api.apply(namespace, *workloads.digits(bundle.OUTSIDE, on.image))
-        await on.observer.until(
-            lambda: on.is_ready("digits", bundle.OUTSIDE), 90, "the data server Ready in the mesh"
-        )
-        if on.kind.native:
-            await _native_job(on)
-        await _stuck_job(on)
-        await on.api.delete("Namespace", bundle.OUTSIDE)
+    """Run the training job in a profile as Istio and Kubeflow leave it."""
+    with on.step("Without the charm: a training job in a profile"):
+        async with training.profile(on, BEFORE):
+            if on.kind.native:
+                await _native_jobs(on)
+            await _classic_jobs(on)
 
 
-async def _native_job(on: stage.Stage) -> None:
-    """Where sidecars are native, show that they leave nothing to do."""
+async def _native_jobs(on: stage.Stage) -> None:
+    """Show that native sidecars end by themselves, but do not let replicas train together."""
     await on.api.apply(
-        workloads.tfjob("native", bundle.OUTSIDE, on.image, annotations=workloads.SLOW_PROXY)
+        workloads.tfjob("native", BEFORE, on.image),
+        workloads.sleeper("native-plain", BEFORE, on.image),
     )
     await on.expect(
-        "with native sidecars the job succeeds by itself",
-        on.observer.succeeded(bundle.OUTSIDE, "native", 180),
+        "with native sidecars a plain Job is Complete by itself",
+        on.observer.succeeded(BEFORE, "native-plain", 180),
     )
-    await on.api.delete("TFJob", "native", bundle.OUTSIDE)
-    on.note("the same job, asking for classic sidecars:")
+    await _failure(on, "native", RESET)
+    await on.api.delete("TFJob", "native", BEFORE)
+    on.note("the same jobs, asking for classic sidecars:")
 
 
-async def _stuck_job(on: stage.Stage) -> None:
+async def _classic_jobs(on: stage.Stage) -> None:
     start = on.observer.now
-    await on.api.apply(training.job(on, bundle.OUTSIDE))
+    plain = workloads.sleeper("plain", BEFORE, on.image, annotations=on.classic)
+    await on.api.apply(training.job(on, BEFORE), plain)
+    await _failure(on, training.JOB, "the download failed")
+    reset = await _failure(on, training.JOB, RESET)
 
-    def pods() -> list[timeline.PodLine]:
-        return on.observer.timeline.select(bundle.OUTSIDE, prefix=training.JOB)
-
-    failed = await on.observer.until(
-        lambda: next((pod for pod in pods() if timeline.failures([pod])), None),
-        120,
-        "a replica whose first instruction fails",
+    pods = on.observer.timeline.select(BEFORE, prefix=training.JOB)
+    finished = on.observer.timeline.select(BEFORE, {"job-name": "plain"})
+    await on.observer.until(
+        lambda: timeline.last_payload_end(finished), 60, "the plain Job's payload ended"
     )
-    text = await _failure_log(on, failed)
-    on.require(f"{failed.name}: {text}", "the download failed" in text)
-
-    end = await on.observer.until(
-        lambda: _all_ended(pods()), 240, "every replica's payload ended with 0"
-    )
-    on.seen(f"tried again until it worked: {timeline.failures(pods())} runs failed before")
-    on.figure("Failed runs of the training job without the charm", f"{timeline.failures(pods())}")
-    job = on.observer.job(bundle.OUTSIDE, training.JOB)
-    assert job is not None
+    lines = [on.observer.job(BEFORE, name) for name in (training.JOB, "plain")]
     await on.observer.holds(
-        lambda: not job.succeeded_at and timeline.proxies_run(pods()),
+        lambda: timeline.proxies_run([*pods, *finished]) and not any(map(_has_ended, lines)),
         PATIENCE,
-        "the job stays Running with its proxies",
+        "both jobs stay as they are",
     )
-    on.require(
-        f"trained, and {on.observer.now - end:.0f} s later it is still Running: "
-        f"{training.PODS} proxies have no reason to stop",
-        job.since("Running"),
-    )
-    on.chart("Without the charm", pods(), start, [(end, "training is over")])
+    on.seen(f"{PATIENCE:.0f} s later the training job has not trained, and tries again")
+    on.seen("a plain Job whose work is done is not Complete: its proxy has no reason to stop")
+    on.figure("Failed runs of the training job without the charm", f"{timeline.failures(pods)}")
+    on.chart("Without the charm", [*pods, *finished], start, [(reset, RESET)])
+
+
+def _has_ended(line: observer.JobLine | None) -> bool:
+    return line is not None and line.has_ended
 
 
 async def removal(on: stage.Stage) -> None:
@@ -80,25 +76,22 @@ async def removal(on: stage.Stage) -> None:
         on.seen(f"all {len(on.before)} objects compared, no difference")
 
 
-def _all_ended(pods: list[timeline.PodLine]) -> float | None:
-    """When the last payload ended, once all of them have and none is tried again."""
-    states = {line.now.state for pod in pods for line in pod.payload}
-    if len(pods) < training.PODS or states != {timeline.State.FINISHED}:
+async def _failure(on: stage.Stage, job: str, words: str) -> float:
+    """Wait until a replica's log has an error with these words, and return when it was seen."""
+
+    async def found() -> str | None:
+        for pod in on.observer.timeline.select(BEFORE, prefix=f"{job}-"):
+            # The replica may have been restarted by now.
+            for previous in (True, False):
+                with contextlib.suppress(kubernetes.ApiError):
+                    text = await on.api.log(BEFORE, pod.name, "tensorflow", previous=previous)
+                    for line in text.splitlines():
+                        if words in line:
+                            return f"{pod.name}: {line}"
         return None
-    return timeline.last_payload_end(pods)
 
-
-async def _failure_log(on: stage.Stage, pod: timeline.PodLine) -> str:
-    """Read why the payload's failed run failed; it may have been restarted by now."""
-    name = pod.payload[0].name
-    for previous in (True, False):
-        try:
-            text = await on.api.log(pod.namespace, pod.name, name, previous=previous)
-        except kubernetes.ApiError:
-            continue
-        if lines := [line for line in text.splitlines() if "error:" in line]:
-            return lines[-1]
-    return "no log of the failed run"
+    on.seen(await observer.eventually(found, 120, f"a replica that says: {words}"))
+    return on.observer.now
 
 
 STEPS = (

@@ -9,6 +9,7 @@ A profile is what `--profile` of a benchmark has written.
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import pathlib
@@ -26,6 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from testbed import command_line  # noqa: E402
+from testbed.kit import stage  # noqa: E402
 
 PICTURES = ROOT / "docs" / "pictures"
 COMMANDS = {
@@ -36,6 +38,8 @@ COMMANDS = {
 WIDTH = 110
 _FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 _DRAWING = re.compile(r"<svg .*?</svg>", re.DOTALL)
+_STEP = re.compile(r"<h2>([^<]*)</h2>(.*?)</table>", re.DOTALL)
+_LINE = re.compile(r'<td class="number">([^<]*)</td><td class="(\w+)">([^<]*)</td>')
 
 
 def terminal(title: str, shown: str) -> str:
@@ -49,6 +53,17 @@ def terminal(title: str, shown: str) -> str:
 def drawings(page: str) -> list[str]:
     """Take the charts out of a demo's report."""
     return _DRAWING.findall(page)
+
+
+def told(page: str, about: str) -> str:
+    """Take the lines of the steps about something out of a demo's report."""
+    lines: list[str] = []
+    for title, body in _STEP.findall(page):
+        if about in title:
+            lines += ["", title]
+            for at, kind, text in _LINE.findall(body):
+                lines.append(f"{at:>9}  {stage.MARKS[kind]} {text}")
+    return html.unescape("\n".join(lines[1:]))
 
 
 def commands(name: str, model: str) -> bool:
@@ -91,7 +106,9 @@ def main() -> int:
     arguments = parser.parse_args()
     PICTURES.mkdir(exist_ok=True)
     if arguments.report:
-        write("demo-4", drawings(arguments.report.read_text())[3])
+        page = arguments.report.read_text()
+        write("demo", terminal("make demo", told(page, "a training job in a profile")))
+        write("demo-4", drawings(page)[3])
     for path in arguments.panels:
         write(path.stem, dashboard_picture.draw(json.loads(path.read_text()), path.stem))
     for path in arguments.trace:

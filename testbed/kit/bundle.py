@@ -2,8 +2,6 @@
 
 from testbed.kit import juju, objects, observer, stage, timeline, workloads
 
-OUTSIDE = "without-us"
-"""A namespace of the mesh that is not the charm's."""
 WEB_NAMES = ("dashboard", "notebooks")
 APPLICATIONS = (*WEB_NAMES, "digits")
 
@@ -32,7 +30,6 @@ async def prepare(on: stage.Stage) -> None:
 async def worst_order(on: stage.Stage) -> None:
     """Deploy the charm after the applications, and Istio after the charm."""
     with on.step("The worst order: applications, then the charm, istiod last"):
-        await _gone(on, OUTSIDE)
         on.before = await objects.snapshot(on.api)
         on.note(f"{len(on.before)} objects recorded, to be compared at the end")
         await on.istiod.remove()
@@ -93,10 +90,3 @@ async def _is_open(on: stage.Stage, application: str) -> bool:
     """Whether Juju has given the application's Service the port that its charm asked for."""
     service = await on.api.get("Service", application, on.model)
     return any(port["name"].startswith("juju-") for port in service["spec"]["ports"])
-
-
-async def _gone(on: stage.Stage, namespace: str) -> None:
-    async def is_gone() -> bool:
-        return await on.api.find("Namespace", namespace) is None
-
-    await observer.eventually(is_gone, 120, f"namespace {namespace} is gone")

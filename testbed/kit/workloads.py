@@ -145,6 +145,40 @@ def server(image: str, command: Sequence[str], path: str = "/") -> kubernetes.Ob
     return template([container("server", image, command, ports=[port], readinessProbe=probe)])
 
 
+def profile(name: str) -> list[kubernetes.Object]:
+    """A profile with Kubeflow's policy and strict mutual TLS."""
+    labels = {"app.kubernetes.io/part-of": "kubeflow-profile", "istio-injection": "enabled"}
+    return [namespace(name, labels), profile_policy(name), strict(name)]
+
+
+def strict(namespace: str) -> kubernetes.Object:
+    """Strict mutual TLS in a namespace."""
+    return istio("PeerAuthentication", "default", namespace, mtls={"mode": "STRICT"})
+
+
+def profile_policy(namespace: str) -> kubernetes.Object:
+    """The policy that Kubeflow's profile controller writes into a profile.
+
+    As in getAuthorizationPolicy of profile_controller.go in kubeflow/dashboard.
+    """
+    gateway, kubeflow = "cluster.local/ns/istio-system/sa", "cluster.local/ns/kubeflow/sa"
+    fronts = [f"{gateway}/istio-ingressgateway-service-account", f"{kubeflow}/ml-pipeline-ui"]
+    notebooks = [f"{kubeflow}/notebook-controller-service-account"]
+    paths = ["/healthz", "/metrics", "/wait-for-drain"]
+    owner = {"key": "request.headers[kubeflow-userid]", "values": [f"{namespace}@example.com"]}
+    rules = [
+        {"from": [{"source": {"principals": fronts}}], "when": [owner]},
+        {"when": [{"key": "source.namespace", "values": [namespace]}]},
+        {"to": [{"operation": {"paths": paths}}]},
+        {
+            "from": [{"source": {"principals": notebooks}}],
+            "to": [{"operation": {"methods": ["GET"], "paths": ["*/api/kernels"]}}],
+        },
+    ]
+    name = "ns-owner-access-istio"
+    return istio("AuthorizationPolicy", name, namespace, action="ALLOW", rules=rules)
+
+
 def digits(namespace: str, image: str) -> list[kubernetes.Object]:
     """The server that training jobs download their data from."""
     body = server(image, payload("digits.py", "--port", 8080), "/healthz")

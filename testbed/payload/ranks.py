@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+Place = tuple[str, int]
+"""A host and a port."""
 SMALL = 4096
 """Bytes that the kernel takes in any case, so that no rank waits for the other to receive."""
 LATENCIES = 500
@@ -34,8 +36,10 @@ def main() -> int:
     parser.add_argument("--measure", action="store_true", help="print the speed of the steps")
     args = parser.parse_args()
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    port = int(os.environ.get("MASTER_PORT", "23456"))
+    master = (os.environ.get("MASTER_ADDR", "127.0.0.1"), port)
     try:
-        peers = connect(rank, size, args.timeout)
+        peers = connect(rank, size, master, args.timeout)
         print(f"rank {rank}: connected", flush=True)
         for step in range(args.steps):
             mine = np.full(args.values, float(rank + step))
@@ -52,12 +56,15 @@ def main() -> int:
     return 0
 
 
-def connect(rank: int, size: int, timeout: float) -> list[socket.socket]:
-    """Return a connection to each other rank, in the order of their ranks."""
+def connect(rank: int, size: int, master: Place, timeout: float) -> list[socket.socket]:
+    """Return a connection to each other rank, in the order of their ranks.
+
+    Rank 0 listens at the port of `master`, which the other ranks call by its name.
+    """
     own = socket.create_server(("", 0))
     own.settimeout(timeout)
     address = socket.gethostbyname(socket.gethostname())
-    places = meet(rank, size, (address, own.getsockname()[1]), timeout)
+    places = meet(rank, size, master, (address, own.getsockname()[1]), timeout)
     found: dict[int, socket.socket] = {}
     for number, (host, port) in enumerate(places[:rank]):
         peer = socket.create_connection((host, port), timeout)
@@ -73,11 +80,10 @@ def connect(rank: int, size: int, timeout: float) -> list[socket.socket]:
     return [found[number] for number in sorted(found)]
 
 
-def meet(rank: int, size: int, place: tuple[str, int], timeout: float) -> list[tuple[str, int]]:
+def meet(rank: int, size: int, master: Place, place: Place, timeout: float) -> list[Place]:
     """Tell rank 0 where this rank listens, and return where each one does."""
-    port = int(os.environ.get("MASTER_PORT", "23456"))
     if rank == 0:
-        server = socket.create_server(("", port))
+        server = socket.create_server(("", master[1]))
         server.settimeout(timeout)
         places, others = {0: place}, []
         while len(places) < size:
@@ -96,9 +102,9 @@ def meet(rank: int, size: int, place: tuple[str, int], timeout: float) -> list[t
     end = time.monotonic() + timeout
     while True:
         try:
-            with socket.create_connection((os.environ["MASTER_ADDR"], port), timeout) as master:
-                send(master, (rank, place))
-                return receive(master)
+            with socket.create_connection(master, timeout) as first:
+                send(first, (rank, place))
+                return receive(first)
         except OSError:
             if time.monotonic() > end:
                 raise
@@ -114,7 +120,8 @@ def reduce(peers: list[socket.socket], mine: np.ndarray) -> np.ndarray:
         sent = []
     else:
         sent = [SENDING.submit(peer.sendall, data) for peer in peers]
-    whole = sum((np.frombuffer(exactly(peer, mine.nbytes)) for peer in peers), mine)
+    received = (np.frombuffer(exactly(peer, mine.nbytes)) for peer in peers)
+    whole = sum((each.reshape(mine.shape) for each in received), mine)
     for each in sent:
         each.result()
     return whole

@@ -1,28 +1,26 @@
 """One replica of a TFJob: train a softmax classifier of digits, data-parallel and synchronous.
 
 The first instruction downloads the data, as training scripts do; when that fails the replica ends
-with exit code 1. The chief keeps the weights. In every step each replica, the chief too, computes
-the gradient on its own part of the data; workers POST theirs to the chief and get the new weights
-when the last one has arrived. The addresses come from TF_CONFIG, so gradients travel between pods
-through whatever network they have: here, the mesh.
+with exit code 1. The replicas then meet at the chief and connect to each other as in `ranks.py`:
+by the addresses of their pods, at ports that the kernel chose. In every step each replica
+computes the gradient on its own part of the data. The average of all gradients changes the
+weights, of which each replica has a copy. The chief's name and port come from TF_CONFIG.
 """
 
 import argparse
-import contextlib
 import dataclasses
 import http.client
-import http.server
 import io
 import json
 import os
 import signal
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
 
 import numpy as np
+import ranks
 
 CLASSES = 10
 
@@ -39,8 +37,8 @@ class Role:
     # Number among all replicas: the chief is 0.
     index: int
     replicas: int
-    # host:port of the chief.
-    chief: str
+    # Where the replicas meet.
+    chief: ranks.Place
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,13 +54,14 @@ class Data:
 def role(tf_config: str) -> Role:
     """Read TF_CONFIG as the training operator writes it; empty means a job of one replica."""
     if not tf_config:
-        return Role("chief-0", 0, 1, "127.0.0.1:2222")
+        return Role("chief-0", 0, 1, ("127.0.0.1", 2222))
     config = json.loads(tf_config)
     chiefs = config["cluster"].get("chief") or config["cluster"]["master"]
+    host, _, port = chiefs[0].rpartition(":")
     kind, number = config["task"]["type"], int(config["task"]["index"])
     index = number + 1 if kind == "worker" else 0
     replicas = 1 + len(config["cluster"].get("worker", []))
-    return Role(f"{kind}-{number}", index, replicas, chiefs[0])
+    return Role(f"{kind}-{number}", index, replicas, (host, int(port)))
 
 
 def gradient(weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -86,136 +85,19 @@ def with_bias(images: np.ndarray) -> np.ndarray:
     return np.hstack([images, np.ones((len(images), 1), dtype=images.dtype)])
 
 
-def packed(array: np.ndarray) -> bytes:
-    """Serialise an array without pickling."""
-    buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=False)
-    return buffer.getvalue()
-
-
-def unpacked(body: bytes) -> np.ndarray:
-    """Read what `packed` wrote."""
-    return np.load(io.BytesIO(body), allow_pickle=False)
-
-
-class Parameters:
-    """The weights, and the barrier at which the replicas meet in every step."""
-
-    def __init__(self, *, pixels: int, replicas: int, rate: float) -> None:
-        self.weights = np.zeros((pixels + 1, CLASSES))
-        self.step = 0
-        self._replicas = replicas
-        self._rate = rate
-        self._gradients: dict[int, np.ndarray] = {}
-        self._left: set[int] = set()
-        self._changed = threading.Condition()
-
-    def contribute(self, step: int, replica: int, value: np.ndarray, timeout: float) -> bool:
-        """Hand in one gradient and wait for the others; False when they did not come in time.
-
-        A replica that asks again for a step which is over gets the current weights, so a lost
-        answer costs nothing.
-        """
-        with self._changed:
-            if step == self.step:
-                self._gradients[replica] = value
-            if len(self._gradients) == self._replicas:
-                mean = sum(self._gradients[index] for index in sorted(self._gradients))
-                self.weights = self.weights - self._rate * mean / self._replicas
-                self._gradients = {}
-                self.step += 1
-                self._changed.notify_all()
-            return self._changed.wait_for(lambda: self.step > step, timeout)
-
-    def leave(self, replica: int) -> None:
-        """Note that a worker has the final weights."""
-        with self._changed:
-            self._left.add(replica)
-            self._changed.notify_all()
-
-    def wait_for_workers(self, timeout: float) -> bool:
-        """Wait until every worker has left."""
-        with self._changed:
-            return self._changed.wait_for(lambda: len(self._left) == self._replicas - 1, timeout)
-
-
-def handler(parameters: Parameters, timeout: float) -> type[http.server.BaseHTTPRequestHandler]:
-    """Make the chief's HTTP interface to the parameters."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            self._answer(200)
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            action, *numbers = self.path.strip("/").split("/")
-            if action == "left":
-                # The chief ends at the last of these: the answer goes out first.
-                self._answer(200)
-                parameters.leave(int(numbers[0]))
-                return
-            step, replica = int(numbers[0]), int(numbers[1])
-            is_over = parameters.contribute(step, replica, unpacked(body), timeout)
-            self._answer(200 if is_over else 503)
-
-        def _answer(self, code: int) -> None:
-            body = packed(parameters.weights)
-            self.send_response(code)
-            self.send_header("X-Step", str(parameters.step))
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    return Handler
-
-
-def call(url: str, body: bytes | None, deadline: float) -> tuple[int, np.ndarray]:
-    """Ask the chief, again and again until the deadline: it may not have started yet."""
-    while True:
-        try:
-            with urllib.request.urlopen(url, body, timeout=30) as answer:
-                return int(answer.headers["X-Step"]), unpacked(answer.read())
-        except (OSError, http.client.HTTPException) as error:
-            if time.monotonic() > deadline:
-                raise TrainingError(f"the chief does not answer: {url}: {error}") from error
-            time.sleep(0.2)
-
-
-def train_as_chief(me: Role, data: Data, args: argparse.Namespace) -> float:
-    """Serve the weights, take part in each step, and examine the result."""
-    pixels = data.images.shape[1]
-    parameters = Parameters(pixels=pixels, replicas=me.replicas, rate=args.rate)
-    port = int(me.chief.rpartition(":")[2])
-    server = http.server.ThreadingHTTPServer(("", port), handler(parameters, timeout=20))
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    for step in range(args.steps):
-        mine = gradient(parameters.weights, *part(data, me))
-        if not parameters.contribute(step, 0, mine, args.timeout):
-            raise TrainingError(f"a worker did not come to step {step}")
-        time.sleep(args.pause)
-    if not parameters.wait_for_workers(args.timeout):
-        raise TrainingError("a worker never fetched the final weights")
-    return accuracy(parameters.weights, data.test_images, data.test_labels)
-
-
-def train_as_worker(me: Role, data: Data, args: argparse.Namespace) -> float:
-    """Send a gradient for each step, and examine the weights that come back at the end."""
-    deadline = time.monotonic() + args.timeout
-    base = f"http://{me.chief}"
-    step, weights = call(f"{base}/weights", None, deadline)
-    while step < args.steps:
-        mine = packed(gradient(weights, *part(data, me)))
-        step, weights = call(f"{base}/gradients/{step}/{me.index}", mine, deadline)
-    # The weights are here; whether the chief hears so is its matter, it may have ended.
-    with contextlib.suppress(TrainingError):
-        call(f"{base}/left/{me.index}", b"", time.monotonic())
-    return accuracy(weights, data.test_images, data.test_labels)
+def train(me: Role, data: Data, args: argparse.Namespace) -> np.ndarray:
+    """Take every step together with the other replicas, and return the weights."""
+    weights = np.zeros((data.images.shape[1] + 1, CLASSES))
+    images, labels = part(data, me)
+    try:
+        peers = ranks.connect(me.index, me.replicas, me.chief, args.timeout)
+        for _ in range(args.steps):
+            total = ranks.reduce(peers, gradient(weights, images, labels))
+            weights -= args.rate * total / me.replicas
+            time.sleep(args.pause)
+    except OSError as error:
+        raise TrainingError(f"a replica is not reached: {error}") from error
+    return weights
 
 
 def part(data: Data, me: Role) -> tuple[np.ndarray, np.ndarray]:
@@ -252,8 +134,7 @@ def main() -> int:
         data = download(args.data)
         me = role(os.environ.get("TF_CONFIG", ""))
         print(f"{me.name}: {len(data.labels)} images downloaded", flush=True)
-        train = train_as_worker if me.name.startswith("worker") else train_as_chief
-        result = train(me, data, args)
+        result = accuracy(train(me, data, args), data.test_images, data.test_labels)
     except TrainingError as error:
         print(f"error: {error}", flush=True)
         return 1

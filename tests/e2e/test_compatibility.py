@@ -64,7 +64,7 @@ async def test_main_job_and_guard_hold_on_a_node_with_the_profile(place, on, lin
 
     await on.observer.until(lambda: on.is_ready("digits", in_mesh=True), 120, "data to download")
     await on.api.apply(workloads.first_request(FIRST, MODEL, on.image))
-    await training.with_us(on)
+    await training.run_jobs(on, MODEL)
     await on.observer.succeeded(MODEL, FIRST)
     (pod,) = on.observer.timeline.select(MODEL, {"job-name": FIRST})
     assert "istio-proxy" in {each["name"] for each in pod.pod["spec"]["initContainers"]}

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from testbed.kit import juju, observer, workloads
+from testbed.kit import juju, observer, training, workloads
 from tests.e2e import training_world
 
 pytestmark = [pytest.mark.usefixtures("integrated"), pytest.mark.timeout(600)]
@@ -13,7 +13,7 @@ PROFILE = training_world.Setting(name="kf-user", is_strict=True, has_policy=True
 
 
 async def test_job_of_several_pods_trains_in_a_strict_profile(on):
-    await training_world.name_networks(on.juju, on.api)
+    await training.name_networks(on.juju, on.api)
     await training_world.prepare(on.api, PROFILE, on.model)
     jobs = [
         training_world.Job(
@@ -40,7 +40,7 @@ async def test_job_of_several_pods_trains_in_a_strict_profile(on):
     await on.juju.do("config", juju.APPLICATION, {"pod-networks": "none"})
 
     async def is_gone():
-        return not await training_world.find_filter(on.api, PROFILE, on.model)
+        return not await training.find_filter(on.api, PROFILE.name, on.model)
 
     await observer.eventually(is_gone, 60, "no EnvoyFilter")
     await on.juju.do("config", juju.APPLICATION, {"pod-networks": ""})

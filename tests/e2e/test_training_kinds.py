@@ -11,7 +11,7 @@ import pytest
 
 from integrator_contract import names
 from testbed import kubernetes, parts
-from testbed.kit import juju, observer, timeline, workloads
+from testbed.kit import juju, observer, timeline, training, workloads
 from tests.e2e import pods, training_world
 from tests.e2e.training_world import Job, Setting
 
@@ -52,7 +52,7 @@ def jax(node):
                 await controller.add_model()
                 await controller.deploy(node.charms.integrator, juju.APPLICATION)
             await controller.wait_for("active", 120)
-            await training_world.name_networks(controller, api)
+            await training.name_networks(controller, api)
             for setting in SETTINGS:
                 await training_world.prepare(api, setting, MODEL)
 

@@ -2,24 +2,15 @@
 
 import asyncio
 import dataclasses
-import ipaddress
 
 from integrator_contract import names
 from testbed import kubernetes
-from testbed.kit import juju, observer, workloads
+from testbed.kit import juju, observer, training, workloads
 from tests.e2e import kubeflow_kinds
-from tests.kubernetes_objects import made
 
-SECURITY = "security.istio.io/v1"
 UNCHANGED = {names.POD_TRAFFIC: "unchanged"}
 ENDS = {"Succeeded": True, "Complete": True, "Completed": True, "Failed": False}
 """The conditions of a job that is over, and whether it has succeeded."""
-
-
-async def find_filter(api, setting, model):
-    """Read the EnvoyFilter that the charm of a model has in a namespace, None without one."""
-    name = f"istio-integrator.{names.owner(model, juju.APPLICATION)}.training"
-    return await api.find("EnvoyFilter.networking.istio.io", name, setting.name)
 
 
 async def prepare(api, setting, model):
@@ -27,16 +18,9 @@ async def prepare(api, setting, model):
     await api.apply(*setting.objects(names.owner(model, juju.APPLICATION)))
 
     async def is_written():
-        return setting.is_open or await find_filter(api, setting, model)
+        return setting.is_open or await training.find_filter(api, setting.name, model)
 
     await observer.eventually(is_written, 60, f"the EnvoyFilter of {setting.name}")
-
-
-async def name_networks(controller, api):
-    """Have the charm know the networks of pods; the nodes of a testbed have no podCIDRs."""
-    own = await api.get("Pod", f"{juju.APPLICATION}-0", controller.model)
-    network = ipaddress.ip_network(f"{own['status']['podIP']}/21", strict=False)
-    await controller.set(juju.APPLICATION, pod_networks=str(network))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,15 +43,9 @@ class Setting:
         labels = {**kind, "istio-injection": "enabled", names.SERVED_BY: owner}
         found = [workloads.namespace(self.name, labels)]
         if self.is_strict:
-            mtls = {"mtls": {"mode": "STRICT"}}
-            found.append(made(SECURITY, "PeerAuthentication", "default", self.name, mtls))
+            found.append(workloads.strict(self.name))
         if self.has_policy:
-            own = {"when": [{"key": "source.namespace", "values": [self.name]}]}
-            paths = ["/healthz", "/metrics", "/wait-for-drain"]
-            rules = [own, {"to": [{"operation": {"paths": paths}}]}]
-            spec = {"action": "ALLOW", "rules": rules}
-            name = "ns-owner-access-istio"
-            found.append(made(SECURITY, "AuthorizationPolicy", name, self.name, spec))
+            found.append(workloads.profile_policy(self.name))
         return found
 
 
