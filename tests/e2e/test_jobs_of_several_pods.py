@@ -9,7 +9,7 @@ from tests.e2e import training_world
 
 pytestmark = [pytest.mark.usefixtures("integrated"), pytest.mark.timeout(600)]
 
-PROFILE = training_world.Setting(name="kf-user", is_strict=True, has_policy=True)
+PROFILE = training_world.Setting(name="kf", is_strict=True, has_policy=True)
 
 
 async def test_job_of_several_pods_trains_in_a_strict_profile(on):
