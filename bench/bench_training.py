@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import dataclasses
-import ipaddress
 import os
 import re
 import statistics
@@ -31,7 +30,7 @@ import world
 from integrator_contract import names
 from istio_integrator.kube import manifests
 from testbed import command_line, kubernetes
-from testbed.kit import workloads
+from testbed.kit import training, workloads
 
 PORT = 23456
 STEPS = 40
@@ -113,9 +112,9 @@ async def prepare(api: kubernetes.Api) -> None:
     for way in WAYS:
         await api.apply(workloads.namespace(way.namespace, way.labels))
     strict = WAYS[-1].namespace
-    await api.apply(workloads.istio("PeerAuthentication", "all", strict, mtls={"mode": "STRICT"}))
+    await api.apply(workloads.strict(strict))
     addresses = [each["status"].get("podIP") for each in await api.list("Pod", "istio-system")]
-    network = ipaddress.ip_network(f"{next(filter(None, addresses))}/21", strict=False)
+    network = training.network_of(next(filter(None, addresses)))
     variables = {
         "name": FILTER,
         "selector": LABELS,

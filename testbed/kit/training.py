@@ -51,9 +51,14 @@ async def profile(on: stage.Stage, name: str) -> AsyncIterator[None]:
 async def name_networks(controller: juju.Juju, api: kubernetes.Api) -> str:
     """Set `pod-networks`, since a Node of a testbed has no podCIDRs; returns the network."""
     unit = await api.get("Pod", f"{juju.APPLICATION}-0", controller.model)
-    network = str(ipaddress.ip_network(f"{unit['status']['podIP']}/21", strict=False))
+    network = str(network_of(unit["status"]["podIP"]))
     await controller.set(juju.APPLICATION, pod_networks=network)
     return network
+
+
+def network_of(address: str) -> ipaddress.IPv4Network:
+    """Return the network of a testbed's pods, which has the address of a pod."""
+    return ipaddress.IPv4Network(f"{address}/21", strict=False)
 
 
 async def find_filter(api: kubernetes.Api, namespace: str, model: str) -> kubernetes.Object | None:

@@ -8,9 +8,8 @@ import pytest
 
 from integrator_contract import names
 from testbed.juju import client
-from testbed.kit import juju, observer, workloads
+from testbed.kit import juju, observer, training, workloads
 from tests.e2e import training_world
-from tests.kubernetes_objects import made
 
 pytestmark = [
     pytest.mark.long,
@@ -127,12 +126,10 @@ async def diagnosed(on):
 
 
 async def test_other_calls_of_a_labelled_pod_stay_as_they_are(on, node):
-    await training_world.name_networks(on.juju, on.api)
+    await training.name_networks(on.juju, on.api)
     await training_world.prepare(on.api, PROFILE, on.model)
-    strict = made(
-        training_world.SECURITY, "PeerAuthentication", "all", SHOP, {"mtls": {"mode": "STRICT"}}
-    )
-    await on.api.apply(*(workloads.namespace(*each) for each in SPACES.items()), strict)
+    spaces = (workloads.namespace(*each) for each in SPACES.items())
+    await on.api.apply(*spaces, workloads.strict(SHOP))
     await on.api.apply(*servers(on.image))
     # The kubelet's probes of a labelled pod are answered, and commands run in it.
     addresses = await observer.eventually(lambda: ready(on.api), 180, "every server ready")
@@ -161,6 +158,6 @@ async def test_other_calls_of_a_labelled_pod_stay_as_they_are(on, node):
             await observer.eventually(are_as_wanted, 60, "the answers")
         assert answers == wanted, sidecar
     assert await diagnosed(on) == ["JOBS_CHANGED"]
-    await on.juju.do("config", juju.APPLICATION, {"pod-networks": ""})
+    await on.juju.set(juju.APPLICATION, pod_networks="")
     for each in (USER, *SPACES):
         await on.api.delete("Namespace", each)

@@ -37,11 +37,11 @@ async def test_job_of_several_pods_trains_in_a_strict_profile(on):
     text = await on.api.log(PROFILE.name, "unchanged-worker-0", "pytorch")
     assert "Connection reset by peer" in text
 
-    await on.juju.do("config", juju.APPLICATION, {"pod-networks": "none"})
+    await on.juju.set(juju.APPLICATION, pod_networks="none")
 
     async def is_gone():
         return not await training.find_filter(on.api, PROFILE.name, on.model)
 
     await observer.eventually(is_gone, 60, "no EnvoyFilter")
-    await on.juju.do("config", juju.APPLICATION, {"pod-networks": ""})
+    await on.juju.set(juju.APPLICATION, pod_networks="")
     await on.api.delete("Namespace", PROFILE.name)
