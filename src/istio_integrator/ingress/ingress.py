@@ -257,8 +257,7 @@ class Ingress(Component):
             application = self._situation.application
             self._messages.append(Said.REDIRECT_WITHOUT_CERTIFICATE(application=application))
         if self.certificate.is_wanted and not target.https_port:
-            service = f"{target.namespace}/{target.service}"
-            self._messages.append(Said.GATEWAY_WITHOUT_HTTPS_PORT(service=service))
+            self._messages.append(Said.GATEWAY_WITHOUT_HTTPS_PORT(service=target.reference))
         if not hosts:
             self._messages.append(
                 Said.GATEWAY_WITHOUT_HTTP_PORT(

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 def apply(situation: Situation, target: gateway.Target, kept: Record) -> Message | None:
     """Set the operator's annotations on the gateway's Service, and restore the previous one."""
     wanted = situation.config.gateway_service_annotations
-    reference = f"{target.namespace}/{target.service}" if wanted else ""
+    reference = target.reference if wanted else ""
     if kept.annotated != reference:
         remove(situation, kept)
     kept.annotated = reference

@@ -47,8 +47,9 @@ def _look_at_proxy(facts: Facts, pods: Iterable[model.Pod]) -> Iterator[Message]
         obj["metadata"]["namespace"]: obj["metadata"]["creationTimestamp"]
         for obj in facts.situation.manifests.owned_in(parts.FOLDER)
     }
+    name = facts.parts.training.filter_name
     for pod in pods:
-        where, name = (pod.metadata.namespace, pod.metadata.name), facts.parts.training.filter_name
+        where = (pod.metadata.namespace, pod.metadata.name)
         is_meant = pod.metadata.labels.get(names.POD_TRAFFIC) == names.MUTUAL_TLS
         if not (is_meant and pod.is_in_mesh and pod.is_ready and where[0] in written):
             continue
