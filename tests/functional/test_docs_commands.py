@@ -66,8 +66,10 @@ def refused(kubeconfig, program, words):
 
 @pytest.fixture(scope="module")
 def defined(control_plane, client):
-    """The API server with Istio's kinds."""
+    """The API server with Istio's kinds, and PyTorchJobs."""
     istiod_world.install_definitions(client)
+    folder = programs.directory("training-operator") / "share/manifests/base/crds"
+    istiod_world.apply_definitions(client, (folder / "kubeflow.org_pytorchjobs.yaml").read_text())
     return control_plane.kubeconfig
 
 
