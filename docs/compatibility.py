@@ -23,8 +23,8 @@ def table(root: pathlib.Path) -> str:
         root: Of the checkout.
     """
     # They need the project on the path.
+    from juju_standin.controller import state  # noqa: PLC0415
     from testbed import options  # noqa: PLC0415
-    from testbed.juju.controller import state  # noqa: PLC0415
     from tests import profiles  # noqa: PLC0415
 
     tried = f"{min(profiles.NATIVE)} to {max(profiles.NATIVE)}"

@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the command line; what follows `juju` is of `testbed.juju.cli`."""
+    """Return the command line; what follows `juju` is of `juju_standin.cli`."""
     root = command_line.parser(
         "testbed",
         "A real Kubernetes node with a real Istio, in namespaces of its own.",
@@ -296,6 +296,6 @@ def split_juju(arguments: Sequence[str]) -> tuple[str, list[str]] | None:
 
 
 def _juju(name: str, arguments: Sequence[str]) -> int:
-    from testbed.juju import cli as juju  # noqa: PLC0415  the other commands do without it
+    from juju_standin import cli as juju  # noqa: PLC0415  the other commands do without it
 
     return juju.main(cluster.Testbed(name), arguments)

@@ -295,7 +295,13 @@ def _charm(*, later: bool = False) -> Recipe:
             _program("pebble", "opt/pebble"),
             _program("jujuc", "opt/jujuc"),
             _packages("yaml", yaml, "/opt/agent", later=later),
-            _code("agent", _TESTBED / "juju" / "agent", "/opt/agent", launcher, later=later),
+            _code(
+                "agent",
+                paths.SOURCE / "juju_standin" / "agent",
+                "/opt/agent",
+                launcher,
+                later=later,
+            ),
         ],
         config={"Cmd": ["/opt/containeragent"], "Env": [_SEARCH], "User": "0:0"},
     )

@@ -3,8 +3,8 @@
 import dataclasses
 from collections.abc import Mapping
 
+from juju_standin import pack
 from testbed import cluster, paths
-from testbed.juju import pack
 from testbed.kit import juju
 
 BUILD = paths.SOURCE / "build" / "charms"

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from juju_standin import bootstrap, client
 from testbed import cluster
-from testbed.juju import bootstrap, client
 from testbed.kit import observer
 
 JujuError = client.JujuError
@@ -78,7 +78,7 @@ class Juju:
         self._client: client.Juju | None = None
 
     async def do(self, command: str, *arguments: Any, **options: Any) -> Any:
-        """Run a command of `testbed.juju.client`, such as `add_unit`, in a thread of its own."""
+        """Run a command of `juju_standin.client`, such as `add_unit`, in a thread of its own."""
 
         def run() -> Any:
             if self._client is None:

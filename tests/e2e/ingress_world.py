@@ -9,8 +9,8 @@ import tempfile
 import yaml
 from cryptography import x509
 
+from juju_standin import bootstrap
 from testbed import certificates, istio
-from testbed.juju import bootstrap
 from testbed.kit import workloads
 from tests import echo, gateway_client, signing, waiting
 from tests.e2e import pages

@@ -6,8 +6,8 @@ import hashlib
 import re
 import time
 
+from juju_standin import client
 from testbed import kubernetes
-from testbed.juju import client
 from testbed.kit import juju, objects, observer, workloads
 from tests.e2e import juju_world, pods
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from concurrent import futures
 
-from testbed.juju import client
+from juju_standin import client
 from tests import gateway_client, waiting
 from tests.e2e import caller, ingress_world, pages
 from tests.e2e.security_objects import (

@@ -3,8 +3,8 @@
 import contextlib
 import json
 
+from juju_standin import client
 from testbed import istio
-from testbed.juju import client
 from testbed.kit import workloads
 from tests import admission_policies, waiting
 from tests.e2e import ingress_world as world

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from integrator_contract import names
-from testbed.juju import client
+from juju_standin import client
 from testbed.kit import juju, observer, training, workloads
 from tests.e2e import training_world
 

@@ -11,8 +11,8 @@ import re
 import pytest
 
 from istio_integrator.situation.model import Pod, read
+from juju_standin import client
 from testbed import istio, kubernetes, mesh
-from testbed.juju import client
 from testbed.kit import juju, observer, workloads
 from tests.e2e import juju_world, pods
 from tests.e2e.juju_world import BARE, MEMBER, MODELOPERATOR, WEB

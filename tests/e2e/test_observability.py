@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from juju_standin import bootstrap
 from testbed import addresses, launch, paths
-from testbed.juju import bootstrap
 from testbed.kit import juju, training, workloads
 from tests import otlp, prometheus
 

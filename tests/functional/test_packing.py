@@ -11,9 +11,9 @@ import zipfile
 import pytest
 import yaml
 
+from juju_standin import charmcraft, pack
 from testbed import paths
 from testbed.images import recipes
-from testbed.juju import charmcraft, pack
 from tests import asked
 
 PLACED_BY_TOOLS = re.compile(

@@ -15,7 +15,7 @@ import yaml
 
 from istio_integrator.config import config
 from istio_integrator.kube import errors
-from testbed.juju import cli as juju_cli
+from juju_standin import cli as juju_cli
 
 ROOT = pathlib.Path(__file__).parents[2]
 APP = "istio-integrator"

@@ -11,15 +11,15 @@ import zipfile
 import pytest
 import yaml
 
-from testbed.juju import display
-from testbed.juju.agent import initialise, main
-from testbed.juju.controller import calls, objects, operations, view
-from testbed.juju.controller.state import Model, Status, Unit
+from juju_standin import display
+from juju_standin.agent import initialise, main
+from juju_standin.controller import calls, objects, operations, view
+from juju_standin.controller.state import Model, Status, Unit
 from tests import waiting
 from tests.unit.cases import cases
-from tests.unit.testbed.juju.conftest import Controller
+from tests.unit.juju_standin.conftest import Controller
 
-PRODUCT = yaml.safe_load((pathlib.Path(__file__).parents[4] / "metadata.yaml").read_text())
+PRODUCT = yaml.safe_load((pathlib.Path(__file__).parents[3] / "metadata.yaml").read_text())
 PRODUCT = {side: PRODUCT.get(side, {}) for side in ("provides", "requires", "peers")}
 
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from testbed.juju import client
-from testbed.juju.agent.context import HookContext, UnitBagCache
-from testbed.juju.agent.hook import Hook
+from juju_standin import client
+from juju_standin.agent.context import HookContext, UnitBagCache
+from juju_standin.agent.hook import Hook
 from tests import waiting
 
 EVALUATING = '[ -z "$JUJU_ACTION_NAME" ] || eval "$(action-get code)"'

@@ -12,12 +12,12 @@ import zipfile
 
 import pytest
 
+from juju_standin import client
+from juju_standin.agent import api, jujuc, pace, process, unit, uniter
+from juju_standin.controller import calls, lifecycle, operations, server
+from juju_standin.controller.commands import Commands
+from juju_standin.controller.store import Store
 from testbed import programs
-from testbed.juju import client
-from testbed.juju.agent import api, jujuc, pace, process, unit, uniter
-from testbed.juju.controller import calls, lifecycle, operations, server
-from testbed.juju.controller.commands import Commands
-from testbed.juju.controller.store import Store
 from tests import waiting
 
 NAME = "m"

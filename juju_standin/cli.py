@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from juju_standin import bootstrap, display
+from juju_standin.client import ActionFailedError, Juju, JujuError
 from testbed import command_line, errors, images
-from testbed.juju import bootstrap, display
-from testbed.juju.client import ActionFailedError, Juju, JujuError
 
 if TYPE_CHECKING:
     from testbed.cluster import Testbed

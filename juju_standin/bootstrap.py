@@ -6,8 +6,8 @@ import sys
 import time
 from pathlib import Path
 
-from testbed.juju import bases
-from testbed.juju.client import Controller, Juju, JujuError
+from juju_standin import bases
+from juju_standin.client import Controller, Juju, JujuError
 from testbed.running import RunningTestbed
 
 PORT = 17070
@@ -35,7 +35,7 @@ def controller(testbed: RunningTestbed) -> Controller:
         image = testbed.load_images(["charm"])["charm"]
         process = testbed.spawn(
             [
-                sys.executable, "-m", "testbed.juju.controller",
+                sys.executable, "-m", "juju_standin.controller",
                 "--state", str(folder),
                 "--address", address,
                 "--kubeconfig", str(testbed.kubeconfig),

@@ -1,4 +1,4 @@
-"""The controller's process: `python -m testbed.juju.controller`."""
+"""The controller's process: `python -m juju_standin.controller`."""
 
 import argparse
 import asyncio
@@ -21,7 +21,7 @@ from .substrate import Substrate
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="testbed.juju.controller", description=__doc__)
+    parser = argparse.ArgumentParser(prog="juju_standin.controller", description=__doc__)
     parser.add_argument("--state", type=Path, required=True, help="folder of the models")
     parser.add_argument("--address", required=True, help="HOST:PORT to listen on")
     parser.add_argument("--kubeconfig", type=Path, help="of the cluster; without it, no cluster")

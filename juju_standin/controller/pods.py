@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from testbed.juju import pack
+from juju_standin import pack
 
 from .state import Application
 

@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
+from juju_standin.agent import pebble
 from testbed import programs
-from testbed.juju.agent import pebble
 from tests import needs, waiting
 
 # Only as process 1 of its namespace does Pebble give itself a boot id of its own.

@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
+from juju_standin import pack
 from testbed import command_line, environments, errors, paths
-from testbed.juju import pack
 
 _COPIED = (*pack.COPIED, "charmcraft.yaml", "requirements")
 _SYSTEM_PYTHON = "/usr/bin/python3"
@@ -109,11 +109,11 @@ def environment() -> Path:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Pack from the command line: `python -m testbed.juju.charmcraft`."""
+    """Pack from the command line: `python -m juju_standin.charmcraft`."""
     parser = command_line.parser(
-        "testbed.juju.charmcraft",
+        "juju_standin.charmcraft",
         "Pack the charm with charmcraft, for the release of this machine.",
-        "python -m testbed.juju.charmcraft --output build",
+        "python -m juju_standin.charmcraft --output build",
     )
     parser.add_argument("charm", type=Path, nargs="?", default=paths.SOURCE, help="its folder")
     parser.add_argument("--output", type=Path, default=Path("build"), metavar="FOLDER")

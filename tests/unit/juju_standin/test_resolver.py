@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.juju.agent import resolver
-from testbed.juju.agent.hook import Hook
-from testbed.juju.agent.resolver import LocalRelation, LocalState, Moment, RemoteRelation
+from juju_standin.agent import resolver
+from juju_standin.agent.hook import Hook
+from juju_standin.agent.resolver import LocalRelation, LocalState, Moment, RemoteRelation
 
 READY = Moment(unit="a/0", relation_order=("1",))
 

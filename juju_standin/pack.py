@@ -15,8 +15,8 @@ from pathlib import Path
 
 import yaml
 
+from juju_standin import bases, packages
 from testbed import command_line, errors
-from testbed.juju import bases, packages
 
 COPIED = (
     "metadata.yaml", "config.yaml", "actions.yaml", "icon.svg", "LICENSE", "README.md", "version",
@@ -55,8 +55,8 @@ def pack(source: Path, out: Path) -> Path:
 
     Raises:
         PackError: when the folder is not a charm.
-        testbed.juju.packages.PackageError: when its requirements can't be read or installed.
-        testbed.juju.bases.BaseError: when no image has the Python that it needs.
+        juju_standin.packages.PackageError: when its requirements can't be read or installed.
+        juju_standin.bases.BaseError: when no image has the Python that it needs.
     """
     if not (source / "metadata.yaml").exists() or not (source / "src" / "charm.py").exists():
         raise PackError(f"{source}: not a charm: metadata.yaml or src/charm.py is missing")
@@ -110,11 +110,11 @@ def _add(archive: zipfile.ZipFile, folder: Path, prefix: str) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Pack from the command line: `python -m testbed.juju.pack`."""
+    """Pack from the command line: `python -m juju_standin.pack`."""
     parser = command_line.parser(
-        "testbed.juju.pack",
-        "Pack a charm in a moment, for the testbed; see testbed.juju.charmcraft.",
-        "python -m testbed.juju.pack . --output build",
+        "juju_standin.pack",
+        "Pack a charm in a moment, for the testbed; see juju_standin.charmcraft.",
+        "python -m juju_standin.pack . --output build",
     )
     parser.add_argument("charm", type=Path, nargs="?", default=Path(), help="its folder")
     parser.add_argument("--output", type=Path, default=Path("build"), metavar="FOLDER")
