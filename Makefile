@@ -27,8 +27,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test test-all lint format unit functional e2e integration bench bench-admission \
 	bench-shutdown \
-	testbed-up testbed-down pack rock docs requirements changelog clean \
-	root python
+	testbed-up testbed-down pack rock publish-local docs requirements changelog clean \
+	root python registry
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -125,6 +125,28 @@ rock:  ## Build the workload's image with rockcraft (a snap; LXD)
 	@cd workload && rockcraft pack --verbosity=brief
 	@mkdir -p build && mv workload/*.rock build/
 	@rm --recursive workload/requirements.txt workload/integrator_contract
+
+# The tag follows the image's content, so that Juju and the nodes notice each build. Registries on this
+# machine speak HTTP.
+TLS_VERIFY ?= $(if $(filter localhost:% 127.%,$(REGISTRY)),false,true)
+publish-local: registry pack rock  ## Build charm and image, and push the image: REGISTRY=localhost:32000
+	@rock=$$(ls --sort=time build/*.rock | head --lines=1); \
+		image=$(REGISTRY)/sidecar-lifecycle:$$(sha256sum "$$rock" | cut --characters=1-12); \
+		rockcraft.skopeo --insecure-policy copy --dest-tls-verify=$(TLS_VERIFY) \
+			oci-archive:"$$rock" docker://$$image || exit 1; \
+		echo "Deploy the charm with this command:"; \
+		echo "juju deploy ./build/istio-integrator.charm --trust --config restart-pods=manual" \
+			"--resource lifecycle-image=$$image"
+
+# Checked before the two builds, which take minutes.
+registry:
+	@case "$(REGISTRY)" in \
+		"") echo "make: set the registry that the cluster pulls from, for example:" \
+			"make publish-local REGISTRY=localhost:32000"; exit 1;; \
+		*://*) echo "make: write REGISTRY as HOST:PORT, without $(firstword $(subst ://,:// ,$(REGISTRY)))"; exit 1;; \
+	esac; \
+	command -v rockcraft.skopeo > /dev/null || { \
+		echo "make: rockcraft is missing; run: sudo snap install rockcraft --classic"; exit 1; }
 
 docs: python  ## Write docs/reference from its sources, and all pages as a site into build/docs
 	@$(PY) docs/generate.py

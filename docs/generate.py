@@ -218,10 +218,29 @@ def all_messages() -> str:
 
 
 def readme() -> str:
-    """Return README.md with the versions of the pins in its table."""
+    """Return README.md with the versions of the pins in its table, and the public addresses."""
     claimed = compatibility.table(ROOT)
     text = (ROOT / "README.md").read_text()
-    return re.sub(r"\|  \| tried \|.*\n(?:\|.*\n)+", lambda _: claimed, text, count=1)
+    text = re.sub(r"\|  \| tried \|.*\n(?:\|.*\n)+", lambda _: claimed, text, count=1)
+    found = contact(yaml.safe_load((ROOT / "metadata.yaml").read_text()))
+    return re.sub(
+        r"(## Contact\n\n).*?\n(?=\nLicensed)", lambda each: each[1] + found, text, flags=re.DOTALL
+    )
+
+
+def contact(metadata: dict[str, Any]) -> str:
+    """List the public addresses of metadata.yaml, or say that there is none yet."""
+    known = {
+        "issues": "Report a problem or ask a question",
+        "source": "Source",
+        "docs": "Documentation",
+        "website": "Charmhub",
+    }
+    lines = [f"- {what}: <{metadata[key]}>\n" for key, what in known.items() if metadata.get(key)]
+    return "".join(lines) or (
+        "The project is not published yet: it has no public address for issues, source or\n"
+        "documentation. They will be listed here.\n"
+    )
 
 
 def istio_versions() -> str:

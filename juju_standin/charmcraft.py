@@ -122,10 +122,13 @@ def main(argv: list[str] | None = None) -> int:
     )
     arguments = parser.parse_args(argv)
     if keys := missing(arguments.charm):
-        said = f"metadata.yaml has no public address for {', '.join(keys)}"
-        print(f"charmcraft: {said}", file=sys.stderr)
+        listed = ", ".join(keys)
         if arguments.release:
+            print(f"charmcraft: metadata.yaml needs an address for: {listed}", file=sys.stderr)
             return 1
+        print(
+            f"charmcraft: not for publication, as it has no address for {listed}", file=sys.stderr
+        )
     print(f"charmcraft: packing for {release()}", file=sys.stderr, flush=True)
     try:
         print(build(arguments.charm, arguments.output))

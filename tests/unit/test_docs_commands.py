@@ -20,6 +20,8 @@ from juju_standin import cli as juju_cli
 ROOT = pathlib.Path(__file__).parents[2]
 APP = "istio-integrator"
 OF_JUJU_ALONE = {
+    "add-k8s": {"--client"},
+    "bootstrap": set[str](),
     "download": {"--channel"},
     "offer": set[str](),
     "ssh": {"--container"},

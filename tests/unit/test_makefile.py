@@ -1,5 +1,6 @@
 """`make test` runs each tier, whatever failed before, and says last what to repeat."""
 
+import hashlib
 import os
 import pathlib
 import subprocess
@@ -37,3 +38,60 @@ def test_tiers_after_a_failed_one_run_too(tmp_path, target, failing, repeated):
     ]
     assert said[said.index("ran e2e") + 1 :] == wanted
     assert (done.returncode == 0) is (not failing)
+
+
+def publish(
+    folder: pathlib.Path, *words: str, programs: tuple[str, ...]
+) -> subprocess.CompletedProcess[str]:
+    """Run `make publish-local` in a folder whose build is done, with stand-ins for programs."""
+    (folder / "build").mkdir()
+    (folder / "build/sidecar-lifecycle_0.1.0_amd64.rock").write_text("an image")
+    for name in programs:
+        (folder / name).write_text('#!/bin/sh\necho pushed "$@"\n')
+        (folder / name).chmod(0o755)
+    command = ["make", f"--file={MAKEFILE}", "--old-file=pack", "--old-file=rock", "publish-local"]
+    return subprocess.run(
+        [*command, *words],
+        cwd=folder,
+        env={**ENVIRONMENT, "PATH": f"{folder}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+IMAGE = f"sidecar-lifecycle:{hashlib.sha256(b'an image').hexdigest()[:12]}"
+SKOPEO = ("rockcraft.skopeo",)
+
+
+@cases(
+    ("registry", "verified"),
+    of_microk8s=("localhost:32000", "false"),
+    by_address=("127.0.0.1:5000", "false"),
+    of_the_network=("registry.internal:5000/kubeflow", "true"),
+)
+def test_publish_local_pushes_the_image_and_prints_the_deployment(tmp_path, registry, verified):
+    done = publish(tmp_path, f"REGISTRY={registry}", programs=SKOPEO)
+    pushed, *deploy = done.stdout.splitlines()
+    assert pushed.split()[1:] == [
+        "--insecure-policy",
+        "copy",
+        f"--dest-tls-verify={verified}",
+        "oci-archive:build/sidecar-lifecycle_0.1.0_amd64.rock",
+        f"docker://{registry}/{IMAGE}",
+    ]
+    assert deploy[-1].split()[-2:] == ["--resource", f"lifecycle-image={registry}/{IMAGE}"]
+    assert done.returncode == 0
+
+
+@cases(
+    ("registry", "programs", "said"),
+    without_a_registry=("", SKOPEO, "set the registry that the cluster pulls from"),
+    with_a_scheme=("https://registry.internal", SKOPEO, "without https://"),
+    without_rockcraft=("localhost:32000", (), "sudo snap install rockcraft --classic"),
+)
+def test_publish_local_says_what_it_lacks_before_it_builds(tmp_path, registry, programs, said):
+    done = publish(tmp_path, f"REGISTRY={registry}", programs=programs)
+    assert said in done.stdout
+    assert "pushed" not in done.stdout
+    assert done.returncode == 2
