@@ -68,7 +68,7 @@ def told(page: str, about: str) -> str:
 
 def commands(name: str, model: str) -> bool:
     """Draw what Juju's commands show; False when one has nothing to show."""
-    juju = [sys.executable, "-m", "testbed", "--name", name, "juju"]
+    juju = [sys.executable, "-m", "juju_standin", "--testbed", name]
     for picture, words in COMMANDS.items():
         argv = [*juju, words[0], "--model", model, *words[1:]]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)

@@ -1,5 +1,4 @@
-"""A small stand-in for Juju: a controller, a unit agent and a command line.
+"""A stand-in for Juju: a controller, a unit agent, a client and a command line.
 
-It is a test double. What it does not imitate is written down in
-docs/explanation/what-the-testbed-imitates.md.
+README.md describes what it imitates, and what it does not imitate.
 """

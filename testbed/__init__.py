@@ -1,4 +1,4 @@
-"""A real local Kubernetes with a real Istio, and a stand-in for Juju, to try the charm on.
+"""A real local Kubernetes with a real Istio, to try the charm on.
 
 `python -m testbed --help` lists the commands; `testbed.cluster` is the same from Python.
 """

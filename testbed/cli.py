@@ -22,11 +22,8 @@ from testbed.images import command as images_command
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 2 for bad switches, 1 for what failed."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        if of_juju := split_juju(arguments):
-            return _juju(*of_juju)
-        args = parser().parse_args(arguments)
+        args = parser().parse_args(argv)
         run: Callable[[argparse.Namespace], int] = args.main
         return run(args)
     except options.OptionsError as error:
@@ -41,14 +38,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the command line; what follows `juju` is of `juju_standin.cli`."""
+    """Return the command line."""
     root = command_line.parser(
         "testbed",
         "A real Kubernetes node with a real Istio, in namespaces of its own.",
         "python -m testbed up --wait",
         "python -m testbed status --output json",
         "python -m testbed shell",
-        "python -m testbed juju deploy ./build/istio-integrator.charm --trust",
         "python -m testbed down",
     )
     root.add_argument(
@@ -99,9 +95,6 @@ def parser() -> argparse.ArgumentParser:
     _add_programs(commands)
     images_command.add_parser(commands)
     cli_istio.add_parser(commands)
-    # Only listed here: `main` hands the rest of its line over before argparse sees it.
-    juju = commands.add_parser("juju", help="the stand-in for Juju")
-    juju.set_defaults(main=lambda args: _juju(args.name, []))
     return root
 
 
@@ -281,21 +274,3 @@ def _programs(args: argparse.Namespace) -> int:
     for product in found:
         print(f"{product['name']:20} {'built' if product['built'] else 'not built'}")
     return 0
-
-
-def split_juju(arguments: Sequence[str]) -> tuple[str, list[str]] | None:
-    """Return the testbed's name and Juju's own arguments, None for another command."""
-    match list(arguments):
-        case ["juju", *rest]:
-            return "default", rest
-        case ["--name", name, "juju", *rest]:
-            return name, rest
-        case [first, "juju", *rest] if first.startswith("--name="):
-            return first.removeprefix("--name="), rest
-    return None
-
-
-def _juju(name: str, arguments: Sequence[str]) -> int:
-    from juju_standin import cli as juju  # noqa: PLC0415  the other commands do without it
-
-    return juju.main(cluster.Testbed(name), arguments)

@@ -25,7 +25,7 @@ juju() {
   case $command in
     ssh) kubectl exec -n "$MODEL" "${1/\//-}" -c charm -- "${@:2}"; return ;;
   esac
-  "$PYTHON" -m testbed --name "$TESTBED" juju "$command" -m "$MODEL" "$@"
+  "$PYTHON" -m juju_standin --testbed "$TESTBED" "$command" -m "$MODEL" "$@"
 }
 istioctl() {
   case $1 in

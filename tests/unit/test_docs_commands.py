@@ -15,7 +15,7 @@ import yaml
 
 from istio_integrator.config import config
 from istio_integrator.kube import errors
-from juju_standin import cli as juju_cli
+from juju_standin import __main__ as juju_standin
 
 ROOT = pathlib.Path(__file__).parents[2]
 APP = "istio-integrator"
@@ -28,8 +28,6 @@ OF_JUJU_ALONE = {
 }
 """Commands of Juju 3.6 that the stand-in has not, with options; its reference of commands has all:
 documentation.ubuntu.com/juju/3.6/reference/juju-cli."""
-NOT_OF_JUJU = {"fake-app", "lead", "wait-for"}
-"""Commands that the stand-in alone has, or has in another form."""
 STAND_INS = re.compile(r"\b(?!POST\b)[A-Z][A-Z-]{2,}\b")
 """What a reader fills in."""
 
@@ -112,12 +110,10 @@ def wrong(words: list[str]) -> str:
     if name in OF_JUJU_ALONE:
         used = {word for word in words if word.startswith("--")}
         return " ".join({each.partition("=")[0] for each in used} - OF_JUJU_ALONE[name])
-    if name in NOT_OF_JUJU:
-        return f"Juju has no {name} like this"
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            arguments = juju_cli.parser().parse_args(words)
+            arguments = juju_standin.parser().parse_args(words)
     except SystemExit:
         return said.getvalue()
     return by_charm(name, arguments)

@@ -11,7 +11,6 @@ import zipfile
 import pytest
 import yaml
 
-from juju_standin import display
 from juju_standin.agent import initialise, main
 from juju_standin.controller import calls, objects, operations, view
 from juju_standin.controller.state import Model, Status, Unit
@@ -284,9 +283,3 @@ def test_hooks_have_the_variables_of_tracing_and_actions_have_numbers(model, pla
     assert wanted <= {*environment}
     assert f"JUJU_ACTION_UUID={int(outcome['id'])}" in environment
     assert [line for line in environment if line.endswith("=of the pod")] == []
-
-
-def test_table_of_status_cuts_messages():
-    """Seen with 3.6 and 4.0.15; cmd/juju/status/output_tabular.go."""
-    assert display.cut("a" * 120) == "a" * 120
-    assert display.cut("a" * 121) == "a" * 117 + "..."
