@@ -92,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--scope", choices=["cluster"], required=True)
     add("integrate", "Relate two applications.", _integrate, "first", "second")
     add("remove-relation", "Remove a relation.", _remove_relation, "first", "second")
-    command = add("remove-application", "Remove an application.", _remove_application, "app")
+    command = add("remove-application", "Remove applications.", _remove_application, "apps*")
     command.add_argument("--no-prompt", action="store_true", help="accepted: there is no prompt")
     add("run", "Run an action and wait for its end.", _run, "unit", "action", "values*")
     add("debug-log", "Print the model's log.", lambda juju, _: print(juju.debug_log(), end=""))
@@ -131,7 +131,8 @@ def _remove_relation(juju: Juju, arguments: argparse.Namespace) -> None:
 
 
 def _remove_application(juju: Juju, arguments: argparse.Namespace) -> None:
-    juju.remove_application(arguments.app)
+    for app in arguments.apps:
+        juju.remove_application(app)
 
 
 def _run(juju: Juju, arguments: argparse.Namespace) -> None:
