@@ -8,7 +8,7 @@ import ops
 
 from istio_integrator import observability
 from istio_integrator.admission import admission
-from istio_integrator.ingress import ingress, tenant_policy
+from istio_integrator.ingress import ingress
 from istio_integrator.istio import discovery
 from istio_integrator.lifecycle import service, workload
 from istio_integrator.membership import claims, model_namespace
@@ -16,6 +16,7 @@ from istio_integrator.messages import Message
 from istio_integrator.mtls import mtls
 from istio_integrator.policies import policies
 from istio_integrator.situation.situation import Component, Situation
+from istio_integrator.tenants import tenant_policy
 from istio_integrator.training import training
 
 Step = Callable[[], Sequence[Message] | None]

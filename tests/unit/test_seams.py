@@ -7,8 +7,8 @@ from collections.abc import Iterator
 TESTS = pathlib.Path(__file__).parents[1]
 PRODUCT = ("istio_integrator", "sidecar_lifecycle")
 DECISIONS = {
-    *("sidecar_lifecycle.decide", "istio_integrator.ingress.routes.plan"),
-    "istio_integrator.ingress.routes.requested",
+    *("sidecar_lifecycle.decide", "istio_integrator.asked.routes.plan"),
+    "istio_integrator.asked.routes.requested",
     *("istio_integrator.policies.decide", "istio_integrator.mtls.exceptions"),
     "istio_integrator.istio.authorization_policy",
     *("istio_integrator.istio.peer_authentication", "istio_integrator.admission.certificates"),

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from integrator_contract import names
 from istio_integrator import order
-from istio_integrator.ingress import gateway
+from istio_integrator.asked import gateway
 from istio_integrator.istio import authorization_policy, peer_authentication
 from istio_integrator.kube import cluster
 from istio_integrator.situation import model

@@ -20,8 +20,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from integrator_contract import bounded
 from istio_integrator import error_messages, texts
+from istio_integrator.asked import gateway
 from istio_integrator.config import config
-from istio_integrator.ingress import gateway, record
+from istio_integrator.ingress import record
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import endpoints

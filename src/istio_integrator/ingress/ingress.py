@@ -10,10 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 from integrator_contract.seen import Expectation, Seen
 from istio_integrator import error_messages
-from istio_integrator.ingress import certificate, gateway, record, seen, service_annotations
-from istio_integrator.ingress.gateways import managed, named, own
-from istio_integrator.ingress.guard import authentication, envoyfilter
-from istio_integrator.ingress.routes import plan, render, requested
+from istio_integrator.asked import authentication, gateway
+from istio_integrator.asked.gateways import managed, named, own
+from istio_integrator.asked.routes import plan, requested
+from istio_integrator.ingress import (
+    certificate,
+    envoyfilter,
+    own_gateway,
+    record,
+    render,
+    seen,
+    service_annotations,
+)
 from istio_integrator.kube import cluster, errors, manifests
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import ingress_route, kubeflow
@@ -21,6 +29,9 @@ from istio_integrator.situation.situation import Component, Exposure, Situation
 
 logger = logging.getLogger(__name__)
 
+_ISTIO_GATEWAY = "gateway"
+_KUBERNETES_GATEWAY = "managed-gateway"
+"""Folders of templates, by the API of the Gateway."""
 GONE_WITHIN = 10
 """Seconds for which a hook waits until the gateway's Envoy has no server of this charm's Gateway.
 Other teams' routes on this Gateway would be served without authentication if the EnvoyFilter were
@@ -42,7 +53,6 @@ class Ingress(Component):
         self._look = look
         self._record = record.Record(situation)
         self.certificate = certificate.GatewayCertificate(situation, self._record)
-        self._own_gateway = own.OwnGateway(situation)
         self._messages: list[Message] = []
         self.is_up: bool | None = None
         """Whether the model's Gateway exists and a pod of the gateway is ready; None if no
@@ -70,7 +80,7 @@ class Ingress(Component):
             self.is_up = False
             target = self.target
             if isinstance(target, gateway.Target) and target.is_deployed_here:
-                target = self._own_gateway.apply() or target
+                target = own_gateway.apply(self._situation, target) or target
             if isinstance(target, gateway.Target):
                 target = self._accepted(target)
             self._announce(target, self._expose(target))
@@ -84,7 +94,7 @@ class Ingress(Component):
 
     def close(self) -> None:
         """Remove the Gateway, without waiting until its servers are gone from Envoy."""
-        for folder in (gateway.FOLDER, managed.FOLDER):
+        for folder in (_ISTIO_GATEWAY, _KUBERNETES_GATEWAY):
             self._situation.manifests.remove(folder)
 
     def remove_routes(self) -> None:
@@ -98,7 +108,7 @@ class Ingress(Component):
         """Remove the EnvoyFilter after the servers are gone, then the model's own gateway."""
         if self._situation.manifests.owned_in(envoyfilter.FOLDER):
             self._wait_until_gone()
-        for folder in (envoyfilter.FOLDER, own.FOLDER):
+        for folder in (envoyfilter.FOLDER, own_gateway.FOLDER):
             self._situation.manifests.remove(folder)
 
     @functools.cached_property
@@ -119,7 +129,7 @@ class Ingress(Component):
                 return why
         if found is None and situation.config.gateway_service:
             found = named.find(situation)
-        found = found or self._own_gateway.target()
+        found = found or own.target(situation)
         if why and isinstance(found, gateway.Target):
             return dataclasses.replace(found, messages=(why, *found.messages))
         return found
@@ -205,7 +215,7 @@ class Ingress(Component):
             clusters=tuple(sorted(clusters)),
         )
         if target.is_deployed_here:
-            self._messages += self._own_gateway.takers(opened)
+            self._messages += own_gateway.takers(self._situation, target, opened)
         answer = self._look()
         # HTTP would carry what HTTPS has protected.
         is_lost = self.certificate.is_wanted and bool(self._record.certificate_in)
@@ -219,7 +229,7 @@ class Ingress(Component):
         count = 0 if decision.is_closed else len(served)
         self._messages += seen.messages(self._situation, self.expected, answer, target, count)
         if not target.is_deployed_here:
-            self._situation.manifests.remove(own.FOLDER)
+            self._situation.manifests.remove(own_gateway.FOLDER)
         if problem := service_annotations.apply(self._situation, target, self._record):
             self._messages.append(problem)
         if not target.ready:
@@ -279,9 +289,16 @@ class Ingress(Component):
             "hosts": hosts,
             "only_https": self._only_https,
         }
-        if target.is_managed:
-            return managed.FOLDER, {**context, **managed.variables(self._situation)}
-        return gateway.FOLDER, context
+        if not target.is_managed:
+            return _ISTIO_GATEWAY, context
+        situation, mesh = self._situation, self._situation.mesh
+        return _KUBERNETES_GATEWAY, {
+            **context,
+            "gateway_class": managed.class_name(situation),
+            "revision": "" if mesh is None or mesh.is_default else mesh.revision,
+            # The name of an EnvoyFilter in the model, which must differ from that of the guard.
+            "redirect": f"istio-integrator.{situation.manifests.owner}.https".lower(),
+        }
 
     def _accepted(self, target: gateway.Target) -> gateway.Target:
         """Return the target, with the present hosts if the API server rejects its hosts.

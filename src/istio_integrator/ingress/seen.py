@@ -10,7 +10,8 @@ import msgspec
 
 from integrator_contract.seen import Cause, Expectation, Protocol, Seen, Server, Unseen
 from istio_integrator import error_messages
-from istio_integrator.ingress import gateway, record
+from istio_integrator.asked import gateway
+from istio_integrator.ingress import record
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation.situation import Situation

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 
 from integrator_contract import names
-from istio_integrator.ingress import gateway
+from istio_integrator.asked import gateway
 from istio_integrator.ingress.record import Record
 from istio_integrator.kube import cluster, owners
 from istio_integrator.messages import Message, Said

@@ -8,9 +8,9 @@ import yaml
 
 from integrator_contract import names, namespaces
 from istio_integrator.admission import webhook
+from istio_integrator.asked import gateway
+from istio_integrator.asked.gateways.own import ACCOUNT
 from istio_integrator.diagnosis.checks import rights as needed_rights
-from istio_integrator.ingress import gateway
-from istio_integrator.ingress.gateways.own import ACCOUNT
 from istio_integrator.kube import manifests, owners
 from tests import rights
 from tests.unit.charm import fake_cluster

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from integrator_contract import names
+from istio_integrator.asked import gateway as places
 from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.ingress import gateway as places
 from istio_integrator.istio.authorization_policy import Attachment
 from istio_integrator.kube import cluster, fences
 from istio_integrator.messages import Message, Said, Severity

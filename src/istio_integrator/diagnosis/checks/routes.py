@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 from integrator_contract import names
 from istio_integrator import texts
+from istio_integrator.asked import gateway
 from istio_integrator.diagnosis import registry
 from istio_integrator.diagnosis.facts import Facts, VirtualService
-from istio_integrator.ingress import gateway
 from istio_integrator.kube import cluster, fences
 from istio_integrator.messages import Message, Said, Severity
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from istio_integrator.ingress.routes import plan as planning
-from istio_integrator.ingress.routes.plan import Uri, VirtualServiceEntry
+from istio_integrator.asked.routes import plan as planning
+from istio_integrator.asked.routes.plan import Uri, VirtualServiceEntry
 from istio_integrator.relations import kubeflow
 from tests.unit.cases import cases
 from tests.unit.charm.ingress import wishes

@@ -5,8 +5,8 @@ import types
 
 from ops import testing
 
-from istio_integrator.ingress.routes import plan as planning
-from istio_integrator.ingress.routes import requested
+from istio_integrator.asked.routes import plan as planning
+from istio_integrator.asked.routes import requested
 from istio_integrator.relations import ingress_route
 
 ASKED = "istio-ingress-route"

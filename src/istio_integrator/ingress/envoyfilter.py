@@ -14,10 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from integrator_contract import names
-from istio_integrator.ingress import gateway
-from istio_integrator.ingress.guard import authentication
+from istio_integrator.asked import authentication, gateway
+from istio_integrator.asked.routes.plan import PathMatch, Route
 from istio_integrator.ingress.record import Values
-from istio_integrator.ingress.routes.plan import PathMatch, Route
 from istio_integrator.situation.situation import Situation
 
 FOLDER = "authentication"

@@ -9,7 +9,6 @@ from istio_integrator.istio.authorization_policy import principal
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message
 
-FOLDER = "gateway"
 NAME = "kubeflow-gateway"
 """The name of this charm's Gateway, which Kubeflow's charms expect in the model."""
 

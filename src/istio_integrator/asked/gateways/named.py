@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from integrator_contract import booleans, names
 from istio_integrator import texts
-from istio_integrator.ingress.gateway import Target
+from istio_integrator.asked.gateway import Target
 from istio_integrator.kube import cluster, owners
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation.model import Pod, Service, read

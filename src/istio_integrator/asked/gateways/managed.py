@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from integrator_contract import booleans, names
 from istio_integrator import error_messages, texts
-from istio_integrator.ingress import gateway
+from istio_integrator.asked import gateway
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation.situation import Situation
 
-FOLDER = "managed-gateway"
 USUAL_CLASS = "istio"
 MOST_HOSTS = 32
 """A Gateway has 64 listeners at most, and each host takes one for HTTP and one for HTTPS."""
@@ -64,7 +63,7 @@ def target(situation: Situation) -> gateway.Target:
         address = texts.plain(str(addresses[0].get("value", "")), _LONGEST_MESSAGE)
         said = Said.GATEWAY_ADDRESS(name=gateway.NAME, address=address)
     # istiod names the Deployment, the Service and the ServiceAccount alike.
-    name = f"{gateway.NAME}-{_class(situation)}"
+    name = f"{gateway.NAME}-{class_name(situation)}"
     return gateway.Target(
         namespace=situation.model,
         selector={names.GATEWAY_NAME: gateway.NAME},
@@ -78,17 +77,6 @@ def target(situation: Situation) -> gateway.Target:
         is_managed=True,
         messages=(said,) if said else (),
     )
-
-
-def variables(situation: Situation) -> Mapping[str, object]:
-    """Return what the template needs beside the variables of that for Istio's API."""
-    mesh = situation.mesh
-    return {
-        "gateway_class": _class(situation),
-        "revision": "" if mesh is None or mesh.is_default else mesh.revision,
-        # The name of an EnvoyFilter in the model, which must differ from that of the guard.
-        "redirect": f"istio-integrator.{situation.manifests.owner}.https".lower(),
-    }
 
 
 def _bound(situation: Situation) -> list[str]:
@@ -107,7 +95,7 @@ def _bound(situation: Situation) -> list[str]:
     return sorted(found)
 
 
-def _class(situation: Situation) -> str:
+def class_name(situation: Situation) -> str:
     """Return the GatewayClass of the existing Gateway, which can't change, or of a new one."""
     if found := cluster.at(find(situation), "spec").get("gatewayClassName"):
         return str(found)

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from istio_integrator import error_messages
-from istio_integrator.ingress import gateway
+from istio_integrator.asked import gateway
+from istio_integrator.asked.routes.plan import Route
 from istio_integrator.ingress.record import Values
-from istio_integrator.ingress.routes.plan import Route
 from istio_integrator.istio import destination_rule
 from istio_integrator.kube import cluster, errors, owners
 from istio_integrator.messages import Message, Said

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from istio_integrator import texts
-from istio_integrator.ingress.routes.plan import PathMatch, Requested, Route
+from istio_integrator.asked.routes.plan import PathMatch, Requested, Route
 from istio_integrator.relations import ingress_route, kubeflow
 from istio_integrator.situation.situation import Situation
 

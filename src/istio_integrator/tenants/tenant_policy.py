@@ -7,8 +7,8 @@ from typing import Any
 
 from integrator_contract import names
 from integrator_contract.seen import Cause, Seen
-from istio_integrator.ingress import gateway
-from istio_integrator.ingress.routes.plan import Route
+from istio_integrator.asked import gateway
+from istio_integrator.asked.routes.plan import Route
 from istio_integrator.kube import cluster, errors, fences
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation.situation import Component, Situation

@@ -1,0 +1,1 @@
+"""What options and relations ask of the gateway, and how the cluster can serve it; read only."""

@@ -1,0 +1,1 @@
+"""The routes of the model, from relations' requests to their order."""

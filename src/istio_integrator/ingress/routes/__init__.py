@@ -1,1 +1,0 @@
-"""The routes of the model, from relations' requests to objects of the gateway."""

@@ -1,0 +1,1 @@
+"""The admission policy for routes, Gateways and pods of tenants."""
