@@ -26,12 +26,14 @@ _STYLE = """<style>
 h1 code.literal, h2 code.literal, h3 code.literal { font-size: inherit; padding: 0; border: 0 }
 </style>"""
 """Headings are often messages, which Furo would show smaller than other headings."""
+_ALSO = re.compile(r"^Also seen as:(?:.+\n)+", re.MULTILINE)
 _PAGE = re.compile(r"\]\(([\w/-]+)\.md\)")
 
 
 def setup(app: sphinx.application.Sphinx) -> None:
     """Have Sphinx call what is below."""
     app.connect("source-read", _menu)
+    app.connect("source-read", _words)
     app.connect("html-page-context", _style)
 
 
@@ -40,6 +42,16 @@ def _menu(_app: sphinx.application.Sphinx, page: str, source: list[str]) -> None
     if page.rpartition("/")[2] == "index":
         listed = "\n".join(_PAGE.findall(source[0]))
         source[0] += f"\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
+
+
+def _words(_app: sphinx.application.Sphinx, _page: str, source: list[str]) -> None:
+    """Have the search find a section by the words of its line `Also seen as`."""
+    source[0] = _ALSO.sub(_indexed, source[0])
+
+
+def _indexed(found: re.Match[str]) -> str:
+    words = ", ".join(f"!{word}" for word in re.findall(r"`([^`]+)`", found[0]))
+    return f"```{{index}} {words}\n```\n\n{found[0]}"
 
 
 def _style(

@@ -9,6 +9,7 @@ import functools
 import pathlib
 import re
 import sys
+import textwrap
 from typing import Any
 
 import alerts
@@ -145,7 +146,7 @@ def checks() -> str:
             str(each.find.__doc__).removesuffix("."),
             "yes" if each.feeds_status else "",
             ", ".join(
-                f"[{anchor}](../{report.SYMPTOMS.removeprefix('docs/')}#{anchor})"
+                f"[{report.symptoms()[anchor]['seen']}](../how-to/symptoms.md#{anchor})"
                 for anchor in each.symptoms
             )
             or f"nothing: {each.unfelt}",
@@ -171,6 +172,30 @@ def checks() -> str:
             [*known, *beside],
         )
     )
+
+
+def symptoms() -> str:
+    """Return the page of symptoms with the two lines that `diagnose` prints of each."""
+    from istio_integrator.diagnosis import report  # noqa: PLC0415  (needs src/ on the path)
+
+    known = {each["seen"]: each for each in report.symptoms().values()}
+    head, *sections = (ROOT / "docs/how-to/symptoms.md").read_text().split("\n## ")
+    for number, section in enumerate(sections):
+        each = known.get(section.partition("\n")[0].replace("`", ""))
+        if each is not None:
+            lines = [
+                textwrap.fill(f"- {key.capitalize()}: {each[key]}", 104, subsequent_indent="  ")
+                for key in ("meaning", "remedy")
+            ]
+            told = "\n".join([*lines, "- Check:"])
+            sections[number] = re.sub(
+                r"(?:^- Meaning:.*?\n)?^- Check:",
+                lambda _, told=told: told,
+                section,
+                count=1,
+                flags=re.DOTALL | re.MULTILINE,
+            )
+    return "\n## ".join([head, *sections])
 
 
 def relations() -> str:
@@ -258,6 +283,7 @@ def versioned(name: str) -> str:
 
 PAGES = {
     "README.md": readme,
+    "docs/how-to/symptoms.md": symptoms,
     "docs/reference/access.md": access,
     "docs/reference/alerts.md": all_alerts,
     "docs/reference/checks.md": checks,

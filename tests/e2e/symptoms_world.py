@@ -3,6 +3,7 @@
 import contextlib
 import json
 
+from istio_integrator.diagnosis.report import symptoms
 from juju_standin import client
 from testbed import istio
 from testbed.kit import workloads
@@ -69,7 +70,7 @@ class Place(pages_world.Place):
                 self.kubectl("delete", "-f", "-", "--wait=false", text=json.dumps(each))
 
     def leads(self, heading, line, *, timeout=90, unit=f"{APP}/leader"):
-        """Type `diagnose` until a line has some words and the heading stands below it."""
+        """Type `diagnose` until a line has some words, and find what is said of the heading."""
         report = ""
 
         def found():
@@ -80,8 +81,10 @@ class Place(pages_world.Place):
         paragraph = waiting.eventually(found, timeout)
         assert paragraph, report
         assert not paragraph.startswith("✓"), paragraph
-        # A heading stands once in a report, below the first line that it is about.
-        assert f"#{heading}" in report, report
+        # A symptom is explained once in a report, below the first line that has it.
+        symptom = symptoms()[heading]
+        assert f" {symptom['seen']}: {symptom['meaning']}\n" in report, report
+        assert f" Remedy: {symptom['remedy']}\n" in report, report
 
     def visit(self, path="/pipeline/x", **headers):
         """The status and the text that somebody gets at the gateway, who is known by a cookie."""

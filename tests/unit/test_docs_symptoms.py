@@ -9,7 +9,9 @@ import markdown_it
 import pytest
 from mdit_py_plugins.anchors import anchors_plugin
 
+from istio_integrator.diagnosis import report
 from istio_integrator.messages import Said
+from tests.unit.cases import cases
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGE = ROOT / "docs/how-to/symptoms.md"
@@ -101,3 +103,69 @@ def test_what_a_check_is_quoted_with_is_what_the_code_says(monkeypatch):
 def test_every_section_has_a_cause_and_most_a_command():
     assert [each for each, text in SECTIONS.items() if "- Cause" not in text] == []
     assert [each for each, text in SECTIONS.items() if "```console" not in text] == []
+
+
+def test_what_diagnose_says_of_a_symptom_is_on_the_page():
+    pointed = {*set[str]().union(*POINTS.values())}
+    pointed |= {each.value.symptom for each in Said if each.value.symptom}
+    assert report.symptoms().keys() == pointed
+    for anchor, each in report.symptoms().items():
+        text = " ".join(SECTIONS[anchor].replace("`", "").split())
+        assert text.startswith(f"## {each['seen']} ")
+        assert f"- Meaning: {each['meaning']} - Remedy: {each['remedy']} - Check:" in text
+
+
+def first_hit(words: str) -> str:
+    """Find words as grep does, without case, in README.md and then in pages: page and heading."""
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        heading = ""
+        for line in page.read_text().splitlines():
+            heading = line.lstrip("# ").replace("`", "") if line.startswith("#") else heading
+            if words.lower() in line.lower():
+                return f"{page.stem}: {heading}"
+    return ""
+
+
+@cases(
+    ("words", "answer"),
+    tfjob=("TFJob never completes", "1/2 NotReady"),
+    trial=("Katib trial never completes", "1/2 NotReady"),
+    step=("pipeline step stuck", "1/2 NotReady"),
+    uninjected=("0/7 pods in mesh", "A pod without istio-proxy"),
+    upstream=("disconnect/reset before headers", "upstream connect error"),
+    failed_connection=("503 UF", "upstream connect error"),
+    retries=("503 URX", "upstream connect error"),
+    terminated=("503 UC", "upstream connect error"),
+    unhealthy=("503 UH", "no healthy upstream"),
+    no_cluster=("503 NC", "no healthy upstream"),
+    no_route=("404 NR", "404 at the gateway"),
+    notebook=("404 on notebook", "404 at the gateway"),
+    denied_outside=("403 UAEX", "403 at the gateway"),
+    token=("Jwt is missing", "403 at the gateway"),
+    denied=("rbac_access_denied_matched_policy", "RBAC: access denied"),
+    pending=("LoadBalancer pending", "Connection refused at the gateway"),
+    browser=("ERR_CONNECTION_REFUSED", "Connection refused at the gateway"),
+    no_pods=("gateway has no pods", "Connection refused at the gateway"),
+    loop=("login loop", "Login redirect loop"),
+    redirects=("ERR_TOO_MANY_REDIRECTS", "Login redirect loop"),
+    plain=("redirect to http", "Login redirect loop"),
+    image=("ImagePullBackOff of the webhook", "failed calling webhook"),
+    deadline=("context deadline exceeded", "failed calling webhook"),
+    timeout=("webhook timeout", "failed calling webhook"),
+    quota=("exceeded quota", "denied the request"),
+    init=("pod stuck Init", "An init container without network"),
+    validation=("istio-validation", "An init container without network"),
+    trust=("NET::ERR_CERT_AUTHORITY_INVALID", "x509: certificate signed by unknown authority"),
+    certificate=("certificate not trusted", "x509: certificate signed by unknown authority"),
+    rendezvous=("rendezvous timed out", "rendezvous timed out"),
+    address=("MASTER_ADDR", "rendezvous timed out"),
+    modeloperator=("modeloperator CrashLoop", "modeloperator in CrashLoopBackOff"),
+    undo=("undo", "Sidecars after the removal"),
+    back=("roll back", "Sidecars after the removal"),
+)
+def test_words_that_people_type_lead_to_their_answer(words, answer):
+    assert first_hit(words) == f"symptoms: {answer}"
+
+
+def test_several_istiods_are_found_where_one_is_chosen():
+    assert first_hit("two istiods") == "join-an-existing-istio: Several istiods"

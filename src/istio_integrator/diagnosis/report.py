@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import json
+import pathlib
 from collections.abc import Iterable, Mapping, Sequence
+
+import yaml
 
 from istio_integrator import texts
 from istio_integrator.messages import Message, Said, Severity
@@ -14,11 +18,16 @@ _LONGEST = 1000
 """Characters in a line of a report."""
 _MOST_ODD = 10
 """Unreadable objects that a report names at most."""
-SYMPTOMS = "docs/how-to/symptoms.md"
 ODD_OBJECTS = "odd objects"
 """The name of lines about objects that the checks skipped."""
 STATUS = "status"
 """The name of lines about messages of the unit's status that no check reported."""
+
+
+@functools.cache
+def symptoms() -> dict[str, dict[str, str]]:
+    """Return what users see, its meaning and its remedy, by anchors of docs/how-to/symptoms.md."""
+    return yaml.safe_load(pathlib.Path(__file__).with_name("symptoms.yaml").read_text())
 
 
 class Level(enum.Enum):
@@ -90,18 +99,20 @@ class Report:
         return {"summary": self.summary, "report": written}
 
     def text(self) -> str:
-        """Render the report as text, with each heading of the page of symptoms once."""
+        """Render the report as text, with meaning and remedy of each symptom once."""
         width = max((len(each.check) for each in self.messages), default=0)
         blank = f"  {'':<{width}}  "
         lines: list[str] = []
-        pointed: set[str] = set()
+        explained: set[str] = set()
         for level, each in self._sorted():
             lines.append(f"{level.value} {each.check:<{width}}  {_one_line(each.seen)}")
             if each.next:
                 lines.append(f"{blank}→ {_one_line(each.next)}")
-            if level is not Level.FINE and not pointed.issuperset(each.symptoms):
-                lines.append(f"{blank}{SYMPTOMS}#{', #'.join(each.symptoms)}")
-                pointed.update(each.symptoms)
+            new = [] if level is Level.FINE else [a for a in each.symptoms if a not in explained]
+            for symptom in map(symptoms().__getitem__, new):
+                lines.append(f"{blank}{symptom['seen']}: {symptom['meaning']}")
+                lines.append(f"{blank}Remedy: {symptom['remedy']}")
+            explained.update(new)
         if self.further:
             lines.append(f"See also: {' ; '.join(self.further)}")
         return "\n".join(lines)

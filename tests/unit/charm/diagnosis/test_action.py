@@ -67,9 +67,12 @@ def test_worst_is_first_with_what_to_do_and_where_to_read_of_it(ctx, fake):
     assert len(heads) == sum(map(len, findings.values()))
     place = next(n for n, line in enumerate(lines) if line.startswith("✗ istiod"))
     assert lines[place + 1].strip().startswith("→ kubectl -n istio-system get pods,endpoints")
-    assert lines[place + 2].strip().startswith("docs/how-to/symptoms.md#")
-    anchors = [each for line in lines if "symptoms.md#" in line for each in line.split("#")[1:]]
-    assert len(anchors) == len({each.rstrip(", ") for each in anchors})
+    assert (
+        lines[place + 2].strip().startswith("failed calling webhook: the API server cannot call ")
+    )
+    assert lines[place + 3].strip().startswith("Remedy: start istiod")
+    remedies = [line for line in lines if line.strip().startswith("Remedy: ")]
+    assert len(remedies) == len({*remedies}) > 1
 
 
 def failed_create(fake, namespace, name, message, **changes):
