@@ -117,7 +117,7 @@ testbed-down:  ## Stop it
 	@$(PY) -m testbed down
 
 pack: python  ## Build the .charm file into build/, with charmcraft (RELEASE=1: one to be published)
-	@$(PY) -m juju_standin.charmcraft --output build $(if $(RELEASE),--release)
+	@$(PY) -m testbed.charmcraft --output build $(if $(RELEASE),--release)
 
 rock:  ## Build the workload's image with rockcraft (a snap; LXD)
 	@cp requirements/workload.txt workload/requirements.txt

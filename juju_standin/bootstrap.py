@@ -1,12 +1,9 @@
 """Start the controller inside a testbed at its first use."""
 
 import fcntl
-import functools
 import sys
 import time
-from pathlib import Path
 
-from juju_standin import bases
 from juju_standin.client import Controller, Juju, JujuError
 from testbed.running import RunningTestbed
 
@@ -57,18 +54,7 @@ def controller(testbed: RunningTestbed) -> Controller:
 
 def juju(testbed: RunningTestbed, model: str) -> Juju:
     """Return one model of a testbed, which may not exist yet."""
-    return model_of(testbed, controller(testbed), model)
-
-
-def model_of(testbed: RunningTestbed, found: Controller, model: str) -> Juju:
-    """Return one model of a testbed whose controller runs."""
-    return Juju(found, model, functools.partial(_image_for, testbed))
-
-
-def _image_for(testbed: RunningTestbed, charm: Path) -> str:
-    name = bases.image_of(charm)
-    # The usual one is the controller's own.
-    return "" if name == bases.USUAL else testbed.load_images([name])[name]
+    return Juju(controller(testbed), model)
 
 
 def _answers(found: Controller) -> bool:

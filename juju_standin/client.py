@@ -4,7 +4,7 @@ import http.client
 import json
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,21 +65,9 @@ class Controller:
 class Juju:
     """One model."""
 
-    def __init__(
-        self,
-        controller: Controller,
-        model: str,
-        image_for: Callable[[Path], str] = lambda _: "",
-    ) -> None:
-        """Name a model that may not exist yet.
-
-        Args:
-            controller: where it is.
-            model: its name.
-            image_for: the image that a packed charm lives in; empty is the controller's choice.
-        """
+    def __init__(self, controller: Controller, model: str) -> None:
+        """Name a model that may not exist yet."""
         self._controller = controller
-        self._image_for = image_for
         self.model = model
 
     def add_model(self, config: Mapping[str, str] | None = None) -> None:
@@ -90,11 +78,9 @@ class Juju:
         """Remove everything in the model, then its namespace."""
         self._controller.command("destroy-model", model=self.model, force=force)
 
-    def model_config(
-        self, values: Mapping[str, Any] | None = None, reset: tuple[str, ...] = ()
-    ) -> dict[str, Any]:
-        """Change the model's options; returns them."""
-        return self._command("model-config", values=dict(values or {}), reset=list(reset))
+    def model_config(self, values: Mapping[str, Any]) -> None:
+        """Change the model's options."""
+        self._command("model-config", values=dict(values))
 
     def deploy(
         self,
@@ -110,7 +96,6 @@ class Juju:
         return self._command(
             "deploy",
             charm=str(Path(charm).resolve()),
-            charm_image=self._image_for(charm),
             name=app,
             config=dict(config or {}),
             resources=dict(resources or {}),
@@ -133,8 +118,7 @@ class Juju:
     ) -> dict[str, Any]:
         """Change an application's options; returns their values."""
         given = {key: _text(value) for key, value in (values or {}).items()}
-        options = self._command("config", application=app, values=given, reset=list(reset))
-        return {key: option["value"] for key, option in options.items()}
+        return self._command("config", application=app, values=given, reset=list(reset))
 
     def trust(self, app: str, *, remove: bool = False) -> None:
         """Give the application the whole cluster, or take it back."""
@@ -160,10 +144,8 @@ class Juju:
         self, app: str, charm: Path | None = None, resources: Mapping[str, str] | None = None
     ) -> None:
         """Change the charm or its images."""
-        path = str(Path(charm).resolve()) if charm else ""
-        image = self._image_for(charm) if charm else ""
-        given = dict(resources or {})
-        self._command("refresh", application=app, charm=path, resources=given, charm_image=image)
+        path = str(charm.resolve()) if charm else ""
+        self._command("refresh", application=app, charm=path, resources=dict(resources or {}))
 
     def remove_application(self, app: str, *, force: bool = False) -> None:
         """Remove an application; by force, without running its hooks."""
@@ -207,17 +189,7 @@ class Juju:
 
     def debug_log(self) -> str:
         """The whole log."""
-        return self._command("debug-log", offset=0)["text"]
-
-    def follow_log(self) -> Iterator[str]:
-        """The log and what is added to it, for ever."""
-        offset = 0
-        while True:
-            answer = self._command("debug-log", offset=offset)
-            offset = answer["offset"]
-            if answer["text"]:
-                yield answer["text"]
-            time.sleep(0.5)
+        return self._command("debug-log")
 
     def wait(
         self, ready: Callable[[dict[str, Any]], bool], timeout: float = WAIT

@@ -53,7 +53,6 @@ class Writes:
 
     settings: dict[str, dict[str, Settings]] = field(default_factory=dict)
     """relation → `unit` or `application` → keys; an empty value deletes."""
-    state: dict[str, str | None] = field(default_factory=dict)
     ports: list[tuple[str, str]] = field(default_factory=list)
     """`open` or `close`, and the port with its protocol, in the order of the calls."""
     secrets: list[dict[str, Any]] = field(default_factory=list)
@@ -87,7 +86,6 @@ class HookContext:
         self._cache = cache
         self._application_bags: dict[tuple[str, str], Settings] = {}
         self._config: dict[str, Any] | None = None
-        self._state: dict[str, str] | None = None
         self._was_refused_leadership = False
         if hook and hook.remote_unit:
             cache.forget(hook.relation, hook.remote_unit)
@@ -144,19 +142,11 @@ class HookContext:
         scope = "application" if application else "unit"
         self.writes.settings.setdefault(relation, {}).setdefault(scope, {}).update(values)
 
-    def state(self) -> dict[str, str]:
-        """Controller-held state, with what this hook wrote."""
-        if self._state is None:
-            self._state = self.controller.call("state")
-        merged = {**(self._state or {}), **self.writes.state}
-        return {key: value for key, value in merged.items() if value is not None}
-
     def commit(self, uniter_state: dict[str, Any]) -> None:
         """Make all writes real in one step, together with the unit's progress."""
         self.controller.call(
             "commit",
             settings=self.writes.settings,
-            state=self.writes.state,
             ports=self.writes.ports,
             secrets=self.writes.secrets,
             uniter_state=uniter_state,

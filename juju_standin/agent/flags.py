@@ -31,7 +31,7 @@ class Arguments:
         return self.rest[0] if self.rest else default
 
 
-ALIASES = {"r": "relation", "s": "storage", "o": "output", "l": "log-level", "c": "content"}
+ALIASES = {"r": "relation", "o": "output", "l": "log-level"}
 
 
 def parse(argv: Sequence[str], *, values: str = "", switches: str = "") -> Arguments:

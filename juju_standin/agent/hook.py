@@ -13,7 +13,7 @@ PEBBLE_KINDS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Hook:
-    """One hook, of one kind, for one relation, container or secret where it concerns one."""
+    """One hook, of one kind, for one relation or container where it concerns one."""
 
     kind: str
     """Juju's name of the kind, such as `config-changed`, `relation-joined`, `pebble-ready`."""
@@ -31,9 +31,6 @@ class Hook:
     notice_key: str = ""
     check: str = ""
     boot_id: str = ""
-    secret: str = ""
-    secret_label: str = ""
-    secret_revision: int = 0
 
     @property
     def name(self) -> str:

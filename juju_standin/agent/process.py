@@ -140,10 +140,6 @@ def _hook_variables(context: HookContext) -> dict[str, str]:
         }
     if hook.check:
         result["JUJU_PEBBLE_CHECK_NAME"] = hook.check
-    if hook.secret:
-        result |= {"JUJU_SECRET_ID": hook.secret, "JUJU_SECRET_LABEL": hook.secret_label}
-        if hook.secret_revision:
-            result["JUJU_SECRET_REVISION"] = str(hook.secret_revision)
     return result
 
 

@@ -80,8 +80,6 @@ class RemoteState:
     config_hash: str = ""
     relations: dict[str, RemoteRelation] = field(default_factory=dict)
     actions: tuple[str, ...] = ()
-    secrets: tuple[dict[str, Any], ...] = ()
-    """Secret events that wait: kind, secret, label and revision."""
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> "RemoteState":
@@ -92,7 +90,6 @@ class RemoteState:
             config_hash=raw["config_hash"],
             relations={key: RemoteRelation(**value) for key, value in raw["relations"].items()},
             actions=tuple(raw["actions"]),
-            secrets=tuple(raw["secrets"]),
         )
 
 
@@ -163,7 +160,6 @@ def next_step(  # noqa: PLR0911  one return per kind of step, most urgent first
         _relation_created(local, remote, moment)
         or _leadership(local, remote)
         or moment.workload_hook
-        or _secret(remote)
         or (RunAction(remote.actions[0]) if remote.actions else None)
         or (_dying(local, remote, moment) if remote.life == "dying" else None)
         or _alive(local, remote, moment)
@@ -195,18 +191,6 @@ def _leadership(local: LocalState, remote: RemoteState) -> Step | None:
     if not remote.leader and not local.leader_settings_seen:
         return Hook(kind="leader-settings-changed")
     return None
-
-
-def _secret(remote: RemoteState) -> Hook | None:
-    if not remote.secrets:
-        return None
-    event = remote.secrets[0]
-    return Hook(
-        kind=event["kind"],
-        secret=event["secret"],
-        secret_label=event.get("label", ""),
-        secret_revision=event.get("revision", 0),
-    )
 
 
 def _alive(local: LocalState, remote: RemoteState, moment: Moment) -> Step | None:

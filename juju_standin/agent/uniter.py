@@ -140,7 +140,7 @@ class Uniter:
                 return step.dead
             if step is None:
                 self._become_idle()
-                self._wake.wait(self._seconds_to_wait(snapshot))
+                self._wake.wait(self._seconds_to_wait())
             else:
                 self._execute(step, remote, snapshot)
 
@@ -153,7 +153,7 @@ class Uniter:
         return resolver.Moment(
             unit=self._settings.unit,
             shutting_down=self._is_stopping,
-            retry_due=time.monotonic() >= self._retry_at and snapshot["retry_hooks"],
+            retry_due=time.monotonic() >= self._retry_at,
             update_status_due=interval > 0 and time.monotonic() >= self._update_status_at,
             workload_hook=self._events[0].hook if self._events else None,
             relation_order=tuple(random.sample(keys, len(keys))),
@@ -225,8 +225,6 @@ class Uniter:
             self._set_workload_status("terminated", "")
         elif hook.is_pebble:
             self._finish_event(hook, succeeded=True)
-        elif hook.secret:
-            self._controller.call("secret_event_done", kind=hook.kind, secret=hook.secret)
 
     def _after_failure(self, hook: Hook) -> None:
         if hook.is_pebble:
@@ -351,11 +349,11 @@ class Uniter:
         if not self._local.failed:
             self._set_agent_status("idle", "")
 
-    def _seconds_to_wait(self, snapshot: dict[str, Any]) -> float:
+    def _seconds_to_wait(self) -> float:
         due = [time.monotonic() + LONG_POLL]
         if self._interval > 0:
             due.append(self._update_status_at)
-        if self._local.failed and snapshot["retry_hooks"]:
+        if self._local.failed:
             due.append(self._retry_at)
         return max(0.05, min(due) - time.monotonic())
 

@@ -22,7 +22,7 @@ from .substrate import Substrate
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="juju_standin.controller", description=__doc__)
-    parser.add_argument("--state", type=Path, required=True, help="folder of the models")
+    parser.add_argument("--state", type=Path, required=True, help="folder of keys and logs")
     parser.add_argument("--address", required=True, help="HOST:PORT to listen on")
     parser.add_argument("--kubeconfig", type=Path, help="of the cluster; without it, no cluster")
     parser.add_argument("--charm-image", default="", help="image of charm-init and charm")
@@ -62,16 +62,14 @@ async def serve(arguments: argparse.Namespace, stop: asyncio.Event) -> None:
         server.application(), access_log=None, shutdown_timeout=1, handler_cancellation=True
     )
     await runner.setup()
-    async with store.saving():
-        try:
-            await web.TCPSite(runner, host, int(port), ssl_context=_tls(authority, host)).start()
-            await commands.start()
-            await stop.wait()
-        finally:
-            await commands.close()
-            await runner.cleanup()
-            if client:
-                await client.close()
+    try:
+        await web.TCPSite(runner, host, int(port), ssl_context=_tls(authority, host)).start()
+        await stop.wait()
+    finally:
+        await commands.close()
+        await runner.cleanup()
+        if client:
+            await client.close()
 
 
 def _tls(authority: certificates.Authority, host: str) -> ssl.SSLContext:

@@ -1,14 +1,14 @@
 """The pods of an application, as Juju composes them. Pure."""
 
+import platform
 from typing import Any
-
-from juju_standin import pack
 
 from .state import Application
 
 Object = dict[str, Any]
 
 CHARM_MEMORY = {"requests": {"memory": "64Mi"}, "limits": {"memory": "1024Mi"}}
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 CHARM_USERS = {"non-root": 170, "sudoer": 171}
 """User and group ids by metadata's `charm-user`."""
 
@@ -27,7 +27,7 @@ def pod_spec(application: Application, image: str) -> Object:
         "serviceAccountName": application.name,
         "automountServiceAccountToken": True,
         "terminationGracePeriodSeconds": 30,
-        "nodeSelector": {"kubernetes.io/arch": pack.architecture()},
+        "nodeSelector": {"kubernetes.io/arch": ARCHITECTURES[platform.machine()]},
         "volumes": [{"name": "charm-data", "emptyDir": {}}],
         "initContainers": [_charm_init(application, image, names, user)],
         "containers": [

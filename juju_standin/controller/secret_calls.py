@@ -1,9 +1,9 @@
-"""Calls of a unit's agent about secrets."""
+"""Calls of a unit's agent about the secrets that it or its application owns."""
 
 from typing import Any
 
 from .calls import Call, CallError
-from .state import Revision, Secret
+from .state import Secret
 
 
 def apply_secret_change(call: Call, change: dict[str, Any]) -> None:
@@ -12,39 +12,27 @@ def apply_secret_change(call: Call, change: dict[str, Any]) -> None:
         case "add":
             _add(call, change)
         case "set":
-            _set(call, _owned(call, change["secret"]), change)
-        case "remove":
-            _remove(call, _owned(call, change["secret"]), change["revision"])
-        case "grant":
-            grants = _owned(call, change["secret"]).grants
-            grants.extend({change["target"]} - set(grants))
+            _set(_owned(call, change["secret"]), change)
         case _:
-            secret = _owned(call, change["secret"])
-            secret.grants = [target for target in secret.grants if target != change["target"]]
+            _remove(call, _owned(call, change["secret"]), change["revision"])
 
 
 def secret_content(
     call: Call, *, secret: str, label: str, refresh: bool, peek: bool
 ) -> dict[str, str]:
-    """The content that the unit tracks, or the latest."""
+    """Return the content that the unit tracks, or the latest."""
     found = _find(call, secret, label)
-    owner_is_us = found.owner in (call.unit_name, call.application.name)
-    if not owner_is_us and not {call.unit_name, call.application.name} & set(found.grants):
-        raise CallError("permission denied")
-    tracked = found.consumers.setdefault(call.unit_name, {"revision": found.latest, "label": ""})
-    if label and secret and not owner_is_us:
-        tracked["label"] = label
-    if refresh or tracked["revision"] not in found.revisions:
-        tracked["revision"] = found.latest
+    tracked = found.tracked.get(call.unit_name, found.latest)
+    if refresh or tracked not in found.revisions:
+        tracked = found.latest
+    found.tracked[call.unit_name] = tracked
     call.touch()
-    return found.revisions[found.latest if peek else tracked["revision"]].content
+    return found.revisions[found.latest if peek else tracked]
 
 
 def secret_info(call: Call, *, secret: str, label: str) -> dict[str, Any]:
-    """What the owner sees."""
+    """Return what the owner sees."""
     found = _find(call, secret, label)
-    if found.owner not in (call.unit_name, call.application.name):
-        raise CallError(f'secret "{found.address}" not found')
     return {
         found.address.removeprefix("secret:"): {
             "revision": found.latest,
@@ -53,29 +41,9 @@ def secret_info(call: Call, *, secret: str, label: str) -> dict[str, Any]:
             "description": found.description,
             "rotation": found.rotate or "never",
             "expiry": found.expire or None,
-            "access": [{"target": target, "role": "view"} for target in found.grants],
+            "access": [],
         }
     }
-
-
-def secret_ids(call: Call) -> list[str]:
-    """Secrets of the unit, and of its application where it leads."""
-    owners = {call.unit_name} | ({call.application.name} if call.is_leader else set())
-    return sorted(
-        secret.address.removeprefix("secret:")
-        for secret in call.model.secrets.values()
-        if secret.owner in owners
-    )
-
-
-def secret_event_done(call: Call, *, kind: str, secret: str) -> None:
-    """The hook about a secret has run."""
-    call.unit.secret_events = [
-        event
-        for event in call.unit.secret_events
-        if (event["kind"], event["secret"]) != (kind, secret)
-    ]
-    call.touch()
 
 
 def _add(call: Call, change: dict[str, Any]) -> None:
@@ -90,28 +58,17 @@ def _add(call: Call, change: dict[str, Any]) -> None:
         description=change.get("description", ""),
         rotate=change.get("rotate", ""),
         expire=change.get("expire", ""),
-        revisions={1: Revision(change["content"])},
+        revisions={1: change["content"]},
     )
 
 
-def _set(call: Call, secret: Secret, change: dict[str, Any]) -> None:
+def _set(secret: Secret, change: dict[str, Any]) -> None:
     for field in ("label", "description", "rotate", "expire"):
         if field in change:
             setattr(secret, field, change[field])
     content = change["content"]
-    if not content or content == secret.revisions[secret.latest].content:
-        return
-    secret.revisions[secret.latest + 1] = Revision(content)
-    for name, tracked in secret.consumers.items():
-        unit = call.model.unit(name)
-        owned = secret.owner in (name, name.rpartition("/")[0])
-        event = {
-            "kind": "secret-changed",
-            "secret": secret.address,
-            "label": tracked["label"],
-        }
-        if unit and not owned and event not in unit.secret_events:
-            unit.secret_events.append(event)
+    if content and content != secret.revisions[secret.latest]:
+        secret.revisions[secret.latest + 1] = content
 
 
 def _remove(call: Call, secret: Secret, revision: int) -> None:
@@ -122,27 +79,19 @@ def _remove(call: Call, secret: Secret, revision: int) -> None:
 
 
 def _find(call: Call, address: str, label: str) -> Secret:
-    if address in call.model.secrets:
-        return call.model.secrets[address]
-    if not address and label:
-        for secret in call.model.secrets.values():
-            owned = secret.owner in (call.unit_name, call.application.name)
-            tracked = secret.consumers.get(call.unit_name, {})
-            if (owned and secret.label == label) or tracked.get("label") == label:
-                return secret
+    owners = (call.unit_name, call.application.name)
+    for secret in call.model.secrets.values():
+        is_meant = secret.address == address if address else label and secret.label == label
+        if is_meant and secret.owner in owners:
+            return secret
     raise CallError(f'secret "{address or label}" not found')
 
 
 def _owned(call: Call, address: str) -> Secret:
     found = _find(call, address, "")
-    if found.owner not in (call.unit_name, call.application.name):
-        raise CallError(f'secret "{address}" not found')
     if "/" not in found.owner:
         call.require_leader()
     return found
 
 
-METHODS = {
-    function.__name__: function
-    for function in (secret_content, secret_info, secret_ids, secret_event_done)
-}
+METHODS = {function.__name__: function for function in (secret_content, secret_info)}

@@ -39,10 +39,7 @@ class Unit(msgspec.Struct):
     workload: Status = msgspec.field(default_factory=lambda: Status("waiting", "installing agent"))
     agent: Status = msgspec.field(default_factory=lambda: Status("allocating"))
     uniter_state: dict[str, Any] = {}
-    state: Settings = {}
-    """What `state-set` keeps."""
     ports: list[str] = []
-    secret_events: list[dict[str, Any]] = []
     resolved: str = ""
     """`retry` or `no-retry` while the operator's `resolved` waits for the agent."""
 
@@ -55,8 +52,6 @@ class Application(msgspec.Struct):
     """The charm's own name."""
     charm_file: str = ""
     """The packed charm; empty for a scripted application."""
-    charm_image: str = ""
-    """What its charm lives in; empty: the controller's own choice."""
     metadata: dict[str, Any] = {}
     options: dict[str, Any] = {}
     """Definitions of the configuration options."""
@@ -76,7 +71,6 @@ class Application(msgspec.Struct):
     storage_id: str = ""
     units: dict[str, Unit] = {}
     status: Status | None = None
-    workload_version: str = ""
     leader: str = ""
     lease_until: float = 0
     service_address: str = ""
@@ -146,12 +140,6 @@ class Relation(msgspec.Struct):
         return self.bags.setdefault(entity, Bag())
 
 
-class Revision(msgspec.Struct):
-    """One content of a secret."""
-
-    content: Settings
-
-
 class Secret(msgspec.Struct):
     """A charm's secret."""
 
@@ -162,10 +150,9 @@ class Secret(msgspec.Struct):
     description: str = ""
     rotate: str = ""
     expire: str = ""
-    revisions: dict[int, Revision] = {}
-    grants: list[str] = []
-    consumers: dict[str, dict[str, Any]] = {}
-    """unit → label and tracked revision."""
+    revisions: dict[int, Settings] = {}
+    tracked: dict[str, int] = {}
+    """unit → the revision that it reads without a refresh."""
 
     @property
     def latest(self) -> int:
@@ -183,7 +170,6 @@ class Action(msgspec.Struct):
     status: str = "pending"
     message: str = ""
     results: dict[str, Any] = {}
-    log: list[str] = []
 
 
 class Model(msgspec.Struct):

@@ -76,7 +76,7 @@ class Substrate:
         wanted = objects.application_objects(
             model,
             application,
-            image=application.charm_image or self._image,
+            image=self._image,
             controller=self._address,
             certificate=self._certificate,
         )
@@ -92,8 +92,7 @@ class Substrate:
 
     async def abandon_application(self, model: Model, application: Application) -> None:
         """Scale an application that is removed by force to nothing; its objects stay."""
-        image = application.charm_image or self._image
-        await self._client.apply(objects.stateful_set(model, application, image))
+        await self._client.apply(objects.stateful_set(model, application, self._image))
         self._applied.pop((model.uuid, application.name), None)
         model.abandoned.append(application.name)
 

@@ -34,17 +34,13 @@ def login(call: Call, *, address: str) -> dict[str, Any]:
     unit = call.unit
     unit.address, unit.introduced = address, True
     call.touch()
-    return {"uniter_state": unit.uniter_state, "model": model(call)}
-
-
-def model(call: Call) -> dict[str, str]:
-    """Facts about the model for the hooks' environment."""
-    return {
+    model = {
         "name": call.model.name,
         "uuid": call.model.uuid,
         "juju_version": JUJU_VERSION,
         "cloud_version": call.model.config.get("cloud-version", ""),
     }
+    return {"uniter_state": unit.uniter_state, "model": model}
 
 
 def snapshot(call: Call) -> dict[str, Any]:
@@ -63,12 +59,10 @@ def snapshot(call: Call) -> dict[str, Any]:
             "config_hash": _hash([application.announced, application.trust, unit.address]),
             "relations": visible_relations(call),
             "actions": waiting,
-            "secrets": unit.secret_events,
         },
         "update_status_interval": seconds(
             call.model.config.get("update-status-hook-interval", "5m")
         ),
-        "retry_hooks": call.model.config.get("automatically-retry-hooks", True),
         "workload_notices": call.model.config.get("testbed-workload-notices") != "false",
         "resolved": unit.resolved,
     }
@@ -129,7 +123,6 @@ def commit(
     call: Call,
     *,
     settings: dict[str, dict[str, dict[str, str]]],
-    state: dict[str, str | None],
     ports: list[tuple[str, str]],
     secrets: list[dict[str, Any]],
     uniter_state: dict[str, Any],
@@ -147,11 +140,6 @@ def commit(
         if relation:
             _write(relation, call.unit_name, scopes.get("unit", {}))
             _write(relation, call.application.name, scopes.get("application", {}))
-    for key, value in state.items():
-        if value is None:
-            call.unit.state.pop(key, None)
-        else:
-            call.unit.state[key] = value
     for change, port in ports:
         kept = [known for known in call.unit.ports if known != port]
         call.unit.ports = [*kept, port] if change == "open" else kept
@@ -176,20 +164,6 @@ def set_status(call: Call, *, application: bool, status: str, message: str) -> N
     call.touch()
 
 
-def status(call: Call, *, application: bool) -> dict[str, Any]:
-    """The `status-get` tool."""
-
-    def plain(value: Status) -> dict[str, Any]:
-        return {"status": value.status, "message": value.message, "status-data": value.data}
-
-    if not application:
-        return plain(call.unit.workload)
-    call.require_leader()
-    units = {unit.name: plain(unit.workload) for unit in call.application.units.values()}
-    shown = plain(call.application.status or Status())
-    return {"application-status": {**shown, "units": units}}
-
-
 def set_agent_status(call: Call, *, status: str, message: str, data: dict[str, str]) -> None:
     """Say what the agent does."""
     if (call.unit.agent.status, call.unit.agent.message) != (status, message):
@@ -197,20 +171,9 @@ def set_agent_status(call: Call, *, status: str, message: str, data: dict[str, s
         call.touch()
 
 
-def set_workload_version(call: Call, *, version: str) -> None:
-    """Set the version that status shows."""
-    call.application.workload_version = version
-    call.touch()
-
-
 def config(call: Call) -> dict[str, Any]:
     """The effective configuration."""
     return call.application.settings()
-
-
-def state(call: Call) -> dict[str, str]:
-    """What `state-set` kept."""
-    return call.unit.state
 
 
 def opened_ports(call: Call) -> list[str]:
@@ -222,13 +185,6 @@ def log(call: Call, *, lines: list[list[str]]) -> None:
     """Append to the model's log."""
     for level, module, message in lines:
         call.store.log(call.model.name, call.unit_name, level, module, message)
-
-
-def resource(call: Call, *, name: str) -> str:
-    """Refused: on Kubernetes the images reach the pod without the charm's help."""
-    if name not in (call.application.metadata.get("resources") or {}):
-        raise CallError(f'resource "{name}" not found')
-    raise CallError(f'could not get resource "{name}": it is an image that Juju itself uses')
 
 
 def network(call: Call) -> dict[str, Any]:
@@ -249,7 +205,7 @@ def network(call: Call) -> dict[str, Any]:
 
 
 def goal_state(call: Call) -> dict[str, Any]:
-    """Units and relations as they are meant to become."""
+    """Units as they are meant to become; relations are left out."""
 
     def since(moment: float) -> str:
         return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(moment))
@@ -262,17 +218,7 @@ def goal_state(call: Call) -> dict[str, Any]:
         for unit in call.application.units.values()
         if unit.life != "dead"
     }
-    relations: dict[str, dict[str, Any]] = {}
-    for relation in call.model.relations_of(call.application.name).values():
-        side = relation.side_of(call.application.name)
-        other = relation.other_side(call.application.name).application
-        known = call.model.applications.get(other)
-        if side is None or known is None or relation.is_peer:
-            continue
-        entry = {"status": "joined", "since": since(time.time())}
-        names = [other, *known.units]
-        relations.setdefault(side.endpoint, {}).update(dict.fromkeys(names, entry))
-    return {"units": units, "relations": relations}
+    return {"units": units, "relations": {}}
 
 
 def begin_action(call: Call, *, action: str) -> dict[str, Any]:
@@ -281,12 +227,6 @@ def begin_action(call: Call, *, action: str) -> dict[str, Any]:
     run.status = "running"
     call.touch()
     return {"name": run.name, "parameters": run.parameters}
-
-
-def log_action(call: Call, *, action: str, message: str) -> None:
-    """Keep a line of an action's log."""
-    call.model.operations[action].log.append(message)
-    call.touch()
 
 
 def finish_action(
@@ -322,9 +262,8 @@ def _hash(value: Any) -> str:
 METHODS = {
     function.__name__: function
     for function in (
-        introduce, login, model, snapshot, watch, claim_leadership, will_restart, started,
-        unit_dead, save_state, commit, set_status, status, set_agent_status,
-        set_workload_version, config, state, opened_ports, log, resource, network, goal_state,
-        begin_action, log_action, finish_action, clear_resolved,
+        introduce, login, snapshot, watch, claim_leadership, will_restart, started, unit_dead,
+        save_state, commit, set_status, set_agent_status, config, opened_ports, log, network,
+        goal_state, begin_action, finish_action, clear_resolved,
     )
 }  # fmt: skip

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from .calls import CallError
-from .state import JUJU_VERSION, Action, Application, Model, Status, Unit
+from .state import Action, Application, Model, Status, Unit
 
 WORST_FIRST = ("error", "blocked", "maintenance", "waiting", "active", "unknown", "terminated")
 
@@ -17,15 +17,6 @@ LOST_AFTER = 8.0
 def status(model: Model) -> dict[str, Any]:
     """The whole model."""
     return {
-        "model": {
-            "name": model.name,
-            "type": "caas",
-            "controller": "testbed",
-            "cloud": "testbed",
-            "version": JUJU_VERSION,
-            "model-status": {"current": "available" if model.life == "alive" else "destroying"},
-        },
-        "machines": {},
         "applications": {
             name: _application(model, application)
             for name, application in sorted(model.applications.items())
@@ -42,17 +33,12 @@ def _application(model: Model, application: Application) -> dict[str, Any]:
             {
                 "related-application": other.application,
                 "interface": relation.interface,
-                "scope": "global",
             }
         )
     result: dict[str, Any] = {
         "charm": application.charm,
-        "charm-origin": "local",
-        "charm-name": application.charm,
-        "charm-rev": application.charm_modified_version,
         "scale": application.scale,
         "address": application.service_address,
-        "exposed": False,
         "life": application.life,
         "application-status": _shown(_application_status(application)),
         "relations": relations,
@@ -61,8 +47,6 @@ def _application(model: Model, application: Application) -> dict[str, Any]:
             for name, unit in sorted(application.units.items(), key=_ordinal)
         },
     }
-    if application.workload_version:
-        result["version"] = application.workload_version
     return result
 
 
@@ -132,25 +116,14 @@ def unit(model: Model, name: str) -> dict[str, Any]:
     own = name.rpartition("/")[0]
     related: list[dict[str, Any]] = []
     for relation in model.relations_of(own).values():
-        side, other = relation.side_of(own), relation.other_side(own)
+        side = relation.side_of(own)
         assert side
-        others = [u for u in relation.scope if u.rpartition("/")[0] == other.application]
         related.append(
             {
                 "relation-id": relation.number,
                 "endpoint": side.endpoint,
-                "related-endpoint": other.endpoint,
-                "application-data": relation.bag(other.application).settings,
                 "local-application-data": relation.bag(own).settings,
-                "local-unit": {
-                    "in-scope": name in relation.scope,
-                    "data": relation.bag(name).settings,
-                },
-                "related-units": {
-                    u: {"in-scope": True, "data": relation.bag(u).settings}
-                    for u in others
-                    if u != name
-                },
+                "local-unit": {"data": relation.bag(name).settings},
             }
         )
     return {
@@ -173,5 +146,4 @@ def operation(run: Action) -> dict[str, Any]:
         "status": run.status,
         "message": run.message,
         "results": run.results,
-        "log": run.log,
     }

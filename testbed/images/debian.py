@@ -1,7 +1,4 @@
-"""The Debian (or Ubuntu) below the images: the host's own suite from the host's own mirror.
-
-Where that has a later release with a newer Python, charms that need one get it.
-"""
+"""The Debian (or Ubuntu) below the images: the host's own suite from the host's own mirror."""
 
 import dataclasses
 import os
@@ -50,28 +47,6 @@ class Suite:
     mirror: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Release:
-    """A later release of Debian than the host's."""
-
-    codename: str
-    channel: str
-    """Its number, as a charm's base has it."""
-    python: str
-
-
-_NEWER: Mapping[str, Release] = {"bookworm": Release("trixie", "13", "3.13")}
-
-
-def newer() -> Release | None:
-    """Return the release with a newer Python than the host's; None where there is no such one.
-
-    Raises:
-        ImageError: when the host is no Debian or Ubuntu.
-    """
-    return _NEWER.get(_codename())
-
-
 def host_suite() -> Suite:
     """Return the host's suite and the mirror that its apt is configured with.
 
@@ -107,30 +82,27 @@ def find_mirror(targets: str, codename: str) -> str | None:
     return None
 
 
-def key(*, later: bool = False) -> str:
-    """Return the key of the layers that are made here, of the host's release or of `newer`."""
-    return content_key(_rootfs_key(later=later), Path(__file__))
+def key() -> str:
+    """Return the key of the layers that are made here."""
+    return content_key(_rootfs_key(), Path(__file__))
 
 
-def _rootfs_key(*, later: bool) -> str:
+def _rootfs_key() -> str:
     # An edit elsewhere in this module is no reason to bootstrap again.
-    found = newer() if later else None
-    codename = found.codename if found else _codename()
-    return content_key(codename, platform.machine(), *_ARGUMENTS, _COMPILE)
+    return content_key(_codename(), platform.machine(), *_ARGUMENTS, _COMPILE)
 
 
-def rootfs(cache: Path, progress: Progress, *, later: bool = False) -> Path:
+def rootfs(cache: Path, progress: Progress) -> Path:
     """Return the directory of the bootstrapped system, made at first use.
 
     Args:
         cache: where it is kept.
         progress: called with a line now and then.
-        later: of the release `newer`, where there is one.
 
     Raises:
         ImageError: when debootstrap is missing, fails, or is not run by root.
     """
-    target = cache / f"{ROOTFS}{_rootfs_key(later=later)[:16]}"
+    target = cache / f"{ROOTFS}{_rootfs_key()[:16]}"
     if target.is_dir():
         os.utime(target)
         return target
@@ -140,10 +112,7 @@ def rootfs(cache: Path, progress: Progress, *, later: bool = False) -> Path:
         raise ImageError("debootstrap is missing: apt-get install debootstrap")
     part = cache / f"{target.name}.part"
     shutil.rmtree(part, ignore_errors=True)
-    suite = host_suite()
-    found = newer() if later else None
-    # A mirror has all releases.
-    _bootstrap(part, Suite(found.codename, suite.mirror) if found else suite, progress)
+    _bootstrap(part, host_suite(), progress)
     part.rename(target)
     return target
 

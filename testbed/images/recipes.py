@@ -64,15 +64,11 @@ def _layer(
     return Layer(name=name, key=content_key(name, Path(__file__), *inputs), make=make)
 
 
-def _root(workshop: Workshop, *, later: bool) -> Path:
-    return workshop.newer() if later else workshop.rootfs()
-
-
-def _base(*, later: bool = False) -> Layer:
+def _base() -> Layer:
     return Layer(
         name="base",
-        key=debian.key(later=later),
-        make=lambda tree, workshop: debian.base(tree, _root(workshop, later=later)),
+        key=debian.key(),
+        make=lambda tree, workshop: debian.base(tree, workshop.rootfs()),
     )
 
 
@@ -115,11 +111,11 @@ def _accounts(account: str) -> str:
     return f"root:x:0:0:root:/root:/sbin/nologin\n{account}::/:/sbin/nologin\n"
 
 
-def _packages(name: str, requirements: str, place: str, *, later: bool = False) -> Layer:
+def _packages(name: str, requirements: str, place: str) -> Layer:
     """Return a layer of Python packages; `{}` in `place` is the image's Python version."""
 
     def make(tree: Tree, workshop: Workshop) -> None:
-        root = _root(workshop, later=later)
+        root = workshop.rootfs()
         version = debian.python_version(root)
         library = place.format(version)
         workshop.progress(f"layer {name}: installing packages for Python {version}")
@@ -127,24 +123,22 @@ def _packages(name: str, requirements: str, place: str, *, later: bool = False) 
         python.compile_all(workshop.scratch, library, root)
         tree.add_all(workshop.scratch, library, skip=python.is_dispensable)
 
-    key = debian.key(later=later)
+    key = debian.key()
     return _layer(name, make, requirements, place, key, Path(python.__file__))
 
 
-def _code(
-    name: str, source: Path, place: str, launchers: Mapping[str, str], *, later: bool = False
-) -> Layer:
+def _code(name: str, source: Path, place: str, launchers: Mapping[str, str]) -> Layer:
     """Return a layer of our own Python: a package in `place`, and what starts its modules."""
     code = _snapshot(source, source.name)
 
     def make(tree: Tree, workshop: Workshop) -> None:
         code.unpack(workshop.scratch)
-        python.compile_all(workshop.scratch, place, _root(workshop, later=later))
+        python.compile_all(workshop.scratch, place, workshop.rootfs())
         tree.add_all(workshop.scratch, place)
         for path, module in launchers.items():
             tree.file(path, LAUNCHER.format(library=place, module=module), mode=0o755)
 
-    key = debian.key(later=later)
+    key = debian.key()
     return _layer(name, make, code.digest(), place, repr(launchers), key)
 
 
@@ -286,21 +280,20 @@ def _workload() -> Recipe:
     )
 
 
-def _charm(*, later: bool = False) -> Recipe:
+def _charm() -> Recipe:
     launcher = {"opt/containeragent": "agent.main"}
     yaml = python.select(_pins("image"), ["pyyaml"])
     return Recipe(
         layers=[
-            _base(later=later),
+            _base(),
             _program("pebble", "opt/pebble"),
             _program("jujuc", "opt/jujuc"),
-            _packages("yaml", yaml, "/opt/agent", later=later),
+            _packages("yaml", yaml, "/opt/agent"),
             _code(
                 "agent",
                 paths.SOURCE / "juju_standin" / "agent",
                 "/opt/agent",
                 launcher,
-                later=later,
             ),
         ],
         config={"Cmd": ["/opt/containeragent"], "Env": [_SEARCH], "User": "0:0"},
@@ -326,10 +319,9 @@ RECIPES: Mapping[str, Callable[[], Recipe]] = {
     "app-jax": lambda: _app("jax", _pins("jax")),
     "workload": _workload,
     "charm": _charm,
-    "charm-newer": lambda: _charm(later=True),
     "training-operator": _training_operator,
 }
 """Each image's recipe, made when asked for: it reads the sources to know their content."""
 
-ON_DEMAND = ("app-jax", "charm-newer")
-"""For a few tests, and for charms that few have: built when one is wanted, not with all others."""
+ON_DEMAND = ("app-jax",)
+"""For a few tests: built when one is wanted, not with all others."""

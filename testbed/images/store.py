@@ -36,8 +36,6 @@ class Workshop:
     """An empty directory that lives until the layer is written."""
     rootfs: Callable[[], Path]
     """The bootstrapped Debian, made at first use."""
-    newer: Callable[[], Path]
-    """That of a later release, likewise."""
     progress: Progress
 
 
@@ -112,7 +110,6 @@ class Store:
             workshop = Workshop(
                 scratch=scratch,
                 rootfs=lambda: debian.rootfs(self._root, self._progress),
-                newer=lambda: debian.rootfs(self._root, self._progress, later=True),
                 progress=self._progress,
             )
             layer.make(tree, workshop)

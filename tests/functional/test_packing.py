@@ -11,8 +11,8 @@ import zipfile
 import pytest
 import yaml
 
-from juju_standin import charmcraft, pack
-from testbed import paths
+from juju_standin import pack
+from testbed import charmcraft, paths
 from testbed.images import recipes
 from tests import asked
 

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 
 from ..context import HookContext  # noqa: TID252  the package is copied under other names
-from . import actions, model, relations, secrets, state
+from . import actions, model, ports, relations, secrets
 
 Tool = Callable[[HookContext, Sequence[str], str], str]
 
 TOOLS: dict[str, Tool] = {
     **relations.TOOLS,
     **model.TOOLS,
-    **state.TOOLS,
+    **ports.TOOLS,
     **actions.TOOLS,
     **secrets.TOOLS,
 }

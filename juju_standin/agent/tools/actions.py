@@ -41,14 +41,6 @@ def action_set(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
     return ""
 
 
-def action_log(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
-    """Record progress at once."""
-    action = _action(context)
-    message = " ".join(parse(argv).rest)
-    context.controller.call("log_action", action=action.number, message=message)
-    return ""
-
-
 def action_fail(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
     """Mark the action failed; it still runs to its end."""
     action = _action(context)
@@ -75,6 +67,5 @@ def _action(context: HookContext) -> ActionRun:
 TOOLS = {
     "action-get": action_get,
     "action-set": action_set,
-    "action-log": action_log,
     "action-fail": action_fail,
 }

@@ -39,20 +39,6 @@ def status_set(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
     return ""
 
 
-def status_get(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
-    """The status last set."""
-    arguments = parse(argv, switches="application include-data")
-    application = arguments.has("application")
-    _require_leader(context, when=application)
-    return render(context.controller.call("status", application=application), arguments)
-
-
-def application_version_set(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
-    """Set the version that `status` shows for the application."""
-    context.controller.call("set_workload_version", version=parse(argv).first())
-    return ""
-
-
 def juju_log(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
     """Write to the model's log, which is sent in the background."""
     arguments = parse(argv, values="log-level", switches="debug")
@@ -71,25 +57,9 @@ def network_get(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
     return render(context.controller.call("network"), arguments)
 
 
-def resource_get(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
-    """Path of a file that names the image of an `oci-image` resource."""
-    name = parse(argv).first()
-    return context.controller.call("resource", name=name)
-
-
 def goal_state(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
     """Units and relations as they are meant to become."""
     return render(context.controller.call("goal_state"), parse(argv))
-
-
-def credential_get(_context: HookContext, _argv: Sequence[str], _stdin: str) -> str:
-    """Refused: the stand-in has no cloud credentials."""
-    raise ToolError("cannot access cloud credentials")
-
-
-def juju_reboot(_context: HookContext, _argv: Sequence[str], _stdin: str) -> str:
-    """Refused: there is no machine."""
-    raise ToolError("juju-reboot is not supported on this substrate")
 
 
 def _require_leader(context: HookContext, *, when: bool) -> None:
@@ -105,12 +75,7 @@ TOOLS = {
     "config-get": config_get,
     "is-leader": is_leader,
     "status-set": status_set,
-    "status-get": status_get,
-    "application-version-set": application_version_set,
     "juju-log": juju_log,
     "network-get": network_get,
-    "resource-get": resource_get,
     "goal-state": goal_state,
-    "credential-get": credential_get,
-    "juju-reboot": juju_reboot,
 }

@@ -60,13 +60,6 @@ def relation_set(context: HookContext, argv: Sequence[str], stdin: str) -> str:
     return ""
 
 
-def relation_model_get(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
-    """The model of the other side: always our own, since nothing crosses models here."""
-    arguments = parse(argv, values="relation")
-    chosen_relation(context, arguments)
-    return render({"uuid": context.controller.call("model")["uuid"]}, arguments)
-
-
 def chosen_relation(context: HookContext, arguments: Arguments) -> str:
     """The relation that `-r` names, or the hook's own."""
     given = arguments.flags.get("relation")
@@ -100,5 +93,4 @@ TOOLS = {
     "relation-list": relation_list,
     "relation-get": relation_get,
     "relation-set": relation_set,
-    "relation-model-get": relation_model_get,
 }

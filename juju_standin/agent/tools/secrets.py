@@ -62,41 +62,12 @@ def secret_info_get(context: HookContext, argv: Sequence[str], _stdin: str) -> s
     return render(context.controller.call("secret_info", secret=secret, label=label), arguments)
 
 
-def secret_ids(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
-    """Secrets that this unit or its application owns."""
-    return render(context.controller.call("secret_ids"), parse(argv))
-
-
 def secret_remove(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
     """Remove a secret or one revision of it at the commit."""
     arguments = parse(argv, values="revision")
     revision = int(arguments.flags.get("revision", "0"))
     context.writes.secrets.append(
         {"change": "remove", "secret": _address(arguments), "revision": revision}
-    )
-    return ""
-
-
-def secret_grant(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
-    """Let the other side of a relation read a secret."""
-    return _change_access(context, argv, "grant")
-
-
-def secret_revoke(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
-    """Take the other side's access back."""
-    return _change_access(context, argv, "revoke")
-
-
-def _change_access(context: HookContext, argv: Sequence[str], change: str) -> str:
-    arguments = parse(argv, values="relation app unit")
-    relation = arguments.flags.get("relation", "").rpartition(":")[2]
-    if relation and relation not in context.relations:
-        raise ToolError("relation not found")
-    target = arguments.flags.get("unit") or arguments.flags.get("app")
-    if not target:
-        target = context.relations[relation].application
-    context.writes.secrets.append(
-        {"change": change, "secret": _address(arguments), "target": target}
     )
     return ""
 
@@ -157,8 +128,5 @@ TOOLS = {
     "secret-set": secret_set,
     "secret-get": secret_get,
     "secret-info-get": secret_info_get,
-    "secret-ids": secret_ids,
     "secret-remove": secret_remove,
-    "secret-grant": secret_grant,
-    "secret-revoke": secret_revoke,
 }

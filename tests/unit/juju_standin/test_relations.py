@@ -91,13 +91,34 @@ ids="$(relation-ids cluster)"
         "config-changed",
         "start",
     ]
-    half = "state-set half=done; open-port 80; status-set active tried; false"
+    half = "open-port 80; status-set active tried; false"
     model.juju.config("plain", {"script": f"{script}\nrelation-set -r $ids half=done; {half}"})
     unit = model.state.applications["plain"].units["plain/0"]
     assert waiting.eventually(lambda: unit.agent.status == "error")
     assert unit.workload.message == "tried"
-    assert (unit.state, unit.ports) == ({}, [])
+    assert unit.ports == []
     assert "half" not in info(model, "plain/0", "cluster")["local-unit"]["data"]
+
+
+def test_owner_reads_the_revision_that_it_tracks_until_it_refreshes(model, plain):
+    deploy(model, plain, EVALUATING)
+    results = []
+    for code in (
+        "secret-add --label key content=1",
+        "secret-get --label key",
+        'secret-set "$(secret-info-get --label key | cut -d: -f1)" content=2',
+        "secret-get --label key",
+        "secret-get --label key --peek",
+        "secret-get --label key --refresh",
+        "secret-get --label key",
+        'secret-remove "$(secret-info-get --label key | cut -d: -f1)"',
+    ):
+        outcome = model.juju.run("plain/0", "shell", {"code": code})["results"]
+        results.append(outcome.get("stdout", "").strip())
+    assert results[3:7] == [f'content: "{each}"' for each in (1, 2, 2, 2)]
+    with pytest.raises(client.ActionFailedError) as failed:
+        model.juju.run("plain/0", "shell", {"code": "secret-get --label key"})
+    assert 'secret "key" not found' in failed.value.outcome["results"]["stderr"]
 
 
 def test_application_is_there_until_each_relation_of_it_has_gone(model, plain):

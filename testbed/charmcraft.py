@@ -16,10 +16,14 @@ from typing import Any
 
 import yaml
 
-from juju_standin import pack
 from testbed import command_line, environments, errors, paths
 
-_COPIED = (*pack.COPIED, "charmcraft.yaml", "requirements")
+_COPIED = (
+    "charmcraft.yaml", "requirements", "metadata.yaml", "config.yaml", "actions.yaml", "icon.svg",
+    "LICENSE", "README.md", "src", "lib", "templates", "rbac",
+)  # fmt: skip
+"""What the recipe and its parts read."""
+_IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
 _SYSTEM_PYTHON = "/usr/bin/python3"
 _SYSTEM_MODULES = Path("/usr/lib/python3/dist-packages")
 ADDRESSES = ("docs", "issues", "source", "website")
@@ -35,7 +39,8 @@ class CharmcraftError(errors.TestbedError):
 def release() -> str:
     """Return this machine's release and architecture as charmcraft writes platforms."""
     system = platform.freedesktop_os_release()
-    return f"{system['ID']}@{system['VERSION_ID']}:{pack.architecture()}"
+    architecture = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
+    return f"{system['ID']}@{system['VERSION_ID']}:{architecture}"
 
 
 def build(source: Path, out: Path) -> Path:
@@ -56,7 +61,7 @@ def build(source: Path, out: Path) -> Path:
         project.mkdir()
         for entry in _COPIED:
             if (source / entry).is_dir():
-                shutil.copytree(source / entry, project / entry, ignore=pack.IGNORED)
+                shutil.copytree(source / entry, project / entry, ignore=_IGNORED)
             elif (source / entry).exists():
                 shutil.copy2(source / entry, project / entry)
         recipe: dict[str, Any] = yaml.safe_load((project / "charmcraft.yaml").read_text())
@@ -109,11 +114,11 @@ def environment() -> Path:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Pack from the command line: `python -m juju_standin.charmcraft`."""
+    """Pack from the command line: `python -m testbed.charmcraft`."""
     parser = command_line.parser(
-        "juju_standin.charmcraft",
+        "testbed.charmcraft",
         "Pack the charm with charmcraft, for the release of this machine.",
-        "python -m juju_standin.charmcraft --output build",
+        "python -m testbed.charmcraft --output build",
     )
     parser.add_argument("charm", type=Path, nargs="?", default=paths.SOURCE, help="its folder")
     parser.add_argument("--output", type=Path, default=Path("build"), metavar="FOLDER")
