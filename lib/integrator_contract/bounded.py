@@ -43,9 +43,15 @@ def read_yaml(text: str, *, longest: int = LONGEST) -> Any:
         return _Loader(text).get_single_data()
     except DocumentError:
         raise
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        is_half = f"{error.problem}".startswith("but ")
+        problem = f"{error.context}, {error.problem}" if is_half else f"{error.problem}"
+        raise DocumentError(f"is not valid YAML: {problem[:_LONGEST_REASON]}{where}") from error
     except (yaml.YAMLError, ValueError) as error:
         reason = " ".join(str(error).split())[:_LONGEST_REASON]
-        raise DocumentError(f"is no YAML: {reason}") from error
+        raise DocumentError(f"is not valid YAML: {reason}") from error
 
 
 def read_json(text: str | bytes, *, longest: int = LONGEST) -> Any:

@@ -33,10 +33,11 @@ def _restart(parts: order.Parts, parameters: Parameters, *, stale: bool) -> dict
     dry_run = bool(parameters.get("dry-run", False))
     force = bool(parameters.get("force", False))
     pods = parts.lifecycle.workload.restart(dry_run=dry_run, stale=stale, force=force)
-    return {
-        "would-restart" if dry_run else "restarting": _lines(pod for pod in pods if pod.fixable),
-        "not-ours-to-restart": _lines(pod for pod in pods if not pod.fixable),
-    }
+    restarting = "would-restart" if dry_run else "restarting"
+    result = {restarting: _lines(pod for pod in pods if pod.fixable)}
+    if others := [pod for pod in pods if not pod.fixable]:
+        result["restart-yourself"] = _lines(others)
+    return result
 
 
 def _stop(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
@@ -44,13 +45,11 @@ def _stop(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
     answer = parts.lifecycle.workload.stop_proxy(namespace, parameters["pod"])
     where = f"{namespace}/{parameters['pod']}"
     if not answer.result:
-        raise errors.LifecycleError(
-            f"{where}: its proxy is not stopped: {answer.message} ({answer.decision})"
-        )
+        raise errors.LifecycleError(f"{where}: the proxy was not stopped: {answer.message}")
     if answer.result != ACKNOWLEDGED:
         how = f"{answer.result} by {answer.transport}: {answer.detail}"
-        raise errors.LifecycleError(f"{where}: its proxy is not stopped: {how}")
-    return {"stopped": f"{where}: {answer.message} (by {answer.transport})"}
+        raise errors.LifecycleError(f"{where}: the proxy was not stopped: {how}")
+    return {"stopped": f"{where}, because {answer.message}"}
 
 
 def _preview(parts: order.Parts, parameters: Parameters) -> dict[str, str]:

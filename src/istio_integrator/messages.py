@@ -775,7 +775,7 @@ class Said(enum.Enum):
         "{policy}, which this charm did not make, keeps {workloads} open to plain text"
     )
     PLAIN_TEXT_UNKNOWN = _doubt(
-        "calls in plain text from outside of the model are not known, such as of a Prometheus",
+        "plain-text callers outside the model, for example Prometheus, cannot be detected",
         'query istio_requests_total{{reporter="destination",connection_security_policy="none"}} '
         f"and {_EXCEPT}",
     )

@@ -121,8 +121,9 @@ class WorkloadClient:
         except (OSError, http.client.HTTPException) as error:
             raise errors.LifecycleError(f"the workload does not answer: {error}") from error
         if status != http.HTTPStatus.OK:
-            text = body.decode(errors="replace")
-            raise errors.LifecycleError(f"the workload can't tell: {text[:200]}")
+            text = body.decode(errors="replace")[:200]
+            is_input = status == http.HTTPStatus.BAD_REQUEST
+            raise errors.LifecycleError(text if is_input else f"the workload reports: {text}")
         headed = _decode(_Headed, body)
         if headed.contract != schema.SCHEMA:
             raise errors.LifecycleError(f"the workload answers by contract {headed.contract[:16]}")

@@ -38,7 +38,7 @@ def test_restart_asks_the_workload(ctx, *, stale, dry_run, result):
     assert len(token) == 32
     assert authorization == f"Bearer {token}"
     assert "kubeflow/minio-0" in ctx.action_results[result]
-    assert ctx.action_results["not-ours-to-restart"] == "kubeflow/job-x: a Job's"
+    assert ctx.action_results["restart-yourself"] == "kubeflow/job-x: a Job's"
 
 
 def test_restart_by_force_says_so_to_the_workload(ctx):
@@ -77,7 +77,7 @@ def test_stop_proxy_asks_the_workload(ctx):
     ctx.run(ctx.on.action("stop-proxy", params={"pod": "job-x"}), stopping(answer))
     method, path, _ = asked.SERVICE.requests[-1]
     assert (method, path) == ("POST", "/stop?namespace=kubeflow&pod=job-x")
-    assert ctx.action_results == {"stopped": "kubeflow/job-x: main has ended (by exec)"}
+    assert ctx.action_results == {"stopped": "kubeflow/job-x, because main has ended"}
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,12 @@ def test_stop_proxy_asks_the_workload(ctx):
     [
         pytest.param(
             {**RULED, "decision": "wait", "reason": "PayloadRuns", "message": "main runs"},
-            "alice/job-x: its proxy is not stopped: main runs .wait.",
+            "alice/job-x: the proxy was not stopped: main runs$",
             id="not-ended",
         ),
         pytest.param(
             {**RULED, "result": "timeout", "transport": "exec", "detail": "10 s"},
-            "alice/job-x: its proxy is not stopped: timeout by exec: 10 s",
+            "alice/job-x: the proxy was not stopped: timeout by exec: 10 s",
             id="no-answer",
         ),
     ],
@@ -101,14 +101,20 @@ def test_stop_proxy_fails_with_the_reason(ctx, answer, words):
         ctx.run(ctx.on.action("stop-proxy", params=params), stopping(answer))
 
 
-def test_stop_proxy_fails_with_the_words_of_the_api_server(ctx):
-    refused = '404 NotFound: pods "x" not found'
+@pytest.mark.parametrize(
+    ("code", "said", "told"),
+    [
+        (400, "namespace kubeflow has no pod x", "namespace kubeflow has no pod x"),
+        (502, "503 : etcd is away", "the workload reports: 503 : etcd is away"),
+    ],
+)
+def test_stop_proxy_fails_with_the_words_of_the_service(ctx, code, said, told):
     with pytest.raises(testing.ActionFailed) as failed:
         ctx.run(
             ctx.on.action("stop-proxy", params={"pod": "x"}),
-            state(workload(code=502, text=refused)),
+            state(workload(code=code, text=said)),
         )
-    assert failed.value.message == f"the workload can't tell: {refused}"
+    assert failed.value.message == told
 
 
 def test_show_manifests_shows_what_is_ours_and_no_key(ctx, fake):

@@ -58,7 +58,7 @@ WRONG = [
     ("pod-labels", "{a: true}", "0.add.a: Input should be a valid string"),
     ("pod-labels", "text", "Input should be a valid array"),
     ("pod-labels", "[{pods: a, add: {}, to: x}]", "0.to: Unexpected keyword"),
-    ("pod-labels", "{", "pod-labels='{': this is no YAML"),
+    ("pod-labels", "{", "pod-labels='{': this is not valid YAML: expected the node"),
     ("pod-annotations", r'{a: "\ud83d"}', "has half a character"),
     ("pod-annotations", "{a: " + "x" * 70_000 + "}", "is longer than"),
     ("excluded-outbound-ports", "0", "0 is not a port"),

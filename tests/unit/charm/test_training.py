@@ -350,7 +350,7 @@ EARLY, WRITTEN, LATE = (f"2026-01-01T00:0{minute}:00Z" for minute in range(3))
     ),
     not_seen=(
         *({"creationTimestamp": LATE}, (502, False)),
-        ("CHECK_FAILED", "not known: the workload can't tell: port-forward ended"),
+        ("CHECK_FAILED", "not known: the workload reports: port-forward ended"),
     ),
     earlier_pod=({"creationTimestamp": EARLY}, (200, False), FOLLOWED),
     declining_pod=(

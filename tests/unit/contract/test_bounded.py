@@ -35,7 +35,7 @@ def test_json_is_yaml_too(value, ascii_only):
         read = bounded.read_yaml(text)
     except bounded.DocumentError as error:
         # A key of YAML is at most so long, and some texts have a meaning.
-        assert "is no YAML" in str(error) or "which YAML gives a meaning" in str(error)  # noqa: PT017
+        assert "is not valid YAML" in str(error) or "which YAML gives a meaning" in str(error)  # noqa: PT017
     else:
         assert read == value
 
@@ -66,7 +66,7 @@ MANY = "has more than 20000 values"
     many_values=("[" + "{}," * 20_000 + "{}]", MANY),
     long_number=("1" * 5000, "a number of 5000 characters"),
     half_a_character=(r'"\ud800"', "half a character|surrogates not allowed"),
-    two_documents=("{}\n---\n{}", "is no (JSON|YAML)"),
+    two_documents=("{}\n---\n{}", "is no JSON|is not valid YAML: expected a single document"),
 )
 def test_document_beyond_the_bounds_is_refused_and_named(read, text, why):
     with pytest.raises(bounded.DocumentError, match=why):
@@ -94,7 +94,7 @@ def test_what_is_no_json_is_refused(text, why):
     merge_keys=(MERGED, ALIAS),
     contains_itself=("&a {x: *a}", ALIAS),
     tag=("!!python/object/apply:os.abort []", "has the tag"),
-    no_YAML=("{", "is no YAML"),
+    no_YAML=("{", "is not valid YAML"),
 )
 def test_what_only_yaml_has_is_refused(text, why):
     with pytest.raises(bounded.DocumentError, match=why):

@@ -44,8 +44,8 @@ async def test_proxy_of_a_finished_pod_is_stopped_when_the_charm_asks(
     async with service_world.running(cluster, OFF) as service:
         if want is None:
             async with service.asked.post(path) as answer:
-                assert answer.status == 502
-                assert "404" in await answer.text()
+                assert answer.status == 400
+                assert await answer.text() == "namespace kubeflow has no pod job-x"
             return
         told = await service.post(path)
 

@@ -111,7 +111,7 @@ def _not_ours(pod: types.Pod) -> Iterator[tuple[Reason, str]]:
     if proxy is None:
         yield Reason.NO_PROXY, f"no container {names.PROXY}"
     elif container_restart.will_restart(proxy, pod.spec.restartPolicy, types.Terminated()):
-        yield Reason.RESTARTS_ALWAYS, "a stopped proxy would be started again"
+        yield Reason.RESTARTS_ALWAYS, "the pod starts a stopped proxy again"
 
 
 def _left_alone(pod: types.Pod, policy: Policy) -> Iterator[tuple[Reason, str]]:

@@ -406,7 +406,7 @@ def test_strict_is_not_switched_on_while_the_workload_is_silent(ctx, world):
     silent = strict(container=workload(code=502, text="no API"))
     said = status(ctx, silent)
     assert isinstance(said, ops.WaitingStatus)
-    assert "the workload can't tell: no API" in said.message
+    assert "the workload reports: no API" in said.message
     assert policies(world) == {}
     ctx.run(ctx.on.config_changed(), strict(container=workload()))
     ctx.run(ctx.on.update_status(), silent)

@@ -175,12 +175,18 @@ async def answer(
     The proxy is stopped even if proxy-shutdown is off.
 
     Raises:
-        InputError: A parameter is not a valid name.
+        InputError: A parameter is not a valid name, or there is no such pod.
     """
     for key in ("namespace", "pod"):
         if not _NAME.fullmatch(name := parameters.get(key, "")):
             raise InputError(f"{key}={name[:63]} is not a name of Kubernetes")
-    pod = await connection.get(types.Pod, parameters["namespace"], parameters["pod"])
+    namespace, name = parameters["namespace"], parameters["pod"]
+    try:
+        pod = await connection.get(types.Pod, namespace, name)
+    except errors.StatusError as error:
+        if error.code != 404:
+            raise
+        raise InputError(f"namespace {namespace} has no pod {name}") from error
     rules = live.current.rules
 
     def decide(now: types.Pod) -> finished.ProxyDecision:
