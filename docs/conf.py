@@ -37,11 +37,28 @@ def setup(app: sphinx.application.Sphinx) -> None:
     app.connect("html-page-context", _style)
 
 
-def _menu(_app: sphinx.application.Sphinx, page: str, source: list[str]) -> None:
-    """Make the menu of the lists in the index pages; a page that is in none is a warning."""
-    if page.rpartition("/")[2] == "index":
-        listed = "\n".join(_PAGE.findall(source[0]))
-        source[0] += f"\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
+def _menu(app: sphinx.application.Sphinx, page: str, source: list[str]) -> None:
+    """Make the menu of the lists in the index pages, in their groups; it warns of other pages."""
+    if page != "index":
+        return
+    for folder in dict.fromkeys(_PAGE.findall(source[0])):
+        if folder.startswith("tutorial/"):
+            source[0] += _toctree("Tutorial", [folder])
+        if not folder.endswith("/index"):
+            continue
+        text = (pathlib.Path(app.srcdir) / f"{folder}.md").read_text()
+        title, *groups = re.split(r"^#+ ", text, flags=re.MULTILINE)[1:]
+        source[0] += _toctree(title, [folder, *_paths(folder, title)])
+        source[0] += "".join(_toctree(each, _paths(folder, each)) for each in groups)
+
+
+def _paths(index: str, text: str) -> list[str]:
+    return [f"{index.removesuffix('index')}{name}" for name in _PAGE.findall(text)]
+
+
+def _toctree(text: str, pages: list[str]) -> str:
+    caption = text.partition("\n")[0]
+    return "\n".join(["\n```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```\n"])
 
 
 def _words(_app: sphinx.application.Sphinx, _page: str, source: list[str]) -> None:

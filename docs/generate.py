@@ -28,18 +28,20 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 def configuration() -> str:
     """Describe the options of `juju config`."""
     known: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "config.yaml").read_text())
+    pods = options.pods(known["options"])
     sections = [
         f"## {name}\n\n{option['type']}, default {tables.value(option['default'])}\n\n"
-        f"{option['description'].strip()}\n"
+        f"{option['description'].strip()}\n" + (f"\nPods: {pods[name]}.\n" if pods[name] else "")
         for name, option in known["options"].items()
     ]
     return (
         "# Configuration\n\n"
         "Set with `juju config istio-integrator OPTION=VALUE`; each takes effect at once. A bad\n"
         "value blocks the unit with a line that names the option, and nothing in the cluster\n"
-        "changes until it is corrected. Another page has\n"
-        "[the pods that each touches](options-and-pods.md). The first five are those of a first\n"
-        "deployment.\n\n" + "\n".join(sections)
+        "changes until it is corrected. The first five are those of a first deployment.\n\n"
+        "The line *Pods* names the pods that an option affects. No option replaces a notebook\n"
+        "or a pod without an owner. Only `delete-broken-pods` deletes pods of Jobs.\n\n"
+        + "\n".join(sections)
     )
 
 
@@ -232,14 +234,9 @@ def all_alerts() -> str:
     return alerts.page(ROOT)
 
 
-def pods_of_options() -> str:
-    """Describe which options touch which pods."""
-    return options.page(ROOT)
-
-
 def all_messages() -> str:
-    """Describe what charm and workload say."""
-    return messages.page(ROOT)
+    """List the messages of the status and of diagnose."""
+    return messages.page()
 
 
 def readme() -> str:
@@ -292,7 +289,6 @@ PAGES = {
     "docs/reference/istio-versions.md": istio_versions,
     "docs/reference/relations.md": relations,
     "docs/reference/configuration.md": configuration,
-    "docs/reference/options-and-pods.md": pods_of_options,
     "docs/reference/actions.md": actions,
     "docs/reference/command-line.md": program.command_line,
     "docs/reference/metrics.md": program.metrics,

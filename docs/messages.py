@@ -1,7 +1,6 @@
-"""Every text that the charm and its workload say: the table of messages, and what code says.
+"""The messages of the charm for docs/reference/messages.md, and every text of both programs.
 
-What one message says is often put together from several; each stands here by itself, with what is
-put into it between « and ».
+A message is often composed of several texts. Values in a text are between « and ».
 """
 
 from __future__ import annotations
@@ -13,18 +12,12 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-import tables
-
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / folder) for folder in ("src", "lib")]
 
-from istio_integrator.messages import Said  # noqa: E402 - the path is set first
+from istio_integrator.messages import Said, Severity  # noqa: E402 - the path is set first
 
-_SOURCES = {
-    "src": "The charm",
-    "lib/integrator_contract": "Both programs",
-    "workload/sidecar_lifecycle": "The workload",
-}
+_SOURCES = ("src", "lib/integrator_contract", "workload/sidecar_lifecycle")
 _ELSEWHERE = frozenset({"messages.py", "reasons.py", "schema.py"})
 """Whose texts are a table or a page of their own, or are read by programs alone."""
 _KINDS = (
@@ -50,8 +43,6 @@ _CODE = re.compile(r"[{}\[\]\\^$]|->|\*\*|import |HTTP/1|urllib")
 class Message:
     """One text."""
 
-    where: str
-    """The program and its room."""
     kind: str
     """`status`, `log`, `Event`, `refusal`, or `part` of one of these."""
     text: str
@@ -59,45 +50,29 @@ class Message:
     """Its file and line."""
 
 
-def page(root: pathlib.Path) -> str:
+def page() -> str:
     """Write docs/reference/messages.md."""
-    rooms: dict[str, set[tuple[str, str]]] = {}
-    for message in scraped(root):
-        rooms.setdefault(message.where, set()).add((message.kind, message.text))
     sections = [
-        f"### {where}\n\n" + tables.table(("kind", "message"), sorted(found))
-        for where, found in rooms.items()
+        f"## {severity.value.capitalize()}\n\n{''.join(map(_line, found))}"
+        for severity in Severity
+        if (found := [each for each in Said if each.value.severity is severity])
     ]
     return (
         "# Messages\n\n"
-        "This page lists every message of the charm and the workload. « and » enclose values.\n"
-        "[Events](events.md) and [reasons](reasons.md) have pages of their own.\n\n"
-        "## Statuses and diagnose\n\n"
-        "`juju status` shows the severest of these and counts the others. A message reads\n"
-        "`CONDITION; run: COMMAND; DETAILS`. Where the command would not end within 100\n"
-        "characters, it comes first. `diagnose` shows all problems, with `format=json` also the\n"
-        "name of each message, which stays when its text changes. The status has no *doubt*.\n\n"
-        + tables.table(
-            ("message", "severity", "condition", "command", "details", "symptom"), _rows()
-        )
-        + "\n## Other texts\n\n"
-        "A *refusal* rejects an option, relation data or a command line. A *part* belongs to\n"
-        "another text.\n\n" + "\n".join(sections)
+        "This page lists every message of the status and of `diagnose`, by severity. « and »\n"
+        "enclose values. `juju status` shows the most severe message and counts the others. Only\n"
+        "`diagnose` shows doubts. With `format=json` it also prints the name of each message,\n"
+        "which stays when the text changes. [Events](events.md) and [reasons](reasons.md) have\n"
+        "their own pages.\n\n" + "\n".join(sections)
     )
 
 
-def _rows() -> list[tuple[str, ...]]:
-    return [
-        (
-            f"`{said.name}`",
-            row.severity.value,
-            _filled(row.condition),
-            f"`{_filled(row.command)}`" if row.command else "",
-            _filled(row.more),
-            f"[{row.symptom}](../how-to/symptoms.md#{row.symptom})" if row.symptom else "",
-        )
-        for said, row in ((each, each.value) for each in Said)
-    ]
+def _line(said: Said) -> str:
+    row = said.value
+    command = f"run: `{_filled(row.command)}`" if row.command else ""
+    text = "; ".join(filter(None, (_filled(row.condition), command, _filled(row.more))))
+    symptom = f" ([symptom](../how-to/symptoms.md#{row.symptom}))" if row.symptom else ""
+    return f"- `{said.name}`: {text}{symptom}\n"
 
 
 def _filled(text: str) -> str:
@@ -108,33 +83,26 @@ def all_of(root: pathlib.Path) -> Iterator[Message]:
     """List the statuses, and the other texts of both programs."""
     for said in Said:
         for text in filter(None, (said.value.condition, said.value.more)):
-            yield Message("The charm", "status", _filled(text), f"messages.py {said.name}")
+            yield Message("status", _filled(text), f"messages.py {said.name}")
     yield from scraped(root)
 
 
 def scraped(root: pathlib.Path) -> Iterator[Message]:
     """Read the texts of both programs from their code, package by package."""
-    for folder, program in _SOURCES.items():
+    for folder in _SOURCES:
         for file in sorted((root / folder).rglob("*.py")):
             if file.name not in _ELSEWHERE:
                 name = file.relative_to(root).as_posix()
-                yield from read(file.read_text(), f"{program}: {_room(file, root / folder)}", name)
+                yield from read(file.read_text(), name)
 
 
-def read(source: str, where: str, name: str) -> Iterator[Message]:
+def read(source: str, name: str) -> Iterator[Message]:
     """Read the texts of a module."""
     for node, above in _texts(ast.parse(source), ()):
         text = " ".join(_written(node).split())
         kind = _kind(node, above)
         if kind and _is_message(text, kind):
-            yield Message(where, kind, text, f"{name}:{node.lineno}")
-
-
-def _room(file: pathlib.Path, folder: pathlib.Path) -> str:
-    parts = file.relative_to(folder).parts
-    while parts[0] in ("istio_integrator", "shell"):
-        parts = parts[1:]
-    return parts[0].removesuffix(".py")
+            yield Message(kind, text, f"{name}:{node.lineno}")
 
 
 def _texts(
