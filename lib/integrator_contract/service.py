@@ -1,4 +1,4 @@
-"""The settings of the service: one file, which the charm writes and the service follows.
+"""The settings of the service and the results of hooks: files that the service follows.
 
 The charm fills a field from its own option of the same name, where there is one.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pathlib
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from . import charm_facts, names, namespaces, pods, seen
 
@@ -16,6 +17,7 @@ RestartPods = Literal["auto", "manual"]
 """Whether pods that lack their sidecar are replaced automatically or on request."""
 LISTENER_PORT = 15081
 """On 127.0.0.1, where the service answers the charm in the same pod."""
+_Path = TypeVar("_Path", bound=pathlib.PurePath)
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
@@ -72,8 +74,16 @@ class Gateway:
     """The Secrets with its certificate, in its namespace: the operator's and the charm's."""
 
 
+@dataclasses.dataclass(frozen=True)
+class _File:
+    def document(self) -> str:
+        """Write the file's content; equal values give equal text."""
+        # A set has no order of its own.
+        return json.dumps(dataclasses.asdict(self), default=sorted)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(Rules, Eligibility):
+class Options(Rules, Eligibility, _File):
     """The settings of the service: the file that the charm writes and the service follows."""
 
     unit: str
@@ -98,16 +108,22 @@ class Options(Rules, Eligibility):
     """Workloads that may have a pod replaced at the same time, as `budget` returns it."""
     gateway: Gateway | None = None
     """The gateway to report to the charm; None without an ingress."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Results(_File):
+    """The results of the unit's last hook: a file that the charm writes at the end of each."""
+
+    facts: charm_facts.CharmFacts
+    """Served as metrics."""
     expected: seen.Expectation | None = None
     """The expected configuration of the gateway; None if this unit is not the leader or has no
     routes."""
-    facts: charm_facts.CharmFacts | None = None
-    """Results of the unit's last hook, served as metrics; None before the first hook ends."""
 
-    def document(self) -> str:
-        """Write the file's content; equal settings give equal text."""
-        # A set has no order of its own.
-        return json.dumps(dataclasses.asdict(self), default=sorted)
+
+def results_file(settings: _Path) -> _Path:
+    """Return the file of the results, by that of the settings."""
+    return settings.with_suffix(".results.json")
 
 
 def values(kind: type[Eligibility | Rules], source: object) -> dict[str, Any]:

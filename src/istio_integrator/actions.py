@@ -10,29 +10,33 @@ import yaml
 
 from integrator_contract import refusals
 from integrator_contract.answers import ACKNOWLEDGED, PodAnswer
-from istio_integrator import order, texts
+from istio_integrator import texts
+from istio_integrator.admission.admission import Admission
 from istio_integrator.config import config
-from istio_integrator.diagnosis import facts, registry, report
+from istio_integrator.diagnosis import registry, report
+from istio_integrator.facts import Facts
 from istio_integrator.kube import cluster, errors, fences
+from istio_integrator.mtls.mtls import MutualTls
+from istio_integrator.policies.policies import Authorization
 
 Parameters = Mapping[str, Any]
-Answer = Callable[[order.Parts, Parameters], dict[str, str]]
+Answer = Callable[[Facts, Parameters], dict[str, str]]
 _PREVIEWED = ("authorization", "mtls", "mtls-exceptions")
 """The options that `preview-security` takes."""
 
 
-def _list(parts: order.Parts, _: Parameters) -> dict[str, str]:
-    answer = parts.lifecycle.workload.uninjected()
+def _list(facts: Facts, _: Parameters) -> dict[str, str]:
+    answer = facts.uninjected
     return {
         "in-mesh": f"{answer.summary.in_mesh}/{answer.summary.eligible}",
         "pods": _lines(answer.pods),
     }
 
 
-def _restart(parts: order.Parts, parameters: Parameters, *, stale: bool) -> dict[str, str]:
+def _restart(facts: Facts, parameters: Parameters, *, stale: bool) -> dict[str, str]:
     dry_run = bool(parameters.get("dry-run", False))
     force = bool(parameters.get("force", False))
-    pods = parts.lifecycle.workload.restart(dry_run=dry_run, stale=stale, force=force)
+    pods = facts.workload.restart(dry_run=dry_run, stale=stale, force=force)
     restarting = "would-restart" if dry_run else "restarting"
     result = {restarting: _lines(pod for pod in pods if pod.fixable)}
     if others := [pod for pod in pods if not pod.fixable]:
@@ -40,9 +44,9 @@ def _restart(parts: order.Parts, parameters: Parameters, *, stale: bool) -> dict
     return result
 
 
-def _stop(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
-    namespace = parameters.get("namespace") or parts.situation.model
-    answer = parts.lifecycle.workload.stop_proxy(namespace, parameters["pod"])
+def _stop(facts: Facts, parameters: Parameters) -> dict[str, str]:
+    namespace = parameters.get("namespace") or facts.situation.model
+    answer = facts.workload.stop_proxy(namespace, parameters["pod"])
     where = f"{namespace}/{parameters['pod']}"
     if not answer.result:
         raise errors.LifecycleError(f"{where}: the proxy was not stopped: {answer.message}")
@@ -52,18 +56,17 @@ def _stop(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
     return {"stopped": f"{where}, because {answer.message}"}
 
 
-def _preview(parts: order.Parts, parameters: Parameters) -> dict[str, str]:
-    options = _chosen(parts.situation.config, parameters)
-    previews = {
-        "authorization": parts.authorization.preview(options),
-        "mtls": parts.mutual_tls.preview(options, lambda: parts.ingress.exposure.routed),
-    }
-    checks = [
-        registry.Check(option, place, lambda _, found=found: found, look="juju status --relations")
-        for place, (option, found) in enumerate(previews.items())
+def _preview(facts: Facts, parameters: Parameters) -> dict[str, str]:
+    situation, look = facts.situation, "juju status --relations"
+    options = _chosen(situation.config, parameters)
+    authorization, mtls = Authorization(facts), MutualTls(facts)
+    found = [
+        *registry.collect(
+            "authorization", look, lambda: authorization.preview(options), situation
+        ),
+        *registry.collect("mtls", look, lambda: mtls.preview(options), situation),
+        *report.passed_over(fences.noted()),
     ]
-    found = [each for check in checks for each in check.run(facts.Facts(parts))]
-    found += report.passed_over(fences.noted())
     return report.Report(found).results(parameters.get("format", "text"))
 
 
@@ -75,9 +78,9 @@ def _chosen(own: config.Config, parameters: Parameters) -> config.Config:
     return own.model_copy(update={field: getattr(asked, field) for field in fields})
 
 
-def _show(parts: order.Parts, _: Parameters) -> dict[str, str]:
+def _show(facts: Facts, _: Parameters) -> dict[str, str]:
     cleaned: list[cluster.Object] = []
-    for obj in parts.situation.manifests.owned():
+    for obj in facts.situation.manifests.owned():
         metadata = {key: obj["metadata"][key] for key in obj["metadata"] if key != "managedFields"}
         head = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}
         rest = {key: value for key, value in obj.items() if key not in (*head, "status")}
@@ -101,7 +104,7 @@ ANSWERS: dict[str, Answer] = {
     "preview-security": _preview,
     "restart-uninjected": functools.partial(_restart, stale=False),
     "restart-stale": functools.partial(_restart, stale=True),
-    "rotate-certificates": lambda parts, _: parts.admission.rotate(),
+    "rotate-certificates": lambda facts, _: Admission(facts).rotate(),
     "show-manifests": _show,
     "stop-proxy": _stop,
 }

@@ -20,11 +20,13 @@ import ops
 
 from integrator_contract import bounded
 from istio_integrator.admission import webhook
+from istio_integrator.component import Component
+from istio_integrator.facts import Facts
 from istio_integrator.kube import cluster
-from istio_integrator.lifecycle import service, settings, workload
+from istio_integrator.lifecycle import service
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import endpoints
-from istio_integrator.situation.situation import Component, Situation
+from istio_integrator.situation.workload import pebble
 
 if TYPE_CHECKING:
     from cosl import JujuTopology
@@ -47,9 +49,9 @@ class Observability(Component):
 
     name = "observability"
 
-    def __init__(self, charm: ops.CharmBase, situation: Situation) -> None:
+    def __init__(self, facts: Facts, charm: ops.CharmBase) -> None:
+        super().__init__(facts)
         self._charm = charm
-        self._situation = situation
 
     def reconcile(self) -> list[Message]:
         """Publish metrics, alerts and dashboards, forward logs, and name a Loki without a URL."""
@@ -94,12 +96,12 @@ class Observability(Component):
         return {name: address for name, address in addresses.items() if isinstance(address, str)}
 
     def _forward_logs(self, urls: Mapping[str, str]) -> None:
-        container = self._charm.unit.get_container(workload.CONTAINER)
+        container = self._situation.workload.container
         if not container.can_connect():
             # The hook of its pebble-ready does this later.
             return
         targets = log_targets(self._topology, urls) if urls else {}
-        with settings.pebble("logs are not forwarded"):
+        with pebble("logs are not forwarded"):
             for name, target in container.get_plan().log_targets.items():
                 if name.startswith(_PREFIX) and name not in targets:
                     # A layer cannot remove a target.

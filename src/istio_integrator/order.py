@@ -1,119 +1,174 @@
-"""The charm's parts, and the orders in which they are reconciled, removed and withdrawn."""
+"""The order in which the charm's components are reconciled, removed and withdrawn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import dataclasses
+import logging
+import time
+from collections.abc import Callable, Generator
 
+import opentelemetry.trace
 import ops
+import tenacity
 
-from istio_integrator import observability
-from istio_integrator.admission import admission
-from istio_integrator.ingress import ingress
-from istio_integrator.istio import discovery
-from istio_integrator.lifecycle import service, workload
-from istio_integrator.membership import claims, model_namespace
+from integrator_contract import charm_facts, seen, service
+from istio_integrator import diagnosis, error_messages, observability
+from istio_integrator.admission.admission import Admission
+from istio_integrator.component import Component
+from istio_integrator.facts import Facts
+from istio_integrator.ingress.ingress import Ingress
+from istio_integrator.kube import errors
+from istio_integrator.lifecycle import results
+from istio_integrator.lifecycle.service import WorkloadService
+from istio_integrator.membership.claims import Claims
+from istio_integrator.membership.model_namespace import Membership
 from istio_integrator.messages import Message
-from istio_integrator.mtls import mtls
-from istio_integrator.policies import policies
-from istio_integrator.situation.situation import Component, Situation
-from istio_integrator.tenants import tenant_policy
-from istio_integrator.training import training
+from istio_integrator.mtls.mtls import MutualTls
+from istio_integrator.policies.policies import Authorization
+from istio_integrator.situation import workload
+from istio_integrator.tenants.tenant_policy import TenantPolicy
+from istio_integrator.training.training import Training
 
-Step = Callable[[], Sequence[Message] | None]
+logger = logging.getLogger(__name__)
+_tracer = opentelemetry.trace.get_tracer(__name__)
+
+Step = Callable[[], object]
+retry_conflicts = tenacity.Retrying(
+    retry=tenacity.retry_if_exception_type(errors.ConflictError),
+    stop=tenacity.stop_after_attempt(3),
+    reraise=True,
+)
+"""Calls a step again after a conflict, since the step decides by the objects that it read."""
 
 
-class Parts:
-    """The parts of the charm, created for each event."""
+class Hook:
+    """The messages of a hook, and the results that the workload serves as metrics."""
 
-    def __init__(
-        self,
-        charm: ops.CharmBase,
-        situation: Situation,
-        discovered: discovery.Discovery | None = None,
-    ) -> None:
-        container = charm.unit.get_container(workload.CONTAINER)
-        self.situation = situation
-        self.discovered = discovered
-        """The search for an Istio; None if there was no search or it failed."""
-        self.claims = claims.Claims(situation, self._authorization_service)
-        self.membership = model_namespace.Membership(situation, lambda: self.admission.works)
-        self.lifecycle = service.WorkloadService(
-            situation, container, lambda: self.membership.joined
-        )
-        self.admission = admission.Admission(situation, self.lifecycle.image)
-        self.ingress = ingress.Ingress(situation, look=self.lifecycle.seen)
-        self.tenant_policy = tenant_policy.TenantPolicy(
-            situation,
-            lambda: self.ingress.target,
-            lambda: self.ingress.plan.routes,
-            look=self.lifecycle.seen,
-        )
-        self.authorization = policies.Authorization(situation, lambda: self.ingress.exposure)
-        self.mutual_tls = mtls.MutualTls(situation, self._uninjected)
-        self.training = training.Training(situation)
-        self.observability = observability.Observability(charm, situation)
+    def __init__(self, application: str) -> None:
+        self._application = application
+        self.messages: list[Message] = []
+        self.problems: list[charm_facts.Problem] = []
+        self.results = charm_facts.CharmFacts(looked=time.time())
+        """The results, without the problems."""
+        self.expected: seen.Expectation | None = None
+        """The expected configuration of the gateway; None if nothing was written."""
+        self.keeps_expected = True
+        """Whether an earlier expectation stays while there is no new one."""
 
-    @property
-    def reconciled(self) -> tuple[Component, ...]:
-        """The parts in the order in which each event reconciles them.
-
-        Admission prepares new pods before the namespace joins. The workload gets the membership
-        after its decision. A model joins ambient mode before the webhook that prepared its
-        sidecars is removed. The gateway gets permission to call an application before its routes
-        exist.
-        """
-        places: tuple[Component, ...] = (self.admission, self.membership)
-        if self.situation.data_plane == "ambient":
-            places = (self.membership, self.admission)
-        return (
-            self.claims,
-            *places,
-            self.training,
-            self.lifecycle,
-            self.authorization,
-            self.tenant_policy,
-            self.ingress,
-            self.mutual_tls,
-            self.observability,
+    def say(self, part: charm_facts.Part, *messages: Message) -> None:
+        """Add messages of a part of the charm."""
+        severities: dict[str, charm_facts.Severity] = {
+            each: each for each in charm_facts.SEVERITIES
+        }
+        self.messages += messages
+        self.problems += (
+            charm_facts.Problem(part=part, severity=severities[each.severity.value])
+            for each in messages
+            if each.severity.value in severities
         )
 
-    @property
-    def removal(self) -> tuple[Step, ...]:
-        """The steps that remove the application's objects, in order.
+    def record(self, client: workload.WorkloadClient) -> None:
+        """Write the results for the workload."""
+        facts = dataclasses.replace(self.results, problems=tuple(self.problems))
+        written = service.Results(facts=facts, expected=self.expected)
+        results.write(client, written, keeps_expected=self.keeps_expected)
 
-        Juju 4 may end the hook after ten seconds and deletes the charm's own objects, so the label
-        goes early, and what each step leaves is harmless. Strict mTLS ends before new pods lose
-        their sidecars. The label goes before the webhook, which orders a unit pod's containers.
-        The EnvoyFilter goes after the gateway's Envoy, which the workload reads, has no server.
-        """
-        return (
-            self.lifecycle.stop_convergence,
-            self.mutual_tls.remove,
-            self.ingress.close,
-            self.membership.remove,
-            self.admission.remove,
-            self.claims.remove,
-            self.ingress.remove_routes,
-            self.tenant_policy.remove,
-            self.authorization.remove,
-            self.training.remove,
-            self.ingress.remove_guard,
-            self.lifecycle.remove,
-        )
+    @contextlib.contextmanager
+    def part(self, part: charm_facts.Part) -> Generator[None]:
+        """Turn an error into a message, and end the part."""
+        try:
+            yield
+        except errors.CharmError as error:
+            problems = error.problems if isinstance(error, errors.ConfigError) else [error]
+            for problem in problems:
+                logger.warning("%s: %s", type(error).__name__, problem)
+            self.say(part, error_messages.of_error(error, application=self._application))
+            opentelemetry.trace.get_current_span().set_attribute(
+                "error.type", type(error).__name__
+            )
 
-    @property
-    def withdrawal(self) -> tuple[Step, ...]:
-        """The steps that end the work of an application in a model that it may not serve.
+    def attempt(self, component: Component) -> None:
+        """Reconcile a component; an error does not stop the others."""
+        name = f"{type(component).__name__}.reconcile"
+        with _tracer.start_as_current_span(name), self.part(component.name):
+            self.say(component.name, *retry_conflicts(component.reconcile))
 
-        Otherwise two applications would replace pods and prepare new ones.
-        """
-        shared = (self.mutual_tls.remove, self.admission.remove, self.training.remove)
-        return (self.lifecycle.stop, *(shared if self.situation.leader else ()))
 
-    def _authorization_service(self) -> str:
-        service = self.ingress.decision.service
-        return service.reference if service else ""
+def reconcile(hook: Hook, facts: Facts, charm: ops.CharmBase) -> None:
+    """Reconcile all components, and set the results of the hook.
 
-    def _uninjected(self) -> int:
-        summary = self.lifecycle.workload.uninjected().summary
-        return summary.eligible - summary.in_mesh
+    Admission prepares new pods before the namespace joins. But a model joins ambient mode before
+    the webhook that prepared its sidecars is removed. The settings of the workload follow the
+    membership at once, so that they do not wait for other components. The gateway gets permission
+    to call an application before its routes exist.
+    """
+    hook.attempt(Claims(facts))
+    admission = Admission(facts)
+    if facts.data_plane == "ambient":
+        membership = Membership(facts)
+        hook.attempt(membership)
+        hook.attempt(admission)
+    else:
+        hook.attempt(admission)
+        membership = Membership(facts, are_pods_prepared=admission.works)
+        hook.attempt(membership)
+    lifecycle = WorkloadService(facts, joined=membership.joined)
+    hook.attempt(lifecycle)
+    hook.attempt(Training(facts))
+    hook.attempt(Authorization(facts))
+    hook.attempt(TenantPolicy(facts))
+    ingress = Ingress(facts)
+    hook.attempt(ingress)
+    hook.attempt(MutualTls(facts))
+    hook.attempt(observability.Observability(facts, charm))
+    hook.say("diagnosis", *diagnosis.find_concerns(facts))
+    hook.results = dataclasses.replace(
+        hook.results,
+        gateway_ready=ingress.is_up,
+        guard=facts.authentication.word if ingress.is_up is not None else None,
+        certificates=(
+            *results.read_life("gateway", ingress.certificate.shown),
+            *results.read_life("webhook", admission.certificate),
+        ),
+        progress=lifecycle.progress,
+        old_proxies=lifecycle.old_proxies,
+    )
+    hook.expected = ingress.expected
+    hook.keeps_expected = facts.situation.leader and facts.situation.exposes
+
+
+def withdraw(hook: Hook, facts: Facts) -> None:
+    """End the work of an application in a model that it may not serve.
+
+    Otherwise two applications would replace pods and prepare new ones.
+    """
+    shared = (MutualTls(facts).remove, Admission(facts).remove, Training(facts).remove)
+    for step in (WorkloadService(facts).stop, *(shared if facts.situation.leader else ())):
+        with hook.part("membership"):
+            retry_conflicts(step)
+
+
+def removal(facts: Facts) -> tuple[Step, ...]:
+    """Return the steps that remove the application's objects, in order.
+
+    Juju 4 may end the hook after ten seconds and deletes the charm's own objects, so the label
+    goes early, and what each step leaves is harmless. Strict mTLS ends before new pods lose
+    their sidecars. The label goes before the webhook, which orders a unit pod's containers.
+    The EnvoyFilter goes after the gateway's Envoy, which the workload reads, has no server.
+    """
+    lifecycle, ingress = WorkloadService(facts), Ingress(facts)
+    return (
+        lifecycle.stop_convergence,
+        MutualTls(facts).remove,
+        ingress.close,
+        Membership(facts).remove,
+        Admission(facts).remove,
+        Claims(facts).remove,
+        ingress.remove_routes,
+        TenantPolicy(facts).remove,
+        Authorization(facts).remove,
+        Training(facts).remove,
+        ingress.remove_guard,
+        lifecycle.remove,
+    )

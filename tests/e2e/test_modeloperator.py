@@ -8,9 +8,10 @@ import asyncio
 import json
 import re
 
+import msgspec
 import pytest
 
-from istio_integrator.situation.model import Pod, read
+from istio_integrator.situation.model import Pod
 from juju_standin import client
 from testbed import istio, kubernetes, mesh
 from testbed.kit import juju, observer, workloads
@@ -92,8 +93,7 @@ async def until_open(api, model, want):
 
 
 def is_in_mesh(pod):
-    (typed,) = read([pod], Pod)
-    return typed.is_in_mesh
+    return msgspec.convert(pod, Pod).is_in_mesh
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ class Place:
         self.kept = [out.get_relation(each.id) for each in self.kept]
         self.secrets = out.secrets if self.kept else set()
         if units:
-            self.expected = charm_world.told(self.ctx, out).expected
+            self.expected = charm_world.results(self.ctx, out).expected
         logged = [line.message for line in self.ctx.juju_log]
         return [each for each in logged if each.partition(": ")[0] in SEVERITIES]
 

@@ -100,10 +100,17 @@ def serving(directory, values):
 
 
 @contextlib.contextmanager
-def reconciler(folder: Path, kubeconfig: Path, settings: service.Options) -> Iterator[int]:
+def reconciler(
+    folder: Path,
+    kubeconfig: Path,
+    settings: service.Options,
+    results: service.Results | None = None,
+) -> Iterator[int]:
     """Run `sidecar-lifecycle run` as a process; yields its port for health and metrics."""
     port = loopback.free_port()
     (folder / "settings.json").write_text(settings.document())
+    if results:
+        service.results_file(folder / "settings.json").write_text(results.document())
     command = [
         *(sys.executable, "-m", "tests.workload_access", kubeconfig, "run"),
         *("--settings", folder / "settings.json", "--listen", f"127.0.0.1:{port}", "--port", "0"),

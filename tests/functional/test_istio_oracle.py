@@ -8,6 +8,7 @@ import contextlib
 import json
 import random
 
+import msgspec
 import pytest
 import yaml
 
@@ -328,7 +329,7 @@ def test_unknown_host_is_sent_past_the_mesh_at_the_ports_that_are_predicted(
     spec = {"selector": LABELS, "ports": ports}
     written = made("v1", "Service", "mlmd", namespace, spec)
     service = admin.create(written)
-    (read,) = model.read([service], model.Service)
+    read = msgspec.convert(service, model.Service)
     predicted = {port.port for port in read.ports if port.is_http}
     about = ("envoy-0", namespace, {})
     with sidecar_world.configured(tmp_path, istiod.xds, *about, interception="REDIRECT") as proxy:

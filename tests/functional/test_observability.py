@@ -125,13 +125,15 @@ async def world(kubeconfig, namespace):
         yield world
 
 
-FACTS = charm_facts.CharmFacts(
-    looked=time.time(),
-    problems=(charm_facts.Problem(part="ingress", severity="waiting"),),
-    gateway_ready=True,
-    guard="asks",
-    certificates=(charm_facts.Certificate(owner="gateway", not_before=0, not_after=2**32),),
-    old_proxies=0,
+RESULTS = service.Results(
+    facts=charm_facts.CharmFacts(
+        looked=time.time(),
+        problems=(charm_facts.Problem(part="ingress", severity="waiting"),),
+        gateway_ready=True,
+        guard="asks",
+        certificates=(charm_facts.Certificate(owner="gateway", not_before=0, not_after=2**32),),
+        old_proxies=0,
+    )
 )
 
 
@@ -216,7 +218,6 @@ async def test_rules_and_dashboard_have_their_figures_with_cos_and_without(
         unit="app/0",
         joined=True,
         mesh_namespace="istio-system",
-        facts=FACTS,
     )
     settings = admission_world.wanted("hold", model).document()
     owner = names.labels(model, "app", names.WEBHOOK_COMPONENT)
@@ -226,7 +227,7 @@ async def test_rules_and_dashboard_have_their_figures_with_cos_and_without(
     (shipped,) = (paths.SOURCE / "src" / "prometheus_alert_rules").glob("*")
     with (
         loopback_webhook.serving(tmp_path / "admission", settings) as server,
-        loopback_webhook.reconciler(tmp_path, kubeconfig, unit) as port,
+        loopback_webhook.reconciler(tmp_path, kubeconfig, unit, RESULTS) as port,
         prometheus.serving(
             tmp_path / "cos",
             scraped(told, port, f"127.0.0.1:{server.health}"),

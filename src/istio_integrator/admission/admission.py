@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Callable
 
 from integrator_contract import names, pods
 from integrator_contract.rejections import Rejections
 from istio_integrator import error_messages
 from istio_integrator.admission import rejections, settings, webhook
+from istio_integrator.component import Component
+from istio_integrator.facts import Facts
 from istio_integrator.istio import injectors, probe
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
-from istio_integrator.situation.situation import Component, Situation
 
 PROBE_DELAYS = (0.1, 0.2, 0.4, 0.8, 1.0, 1.0)
 """Seconds between dry runs after a change, which API servers notice with a delay."""
@@ -23,17 +23,13 @@ PROBE_SECONDS = 5.0
 
 
 class Admission(Component):
-    """Runs the webhook while new pods need it.
-
-    `image` returns the image of the webhook's servers; empty while it is unknown.
-    """
+    """Runs the webhook while new pods need it."""
 
     name = "admission"
 
-    def __init__(self, situation: Situation, image: Callable[[], str]) -> None:
-        self._situation = situation
-        self._image = image
-        self._webhook = webhook.Webhook(situation)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
+        self._webhook = webhook.Webhook(facts.situation)
         self.works = False
         """Whether the webhook changed a dry-run pod in this hook, so that the model may join."""
 
@@ -79,13 +75,13 @@ class Admission(Component):
     @property
     def is_needed(self) -> bool:
         """Whether a served namespace injects sidecars or will, or an option changes pods."""
-        situation, options = self._situation, self._situation.config
+        facts, situation, options = self._facts, self._situation, self._situation.config
         if options.included_pods or options.excluded_pods or options.pod_rules.rules:
             return True
-        gives_sidecars = situation.data_plane == "sidecar"
-        if gives_sidecars and situation.mesh is not None and options.membership == "namespace":
+        gives_sidecars = facts.data_plane == "sidecar"
+        if gives_sidecars and facts.mesh is not None and options.membership == "namespace":
             return True
-        spaces = {*situation.served_namespaces} - {situation.model}
+        spaces = {*facts.served_namespaces} - {situation.model}
         # The model's pods are prepared even if served-namespaces leaves the model out.
         if gives_sidecars:
             spaces.add(situation.model)
@@ -100,27 +96,27 @@ class Admission(Component):
 
     @functools.cached_property
     def _seen(self) -> settings.MeshSettings:
-        mesh, before = self._situation.mesh, None
+        mesh, before = self._facts.mesh, None
         if mesh is None or not mesh.probed:
             before = settings.MeshSettings.read(self._webhook.settings)
-        return settings.MeshSettings.of(self._situation, before)
+        return settings.MeshSettings.of(self._facts, before)
 
     @functools.cached_property
     def _settings(self) -> pods.Settings:
-        mesh, left_out = self._situation.mesh, {*self._rejected.changes}
+        mesh, left_out = self._facts.mesh, {*self._rejected.changes}
         if mesh is not None and mesh.native_refused:
             left_out.add("native")
-        return settings.make(self._situation, self._seen, left_out)
+        return settings.make(self._facts, self._seen, left_out)
 
     def _run(self, *, rotate: bool = False) -> str:
         served = dataclasses.replace(
-            self._situation.served, mesh_namespace=self._seen.istiod_namespace
+            self._facts.served, mesh_namespace=self._seen.istiod_namespace
         )
         if not self._settings.changes_lifecycle:
             served = dataclasses.replace(served, kinds=frozenset())
         annotations = {names.SEEN: self._seen.text()}
         return self._webhook.reconcile(
-            self._image(), self._settings, served, annotations=annotations, rotate=rotate
+            self._facts.image, self._settings, served, annotations=annotations, rotate=rotate
         )
 
     def _serve(self) -> Message:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from integrator_contract import names, pods
+from istio_integrator.facts import Facts
 from istio_integrator.istio import installation
 from istio_integrator.kube import cluster
 from istio_integrator.situation.situation import Situation
@@ -34,15 +35,15 @@ class MeshSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """Whether the mesh holds applications by default, so that pods need not ask for it."""
 
     @classmethod
-    def of(cls, situation: Situation, before: MeshSettings | None) -> MeshSettings:
+    def of(cls, facts: Facts, before: MeshSettings | None) -> MeshSettings:
         """Return the mesh's settings; keep earlier ones while istiod does not answer."""
-        mesh = situation.mesh
+        situation, mesh = facts.situation, facts.mesh
         seen = before or cls()
         if mesh is not None:
             is_known = mesh.probed or before is None
             seen = cls(
                 native=mesh.native_sidecars if is_known else seen.native,
-                inject_label=next(iter((situation.pod_labels or mesh.pod_labels).items())),
+                inject_label=next(iter((facts.pod_labels or mesh.pod_labels).items())),
                 istiod_namespace=mesh.installed_in,
                 controller_ports=_cut_off(situation, mesh) if is_known else seen.controller_ports,
                 mesh_ports=mesh.excluded_outbound_ports if is_known else seen.mesh_ports,
@@ -74,17 +75,17 @@ def _cut_off(situation: Situation, found: installation.Mesh) -> tuple[int, ...]:
     return tuple(port for port in ports if port not in found.excluded_outbound_ports)
 
 
-def make(situation: Situation, seen: MeshSettings, left_out: Iterable[str]) -> pods.Settings:
+def make(facts: Facts, seen: MeshSettings, left_out: Iterable[str]) -> pods.Settings:
     """Return the settings of new pods, from the options of the same names and the mesh.
 
     `left_out` lists the changes that another team's admission control rejects.
     """
-    options = situation.config
+    situation, options = facts.situation, facts.situation.config
     membership = options.membership
     namespace = situation.cluster.get(cluster.NAMESPACE, situation.model)
     labels = cluster.at(namespace, "metadata", "labels")
     ports = options.excluded_outbound_ports
-    is_ambient = situation.data_plane == "ambient"
+    is_ambient = facts.data_plane == "ambient"
     if seen.controller_ports and not is_ambient:
         # Juju sets this label on the pods of its applications, which all call the controller.
         ports = (*ports, pods.Ports(pods=names.NAME, ports=seen.controller_ports))
@@ -100,8 +101,8 @@ def make(situation: Situation, seen: MeshSettings, left_out: Iterable[str]) -> p
         model=situation.model,
         application=situation.application,
         membership=membership,
-        data_plane=situation.data_plane,
-        lifecycle_in_model=situation.served.kind_of(situation.model, labels) == "model",
+        data_plane=facts.data_plane,
+        lifecycle_in_model=facts.served.kind_of(situation.model, labels) == "model",
         inject_label=dict([seen.inject_label]),
         mesh_holds=seen.held,
         native=seen.native,

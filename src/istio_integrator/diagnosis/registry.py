@@ -6,14 +6,15 @@ The action, its report and docs/reference/checks.md use this registry.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from istio_integrator import error_messages
+from istio_integrator.facts import Facts
 from istio_integrator.kube import errors
 from istio_integrator.messages import LOG, Message, Said, Severity
-
-from .facts import Facts
+from istio_integrator.situation.situation import Situation
 
 Find = Callable[[Facts], Iterable[Message]]
 
@@ -39,26 +40,38 @@ class Check:
 
     def run(self, facts: Facts) -> list[Message]:
         """Return its messages; if the cluster does not answer, the last one is the reason."""
-        application = facts.application
-        found: list[Message] = []
-        try:
-            for each in self.find(facts):
-                found.append(each)  # noqa: PERF402 - keep the messages before an error
-        except errors.ForbiddenError as error:
-            right = error_messages.missing_right(error) or error.message
-            found.append(Said.CHECK_FORBIDDEN(right=right, application=application))
-        except errors.CharmError as error:
-            found.append(Said.CHECK_FAILED(problem=error, application=application))
-        look = self.look.format(application=application, model=facts.model)
+        situation = facts.situation
+        look = self.look.format(application=situation.application, model=situation.model)
+        found = collect(self.name, look, functools.partial(self.find, facts), situation)
         return [
-            dataclasses.replace(
-                each,
-                check=self.name,
-                symptoms=each.symptoms or self.symptoms,
-                otherwise="" if each.severity is Severity.NOTE else each.otherwise or look,
-            )
-            for each in found
+            dataclasses.replace(each, symptoms=each.symptoms or self.symptoms) for each in found
         ]
+
+
+def collect(
+    name: str, look: str, find: Callable[[], Iterable[Message]], situation: Situation
+) -> list[Message]:
+    """Return messages as lines of a report; after an error the last one is the reason.
+
+    `name` is at the start of the lines. `look` is the command for messages that have none.
+    """
+    found: list[Message] = []
+    try:
+        for each in find():
+            found.append(each)  # noqa: PERF402 - keep the messages before an error
+    except errors.ForbiddenError as error:
+        right = error_messages.missing_right(error) or error.message
+        found.append(Said.CHECK_FORBIDDEN(right=right, application=situation.application))
+    except errors.CharmError as error:
+        found.append(Said.CHECK_FAILED(problem=error, application=situation.application))
+    return [
+        dataclasses.replace(
+            each,
+            check=name,
+            otherwise="" if each.severity is Severity.NOTE else each.otherwise or look,
+        )
+        for each in found
+    ]
 
 
 CHECKS: dict[str, Check] = {}

@@ -161,6 +161,17 @@ def verify(data: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
     return result
 
 
+def _verified(known: Mapping[str, str]) -> dict[str, str]:
+    """Return the data of the charm's copy; empty if it is useless."""
+    with contextlib.suppress(ValueError):
+        return verify(known, known)
+    return {}
+
+
+def _pem(data: Mapping[str, str]) -> str:
+    return base64.b64decode(data["tls.crt"]).decode() if data else ""
+
+
 def _lack(server: x509.Certificate) -> str:
     """Return why Envoy refuses a server's certificate; empty if it accepts it.
 
@@ -233,12 +244,9 @@ class GatewayCertificate:
             return ""
         manifests, data = self._situation.manifests, dict[str, str]()
         try:
-            found = self._situation.cluster.get(cluster.SECRET, self.name, target.namespace)
-            known = cluster.at(found, "data") if manifests.is_ours(found) else {}
-            # Another team may have changed it.
-            with contextlib.suppress(ValueError):
-                data = verify(known, known)
-            if wanted := self._verified(target, data):
+            known = self._known(target)
+            data = _verified(known)
+            if wanted := self._wanted(target, data):
                 if known.keys() - wanted.keys():
                     # istiod prefers some other names, which an apply would keep.
                     manifests.remove(SECRET_FOLDER)
@@ -250,18 +258,19 @@ class GatewayCertificate:
             said = error_messages.of_error(error, application=self._situation.application)
             self.messages.append(said)
         if data:
-            self.shown = base64.b64decode(data["tls.crt"]).decode()
+            self.shown = _pem(data)
             self.messages += [each for each in self.judge(target) if each.said in _IN_STATUS]
         return self.name if data else ""
 
     def judge(self, target: gateway.Target) -> Iterable[Message]:
         """Tell how long the served certificate is valid, and which host it does not name."""
-        if not self.shown:
+        shown = self.shown or (self.is_wanted and _pem(_verified(self._known(target))))
+        if not shown:
             return
         name = self._situation.config.tls_secret or self.name
         owner = f"gateway ({name})"
-        yield judge(owner, self.shown, f"kubectl -n {target.namespace} describe secret {name}")
-        loaded = x509.load_pem_x509_certificate(self.shown.encode())
+        yield judge(owner, shown, f"kubectl -n {target.namespace} describe secret {name}")
+        loaded = x509.load_pem_x509_certificate(shown.encode())
         found = _extension(loaded, x509.SubjectAlternativeName) or ()
         names = {each.value.lower() for each in found if isinstance(each, x509.DNSName)}
         parents = {host: f"*.{host.partition('.')[2]}" for host in target.hosts}
@@ -278,7 +287,12 @@ class GatewayCertificate:
         self._situation.manifests.remove(SECRET_FOLDER)
         self._record.certificate_in = ""
 
-    def _verified(self, target: gateway.Target, data: dict[str, str]) -> dict[str, str]:
+    def _known(self, target: gateway.Target) -> Mapping[str, str]:
+        """Read this charm's copy, which another team may have changed."""
+        found = self._situation.cluster.get(cluster.SECRET, self.name, target.namespace)
+        return cluster.at(found, "data") if self._situation.manifests.is_ours(found) else {}
+
+    def _wanted(self, target: gateway.Target, data: dict[str, str]) -> dict[str, str]:
         """Return the certificate to serve, which is the present one if the source is useless."""
         try:
             source = self._source(target)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from integrator_contract.seen import Expectation, Seen
+from integrator_contract.seen import Expectation
 from istio_integrator import error_messages
-from istio_integrator.asked import authentication, gateway
-from istio_integrator.asked.gateways import managed, named, own
-from istio_integrator.asked.routes import plan, requested
+from istio_integrator.asked import gateway
+from istio_integrator.asked.gateways import managed, named
+from istio_integrator.component import Component
+from istio_integrator.facts import Facts
 from istio_integrator.ingress import (
     certificate,
     envoyfilter,
@@ -25,7 +25,6 @@ from istio_integrator.ingress import (
 from istio_integrator.kube import cluster, errors, manifests
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import ingress_route, kubeflow
-from istio_integrator.situation.situation import Component, Exposure, Situation
 
 logger = logging.getLogger(__name__)
 
@@ -43,16 +42,11 @@ class Ingress(Component):
 
     name = "ingress"
 
-    def __init__(
-        self,
-        situation: Situation,
-        look: Callable[[], Seen | None] = lambda: None,
-    ) -> None:
-        self._situation = situation
-        self._related = situation.related
-        self._look = look
-        self._record = record.Record(situation)
-        self.certificate = certificate.GatewayCertificate(situation, self._record)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
+        self._related = facts.situation.related
+        self._record = record.Record(facts.situation)
+        self.certificate = certificate.GatewayCertificate(facts.situation, self._record)
         self._messages: list[Message] = []
         self.is_up: bool | None = None
         """Whether the model's Gateway exists and a pod of the gateway is ready; None if no
@@ -66,7 +60,7 @@ class Ingress(Component):
         if not self._situation.leader:
             return self._messages
         kubeflow.publish_routed(self._related)
-        found = self._situation.mesh
+        found = self._facts.mesh
         if found is not None and found.pilot is not None:
             service, port = found.pilot
             kubeflow.publish_pilot(self._related, service=service, port=port)
@@ -76,11 +70,11 @@ class Ingress(Component):
                 self.remove()
                 self._report_options()
         elif found is not None:
-            logger.debug("Authentication: %s.", self.decision.word)
+            logger.debug("Authentication: %s.", self._facts.authentication.word)
             self.is_up = False
-            target = self.target
+            target = self._facts.target
             if isinstance(target, gateway.Target) and target.is_deployed_here:
-                target = own_gateway.apply(self._situation, target) or target
+                target = own_gateway.apply(self._situation, self._facts.mesh, target) or target
             if isinstance(target, gateway.Target):
                 target = self._accepted(target)
             self._announce(target, self._expose(target))
@@ -111,61 +105,6 @@ class Ingress(Component):
         for folder in (envoyfilter.FOLDER, own_gateway.FOLDER):
             self._situation.manifests.remove(folder)
 
-    @functools.cached_property
-    def target(self) -> gateway.Target | Message:
-        """The gateway that serves the model, or a message for the operator; nothing is written.
-
-        If routing=gateway-api is impossible, it is the gateway that serves the model now.
-        """
-        situation = self._situation
-        why: Message | None = None
-        found: gateway.Target | Message | None = None
-        if situation.config.routing == "gateway-api":
-            opened = situation.manifests.own(cluster.GATEWAY, gateway.NAME)
-            why = managed.obstacle(situation, opened)
-            if why is None or managed.find(situation) is not None:
-                found = managed.target(situation)
-            elif opened is None:
-                return why
-        if found is None and situation.config.gateway_service:
-            found = named.find(situation)
-        found = found or own.target(situation)
-        if why and isinstance(found, gateway.Target):
-            return dataclasses.replace(found, messages=(why, *found.messages))
-        return found
-
-    @functools.cached_property
-    def decision(self) -> authentication.Authentication:
-        """How requests are authenticated."""
-        return authentication.decide(self._situation)
-
-    @functools.cached_property
-    def exposure(self) -> Exposure:
-        """The gateway's calls to Services of the model; empty without requests for ingress."""
-        if not self._situation.exposes:
-            return Exposure()
-        target = self.target if isinstance(self.target, gateway.Target) else None
-        service = self.decision.service
-        namespace, _, guard = service.reference.partition("/") if service else ("", "", "")
-        is_here = namespace == self._situation.model
-        return Exposure(
-            # The backends are known before the gateway exists.
-            gateways=tuple(target.principals) if target else (),
-            gateway_pods=(frozenset(target.selector.items()),) if target and target.is_own else (),
-            routed=frozenset((route.service, route.port) for route in self.plan.routes),
-            guards=frozenset([(guard, service.port)] if service and is_here else ()),
-        )
-
-    @functools.cached_property
-    def plan(self) -> plan.RoutePlan:
-        """The routes that related applications request."""
-        return plan.plan(requested.read(self._situation, self._received))
-
-    @functools.cached_property
-    def _received(self) -> list[requested.Received]:
-        """The relations' messages, those of the older interface first, then by age."""
-        return [*kubeflow.ingress(self._related), *ingress_route.received(self._related)]
-
     @property
     def _only_https(self) -> bool:
         return self._situation.config.https_redirect and self.certificate.is_wanted
@@ -185,7 +124,7 @@ class Ingress(Component):
             logger.info("The gateway changes.")
             self._close()
             opened = None
-        decision, routes = self.decision, self.plan.routes
+        decision, routes = self._facts.authentication, self._facts.route_plan.routes
         values = self._record.values_for(envoyfilter.access(decision, target, routes))
         latest, *filters = envoyfilter.apply(self._situation, decision, target, values, routes)
         served, problems = render.apply(self._situation, routes, target, values)
@@ -211,12 +150,12 @@ class Ingress(Component):
             routes=len(served) if target.is_managed else matches,
             marks=(values.asked, values.free, values.root),
             proof=(values.metadata, values.seen),
-            istiod=self._situation.mesh.namespace if self._situation.mesh else "",
+            istiod=self._facts.mesh.namespace if self._facts.mesh else "",
             clusters=tuple(sorted(clusters)),
         )
         if target.is_deployed_here:
             self._messages += own_gateway.takers(self._situation, target, opened)
-        answer = self._look()
+        answer = self._facts.seen
         # HTTP would carry what HTTPS has protected.
         is_lost = self.certificate.is_wanted and bool(self._record.certificate_in)
         hosts = seen.open_hosts(
@@ -244,16 +183,17 @@ class Ingress(Component):
         """Report options that name no possible gateway before an application needs one."""
         config = self._situation.config
         if config.gateway_service or config.routing == "gateway-api":
-            self._messages += [self.target] if isinstance(self.target, Message) else []
+            target = self._facts.target
+            self._messages += [target] if isinstance(target, Message) else []
 
     def _report_requests(self) -> None:
         # Juju shows the first of equally severe statuses. A closed ingress fails every request.
-        self._messages += filter(None, [self.decision.problem])
-        for problem in self.plan.problems:
+        self._messages += filter(None, [self._facts.authentication.problem])
+        for problem in self._facts.route_plan.problems:
             logger.warning("%s.", problem)
             self._messages.append(Said.REQUEST_INVALID(request=problem))
         for endpoint in kubeflow.ROUTING:
-            received = (one for one in self._received if one.endpoint == endpoint)
+            received = (one for one in self._facts.requests if one.endpoint == endpoint)
             silent = [one for one in received if one.message is None and not one.problem]
             if names := kubeflow.names(silent):
                 said = Said.APPLICATION_SILENT(applications=names, endpoint=endpoint)
@@ -291,7 +231,7 @@ class Ingress(Component):
         }
         if not target.is_managed:
             return _ISTIO_GATEWAY, context
-        situation, mesh = self._situation, self._situation.mesh
+        situation, mesh = self._situation, self._facts.mesh
         return _KUBERNETES_GATEWAY, {
             **context,
             "gateway_class": managed.class_name(situation),
@@ -321,7 +261,7 @@ class Ingress(Component):
                     *self._rendered(target, self.certificate.name, named)
                 )
             reference = f"routes in {self._situation.model}"
-            routes, values = self.plan.routes, record.Values()
+            routes, values = self._facts.route_plan.routes, record.Values()
             render.apply(self._situation, routes, target, values, is_dry_run=True)
         except errors.ApiError as error:
             if moves or not error.is_about_the_object:
@@ -341,7 +281,7 @@ class Ingress(Component):
 
     def _wait_until_gone(self) -> None:
         for _ in range(GONE_WITHIN):
-            if seen.is_gone(self._look()):
+            if seen.is_gone(self._situation.workload.look()):
                 break
             time.sleep(1)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from integrator_contract import names
 from istio_integrator.asked import gateway
 from istio_integrator.asked.gateways import own
+from istio_integrator.istio import installation
 from istio_integrator.kube import cluster, errors, fences
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation.situation import Situation
@@ -18,12 +19,13 @@ _TCP = ("TCP", "MONGO", "MYSQL", "REDIS")
 """Protocols for which a port has no HTTP."""
 
 
-def apply(situation: Situation, target: gateway.Target) -> Message | None:
+def apply(
+    situation: Situation, mesh: installation.Mesh | None, target: gateway.Target
+) -> Message | None:
     """Deploy the gateway, unless an object of another owner has its name.
 
     istiod injects its template for gateways.
     """
-    mesh = situation.mesh
     context = {
         "name": target.service,
         "account": own.ACCOUNT,

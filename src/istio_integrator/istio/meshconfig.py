@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from integrator_contract import bounded, names, pods
@@ -118,6 +118,14 @@ def unserved(selectors: Iterable[cluster.Object], labels: Mapping[str, str]) -> 
     ]
     # Without a selector, istiod serves every namespace (istio pkg/kube/namespace/filter.go).
     return "" if "" in remedies or not remedies else remedies[0]
+
+
+def missing_label(
+    api: cluster.Cluster, selectors: Sequence[cluster.Object], namespace: str
+) -> str:
+    """Return the `kubectl label` arguments for istiod to serve an existing namespace."""
+    found = api.get(cluster.NAMESPACE, namespace) if selectors and namespace else None
+    return unserved(selectors, cluster.at(found, "metadata", "labels")) if found else ""
 
 
 def _is_registry_only(sidecars: Iterable[cluster.Object], *, model: str, default: bool) -> bool:

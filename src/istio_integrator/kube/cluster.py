@@ -173,6 +173,7 @@ class Cluster:
         self.client: Any = client
         self.missing: set[str] = set()
         """Messages of the API server about missing optional rights."""
+        self._typed: dict[tuple[object, ...], Any] = {}
 
     @contextlib.contextmanager
     def optional(self) -> Generator[None]:
@@ -224,6 +225,18 @@ class Cluster:
         with self.optional():
             return self.list(kind, namespace)
         return []
+
+    def typed(self, objects: Iterable[Object], kind: type[_T]) -> list[_T]:
+        """Read objects of one kind into a type; each version of an object is decoded once."""
+
+        def read(obj: Object) -> list[_T]:
+            metadata = obj["metadata"]
+            version = (kind, reference(obj), metadata.get("uid"), metadata.get("resourceVersion"))
+            if version not in self._typed:
+                self._typed[version] = msgspec.convert(obj, kind)
+            return [self._typed[version]]
+
+        return read_each(objects, read)
 
     def events(self, reason: str, namespace: str | None = None) -> list[Object]:
         """List the Events with a reason, of one namespace or of all."""

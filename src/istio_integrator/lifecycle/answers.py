@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from integrator_contract.answers import Summary, Trouble
 from integrator_contract.reasons import Reason
 from istio_integrator import error_messages
+from istio_integrator.facts import Facts
 from istio_integrator.kube import errors
 from istio_integrator.messages import Message, Said, Severity
 from istio_integrator.situation.situation import Situation
@@ -18,14 +19,13 @@ _MORE_THAN_COUNTS = (Reason.REPLACEMENT_STARTING, Reason.WRONG_ORDER)
 _FORCE = "restart-uninjected force=true"
 
 
-def progress(
-    summary: Summary, situation: Situation, *, is_automatic: bool = False
-) -> Iterable[Message]:
+def progress(summary: Summary, facts: Facts, *, is_automatic: bool = False) -> Iterable[Message]:
     """Turn the workload's counts into messages.
 
     If pods are replaced automatically, the message has the command and the option that stop it.
     """
-    application, mesh = situation.application, situation.mesh
+    situation, mesh = facts.situation, facts.mesh
+    application = situation.application
     pods = f"{summary.in_mesh}/{summary.eligible}"
     option = "restart-pods=manual"
     stop = {

@@ -1,57 +1,15 @@
-"""The settings file of the workload, which its service watches and its commands read."""
+"""The settings of the workload, from the options and the facts of a hook."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import logging
 import secrets
-from collections.abc import Generator
-
-import msgspec
-import ops
 
 from integrator_contract import names, service
-from istio_integrator.kube import cluster, errors
+from istio_integrator.facts import Facts
+from istio_integrator.kube import cluster
 from istio_integrator.relations import endpoints
 from istio_integrator.situation.situation import Situation
-
-logger = logging.getLogger(__name__)
-
-FILE = "/tmp/sidecar-lifecycle.settings.json"  # noqa: S108  the container's own, writable by all
-
-
-@contextlib.contextmanager
-def pebble(problem: str) -> Generator[None]:
-    """Turn errors of Pebble into a LifecycleError with the problem and the reason."""
-    try:
-        yield
-    except ops.pebble.ChangeError as error:
-        # A headline, one line for the only task, and its log.
-        reason = error.err.strip().rpartition("\n")[2].removeprefix("- ")
-        raise errors.LifecycleError(f"{problem}: {reason}") from error
-    except (ops.pebble.Error, TimeoutError) as error:
-        reason = str(error).partition("\n")[0] or type(error).__name__
-        raise errors.LifecycleError(f"{problem}: {reason}") from error
-
-
-def read(container: ops.Container) -> service.Options | None:
-    """Return the workload's present settings; None if unknown."""
-    try:
-        with container.pull(FILE, encoding=None) as file:
-            return msgspec.json.decode(file.read(), type=service.Options)
-    except (ops.pebble.Error, TimeoutError, ValueError, RecursionError) as error:
-        logger.debug("The workload's settings are not known: %s", error)
-        return None
-
-
-def write(
-    container: ops.Container, settings: service.Options, told: service.Options | None
-) -> None:
-    """Write the file unless `told` is equal; raise LifecycleError if Pebble fails."""
-    if settings != told:
-        with pebble("lifecycle gets no settings"):
-            container.push(FILE, settings.document(), make_dirs=True, permissions=0o600)
 
 
 def _gateway(situation: Situation) -> service.Gateway:
@@ -68,12 +26,12 @@ def _gateway(situation: Situation) -> service.Gateway:
     return service.Gateway(namespace=namespace, name=name, selector=selector, secrets=shown)
 
 
-def make(situation: Situation, told: service.Options | None, *, joined: bool) -> service.Options:
-    """Return the settings, from the options of the same names and the state of the cluster.
+def make(facts: Facts, told: service.Options | None, *, joined: bool) -> service.Options:
+    """Return the settings, from the options of the same names and the facts.
 
     Values that are unknown now keep those of `told`.
     """
-    mesh = situation.mesh
+    situation, mesh = facts.situation, facts.mesh
     settings = service.Options(
         **situation.config.named_in(service.Options),
         model=situation.model,
@@ -86,7 +44,7 @@ def make(situation: Situation, told: service.Options | None, *, joined: bool) ->
         proxy_revision=mesh.proxy_revision if mesh else "",
         proxy_version=mesh.version if mesh else "",
         membership=situation.config.membership,
-        data_plane=situation.data_plane,
+        data_plane=facts.data_plane,
         status_port=mesh.status_port if mesh else names.DEFAULT_STATUS_PORT,
         gateway=_gateway(situation) if situation.exposes else None,
     )
@@ -95,5 +53,4 @@ def make(situation: Situation, told: service.Options | None, *, joined: bool) ->
     if mesh is None or not (mesh.probed or mesh.has_settings):
         # The mesh's status port is unknown.
         settings = dataclasses.replace(settings, status_port=told.status_port)
-    expected = told.expected if situation.leader else None
-    return dataclasses.replace(settings, token=told.token, facts=told.facts, expected=expected)
+    return dataclasses.replace(settings, token=told.token)

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from integrator_contract import names
 from istio_integrator import texts
+from istio_integrator.component import Component
+from istio_integrator.istio import meshconfig
 from istio_integrator.kube import cluster, errors, fences, owners
 from istio_integrator.messages import Message, Said
-from istio_integrator.situation.situation import Component, Situation
 
 
 class Claims(Component):
-    """Labels the namespaces that this application serves, other than its model.
-
-    `authorization_service` returns the authorization service as `NAMESPACE/NAME`, or empty.
-    """
+    """Labels the namespaces that this application serves, other than its model."""
 
     name = "membership"
-
-    def __init__(self, situation: Situation, authorization_service: Callable[[], str]) -> None:
-        self._situation = situation
-        self._authorization_service = authorization_service
 
     def reconcile(self) -> list[Message]:
         """Label unserved namespaces, and unlabel those that this application no longer serves.
@@ -31,13 +25,14 @@ class Claims(Component):
             Messages about namespaces that other integrators serve or that istiod ignores.
         """
         situation, own = self._situation, self._situation.manifests.owner
+        served = self._facts.served
         others: list[str] = []
         is_gone = functools.cache(functools.partial(owners.is_gone, situation.cluster))
         for namespace in situation.cluster.list(cluster.NAMESPACE):
             with fences.around(cluster.reference(namespace)):
                 labels = cluster.at(namespace, "metadata", "labels")
                 owner = labels.get(names.SERVED_BY, "")
-                kind = situation.served.allowed_kind(namespace["metadata"]["name"], labels)
+                kind = served.allowed_kind(namespace["metadata"]["name"], labels)
                 wanted = own if kind not in (None, "model") else ""
                 if wanted and owner not in ("", own) and not is_gone(owner):
                     others.append(owner)
@@ -78,16 +73,20 @@ class Claims(Component):
             fences.note(cluster.reference(namespace), str(error))
 
     def _ignored(self) -> Iterable[Message]:
-        situation = self._situation
-        if situation.mesh is None or not situation.mesh.discovery_selectors:
+        facts, situation, mesh = self._facts, self._situation, self._facts.mesh
+        selectors = mesh.discovery_selectors if mesh else ()
+        if not selectors:
             return
-        service = self._authorization_service()
+        found = facts.authentication.service
+        service = found.reference if found else ""
         home = service.partition("/")[0]
-        others = {home, *situation.served_namespaces} - {situation.model}
-        labels = {name: label for name in others if (label := situation.missing_label(name))}
+        labels: dict[str, str] = {}
+        for name in {home, *facts.served_namespaces} - {situation.model}:
+            if label := meshconfig.missing_label(situation.cluster, selectors, name):
+                labels[name] = label
         if home in labels:
             place = {"namespace": home, "label": labels[home]}
             yield Said.SERVICE_IGNORED_BY_ISTIOD(service=service, **place)
-        if served := labels.keys() & set(situation.served_namespaces):
+        if served := labels.keys() & set(facts.served_namespaces):
             shown, label = texts.listed(served), labels[min(served)]
             yield Said.NAMESPACES_IGNORED_BY_ISTIOD(count=len(served), names=shown, label=label)

@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from integrator_contract import names, pods, selectors
-from istio_integrator import error_messages
-from istio_integrator.istio import ambient, meshconfig
+from integrator_contract import names, selectors
+from istio_integrator.asked import membership
+from istio_integrator.component import Component
+from istio_integrator.facts import Facts
 from istio_integrator.kube import cluster, errors, fences, owners
-from istio_integrator.membership import decision
 from istio_integrator.messages import Message, Said
-from istio_integrator.situation.situation import Component, Situation
 
 logger = logging.getLogger(__name__)
 
 
 class Membership(Component):
-    """Makes the model's namespace a mesh member, and records how to undo it."""
+    """Makes the model's namespace a mesh member, and records how to undo it.
+
+    `are_pods_prepared` tells whether the admission webhook prepares new pods.
+    """
 
     name = "membership"
 
-    def __init__(
-        self, situation: Situation, are_pods_prepared: Callable[[], bool] = lambda: True
-    ) -> None:
-        self._situation = situation
+    def __init__(self, facts: Facts, *, are_pods_prepared: bool = True) -> None:
+        super().__init__(facts)
         self._are_pods_prepared = are_pods_prepared
-        self._decision = decision.LabelChange()
-
-    @property
-    def joined(self) -> bool:
+        self.joined = False
         """Whether new pods join the mesh and no other integrator serves the model."""
-        return self._decision.joined
 
     def claim(self) -> Message | None:
         """Record that this application serves the model.
@@ -50,12 +42,13 @@ class Membership(Component):
             return None
         if names.CONTROLLER_MODEL in cluster.at(namespace, "metadata", "labels"):
             return Said.CONTROLLER_MODEL()
-        record = self._record(namespace) or owners.UndoRecord(situation.manifests.owner, {}, {})
+        record = membership.read(situation, namespace).record
+        record = record or owners.UndoRecord(situation.manifests.owner, {}, {})
         if record.owner != situation.manifests.owner:
             return Said.MODEL_TAKEN(
                 owner=record.owner, namespace=situation.model, application=situation.application
             )
-        if situation.leader and record != _written(namespace):
+        if situation.leader and record != membership.written(namespace):
             # A single integrator works without the record.
             with situation.cluster.optional():
                 self._patch(namespace, {}, record)
@@ -70,97 +63,35 @@ class Membership(Component):
         namespace = self._namespace()
         if namespace is None:
             return []
-        self._decision = self.decided(namespace)
+        decided = membership.decide(
+            self._situation,
+            self._facts.mesh,
+            namespace,
+            are_pods_prepared=self._are_pods_prepared,
+        )
+        self.joined = decided.joined
         if self._situation.leader:
-            self._bring_about(namespace)
-        return [*filter(None, [self._decision.problem])]
+            self._bring_about(decided, namespace)
+        return [*filter(None, [decided.problem])]
 
-    def _bring_about(self, namespace: cluster.Object) -> None:
-        decided = self._decision
+    def _bring_about(self, decided: membership.LabelChange, namespace: cluster.Object) -> None:
         is_ambient = decided.joined and decided.data_plane == "ambient"
         if is_ambient:
             # Label the excluded pods before the namespace joins.
             self._keep_out(is_ambient=True)
-        if decided.labels or decided.record != _written(namespace):
+        if decided.labels or decided.record != membership.written(namespace):
             self._patch(namespace, decided.labels, decided.record)
         if not is_ambient:
             self._keep_out(is_ambient=False)
-
-    def decided(self, namespace: cluster.Object) -> decision.LabelChange:
-        """Decide the membership of the model's namespace, without writing."""
-        mesh, membership = self._situation.mesh, self._situation.config.membership
-        place = self._place(namespace)
-        # Labels that this event restores are gone at the next event.
-        left = place.labels if membership == "namespace" else place.left
-        data_plane, missing = self._asked_for(left)
-        member_labels = mesh.namespace_labels if mesh else None
-        if mesh and data_plane == "ambient":
-            member_labels = names.AMBIENT
-        awaited = ""
-        if mesh is None or not mesh.alive:
-            awaited = "istiod has injected a dry-run pod"
-        elif data_plane == "sidecar" and not self._are_pods_prepared():
-            # Juju's modeloperator would get a sidecar.
-            awaited = "the admission webhook prepares new pods"
-        if membership != "none":
-            set_here = (member_labels or {}) if membership == "namespace" else {}
-            missing = missing or self._unserved({**place.labels, **set_here})
-        return dataclasses.replace(
-            place,
-            membership=membership,
-            member_labels=member_labels,
-            data_plane=data_plane,
-            missing=missing,
-            awaited=awaited,
-            is_member=mesh.has_member if mesh else place.is_member,
-        ).decide()
-
-    def _place(self, namespace: cluster.Object) -> decision.ModelNamespace:
-        return decision.ModelNamespace(
-            name=self._situation.model,
-            labels=cluster.at(namespace, "metadata", "labels"),
-            record=self._record(namespace),
-            owner=self._situation.manifests.owner,
-            now=int(time.time()),
-        )
-
-    def _unserved(self, labels: Mapping[str, str]) -> Message | None:
-        """Return the message about the label that istiod's discoverySelectors require.
-
-        istiod's injector ignores discoverySelectors: the model's pods would get sidecars that wait
-        forever for the root certificate.
-        """
-        mesh, model = self._situation.mesh, self._situation.model
-        label = meshconfig.unserved(mesh.discovery_selectors, labels) if mesh else ""
-        if mesh is None or not label:
-            return None
-        return Said.MODEL_IGNORED_BY_ISTIOD(istiod=mesh.name, namespace=model, label=label)
-
-    def _asked_for(self, labels: Mapping[str, str]) -> tuple[pods.DataPlane, Message | None]:
-        situation = self._situation
-        mode = situation.config.mesh_mode
-        if not ambient.is_chosen(mode, labels):
-            return "sidecar", None
-        missing: Message | None = None
-        try:
-            mesh = situation.mesh
-            if lack := ambient.missing(situation.cluster, mesh) if mesh else "":
-                about = {"mode": mode, "lack": lack, "application": situation.application}
-                missing = Said.AMBIENT_LACKS(namespace=situation.model, **about)
-        except errors.ForbiddenError as error:
-            # A namespace in ambient mode stays in it. Without the check no namespace joins it.
-            if not ambient.is_labelled(labels):
-                missing = error_messages.of_error(error, application=situation.application)
-        return "ambient", missing
 
     def remove(self) -> None:
         """Restore the namespace and its pods, on any unit."""
         namespace = self._namespace()
         if namespace is None:
             return
-        place = self._place(namespace)
-        if place.record is not None and place.record.owner == place.owner:
-            self._patch(namespace, place.given_back, None)
+        present = membership.read(self._situation, namespace)
+        if present.record is not None and present.record.owner == present.owner:
+            self._patch(namespace, present.given_back, None)
         self._keep_out(is_ambient=False)
 
     def _keep_out(self, *, is_ambient: bool) -> None:
@@ -203,14 +134,6 @@ class Membership(Component):
     def _namespace(self) -> cluster.Object | None:
         return self._situation.cluster.get(cluster.NAMESPACE, self._situation.model)
 
-    def _record(self, namespace: cluster.Object) -> owners.UndoRecord | None:
-        """Read the record, and take over the record of a removed application."""
-        record, situation = _written(namespace), self._situation
-        own = situation.manifests.owner
-        if record and record.owner != own and owners.is_gone(situation.cluster, record.owner):
-            return msgspec.structs.replace(record, owner=own)
-        return record
-
     def _patch(
         self,
         namespace: cluster.Object,
@@ -229,15 +152,3 @@ class Membership(Component):
         self._situation.cluster.merge_patch(namespace, patch)
         if labels:
             logger.info("Namespace %s: labels %s.", self._situation.model, dict(labels))
-
-
-def data_plane(situation: Situation) -> pods.DataPlane:
-    """Return how the model's pods join the mesh once its namespace is reconciled."""
-    namespace = situation.cluster.get(cluster.NAMESPACE, situation.model)
-    return Membership(situation).decided(namespace).data_plane if namespace else "sidecar"
-
-
-def _written(namespace: cluster.Object) -> owners.UndoRecord | None:
-    return owners.UndoRecord.read(
-        cluster.at(namespace, "metadata", "annotations").get(names.MEMBERSHIP)
-    )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable
 from typing import Any
 
+from istio_integrator.component import Component
 from istio_integrator.config import config
 from istio_integrator.istio import installation, peer_authentication
 from istio_integrator.kube import cluster, manifests, owners
@@ -13,7 +14,6 @@ from istio_integrator.messages import Message, Said
 from istio_integrator.mtls import exceptions, members
 from istio_integrator.mtls.plan import MutualTlsPlan
 from istio_integrator.situation import model
-from istio_integrator.situation.situation import Component, Situation
 
 FOLDER = "mutual-tls"
 _YOUNGEST = "9999"
@@ -25,18 +25,14 @@ class MutualTls(Component):
 
     name = "security"
 
-    def __init__(self, situation: Situation, uninjected: Callable[[], int]) -> None:
-        self._situation = situation
-        self._uninjected = uninjected
-
     def reconcile(self) -> list[Message]:
         """Make the policies agree with the option, and report how strict the model is."""
         if not self._situation.leader:
             return []
         if self._situation.config.mtls != "strict":
             self.remove()
-        elif self._situation.mesh is not None:
-            plan = self.plan(self._situation.mesh, self._situation.config)
+        elif self._facts.mesh is not None:
+            plan = self.plan(self._facts.mesh, self._situation.config)
             if plan.is_switched_on:
                 variables = _variables(plan.exceptions.opened, self._situation.application)
                 self._situation.manifests.apply(FOLDER, variables)
@@ -49,27 +45,23 @@ class MutualTls(Component):
         for obj in sorted(found, key=lambda each: "selector" in cluster.at(each, "spec")):
             self._situation.cluster.delete(obj)
 
-    def preview(
-        self, options: config.Config, routed: Callable[[], Collection[tuple[str, int]]]
-    ) -> Iterable[Message]:
-        """Report the callers that other options would block, and the ports that stay open.
-
-        Nothing is written. `routed` returns the backends of the gateway's routes.
-        """
-        mesh = self._situation.mesh
+    def preview(self, options: config.Config) -> Iterable[Message]:
+        """Report the callers that other options would block; nothing is written."""
+        mesh = self._facts.mesh
         if options.mtls != "strict":
             yield Said.OPTION_WRITES_NOTHING(option="mtls=inherit", kind="PeerAuthentication")
         elif mesh is None:
             yield Said.PREVIEW_WITHOUT_ISTIO()
         else:
-            is_ambient = self._situation.data_plane == "ambient"
-            names = set[str]() if is_ambient else {name for name, _ in routed()}
+            is_ambient = self._facts.data_plane == "ambient"
+            routed = () if is_ambient else self._facts.exposure.routed
+            names = {name for name, _ in routed}
             yield from self.plan(mesh, options).preview(names)
 
     def plan(self, mesh: installation.Mesh, options: config.Config) -> MutualTlsPlan:
         """Plan strict mode with options that may differ from the application's."""
         situation, name = self._situation, self._situation.model
-        found = model.Model.of(situation.cluster, name)
+        found = self._facts.model
         calling = [obj for kind in model.CALLING for obj in situation.cluster.list(kind)]
         policies = peer_authentication.read_all(
             obj
@@ -138,8 +130,12 @@ class MutualTls(Component):
             uninjected=0 if is_on else self._uninjected(),
         )
 
+    def _uninjected(self) -> int:
+        summary = self._facts.uninjected.summary
+        return summary.eligible - summary.in_mesh
+
     def _tenants(self) -> frozenset[str]:
-        served = self._situation.served
+        served = self._facts.served
         spaces = (each["metadata"] for each in self._situation.cluster.list(cluster.NAMESPACE))
         return frozenset(
             each["name"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from integrator_contract import names
 from istio_integrator import error_messages
+from istio_integrator.component import Component
 from istio_integrator.config import config
 from istio_integrator.kube import cluster, manifests, owners
 from istio_integrator.messages import Message, Said
@@ -15,17 +15,12 @@ from istio_integrator.policies import decide, preview
 from istio_integrator.policies.callers import CLOSED, FOLDER
 from istio_integrator.relations import service_mesh
 from istio_integrator.situation import model
-from istio_integrator.situation.situation import Component, Exposure, Situation
 
 
 class Authorization(Component):
     """Answers applications on `service-mesh`, and writes the policies that they request."""
 
     name = "security"
-
-    def __init__(self, situation: Situation, exposure: Callable[[], Exposure]) -> None:
-        self._situation = situation
-        self._exposure = exposure
 
     def reconcile(self) -> list[Message]:
         """Make the policies agree with relations and the option.
@@ -39,10 +34,10 @@ class Authorization(Component):
         self._answer()
         if situation.config.authorization == "off":
             self.remove()
-        elif reason := _obstacle(situation):
+        elif reason := self._obstacle(situation.config.authorization):
             self.remove()
             return [reason]
-        elif situation.mesh is not None:
+        elif self._facts.mesh is not None:
             return self._write(decide.decide(self.asked(situation.config)))
         return []
 
@@ -53,14 +48,14 @@ class Authorization(Component):
 
     def preview(self, options: config.Config) -> Iterable[Message]:
         """Report the calls that other options would deny; nothing is written."""
-        situation = dataclasses.replace(self._situation, config=options)
+        situation, mesh = self._situation, self._facts.mesh
         if options.authorization == "off":
             yield Said.OPTION_WRITES_NOTHING(
                 option="authorization=off", kind="AuthorizationPolicy"
             )
-        elif situation.mesh is None:
+        elif mesh is None:
             yield Said.PREVIEW_WITHOUT_ISTIO()
-        elif reason := _obstacle(situation):
+        elif reason := self._obstacle(options.authorization):
             yield reason
         else:
             asked = self.asked(options)
@@ -71,7 +66,7 @@ class Authorization(Component):
                 for folder in ((FOLDER, CLOSED) if decision.is_closed else (FOLDER,))
                 for obj in manifests.render(folder, variables)
             ]
-            yield from preview.preview(situation, situation.mesh, asked, decision, would_be)
+            yield from preview.preview(situation, mesh, asked, decision, would_be)
 
     def asked(self, options: config.Config) -> decide.Asked:
         """Read the input of the decision, with options that may differ from the application's."""
@@ -82,19 +77,35 @@ class Authorization(Component):
         )
         return decide.Asked(
             mode=options.authorization,
-            model=model.Model.of(situation.cluster, name),
-            exposure=self._exposure(),
+            model=self._facts.model,
+            exposure=self._facts.exposure,
             consumers=service_mesh.received(related, model=name),
             calls=model.calls(calling, model=name),
             others=[each for each in stated if not situation.manifests.is_ours(each)],
             standing=[each for each in stated if situation.manifests.is_ours(each)],
-            is_ambient=situation.data_plane == "ambient",
+            is_ambient=self._facts.data_plane == "ambient",
+        )
+
+    def _obstacle(self, mode: str) -> Message | None:
+        """Return why policies could not match the callers of the model."""
+        situation = self._situation
+        if self._facts.data_plane != "ambient":
+            return None
+        namespace = situation.cluster.get(cluster.NAMESPACE, situation.model)
+        waypoint = cluster.at(namespace, "metadata", "labels").get(names.USE_WAYPOINT, "none")
+        if waypoint == "none":
+            return None
+        return Said.WAYPOINT_HIDES_CALLERS(
+            waypoint=waypoint,
+            application=situation.application,
+            mode=mode,
+            namespace=situation.model,
         )
 
     def _answer(self) -> None:
         """Send applications the labels that make pods members; none if the namespace is one."""
         is_selected = self._situation.config.membership == "selected"
-        labels = self._situation.pod_labels if is_selected else dict[str, str]()
+        labels = self._facts.pod_labels if is_selected else dict[str, str]()
         # Labels that were sent earlier are kept. Without them pods would leave the mesh.
         if labels is not None:
             service_mesh.answer(self._situation.related, labels=labels)
@@ -143,19 +154,3 @@ def _name(policy: decide.WorkloadPolicy, application: str) -> str:
     labels = dict(sorted(policy.selector))
     shown = labels.get(names.NAME) or next(iter(labels.values()))
     return owners.name_by_pods(application, shown, policy.selector)
-
-
-def _obstacle(situation: Situation) -> Message | None:
-    """Return why policies could not match the callers of the model."""
-    if situation.data_plane != "ambient":
-        return None
-    namespace = situation.cluster.get(cluster.NAMESPACE, situation.model)
-    waypoint = cluster.at(namespace, "metadata", "labels").get(names.USE_WAYPOINT, "none")
-    if waypoint == "none":
-        return None
-    return Said.WAYPOINT_HIDES_CALLERS(
-        waypoint=waypoint,
-        application=situation.application,
-        mode=situation.config.authorization,
-        namespace=situation.model,
-    )

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 
@@ -23,7 +23,7 @@ CALLING = (
     cluster.API_SERVICE,
 )
 """Kinds whose objects make API servers call Services."""
-_WORKLOADS = (cluster.DEPLOYMENT, cluster.STATEFUL_SET, cluster.DAEMON_SET)
+WORKLOADS = (cluster.DEPLOYMENT, cluster.STATEFUL_SET, cluster.DAEMON_SET)
 AGENT_PORTS = frozenset({15020, 15021, 15090})
 """Ports of the proxy itself, which are never redirected (injection-template.yaml of istiod)."""
 _HTTPS = 443
@@ -42,7 +42,6 @@ Labels = frozenset[tuple[str, str]]
 NamedPorts = frozenset[tuple[str, int]]
 """Ports of a pod with their names, which may be empty."""
 PortNumber = Annotated[int, msgspec.Meta(ge=1, le=65535)]
-_T = TypeVar("_T")
 
 
 class _Read(msgspec.Struct, frozen=True, rename="camel"):
@@ -349,14 +348,14 @@ class _WorkloadSpec(_Read, frozen=True):
     template: Pod = Pod()
 
 
-class _Workload(_Read, frozen=True):
+class Workload(_Read, frozen=True):
     """A Deployment, a StatefulSet or a DaemonSet."""
 
     metadata: _Metadata
     spec: _WorkloadSpec
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # noqa: D102
         return self.metadata.name
 
     @property
@@ -383,19 +382,8 @@ class Model:
     """The name of the model and of its namespace."""
     services: Sequence[Service] = ()
     pods: Sequence[Pod] = ()
-    workloads: Sequence[_Workload] = ()
+    workloads: Sequence[Workload] = ()
     """Controllers of pods, including those without a pod at the moment."""
-
-    @classmethod
-    def of(cls, api: cluster.Cluster, name: str) -> Model:
-        """Read the model of this name."""
-        makers = (obj for kind in _WORKLOADS for obj in api.list(kind, name))
-        return cls(
-            name=name,
-            services=read(api.list(cluster.SERVICE, name), Service),
-            pods=read_pods(api, name),
-            workloads=read(makers, _Workload),
-        )
 
     @functools.cached_property
     def pods_to_come(self) -> Sequence[Pod]:
@@ -475,14 +463,9 @@ class Model:
         return found
 
 
-def read_pods(api: cluster.Cluster, namespace: str) -> list[Pod]:
+def pods_of(api: cluster.Cluster, namespace: str) -> list[Pod]:
     """Read the pods of a namespace that have not ended, which neither call nor are called."""
-    return [pod for pod in read(api.list(cluster.POD, namespace), Pod) if not pod.has_ended]
-
-
-def read(objects: Iterable[cluster.Object], kind: type[_T]) -> list[_T]:
-    """Read objects of one kind into a type."""
-    return cluster.read_each(objects, lambda obj: [msgspec.convert(obj, kind)])
+    return [pod for pod in api.typed(api.list(cluster.POD, namespace), Pod) if not pod.has_ended]
 
 
 def calls(objects: Iterable[cluster.Object], *, model: str) -> list[Call]:

@@ -1,23 +1,20 @@
-"""The input of one hook: the application, its options, its relations and the cluster."""
+"""The application of a hook, its options, its relations, the cluster and the workload."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import ipaddress
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import ops
 
-from integrator_contract import charm_facts, names, namespaces, pods
 from istio_integrator.config import config
-from istio_integrator.istio import discovery, installation, meshconfig
-from istio_integrator.kube import cluster, fences, manifests
-from istio_integrator.messages import Message
+from istio_integrator.istio import discovery
+from istio_integrator.kube import cluster, manifests
 from istio_integrator.relations import endpoints, kubeflow
+from istio_integrator.situation import workload
 from istio_integrator.situation.model import Labels
 
 if TYPE_CHECKING:
@@ -26,24 +23,6 @@ if TYPE_CHECKING:
 CLUSTER_DOMAIN = "cluster.local"
 """The default domain of a cluster."""
 _RESOLVER = pathlib.Path("/etc/resolv.conf")
-
-
-class Component(Protocol):
-    """A component of the charm, which makes the cluster match the Situation.
-
-    A note that a component returns is one phrase of the unit's active status. Any other message
-    describes a problem and its fix. A component that creates objects also has a `remove`.
-    """
-
-    name: charm_facts.Part
-    """The metrics label of its problems."""
-
-    def reconcile(self) -> Sequence[Message]:
-        """Make the cluster match the Situation, and return the messages about the result.
-
-        It is idempotent.
-        """
-        ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,7 +82,7 @@ class JujuController:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Situation:
-    """The values that every component decides by, read from the cluster once."""
+    """The application, its options, its relations, the cluster and the workload."""
 
     cluster: cluster.Cluster
     """The API server's client, as the application's ServiceAccount."""
@@ -111,8 +90,6 @@ class Situation:
     """Renders and applies template folders in the name of this application."""
     config: config.Config
     """The options, already validated."""
-    mesh: installation.Mesh | None = None
-    """The Istio to join; None if none exists or none can be chosen."""
     model: str
     """The model's name, which is its namespace."""
     application: str
@@ -123,10 +100,9 @@ class Situation:
     """Juju's controller, which every charm calls."""
     cluster_domain: str = CLUSTER_DOMAIN
     """The DNS suffix of the cluster's Services."""
-    data_plane: pods.DataPlane = "sidecar"
-    """How the model's pods are in the mesh after this event."""
     related: endpoints.Relations
     """The relations of this application, and their data bags."""
+    workload: workload.WorkloadClient
     certificates: tls_certificates.TLSCertificatesRequiresV4 | None = None
     """The library of the relation `certificates`; None without the relation."""
 
@@ -137,7 +113,7 @@ class Situation:
         options: config.Config,
         certificates: tls_certificates.TLSCertificatesRequiresV4 | None,
     ) -> Situation:
-        """Read the situation of a unit, without looking for an Istio.
+        """Read the situation of a unit.
 
         Raises:
             UnreachableError: The pod has no token for the API server.
@@ -155,6 +131,7 @@ class Situation:
             controller=JujuController.read(os.environ.get("JUJU_API_ADDRESSES", "")),
             cluster_domain=_cluster_domain(_RESOLVER.read_text()),
             related=endpoints.Relations(charm),
+            workload=workload.WorkloadClient(charm.unit.get_container(workload.CONTAINER)),
             certificates=certificates,
         )
 
@@ -180,48 +157,6 @@ class Situation:
     def domain(self) -> str:
         """The DNS suffix of the model's Services."""
         return f"{self.model}.svc.{self.cluster_domain}"
-
-    @property
-    def served(self) -> namespaces.Served:
-        """The kinds of namespaces that this application serves."""
-        return namespaces.Served(
-            model=self.model,
-            mesh_namespace=self.mesh.installed_in if self.mesh else "",
-            owner=names.owner(self.model, self.application),
-            kinds=self.config.served_namespaces,
-        )
-
-    @functools.cached_property
-    def served_namespaces(self) -> list[str]:
-        """The namespaces in which this application stops proxies, the model's first.
-
-        Without the right to list namespaces it is only the model's, as in the workload.
-        """
-        found: list[str] = []
-        own = cluster.NAMESPACE, self.model
-        present = self.cluster.list_if_allowed(cluster.NAMESPACE) or [self.cluster.get(*own)]
-        for namespace in filter(None, present):
-            with fences.around(cluster.reference(namespace)):
-                name = namespace["metadata"]["name"]
-                is_going = name != self.model and "deletionTimestamp" in namespace["metadata"]
-                labels = cluster.at(namespace, "metadata", "labels")
-                if not is_going and self.served.kind_of(name, labels):
-                    found.append(name)
-        return sorted(found, key=lambda name: (name != self.model, name))
-
-    @property
-    def pod_labels(self) -> Mapping[str, str] | None:
-        """The label that makes one pod a mesh member; None without an Istio."""
-        if self.mesh is None:
-            return None
-        return names.AMBIENT if self.data_plane == "ambient" else self.mesh.pod_labels
-
-    def missing_label(self, namespace: str) -> str:
-        """Return the label that a namespace lacks for istiod's discoverySelectors, else empty."""
-        selectors = self.mesh.discovery_selectors if self.mesh else ()
-        found = self.cluster.get(cluster.NAMESPACE, namespace) if selectors and namespace else None
-        labels = cluster.at(found, "metadata", "labels")
-        return meshconfig.unserved(selectors, labels) if found else ""
 
     @property
     def pod(self) -> str:

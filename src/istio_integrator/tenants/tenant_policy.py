@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from integrator_contract import names
-from integrator_contract.seen import Cause, Seen
+from integrator_contract.seen import Cause
 from istio_integrator.asked import gateway
-from istio_integrator.asked.routes.plan import Route
+from istio_integrator.component import Component
+from istio_integrator.facts import Facts
 from istio_integrator.kube import cluster, errors, fences
 from istio_integrator.messages import Message, Said
-from istio_integrator.situation.situation import Component, Situation
 
 FOLDER = "tenant-policy"
 _WORDS = ("notebook", "tensorboard", "pvcviewer", "pvcviewers", "serving", "user")
@@ -35,27 +35,18 @@ class TenantPolicy(Component):
 
     name = "ingress"
 
-    def __init__(
-        self,
-        situation: Situation,
-        resolve: Callable[[], gateway.Target | Message],
-        routes: Callable[[], Sequence[Route]],
-        look: Callable[[], Seen | None],
-    ) -> None:
-        self._situation = situation
-        self._look = look
-        self._resolve = resolve
-        self._routes = routes
-        self._name = f"istio-integrator.{situation.manifests.owner}.tenants".lower()
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
+        self._name = f"istio-integrator.{facts.situation.manifests.owner}.tenants".lower()
 
     def reconcile(self) -> list[Message]:
         """Apply the policy while the model has ingress, and report the objects that violate it."""
         situation, mode = self._situation, self._situation.config.tenant_policy
-        if not situation.leader or situation.mesh is None:
+        if not situation.leader or self._facts.mesh is None:
             return []
         if mode == "off" or not situation.exposes:
             self.remove()
-        elif isinstance(target := self._resolve(), gateway.Target):
+        elif isinstance(target := self._facts.target, gateway.Target):
             try:
                 situation.manifests.apply(FOLDER, self._context(target))
             except errors.KindAbsentError:
@@ -74,12 +65,12 @@ class TenantPolicy(Component):
         pods = self._situation.cluster.list(cluster.POD, target.namespace, dict(target.selector))
         found = (_pairs(cluster.at(pod, "metadata", "labels")) for pod in pods)
         selector = _pairs(target.selector)
-        paths = [route.path for route in self._routes() if route.path != "/"]
+        paths = [route.path for route in self._facts.route_plan.routes if route.path != "/"]
         return {
             "name": self._name,
             "model": self._situation.model,
             "is_warning": self._situation.config.tenant_policy == "warn",
-            "served": self._situation.served,
+            "served": self._facts.served,
             "hosts": target.hosts,
             "words": [
                 word for word in _WORDS if not any(_meet(f"/{word}/", each) for each in paths)
@@ -92,8 +83,8 @@ class TenantPolicy(Component):
 
     def _rejected(self) -> Iterator[tuple[cluster.Object, str]]:
         """Find existing objects that the policy rejects, each with the words of the rule."""
-        served = {*self._situation.served_namespaces} - {self._situation.model}
-        missing = () if served else getattr(self._look(), "missing", ())
+        served = {*self._facts.served_namespaces} - {self._situation.model}
+        missing = () if served else getattr(self._facts.seen, "missing", ())
         # Without tenants only another team can have stopped the updates.
         is_needed = served or any(each.cause is Cause.ROUTES_MISSING for each in missing)
         every = (obj for kind in _KINDS if is_needed for obj in self._situation.cluster.each(kind))

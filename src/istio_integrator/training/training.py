@@ -13,12 +13,13 @@ from collections.abc import Iterator, Mapping
 
 from integrator_contract import names
 from istio_integrator import error_messages, texts
+from istio_integrator.component import Component
 from istio_integrator.config.config import Network
+from istio_integrator.facts import Facts
 from istio_integrator.istio import installation, plain_text
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation import model
-from istio_integrator.situation.situation import Component, Situation
 from istio_integrator.training import networks
 
 FOLDER = "training"
@@ -30,14 +31,14 @@ class Training(Component):
 
     name = "training"
 
-    def __init__(self, situation: Situation) -> None:
-        self._situation = situation
-        owner = situation.manifests.owner
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
+        owner = facts.situation.manifests.owner
         self.filter_name = f"istio-integrator.{owner}.training".lower()
 
     def reconcile(self) -> list[Message]:
         """Write the EnvoyFilters. Networks that are in use stay, even if they are obsolete."""
-        situation, mesh = self._situation, self._situation.mesh
+        situation, mesh = self._situation, self._facts.mesh
         if not situation.leader or mesh is None:
             return []
         if situation.config.pod_networks is None:
@@ -76,7 +77,7 @@ class Training(Component):
     def namespaces(self, mesh: installation.Mesh) -> Iterator[str]:
         """Yield the namespaces with sidecars in which plain text between pods is denied."""
         situation = self._situation
-        for name in situation.served_namespaces:
+        for name in self._facts.served_namespaces:
             namespace = situation.cluster.get(cluster.NAMESPACE, name)
             labels = cluster.at(namespace, "metadata", "labels")
             is_profile = labels.get(names.PART_OF) == names.PROFILE
@@ -106,7 +107,8 @@ class Training(Component):
         most: dict[str, int] = {}
         with self._situation.cluster.optional():
             found = self._situation.cluster.list(cluster.POD, labels={**_LABELS})
-            pods = (each for each in model.read(found, model.Pod) if not each.has_ended)
+            typed = self._situation.cluster.typed(found, model.Pod)
+            pods = (each for each in typed if not each.has_ended)
             counts = collections.Counter((pod.metadata.namespace, job_of(pod)) for pod in pods)
             for (namespace, _), count in counts.items():
                 most[namespace] = max(count, most.get(namespace, 0))

@@ -15,7 +15,7 @@ from tests.unit.charm import fake_cluster
 
 IMAGE = "registry.example/juju/charm-base:24.04"
 """Of the charm's own container."""
-SETTINGS = "tmp/sidecar-lifecycle.settings.json"
+SETTINGS = pathlib.PurePath("tmp/sidecar-lifecycle.settings.json")
 """In the file system of the workload's container."""
 
 SUMMARY = {"eligible": 14, "in_mesh": 14}
@@ -63,6 +63,13 @@ def told(ctx: testing.Context, out: testing.State) -> service.Options:
     """Read the workload's settings file."""
     files = out.get_container("lifecycle").get_filesystem(ctx)
     return msgspec.json.decode((files / SETTINGS).read_bytes(), type=service.Options)
+
+
+def results(ctx: testing.Context, out: testing.State) -> service.Results:
+    """Read what the hook has written for the workload at its end."""
+    files = out.get_container("lifecycle").get_filesystem(ctx)
+    text = (files / service.results_file(SETTINGS)).read_bytes()
+    return msgspec.json.decode(text, type=service.Results)
 
 
 def joins(ctx: testing.Context, out: testing.State) -> tuple[bool, str, str]:

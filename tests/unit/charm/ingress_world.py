@@ -12,7 +12,7 @@ import charm
 from integrator_contract import names
 from tests import asked, signing, tls_pairs
 from tests.unit.charm import fake_cluster
-from tests.unit.charm.charm_world import reach, state, told, workload
+from tests.unit.charm.charm_world import reach, results, state, workload
 
 LABELS = {"app": "istio-ingressgateway", "istio": "ingressgateway"}
 OURS = "istio-integrator"
@@ -149,6 +149,8 @@ class World:
         self.ctx = testing.Context(charm.IstioIntegrator)
         self.related = [*related]
         self.secrets = set()
+        self.files = None
+        """The folder in which the workload's files stay from hook to hook."""
         self.config = config
         is_there = fake.find("Service", "istio-ingressgateway", "istio-ingress")
         self.base = NAMED if is_there else {}
@@ -175,14 +177,15 @@ class World:
     def sees(self, out):
         """Report to the charm what a hook wrote; tell whether the report has changed."""
         try:
-            expected = told(self.ctx, out).expected
+            expected = results(self.ctx, out).expected
         except FileNotFoundError:
             return False
         return expected is not None and asked.SERVICE.sees(expected)
 
     def hook(self, event=None, units=1, *, leader=True):
         options = {**self.base, **self.config}
-        given = state(workload(eligible=1, in_mesh=1), leader=leader, units=units, **options)
+        container = workload(eligible=1, in_mesh=1, files=self.files)
+        given = state(container, leader=leader, units=units, **options)
         given = dataclasses.replace(given, relations=set(self.related), secrets=self.secrets)
         out = self.ctx.run(event(self.ctx) if event else self.ctx.on.config_changed(), given)
         self.related = [out.get_relation(relation.id) for relation in self.related]

@@ -10,7 +10,7 @@ from integrator_contract import charm_facts
 from istio_integrator.admission import certificates
 from tests import tls_pairs
 from tests.unit.charm import fake_cluster
-from tests.unit.charm.charm_world import state, told, workload
+from tests.unit.charm.charm_world import results, state, workload
 from tests.unit.charm.ingress_world import auth, route, sdi
 
 pytestmark = pytest.mark.usefixtures("installed")
@@ -18,9 +18,7 @@ pytestmark = pytest.mark.usefixtures("installed")
 
 def facts(ctx, out: testing.State) -> charm_facts.CharmFacts:
     """Read what the workload is told."""
-    found = told(ctx, out).facts
-    assert found is not None
-    return found
+    return results(ctx, out).facts
 
 
 def of_world(world, event=None, **how) -> charm_facts.CharmFacts:

@@ -1,14 +1,16 @@
 """The workload's settings, and statuses for its answers."""
 
 import dataclasses
+import pathlib
 import stat
 
 import ops
 import pytest
 from ops import testing
 
+from integrator_contract import service
 from tests.unit.charm import ingress_world
-from tests.unit.charm.charm_world import SETTINGS, state, status, told, workload
+from tests.unit.charm.charm_world import SETTINGS, results, state, status, told, workload
 
 pytestmark = pytest.mark.usefixtures("installed")
 
@@ -43,18 +45,20 @@ def test_settings_are_only_for_the_workload_and_written_when_they_change(
     push = ops.Container.push
 
     def note(container, path, content, **how):
-        written.append(content)
+        written.append(pathlib.PurePath(path).name)
         push(container, path, content, **how)
 
     monkeypatch.setattr(ops.Container, "push", note)
     given = state(workload(files=tmp_path))
     out = ctx.run(ctx.on.config_changed(), given)
-    file = out.get_container("lifecycle").get_filesystem(ctx) / SETTINGS
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    files = out.get_container("lifecycle").get_filesystem(ctx)
+    both = [SETTINGS, service.results_file(SETTINGS)]
+    assert [stat.S_IMODE((files / each).stat().st_mode) for each in both] == [0o600] * 2
+    assert written == [each.name for each in both]
     written.clear()
     ctx.run(ctx.on.update_status(), given)
     # What each hook found is always new.
-    assert len(written) == 1
+    assert written == [both[1].name]
 
 
 def test_unit_that_leads_no_more_does_not_look_at_the_gateway(world, tmp_path):
@@ -63,7 +67,7 @@ def test_unit_that_leads_no_more_does_not_look_at_the_gateway(world, tmp_path):
         given = state(workload(files=tmp_path), leader=leader, **ingress_world.NAMED)
         given = dataclasses.replace(given, relations=related)
         out = world.ctx.run(world.ctx.on.config_changed(), given)
-        assert (told(world.ctx, out).expected is not None) is leader
+        assert (results(world.ctx, out).expected is not None) is leader
 
 
 def test_container_that_is_not_there_yet_is_waited_for(ctx):

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 
+import msgspec
 import pytest
 from ops import testing
 
@@ -10,6 +11,7 @@ import charm
 from tests.unit.cases import cases
 from tests.unit.charm import charm_world, fake_cluster, ingress_world
 from tests.unit.charm.ingress_world import World, auth, route
+from tests.unit.charm.security import applications, members
 
 OFTEN = {
     "create pods kubeflow": "each a dry run that shows something else",
@@ -74,6 +76,37 @@ def test_hook_asks_little_and_for_nothing_twice_however_many_routes_there_are(
         often = {kind for kind, count in lists.items() if count > 1}
         of_mesh = {"authorizationpolicies", "peerauthentications", "sidecars"}
         assert often == {"pods", "envoyfilters", *of_mesh}, lists
+
+
+def test_objects_of_the_model_are_decoded_once_in_a_hook(world, monkeypatch):
+    """With everything that looks at them: policies, mutual TLS, a gateway, and webhooks."""
+    for each in ("katib", "minio"):
+        world.fake.add(members.stateful_set(each))
+        applications.add_application(world.fake, each, 443)
+        world.fake.add(members.webhook(f"validator.{each}", each))
+    ingress_world.install_gateway(world.fake, "kubeflow")
+    world.fake.add(members.profile("kf-user"))
+    world.config = {
+        "authorization": "closed",
+        "mtls": "strict",
+        "gateway_service": "kubeflow/istio-ingressgateway",
+    }
+    asks = {"methods": ["GET"], "endpoints": [{"ports": [443]}]}
+    world.related = [auth(), route(), applications.mesh("minio", asks)]
+    decoded = collections.Counter()
+    convert = msgspec.convert
+
+    def count(obj, *given, **named):
+        metadata = obj.get("metadata", {}) if isinstance(obj, dict) else {}
+        if metadata.get("namespace") == "kubeflow":
+            decoded[obj["kind"], metadata["name"]] += 1
+        return convert(obj, *given, **named)
+
+    idle(world)
+    monkeypatch.setattr(msgspec, "convert", count)
+    world.run(lambda ctx: ctx.on.update_status())
+    assert {kind for kind, _ in decoded} == {"Deployment", "Pod", "Service", "StatefulSet"}
+    assert [each for each, times in decoded.items() if times > 1] == []
 
 
 @cases(

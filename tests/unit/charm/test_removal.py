@@ -11,7 +11,7 @@ from ops import testing
 
 from tests import asked
 from tests.unit.charm import fake_cluster, ingress_world
-from tests.unit.charm.charm_world import state, told
+from tests.unit.charm.charm_world import state, told, workload
 from tests.unit.charm.ingress_world import (
     OURS,
     OWN,
@@ -50,8 +50,9 @@ def parts_in_order(writes, parts):
     return sorted(found, key=lambda part: found[part])
 
 
-def test_removal_takes_the_label_early_and_the_workload_last(served, fake, monkeypatch):
+def test_removal_takes_the_label_early_and_the_workload_last(served, fake, monkeypatch, tmp_path):
     world = World(fake, route(), auth())
+    world.files = tmp_path
     world.run()
     kept_by_the_workload(fake)
     assert fake.labels("kubeflow")[INJECTION] == "enabled"
@@ -164,11 +165,12 @@ def test_removal_with_wrong_options_is_done(ctx, fake, installed):
     assert "istio-injection" not in fake.labels("kubeflow")
 
 
-def test_removal_leaves_the_cluster_as_it_was(ctx, fake, installed):
+def test_removal_leaves_the_cluster_as_it_was(ctx, fake, installed, tmp_path):
     before = _objects(fake)
-    ctx.run(ctx.on.start(), state())
+    container = workload(files=tmp_path)
+    ctx.run(ctx.on.start(), state(container))
     kept_by_the_workload(fake)
-    out = ctx.run(ctx.on.remove(), state(leader=False, units=0))
+    out = ctx.run(ctx.on.remove(), state(container, leader=False, units=0))
     assert _objects(fake) == before
     assert told(ctx, out).joined is False
     ctx.run(ctx.on.remove(), state(leader=False, units=0))
@@ -213,10 +215,12 @@ EVENTS = [
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_removal_begins_in_the_first_hook_without_planned_units(ctx, fake, installed, event):
+def test_removal_begins_in_the_first_hook_without_planned_units(
+    ctx, fake, installed, tmp_path, event
+):
     """Juju 4.0.15 may not run the last hook to its end."""
-    before = _objects(fake)
-    given = dataclasses.replace(state(), relations={testing.Relation("logging")})
+    before, container = _objects(fake), workload(files=tmp_path)
+    given = dataclasses.replace(state(container), relations={testing.Relation("logging")})
     out = ctx.run(ctx.on.start(), given)
     (logging,) = out.relations
     container, notice = out.get_container("lifecycle"), testing.Notice("example.org/pods")

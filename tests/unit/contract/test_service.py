@@ -18,13 +18,18 @@ OPTIONS = st.builds(
     status_port=st.integers(0, 65535),
     gateway=st.none()
     | st.builds(service.Gateway, name=st.just("gateway"), selector=st.just({"istio": "gateway"})),
-    facts=st.none() | st.builds(charm_facts.CharmFacts, looked=st.floats(0, 2e9)),
 )
 
 
 @given(OPTIONS)
 def test_workload_reads_what_the_charm_writes(options):
     assert msgspec.json.decode(options.document(), type=service.Options) == options
+
+
+@given(st.floats(0, 2e9))
+def test_workload_reads_the_results_of_a_hook(looked):
+    results = service.Results(facts=charm_facts.CharmFacts(looked=looked))
+    assert msgspec.json.decode(results.document(), type=service.Results) == results
 
 
 def test_same_settings_are_the_same_text():

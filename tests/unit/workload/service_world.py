@@ -18,7 +18,7 @@ import aiohttp
 from aiohttp import web
 from prometheus_client import parser
 
-from integrator_contract import names, schema, service
+from integrator_contract import charm_facts, names, schema, service
 from testbed import loopback
 from tests import workload_access
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
@@ -51,13 +51,20 @@ class Service:
     scraped: aiohttp.ClientSession
     noticed: list[str] = dataclasses.field(default_factory=list)
     """The keys of the notices that Pebble got."""
+    results: service.Results | None = None
+    """The results of the last hook, if there was one."""
     pebble_status: int = 200
     """The status of Pebble's answers."""
 
     def change(self, **values: Any) -> None:
-        """Write other settings, as a hook does."""
+        """Write other settings, as a hook does, and other results at its end."""
+        found = {key: values.pop(key) for key in ("facts", "expected") if key in values}
         self.settings = dataclasses.replace(self.settings, **values)
         self.file.write_text(self.settings.document())
+        if any(found.values()) or self.results:
+            first = self.results or service.Results(facts=charm_facts.CharmFacts(looked=0.0))
+            self.results = dataclasses.replace(first, **found)
+            service.results_file(self.file).write_text(self.results.document())
 
     async def get(self, path: str) -> Any:
         """Return what the charm is told."""

@@ -29,11 +29,17 @@ log = structlog.get_logger(__name__)
 
 def main(arguments: argparse.Namespace) -> None:
     """Run until SIGTERM."""
-    live = options.Live(options.read(arguments.settings), arguments.settings)
+    load = functools.partial(options.read, arguments.settings)
+    live = options.Live(load(), load)
+    file = service.results_file(arguments.settings)
+    results = options.Results(None, functools.partial(options.read_results, file))
+    # The part that follows the file reports its errors.
+    with contextlib.suppress(InputError):
+        results.refresh()
     logs.configure(live.current.log_level)
     connection = client.of_pod()
     tune_garbage_collection()
-    program = Program(connection, live, listen=arguments.listen, port=arguments.port)
+    program = Program(connection, live, results, listen=arguments.listen, port=arguments.port)
     asyncio.run(_until_signalled(program.run()))
 
 
@@ -54,12 +60,14 @@ class Program:
         self,
         connection: client.Client,
         live: options.Live,
+        results: options.Results,
         *,
         listen: tuple[str, int],
         port: int = service.LISTENER_PORT,
     ) -> None:
         self.client = connection
         self.live = live
+        self.results = results
         self.listen = listen
         self.port = port
         self.notifier = notices.Notifier()
@@ -74,7 +82,7 @@ class Program:
     async def run(self) -> None:
         """Run all parts until cancelled."""
         loop = asyncio.get_running_loop()
-        metrics.CHARM_FACTS.read = lambda: self.live.current.facts
+        metrics.CHARM_FACTS.read = lambda: self.results.current and self.results.current.facts
         metrics.TASKS.set_function(lambda: len(asyncio.all_tasks(loop)))
         metrics.OLDEST_PENDING.set_function(self.shutdown.oldest_pending)
         try:
@@ -125,9 +133,11 @@ class Program:
                 observe.mesh(self.client, settings.model, joined=settings.joined), self._tell
             ),
             "gateway": self.live.restart(lambda now: now.gateway, self._observe_gateway),
-            "seen": self.live.restart(lambda now: now.expected, self.looker.run),
+            "seen": self.results.restart(lambda now: now and now.expected, self.looker.run),
             "notices": self.notifier.run(),
-            "settings": options.follow({"settings": self.live.refresh}),
+            "settings": options.follow(
+                {"settings": self.live.refresh, "results": self.results.refresh}
+            ),
             "log level": self._follow_level(),
         }
 
@@ -151,8 +161,8 @@ class Program:
         word = summary.named()
 
         def is_news() -> bool:
-            facts = self.live.current.facts
-            return facts is None or facts.progress != word
+            last = self.results.current
+            return last is None or last.facts.progress != word
 
         self.notifier.notify(names.PROGRESS_NOTICE, is_news)
 

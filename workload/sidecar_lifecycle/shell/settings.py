@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import structlog
@@ -21,6 +21,7 @@ LOOK = 1.0
 """Seconds between two checks of a file."""
 
 _T = TypeVar("_T")
+_V = TypeVar("_V")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,8 +60,21 @@ def read(path: Path) -> ServiceSettings:
     Raises:
         InputError: The file can't be read, or its settings are invalid.
     """
+    return _read(path, ServiceSettings)
+
+
+def read_results(path: Path) -> service.Results | None:
+    """Read the results of the last hook; None without a file.
+
+    Raises:
+        InputError: The file can't be read, or its values are invalid.
+    """
+    return _read(path, service.Results) if path.exists() else None
+
+
+def _read(path: Path, kind: type[_T]) -> _T:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=ServiceSettings)
+        return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: {error}") from error
 
@@ -119,34 +133,34 @@ async def follow(
         await asyncio.sleep(seconds)
 
 
-class Live:
-    """The current settings, reloaded from a file if there is one."""
+class Followed(Generic[_V]):
+    """The current values of a file, which may be reloaded."""
 
-    def __init__(self, current: ServiceSettings, path: Path | None = None) -> None:
+    def __init__(self, current: _V, load: Callable[[], _V] | None = None) -> None:
         self.current = current
-        self._path = path
+        self._load = load
         self._changed = asyncio.Event()
 
-    def change(self, settings: ServiceSettings) -> None:
-        """Replace the settings and wake up those who wait for changes."""
+    def change(self, values: _V) -> None:
+        """Replace the values and wake up those who wait for changes."""
         changed, self._changed = self._changed, asyncio.Event()
-        self.current = settings
+        self.current = values
         changed.set()
 
     def refresh(self) -> bool:
-        """Reload the file; return whether the settings changed.
+        """Reload the file; return whether the values changed.
 
         Raises:
-            InputError: The file can't be read, or its settings are invalid.
+            InputError: The file can't be read, or its values are invalid.
         """
-        settings = read(self._path) if self._path else self.current
-        if settings == self.current:
+        values = self._load() if self._load else self.current
+        if values == self.current:
             return False
-        self.change(settings)
+        self.change(values)
         return True
 
-    async def changes(self, of: Callable[[ServiceSettings], _T]) -> AsyncGenerator[_T]:
-        """Yield a value computed from the settings, now and after each change of the value."""
+    async def changes(self, of: Callable[[_V], _T]) -> AsyncGenerator[_T]:
+        """Yield a value computed from the values, now and after each change of the value."""
         last: list[_T] = []
         while True:
             changed, now = self._changed, of(self.current)
@@ -156,9 +170,9 @@ class Live:
             await changed.wait()
 
     async def restart(
-        self, of: Callable[[ServiceSettings], _T], part: Callable[[_T], Coroutine[Any, Any, None]]
+        self, of: Callable[[_V], _T], part: Callable[[_T], Coroutine[Any, Any, None]]
     ) -> None:
-        """Run a part of the service, and restart it when a value of the settings changes."""
+        """Run a part of the service, and restart it when a value of the file changes."""
         task: asyncio.Task[None] | None = None
         async with asyncio.TaskGroup() as tasks:
             async for now in self.changes(of):
@@ -168,6 +182,7 @@ class Live:
                 task = tasks.create_task(part(now))
 
 
-def but_facts(settings: ServiceSettings) -> ServiceSettings:
-    """Return settings without the facts of hooks and the expectation of the gateway."""
-    return dataclasses.replace(settings, facts=None, expected=None)
+Live = Followed[ServiceSettings]
+"""The current settings of the service."""
+Results = Followed[service.Results | None]
+"""The results of the last hook; None before the first hook ends."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from integrator_contract import booleans, names
 from istio_integrator import error_messages, texts
 from istio_integrator.asked import gateway
+from istio_integrator.istio import installation
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation.situation import Situation
@@ -32,14 +33,16 @@ def find(situation: Situation) -> cluster.Object | None:
     return next((each for each in found if each["metadata"]["name"] == gateway.NAME), None)
 
 
-def obstacle(situation: Situation, opened: cluster.Object | None) -> Message | None:
+def obstacle(
+    situation: Situation, mesh: installation.Mesh | None, opened: cluster.Object | None
+) -> Message | None:
     """Return why a managed gateway cannot serve the model or replace an open Gateway of Istio."""
     if named := situation.config.gateway_service:
         return Said.GATEWAY_NAMED_WITH_GATEWAY_API(
             service=named, application=situation.application
         )
     try:
-        lacking = next(_lacking(situation), "")
+        lacking = next(_lacking(situation, mesh), "")
     except errors.ForbiddenError as error:
         return error_messages.of_error(error, application=situation.application)
     if lacking:
@@ -113,7 +116,7 @@ def _classes(situation: Situation) -> list[str]:
     ]
 
 
-def _lacking(situation: Situation) -> Iterator[str]:
+def _lacking(situation: Situation, mesh: installation.Mesh | None) -> Iterator[str]:
     kinds = (cluster.KUBERNETES_GATEWAY, cluster.HTTP_ROUTE)
     if missing := [
         kind.name for kind in kinds if not situation.cluster.serves(kind, situation.model)
@@ -122,7 +125,6 @@ def _lacking(situation: Situation) -> Iterator[str]:
     if not _names_rules(situation):
         lacks = "its routes' rules have no names"
         yield f"the cluster's Gateway API is too old, {lacks}; {_INSTALL}"
-    mesh = situation.mesh
     if mesh is None or mesh.environment is None:
         yield (
             "istiod's Deployment can't be read, so it is not known whether requests would be "

@@ -8,9 +8,10 @@ from collections.abc import Collection, Sequence
 from integrator_contract import booleans, names
 from istio_integrator import texts
 from istio_integrator.asked.gateway import Target
+from istio_integrator.istio import installation, meshconfig
 from istio_integrator.kube import cluster, owners
 from istio_integrator.messages import Message, Said
-from istio_integrator.situation.model import Pod, Service, read
+from istio_integrator.situation.model import Pod, Service
 from istio_integrator.situation.situation import Situation
 
 _SCOPE_SETTING = "PILOT_SCOPE_GATEWAY_TO_NAMESPACE"
@@ -23,7 +24,7 @@ TAKEN = (Said.HOSTS_OF_OTHER_OWNER, Said.HOSTS_OF_REMOVED_OWNER)
 """Messages instead of a gateway, at which another integrator guards all hosts of the model."""
 
 
-def find(situation: Situation) -> Target | Message:
+def find(situation: Situation, mesh: installation.Mesh | None) -> Target | Message:
     """Find the gateway by the Service in gateway-service and the pods of its selector.
 
     A Gateway selects pods in all namespaces, but the guard only those in one namespace. Therefore
@@ -33,17 +34,18 @@ def find(situation: Situation) -> Target | Message:
     reference = situation.config.gateway_service
     namespace, _, name = reference.partition("/")
     found = situation.cluster.get(cluster.SERVICE, name, namespace)
-    service = next(iter(read([found] if found else [], Service)), None)
-    if obstacle := _obstacle_in_service(situation, service):
+    api = situation.cluster
+    service = next(iter(api.typed([found] if found else [], Service)), None)
+    if obstacle := _obstacle_in_service(situation, mesh, service):
         return obstacle
     assert service is not None
-    listed = read(situation.cluster.list(cluster.POD, labels=service.spec.selector), Pod)
+    listed = api.typed(api.list(cluster.POD, labels=service.spec.selector), Pod)
     present = [pod for pod in listed if not pod.has_ended]
     workloads = {f"{pod.metadata.namespace}/{pod.controller}" for pod in present}
     if elsewhere := [one for one in workloads if not one.startswith(f"{namespace}/")]:
         listed = texts.listed(elsewhere)
         return Said.GATEWAY_SELECTS_ELSEWHERE(service=reference, workloads=listed)
-    obstacles = [_obstacle_in_pod(situation, pod) for pod in present]
+    obstacles = [_obstacle_in_pod(reference, mesh, pod) for pod in present]
     problems = [each for each in obstacles if each][:1]
     if problems and all(obstacles):
         return problems[0]
@@ -117,7 +119,9 @@ def _hosts(guard: cluster.Object | None) -> set[str]:
     return set(str(annotations.get(names.HOSTS, "")).split(",")) - {""}
 
 
-def _obstacle_in_service(situation: Situation, service: Service | None) -> Message | None:
+def _obstacle_in_service(
+    situation: Situation, mesh: installation.Mesh | None, service: Service | None
+) -> Message | None:
     reference, application = situation.config.gateway_service, situation.application
     namespace = reference.partition("/")[0]
     is_elsewhere = namespace != situation.model
@@ -127,10 +131,11 @@ def _obstacle_in_service(situation: Situation, service: Service | None) -> Messa
         return Said.GATEWAY_ABSENT(service=reference, namespace=namespace)
     if not service.selector:
         return Said.GATEWAY_WITHOUT_SELECTOR(service=reference, application=application)
-    if is_elsewhere and (label := situation.missing_label(namespace)):
+    selectors = mesh.discovery_selectors if mesh and is_elsewhere else ()
+    if label := meshconfig.missing_label(situation.cluster, selectors, namespace):
         # istiod would serve routes of the model there, but ignore the guard in that namespace.
         return Said.GATEWAY_IGNORED_BY_ISTIOD(service=reference, namespace=namespace, label=label)
-    environment = situation.mesh.environment if situation.mesh else None
+    environment = mesh.environment if mesh else None
     setting = (environment or {}).get(_SCOPE_SETTING)
     if is_elsewhere and booleans.parse(setting, default=False):
         return Said.GATEWAY_SCOPED(
@@ -139,8 +144,7 @@ def _obstacle_in_service(situation: Situation, service: Service | None) -> Messa
     return None
 
 
-def _obstacle_in_pod(situation: Situation, pod: Pod) -> Message | None:
-    reference, mesh = situation.config.gateway_service, situation.mesh
+def _obstacle_in_pod(reference: str, mesh: installation.Mesh | None, pod: Pod) -> Message | None:
     proxies = [each for each in pod.spec.containers if each.name == names.PROXY]
     if not any("router" in each.args for each in proxies):
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"

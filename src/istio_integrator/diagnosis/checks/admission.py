@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from integrator_contract import names, refusals
 from istio_integrator.admission import rejections
+from istio_integrator.admission.admission import Admission
 from istio_integrator.diagnosis import registry
-from istio_integrator.diagnosis.facts import Facts
+from istio_integrator.facts import Facts
 from istio_integrator.kube import cluster, fences
 from istio_integrator.messages import Message, Said
 
@@ -19,14 +20,15 @@ _MOST_WORKLOADS = 10
 @registry.check("admission", place=80, symptoms=("a-notebook-without-network-at-its-start",))
 def admission(facts: Facts) -> Iterable[Message]:
     """Check whether the admission webhook prepares a dry-run pod."""
-    if not facts.parts.admission.is_needed:
+    webhook = Admission(facts)
+    if not webhook.is_needed:
         yield Said.ADMISSION_OFF()
-    elif (problem := facts.parts.admission.problem()) is None:
+    elif (problem := webhook.problem()) is None:
         yield Said.ADMISSION_WORKS()
     elif problem.said in (Said.ADMISSION_STARTING, Said.ADMISSION_HINDERED):
         labels = f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}"
         words = problem.seen.removeprefix("admission: ")
-        yield Said.PODS_NOT_PREPARED(problem=words, namespace=facts.model, labels=labels)
+        yield Said.PODS_NOT_PREPARED(problem=words, namespace=facts.situation.model, labels=labels)
     else:
         # Another team's refusal of the dry-run pod shows nothing about the webhook.
         yield problem
@@ -40,19 +42,25 @@ def check_rejections(facts: Facts) -> Iterable[Message]:
     # Juju's modeloperator comes first.
     for workload in sorted(found.workloads, key=lambda name: (not name.endswith(_OPERATOR), name)):
         refusal = found.workloads[workload]
-        yield Said.PODS_REJECTED(workload=workload, refusal=refusal, namespace=facts.model)
-    served = {facts.model, *facts.situation.served_namespaces}
+        yield Said.PODS_REJECTED(
+            workload=workload, refusal=refusal, namespace=facts.situation.model
+        )
+    served = {facts.situation.model, *facts.served_namespaces}
     refused = {**found.changes, **found.workloads, **found.sidecars}
     named = {*map(str, refused.values())}
     told: dict[str, tuple[str, str]] = {}
     # An optional role gives the right to list Events of other namespaces than the model.
-    listed = facts.cluster.events("FailedCreate", facts.model if len(served) == 1 else None)
+    listed = facts.situation.cluster.events(
+        "FailedCreate", facts.situation.model if len(served) == 1 else None
+    )
     for event in listed:
         with fences.around(cluster.reference(event)):
             about = cluster.at(event, "involvedObject")
             namespace, name = str(about["namespace"]), str(about["name"])
             refusal = refusals.of_event(str(event.get("message", "")), name)
-            if namespace in served and (namespace != facts.model or refusal not in named):
+            if namespace in served and (
+                namespace != facts.situation.model or refusal not in named
+            ):
                 told[f"{namespace}/{name}"] = (namespace, refusal)
     for place, (namespace, refusal) in [*told.items()][:_MOST_WORKLOADS]:
         yield Said.PODS_WERE_REJECTED(workload=place, refusal=refusal, namespace=namespace)

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from istio_integrator.admission import certificates as material
 from istio_integrator.admission import webhook
 from istio_integrator.diagnosis import registry
-from istio_integrator.diagnosis.facts import Facts
-from istio_integrator.ingress import certificate
+from istio_integrator.facts import Facts
+from istio_integrator.ingress import certificate, record
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 
@@ -23,19 +23,19 @@ from istio_integrator.messages import Message, Said
 )
 def certificates(facts: Facts) -> Iterable[Message]:
     """Check the certificates of webhook and gateway, and whether API servers trust them."""
-    rotate = f"juju run {facts.application}/leader rotate-certificates"
+    rotate = f"juju run {facts.situation.application}/leader rotate-certificates"
     name = facts.situation.manifests.secrets[webhook.CERTIFICATES_FOLDER]
-    secret = facts.cluster.get(cluster.SECRET, name, facts.model)
+    secret = facts.situation.cluster.get(cluster.SECRET, name, facts.situation.model)
     if held := material.Material.read(cluster.at(secret, "data")):
         yield certificate.judge("webhook", held.certificate, rotate)
         configuration = webhook.configuration_name(facts.situation.manifests.owner)
-        found = facts.cluster.get(cluster.MUTATING_WEBHOOK, configuration)
+        found = facts.situation.cluster.get(cluster.MUTATING_WEBHOOK, configuration)
         bundles = {
             cluster.at(hook, "clientConfig").get("caBundle")
             for hook in cluster.parts(found or {}, "webhooks")
         }
         if bundles - {material.encoded(held.bundle)}:
             yield Said.WEBHOOK_UNTRUSTED(command=rotate)
-    # The hook of the action has read the gateway's certificate.
     if facts.gateway is not None:
-        yield from facts.parts.ingress.certificate.judge(facts.gateway)
+        kept = record.Record(facts.situation)
+        yield from certificate.GatewayCertificate(facts.situation, kept).judge(facts.gateway)

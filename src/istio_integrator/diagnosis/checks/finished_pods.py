@@ -11,7 +11,7 @@ from integrator_contract import names
 from integrator_contract.answers import Action
 from istio_integrator import texts
 from istio_integrator.diagnosis import registry
-from istio_integrator.diagnosis.facts import Facts
+from istio_integrator.facts import Facts
 from istio_integrator.kube import cluster, fences
 from istio_integrator.messages import Message, Said, Severity
 
@@ -26,8 +26,8 @@ def finished_pods(facts: Facts) -> Iterable[Message]:
     """Name pods not complete 30 s after their payload, and collectors of Katib that wait."""
     young: list[str] = []
     is_late = False
-    for name in facts.situation.served_namespaces:
-        for pod in facts.cluster.list(cluster.POD, name):
+    for name in facts.served_namespaces:
+        for pod in facts.situation.cluster.list(cluster.POD, name):
             with fences.around(cluster.reference(pod)):
                 since = _waits_since(pod)
                 if since and (age := _age(since)) >= _GRACE:
@@ -35,19 +35,19 @@ def finished_pods(facts: Facts) -> Iterable[Message]:
                     yield Said.COLLECTOR_WAITS(pod=cluster.namespaced_name(pod), age=age)
                 elif since:
                     young.append(cluster.namespaced_name(pod))
-    for answer in facts.parts.lifecycle.workload.ended():
+    for answer in facts.workload.ended():
         namespace, name = answer.namespace, answer.name
         with fences.around(f"Pod {namespace}/{name}"):
             if (age := _age(answer.ended)) < _GRACE:
                 young.append(f"{namespace}/{name}")
                 continue
             severity = Severity.BLOCKED
-            command = f"juju config {facts.application} proxy-shutdown=true"
+            command = f"juju config {facts.situation.application} proxy-shutdown=true"
             if answer.decision is not Action.STOP:
                 severity, command = Severity.DOUBT, f"kubectl -n {namespace} describe pod {name}"
-            elif facts.config.proxy_shutdown:
+            elif facts.situation.config.proxy_shutdown:
                 place = f"pod={name} namespace={namespace}"
-                command = f"juju run {facts.application}/leader stop-proxy {place}"
+                command = f"juju run {facts.situation.application}/leader stop-proxy {place}"
             said = Said.POD_NOT_COMPLETE(
                 pod=f"{namespace}/{name}",
                 age=age,

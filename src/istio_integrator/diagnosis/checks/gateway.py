@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from integrator_contract import names
 from istio_integrator.asked import gateway as places
 from istio_integrator.diagnosis import registry
-from istio_integrator.diagnosis.facts import Facts
+from istio_integrator.facts import Facts
 from istio_integrator.istio.authorization_policy import Attachment
 from istio_integrator.kube import cluster, fences
 from istio_integrator.messages import Message, Said, Severity
@@ -32,12 +32,12 @@ def gateway(facts: Facts) -> Iterable[Message]:
         return
     if facts.mesh is None:
         return
-    target = facts.parts.ingress.target
+    target = facts.target
     if not isinstance(target, places.Target):
         yield target
         return
     yield from (each for each in target.messages if each.severity is not Severity.NOTE)
-    service = facts.cluster.get(cluster.SERVICE, target.service, target.namespace)
+    service = facts.situation.cluster.get(cluster.SERVICE, target.service, target.namespace)
     if service is None or not facts.gateway_pods:
         return  # The status reports a gateway that is not ready.
     spec = cluster.at(service, "spec")
@@ -63,7 +63,7 @@ def gateway_filters(facts: Facts) -> Iterable[Message]:
     referenced = {("Gateway", places.NAME), ("Service", target.service)}
     labels = [pod.metadata.labels for pod in facts.gateway_pods] or [dict(target.selector)]
     found: list[Message] = []
-    for each in (obj for kind in _FILTERS for obj in facts.cluster.list(kind)):
+    for each in (obj for kind in _FILTERS for obj in facts.situation.cluster.list(kind)):
         with fences.around(cluster.reference(each)):
             attachment = Attachment.of(each)
             action = cluster.at(each, "spec").get("action")
@@ -92,7 +92,7 @@ def hosts_elsewhere(facts: Facts) -> Iterable[Message]:
         return
     is_ours = facts.situation.manifests.is_ours
     for kind in (cluster.GATEWAY, cluster.INGRESS, cluster.HTTP_ROUTE):
-        for obj in facts.cluster.each(kind):
+        for obj in facts.situation.cluster.each(kind):
             with fences.around(cluster.reference(obj)):
                 selected = cluster.at(obj, "spec", "selector").items()
                 # A Gateway at pods elsewhere does not change the routes of this one.
@@ -122,18 +122,20 @@ def _hosts_of(obj: cluster.Object) -> Iterable[str]:
 @registry.check("authentication", place=130, symptoms=("403-at-the-gateway",))
 def authentication(facts: Facts) -> Iterable[Message]:
     """Check whether the authorization service has pods, and the gateway's Envoy asks it."""
-    if facts.gateway is None or facts.parts.ingress.decision.is_closed:
+    if facts.gateway is None or facts.authentication.is_closed:
         return  # The gateway serves no routes, which the status reports.
-    service, application = facts.parts.ingress.decision.service, facts.application
+    service, application = facts.authentication.service, facts.situation.application
     if service is None:
         yield Said.NOT_AUTHENTICATED(application=application)
         return
     name, namespace, *_ = service.host.split(".")
-    slices = facts.cluster.list(cluster.ENDPOINT_SLICE, namespace, {names.SERVICE_NAME: name})
+    slices = facts.situation.cluster.list(
+        cluster.ENDPOINT_SLICE, namespace, {names.SERVICE_NAME: name}
+    )
     if not any(cluster.parts(each, "endpoints") for each in slices):
         yield Said.AUTHENTICATOR_WITHOUT_PODS(namespace=namespace, service=name)
-    seen = facts.parts.lifecycle.workload.seen()
+    seen = facts.seen
     # The status reports an Envoy that is not seen, and the parts that it lacks.
-    if seen.guarded and not seen.missing:
+    if seen and seen.guarded and not seen.missing:
         where = f"{service.host}:{service.port}"
         yield Said.AUTHENTICATED(service=where, ports=", ".join(map(str, seen.guarded)))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable
 
 from integrator_contract import names
+from istio_integrator.admission.admission import Admission
+from istio_integrator.asked import membership
 from istio_integrator.diagnosis import registry
-from istio_integrator.diagnosis.facts import Facts
+from istio_integrator.facts import Facts
 from istio_integrator.kube import cluster
-from istio_integrator.membership import decision
 from istio_integrator.messages import Message, Said, Severity
 
 
@@ -21,7 +23,7 @@ from istio_integrator.messages import Message, Said, Severity
 )
 def istiod(facts: Facts) -> Iterable[Message]:
     """Check whether there is an istiod, and whether it injects into a dry-run pod."""
-    search = facts.parts.discovered or facts.situation.discover()
+    search = facts.discovered or facts.situation.discover()
     istio, said = search.mesh, search.said
     problems = [each for each in said if each.severity is not Severity.NOTE]
     if istio is None or not (istio.alive or istio.refusal):
@@ -37,7 +39,7 @@ def istiod(facts: Facts) -> Iterable[Message]:
     if istio.probed:
         yield Said.ISTIOD_INJECTS(name=istio.name)
     elif istio.refusal is None:
-        yield Said.ISTIOD_NOT_TRIED(name=istio.name, application=facts.application)
+        yield Said.ISTIOD_NOT_TRIED(name=istio.name, application=facts.situation.application)
 
 
 @registry.check("settings", place=15, unfelt="it says what the other checks cannot know")
@@ -48,15 +50,17 @@ def settings(facts: Facts) -> Iterable[Message]:
         return
     if not istio.installed_in:
         yield Said.ISTIOD_NAMESPACE_UNKNOWN(
-            injector=istio.webhook_configuration, url=istio.url, application=facts.application
+            injector=istio.webhook_configuration,
+            url=istio.url,
+            application=facts.situation.application,
         )
-    rules = facts.config.excluded_outbound_ports
+    rules = facts.situation.config.excluded_outbound_ports
     excluded = {port for rule in rules if rule.pods in ("", names.NAME) for port in rule.ports}
     if istio.captures_outbound and not excluded.issuperset(wanted):
         yield Said.OUTBOUND_POLICY_UNKNOWN(
             ports=", ".join(map(str, sorted(wanted))),
             label=names.NAME,
-            application=facts.application,
+            application=facts.situation.application,
         )
 
 
@@ -68,17 +72,21 @@ def settings(facts: Facts) -> Iterable[Message]:
 )
 def namespace(facts: Facts) -> Iterable[Message]:
     """Check whether the model is a member, or a label contradicts another."""
-    found = facts.cluster.get(cluster.NAMESPACE, facts.model) or {}
+    found = facts.situation.cluster.get(cluster.NAMESPACE, facts.situation.model) or {}
     marks = cluster.at(found, "metadata", "labels")
-    present = sorted(f"{key}={marks[key]}" for key in decision.LABELS if key in marks)
-    place = {"namespace": facts.model, "labels": " and ".join(present) or "no label"}
-    decided, membership = facts.parts.membership.decided(found), facts.config.membership
+    present = sorted(f"{key}={marks[key]}" for key in membership.LABELS if key in marks)
+    place = {"namespace": facts.situation.model, "labels": " and ".join(present) or "no label"}
+    decide = functools.partial(membership.decide, facts.situation, facts.mesh, found)
+    decided, wanted = decide(), facts.situation.config.membership
+    if decided.labels and not decided.problem:
+        # The namespace waits for the webhook.
+        decided = decide(are_pods_prepared=Admission(facts).problem() is None)
     if decided.problem is not None:
         yield decided.problem
-    elif membership != "namespace":
-        why = ": mesh-mode=none" if membership == "none" else ": included-pods is set"
+    elif wanted != "namespace":
+        why = ": mesh-mode=none" if wanted == "none" else ": included-pods is set"
         yield Said.NAMESPACE_AS_WANTED(why=why, **place)
     elif decided.labels:
-        yield Said.NAMESPACE_OF_NO_MESH(application=facts.application, **place)
+        yield Said.NAMESPACE_OF_NO_MESH(application=facts.situation.application, **place)
     elif decided.joined:
         yield Said.NAMESPACE_AS_WANTED(why="", **place)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from integrator_contract import names
 from istio_integrator import texts
 from istio_integrator.diagnosis import registry
-from istio_integrator.diagnosis.facts import Facts
+from istio_integrator.facts import Facts
 from istio_integrator.istio.authorization_policy import (
     AuthorizationRule,
     InboundRequest,
@@ -16,9 +16,8 @@ from istio_integrator.istio.authorization_policy import (
 )
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
-from istio_integrator.mtls import members
+from istio_integrator.mtls import members, mtls
 from istio_integrator.policies import callers as callers_judged
-from istio_integrator.situation import model
 
 _USER_HEADER = "request.headers["
 _CLAIM = "request.headers[kubeflow-userid]"
@@ -39,9 +38,9 @@ _TRUSTING = (
 @registry.check("callers", place=165, feeds_status=True, symptoms=("rbac-access-denied",))
 def callers(facts: Facts) -> Iterable[Message]:
     """With `authorization`, name who is refused or let in otherwise than relations say."""
-    if facts.mesh is None or facts.config.authorization == "off":
+    if facts.mesh is None or facts.situation.config.authorization == "off":
         return ()
-    places = (facts.model, facts.mesh.root_namespace)
+    places = (facts.situation.model, facts.mesh.root_namespace)
     policies = [each for each in facts.policies if each.namespace in places]
     return callers_judged.judge(facts.situation, facts.mesh, policies, facts.pods)
 
@@ -70,21 +69,20 @@ def security(facts: Facts) -> Iterable[Message]:
     """Name who can't reach whom by the option `mtls`."""
     if facts.mesh is None:
         return ()
-    routed = facts.parts.ingress.exposure.routed
-    return facts.parts.mutual_tls.preview(facts.config, lambda: routed)
+    return mtls.MutualTls(facts).preview(facts.situation.config)
 
 
 @registry.check("client TLS", place=176, symptoms=("upstream-connect-error",))
 def client_tls(facts: Facts) -> Iterable[Message]:
     """Name DestinationRules by which clients expect a certificate of a pod without a sidecar."""
-    if facts.mesh is None or facts.situation.data_plane != "sidecar":
+    if facts.mesh is None or facts.data_plane != "sidecar":
         return
     outside = [pod for pod in facts.pods if not pod.is_in_mesh]
-    services = model.read(facts.cluster.list(cluster.SERVICE, facts.model), model.Service)
+    services = facts.services
     for rule in members.clients_by_rule(
-        facts.cluster.list(cluster.DESTINATION_RULE),
+        facts.situation.cluster.list(cluster.DESTINATION_RULE),
         ("ISTIO_MUTUAL",),
-        model_name=facts.model,
+        model_name=facts.situation.model,
         domain=facts.situation.cluster_domain,
     ):
         for service in services:
@@ -94,7 +92,7 @@ def client_tls(facts: Facts) -> Iterable[Message]:
                     rule=rule.reference,
                     service=service.name,
                     pod=behind[0].metadata.name,
-                    namespace=facts.model,
+                    namespace=facts.situation.model,
                 )
 
 
@@ -140,7 +138,7 @@ def users_apart(facts: Facts) -> Iterable[Message]:
     # user's header from every caller (bundle-kubeflow issue 1115).
     if facts.mesh is None or not facts.profiles:
         return
-    relate = f"juju integrate {{}}:service-mesh {facts.application}:service-mesh"
+    relate = f"juju integrate {{}}:service-mesh {facts.situation.application}:service-mesh"
     other = principal("another-user", "default-editor", facts.mesh.trust_domains[0])
     trusting = [
         f"{policy.namespace}/{policy.name}"
@@ -163,7 +161,7 @@ def users_apart(facts: Facts) -> Iterable[Message]:
         for each in facts.policies
         if ours.items() <= each.labels.items()
     ]
-    services = model.read(facts.cluster.list(cluster.SERVICE, facts.model), model.Service)
+    services = facts.services
     open_ones = [
         each
         for each in services
@@ -175,8 +173,8 @@ def users_apart(facts: Facts) -> Iterable[Message]:
         yield Said.USERS_HAVE_CALLERS()
         return
     command = relate.format(open_ones[0].application or open_ones[0].name)
-    if facts.config.authorization == "off":
-        command = f"juju config {facts.application} authorization=related"
+    if facts.situation.config.authorization == "off":
+        command = f"juju config {facts.situation.application} authorization=related"
     listed = texts.listed(each.name for each in open_ones)
     yield Said.USERS_FROM_ANY_POD(services=listed, command=command)
 

@@ -12,7 +12,7 @@ import yaml
 from istio_integrator import texts
 from istio_integrator.config import config
 from istio_integrator.diagnosis import registry
-from istio_integrator.diagnosis.facts import Facts
+from istio_integrator.facts import Facts
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 
@@ -78,23 +78,27 @@ def rights(facts: Facts) -> Iterable[Message]:
     if _is_given(facts, _EVERYTHING):
         yield Said.TRUSTED()
         return
-    shipped = roles(_ROLES.read_text(), model=facts.model, application=facts.application)
-    optional = tuple(end for end, is_needed in OPTIONAL.items() if not is_needed(facts.config))
+    shipped = roles(
+        _ROLES.read_text(), model=facts.situation.model, application=facts.situation.application
+    )
+    optional = tuple(
+        end for end, is_needed in OPTIONAL.items() if not is_needed(facts.situation.config)
+    )
     missing: dict[str, list[str]] = {}
-    for need in needs(shipped, model=facts.model):
+    for need in needs(shipped, model=facts.situation.model):
         is_needed = facts.situation.exposes or not is_for_ingress(need)
         is_needed &= not need.role.endswith(optional)
         if is_needed and not _is_given(facts, need):
             missing.setdefault(need.role, []).append(need.text)
     for lacked in missing.values():
         rights = texts.listed(lacked)
-        yield Said.RIGHTS_MISSING(rights=rights, application=facts.application)
+        yield Said.RIGHTS_MISSING(rights=rights, application=facts.situation.application)
     if not missing:
         yield Said.RIGHTS_GIVEN()
 
 
 def _is_given(facts: Facts, need: Right) -> bool:
-    answer = facts.cluster.create(need.review())
+    answer = facts.situation.cluster.create(need.review())
     return cluster.at(answer, "status").get("allowed") is True
 
 

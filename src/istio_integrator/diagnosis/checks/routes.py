@@ -12,7 +12,7 @@ from integrator_contract import names
 from istio_integrator import texts
 from istio_integrator.asked import gateway
 from istio_integrator.diagnosis import registry
-from istio_integrator.diagnosis.facts import Facts, VirtualService
+from istio_integrator.facts import Facts, VirtualService
 from istio_integrator.kube import cluster, fences
 from istio_integrator.messages import Message, Said, Severity
 
@@ -31,10 +31,10 @@ def backends(facts: Facts) -> Iterable[Message]:
         return
     known = {
         name: cluster.at(obj, "spec")
-        for obj in facts.cluster.each(cluster.SERVICE)
+        for obj in facts.situation.cluster.each(cluster.SERVICE)
         if (name := cluster.namespaced_name(obj)) in names
     }
-    ready = _ready_ports(facts.cluster.each(cluster.ENDPOINT_SLICE), names)
+    ready = _ready_ports(facts.situation.cluster.each(cluster.ENDPOINT_SLICE), names)
     count = 0
     for route, name, port in wanted:
         namespace, _, service = name.partition("/")
@@ -100,7 +100,7 @@ def hosts(facts: Facts) -> Iterable[Message]:
     """Name routes whose Gateway does not exist, or which have no host that the Gateway serves."""
     if not (routes := facts.virtual_services):
         return
-    there = {cluster.namespaced_name(obj) for obj in facts.cluster.each(cluster.GATEWAY)}
+    there = {cluster.namespaced_name(obj) for obj in facts.situation.cluster.each(cluster.GATEWAY)}
     missing: dict[str, list[str]] = {}
     for route in routes:
         for name in {*route.gateways} - there:
@@ -110,7 +110,9 @@ def hosts(facts: Facts) -> Iterable[Message]:
     if not missing:
         yield Said.GATEWAYS_EXIST()
     if facts.gateway is not None:
-        yield judge_hosts(routes, f"{facts.model}/{gateway.NAME}", facts.gateway.written_hosts)
+        yield judge_hosts(
+            routes, f"{facts.situation.model}/{gateway.NAME}", facts.gateway.written_hosts
+        )
 
 
 def judge_hosts(routes: Iterable[VirtualService], own: str, served: Collection[str]) -> Message:

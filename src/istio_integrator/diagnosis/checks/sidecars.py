@@ -8,12 +8,12 @@ from integrator_contract import names
 from integrator_contract.reasons import Reason
 from istio_integrator import texts
 from istio_integrator.diagnosis import registry
-from istio_integrator.diagnosis.facts import Facts
+from istio_integrator.facts import Facts
 from istio_integrator.kube import cluster, fences
 from istio_integrator.lifecycle import answers
 from istio_integrator.messages import Message, Said, Severity
-from istio_integrator.policies import decide
-from istio_integrator.situation.model import Pod, read
+from istio_integrator.policies import decide, policies
+from istio_integrator.situation.model import Pod
 
 _NODE_LABELS = {"k8s-app": "istio-cni-node"}
 """The labels of the CNI plugin's DaemonSet and pods in Istio's charts."""
@@ -31,8 +31,8 @@ def cni(facts: Facts) -> Iterable[Message]:
     """Check whether Istio's plugin is ready, and which init containers have no network."""
     if facts.mesh is None or not facts.mesh.cni:
         return
-    wrong: list[Message] = []
-    for each in facts.cluster.list(cluster.DAEMON_SET, labels=_NODE_LABELS):
+    wrong, api = list[Message](), facts.situation.cluster
+    for each in api.list(cluster.DAEMON_SET, labels=_NODE_LABELS):
         reference = cluster.reference(each)
         with fences.around(reference):
             status, namespace = cluster.at(each, "status"), each["metadata"]["namespace"]
@@ -41,10 +41,10 @@ def cni(facts: Facts) -> Iterable[Message]:
                 told = {"reference": reference, "namespace": namespace, "count": count}
                 wrong.append(Said.CNI_NOT_READY(**told))
     # A pod of a Job ends as failed if its init container has no network.
-    every_pod = read(facts.cluster.list(cluster.POD, facts.model), Pod)
+    every_pod = api.typed(api.list(cluster.POD, facts.situation.model), Pod)
     if cut := [pod.reference for pod in every_pod if _is_cut_off(pod)]:
         pods = texts.listed(cut)
-        wrong.append(Said.INIT_WITHOUT_NETWORK(pods=pods, application=facts.application))
+        wrong.append(Said.INIT_WITHOUT_NETWORK(pods=pods, application=facts.situation.application))
     yield from wrong or [Said.CNI_READY()]
 
 
@@ -66,13 +66,13 @@ def sidecars(facts: Facts) -> Iterable[Message]:
     """Name the pods without a sidecar or with one of an old revision or version, and why."""
     if facts.mesh is None:
         return
-    application, answer = facts.application, facts.parts.lifecycle.workload.uninjected()
-    progress = list(answers.progress(answer.summary, facts.situation))
+    application, answer = facts.situation.application, facts.uninjected
+    progress = list(answers.progress(answer.summary, facts))
     rows: dict[tuple[Said, str], list[str]] = {}
     for row in answer.pods:
         said = Said.WRONG_POD if row.reason in _WITH_SIDECAR else Said.NO_SIDECAR
         rows.setdefault((said, row.message), []).append(f"{row.namespace}/{row.name}")
-    for row in facts.parts.lifecycle.workload.stale() if answer.summary.stale else ():
+    for row in facts.workload.stale() if answer.summary.stale else ():
         rows.setdefault((Said.OLD_PROXY, row.message), []).append(f"{row.namespace}/{row.name}")
     unmet = [each for each in progress if each.severity is not Severity.NOTE]
     yield from unmet
@@ -87,18 +87,20 @@ def sidecars(facts: Facts) -> Iterable[Message]:
 )
 def ambient(facts: Facts) -> Iterable[Message]:
     """In ambient mode, name the pods that no ztunnel has, and what needs a waypoint."""
-    if facts.situation.data_plane != "ambient":
+    if facts.data_plane != "ambient":
         return
     waiting = [pod.metadata.name for pod in facts.pods if _is_waiting(pod)]
     if waiting:
         yield Said.PODS_NOT_IN_ZTUNNEL(pods=texts.listed(waiting))
     else:
         yield Said.PODS_IN_ZTUNNEL()
-    if facts.config.authorization == "off":
+    if facts.situation.config.authorization == "off":
         return
-    if beyond := decide.decide(facts.parts.authorization.asked(facts.config)).beyond:
+    if beyond := decide.decide(policies.Authorization(facts).asked(facts.situation.config)).beyond:
         workloads = texts.listed(beyond)
-        yield Said.HTTP_RULES_NEED_WAYPOINT(workloads=workloads, application=facts.application)
+        yield Said.HTTP_RULES_NEED_WAYPOINT(
+            workloads=workloads, application=facts.situation.application
+        )
 
 
 def _is_waiting(pod: Pod) -> bool:

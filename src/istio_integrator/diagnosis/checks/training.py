@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from integrator_contract import names
 from istio_integrator.diagnosis import registry
-from istio_integrator.diagnosis.facts import Facts
+from istio_integrator.facts import Facts
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation import model
@@ -17,17 +17,16 @@ from istio_integrator.training import training as parts
 @registry.check("training", place=187, symptoms=("rendezvous-timed-out",))
 def training(facts: Facts) -> Iterable[Message]:
     """Name pods of training jobs that the other pods of their job cannot call."""
-    wants = facts.mesh is not None and facts.config.pod_networks is not None
-    spaces = [*facts.parts.training.namespaces(facts.mesh)] if wants and facts.mesh else []
+    wants = facts.mesh is not None and facts.situation.config.pod_networks is not None
+    spaces = [*parts.Training(facts).namespaces(facts.mesh)] if wants and facts.mesh else []
     by_port: dict[int, str] = {}
-    for service in (
-        model.read(facts.cluster.list(cluster.SERVICE), model.Service) if spaces else ()
-    ):
+    api = facts.situation.cluster
+    for service in api.typed(api.list(cluster.SERVICE), model.Service) if spaces else ():
         place = f"{service.metadata.namespace}/{service.name}"
         by_port.update({each.port: place for each in service.ports if each.is_http})
     every: list[model.Pod] = []
     for namespace in spaces:
-        pods = model.read_pods(facts.cluster, namespace)
+        pods = model.pods_of(api, namespace)
         every += pods
         sizes = collections.Counter(map(parts.job_of, pods))
         for pod in pods:
@@ -47,7 +46,7 @@ def _look_at_proxy(facts: Facts, pods: Iterable[model.Pod]) -> Iterator[Message]
         obj["metadata"]["namespace"]: obj["metadata"]["creationTimestamp"]
         for obj in facts.situation.manifests.owned_in(parts.FOLDER)
     }
-    name = facts.parts.training.filter_name
+    name = parts.Training(facts).filter_name
     for pod in pods:
         where = (pod.metadata.namespace, pod.metadata.name)
         is_meant = pod.metadata.labels.get(names.POD_TRAFFIC) == names.MUTUAL_TLS
@@ -55,8 +54,8 @@ def _look_at_proxy(facts: Facts, pods: Iterable[model.Pod]) -> Iterator[Message]
             continue
         # The proxy of an earlier pod may not have the EnvoyFilter yet.
         if written[where[0]] < pod.metadata.creation_timestamp:
-            if not facts.parts.lifecycle.workload.has_chain(*where, name):
-                about = {"pod": "/".join(where), "application": facts.application}
+            if not facts.workload.has_chain(*where, name):
+                about = {"pod": "/".join(where), "application": facts.situation.application}
                 yield Said.JOB_FILTERS_IGNORED(name=name, **about)
             return
 

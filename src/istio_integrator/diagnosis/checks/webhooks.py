@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from integrator_contract import names
 from istio_integrator.diagnosis import registry
-from istio_integrator.diagnosis.facts import Facts
+from istio_integrator.facts import Facts
 from istio_integrator.istio import authorization_policy, installation, peer_authentication
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
@@ -22,7 +22,7 @@ def webhooks(facts: Facts) -> Iterable[Message]:
     # The permission to list the latter comes from an optional role. Without it the check ends
     # there.
     for kind in (cluster.MUTATING_WEBHOOK, cluster.VALIDATING_WEBHOOK):
-        for call in model.calls(facts.cluster.list(kind), model=facts.model):
+        for call in model.calls(facts.situation.cluster.list(kind), model=facts.situation.model):
             for pod, port in _backends(facts, call):
                 is_called = True
                 if by := _obstacle(facts, facts.mesh, pod, port):
@@ -31,14 +31,14 @@ def webhooks(facts: Facts) -> Iterable[Message]:
                         pod=pod.reference,
                         obstacle=by,
                         webhook=call.caller.rpartition(" ")[2],
-                        command=_way_out(pod, facts.application),
+                        command=_way_out(pod, facts.situation.application),
                     )
     if is_called and not is_wrong:
         yield Said.WEBHOOKS_REACHED()
 
 
 def _backends(facts: Facts, call: model.Call) -> Iterator[tuple[model.Pod, int]]:
-    for service in model.read(facts.cluster.list(cluster.SERVICE, facts.model), model.Service):
+    for service in facts.services:
         ports = [port for port in service.ports if port.port == call.port]
         if service.name == call.service and service.selector and ports:
             for pod in facts.pods:

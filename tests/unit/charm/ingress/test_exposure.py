@@ -51,10 +51,11 @@ def test_complete_relations_make_the_model_reachable(world):
 def test_workload_is_told_what_the_gateways_envoy_is_to_have(world):
     assert charm_world.told(world.ctx, world.run()).gateway is None
     world.related = [route(), auth()]
-    told = charm_world.told(world.ctx, world.run())
+    out = world.run()
+    told = charm_world.told(world.ctx, out)
     named = {"namespace": "istio-ingress", "name": "istio-ingressgateway"}
     assert told.gateway == Gateway(**named, selector=LABELS)
-    expected = told.expected
+    expected = charm_world.results(world.ctx, out).expected
     assert [server.hosts for server in expected.servers] == [(HOST,)]
     assert expected.clusters == (
         "outbound|3000||kfp-ui.kubeflow.svc.cluster.local",

@@ -11,7 +11,7 @@ from integrator_contract.seen import Cause, Missing, Seen, Unseen
 from istio_integrator import messages
 from tests import asked
 from tests.unit.cases import cases
-from tests.unit.charm.charm_world import told
+from tests.unit.charm.charm_world import results
 from tests.unit.charm.ingress_world import auth, route, secret
 
 HOSTS = ["kf.example.com", "ml.example.com"]
@@ -34,7 +34,7 @@ def seen_nothing():
 
 def sees(world, out, **values):
     """Set the report of the workload about the gateway, and run the next hook."""
-    word = told(world.ctx, out).expected.word()
+    word = results(world.ctx, out).expected.word()
     asked.SERVICE.seen = Seen(**{"of": word, "unseen": None, "is_late": True, **values})
     return world.hook()
 

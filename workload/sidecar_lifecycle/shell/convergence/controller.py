@@ -18,7 +18,7 @@ from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import errors, events
 from sidecar_lifecycle.shell.kube.client import Client
-from sidecar_lifecycle.shell.settings import Live, but_facts
+from sidecar_lifecycle.shell.settings import Live
 
 from . import cluster as hands
 
@@ -277,7 +277,7 @@ async def run(
         async with asyncio.TaskGroup() as group:
             group.create_task(controller.follow_pods(), name="convergence-pods")
             group.create_task(controller.wake(memories.changes()), name="convergence-memory")
-            settings = live.changes(but_facts)
+            settings = live.changes(lambda settings: settings)
             group.create_task(controller.wake(settings), name="convergence-settings")
             group.create_task(controller.run(), name="convergence")
 

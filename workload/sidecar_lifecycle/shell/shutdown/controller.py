@@ -22,7 +22,7 @@ from sidecar_lifecycle.model import types
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import client, errors, events, watch
 from sidecar_lifecycle.shell.kube.fence import Fence
-from sidecar_lifecycle.shell.settings import Live, ServiceSettings, but_facts
+from sidecar_lifecycle.shell.settings import Live, ServiceSettings
 
 from . import sources, stops
 from .tracked import Tracked
@@ -91,7 +91,7 @@ class ShutdownController:
             await self._drain()
 
     async def _follow_settings(self) -> None:
-        async for settings in self.live.changes(but_facts):
+        async for settings in self.live.changes(lambda settings: settings):
             self.namespaces.rules = settings.served()
             self._on_namespace("*")
 

@@ -1,16 +1,19 @@
-"""Decision about the labels by which the model's namespace joins a mesh, without I/O."""
+"""The labels by which the model's namespace joins a mesh."""
 
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from integrator_contract import names, pods
-from istio_integrator.istio import ambient, injectors
-from istio_integrator.kube import owners
+from istio_integrator import error_messages
+from istio_integrator.istio import ambient, injectors, installation, meshconfig
+from istio_integrator.kube import cluster, errors, owners
 from istio_integrator.messages import Message, Said
+from istio_integrator.situation.situation import Situation
 
 LABELS = (*injectors.MEMBERSHIP_LABELS, names.DATAPLANE_MODE)
 """Labels by which a namespace joins a mesh; their earlier values are recorded."""
@@ -192,3 +195,84 @@ def _text(labels: Mapping[str, str]) -> str:
 
 def _removal(namespace: str, labels: Iterable[str]) -> str:
     return f"kubectl label ns {namespace} {' '.join(f'{key}-' for key in sorted(labels))}"
+
+
+def written(namespace: cluster.Object) -> owners.UndoRecord | None:
+    """Read the record in the namespace's annotation."""
+    return owners.UndoRecord.read(
+        cluster.at(namespace, "metadata", "annotations").get(names.MEMBERSHIP)
+    )
+
+
+def read(situation: Situation, namespace: cluster.Object) -> ModelNamespace:
+    """Read labels and record of the model's namespace; the record of a removed owner is taken."""
+    record, owner = written(namespace), situation.manifests.owner
+    if record and record.owner != owner and owners.is_gone(situation.cluster, record.owner):
+        record = msgspec.structs.replace(record, owner=owner)
+    return ModelNamespace(
+        name=situation.model,
+        labels=cluster.at(namespace, "metadata", "labels"),
+        record=record,
+        owner=owner,
+        now=int(time.time()),
+    )
+
+
+def decide(
+    situation: Situation,
+    mesh: installation.Mesh | None,
+    namespace: cluster.Object,
+    *,
+    are_pods_prepared: bool = True,
+) -> LabelChange:
+    """Decide the membership of the model's namespace by the options and the cluster."""
+    membership, present = situation.config.membership, read(situation, namespace)
+    # Labels that this event restores are gone at the next event.
+    left = present.labels if membership == "namespace" else present.left
+    data_plane, missing = _find_data_plane(situation, mesh, left)
+    member_labels = mesh.namespace_labels if mesh else None
+    if mesh and data_plane == "ambient":
+        member_labels = names.AMBIENT
+    awaited = ""
+    if mesh is None or not mesh.alive:
+        awaited = "istiod has injected a dry-run pod"
+    elif data_plane == "sidecar" and not are_pods_prepared:
+        # Juju's modeloperator would get a sidecar.
+        awaited = "the admission webhook prepares new pods"
+    if mesh and membership != "none":
+        set_here = (member_labels or {}) if membership == "namespace" else {}
+        # istiod's injector ignores discoverySelectors: the model's pods would get sidecars that
+        # wait forever for the root certificate.
+        label = meshconfig.unserved(mesh.discovery_selectors, {**present.labels, **set_here})
+        if label and not missing:
+            missing = Said.MODEL_IGNORED_BY_ISTIOD(
+                istiod=mesh.name, namespace=situation.model, label=label
+            )
+    return dataclasses.replace(
+        present,
+        membership=membership,
+        member_labels=member_labels,
+        data_plane=data_plane,
+        missing=missing,
+        awaited=awaited,
+        is_member=mesh.has_member if mesh else present.is_member,
+    ).decide()
+
+
+def _find_data_plane(
+    situation: Situation, mesh: installation.Mesh | None, labels: Mapping[str, str | None]
+) -> tuple[pods.DataPlane, Message | None]:
+    """Return how pods should join the mesh, and what the cluster lacks for it."""
+    mode = situation.config.mesh_mode
+    if not ambient.is_chosen(mode, labels):
+        return "sidecar", None
+    missing: Message | None = None
+    try:
+        if lack := ambient.missing(situation.cluster, mesh) if mesh else "":
+            about = {"mode": mode, "lack": lack, "application": situation.application}
+            missing = Said.AMBIENT_LACKS(namespace=situation.model, **about)
+    except errors.ForbiddenError as error:
+        # A namespace in ambient mode stays in it. Without the check no namespace joins it.
+        if not ambient.is_labelled(labels):
+            missing = error_messages.of_error(error, application=situation.application)
+    return "ambient", missing

@@ -10,9 +10,12 @@ import contextlib
 import functools
 import http.client
 import itertools
+import logging
+import pathlib
 import re
 import shlex
 import urllib.parse
+from collections.abc import Generator
 from typing import TypeVar
 
 import msgspec
@@ -23,13 +26,16 @@ from integrator_contract import bounded, schema, seen, service
 from integrator_contract.answers import Listing, PodAnswer, ProxyAnswer
 from istio_integrator import texts
 from istio_integrator.kube import errors
-from istio_integrator.lifecycle import settings
+
+logger = logging.getLogger(__name__)
 
 CONTAINER = "lifecycle"
 SERVICE = "lifecycle"
 PROGRAM = "/usr/bin/sidecar-lifecycle"
 CONTRACT = ("--contract", schema.SCHEMA)
 PORT = service.LISTENER_PORT
+SETTINGS = "/tmp/sidecar-lifecycle.settings.json"  # noqa: S108  the container's, writable by all
+RESULTS = str(service.results_file(pathlib.PurePath(SETTINGS)))
 
 _T = TypeVar("_T")
 _KEEPS_TO = re.compile(r"\(contract ([0-9a-f]{1,16})\)$")
@@ -43,6 +49,20 @@ _LONGEST_ERROR = 500
 """Characters of an error about an answer, which quotes the answer."""
 
 
+@contextlib.contextmanager
+def pebble(problem: str) -> Generator[None]:
+    """Turn errors of Pebble into a LifecycleError with the problem and the reason."""
+    try:
+        yield
+    except ops.pebble.ChangeError as error:
+        # A headline, one line for the only task, and its log.
+        reason = error.err.strip().rpartition("\n")[2].removeprefix("- ")
+        raise errors.LifecycleError(f"{problem}: {reason}") from error
+    except (ops.pebble.Error, TimeoutError) as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise errors.LifecycleError(f"{problem}: {reason}") from error
+
+
 class WorkloadClient:
     """The program in the workload container, which has the rules about pods.
 
@@ -50,7 +70,27 @@ class WorkloadClient:
     """
 
     def __init__(self, container: ops.Container) -> None:
-        self._container = container
+        self.container = container
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the service runs, as far as Pebble answers."""
+        with contextlib.suppress(ops.pebble.Error, ops.ModelError, RuntimeError):
+            return self.container.get_service(SERVICE).is_running()
+        return False
+
+    def settings(self) -> service.Options | None:
+        """Return the present settings of the service; None if unknown."""
+        return self._read(SETTINGS, service.Options)
+
+    def results(self) -> service.Results | None:
+        """Return the results of the last hook; None if unknown."""
+        return self._read(RESULTS, service.Results)
+
+    def write(self, file: str, values: service.Options | service.Results) -> None:
+        """Write a file for the service; raise LifecycleError if Pebble fails."""
+        with pebble("lifecycle gets no settings"):
+            self.container.push(file, values.document(), make_dirs=True, permissions=0o600)
 
     def uninjected(self) -> Listing:
         """Return the pods that lack their sidecar."""
@@ -70,9 +110,13 @@ class WorkloadClient:
         words = {word: "" for word, is_so in how.items() if is_so}
         return self._ask(Listing, "POST", "/restart", **words).pods
 
-    def seen(self) -> seen.Seen:
-        """Return the configuration of the gateway's Envoys."""
-        return self._ask(seen.Seen, "GET", "/seen")
+    def look(self) -> seen.Seen | None:
+        """Return the configuration of the gateway's Envoys; None without an answer."""
+        try:
+            return self._ask(seen.Seen, "GET", "/seen")
+        except errors.LifecycleError as error:
+            logger.warning("%s", error)
+            return None
 
     def has_chain(self, namespace: str, pod: str, name: str) -> bool:
         """Tell whether a pod's proxy has an outbound filter chain of an EnvoyFilter."""
@@ -94,13 +138,13 @@ class WorkloadClient:
 
         A service with the contract in its command runs in an image with that contract.
         """
-        with settings.pebble("waiting for Pebble in lifecycle"):
-            running = self._container.get_plan().services.get(SERVICE)
+        with pebble("waiting for Pebble in lifecycle"):
+            running = self.container.get_plan().services.get(SERVICE)
         if running and CONTRACT in itertools.pairwise(shlex.split(running.command)):
             return schema.SCHEMA
-        with settings.pebble("the workload does not answer"):
+        with pebble("the workload does not answer"):
             # The image's user has no home directory, where Pebble would start commands.
-            process = self._container.exec(
+            process = self.container.exec(
                 [PROGRAM, "--version"], timeout=_COMMAND_SECONDS, working_dir="/"
             )
             said = _KEEPS_TO.search(process.wait_output()[0].strip())
@@ -109,10 +153,18 @@ class WorkloadClient:
     @functools.cached_property
     def _token(self) -> str:
         """The listener's token, from the settings file."""
-        told = settings.read(self._container)
+        told = self.settings()
         if told is None:
             raise errors.LifecycleError("the workload does not answer: it has no settings")
         return told.token
+
+    def _read(self, file: str, kind: type[_T]) -> _T | None:
+        try:
+            with self.container.pull(file, encoding=None) as found:
+                return msgspec.json.decode(found.read(), type=kind)
+        except (ops.pebble.Error, TimeoutError, ValueError, RecursionError) as error:
+            logger.debug("%s is not known: %s", file, error)
+            return None
 
     def _ask(self, kind: type[_T], method: str, path: str, **parameters: str) -> _T:
         query = urllib.parse.urlencode(parameters)
