@@ -77,31 +77,29 @@ class Cause(enum.StrEnum):
     """The usual cause of something that the gateway's Envoy lacks."""
 
     UPDATE_REFUSED = "update refused"
-    """Envoy rejects a listener of the Gateway: `port`, `words`."""
+    """Envoy rejects a listener of the Gateway."""
     WARMING = "warming"
-    """A new listener waits for certificates while the earlier one serves: `port`, `secrets`."""
+    """A new listener waits for certificates while the earlier one serves."""
     FILTERS_IGNORED = "filters ignored"
     """No filter chain of the gateway has the charm's filters: istiod ignores EnvoyFilters."""
     FILTERS_MISSING = "filters missing"
-    """A filter chain lacks one of the charm's filters: `port`."""
+    """A filter chain lacks one of the charm's filters."""
     HOST_TAKEN = "host taken"
-    """Another team's Gateway serves the model's host: `host`, `port`, `by`."""
+    """Another team's Gateway serves the model's host."""
     HOST_SHARED = "host shared"
-    """Another integrator's EnvoyFilter guards the host too: `host`, `port`, `by`."""
+    """Another integrator's EnvoyFilter guards the host too."""
     SERVER_MISSING = "server missing"
-    """Istiod dropped the Gateway's server: `port`, `protocol`."""
+    """Istiod dropped the Gateway's server."""
     ROUTES_MISSING = "routes missing"
-    """Envoy has earlier routes, which another team's VirtualService can freeze: `host`, `port`,
-    `routes`."""
+    """Envoy has earlier routes, which another team's VirtualService can freeze."""
     ROUTES_UNREAD = "routes unread"
     """The gateway's routes are too large to be read."""
     ROUTES_UNANSWERED = "routes unanswered"
-    """An Envoy of the gateway did not send its routes: `words`."""
+    """An Envoy of the gateway did not send its routes."""
     OTHER_DOMAIN = "other domain"
-    """Istiod uses another DNS domain than the charm: `domain`."""
+    """Istiod uses another DNS domain than the charm."""
     CLUSTER_MISSING = "cluster missing"
-    """The gateway does not know a Service, which is usually not exported to it: `service`, its
-    namespace `home`."""
+    """The gateway does not know a Service, which is usually not exported to it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +107,19 @@ class Missing:
     """A part of the expected configuration that Envoy lacks."""
 
     cause: Cause
-    about: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    host: str = ""
+    port: int = 0
+    protocol: str = ""
+    secrets: str = ""
+    by: str = ""
+    """The object of another team that has the host."""
+    routes: str = ""
+    words: str = ""
+    """Envoy's reason."""
+    domain: str = ""
+    home: str = ""
+    """The namespace of the Service."""
+    service: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

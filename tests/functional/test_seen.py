@@ -42,7 +42,11 @@ def causes(answer):
 
 
 def about(answer, cause):
-    return [dict(each.about) for each in answer.missing if each.cause is cause]
+    found = (dataclasses.asdict(each) for each in answer.missing if each.cause is cause)
+    return [
+        {key: str(value) for key, value in each.items() if value and key != "cause"}
+        for each in found
+    ]
 
 
 def test_whole_gateway_is_seen_as_it_is_expected(served):

@@ -16,6 +16,7 @@ from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation.situation import Situation
 
+_SAID = {cause: Said[cause.name] for cause in Cause}
 _MOST_LARGEST = 3
 """VirtualServices that are named when a gateway has too many routes."""
 _HIDDEN = re.compile(r"x-[0-9a-f]{32}\.")
@@ -108,14 +109,26 @@ def messages(
         )
     elif answer.missing and answer.is_late and answer.of == expected.word():
         first, *others = answer.missing
-        about = dict(first.about)
-        if first.cause is Cause.ROUTES_UNREAD:
-            about["routes"] = _largest(situation)
-        if first.cause is Cause.ROUTES_MISSING:
-            about["words"] = answer.words or "the log has its words"
-        more = f"and {len(others)} more" if others else ""
-        names = {"gateway": where, "namespace": target.namespace, "istiod": expected.istiod}
-        yield Said[first.cause.name](**about, **names, others=more)
+        is_unread, is_missing = (
+            first.cause is each for each in (Cause.ROUTES_UNREAD, Cause.ROUTES_MISSING)
+        )
+        words = answer.words or "the log has its words"
+        yield _SAID[first.cause](
+            gateway=where,
+            namespace=target.namespace,
+            istiod=expected.istiod,
+            host=first.host,
+            port=first.port,
+            protocol=first.protocol,
+            secrets=first.secrets,
+            by=first.by,
+            routes=_largest(situation) if is_unread else first.routes,
+            words=words if is_missing else first.words,
+            domain=first.domain,
+            home=first.home,
+            service=first.service,
+            others=f"and {len(others)} more" if others else "",
+        )
     elif answer.missing or answer.routes < expected.routes or answer.of != expected.word():
         # A gateway without a Ready pod is reported as such.
         if answer.unseen is not Unseen.NO_PODS:

@@ -206,7 +206,7 @@ async def test_routes_that_are_too_large_or_too_late_blind_it_to_no_filter(
         found = await look(cluster)
         assert (found["unseen"], found["guarded"], found["routes"]) == (None, [80], 0)
         (missing,) = found["missing"]
-        assert (missing["cause"], words in missing["about"].get("words", "")) == (cause, True)
+        assert (missing["cause"], words in missing["words"]) == (cause, True)
 
 
 async def test_one_pod_of_each_workload_is_looked_at(cluster: FakeApiserver):

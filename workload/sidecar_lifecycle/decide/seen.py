@@ -35,10 +35,10 @@ class View:
     routes: int = 0
     missing: list[Missing] = field(default_factory=list[Missing])
 
-    def lack(self, cause: Cause, **about: object) -> None:
+    def lack(self, cause: Cause, *, port: int = 0, **texts: str) -> None:
         """Add a missing part; Envoy's words may quote the charm's filters."""
-        texts = {key: refusals.hide_secrets(str(value))[:_LONGEST] for key, value in about.items()}
-        self.missing.append(Missing(cause=cause, about=texts))
+        shown = {key: refusals.hide_secrets(text)[:_LONGEST] for key, text in texts.items()}
+        self.missing.append(Missing(cause=cause, port=port, **shown))
 
 
 def judge(expected: Expectation, views: Sequence[View], *, ready: int) -> Seen:
@@ -49,7 +49,7 @@ def judge(expected: Expectation, views: Sequence[View], *, ready: int) -> Seen:
         views: The views of the checked pods, at least one.
         ready: The number of Ready pods.
     """
-    missing = {(each.cause, *each.about.items()): each for view in views for each in view.missing}
+    missing = dict.fromkeys(each for view in views for each in view.missing)
     order = list(Cause)
     first, *others = views
     guarded = first.guarded.intersection(*(view.guarded for view in others))
@@ -63,7 +63,7 @@ def judge(expected: Expectation, views: Sequence[View], *, ready: int) -> Seen:
         unguarded=tuple(sorted(unguarded)),
         is_open=any(view.is_open for view in views),
         routes=min(view.routes for view in views),
-        missing=tuple(sorted(missing.values(), key=lambda each: order.index(each.cause))[:_MOST]),
+        missing=tuple(sorted(missing, key=lambda each: order.index(each.cause))[:_MOST]),
     )
 
 

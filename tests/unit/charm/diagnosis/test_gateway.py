@@ -117,7 +117,7 @@ def test_filters_of_other_teams_before_our_authentication_are_named(  # noqa: PL
     assert (f"{kind} {namespace}/theirs" in found.seen) is is_named
 
 
-MISSING = (Missing(cause=Cause.CLUSTER_MISSING, about={}),)
+MISSING = (Missing(cause=Cause.CLUSTER_MISSING),)
 
 
 @cases(

@@ -88,8 +88,9 @@ def test_without_an_answer_hosts_stay_and_none_is_added(world, monkeypatch, capl
     not_looked_yet=({"unseen": Unseen.NOT_YET}, 10),
 )
 def test_guard_goes_once_no_envoy_has_a_virtual_host_of_the_gateway(
-    world, monkeypatch, values, seconds
+    world, monkeypatch, tmp_path, values, seconds
 ):
+    world.files = tmp_path
     world.run()
     waited = []
     monkeypatch.setattr(time, "sleep", waited.append)
@@ -141,7 +142,7 @@ def test_status_says_what_was_seen(world, values, said):
 
 
 ABOUT = {
-    "port": "443",
+    "port": 443,
     "words": "script load error",
     "secrets": "absent",
     "host": "kf.example.com",
@@ -157,7 +158,7 @@ ABOUT = {
 @pytest.mark.parametrize("cause", Cause)
 def test_cause_and_command_are_visible(world, cause):
     out = world.run()
-    missing = (Missing(cause=cause, about=ABOUT),)
+    missing = (Missing(cause=cause, **ABOUT),)
     late = sees(world, out, missing=missing, routes=2).unit_status
     assert late.name == "blocked"
     visible = late.message[: messages.VISIBLE]
@@ -170,7 +171,7 @@ def test_cause_and_command_are_visible(world, cause):
 
 @cases(("words", "said"), known=("bad regex", "bad regex"), unknown=("", "the log has its words"))
 def test_words_of_envoy_about_routes_follow_the_command(world, words, said):
-    missing = (Missing(cause=Cause.ROUTES_MISSING, about=ABOUT),)
+    missing = (Missing(cause=Cause.ROUTES_MISSING, **ABOUT),)
     status = sees(world, world.run(), missing=missing, words=words).unit_status
     assert f"Envoy refuses all routes for one with an error: {said}" in status.message
 
@@ -196,7 +197,7 @@ def test_largest_virtual_services_are_named_while_routes_are_too_large(world):
 
 def test_first_cause_is_said_and_the_others_counted(world):
     causes = (Cause.FILTERS_MISSING, Cause.OTHER_DOMAIN)
-    two = tuple(Missing(cause=each, about={"port": "443", "domain": "x"}) for each in causes)
+    two = tuple(Missing(cause=each, port=443, domain="x") for each in causes)
     assert sees(world, world.run(), missing=two).unit_status.message == (
         "run: kubectl -n istio-ingress get envoyfilter; "
         f"port 443 of {WHERE} lacks this charm's filters; and 1 more"
