@@ -781,7 +781,9 @@ class Said(enum.Enum):
     )
 
     def __call__(self, **about: object) -> Message:
-        """Create the message."""
+        """Create the message; raise KeyError if a name of the row has no value."""
         row = self.value
+        for template in (row.condition, row.command, row.more):
+            template.format(**about)
         symptoms = (row.symptom,) if row.symptom else ()
         return Message(self, about, row.severity, symptoms=symptoms)

@@ -112,7 +112,7 @@ def test_severest_is_shown_and_the_other_problems_counted():
     assert messages.status(notes, application=APP) == ops.ActiveStatus(
         "istiod 1.30 · admission: webhook"
     )
-    waiting = [*notes, Said.CONTAINER_STARTING(), Said.CERTIFICATE_AWAITED()]
+    waiting = [*notes, Said.CONTAINER_STARTING(), Said.CERTIFICATE_AWAITED(applications="ca")]
     assert messages.status(waiting, application=APP) == ops.WaitingStatus(
         "waiting for the lifecycle container; +1 more"
     )
@@ -120,3 +120,8 @@ def test_severest_is_shown_and_the_other_problems_counted():
     assert messages.status(blocked, application=APP) == ops.BlockedStatus(
         "certificates needs hosts; run: juju config istio-integrator hosts=NAME; +2 more"
     )
+
+
+def test_message_without_a_value_of_its_row_is_an_error_at_once():
+    with pytest.raises(KeyError, match="event"):
+        Said.NOT_IN_MESH_YET(events="istiod")
