@@ -184,7 +184,7 @@ class Settings(Members, PodRules):
 
     application: str
     model: str
-    revision: str = ""
+    digest: str = ""
     """Identifies these settings: the charm's dry-run pod returns it once they are in effect."""
     lifecycle_in_model: bool = True
     """Whether pods of the model get changes other than their mesh membership."""

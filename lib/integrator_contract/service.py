@@ -1,7 +1,4 @@
-"""The settings of the service and the results of hooks: files that the service follows.
-
-The charm fills a field from its own option of the same name, where there is one.
-"""
+"""The settings of the service and the results of hooks: files that the service follows."""
 
 from __future__ import annotations
 

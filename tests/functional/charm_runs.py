@@ -64,7 +64,7 @@ def _is_ready(api: Api, model: str) -> bool:
 @contextlib.contextmanager
 def webhooks(api: Api) -> Iterator[None]:
     """Mark each charm's dry-run pod as its webhook would, which no kubelet runs here."""
-    revision = """params.data["settings.json"].split('"revision": "')[1].split('"')[0]"""
+    revision = """params.data["settings.json"].split('"digest": "')[1].split('"')[0]"""
     pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
     policy, binding = admission_policies.mutating(
         "in-place-of-webhooks",

@@ -162,7 +162,7 @@ class Admission(Component):
         found = cluster.at(created, "metadata", "annotations").get(names.SETTINGS)
         if found is None:
             problem = "the webhook does not change a dry-run pod yet"
-        elif found != self._settings.revision:
+        elif found != self._settings.digest:
             problem = "the webhook changes a dry-run pod by older settings"
         else:
             return None

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -76,7 +76,7 @@ def _cut_off(situation: Situation, found: installation.Mesh) -> tuple[int, ...]:
 
 
 def make(facts: Facts, seen: MeshSettings, left_out: Iterable[str]) -> pods.Settings:
-    """Return the settings of new pods, from the options of the same names and the mesh.
+    """Return the settings of new pods, from the options and the mesh.
 
     `left_out` lists the changes that another team's admission control rejects.
     """
@@ -89,33 +89,25 @@ def make(facts: Facts, seen: MeshSettings, left_out: Iterable[str]) -> pods.Sett
     if seen.controller_ports and not is_ambient:
         # Juju sets this label on the pods of its applications, which all call the controller.
         ports = (*ports, pods.Ports(pods=names.NAME, ports=seen.controller_ports))
-    chosen: dict[str, Any] = {
-        **options.named_in(pods.Settings),
-        # The option of this name is Istio's revision.
-        "revision": "",
-        "included_pods": options.included_pods if membership == "selected" else "",
-        "hold_application": options.hold_application and not seen.held,
-        "excluded_outbound_ports": tuple(rule.beside(seen.mesh_ports) for rule in ports),
-    }
     settings = pods.Settings(
         model=situation.model,
         application=situation.application,
         membership=membership,
+        included_pods=options.included_pods if membership == "selected" else "",
+        excluded_pods=options.excluded_pods,
         data_plane=facts.data_plane,
         lifecycle_in_model=facts.served.kind_of(situation.model, labels) == "model",
         inject_label=dict([seen.inject_label]),
+        hold_application=options.hold_application and not seen.held,
         mesh_holds=seen.held,
         native=seen.native,
         pod_traffic=options.pod_networks is not None,
         left_out=tuple(sorted(left_out)),
-        **chosen,
+        pod_labels=options.pod_labels,
+        pod_annotations=options.pod_annotations,
+        excluded_outbound_ports=tuple(rule.beside(seen.mesh_ports) for rule in ports),
+        image_registries=options.image_registries,
     )
-    return revised(settings)
-
-
-def revised(settings: pods.Settings) -> pods.Settings:
-    """Set the revision of settings, a hash of all their values."""
-    values = settings.document()
-    del values["revision"]
-    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-    return dataclasses.replace(settings, revision=digest[:16])
+    values = json.dumps(settings.document(), sort_keys=True)
+    digest = hashlib.sha256(values.encode()).hexdigest()
+    return dataclasses.replace(settings, digest=digest[:16])

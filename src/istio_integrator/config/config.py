@@ -325,12 +325,12 @@ class Config(pydantic.BaseModel):
     @property
     def pod_rules(self) -> pods.PodRules:
         """Changes of pods other than the sidecar."""
-        return pods.PodRules(**self.named_in(pods.PodRules))
-
-    def named_in(self, kind: type[pods.PodRules | service.Options]) -> dict[str, Any]:
-        """Return the options that are also fields of a dataclass of the contract."""
-        fields = {field.name for field in dataclasses.fields(kind)}
-        return {name: value for name, value in self if name in fields}
+        return pods.PodRules(
+            pod_labels=self.pod_labels,
+            pod_annotations=self.pod_annotations,
+            excluded_outbound_ports=self.excluded_outbound_ports,
+            image_registries=self.image_registries,
+        )
 
     @classmethod
     def load(cls, options: Mapping[str, Any]) -> Config:

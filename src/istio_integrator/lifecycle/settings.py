@@ -27,13 +27,22 @@ def _gateway(situation: Situation) -> service.Gateway:
 
 
 def make(facts: Facts, told: service.Options | None, *, joined: bool) -> service.Options:
-    """Return the settings, from the options of the same names and the facts.
+    """Return the settings, from the options and the facts.
 
     Values that are unknown now keep those of `told`.
     """
-    situation, mesh = facts.situation, facts.mesh
+    situation, mesh, options = facts.situation, facts.mesh, facts.situation.config
     settings = service.Options(
-        **situation.config.named_in(service.Options),
+        included_pods=options.included_pods,
+        excluded_pods=options.excluded_pods,
+        served_namespaces=options.served_namespaces,
+        restart_pods=options.restart_pods,
+        restart_max_unavailable=options.restart_max_unavailable,
+        wait_for_containers=options.wait_for_containers,
+        ignore_containers=options.ignore_containers,
+        proxy_shutdown=options.proxy_shutdown,
+        delete_broken_pods=options.delete_broken_pods,
+        log_level=options.log_level,
         model=situation.model,
         application=situation.application,
         unit=situation.unit,
@@ -43,7 +52,7 @@ def make(facts: Facts, told: service.Options | None, *, joined: bool) -> service
         mesh_revision=mesh.revision if mesh and joined else "",
         proxy_revision=mesh.proxy_revision if mesh else "",
         proxy_version=mesh.version if mesh else "",
-        membership=situation.config.membership,
+        membership=options.membership,
         data_plane=facts.data_plane,
         status_port=mesh.status_port if mesh else names.DEFAULT_STATUS_PORT,
         gateway=_gateway(situation) if situation.exposes else None,

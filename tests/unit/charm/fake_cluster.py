@@ -314,7 +314,7 @@ class FakeCluster(api_objects.Objects):
             if obj["kind"] == "ConfigMap" and is_asked:
                 annotations = pod["metadata"].setdefault("annotations", {})
                 settings = json.loads(obj["data"]["settings.json"])
-                annotations[f"{PREFIX}settings"] = settings["revision"]
+                annotations[f"{PREFIX}settings"] = settings["digest"]
 
     def _inject(self, namespace: str, pod: dict[str, Any]) -> None:
         """Do what the injectors' webhook configurations and the istiods behind them do."""

@@ -9,28 +9,34 @@ import pytest
 from ops import testing
 
 from integrator_contract import service
+from istio_integrator.config.config import Config
 from tests.unit.charm import ingress_world
 from tests.unit.charm.charm_world import SETTINGS, results, state, status, told, workload
 
 pytestmark = pytest.mark.usefixtures("installed")
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "expected"),
-    [
-        ("proxy_shutdown", False, False),
-        ("wait_for_containers", "main, wait", ("main", "wait")),
-        ("ignore_containers", "vault-agent", ("vault-agent",)),
-        ("delete_broken_pods", True, True),
-        ("served_namespaces", "model", {"model"}),
-        ("excluded_pods", "app in (a, b)", "app in (a, b)"),
-        ("included_pods", "app=ui", "app=ui"),
-        ("restart_pods", "manual", "manual"),
-        ("restart_max_unavailable", "5", "5"),
-        ("restart_max_unavailable", " 10% ", "10%"),
-        ("log_level", "debug", "debug"),
-    ],
-)
+OPTIONS = [
+    ("proxy_shutdown", False, False),
+    ("wait_for_containers", "main, wait", ("main", "wait")),
+    ("ignore_containers", "vault-agent", ("vault-agent",)),
+    ("delete_broken_pods", True, True),
+    ("served_namespaces", "model", {"model"}),
+    ("excluded_pods", "app in (a, b)", "app in (a, b)"),
+    ("included_pods", "app=ui", "app=ui"),
+    ("restart_pods", "manual", "manual"),
+    ("restart_max_unavailable", "5", "5"),
+    ("restart_max_unavailable", " 10% ", "10%"),
+    ("log_level", "debug", "debug"),
+]
+
+
+def test_no_option_of_the_workload_is_forgotten():
+    shared = {each.name for each in dataclasses.fields(service.Options)} & {*Config.model_fields}
+    assert {option for option, *_ in OPTIONS} == shared
+
+
+@pytest.mark.parametrize(("option", "value", "expected"), OPTIONS)
 def test_option_reaches_the_workload_without_a_restart(ctx, option, value, expected):
     before = ctx.run(ctx.on.config_changed(), state())
     after = ctx.run(ctx.on.config_changed(), state(**{option: value}))

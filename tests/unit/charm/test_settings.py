@@ -1,10 +1,12 @@
 """The webhook's settings, from options and from the last known state of the mesh."""
 
+import dataclasses
 import json
 
 import pytest
 
-from integrator_contract import names
+from integrator_contract import names, pods
+from istio_integrator.config.config import Config
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state
@@ -19,6 +21,23 @@ def run(ctx, fake, **options):
     """Run a hook; what the webhook's servers are told."""
     ctx.run(ctx.on.config_changed(), state(**options))
     return json.loads(fake.find(*MAP)["data"]["settings.json"])
+
+
+def test_no_option_about_new_pods_is_forgotten(ctx, fake, installed):
+    options = {
+        "included_pods": "app=web",
+        "excluded_pods": "tier=db",
+        "hold_application": False,
+        "pod_labels": "team: ml",
+        "pod_annotations": "example.com/team: ml",
+        "excluded_outbound_ports": "5432",
+        "image_registries": "[{pods: app, prefixes: {docker.io: mirror.example.com}}]",
+    }
+    shared = {each.name for each in dataclasses.fields(pods.Settings)} & {*Config.model_fields}
+    assert options.keys() == shared
+    plain, found = run(ctx, fake), run(ctx, fake, **options)
+    keys = {each.replace("_", "-") for each in options}
+    assert {key for key in keys if plain[key] == found[key]} == set()
 
 
 def charms(*ports):

@@ -76,7 +76,7 @@ def test_change_that_a_policy_forbids_is_left_out(case):
 
 def test_a_probe_gets_back_which_settings_are_in_effect():
     pod = table.Case(id="probe", labels={names.PROBE: "true"}).pod("m")
-    known = pods.Settings(application="a", model="m", revision="r1")
+    known = pods.Settings(application="a", model="m", digest="r1")
 
     result = mutate.mutate(msgspec.convert(pod, types.Pod), known)
 

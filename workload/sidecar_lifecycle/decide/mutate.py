@@ -59,7 +59,7 @@ def mutate(pod: types.Pod, settings: pods.Settings, kind: namespaces.Kind = "mod
     if kind == "model":
         _membership(draft, ours=ours)
         if names.PROBE in draft.labels:
-            draft.annotations[names.SETTINGS] = settings.revision
+            draft.annotations[names.SETTINGS] = settings.digest
     if is_served:
         draft.add("pod-traffic", draft.labels, _pod_traffic(draft))
         for name, change in _ANNOTATING.items():

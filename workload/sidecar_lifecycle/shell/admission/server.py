@@ -175,7 +175,7 @@ class WebhookServer:
             following = settings.follow(files, seconds=self.reload_seconds, count=self._count)
             stack.callback(asyncio.create_task(following).cancel)
             self._ready = True
-            log.info("webhook serves", listen=self.listen, revision=self._settings.revision)
+            log.info("webhook serves", listen=self.listen, digest=self._settings.digest)
             yield
 
     async def _review(self, kind: namespaces.Kind, request: web.Request) -> web.Response:
