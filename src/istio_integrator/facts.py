@@ -111,7 +111,7 @@ class Facts:
         situation = self.situation
         return namespaces.Served(
             model=situation.model,
-            mesh_namespace=self.mesh.installed_in if self.mesh else "",
+            mesh_namespace=self.mesh.injector.installed_in if self.mesh else "",
             owner=situation.manifests.owner,
             kinds=situation.config.served_namespaces,
         )
@@ -299,7 +299,9 @@ class Facts:
         """The AuthorizationPolicies of every namespace."""
         mesh, found = self.mesh, self.situation.cluster.list(cluster.AUTHORIZATION_POLICY)
         own_domain = (authorization_policy.OWN_TRUST_DOMAIN,)
-        return authorization_policy.read_all(found, mesh.trust_domains if mesh else own_domain)
+        return authorization_policy.read_all(
+            found, mesh.settings.trust_domains if mesh else own_domain
+        )
 
     @functools.cached_property
     def peer_authentications(self) -> list[peer_authentication.PeerAuthentication]:

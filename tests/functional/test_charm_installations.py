@@ -128,6 +128,15 @@ def profile(model):
     return namespace_of(f"{model}-alice", **labels)
 
 
+def facts(mesh, fields):
+    """Return fields of a mesh, or of the part that has them."""
+    parts = (mesh, mesh.settings, mesh.proxy)
+    return {
+        field: next(getattr(each, field) for each in parts if hasattr(each, field))
+        for field in fields
+    }
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_installation_is_joined_as_its_row_says(world, namespace, name):
     row = TABLE[name]
@@ -149,8 +158,8 @@ def test_installation_is_joined_as_its_row_says(world, namespace, name):
         found = world.mesh(
             namespace, **{key.replace("-", "_"): value for key, value in options.items()}
         )
-        assert (found.alive, found.probed) == (True, True)
-        assert {field: getattr(found, field) for field in row["finds"]} == row["finds"]
+        assert (found.alive, found.proxy.probed) == (True, True)
+        assert facts(found, row["finds"]) == row["finds"]
         if "profiles" in row:
             with world.there(profile(namespace)):
                 out = charm_runs.run("update_status", namespace, **options)
@@ -192,7 +201,7 @@ def test_what_the_installation_is_like_is_seen(world, namespace, tmp_path, case)
 
     def shown():
         found = world.mesh(namespace)
-        return {field: getattr(found, field) for field in want}
+        return facts(found, want)
 
     with loopback_istiod.installed(world.api, world.kubeconfig, tmp_path) as default:
         assert shown() != want
@@ -304,9 +313,9 @@ def test_model_joins_and_leaves_with_no_right_in_the_namespace_of_istiod(
         charm_runs.run("remove", namespace, units=0)
         assert joined(world, namespace) == {}
     # A dry-run pod shows these.
-    assert (found.alive, found.probed, found.version) == (True, True, "1.31.1")
+    assert (found.alive, found.proxy.probed, found.proxy.version) == (True, True, "1.31.1")
     assert (found.hold_by_default, found.status_port) == (True, 15099)
-    assert found.excluded_outbound_ports == (3306, 5432)
+    assert found.proxy.excluded_outbound_ports == (3306, 5432)
     # And these are not known: the usual is taken for them.
-    assert not found.has_settings
-    assert (found.root_namespace, found.registry_only) == ("istio-system", False)
+    assert not found.settings.has_settings
+    assert (found.settings.root_namespace, found.settings.registry_only) == ("istio-system", False)

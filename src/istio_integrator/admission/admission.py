@@ -97,7 +97,7 @@ class Admission(Component):
     @functools.cached_property
     def _seen(self) -> settings.MeshSettings:
         mesh, before = self._facts.mesh, None
-        if mesh is None or not mesh.probed:
+        if mesh is None or not mesh.proxy.probed:
             before = settings.MeshSettings.read(self._webhook.settings)
         return settings.MeshSettings.of(self._facts, before)
 

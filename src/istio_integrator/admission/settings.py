@@ -40,14 +40,14 @@ class MeshSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
         situation, mesh = facts.situation, facts.mesh
         seen = before or cls()
         if mesh is not None:
-            is_known = mesh.probed or before is None
+            is_known = mesh.proxy.probed or before is None
             seen = cls(
                 native=mesh.native_sidecars if is_known else seen.native,
                 inject_label=next(iter((facts.pod_labels or mesh.pod_labels).items())),
-                istiod_namespace=mesh.installed_in,
+                istiod_namespace=mesh.injector.installed_in,
                 controller_ports=_cut_off(situation, mesh) if is_known else seen.controller_ports,
-                mesh_ports=mesh.excluded_outbound_ports if is_known else seen.mesh_ports,
-                held=mesh.hold_by_default if is_known or mesh.has_settings else seen.held,
+                mesh_ports=mesh.proxy.excluded_outbound_ports if is_known else seen.mesh_ports,
+                held=mesh.hold_by_default if is_known or mesh.settings.has_settings else seen.held,
             )
         if situation.config.job_sidecars == "classic":
             return msgspec.structs.replace(seen, native=False)
@@ -72,7 +72,7 @@ def _cut_off(situation: Situation, found: installation.Mesh) -> tuple[int, ...]:
     ports = situation.controller.ports if found.cuts_off_controller else ()
     if situation.controller.is_named and found.cuts_off_names:
         ports = (*ports, _DNS)
-    return tuple(port for port in ports if port not in found.excluded_outbound_ports)
+    return tuple(port for port in ports if port not in found.proxy.excluded_outbound_ports)
 
 
 def make(facts: Facts, seen: MeshSettings, left_out: Iterable[str]) -> pods.Settings:

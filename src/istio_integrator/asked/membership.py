@@ -243,7 +243,9 @@ def decide(
         set_here = (member_labels or {}) if membership == "namespace" else {}
         # istiod's injector ignores discoverySelectors: the model's pods would get sidecars that
         # wait forever for the root certificate.
-        label = meshconfig.unserved(mesh.discovery_selectors, {**present.labels, **set_here})
+        label = meshconfig.unserved(
+            mesh.settings.discovery_selectors, {**present.labels, **set_here}
+        )
         if label and not missing:
             missing = Said.MODEL_IGNORED_BY_ISTIOD(
                 istiod=mesh.name, namespace=situation.model, label=label

@@ -150,7 +150,7 @@ class Ingress(Component):
             routes=len(served) if target.is_managed else matches,
             marks=(values.asked, values.free, values.root),
             proof=(values.metadata, values.seen),
-            istiod=self._facts.mesh.namespace if self._facts.mesh else "",
+            istiod=self._facts.mesh.injector.namespace if self._facts.mesh else "",
             clusters=tuple(sorted(clusters)),
         )
         if target.is_deployed_here:
@@ -235,7 +235,7 @@ class Ingress(Component):
         return _KUBERNETES_GATEWAY, {
             **context,
             "gateway_class": managed.class_name(situation),
-            "revision": "" if mesh is None or mesh.is_default else mesh.revision,
+            "revision": "" if mesh is None or mesh.injector.is_default else mesh.injector.revision,
             # The name of an EnvoyFilter in the model, which must differ from that of the guard.
             "redirect": f"istio-integrator.{situation.manifests.owner}.https".lower(),
         }

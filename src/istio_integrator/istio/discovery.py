@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from integrator_contract import names
 from istio_integrator import error_messages
@@ -51,21 +50,21 @@ class Discovery:
         if not isinstance(chosen, injectors.Injector):
             self.said = [chosen]
             return
-        found: dict[str, Any] = {
-            **vars(chosen),
-            **vars(meshconfig.read(self.api, chosen, model=self.model)),
-            "is_default": chosen.is_default and self.options.revision in ("", "default"),
-        }
-        examined = installation.Mesh(**found, injectors=tuple(present))
+        is_default = chosen.is_default and self.options.revision in ("", "default")
+        examined = installation.Mesh(
+            injector=dataclasses.replace(chosen, is_default=is_default),
+            settings=meshconfig.read(self.api, chosen, model=self.model),
+            injectors=tuple(present),
+        )
         namespace, labels = self._place(examined)
         self.mesh = mesh = self._probe(examined, namespace, labels)
         self.said = [*self._judge(mesh, namespace)]
 
     def _judge(self, mesh: installation.Mesh, namespace: str) -> Iterable[Message]:
         yield Said.MESH(name=mesh.name)
-        if mesh.refusal is not None:
+        if mesh.proxy.refusal is not None:
             yield error_messages.of_refusal(
-                mesh.refusal,
+                mesh.proxy.refusal,
                 f"the charm's dry-run Pod {namespace}/{probe.NAME}",
                 f"it is not known whether {mesh.name} injects",
             )
@@ -78,11 +77,11 @@ class Discovery:
         profiles = self.api.list(cluster.NAMESPACE, labels=_PROFILES)
         # A namespace that is being deleted needs no injector any more.
         if count := sum("deletionTimestamp" not in each["metadata"] for each in profiles):
-            home = mesh.installed_in
+            home = mesh.injector.installed_in
             is_usual = home in ("", injectors.USUAL_NAMESPACE)
             yield Said.NO_DEFAULT_REVISION(
                 count=count,
-                revision=mesh.revision,
+                revision=mesh.injector.revision,
                 where="" if is_usual else f" --istioNamespace {home}",
             )
 
@@ -99,7 +98,7 @@ class Discovery:
                 raise
             # Without trust the charm can create pods only in the model. The probe runs there once
             # the model has the label.
-            if mesh.namespace and self._is_served(mesh):
+            if mesh.injector.namespace and self._is_served(mesh):
                 return dataclasses.replace(mesh, alive=True)
             return dataclasses.replace(
                 mesh,
@@ -116,12 +115,10 @@ class Discovery:
         elif not default.probed:
             refused = "" if labels else ", new pods are refused"
             problem = f"does not inject{refused}: {problem}"
-        shown = {**vars(default), "problem": problem}
-        if mesh.has_settings:
-            del shown["hold_by_default"], shown["status_port"]
         return dataclasses.replace(
             mesh,
-            **shown,
+            proxy=default,
+            problem=problem,
             alive=default.probed,
             native_sidecars=decision,
             native_refused=native.refusal is not None,
@@ -158,7 +155,7 @@ class Discovery:
 
     def _place(self, mesh: installation.Mesh) -> tuple[str, dict[str, str]]:
         """Choose the namespace of the dry-run pod, and the labels that it needs there."""
-        for name in (self.model, mesh.installed_in, "default"):
+        for name in (self.model, mesh.injector.installed_in, "default"):
             namespace = self.api.get(cluster.NAMESPACE, name) if name else None
             if namespace is None:
                 continue
@@ -170,8 +167,8 @@ class Discovery:
         return self.model, mesh.pod_labels
 
     def _is_served(self, mesh: installation.Mesh) -> bool:
-        labels = {names.SERVICE_NAME: mesh.service}
-        slices = self.api.list(cluster.ENDPOINT_SLICE, mesh.namespace, labels)
+        labels = {names.SERVICE_NAME: mesh.injector.service}
+        slices = self.api.list(cluster.ENDPOINT_SLICE, mesh.injector.namespace, labels)
         endpoints = [one for part in slices for one in cluster.parts(part, "endpoints")]
         return any(cluster.at(one, "conditions").get("ready") is True for one in endpoints)
 

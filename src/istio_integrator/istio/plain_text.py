@@ -15,7 +15,7 @@ def is_denied(
 
     `labels` are those of the pods. The caller's certificate is of another pod of the namespace.
     """
-    root = mesh.root_namespace
+    root = mesh.settings.root_namespace
 
     def found(kind: cluster.Kind) -> Iterator[cluster.Object]:
         for place in dict.fromkeys((namespace, root)):
@@ -23,10 +23,10 @@ def is_denied(
 
     modes = peer_authentication.read_all(found(cluster.PEER_AUTHENTICATION))
     policies = authorization_policy.read_all(
-        found(cluster.AUTHORIZATION_POLICY), mesh.trust_domains
+        found(cluster.AUTHORIZATION_POLICY), mesh.settings.trust_domains
     )
     selected = [each for each in policies if each.selects(labels, namespace, root)]
-    peer = authorization_policy.principal(namespace, "default", mesh.trust_domains[0])
+    peer = authorization_policy.principal(namespace, "default", mesh.settings.trust_domains[0])
     request = authorization_policy.InboundRequest(seen_by="tcp")
 
     def is_refused(caller: str) -> bool:

@@ -48,10 +48,10 @@ def make(facts: Facts, told: service.Options | None, *, joined: bool) -> service
         unit=situation.unit,
         leader=situation.leader,
         joined=joined,
-        mesh_namespace=mesh.installed_in if mesh else "",
-        mesh_revision=mesh.revision if mesh and joined else "",
-        proxy_revision=mesh.proxy_revision if mesh else "",
-        proxy_version=mesh.version if mesh else "",
+        mesh_namespace=mesh.injector.installed_in if mesh else "",
+        mesh_revision=mesh.injector.revision if mesh and joined else "",
+        proxy_revision=mesh.proxy.proxy_revision if mesh else "",
+        proxy_version=mesh.proxy.version if mesh else "",
         membership=options.membership,
         data_plane=facts.data_plane,
         status_port=mesh.status_port if mesh else names.DEFAULT_STATUS_PORT,
@@ -59,7 +59,7 @@ def make(facts: Facts, told: service.Options | None, *, joined: bool) -> service
     )
     if told is None:
         return dataclasses.replace(settings, token=secrets.token_hex(16))
-    if mesh is None or not (mesh.probed or mesh.has_settings):
+    if mesh is None or not (mesh.proxy.probed or mesh.settings.has_settings):
         # The mesh's status port is unknown.
         settings = dataclasses.replace(settings, status_port=told.status_port)
     return dataclasses.replace(settings, token=told.token)

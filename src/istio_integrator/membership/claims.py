@@ -74,7 +74,7 @@ class Claims(Component):
 
     def _ignored(self) -> Iterable[Message]:
         facts, situation, mesh = self._facts, self._situation, self._facts.mesh
-        selectors = mesh.discovery_selectors if mesh else ()
+        selectors = mesh.settings.discovery_selectors if mesh else ()
         if not selectors:
             return
         found = facts.authentication.service

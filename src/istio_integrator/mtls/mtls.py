@@ -65,7 +65,7 @@ class MutualTls(Component):
         calling = [obj for kind in model.CALLING for obj in situation.cluster.list(kind)]
         policies = peer_authentication.read_all(
             obj
-            for place in dict.fromkeys((name, mesh.root_namespace))
+            for place in dict.fromkeys((name, mesh.settings.root_namespace))
             for obj in situation.cluster.list(cluster.PEER_AUTHENTICATION, place)
         )
         # This charm writes no PeerAuthentication in the root namespace.
@@ -80,7 +80,7 @@ class MutualTls(Component):
             situation.cluster.list(cluster.SIDECAR),
             found.services,
             model_name=name,
-            root_namespace=mesh.root_namespace,
+            root_namespace=mesh.settings.root_namespace,
             domain=situation.cluster_domain,
         )
         tenants = self._tenants() if clients else ()
@@ -119,7 +119,7 @@ class MutualTls(Component):
                 ),
             ],
             model=name,
-            root_namespace=mesh.root_namespace,
+            root_namespace=mesh.settings.root_namespace,
             outsiders=sorted(
                 {
                     found.workload_of(pod)[1]

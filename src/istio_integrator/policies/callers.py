@@ -40,13 +40,15 @@ def judge(
             ours.append(each)
 
     def selects(policy: AuthorizationPolicy, pod: Pod) -> bool:
-        return policy.selects(pod.metadata.labels, pod.metadata.namespace, mesh.root_namespace)
+        return policy.selects(
+            pod.metadata.labels, pod.metadata.namespace, mesh.settings.root_namespace
+        )
 
     shut = [pod for pod in pods if any(selects(each, pod) for each in ours)]
     held = [pod for pod in shut if pod.is_in_mesh]
     admitting = [each for each in ours if each.rules]
     doubts: list[Message] = []
-    if lost := _without_certificate(ours, pods, mesh.trust_domains[0]):
+    if lost := _without_certificate(ours, pods, mesh.settings.trust_domains[0]):
         doubts.append(
             Said.CALLER_WITHOUT_SIDECAR(callers=texts.listed(lost), application=application)
         )

@@ -62,13 +62,13 @@ def preview(
     """
 
     def there(kind: cluster.Kind) -> list[cluster.Object]:
-        places = sorted({situation.model, mesh.root_namespace})
+        places = sorted({situation.model, mesh.settings.root_namespace})
         return [each for place in places for each in situation.cluster.list(kind, place)]
 
     is_ours, standing = situation.manifests.is_ours, there(cluster.AUTHORIZATION_POLICY)
     groups = filter(is_ours, standing), would_be, filterfalse(is_ours, standing)
     ours, planned, others = (
-        authorization_policy.read_all(each, mesh.trust_domains) for each in groups
+        authorization_policy.read_all(each, mesh.settings.trust_domains) for each in groups
     )
     peers = peer_authentication.read_all(there(cluster.PEER_AUTHENTICATION))
     yield from decision.said
@@ -79,8 +79,8 @@ def preview(
     losses: dict[_Loss, list[int]] = {}
     # Rules for the kubelet's probes admit no other caller.
     sides = [[*map(_without_probes, each), *others] for each in (ours, planned)]
-    known = _callers(asked, mesh.trust_domains[0], situation.application)
-    for loss, port in _lost(asked, known, peers, mesh.root_namespace, sides):
+    known = _callers(asked, mesh.settings.trust_domains[0], situation.application)
+    for loss, port in _lost(asked, known, peers, mesh.settings.root_namespace, sides):
         losses.setdefault(loss, []).append(port)
     for loss, ports in losses.items():
         yield _message(asked, loss, sorted(set(ports)))

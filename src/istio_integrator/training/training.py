@@ -130,7 +130,7 @@ class Training(Component):
             variables = {
                 "name": self.filter_name,
                 "selector": _LABELS,
-                "trust_domains": mesh.trust_domains,
+                "trust_domains": mesh.settings.trust_domains,
                 "filters": wanted,
             }
             try:

@@ -125,15 +125,15 @@ def _lacking(situation: Situation, mesh: installation.Mesh | None) -> Iterator[s
     if not _names_rules(situation):
         lacks = "its routes' rules have no names"
         yield f"the cluster's Gateway API is too old, {lacks}; {_INSTALL}"
-    if mesh is None or mesh.environment is None:
+    if mesh is None or mesh.settings.environment is None:
         yield (
             "istiod's Deployment can't be read, so it is not known whether requests would be "
             "authenticated; set routing=virtualservice"
         )
         return
-    where = f"{mesh.namespace}/{mesh.service}"
+    where = f"{mesh.injector.namespace}/{mesh.injector.service}"
     for name, what in _NEEDED.items():
-        if not booleans.parse(mesh.environment.get(name), default=True):
+        if not booleans.parse(mesh.settings.environment.get(name), default=True):
             yield f"istiod {where} has {what} switched off; unset {name} there"
     classes = _classes(situation)
     if not classes:

@@ -131,11 +131,11 @@ def _obstacle_in_service(
         return Said.GATEWAY_ABSENT(service=reference, namespace=namespace)
     if not service.selector:
         return Said.GATEWAY_WITHOUT_SELECTOR(service=reference, application=application)
-    selectors = mesh.discovery_selectors if mesh and is_elsewhere else ()
+    selectors = mesh.settings.discovery_selectors if mesh and is_elsewhere else ()
     if label := meshconfig.missing_label(situation.cluster, selectors, namespace):
         # istiod would serve routes of the model there, but ignore the guard in that namespace.
         return Said.GATEWAY_IGNORED_BY_ISTIOD(service=reference, namespace=namespace, label=label)
-    environment = mesh.environment if mesh else None
+    environment = mesh.settings.environment if mesh else None
     setting = (environment or {}).get(_SCOPE_SETTING)
     if is_elsewhere and booleans.parse(setting, default=False):
         return Said.GATEWAY_SCOPED(
@@ -151,7 +151,7 @@ def _obstacle_in_pod(reference: str, mesh: installation.Mesh | None, pod: Pod) -
         return Said.GATEWAY_IS_NONE(service=reference, pod=name)
     addresses = [each.value for each in proxies[0].env if each.name == _AUTHORITY]
     _, other, svc, *_ = [*"".join(addresses).partition(":")[0].split("."), "", "", ""]
-    own = mesh.namespace if mesh else ""
+    own = mesh.injector.namespace if mesh else ""
     if own and svc == "svc" and other != own:
         return Said.GATEWAY_OF_OTHER_ISTIOD(service=reference, other=other, own=own)
     return None

@@ -59,7 +59,7 @@ def gateway_filters(facts: Facts) -> Iterable[Message]:
     target = facts.gateway
     if target is None or facts.mesh is None:
         return
-    root, namespace = facts.mesh.root_namespace, target.namespace
+    root, namespace = facts.mesh.settings.root_namespace, target.namespace
     referenced = {("Gateway", places.NAME), ("Service", target.service)}
     labels = [pod.metadata.labels for pod in facts.gateway_pods] or [dict(target.selector)]
     found: list[Message] = []

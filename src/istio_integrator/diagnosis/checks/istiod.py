@@ -26,19 +26,20 @@ def istiod(facts: Facts) -> Iterable[Message]:
     search = facts.discovered or facts.situation.discover()
     istio, said = search.mesh, search.said
     problems = [each for each in said if each.severity is not Severity.NOTE]
-    if istio is None or not (istio.alive or istio.refusal):
+    if istio is None or not (istio.alive or istio.proxy.refusal):
         look = ""
         if istio is not None:
-            look = f"kubectl -n {istio.namespace} get pods,endpoints -l app=istiod"
-            if not istio.namespace:
-                look = f"kubectl get mutatingwebhookconfiguration {istio.webhook_configuration}"
+            injector = istio.injector
+            look = f"kubectl -n {injector.namespace} get pods,endpoints -l app=istiod"
+            if not injector.namespace:
+                look = f"kubectl get mutatingwebhookconfiguration {injector.webhook_configuration}"
         for each in problems:
             yield dataclasses.replace(each, severity=Severity.BLOCKED, otherwise=look)
         return
     yield from problems
-    if istio.probed:
+    if istio.proxy.probed:
         yield Said.ISTIOD_INJECTS(name=istio.name)
-    elif istio.refusal is None:
+    elif istio.proxy.refusal is None:
         yield Said.ISTIOD_NOT_TRIED(name=istio.name, application=facts.situation.application)
 
 
@@ -46,17 +47,17 @@ def istiod(facts: Facts) -> Iterable[Message]:
 def settings(facts: Facts) -> Iterable[Message]:
     """Name the mesh's settings that this cluster can't show, and the options in their place."""
     istio, wanted = facts.mesh, facts.situation.controller.ports
-    if istio is None or istio.has_settings:
+    if istio is None or istio.settings.has_settings:
         return
-    if not istio.installed_in:
+    if not istio.injector.installed_in:
         yield Said.ISTIOD_NAMESPACE_UNKNOWN(
-            injector=istio.webhook_configuration,
-            url=istio.url,
+            injector=istio.injector.webhook_configuration,
+            url=istio.injector.url,
             application=facts.situation.application,
         )
     rules = facts.situation.config.excluded_outbound_ports
     excluded = {port for rule in rules if rule.pods in ("", names.NAME) for port in rule.ports}
-    if istio.captures_outbound and not excluded.issuperset(wanted):
+    if istio.proxy.captures_outbound and not excluded.issuperset(wanted):
         yield Said.OUTBOUND_POLICY_UNKNOWN(
             ports=", ".join(map(str, sorted(wanted))),
             label=names.NAME,

@@ -40,7 +40,7 @@ def callers(facts: Facts) -> Iterable[Message]:
     """With `authorization`, name who is refused or let in otherwise than relations say."""
     if facts.mesh is None or facts.situation.config.authorization == "off":
         return ()
-    places = (facts.situation.model, facts.mesh.root_namespace)
+    places = (facts.situation.model, facts.mesh.settings.root_namespace)
     policies = [each for each in facts.policies if each.namespace in places]
     return callers_judged.judge(facts.situation, facts.mesh, policies, facts.pods)
 
@@ -50,7 +50,7 @@ def others(facts: Facts) -> Iterable[Message]:
     """Name policies of other teams that deny every call to the model's pods or to its gateway."""
     if facts.mesh is None:
         return
-    root, denying = facts.mesh.root_namespace, list[Message]()
+    root, denying = facts.mesh.settings.root_namespace, list[Message]()
     pods = [*(each for each in facts.pods if each.is_in_mesh), *facts.gateway_pods]
     for each in facts.policies:
         if each.denies_all and names.OWNER not in each.labels:
@@ -105,7 +105,7 @@ def profiles(facts: Facts) -> Iterable[Message]:
     gateway = facts.gateway if facts.profiles else None
     if gateway is None or not gateway.accounts or facts.mesh is None:
         return
-    space, domain = gateway.namespace, facts.mesh.trust_domains[0]
+    space, domain = gateway.namespace, facts.mesh.settings.trust_domains[0]
     callers = {each: principal(space, each, domain) for each in gateway.accounts}
     wrong: dict[tuple[str, str], list[str]] = {}
     for policy in facts.policies:
@@ -139,7 +139,7 @@ def users_apart(facts: Facts) -> Iterable[Message]:
     if facts.mesh is None or not facts.profiles:
         return
     relate = f"juju integrate {{}}:service-mesh {facts.situation.application}:service-mesh"
-    other = principal("another-user", "default-editor", facts.mesh.trust_domains[0])
+    other = principal("another-user", "default-editor", facts.mesh.settings.trust_domains[0])
     trusting = [
         f"{policy.namespace}/{policy.name}"
         for policy in facts.policies

@@ -29,7 +29,7 @@ _WITH_SIDECAR = (Reason.SIDECAR_UNWANTED, Reason.EXCLUDED, Reason.WRONG_ORDER)
 @registry.check("cni", place=40, symptoms=("an-init-container-without-network",))
 def cni(facts: Facts) -> Iterable[Message]:
     """Check whether Istio's plugin is ready, and which init containers have no network."""
-    if facts.mesh is None or not facts.mesh.cni:
+    if facts.mesh is None or not facts.mesh.proxy.cni:
         return
     wrong, api = list[Message](), facts.situation.cluster
     for each in api.list(cluster.DAEMON_SET, labels=_NODE_LABELS):
@@ -131,7 +131,7 @@ def egress(facts: Facts) -> Iterable[Message]:
         pods = texts.listed(each.reference for each in cut)
         place = {"namespace": first.namespace, "name": first.name}
         yield Said.CONTROLLER_NOT_REACHED(pods=pods, **place)
-    yield Said.EGRESS_REGISTRY_ONLY() if istio.registry_only else Said.EGRESS_OPEN()
+    yield Said.EGRESS_REGISTRY_ONLY() if istio.settings.registry_only else Said.EGRESS_OPEN()
 
 
 def _passes(pod: Pod, ports: set[str]) -> bool:

@@ -52,7 +52,11 @@ def _obstacle(facts: Facts, mesh: installation.Mesh, pod: model.Pod, port: int) 
     API servers are outside of the mesh, have no certificate of it, and use TLS that the proxy
     can't decrypt.
     """
-    root, labels, namespace = mesh.root_namespace, pod.metadata.labels, pod.metadata.namespace
+    root, labels, namespace = (
+        mesh.settings.root_namespace,
+        pod.metadata.labels,
+        pod.metadata.namespace,
+    )
     decided = peer_authentication.decide(
         facts.peer_authentications,
         labels,
