@@ -33,13 +33,13 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup:  ## Make this machine ready: Debian packages, Python environment, Go programs, images
+setup:  ## Prepare this machine: Debian packages, Python environment, Go programs, images
 	@testbed/setup.sh all
 
 python:
 	@testbed/setup.sh python
 
-demo:  ## Watch the charm do its main job on a real node (CLUSTER=today|tomorrow)
+demo:  ## Run a training job without and with the charm on a real node (CLUSTER=today|tomorrow)
 	@testbed/setup.sh demo
 	@$(PY) -m demo --cluster $(CLUSTER) --report build/demo-$(CLUSTER)
 
@@ -50,7 +50,7 @@ report = for tier in $$failed; do echo "make: $$tier failed; to repeat it: make 
 # Functional tests wait half of their time: they run beside the unit tests, and are shown after these.
 # Nothing runs beside the nodes, whose kubelets take a container for dead that does not answer in a
 # second. Ctrl-C ends all, as what runs beside has a group of processes to itself.
-test: root setup lint  ## Everything that CI runs: lint, unit, functional, the core of e2e
+test: root setup lint  ## Run what CI runs: lint, unit, functional and short e2e tests
 	@failed=; mkdir -p build; : > build/functional.log; \
 		set -m; $(FUNCTIONAL) $(QUICK) &>> build/functional.log & beside=$$!; set +m; \
 		trap 'kill -INT -- -'$$beside'; wait '$$beside'; exit 130' INT TERM; \
@@ -63,7 +63,7 @@ test: root setup lint  ## Everything that CI runs: lint, unit, functional, the c
 		$(call report)
 
 # To see which lines run makes them slow, so that it is not for every change.
-test-all: root setup lint  ## The same with the long tests (PART=race: only long tests of that name)
+test-all: root setup lint  ## Run all tests, also long ones (PART=race: only long tests of that name)
 ifdef PART
 	@$(ROOMY) $(PYTEST) tests/unit tests/functional tests/e2e -m long -k '$(PART)'
 else
@@ -74,7 +74,7 @@ else
 		$(call report, QUICK= SIDE_BY_SIDE=)
 endif
 
-lint: python  ## Check style, types, spelling, what is said and promised, and the rooms' borders
+lint: python  ## Run linters, type checks, spell check, documentation checks and import contracts
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/codespell
@@ -83,43 +83,43 @@ lint: python  ## Check style, types, spelling, what is said and promised, and th
 	@PYTHONPATH=.:lib:src:workload .venv/bin/lint-imports --no-cache
 	@.venv/bin/pyright --warnings
 
-format: python  ## Let ruff fix and format the code
+format: python  ## Fix and format the code with ruff
 	@.venv/bin/ruff check --fix .
 	@.venv/bin/ruff format .
 
-unit: python  ## Tests of our own decisions, in two minutes
+unit: python  ## Run the unit tests, in about two minutes
 	@$(UNIT) $(QUICK)
 
-functional: setup  ## Tests against a real etcd and kube-apiserver, no root needed
+functional: setup  ## Run the tests with a real etcd and kube-apiserver, without root
 	@$(FUNCTIONAL) $(QUICK)
 
-e2e: setup  ## Tests on a real node with a real istiod and Envoy, as root
+e2e: setup  ## Run the tests on a real node with istiod and Envoy, as root
 	@$(E2E) $(QUICK) $(SIDE_BY_SIDE)
 
-integration: python  ## Scenarios on a real Juju: CHARM, LIFECYCLE_IMAGE, a bootstrapped controller
+integration: python  ## Run the scenarios on a real Juju controller: set CHARM and LIFECYCLE_IMAGE
 	@environment=$$($(PY) -m testbed.environments integration) \
 		&& $$environment/bin/python -m pytest -c tests/integration/pytest.ini tests/integration
 
-bench: setup  ## Measure; prints figures next to what they are compared with
+bench: setup  ## Run all benchmarks
 	@for file in bench/bench_*.py; do $(PY) $$file || exit 1; done
 
-bench-admission: setup  ## Measure what admission adds to the creation of a pod
+bench-admission: setup  ## Measure the time that admission adds to the creation of a pod
 	@$(PY) bench/bench_admission.py
 
-bench-shutdown: setup  ## Measure how fast proxies are stopped: a real node, others, many pods
+bench-shutdown: setup  ## Measure how fast proxies are stopped
 	@$(PY) bench/bench_shutdown_node.py
 	@$(PY) bench/bench_shutdown.py
 
 testbed-up: setup  ## Start a real node with Istio (CLUSTER=today|tomorrow)
 	@$(PY) -m testbed up --wait $(if $(filter today,$(CLUSTER)),--classic-sidecars)
 
-testbed-down:  ## Stop it
+testbed-down:  ## Stop that node
 	@$(PY) -m testbed down
 
-pack: python  ## Build the .charm file into build/, with charmcraft (RELEASE=1: one to be published)
+pack: python  ## Build the .charm file into build/ with charmcraft (RELEASE=1: check that it can be published)
 	@$(PY) -m testbed.charmcraft --output build $(if $(RELEASE),--release)
 
-rock:  ## Build the workload's image with rockcraft (a snap; LXD)
+rock:  ## Build the workload's image with rockcraft, a snap that needs LXD
 	@cp requirements/workload.txt workload/requirements.txt
 	@cp --recursive lib/integrator_contract workload/
 	@cd workload && rockcraft pack --verbosity=brief
@@ -148,7 +148,7 @@ registry:
 	command -v rockcraft.skopeo > /dev/null || { \
 		echo "make: rockcraft is missing; run: sudo snap install rockcraft --classic"; exit 1; }
 
-docs: python  ## Write docs/reference from its sources, and all pages as a site into build/docs
+docs: python  ## Generate pages of docs/reference, and build the site into build/docs
 	@$(PY) docs/generate.py
 	@rm -rf build/docs
 	@$(PY) -m sphinx --quiet --fail-on-warning --keep-going docs build/docs
@@ -161,11 +161,11 @@ requirements: python  ## Compile requirements/*.in into hashed pins
 			$$source -o $${source%.in}.txt || exit 1; \
 	done
 
-changelog: python  ## Gather changes/ in CHANGELOG.md, for the version that the workload has
+changelog: python  ## Collect changes/ in CHANGELOG.md
 	@.venv/bin/towncrier build --yes --version \
 		"$$(PYTHONPATH=workload $(PY) -c 'import sidecar_lifecycle as it; print(it.__version__)')"
 
-clean:  ## Remove what the targets above left in the checkout
+clean:  ## Remove build results and environments from the checkout
 	rm -rf .venv .tox build dist reports .coverage .pytest_cache .ruff_cache .hypothesis
 
 # Nothing is left out unseen: who has no root names the tiers that need none.

@@ -7,7 +7,7 @@ they are on (one listener is all hundred of them) writes down when it is asked f
 and has the proxy end. Latency is from the moment before the patch is sent to that question, so it
 has the API server's part in it. At the end the first of two units goes, by SIGTERM and by SIGKILL.
 
-How the last size went over time is written to build/bench/pods.json, which docs/pictures.py draws.
+The last size over time is written to build/bench/pods.json, which docs/dashboard_picture.py draws.
 """
 
 from __future__ import annotations

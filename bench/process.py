@@ -50,10 +50,7 @@ class Process:
 
 
 def profiled(stacks: Path) -> list[str]:
-    """Return what goes before a command for py-spy to note where it was, each two milliseconds.
-
-    `docs/pictures.py` draws it.
-    """
+    """Return what goes before a command for py-spy to note where it was, each two milliseconds."""
     from testbed import environments  # noqa: PLC0415
 
     spy = environments.ensure("profile") / "bin/py-spy"

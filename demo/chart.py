@@ -1,13 +1,16 @@
 """Draw timelines as SVG: a row for each container, a bar for each state."""
 
 import dataclasses
-import math
 from collections.abc import Iterable, Sequence
 
 from testbed.kit import timeline
 
-LABELS = 330
-WIDTH = 1080
+SECOND = 8
+"""Width of a second, the same in all charts."""
+TICK = 10
+"""Seconds between two marks of the time axis."""
+LETTER = 6.6
+"""Width of a letter of a name, about."""
 ROW = 17
 GAP = 7
 TOP = 26
@@ -54,6 +57,8 @@ class Chart:
     """Everything that the SVG template needs."""
 
     title: str
+    labels: float
+    """Where the names end and the time begins."""
     width: float
     height: float
     rows: tuple[Row, ...]
@@ -68,14 +73,6 @@ def style(role: timeline.Role, state: timeline.State) -> str:
     return str(state)
 
 
-def step_for(span: float, ticks: int = 8) -> float:
-    """Return the smallest of 1, 2, 5, 10, … seconds that gives at most `ticks` marks."""
-    if span <= ticks:
-        return 1.0
-    power = 10 ** math.floor(math.log10(span / ticks))
-    return next(factor * power for factor in (1, 2, 5, 10) if span / (factor * power) <= ticks)
-
-
 def draw(
     title: str,
     pods: Sequence[timeline.PodLine],
@@ -84,11 +81,11 @@ def draw(
     marks: Iterable[tuple[float, str]] = (),
 ) -> Chart:
     """Lay out the pods' containers between two moments."""
-    span = max(end - start, 1.0)
+    names = [len(f"{pod.name}  {name}") for pod in pods for name in pod.containers]
+    labels = round(LETTER * max(names, default=0) + 24)
 
     def x(at: float) -> float:
-        share = (min(max(at, start), end) - start) / span
-        return round(LABELS + share * (WIDTH - LABELS), 1)
+        return round(labels + SECOND * (min(max(at, start), end) - start), 1)
 
     rows: list[Row] = []
     y = float(TOP)
@@ -109,12 +106,11 @@ def draw(
             name = ""
             y += ROW
         y += GAP
-    step = step_for(span)
     ticks = tuple(
-        Tick(x(start + i * step), f"{i * step:g} s") for i in range(int(span / step) + 1)
+        Tick(x(start + second), f"{second} s") for second in range(0, int(end - start) + 1, TICK)
     )
     lines = tuple(Mark(x(at), text) for at, text in marks if start <= at <= end)
-    return Chart(title, WIDTH + 20, y + 18, tuple(rows), ticks, lines)
+    return Chart(title, labels, max(x(end), labels + 200) + 20, y + 18, tuple(rows), ticks, lines)
 
 
 def _hint(

@@ -1,13 +1,22 @@
 """The record of a demo: what was done, what was seen, figures and charts; written as HTML."""
 
 import dataclasses
+import io
 import json
 import pathlib
+import re
 
 import jinja2
 import markupsafe
+import rich.console
+import rich.text
 
 from demo import chart
+from testbed.kit import stage
+
+COLOURS = {"note": "", "seen": "green", "failed": "red", "missed": "bold red"}
+WIDTH = 110
+"""Of the picture, in letters."""
 
 TEMPLATES = jinja2.Environment(
     loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent / "templates"),
@@ -23,7 +32,7 @@ class Line:
 
     # Seconds since the demo's start.
     at: float
-    # note, seen or missed
+    # A key of stage.MARKS: note, seen, failed or missed.
     kind: str
     text: str
 
@@ -46,9 +55,9 @@ class Step:
 
     @property
     def is_observed(self) -> bool:
-        """Whether everything in it was seen, and anything at all."""
+        """Whether everything in it was observed, and anything at all."""
         kinds = {line.kind for line in self.lines}
-        return "seen" in kinds and "missed" not in kinds
+        return bool(kinds & {"seen", "failed"}) and "missed" not in kinds
 
 
 @dataclasses.dataclass
@@ -84,9 +93,28 @@ class Report:
         (folder / "figures.json").write_text(json.dumps(figures, indent=2) + "\n")
         if self.evidence:
             (folder / "evidence.txt").write_text(self.evidence)
+        (folder / "demo.svg").write_text(self.picture("a training job in a profile"))
         page = folder / "index.html"
         page.write_text(TEMPLATES.get_template("report.html.j2").render(report=self))
         return page
+
+    def picture(self, about: str) -> str:
+        """Draw the lines of the steps about something as a terminal shows them."""
+        text = rich.text.Text()
+        for step in self.steps:
+            if about in step.title:
+                text.append(f"{step.title}\n", style="bold")
+                for line in step.lines:
+                    mark = stage.MARKS[line.kind]
+                    text.append(
+                        f"{line.at:7.1f} s  {mark} {line.text}\n", style=COLOURS[line.kind]
+                    )
+        console = rich.console.Console(record=True, width=WIDTH, file=io.StringIO())
+        console.print(text)
+        # Without the fonts that a viewer would have to fetch.
+        return re.sub(
+            r"@font-face \{.*?\}\s*", "", console.export_svg(title="make demo"), flags=re.DOTALL
+        )
 
 
 def svg(drawing: chart.Chart) -> markupsafe.Markup:

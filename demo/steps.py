@@ -56,8 +56,8 @@ async def _classic_jobs(on: stage.Stage) -> None:
         PATIENCE,
         "both jobs stay as they are",
     )
-    on.seen(f"{PATIENCE:.0f} s later the training job has not trained, and tries again")
-    on.seen("a plain Job whose work is done is not Complete: its proxy has no reason to stop")
+    on.failed(f"{PATIENCE:.0f} s later the training job has not trained, and tries again")
+    on.failed("a plain Job whose work is done is not Complete, because its proxy still runs")
     on.figure("Failed runs of the training job without the charm", f"{timeline.failures(pods)}")
     on.chart("Without the charm", [*pods, *finished], start, [(reset, RESET)])
 
@@ -90,7 +90,7 @@ async def _failure(on: stage.Stage, job: str, words: str) -> float:
                             return f"{pod.name}: {line}"
         return None
 
-    on.seen(await observer.eventually(found, 120, f"a replica that says: {words}"))
+    on.failed(await observer.eventually(found, 120, f"a replica that says: {words}"))
     return on.observer.now
 
 

@@ -13,7 +13,6 @@ import rich.text
 from demo import report
 from testbed.kit import stage, timeline
 
-COLOURS = {"note": "", "seen": "green", "missed": "bold red"}
 MOST_PODS = 24
 
 
@@ -57,7 +56,7 @@ class LiveView:
     def line(self, line: report.Line) -> None:
         """Say one line of the current step."""
         text = rich.text.Text(f"{line.at:7.1f} s  {stage.MARKS[line.kind]} ")
-        self._console.print(text.append(line.text, style=COLOURS[line.kind]))
+        self._console.print(text.append(line.text, style=report.COLOURS[line.kind]))
 
     def __rich__(self) -> rich.table.Table:
         return pod_table(self._pods())

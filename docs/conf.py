@@ -12,15 +12,18 @@ import yaml
 _METADATA = yaml.safe_load((pathlib.Path(__file__).parent.parent / "metadata.yaml").read_text())
 
 project = "istio-integrator"
-extensions = ["myst_parser", "sphinxcontrib.mermaid"]
+extensions = ["myst_parser", "sphinx_copybutton", "sphinxext.opengraph"]
 html_theme = "furo"
 html_title = project
 html_copy_source = False
+html_show_copyright = False
 html_baseurl = _METADATA.get("docs", "")
 html_theme_options = {"source_repository": _METADATA.get("source", "")}
+ogp_site_url = html_baseurl
+ogp_site_name = project
+ogp_social_cards = {"enable": False}
 myst_heading_anchors = 4
 """Down to this level headings can be linked to, by the names that GitHub gives them."""
-myst_fence_as_directive = ["mermaid"]
 
 _STYLE = """<style>
 h1 code.literal, h2 code.literal, h3 code.literal { font-size: inherit; padding: 0; border: 0 }

@@ -10,8 +10,8 @@ from testbed.kit import clusters, istiod, juju, objects, observer, timeline, wor
 
 T = TypeVar("T")
 
-MARKS = {"note": "·", "seen": "✓", "missed": "✗"}
-"""How a line begins: what is done, what was observed, and what was not."""
+MARKS = {"note": "·", "seen": "✓", "failed": "✗", "missed": "!"}
+"""How a line begins: an action, an observation, an observed failure, and what was not observed."""
 
 
 @dataclasses.dataclass
@@ -74,6 +74,10 @@ class Stage:
     def seen(self, text: str) -> None:
         """Say what was observed."""
         self.say("seen", text)
+
+    def failed(self, text: str) -> None:
+        """Say which failure of a job was observed."""
+        self.say("failed", text)
 
     async def expect(self, text: str, waiting: Awaitable[T]) -> T:
         """Wait for something, and say that it was observed."""

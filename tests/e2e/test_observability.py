@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import runpy
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests import otlp, prometheus
 
 APP = juju.APPLICATION
 MODEL = "kubeflow"
+DASHBOARD_PICTURE = runpy.run_path(str(paths.SOURCE / "docs/dashboard_picture.py"))
 HEALTHY = {"Without their sidecar, by reason (A)", "Gateway (A)", "Guard (A)"}
 """Have nothing to show where every pod is in the mesh, and where none is to be reached from
 outside; the functional tier sees them filled."""
@@ -54,11 +56,12 @@ async def eventually(condition, seconds=60):
 
 
 def keep(found, seconds):
-    """Write down what the dashboard shows, from which docs/pictures.py draws it."""
+    """Draw what the dashboard shows."""
     folder = paths.SOURCE / "build" / "e2e"
     folder.mkdir(parents=True, exist_ok=True)
     shown = prometheus.shown(found, "30s", seconds)
-    (folder / "dashboard.json").write_text(json.dumps(shown))
+    drawn = DASHBOARD_PICTURE["draw"](shown, "The dashboard Istio Integrator")
+    (folder / "dashboard.svg").write_text(drawn)
     return shown
 
 
@@ -106,23 +109,6 @@ def collector(node, model):
         model.remove_application("tempo")
 
 
-def keep_trace(name, spans):
-    """Write down a trace, from which docs/pictures.py draws it."""
-    folder = paths.SOURCE / "build" / "e2e"
-    folder.mkdir(parents=True, exist_ok=True)
-    ids = {span.span_id: number for number, span in enumerate(spans)}
-    told = [
-        {
-            "name": span.name,
-            "parent": ids.get(span.parent_span_id),
-            "begin": span.start_time_unix_nano,
-            "end": span.end_time_unix_nano,
-        }
-        for span in spans
-    ]
-    (folder / f"trace-{name}.json").write_text(json.dumps(told))
-
-
 async def test_each_hook_is_a_trace(on, model, collector):
     await eventually(lambda: collector.traces("reconcile"))
     model.config(APP, {"log-level": "debug"})
@@ -136,5 +122,4 @@ async def test_each_hook_is_a_trace(on, model, collector):
 
     (hook, *_) = await eventually(reconciled)
     assert {"ops.main", "WorkloadService.reconcile", "list Pod"} <= {span.name for span in hook}
-    keep_trace("hook", hook)
     model.config(APP, reset=("log-level",))

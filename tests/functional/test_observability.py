@@ -7,6 +7,7 @@ import http.client
 import json
 import pathlib
 import re
+import runpy
 import ssl
 import subprocess
 import time
@@ -25,6 +26,7 @@ from tests.functional.test_workload_reconciler import create
 from tests.kubernetes_objects import pod
 from tests.unit.workload import pods
 
+DASHBOARD_PICTURE = runpy.run_path(str(paths.SOURCE / "docs/dashboard_picture.py"))
 CASES = pathlib.Path(__file__).parent / "alert_rules.test.yaml"
 UUID = "00000000-0000-4000-8000-000000000000"
 
@@ -239,6 +241,13 @@ async def test_rules_and_dashboard_have_their_figures_with_cos_and_without(
             spec = {"containers": [{"name": container}]}
             review(server, {"metadata": {"namespace": model}, "spec": spec})
         assert cos.without_data(prometheus.dashboard_queries(), 120) == []
+        shown = prometheus.shown(cos, "30s", 30)
+        assert [
+            each["title"] for each in shown if each["type"] != "row" and not each["series"]
+        ] == []
+        drawn = DASHBOARD_PICTURE["draw"](shown, "The dashboard Istio Integrator")
+        (paths.SOURCE / "build").mkdir(exist_ok=True)
+        (paths.SOURCE / "build/dashboard.svg").write_text(drawn)
         assert_rules_are_healthy(cos)
         (unit,) = cos.query("sidecar_lifecycle_tasks")
         assert unit["metric"]["juju_unit"] == "app/0"

@@ -1,6 +1,8 @@
 """Endpoints that pages name are there, pages are rendered, and their links lead somewhere."""
 
 import functools
+import html
+import json
 import pathlib
 import re
 import tomllib
@@ -126,3 +128,14 @@ def test_every_change_is_of_a_kind_that_the_changelog_has():
     assert {*settings["ignore"]} <= names
     changes = names - {*settings["ignore"]}
     assert [name for name in changes if name.split(".")[-2] not in kinds] == []
+
+
+def test_picture_of_the_dashboard_has_its_panels_each_with_data():
+    """tests/functional/test_observability.py draws it: build/dashboard.svg."""
+    board = json.loads((ROOT / "src/grafana_dashboards/istio-integrator.json").read_text())
+    drawn = (ROOT / "docs/pictures/dashboard.svg").read_text()
+    titles = re.findall(r'class="(?:title|row)"[^>]*>([^<]*)<', drawn)
+    assert [html.unescape(each) for each in titles] == [
+        panel["title"] for panel in board["panels"]
+    ]
+    assert "no data" not in drawn

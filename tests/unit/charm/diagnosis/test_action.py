@@ -1,6 +1,7 @@
 """The action, and what the status takes from it, on a cluster that keeps objects."""
 
 import json
+import pathlib
 
 import pytest
 from ops import testing
@@ -15,6 +16,7 @@ from tests.unit.charm.diagnosis.world import add_pod
 from tests.unit.charm.security import members
 
 pytestmark = pytest.mark.usefixtures("installed")
+ROOT = pathlib.Path(__file__).parents[4]
 MEMBER = {"istio-injection": "enabled"}
 
 
@@ -73,6 +75,17 @@ def test_worst_is_first_with_what_to_do_and_where_to_read_of_it(ctx, fake):
     assert lines[place + 3].strip().startswith("Remedy: start istiod")
     remedies = [line for line in lines if line.strip().startswith("Remedy: ")]
     assert len(remedies) == len({*remedies}) > 1
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/debug.md"])
+def test_report_of_a_page_is_what_diagnose_prints(ctx, fake, page):
+    fake_cluster.set_istiod(fake, alive=False)
+    with pytest.raises(testing.ActionFailed):
+        ctx.run(ctx.on.action("diagnose"), state())
+    _, _, shown = (ROOT / page).read_text().partition("```text\n✗ istiod")
+    assert shown
+    shown = f"✗ istiod{shown.partition('…')[0]}"
+    assert ctx.action_results["report"].startswith(shown)
 
 
 def failed_create(fake, namespace, name, message, **changes):
