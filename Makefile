@@ -25,8 +25,7 @@ SIDE_BY_SIDE := --numprocesses=2
 # The tests start Python some thousand times, and compiling a charm's modules takes seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-all lint format unit functional e2e integration bench bench-admission \
-	bench-shutdown \
+.PHONY: help setup demo test test-all lint format unit functional e2e integration bench \
 	testbed-up testbed-down pack rock publish-local docs requirements changelog clean \
 	root python registry
 
@@ -101,14 +100,7 @@ integration: python  ## Run the scenarios on a real Juju controller: set CHARM a
 		&& $$environment/bin/python -m pytest -c tests/integration/pytest.ini tests/integration
 
 bench: setup  ## Run all benchmarks
-	@for file in bench/bench_*.py; do $(PY) $$file || exit 1; done
-
-bench-admission: setup  ## Measure the time that admission adds to the creation of a pod
-	@$(PY) bench/bench_admission.py
-
-bench-shutdown: setup  ## Measure how fast proxies are stopped
-	@$(PY) bench/bench_shutdown_node.py
-	@$(PY) bench/bench_shutdown.py
+	@for name in hook admission shutdown gateway pods training; do $(PY) -m bench.$$name || exit 1; done
 
 testbed-up: setup  ## Start a real node with Istio (CLUSTER=today|tomorrow)
 	@$(PY) -m testbed up --wait $(if $(filter today,$(CLUSTER)),--classic-sidecars)

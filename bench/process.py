@@ -1,10 +1,18 @@
-"""What a process takes: its CPU time and its memory."""
+"""The processes that benchmarks start, and what they take: CPU time and memory."""
 
 from __future__ import annotations
 
+import http.client
 import os
 import re
+import socket
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
+
+from bench import ROOT
+from integrator_contract import service
 
 
 class Process:
@@ -42,17 +50,72 @@ class Process:
         before, self._since = self._since, self.cpu
         return self._since - before
 
-    def megabytes(self, what: str = "VmRSS") -> float:
-        """Return what it holds, or with VmHWM the most that it has held."""
+    def held(self) -> float:
+        """Return the MB that it holds."""
         status = Path(f"/proc/{self.number}/status").read_text()
-        found = re.search(rf"{what}:\s+(\d+)", status)
+        found = re.search(r"VmRSS:\s+(\d+)", status)
         return int(found[1]) * 1024 / 1e6 if found else 0.0
 
 
-def profiled(stacks: Path) -> list[str]:
-    """Return what goes before a command for py-spy to note where it was, each two milliseconds."""
-    from testbed import environments  # noqa: PLC0415
+class Reconciler(Process):
+    """The workload's service as a unit runs it, with the rights of a kubeconfig."""
 
-    spy = environments.ensure("profile") / "bin/py-spy"
-    stacks.parent.mkdir(parents=True, exist_ok=True)
-    return [str(spy), "record", "--rate=500", "--gil", "--format=raw", f"--output={stacks}", "--"]
+    def __init__(
+        self,
+        kubeconfig: Path,
+        model: str,
+        level: service.LogLevel,
+        checkout: Path = ROOT,
+        log: Any = None,
+    ) -> None:
+        """Start it.
+
+        Args:
+            kubeconfig: Of the cluster.
+            model: Its namespace.
+            level: Of the log.
+            checkout: Whose workload.
+            log: The file of its log.
+        """
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        settings = kubeconfig.with_name(f"settings-{self.port}.json")
+        told = service.Options(
+            model=model,
+            application="bench",
+            unit="bench/0",
+            log_level=level,
+            restart_pods="manual",
+        )
+        settings.write_text(told.document())
+        words = [
+            "-m",
+            "tests.workload_access",
+            str(kubeconfig),
+            "run",
+            "--settings",
+            str(settings),
+        ]
+        path = ":".join(str(checkout / each) for each in (".", "workload", "lib"))
+        self._process = subprocess.Popen(
+            [sys.executable, *words, f"--listen=127.0.0.1:{self.port}", "--port=0"],
+            env={**os.environ, "PYTHONPATH": path},
+            stderr=log,
+        )
+        super().__init__(self._process.pid)
+
+    def is_ready(self) -> bool:
+        """Tell whether it has seen all pods."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        try:
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status == http.HTTPStatus.OK
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    def end(self) -> None:
+        """End it."""
+        self._process.terminate()
+        self._process.wait()

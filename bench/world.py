@@ -1,54 +1,45 @@
-"""What benchmarks of the charm stand on: a real API server with Istio's kinds and a real istiod.
-
-Imported first: it makes the charm, the testbed and the tests' worlds importable.
-"""
+"""What benchmarks of the charm use: a real API server with Istio's kinds and a real istiod."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
-import sys
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / each) for each in (".", "src", "lib", "workload")]
+import lightkube
+from lightkube.config.kubeconfig import KubeConfig
 
-import lightkube  # noqa: E402
-from lightkube.config.kubeconfig import KubeConfig  # noqa: E402
-
-from istio_integrator.kube import cluster  # noqa: E402
-from testbed import cluster as testbed_cluster  # noqa: E402
-from tests.functional import (  # noqa: E402
-    gateway_api_world,
-    ingress_world,
-    istiod_world,
-    loopback_istiod,
-)
-from tests.kubernetes_objects import namespace_of  # noqa: E402
+from istio_integrator.kube import cluster
+from testbed import cluster as testbed_cluster
+from tests.functional import gateway_api_world, ingress_world, istiod_world, loopback_istiod
+from tests.kubernetes_objects import namespace_of
 
 PORTS = (("http2", 80, 8080), ("https", 443, 8443))
 """Of the gateway's Service."""
 
 
 @contextlib.contextmanager
-def served(name: str) -> Iterator[tuple[pathlib.Path, lightkube.Client]]:
-    """Serve a cluster that knows Istio's kinds, while the block runs.
-
-    Args:
-        name: Of the testbed.
-
-    Yields:
-        The administrator's kubeconfig, and a client of it.
-    """
-    testbed = testbed_cluster.Testbed(name)
+def control_plane(name: str) -> Iterator[testbed_cluster.Testbed]:
+    """Run a control plane without a node while the block runs."""
+    testbed = testbed_cluster.Testbed(f"{name}-{os.getpid()}")
     testbed.up(testbed_cluster.Options(control_plane_only=True))
-    with contextlib.ExitStack() as stack:
-        stack.callback(testbed.down)
-        config = KubeConfig.from_file(testbed.kubeconfig).get()
-        client = stack.enter_context(lightkube.Client(config=config))
-        istiod_world.install_definitions(client)
-        yield testbed.kubeconfig, client
+    try:
+        yield testbed
+    finally:
+        testbed.down()
+
+
+@contextlib.contextmanager
+def served(name: str) -> Iterator[tuple[pathlib.Path, lightkube.Client]]:
+    """Serve a cluster that knows Istio's kinds; yield the kubeconfig, and a client of it."""
+    with control_plane(name) as testbed:
+        config: Any = KubeConfig.from_file(testbed.kubeconfig).get()
+        with lightkube.Client(config=config) as client:
+            istiod_world.install_definitions(client)
+            yield testbed.kubeconfig, client
 
 
 @contextlib.contextmanager
@@ -56,7 +47,7 @@ def with_gateway(name: str) -> Iterator[tuple[pathlib.Path, lightkube.Client]]:
     """Serve a cluster whose Istio has a gateway, as `served` does."""
     with contextlib.ExitStack() as stack:
         kubeconfig, client = stack.enter_context(served(name))
-        api = cluster.Cluster(client)
+        api: Any = cluster.Cluster(client)
         gateway_api_world.install_definitions(client)
         api.create(namespace_of(istiod_world.GATEWAY_NAMESPACE))
         for obj in ingress_world.gateway_workload(PORTS):

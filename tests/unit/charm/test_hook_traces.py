@@ -1,17 +1,31 @@
 """Hooks are traced by ops-tracing, with spans of what the charm does in them."""
 
+import json
 import ssl
 
 import pytest
 
 from testbed import certificates
-from tests import otlp
-from tests.unit.charm import charm_world, fake_cluster, hook_process
+from tests import hook_process, otlp
+from tests.unit.charm import charm_world, fake_cluster
 
 
 @pytest.fixture
 def unit(tmp_path):
     return hook_process.Unit(tmp_path)
+
+
+def tracing(unit, url, *authorities):
+    """Relate a collector of traces and authorities that may know it, and run the first hook."""
+    receivers = [{"protocol": {"name": "otlp_http", "type": "http"}, "url": url}]
+    bags = [
+        hook_process.Bag("tracing", 1, "tempo", {"receivers": json.dumps(receivers)}),
+        hook_process.Bag(
+            "receive-ca-cert", 2, "authority", {"certificates": json.dumps(authorities)}
+        ),
+    ]
+    unit.says(bags)
+    unit.hook("relation-changed", bags[0])
 
 
 def attributes(span):
@@ -20,8 +34,7 @@ def attributes(span):
 
 def test_each_hook_is_one_trace_from_the_first_one_of_the_relation(unit):
     with otlp.collecting() as collector:
-        unit.related(collector.base)
-        unit.hook("tracing-relation-changed")
+        tracing(unit, collector.base)
         unit.hook("config-changed")
     assert len({span.trace_id for span in collector.spans}) == 2
     assert {each["juju_unit"] for each in collector.resources} == {"istio-integrator/0"}
@@ -42,8 +55,7 @@ def test_https_needs_an_authority_that_the_relation_sends(unit, tmp_path, is_kno
     tls.load_cert_chain(pair.certificate, pair.key)
     sent = made[0 if is_known else 1].pair.certificate.read_text()
     with otlp.collecting(tls) as collector:
-        unit.related(collector.base, sent)
-        unit.hook("tracing-relation-changed")
+        tracing(unit, collector.base, sent)
     assert bool(collector.spans) == is_known
 
 

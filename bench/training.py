@@ -1,35 +1,29 @@
 """How fast the pods of a training job exchange data: without a mesh, and in it in two ways.
 
-Starts a testbed (as root), or uses one that is up (`--name`). In each round every way has its
-turn: two ranks (`testbed/payload/ranks.py`) measure an all-reduce, then a job of three ranks does
-a fixed number of steps. The ways:
+Starts a testbed, as root. In each round every way has its turn: two ranks
+(`testbed/payload/ranks.py`) measure an all-reduce, then a job of three ranks does a fixed number
+of steps. The ways:
 
-- no mesh: pods without a sidecar;
-- passthrough: pods with a sidecar where plain text is allowed, as without this charm;
-- mutual TLS: this charm's EnvoyFilter, where plain text is denied.
-
-Ratios are to passthrough, or to no mesh, in the same round.
+- no mesh: pods without a sidecar
+- passthrough: pods with a sidecar where plain text is allowed, as without this charm
+- mutual TLS: this charm's EnvoyFilter, where plain text is denied
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import dataclasses
-import os
 import re
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-import rounds
-import world
-
+from bench import jobs
 from integrator_contract import names
 from istio_integrator.kube import manifests
-from testbed import command_line, kubernetes
+from testbed import cluster, command_line, kubernetes
 from testbed.kit import training, workloads
 
 PORT = 23456
@@ -82,7 +76,7 @@ def ranks(way: Way, name: str, count: int, image: str, *options: object) -> Iter
             [workloads.container("main", image, command, env=environment)],
             restart_policy="Never",
             labels={"job": name, "rank": str(rank), **way.pod_labels},
-            annotations=rounds.KINDS["native"],
+            annotations=jobs.NATIVE,
         )
         yield workloads.pod(f"{name}-{rank}", way.namespace, body)
 
@@ -145,52 +139,37 @@ async def measure(api: kubernetes.Api, image: str, times: int, values: int) -> N
                 print(f"  round {number}: {way.title} {found[0]}, {took:.1f} s", file=sys.stderr)
 
 
-def report(shown: Callable[[str], object] = print) -> None:
-    """Print the ways side by side: median, least and most of all rounds, and the ratios."""
+def ratio(name: str, one: Way, other: Way) -> float:
+    """Return the median of the ratios of two ways in the same round."""
+    return statistics.median(map(float.__truediv__, one.found[name], other.found[name]))
+
+
+def report() -> None:
+    """Print the ways side by side: median, least and most of all rounds, and two ratios."""
     bare, plain, mutual = WAYS
-    shown(f"{'median (least-most)':<28}" + "".join(f"{way.title:>24}" for way in WAYS))
+    titles = [*(way.title for way in WAYS), "to passthrough", "to no mesh"]
+    print(f"{'median (least-most)':<28}" + "".join(f"{title:>24}" for title in titles))
     for name in (LATENCY, BANDWIDTH, JOB):
-        cells = (
-            f"{statistics.median(way.found[name]):.2f} "
-            f"({min(way.found[name]):.2f}-{max(way.found[name]):.2f})"
-            for way in WAYS
-        )
-        shown(f"{name:<28}" + "".join(f"{each:>24}" for each in cells))
-    for other in (plain, bare):
-        ratios = (
-            (name, map(float.__truediv__, mutual.found[name], other.found[name]))
-            for name in (LATENCY, BANDWIDTH, JOB)
-        )
-        listed = "; ".join(f"{name}: {statistics.median(each):.2f}" for name, each in ratios)
-        shown(f"mutual TLS to {other.title}, medians of ratios: {listed}")
+        figures = [sorted(way.found[name]) for way in WAYS]
+        cells = [
+            f"{statistics.median(all_):.2f} ({all_[0]:.2f}-{all_[-1]:.2f})" for all_ in figures
+        ]
+        cells += [f"{ratio(name, mutual, other):.2f}" for other in (plain, bare)]
+        print(f"{name:<28}" + "".join(f"{each:>24}" for each in cells))
 
 
 def main() -> int:
     """Measure on a testbed."""
-    example = "python bench/bench_training.py --rounds 3"
-    parser = command_line.parser("bench/bench_training.py", __doc__, example)
-    parser.add_argument("--name", help="of a testbed that is up, instead of an own one")
+    parser = command_line.parser("bench.training", __doc__, "python -m bench.training --rounds 3")
     parser.add_argument("--rounds", type=int, default=10, metavar="TIMES")
     parser.add_argument("--values", type=int, default=2_000_000, help="of 8 bytes, to reduce")
-    given: argparse.Namespace = parser.parse_args()
-    if os.geteuid() != 0:
-        print("bench_training: starting a node needs root, left out", file=sys.stderr)
-        return 0
-    testbed = world.testbed_cluster.Testbed(given.name or f"bench-{os.getpid()}")
+    given = parser.parse_args()
 
-    async def connected() -> None:
-        image = testbed.load_images(["app"])["app"]
-        async with kubernetes.Api.from_kubeconfig(testbed.kubeconfig) as api:
-            await measure(api, image, given.rounds, given.values)
-
-    try:
-        testbed.up(testbed.options if given.name else world.testbed_cluster.Options())
-        asyncio.run(connected())
+    async def connected(api: kubernetes.Api, image: str) -> None:
+        await measure(api, image, given.rounds, given.values)
         report()
-    finally:
-        if not given.name:
-            testbed.down()
-    return 0
+
+    return jobs.on_a_node("bench.training", cluster.Options(), connected)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ first and at the last route; the ratio is to no guard in the same run.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
 import json
@@ -19,13 +18,10 @@ import socket
 import statistics
 import tempfile
 import time
-import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-import world
-import yaml
-
+from bench import world
 from testbed import command_line, loopback
 from tests import gateway_client, waiting
 from tests.api import Api
@@ -114,18 +110,6 @@ class Way:
         with contextlib.closing(gateway_client.Client(port=self.port)) as client:
             return client.get(path).text == "ok"
 
-    def size(self, resource: str, part: str) -> int:
-        """Return the bytes of what istiod told the Envoy.
-
-        Args:
-            resource: The part of the configuration dump.
-            part: Of each entry, what is in use.
-        """
-        url = f"http://127.0.0.1:{self.admin}/config_dump?resource={resource}"
-        with urllib.request.urlopen(url, timeout=30) as answer:
-            found = json.load(answer)["configs"]
-        return sum(len(json.dumps(each[part])) for each in found)
-
 
 def load(port: int, path: str, connections: int, seconds: float) -> list[float]:
     """Send a request again on each connection as soon as it is answered.
@@ -206,6 +190,20 @@ def answering(api: Api, folder: pathlib.Path) -> Iterator[None]:
         yield
 
 
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What requests took in one way, the median in milliseconds."""
+
+    routes: int
+    way: str
+    path: str
+    rate: float
+    """Requests per second."""
+    slower: float
+    """How many times slower than without a guard in the same run."""
+    median: float
+
+
 class Bench:
     """Routes of a model, served in each way."""
 
@@ -216,12 +214,8 @@ class Bench:
         self.paths = [f"/app-{number:03}" for number in range(1, count + 1)]
 
     @contextlib.contextmanager
-    def served(self, filters: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
-        """Have every way serve the routes.
-
-        Args:
-            filters: Specifications of EnvoyFilters, by the names of ways.
-        """
+    def served(self) -> Iterator[None]:
+        """Have every way serve the routes."""
         with contextlib.ExitStack() as stack:
             for way in self._ways:
                 if way.name == CHARM:
@@ -232,7 +226,7 @@ class Bench:
                     place.reconcile()
                     stack.callback(place.remove)
                     continue
-                for obj in self._plain(way, filters.get(way.name)):
+                for obj in self._plain(way):
                     self._api.create(obj)
                     stack.callback(self._api.delete, obj)
             for way in self._ways:
@@ -245,14 +239,14 @@ class Bench:
         ports = (way.port, 0, way.admin)
         place = ingress_world.Place(self._client, self._api, ports, [], [])
         place.options = {"gateway_service": "", "hosts": ""}
-        place.auths = [ingress_world.COMPLETE]
+        place.auths = [dataclasses.replace(ingress_world.COMPLETE, id=9000)]
         place.requests = [
             ingress_world.request(number, APPLICATION, path, None)
             for number, path in enumerate(self.paths, 1)
         ]
         return place
 
-    def _plain(self, way: Way, spec: Mapping[str, Any] | None) -> Iterator[dict[str, Any]]:
+    def _plain(self, way: Way) -> Iterator[dict[str, Any]]:
         name = way.label
         gateway = ingress_world.gateway(MODEL, name, ingress_world.server(80, ["*"]))
         gateway["spec"]["selector"] = way.labels
@@ -263,72 +257,36 @@ class Bench:
         ]
         yield gateway
         yield ingress_world.virtual_service(MODEL, name, [f"{MODEL}/{name}"], ["*"], *routes)
-        if spec is not None:
+        if way.name == EXT_AUTHZ:
             yield {
                 "apiVersion": "networking.istio.io/v1alpha3",
                 "kind": "EnvoyFilter",
                 "metadata": {"name": name, "namespace": istiod_world.GATEWAY_NAMESPACE},
-                "spec": {**spec, "workloadSelector": {"labels": way.labels}},
+                "spec": {**authorization(), "workloadSelector": {"labels": way.labels}},
             }
 
-    def written(self, kind: str, way: Way) -> int:
-        """Return the bytes of a kind's objects for a way."""
-        found = [
-            obj["spec"]
-            for obj in self._api.list(kind)
-            if obj["metadata"]["name"] == way.label
-            or (way.name == CHARM and "istio-integrator" in obj["metadata"]["name"])
-        ]
-        return sum(len(json.dumps(spec)) for spec in found)
-
-    def row(self, way: Way, path: str) -> list[str]:
-        """Describe what was measured of a way at one path."""
-        rate = statistics.median(way.rates[path])
-        quantiles = statistics.quantiles(way.latencies[path], n=100)
-        ratio = statistics.median(self._ways[0].rates[path]) / rate
-        times = [f"{1000 * quantiles[each - 1]:.2f}" for each in (50, 99)]
-        sizes = [
-            self.written("VirtualService", way),
-            self.written("EnvoyFilter", way),
-            way.size("dynamic_route_configs", "route_config"),
-            way.size("dynamic_listeners", "active_state"),
-        ]
-        cost = [f"{rate:.0f}", f"{ratio:.2f}", *times, *(f"{size / 1000:.1f}" for size in sizes)]
-        return [str(len(self.paths)), way.name, path, *cost]
-
-
-COLUMNS = [
-    *("routes", "before them", "path", "requests/s", "times slower", "p50 ms", "p99 ms"),
-    *("VirtualService kB", "EnvoyFilter kB", "Envoy's routes kB", "Envoy's listeners kB"),
-]
-
-
-def measured(bench: Bench, ways: list[Way], arguments: argparse.Namespace) -> list[list[str]]:
-    """Have the ways take turns, and return the rows of the table."""
-    paths = list(dict.fromkeys((bench.paths[0], bench.paths[-1])))
-    for way in ways:
-        way.rates, way.latencies = {}, {}
-        load(way.port, paths[0], arguments.connections, arguments.seconds / 4)
-    for turn in range(arguments.rounds):
+    def compare(self, connections: int, seconds: float, rounds: int) -> Iterator[Row]:
+        """Have the ways take turns at the first and at the last route."""
+        paths = list(dict.fromkeys((self.paths[0], self.paths[-1])))
+        ways = self._ways
+        for way in ways:
+            way.rates, way.latencies = {}, {}
+            load(way.port, paths[0], connections, seconds / 4)
+        for turn in range(rounds):
+            for path in paths:
+                for way in ways[turn % len(ways) :] + ways[: turn % len(ways)]:
+                    way.measure(path, connections, seconds)
         for path in paths:
-            for way in ways[turn % len(ways) :] + ways[: turn % len(ways)]:
-                way.measure(path, arguments.connections, arguments.seconds)
-    return [bench.row(way, path) for path in paths for way in ways]
+            most = statistics.median(ways[0].rates[path])
+            for way in ways:
+                rate, latencies = statistics.median(way.rates[path]), way.latencies[path]
+                middle = 1000 * statistics.median(latencies)
+                yield Row(len(self.paths), way.name, path, rate, most / rate, middle)
 
 
-def main() -> None:
-    """Print what requests cost in each way, for some numbers of routes."""
-    example = "python bench/bench_gateway.py --routes 1,20,200 --seconds 5 --rounds 3"
-    parser = command_line.parser("bench/bench_gateway.py", __doc__, example)
-    parser.add_argument("--routes", default="1,20,200", help="with commas between them")
-    parser.add_argument("--connections", type=int, default=8)
-    parser.add_argument("--seconds", type=float, default=5, help="of each measurement")
-    parser.add_argument("--rounds", type=int, default=3, help="in which all ways take turns")
-    parser.add_argument("--filter", type=pathlib.Path, help="another EnvoyFilter to compare with")
-    arguments = parser.parse_args()
-    filters = {EXT_AUTHZ: authorization()}
-    if arguments.filter:
-        filters[arguments.filter.stem] = yaml.safe_load(arguments.filter.read_text())["spec"]
+@contextlib.contextmanager
+def gateways() -> Iterator[tuple[Any, Api, list[Way]]]:
+    """Run a gateway for each way; yield a client, an API and the ways."""
     with contextlib.ExitStack() as stack:
         kubeconfig, client = stack.enter_context(world.served("bench-gateway"))
         api = stack.enter_context(Api(client.config))
@@ -336,20 +294,34 @@ def main() -> None:
         stack.enter_context(answering(api, folder / "answering"))
         xds = stack.enter_context(istiod_world.istiod(folder, kubeconfig))
         ways: list[Way] = []
-        for number, name in enumerate([NO_GUARD, *filters, CHARM]):
+        for number, name in enumerate((NO_GUARD, EXT_AUTHZ, CHARM)):
             port, admin = loopback.free_ports(2)
             way = Way(name, f"bench-{number}", port, admin)
             stack.enter_context(way.running(api, folder / str(number), xds, client))
             ways.append(way)
-        rows: list[list[str]] = []
-        for count in map(int, arguments.routes.split(",")):
-            bench = Bench(client, api, ways, count)
-            with bench.served(filters):
-                rows += measured(bench, ways, arguments)
-    print("| " + " | ".join(COLUMNS) + " |")
-    print("|" + "---|" * len(COLUMNS))
-    for row in rows:
-        print("| " + " | ".join(row) + " |")
+        yield client, api, ways
+
+
+def main() -> None:
+    """Print what requests cost in each way, for some numbers of routes."""
+    example = "python -m bench.gateway --routes 1,20,200 --seconds 5 --rounds 3"
+    parser = command_line.parser("bench.gateway", __doc__, example)
+    parser.add_argument("--routes", default="1,20,200", help="with commas between them")
+    parser.add_argument("--connections", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=5, help="of each measurement")
+    parser.add_argument("--rounds", type=int, default=3, help="in which all ways take turns")
+    given = parser.parse_args()
+    print("routes  before them  path      requests/s  times slower  p50 ms")
+    with gateways() as about:
+        for count in map(int, given.routes.split(",")):
+            bench = Bench(*about, count)
+            with bench.served():
+                for row in bench.compare(given.connections, given.seconds, given.rounds):
+                    print(
+                        f"{row.routes:6}  {row.way:11}  {row.path:8}  {row.rate:10.0f}"
+                        f"  {row.slower:12.2f}  {row.median:6.2f}",
+                        flush=True,
+                    )
 
 
 if __name__ == "__main__":
