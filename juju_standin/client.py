@@ -171,9 +171,9 @@ class Juju:
             time.sleep(POLL)
         raise JujuError(f"action {action} on {unit} did not end in {wait:.0f} s")
 
-    def resolved(self, unit: str, *, no_retry: bool = False) -> None:
-        """Retry a failed hook now, or go on without it."""
-        self._command("resolved", unit=unit, no_retry=no_retry)
+    def resolved(self, unit: str) -> None:
+        """Let a unit go on without its failed hook, as `juju resolved --no-retry` does."""
+        self._command("resolved", unit=unit)
 
     def lead(self, unit: str) -> None:
         """Move leadership to a unit, as a lease that ran out would (not a command of Juju)."""

@@ -240,12 +240,7 @@ class Uniter:
         self._retry_at = time.monotonic() + delay * random.uniform(1 - SPREAD, 1 + SPREAD)
         self._local.pending, self._local.failed = hook, True
         self._save()
-        data = {"hook": hook.name}
-        if hook.relation:
-            data["relation-id"] = hook.relation
-        if hook.remote_unit:
-            data["remote-unit"] = hook.remote_unit
-        self._set_agent_status("error", f'hook failed: "{hook.name}"', data)
+        self._set_agent_status("error", f'hook failed: "{hook.name}"')
 
     def _requeue(self, hook: Hook) -> None:
         self._log("INFO", "worker.uniter", f'hook "{hook.name}" was interrupted, queued again')
@@ -292,7 +287,7 @@ class Uniter:
         )
         if self._local.failed and self._local.pending:
             name = self._local.pending.name
-            self._set_agent_status("error", f'hook failed: "{name}"', {"hook": name})
+            self._set_agent_status("error", f'hook failed: "{name}"')
 
     def _context(self, hook: Hook | None = None, action: ActionRun | None = None) -> HookContext:
         return HookContext(
@@ -338,9 +333,8 @@ class Uniter:
         if not snapshot["resolved"]:
             return
         self._controller.call("clear_resolved")
-        self._retry_at = time.monotonic()
         hook = self._local.pending
-        if snapshot["resolved"] == "no-retry" and hook and self._local.failed:
+        if hook and self._local.failed:
             resolver.after_success(self._local, hook, snapshot["unit"]["config_hash"])
             self._save()
             self._after_success(hook)
@@ -363,13 +357,11 @@ class Uniter:
     def _save(self) -> None:
         self._controller.call("save_state", uniter_state=self._local.to_dict())
 
-    def _set_agent_status(
-        self, status: str, message: str, data: dict[str, str] | None = None
-    ) -> None:
-        self._controller.call("set_agent_status", status=status, message=message, data=data or {})
+    def _set_agent_status(self, status: str, message: str) -> None:
+        self._controller.call("set_agent_status", status=status, message=message)
 
     def _set_workload_status(self, status: str, message: str) -> None:
-        self._controller.call("set_status", application=False, status=status, message=message)
+        self._controller.call("set_status", status=status, message=message)
 
 
 def own_address(controller: str) -> str:

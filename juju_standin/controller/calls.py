@@ -66,15 +66,10 @@ class Call:
             raise CallError("this unit is not the leader")
 
 
-async def no_pods(_model: Model, _application: Application) -> list[dict[str, Any]]:
-    """Read the pods of an application where there is no cluster."""
-    return []
-
-
 def identify(
     store: Store,
     identity: dict[str, Any],
-    list_pods: Callable[[Model, Application], Awaitable[list[dict[str, Any]]]] = no_pods,
+    list_pods: Callable[[Model, Application], Awaitable[list[dict[str, Any]]]],
 ) -> Call:
     """Look up who calls.
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from . import lifecycle, operations, view
 from .calls import CallError
 from .state import Application, Model
@@ -129,13 +131,13 @@ class Commands:
         operations.remove_application(model, application, force=force)
 
     def _do_run(self, model: Model, target: str, action: str, parameters: dict[str, Any]) -> str:
-        return operations.run_action(model, target, action, parameters).number
+        return operations.run_action(model, target, action, parameters).id
 
     def _do_show_operation(self, model: Model, number: str) -> dict[str, Any]:
-        return view.operation(model.operations[number])
+        return msgspec.to_builtins(model.operations[number])
 
-    def _do_resolved(self, model: Model, unit: str, no_retry: bool) -> None:
-        operations.resolve(model, unit, no_retry=no_retry)
+    def _do_resolved(self, model: Model, unit: str) -> None:
+        operations.resolve(model, unit)
 
     def _do_lead(self, model: Model, unit: str) -> None:
         """Move leadership, as a lease that ran out would; Juju has no such command."""

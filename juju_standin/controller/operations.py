@@ -266,14 +266,14 @@ def run_action(model: Model, target: str, name: str, parameters: dict[str, Any])
     return model.operations[number]
 
 
-def resolve(model: Model, name: str, *, no_retry: bool) -> None:
-    """Let a unit's failed hook run again now, or go on without it."""
+def resolve(model: Model, name: str) -> None:
+    """Let a unit go on without its failed hook."""
     unit = model.unit(name)
     if unit is None:
         raise CallError(f'unit "{name}" not found')
     if unit.agent.status != "error":
         raise CallError(f'unit "{name}" is not in an error state')
-    unit.resolved = "no-retry" if no_retry else "retry"
+    unit.resolved = True
 
 
 def find_application(model: Model, name: str) -> Application:

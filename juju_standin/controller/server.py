@@ -64,7 +64,7 @@ class Server:
     async def _charm(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         try:
-            call = calls.identify(self._store, body["identity"])
+            call = calls.identify(self._store, body["identity"], self._commands.list_pods)
         except CallError as error:
             raise web.HTTPForbidden(text=str(error)) from error
         return web.FileResponse(Path(call.application.charm_file))

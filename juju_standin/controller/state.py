@@ -19,7 +19,6 @@ class Status(msgspec.Struct):
 
     status: str = "unknown"
     message: str = ""
-    data: dict[str, Any] = {}
     since: float = msgspec.field(default_factory=time.time)
 
 
@@ -40,8 +39,8 @@ class Unit(msgspec.Struct):
     agent: Status = msgspec.field(default_factory=lambda: Status("allocating"))
     uniter_state: dict[str, Any] = {}
     ports: list[str] = []
-    resolved: str = ""
-    """`retry` or `no-retry` while the operator's `resolved` waits for the agent."""
+    resolved: bool = False
+    """Whether the operator's `resolved --no-retry` waits for the agent."""
 
 
 class Application(msgspec.Struct):
@@ -70,7 +69,6 @@ class Application(msgspec.Struct):
     password: str = ""
     storage_id: str = ""
     units: dict[str, Unit] = {}
-    status: Status | None = None
     leader: str = ""
     lease_until: float = 0
     service_address: str = ""
@@ -163,9 +161,9 @@ class Secret(msgspec.Struct):
 class Action(msgspec.Struct):
     """A run of an action."""
 
-    number: str
+    id: str
     unit: str
-    name: str
+    action: str
     parameters: dict[str, Any]
     status: str = "pending"
     message: str = ""

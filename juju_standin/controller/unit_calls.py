@@ -48,7 +48,7 @@ def snapshot(call: Call) -> dict[str, Any]:
     unit, application = call.unit, call.application
     leads = call.claim_leadership()
     waiting = [
-        action.number
+        action.id
         for action in call.model.operations.values()
         if action.unit == unit.name and action.status in ("pending", "running")
     ]
@@ -154,20 +154,16 @@ def _write(relation: Relation, entity: str, values: dict[str, str]) -> None:
         bag.settings, bag.version = merged, bag.version + 1
 
 
-def set_status(call: Call, *, application: bool, status: str, message: str) -> None:
-    """Set the unit's or application's status."""
-    if application:
-        call.require_leader()
-        call.application.status = Status(status, message)
-    else:
-        call.unit.workload = Status(status, message)
+def set_status(call: Call, *, status: str, message: str) -> None:
+    """Set the unit's status."""
+    call.unit.workload = Status(status, message)
     call.touch()
 
 
-def set_agent_status(call: Call, *, status: str, message: str, data: dict[str, str]) -> None:
+def set_agent_status(call: Call, *, status: str, message: str) -> None:
     """Say what the agent does."""
     if (call.unit.agent.status, call.unit.agent.message) != (status, message):
-        call.unit.agent = Status(status, message, data)
+        call.unit.agent = Status(status, message)
         call.touch()
 
 
@@ -226,7 +222,7 @@ def begin_action(call: Call, *, action: str) -> dict[str, Any]:
     run = call.model.operations[action]
     run.status = "running"
     call.touch()
-    return {"name": run.name, "parameters": run.parameters}
+    return {"name": run.action, "parameters": run.parameters}
 
 
 def finish_action(
@@ -240,7 +236,7 @@ def finish_action(
 
 def clear_resolved(call: Call) -> None:
     """The agent has seen the operator's `resolved`."""
-    call.unit.resolved = ""
+    call.unit.resolved = False
     call.touch()
 
 

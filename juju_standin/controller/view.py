@@ -1,11 +1,10 @@
 """What `status`, `show-unit` and `run` show, in Juju's own JSON shape. Pure."""
 
-import datetime
 import time
 from typing import Any
 
 from .calls import CallError
-from .state import Action, Application, Model, Status, Unit
+from .state import Application, Model, Status, Unit
 
 WORST_FIRST = ("error", "blocked", "maintenance", "waiting", "active", "unknown", "terminated")
 
@@ -55,8 +54,6 @@ def _ordinal(item: tuple[str, Unit]) -> int:
 
 
 def _application_status(application: Application) -> Status:
-    if application.status:
-        return application.status
     shown = [_workload_status(unit) for unit in application.units.values()]
     if not shown:
         return Status("unknown")
@@ -88,8 +85,6 @@ def _unit(application: Application, unit: Unit) -> dict[str, Any]:
         "workload-status": _shown(_workload_status(unit)),
         "juju-status": _shown(agent),
         "address": unit.address,
-        "provider-id": unit.pod_name,
-        "open-ports": unit.ports,
     }
     if unit.life != "alive":
         result["life"] = unit.life
@@ -99,13 +94,7 @@ def _unit(application: Application, unit: Unit) -> dict[str, Any]:
 
 
 def _shown(value: Status) -> dict[str, Any]:
-    moment = datetime.datetime.fromtimestamp(value.since, datetime.UTC)
-    result: dict[str, Any] = {"current": value.status, "since": moment.isoformat()}
-    if value.message:
-        result["message"] = value.message
-    if value.data:
-        result["data"] = value.data
-    return result
+    return {"current": value.status, **({"message": value.message} if value.message else {})}
 
 
 def unit(model: Model, name: str) -> dict[str, Any]:
@@ -129,21 +118,6 @@ def unit(model: Model, name: str) -> dict[str, Any]:
     return {
         name: {
             "leader": model.applications[own].leader == name,
-            "life": found.life,
             "relation-info": related,
-            "provider-id": found.pod_name,
-            "address": found.address,
         }
-    }
-
-
-def operation(run: Action) -> dict[str, Any]:
-    """An action's outcome."""
-    return {
-        "id": run.number,
-        "unit": run.unit,
-        "action": run.name,
-        "status": run.status,
-        "message": run.message,
-        "results": run.results,
     }

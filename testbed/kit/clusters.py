@@ -3,8 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 
-from juju_standin import pack
-from testbed import cluster, paths
+from testbed import cluster, pack, paths
 from testbed.kit import juju
 
 BUILD = paths.SOURCE / "build" / "charms"

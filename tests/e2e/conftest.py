@@ -16,9 +16,9 @@ import shutil
 import pytest
 import xdist.scheduler
 
-from juju_standin import bootstrap, pack
+from juju_standin import bootstrap
 from testbed import cluster as testbed_cluster
-from testbed import kubernetes, limits
+from testbed import kubernetes, limits, pack
 from testbed.kit import bundle, clusters, diagnostics, juju, objects, observer, stage
 from tests import echo, rights
 from tests.e2e import life_world, pages

@@ -15,7 +15,7 @@ import tarfile
 import pytest
 import yaml
 
-from juju_standin import pack
+from testbed import pack
 from testbed.kit import workloads
 from tests import gateway_client, waiting
 from tests.e2e import ingress_world as world

@@ -11,8 +11,7 @@ import zipfile
 import pytest
 import yaml
 
-from juju_standin import pack
-from testbed import charmcraft, paths
+from testbed import charmcraft, pack, paths
 from testbed.images import recipes
 from tests import asked
 

@@ -23,19 +23,15 @@ def is_leader(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
 
 
 def status_set(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
-    """Set the unit's or application's status at once, whatever becomes of the hook."""
+    """Set the unit's status at once, whatever becomes of the hook."""
     arguments = parse(argv, switches="application")
-    status = arguments.first()
+    if arguments.has("application"):
+        raise ToolError("the stand-in has no status of applications")
+    status, message = arguments.first(), " ".join(arguments.rest[1:])
     if status not in SETTABLE:
-        raise ToolError(f'invalid status "{status}", expected one of {_quoted(SETTABLE)}', 2)
-    application = arguments.has("application")
-    _require_leader(context, when=application)
-    context.controller.call(
-        "set_status",
-        application=application,
-        status=status,
-        message=" ".join(arguments.rest[1:]),
-    )
+        expected = ", ".join(SETTABLE)
+        raise ToolError(f'invalid status "{status}", expected one of [{expected}]', 2)
+    context.controller.call("set_status", status=status, message=message)
     return ""
 
 
@@ -60,15 +56,6 @@ def network_get(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
 def goal_state(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
     """Units and relations as they are meant to become."""
     return render(context.controller.call("goal_state"), parse(argv))
-
-
-def _require_leader(context: HookContext, *, when: bool) -> None:
-    if when and not context.is_leader():
-        raise ToolError("this unit is not the leader")
-
-
-def _quoted(words: Sequence[str]) -> str:
-    return "[" + ", ".join(words) + "]"
 
 
 TOOLS = {

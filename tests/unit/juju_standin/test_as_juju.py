@@ -224,7 +224,7 @@ def test_dying_unit_is_in_the_scope_of_its_peers_until_it_is_dead(model, describ
     assert sorted(peers.scope) == ["a/0", "a/1"]
     leaving = model.state.unit("a/1")
     assert waiting.eventually(lambda: leaving.agent.status == "error")
-    model.juju.resolved("a/1", no_retry=True)
+    model.juju.resolved("a/1")
     model.wait_for_hook("a/0", "cluster-relation-departed")
     assert peers.scope == ["a/0"]
     departed = [name for name in model.hooks("a/1") if name.endswith(("departed", "broken"))]

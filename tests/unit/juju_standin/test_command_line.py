@@ -3,11 +3,15 @@
 import re
 
 import pytest
+import yaml
 
 from juju_standin import __main__ as command_line
 from juju_standin import bootstrap
 
-SCRIPT = 'status-set active "it serves"; [ -z "$JUJU_ACTION_NAME" ] || eval "$(action-get code)"'
+SCRIPT = """\
+status-set --application=False active "it serves"
+[ -z "$JUJU_ACTION_NAME" ] || eval "$(action-get code)"
+"""
 
 
 @pytest.fixture
@@ -34,7 +38,7 @@ def test_charm_is_deployed_related_and_asked_by_the_commands_of_the_pages(model,
     assert re.search(r"^web/0.* active *idle", table, re.MULTILINE)
     assert re.search(r"^web +active +1/1 +it serves$", table, re.MULTILINE)
     assert re.search(r"^web:database +sql +sql$", table, re.MULTILINE)
-    assert juju("config", "web")[1] == f"script: {SCRIPT}\n"
+    assert yaml.safe_load(juju("config", "web")[1]) == {"script": SCRIPT}
     code, printed, _ = juju(
         "run", "web/leader", "shell", "code=action-set a=\"$(printf '1\\n✓ 2')\""
     )

@@ -33,7 +33,6 @@ def test_follower_is_refused_what_only_the_leader_may(model, plain):
     refusals = {
         f"relation-set {where} --app a=b": "ERROR cannot write relation settings",
         f"relation-get {where} --app - plain": "ERROR permission denied",
-        "status-set --application=True active": "ERROR this unit is not the leader",
         # A tool works in its own hook alone.
         "JUJU_CONTEXT_ID=old is-leader": "ERROR wrong context ID; got 'old'",
         "relation-get -r database:99 - sql/0": (
@@ -136,7 +135,7 @@ def test_application_is_there_until_each_relation_of_it_has_gone(model, plain):
     assert waiting.eventually(lambda: all(unit.agent.status == "error" for unit in units))
     assert model.juju.status()["applications"]["sql"]["life"] == "dying"
     for unit in ("plain/0", "plain/1"):
-        model.juju.resolved(unit, no_retry=True)
+        model.juju.resolved(unit)
     model.juju.wait(lambda status: status["applications"]["sql"]["life"] == "dead", 60)
 
 

@@ -137,11 +137,11 @@ def _install(requirements: Path, target: Path, python: str) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Pack from the command line: `python -m juju_standin.pack`."""
+    """Pack from the command line: `python -m testbed.pack`."""
     parser = command_line.parser(
-        "juju_standin.pack",
+        "testbed.pack",
         "Pack a charm within seconds, for the testbed.",
-        "python -m juju_standin.pack . --output build",
+        "python -m testbed.pack . --output build",
     )
     parser.add_argument("charm", type=Path, nargs="?", default=Path(), help="its folder")
     parser.add_argument("--output", type=Path, default=Path("build"), metavar="FOLDER")
