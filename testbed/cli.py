@@ -1,7 +1,6 @@
 """The command line of the testbed: `python -m testbed`."""
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -15,7 +14,6 @@ from testbed import (
     errors,
     images,
     options,
-    programs,
 )
 from testbed.images import command as images_command
 
@@ -43,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
         "testbed",
         "A real Kubernetes node with a real Istio, in namespaces of its own.",
         "python -m testbed up --wait",
-        "python -m testbed status --output json",
+        "python -m testbed status",
         "python -m testbed shell",
         "python -m testbed down",
     )
@@ -56,8 +54,7 @@ def parser() -> argparse.ArgumentParser:
     down = command_line.add(commands, "down", "end the testbed and remove what it left")
     down.set_defaults(main=_down)
 
-    status = command_line.add(commands, "status", "show the components", "", "--output json")
-    status.add_argument("--output", choices=("text", "json"), default="text")
+    status = command_line.add(commands, "status", "show the components")
     status.set_defaults(main=_status)
 
     shell = command_line.add(commands, "shell", "a shell with KUBECONFIG and PATH set")
@@ -92,7 +89,6 @@ def parser() -> argparse.ArgumentParser:
     node.set_defaults(main=_node)
 
     _add_build(commands)
-    _add_programs(commands)
     images_command.add_parser(commands)
     cli_istio.add_parser(commands)
     return root
@@ -160,23 +156,6 @@ def _add_build(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     build.set_defaults(main=_build)
 
 
-def _add_programs(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    text = "the Go programs in the cache"
-    parser = command_line.add(commands, "programs", text, "build", "list --output json")
-    actions = parser.add_subparsers(required=True, metavar="ACTION", dest="action")
-    build = command_line.add(actions, "build", "build what the cache lacks", "", "etcd istio")
-    build.add_argument(
-        "products",
-        nargs="*",
-        metavar="PRODUCT",
-        help=f"default: all but {', '.join(programs.ON_DEMAND)}",
-    )
-    text = "list the products and whether they are built"
-    listing = command_line.add(actions, "list", text, "", "--output json")
-    listing.add_argument("--output", choices=("text", "json"), default="text")
-    parser.set_defaults(main=_programs, products=[])
-
-
 def _up(args: argparse.Namespace) -> int:
     wanted = options.Options(
         control_plane_only=args.control_plane_only,
@@ -200,9 +179,7 @@ def _down(args: argparse.Namespace) -> int:
 
 def _status(args: argparse.Namespace) -> int:
     status = cluster.Testbed(args.name).status()
-    if args.output == "json":
-        print(json.dumps(status, indent=2))
-    elif not status["up"]:
+    if not status["up"]:
         print(f"testbed {args.name} is down")
     else:
         print(f"testbed {args.name} is up, process {status['pid']}")
@@ -256,21 +233,4 @@ def _build(args: argparse.Namespace) -> int:
     building.ensure(wanted if is_root else building.Parts(wanted.products, ()))
     if is_root:
         images.prune()
-    return 0
-
-
-def _programs(args: argparse.Namespace) -> int:
-    if unknown := sorted(set(args.products) - set(programs.PRODUCTS)):
-        known = ", ".join(programs.PRODUCTS)
-        raise options.OptionsError([f"there is no {', '.join(unknown)}; there are {known}"])
-    if args.action == "build":
-        programs.ensure(args.products or programs.DEFAULT)
-        return 0
-    missing = programs.missing(programs.PRODUCTS)
-    found = [{"name": name, "built": name not in missing} for name in programs.PRODUCTS]
-    if args.output == "json":
-        print(json.dumps(found, indent=2))
-        return 0
-    for product in found:
-        print(f"{product['name']:20} {'built' if product['built'] else 'not built'}")
     return 0

@@ -7,7 +7,6 @@ import json
 import platform
 import tarfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from testbed.images.store import Blob
@@ -26,11 +25,6 @@ class Image:
     config: Mapping[str, Any]
     """The `config` object of the OCI image configuration: Entrypoint, User, Env and so on."""
     layers: Sequence[Blob]
-
-    @property
-    def size(self) -> int:
-        """Bytes of all layers."""
-        return sum(layer.size for layer in self.layers)
 
     def configuration(self) -> bytes:
         """Return the OCI image configuration."""
@@ -57,11 +51,6 @@ class Image:
                 "layers": layers,
             }
         )
-
-    def export(self, path: Path) -> None:
-        """Write a complete archive, as `ctr images import` or `podman load` read it."""
-        with path.open("wb") as stream:
-            write(stream, [self])
 
 
 def architecture() -> str:
