@@ -213,10 +213,11 @@ def is_modeloperator(labels: Mapping[str, str]) -> bool:
     return any(labels.get(key) == MODELOPERATOR for key in MODELOPERATOR_LABELS)
 
 
+def is_integrator(labels: Mapping[str, str], application: str) -> bool:
+    """Tell whether a pod with these labels is a unit of the application, or runs the webhook."""
+    return labels.get(NAME) == application or labels.get(COMPONENT) == WEBHOOK_COMPONENT
+
+
 def is_machinery(labels: Mapping[str, str], application: str) -> bool:
     """Tell whether Juju or this application needs a pod with these labels outside of the mesh."""
-    return (
-        is_modeloperator(labels)
-        or labels.get(NAME) == application
-        or labels.get(COMPONENT) == WEBHOOK_COMPONENT
-    )
+    return is_modeloperator(labels) or is_integrator(labels, application)

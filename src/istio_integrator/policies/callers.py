@@ -57,7 +57,7 @@ def judge(
         for pod in shut
         if not pod.is_in_mesh
         and names.NAME in pod.metadata.labels
-        and not pod.metadata.name.startswith((application, names.MODELOPERATOR))
+        and not names.is_machinery(pod.metadata.labels, application)
     ]:
         doubts.append(
             Said.CALLED_WITHOUT_SIDECAR(pods=texts.listed(outside), application=application)

@@ -444,8 +444,8 @@ class Model:
         """List pods that may call mesh members: not Juju's modeloperator or this charm's."""
         for pod in self.pods:
             labels = pod.metadata.labels
-            is_ours = labels.get(names.NAME) == application or names.OWNER in labels
-            if not (is_ours or names.is_modeloperator(labels)):
+            # The owner's label is also on pods of the model's own gateway.
+            if not (names.is_machinery(labels, application) or names.OWNER in labels):
                 yield pod
 
     def _chosen(self, by: Labels) -> list[Pod]:

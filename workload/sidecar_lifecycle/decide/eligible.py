@@ -127,10 +127,10 @@ def wanted(pod: types.Pod, scope: Scope) -> Wanted:
 
 def _outside(pod: types.Pod, scope: Scope) -> Wanted | None:
     """Return why this pod stays outside of the mesh in any namespace."""
-    labels = pod.metadata.labels
+    labels, namespace = pod.metadata.labels, pod.metadata.namespace or scope.model
     if (unsuited := unable(pod.spec)) is not None:
         return unsuited
-    if _is_ours(pod.metadata, scope):
+    if namespace == scope.model and names.is_integrator(labels, scope.application):
         return _no(Reason.INTEGRATOR_ITSELF, "the integrator's own pods stay outside")
     if names.is_modeloperator(labels):
         return _no(Reason.MODEL_OPERATOR, "Juju's modeloperator stays outside")
@@ -185,15 +185,6 @@ def _without_sidecar(pod: types.Pod, scope: Scope) -> Wanted | None:
     if is_redirected or _ambient_says(meta, scope) == "ambient":
         return _no(Reason.AMBIENT, "it is in the mesh by ambient mode")
     return None
-
-
-def _is_ours(meta: types.ObjectMeta, scope: Scope) -> bool:
-    if names.COMPONENT in meta.labels:
-        return True
-    return (
-        meta.labels.get(names.NAME) == scope.application != ""
-        and (meta.namespace or scope.model) == scope.model
-    )
 
 
 def _by_namespace(pod: types.Pod, scope: Scope) -> Wanted:

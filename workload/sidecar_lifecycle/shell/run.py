@@ -60,14 +60,14 @@ class Program:
         self,
         connection: client.Client,
         live: options.Live,
-        results: options.Results,
+        results: options.Results | None = None,
         *,
         listen: tuple[str, int],
         port: int = service.LISTENER_PORT,
     ) -> None:
         self.client = connection
         self.live = live
-        self.results = results
+        self.results = results or options.Results(None)
         self.listen = listen
         self.port = port
         self.notifier = notices.Notifier()

@@ -231,8 +231,8 @@ def test_webhook_that_api_servers_can_not_call_is_named(ctx, fake, labels, obsta
 API = {NAME: "kfp-api"}
 
 
-def add_application(fake, name, *proxies, number=0, phase="Running"):
-    fields = {"labels": {NAME: name}, "spec": {"serviceAccountName": name}}
+def add_application(fake, name, *proxies, number=0, phase="Running", labels=None):
+    fields = {"labels": labels or {NAME: name}, "spec": {"serviceAccountName": name}}
     fields["status"] = {"phase": phase}
     add_pod(fake, f"{name}-{number}", containers=["main", *proxies], **fields)
 
@@ -256,6 +256,18 @@ TARGETS = [{"kind": "Service", "name": "a"}]
     caller_without_sidecar=(without("kfp-ui"), {}, "CALLER_WITHOUT_SIDECAR", "kfp-ui"),
     caller_on_its_way=(without("kfp-ui", 1), {}, "CALLERS_HELD", ""),
     called_without_sidecar=(without("kfp-api"), {}, "CALLED_WITHOUT_SIDECAR", "kfp-api-0"),
+    called_with_a_name_like_the_charm_s=(
+        without("istio-integrator-ui", labels=API),
+        {},
+        "CALLED_WITHOUT_SIDECAR",
+        "istio-integrator-ui-0",
+    ),
+    called_with_a_name_like_juju_s=(
+        without("modeloperator-ui", labels=API),
+        {},
+        "CALLED_WITHOUT_SIDECAR",
+        "modeloperator-ui-0",
+    ),
     caller_that_has_failed=(without("kfp-ui", phase="Failed"), {}, "CALLERS_HELD", "1 pods"),
     called_that_has_ended=(without("kfp-api", 1, phase="Succeeded"), {}, "CALLERS_HELD", "1 pods"),
     others_deny=(theirs(API, "DENY"), {}, "POLICY_INTERFERES", "denies some of their callers"),
