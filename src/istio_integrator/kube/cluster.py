@@ -166,13 +166,20 @@ def read_each(objects: Iterable[Object], reader: Callable[[Object], Iterable[_T]
 
 
 class Cluster:
-    """Reads and writes objects, and turns the API server's errors into the charm's errors."""
+    """Reads and writes objects, and turns the API server's errors into the charm's errors.
+
+    Each object and list is kept during a hook. A write drops the objects of its kind, and a
+    conflict with another writer drops all. Absent objects are not kept, since the next step would
+    create them. Neither are dry runs.
+    """
 
     def __init__(self, client: lightkube.Client) -> None:
         # The library's annotations leave plain mappings partially unknown.
         self.client: Any = client
         self.missing: set[str] = set()
         """Messages of the API server about missing optional rights."""
+        self._lists: dict[tuple[Kind, str, _Labels], list[Object]] = {}
+        self._objects: dict[tuple[Kind, str, str], Object] = {}
         self._typed: dict[tuple[object, ...], Any] = {}
 
     @contextlib.contextmanager
@@ -187,6 +194,15 @@ class Cluster:
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
         """Read one object; None if it or its kind does not exist."""
+        key = (kind, namespace or "", name)
+        if key not in self._objects and kind == NAMESPACE:
+            # Every hook needs all namespaces.
+            self.list_if_allowed(kind)
+        if key not in self._objects and (found := self._get(kind, name, namespace)):
+            self._objects[key] = found
+        return self._objects.get(key)
+
+    def _get(self, kind: Kind, name: str, namespace: str | None) -> Object | None:
         where = f"{kind.name} {f'{namespace}/' if namespace else ''}{name}"
         try:
             with errors.mapped(f"get {kind.name}", where):
@@ -218,7 +234,17 @@ class Cluster:
         spec of a CustomResourceDefinition has only its conversion, since the schemas of a cluster
         take megabytes.
         """
-        return [*self._listed(kind, namespace, labels=labels)]
+        selected: _Labels = frozenset((labels or {}).items())
+        for (listed, place, wider), known in self._lists.items():
+            if listed == kind and place in ("", namespace) and wider <= selected:
+                return [each for each in known if _is_in(each, namespace, selected)]
+        found = [*self._listed(kind, namespace, labels=labels)]
+        self._lists[kind, namespace or "", selected] = found
+        # A list has less of each CustomResourceDefinition than `get`.
+        for each in found if kind != CUSTOM_RESOURCE_DEFINITION else ():
+            metadata = each["metadata"]
+            self._objects[kind, metadata.get("namespace", ""), metadata["name"]] = each
+        return found
 
     def list_if_allowed(self, kind: Kind, namespace: str | None = None) -> list[Object]:
         """List as `list` does; empty if the right to list the kind is missing."""
@@ -361,57 +387,10 @@ class Cluster:
         return _plain(kind, patched)
 
     @contextlib.contextmanager
-    def _writing(self, verb: str, obj: Object, *, dry_run: bool = False) -> Generator[None]:  # noqa: ARG002
-        with errors.mapped(f"{verb} {obj['kind']}", reference(obj)):
-            yield
-
-
-class CachedCluster(Cluster):
-    """Caches each object and list during a hook; a write drops the cache of its kind.
-
-    A conflict with another writer drops the whole cache. Absent objects are not cached, since the
-    next step would create them. Neither are dry runs.
-    """
-
-    def __init__(self, api: Cluster) -> None:
-        super().__init__(api.client)
-        self._lists: dict[tuple[Kind, str, _Labels], list[Object]] = {}
-        self._objects: dict[tuple[Kind, str, str], Object] = {}
-
-    def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
-        """Read one object, as `Cluster.get` does."""
-        key = (kind, namespace or "", name)
-        if key not in self._objects and kind == NAMESPACE:
-            # Every hook needs all namespaces.
-            self.list_if_allowed(kind)
-        if key not in self._objects and (found := super().get(kind, name, namespace)):
-            self._objects[key] = found
-        return self._objects.get(key)
-
-    def list(
-        self,
-        kind: Kind,
-        namespace: str | None = None,
-        labels: Mapping[str, str | None] | None = None,
-    ) -> list[Object]:
-        """Read the objects of a kind, as `Cluster.list` does."""
-        selected: _Labels = frozenset((labels or {}).items())
-        for (listed, place, wider), known in self._lists.items():
-            if listed == kind and place in ("", namespace) and wider <= selected:
-                return [each for each in known if _is_in(each, namespace, selected)]
-        found = super().list(kind, namespace, labels)
-        self._lists[kind, namespace or "", selected] = found
-        # A list has less of each CustomResourceDefinition than `get`.
-        for each in found if kind != CUSTOM_RESOURCE_DEFINITION else ():
-            metadata = each["metadata"]
-            self._objects[kind, metadata.get("namespace", ""), metadata["name"]] = each
-        return found
-
-    @contextlib.contextmanager
     def _writing(self, verb: str, obj: Object, *, dry_run: bool = False) -> Generator[None]:
-        """Drop the cache that a write makes stale, even after a failure: answers get lost."""
+        """Drop what a write makes stale, even after a failure: answers get lost."""
         try:
-            with super()._writing(verb, obj):
+            with errors.mapped(f"{verb} {obj['kind']}", reference(obj)):
                 yield
         except errors.ConflictError:
             if not dry_run:

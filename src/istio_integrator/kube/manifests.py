@@ -270,7 +270,7 @@ class Manifests:
         # EnvoyFilters are in the namespaces of the gateway and of training jobs.
         is_in_model = kind.namespaced and kind != cluster.ENVOY_FILTER
         place = self._model if is_in_model else None
-        # One list for all folders, from which CachedCluster answers.
+        # One list for all folders, which the client keeps.
         found = self._cluster.list(kind, place, {names.OWNER: self.owner})
         return [obj for obj in found if self.is_ours(obj) and folder in ("", _component(obj))]
 

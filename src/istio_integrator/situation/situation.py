@@ -118,7 +118,7 @@ class Situation:
         Raises:
             UnreachableError: The pod has no token for the API server.
         """
-        api = cluster.CachedCluster(cluster.connect())
+        api = cluster.connect()
         model, application = charm.model.name, charm.app.name
         return cls(
             cluster=api,

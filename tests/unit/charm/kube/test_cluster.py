@@ -13,7 +13,7 @@ from tests.unit.cases import cases
     delete=lambda api, settings: api.delete(settings),
 )
 def test_written_kind_is_read_anew_and_no_other(fake, write):
-    seen = cluster.CachedCluster(cluster.Cluster(fake.client()))
+    seen = cluster.Cluster(fake.client())
     settings = fake.put("ConfigMap", "settings")
     for kind in (cluster.CONFIG_MAP, cluster.SERVICE):
         seen.list(kind, "kubeflow")
@@ -26,7 +26,7 @@ def test_written_kind_is_read_anew_and_no_other(fake, write):
 
 
 def test_everything_is_read_anew_when_another_client_wrote_in_between(fake):
-    seen = cluster.CachedCluster(cluster.Cluster(fake.client()))
+    seen = cluster.Cluster(fake.client())
     settings = fake.put("ConfigMap", "settings")
     seen.list(cluster.SERVICE)
     with pytest.raises(errors.ConflictError):
