@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import opentelemetry.trace
 import ops
 import ops_tracing
 
+from integrator_contract import charm_facts, service
 from istio_integrator import actions, diagnosis, messages, order
 from istio_integrator.config import config
 from istio_integrator.facts import Facts
@@ -134,7 +136,10 @@ class IstioIntegrator(ops.CharmBase):
             if hook.problems:
                 said = [f"{each.part}: {each.severity}" for each in hook.problems]
                 span.set_attribute("problems", said)
-        hook.record(workload.WorkloadClient(self.unit.get_container(workload.CONTAINER)))
+        if facts is None:
+            client = workload.WorkloadClient(self.unit.get_container(workload.CONTAINER))
+            found = charm_facts.CharmFacts(looked=time.time(), problems=tuple(hook.problems))
+            client.record(service.Results(facts=found, expected=client.expected()))
         return facts
 
     def _claim(self, hook: order.Hook) -> Facts | None:

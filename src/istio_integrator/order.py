@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import time
 from collections.abc import Callable, Generator
@@ -12,21 +11,20 @@ import opentelemetry.trace
 import ops
 import tenacity
 
-from integrator_contract import charm_facts, seen, service
+from integrator_contract import charm_facts, service
 from istio_integrator import diagnosis, error_messages, observability
 from istio_integrator.admission.admission import Admission
 from istio_integrator.component import Component
 from istio_integrator.facts import Facts
+from istio_integrator.ingress import certificate
 from istio_integrator.ingress.ingress import Ingress
 from istio_integrator.kube import errors
-from istio_integrator.lifecycle import results
 from istio_integrator.lifecycle.service import WorkloadService
 from istio_integrator.membership.claims import Claims
 from istio_integrator.membership.model_namespace import Membership
 from istio_integrator.messages import Message
 from istio_integrator.mtls.mtls import MutualTls
 from istio_integrator.policies.policies import Authorization
-from istio_integrator.situation import workload
 from istio_integrator.tenants.tenant_policy import TenantPolicy
 from istio_integrator.training.training import Training
 
@@ -43,18 +41,12 @@ retry_conflicts = tenacity.Retrying(
 
 
 class Hook:
-    """The messages of a hook, and the results that the workload serves as metrics."""
+    """The messages of a hook."""
 
     def __init__(self, application: str) -> None:
         self._application = application
         self.messages: list[Message] = []
         self.problems: list[charm_facts.Problem] = []
-        self.results = charm_facts.CharmFacts(looked=time.time())
-        """The results, without the problems."""
-        self.expected: seen.Expectation | None = None
-        """The expected configuration of the gateway; None if nothing was written."""
-        self.keeps_expected = True
-        """Whether an earlier expectation stays while there is no new one."""
 
     def say(self, part: charm_facts.Part, *messages: Message) -> None:
         """Add messages of a part of the charm."""
@@ -67,12 +59,6 @@ class Hook:
             for each in messages
             if each.severity.value in severities
         )
-
-    def record(self, client: workload.WorkloadClient) -> None:
-        """Write the results for the workload."""
-        facts = dataclasses.replace(self.results, problems=tuple(self.problems))
-        written = service.Results(facts=facts, expected=self.expected)
-        results.write(client, written, keeps_expected=self.keeps_expected)
 
     @contextlib.contextmanager
     def part(self, part: charm_facts.Part) -> Generator[None]:
@@ -96,7 +82,7 @@ class Hook:
 
 
 def reconcile(hook: Hook, facts: Facts, charm: ops.CharmBase) -> None:
-    """Reconcile all components, and set the results of the hook.
+    """Reconcile all components, and record the results of the hook.
 
     Admission prepares new pods before the namespace joins. But a model joins ambient mode before
     the webhook that prepared its sidecars is removed. The settings of the workload follow the
@@ -123,19 +109,24 @@ def reconcile(hook: Hook, facts: Facts, charm: ops.CharmBase) -> None:
     hook.attempt(MutualTls(facts))
     hook.attempt(observability.Observability(facts, charm))
     hook.say("diagnosis", *diagnosis.find_concerns(facts))
-    hook.results = dataclasses.replace(
-        hook.results,
+    results = charm_facts.CharmFacts(
+        looked=time.time(),
+        problems=tuple(hook.problems),
         gateway_ready=ingress.is_up,
         guard=facts.authentication.word if ingress.is_up is not None else None,
         certificates=(
-            *results.read_life("gateway", ingress.certificate.shown),
-            *results.read_life("webhook", admission.certificate),
+            *certificate.read_life("gateway", ingress.certificate.shown),
+            *certificate.read_life("webhook", admission.certificate),
         ),
         progress=lifecycle.progress,
         old_proxies=lifecycle.old_proxies,
     )
-    hook.expected = ingress.expected
-    hook.keeps_expected = facts.situation.leader and facts.situation.exposes
+    situation, expected = facts.situation, ingress.expected
+    if not (situation.leader and situation.exposes):
+        expected = None
+    elif expected is None:
+        expected = situation.workload.expected()
+    situation.workload.record(service.Results(facts=results, expected=expected))
 
 
 def withdraw(hook: Hook, facts: Facts) -> None:

@@ -18,7 +18,7 @@ from cryptography import exceptions, x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from integrator_contract import bounded
+from integrator_contract import bounded, charm_facts
 from istio_integrator import error_messages, texts
 from istio_integrator.asked import gateway
 from istio_integrator.config import config
@@ -213,6 +213,18 @@ def judge(owner: str, pem: str, command: str) -> Message:
     if now > since + (until - since) * _LATE:
         return Said.CERTIFICATE_ENDS(owner=owner, time=_minute(until), command=command)
     return Said.CERTIFICATE_VALID(owner=owner, time=_minute(until))
+
+
+def read_life(owner: charm_facts.Owner, pem: str) -> Iterable[charm_facts.Certificate]:
+    """Return when a certificate is valid; nothing if it can't be read."""
+    try:
+        loaded = x509.load_pem_x509_certificate(pem.encode())
+    except (ValueError, exceptions.UnsupportedAlgorithm):
+        return
+    since, until = loaded.not_valid_before_utc, loaded.not_valid_after_utc
+    yield charm_facts.Certificate(
+        owner=owner, not_before=since.timestamp(), not_after=until.timestamp()
+    )
 
 
 def _minute(time: datetime.datetime) -> str:

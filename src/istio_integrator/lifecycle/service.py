@@ -84,7 +84,7 @@ class WorkloadService(Component):
         told = self._client.settings()
         wanted = settings.make(facts, told, joined=self._joined)
         if wanted != told:
-            self._client.write(workload.SETTINGS, wanted)
+            self._client.change(wanted)
         with workload.pebble("lifecycle does not start"):
             self._client.container.add_layer(workload.SERVICE, pebble_layer(), combine=True)
             self._client.container.replan()
@@ -105,7 +105,7 @@ class WorkloadService(Component):
         """Stop replacing pods; a service that runs continues otherwise."""
         told = self._client.settings()
         if told and told.joined:
-            self._client.write(workload.SETTINGS, dataclasses.replace(told, joined=False))
+            self._client.change(dataclasses.replace(told, joined=False))
 
     def stop(self) -> None:
         """Stop the service, if it runs."""

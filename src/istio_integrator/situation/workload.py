@@ -83,14 +83,22 @@ class WorkloadClient:
         """Return the present settings of the service; None if unknown."""
         return self._read(SETTINGS, service.Options)
 
-    def results(self) -> service.Results | None:
-        """Return the results of the last hook; None if unknown."""
-        return self._read(RESULTS, service.Results)
+    def change(self, settings: service.Options) -> None:
+        """Write the settings of the service; raise LifecycleError if Pebble fails."""
+        self._write(SETTINGS, settings)
 
-    def write(self, file: str, values: service.Options | service.Results) -> None:
-        """Write a file for the service; raise LifecycleError if Pebble fails."""
-        with pebble("lifecycle gets no settings"):
-            self.container.push(file, values.document(), make_dirs=True, permissions=0o600)
+    def expected(self) -> seen.Expectation | None:
+        """Return the gateway's expected configuration of an earlier hook."""
+        last = self._read(RESULTS, service.Results)
+        return last.expected if last else None
+
+    def record(self, results: service.Results) -> None:
+        """Write the results of this hook; if that fails, the next hook writes its own."""
+        if self.container.can_connect():
+            try:
+                self._write(RESULTS, results)
+            except errors.LifecycleError as error:
+                logger.warning("What this hook found is not in the metrics: %s", error)
 
     def uninjected(self) -> Listing:
         """Return the pods that lack their sidecar."""
@@ -165,6 +173,10 @@ class WorkloadClient:
         except (ops.pebble.Error, TimeoutError, ValueError, RecursionError) as error:
             logger.debug("%s is not known: %s", file, error)
             return None
+
+    def _write(self, file: str, values: service.Options | service.Results) -> None:
+        with pebble("lifecycle gets no settings"):
+            self.container.push(file, values.document(), make_dirs=True, permissions=0o600)
 
     def _ask(self, kind: type[_T], method: str, path: str, **parameters: str) -> _T:
         query = urllib.parse.urlencode(parameters)
