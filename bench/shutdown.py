@@ -40,8 +40,15 @@ async def running(kubeconfig: Path, checkout: Path | None) -> AsyncIterator[tupl
             peer = subprocess.Popen(  # noqa: ASYNC220
                 [sys.executable, "-m", "bench.peers", str(kubeconfig)], cwd=ROOT, stderr=file
             )
-            is_ready, end = (lambda: b'"watching"' in log.read_bytes()), peer.terminate
             process = Process(peer.pid)
+
+            def is_ready() -> bool:
+                return b'"watching"' in log.read_bytes()
+
+            def end() -> None:
+                peer.terminate()
+                peer.wait()
+
         try:
             async with asyncio.timeout(60):
                 while not await asyncio.to_thread(is_ready):  # noqa: ASYNC110
