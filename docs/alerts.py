@@ -36,7 +36,7 @@ def page(root: pathlib.Path) -> str:
         " and\n`istio-integrator/0`. `critical` alerts are for a pager, `warning` alerts for a"
         " daily review.\n[Monitor it](../how-to/monitor.md) describes how Prometheus gets them."
         "\n\n"
-        + tables.table(("alert", "severity", "after", "what it says"), rows)
+        + tables.table(("alert", "severity", "after", "summary"), rows)
         + "\n"
         + "\n".join(sections)
     )

@@ -1,10 +1,14 @@
-"""What pages and messages must name, and what they must not say: a part of `make lint`.
+"""What pages and messages must name, and the words that they avoid: a part of `make lint`.
+
+Messages are those of statuses, logs, Events and actions, options, alerts, titles of the dashboard,
+`make help` and the demo.
 
 Usage: python docs/check.py   (prints what is wrong, a line each, and exits 1)
 """
 
 from __future__ import annotations
 
+import json
 import pathlib
 import re
 import sys
@@ -43,6 +47,8 @@ SHAPES = {
     r"!$": "no exclamation mark",
     r"--reset": "set a value: Juju 4 runs no config-changed after a reset",
     r"\b(none but|anybody would)\b": "say which, or how many",
+    r"\b(somebody|nobody|whoever|everybody|anew|for good|meanwhile)\b": "name the actor",
+    r"\bof (its|their) own\b|\bas it should be\b": "its own X; correct",
 }
 """Words and shapes that no message, option or action has, and what to write instead."""
 
@@ -53,6 +59,43 @@ _REFUSED = {
     ),
 }
 """Commands that Juju refuses, by expression, and why."""
+
+
+MOST = {
+    r"\bnothing\b": (0.06, 0.3),
+    r"\bnone\b": (0.09, 0.3),
+    r";": (0.5, 4.5),
+    r"\banother\b": (0.25, 1.2),
+    r"\b(ask|say|refuse)(s|d|ed)?\b|\bsaid\b": (0.2, 1.0),
+    r"\bbeside\b|\bof (its|their|our) own\b|, too\b": (0.02, 0.4),
+    r"\b(somebody|nobody|whoever|everybody)\b": (0.01, 0.05),
+}
+"""Expressions that the pages have more often than other projects, per 1,000 words: the rate of the
+documentation of Kubernetes, Istio and etcd, and the limit, which only goes down towards it."""
+LEAST = {
+    r"\byou\b": (3.4, 2.5),
+    r"\bif you\b": (0.83, 0.35),
+    r"\bfor example\b": (0.93, 0.4),
+    r"\bcan\b": (4.7, 2.3),
+    r"\bneeds? to\b": (0.77, 0.1),
+}
+"""Expressions that guide a reader: their rate there, and the limit, which only goes up."""
+_INVISIBLE = re.compile(r"<!--.*?-->|^( *)```.*?^\1```|`[^`]*`", re.MULTILINE | re.DOTALL)
+
+
+def unlike_the_field(pages: Iterable[str]) -> Iterator[str]:
+    """Find expressions that pages have too often or too seldom, apart from code.
+
+    Args:
+        pages: Their texts.
+    """
+    text = _INVISIBLE.sub("", "\n".join(pages))
+    words = len(re.findall(r"\S*\w\S*", text)) or 1
+    for limits, is_upper in ((MOST, True), (LEAST, False)):
+        for shape, (field, limit) in limits.items():
+            rate = 1000 * len(re.findall(shape, text, re.IGNORECASE)) / words
+            if rate > limit if is_upper else rate < limit:
+                yield f"pages: {shape}: {rate:.2f} in 1,000 words, not {limit} (elsewhere {field})"
 
 
 def unplain(texts: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -163,6 +206,22 @@ def _texts(root: pathlib.Path) -> Iterator[tuple[str, str]]:
         described: dict[str, Any] = yaml.safe_load((root / name).read_text())
         for key, value in described.get("options", described).items():
             yield f"{name}: {key}", " ".join(value["description"].split())
+    rules = yaml.safe_load(
+        (root / "src/prometheus_alert_rules/istio-integrator.rules").read_text()
+    )
+    for rule in (each for group in rules["groups"] for each in group["rules"]):
+        for text in rule["annotations"].values():
+            yield f"alert {rule['alert']}", text
+    board = json.loads((root / "src/grafana_dashboards/istio-integrator.json").read_text())
+    for panel in board["panels"]:
+        yield f"dashboard: {panel['title']}", f"{panel['title']}: {panel.get('description', '')}"
+    for target, text in re.findall(
+        r"^([a-z-]+):.*## (.*)$", (root / "Makefile").read_text(), re.MULTILINE
+    ):
+        yield f"make {target}", text
+    for file in sorted((root / "demo").glob("*.py")):
+        for message in messages.read(file.read_text(), f"demo/{file.name}"):
+            yield message.line, message.text
 
 
 def all_of(root: pathlib.Path) -> Iterator[str]:
@@ -174,6 +233,8 @@ def all_of(root: pathlib.Path) -> Iterator[str]:
         yield from refused(where, text)
         if page.parent.name == "explanation" and page.name not in _NO_PROMISES:
             yield from unheld(where, text)
+    pages = [root / "README.md", *(root / "docs").rglob("*.md")]
+    yield from unlike_the_field(page.read_text() for page in pages if page.exists())
     symptoms = root / "docs/how-to/symptoms.md"
     breaking = {name for file in (root / "tests/e2e").rglob("*.py") for name in _tests(file)}
     yield from unproduced(symptoms.name, symptoms.read_text(), breaking)

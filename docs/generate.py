@@ -36,9 +36,9 @@ def configuration() -> str:
     ]
     return (
         "# Configuration\n\n"
-        "Set with `juju config istio-integrator OPTION=VALUE`; each takes effect at once. A bad\n"
-        "value blocks the unit with a line that names the option, and nothing in the cluster\n"
-        "changes until it is corrected. The first five are those of a first deployment.\n\n"
+        "You can set options with `juju config istio-integrator OPTION=VALUE`. Each takes effect\n"
+        "at once. If a value is wrong, the unit is Blocked and names the option, and the cluster\n"
+        "does not change until you correct it. The first five are those of a first deployment.\n\n"
         "The line *Pods* names the pods that an option affects. No option replaces a notebook\n"
         "or a pod without an owner. Only `delete-broken-pods` deletes pods of Jobs.\n\n"
         + "\n".join(sections)
@@ -151,24 +151,24 @@ def checks() -> str:
                 f"[{report.symptoms()[anchor]['seen']}](../how-to/symptoms.md#{anchor})"
                 for anchor in each.symptoms
             )
-            or f"nothing: {each.unfelt}",
+            or f"no symptom: {each.unfelt}",
         )
         for each in checks.known().values()
     ]
     beside = [
         (
             report.ODD_OBJECTS,
-            "Name the objects that can't be read, so that nothing else here speaks of them",
+            "Name the objects that cannot be read and that the other checks ignore",
             "",
             "",
         ),
-        (report.STATUS, "Repeat what the unit's status says beside", "", ""),
+        (report.STATUS, "Repeat the problems of the unit's status that no check reports", "", ""),
     ]
     return (
         "# Checks\n\n"
-        "What `juju run istio-integrator/leader diagnose` looks at, in the order in which a "
-        "request meets\nit; [Find out why it is not working](../how-to/debug.md) shows how to "
-        "read the report.\n\n"
+        "This page lists the checks of `juju run istio-integrator/leader diagnose`, in the\n"
+        "order in which a request meets their objects. [Find out why it is not\n"
+        "working](../how-to/debug.md) shows how to read the report.\n\n"
         + tables.table(
             ("check", "what it does", "feeds the status", "what people see of it"),
             [*known, *beside],

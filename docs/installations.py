@@ -36,7 +36,7 @@ no operator was there.
 
 {table}
 What is found comes from the webhook configurations, from the mesh configuration, and from a
-dry-run pod where these say nothing. What the charm does not need is not looked for, as the trust
+dry-run pod where these have no value. What the charm does not need is not looked for, as the trust
 domain: its policies name `cluster.local`, which istiod reads as its own.
 
 ## Sources
@@ -51,8 +51,8 @@ def _cells(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         row["title"],
         f"`{key}={value}`",
-        "; ".join(_found(row)),
-        "; ".join(_to_know(row)),
+        ". ".join(_found(row)),
+        ". ".join(_to_know(row)),
         f"`{name}`",
     )
 

@@ -70,7 +70,8 @@ def page() -> str:
 def _line(said: Said) -> str:
     row = said.value
     command = f"Run `{_filled(row.command)}`" if row.command else ""
-    text = ". ".join(filter(None, (_filled(row.condition), command, _filled(row.more))))
+    more = _filled(row.more)
+    text = ". ".join(filter(None, (_filled(row.condition), command, more[:1].upper() + more[1:])))
     symptom = f" ([symptom](../how-to/symptoms.md#{row.symptom}))" if row.symptom else ""
     return f"- `{said.name}`: {text}{symptom}\n"
 

@@ -9,13 +9,13 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-_NEW = "new pods of served namespaces when they are created; running pods keep what they have"
-_CONVERGED = "pods of the model; running ones are replaced as `restart-pods` allows"
-_REVISION = "pods of the model; running ones keep their proxy until `restart-stale`"
+_NEW = "new pods of served namespaces when they are created. Running pods keep what they have"
+_CONVERGED = "pods of the model. Running ones are replaced as `restart-pods` allows"
+_REVISION = "pods of the model. Running ones keep their proxy until `restart-stale`"
 _JOBS = "pods that run to completion, also running ones"
-_GATEWAY = "the pods of the model's own gateway"
+_GATEWAY = "those of the model's own gateway"
 _ROLLED = f"{_GATEWAY}, which are replaced one after the other"
-_RULES = "the sidecars of the model's pods, which answer other callers; no pod restarts"
+_RULES = "the sidecars of the model's pods, which answer other callers. No pod restarts"
 
 _ALSO = {
     "mesh-mode": (
@@ -35,15 +35,15 @@ _ALSO = {
     ),
     "restart-pods": "pods of the model's Deployments, StatefulSets and DaemonSets",
     "restart-max-unavailable": "the same, and those that actions restart",
-    "gateway-service": f"{_GATEWAY}, which end when another gateway is named",
-    "gateway-replicas": f"{_GATEWAY}; no other pod restarts",
+    "gateway-service": f"{_GATEWAY}, which end when you name a gateway",
+    "gateway-replicas": f"{_GATEWAY}. No other pod restarts",
     "gateway-cpu": _ROLLED,
     "gateway-memory": _ROLLED,
     "authorization": _RULES,
     "pod-networks": "pods of training jobs in namespaces that deny plain text",
     "mtls": _RULES,
     "mtls-exceptions": _RULES,
-    "log-level": "those of this application and of the webhook; none restarts",
+    "log-level": "those of this application and of the webhook. No pod restarts",
 }
 """The options of which no field decides."""
 _OBJECTS = (

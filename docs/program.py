@@ -39,7 +39,7 @@ def command_line() -> str:
         )
     head = (
         "# Command line\n\n`sidecar-lifecycle` is the program of the workload image. The charm "
-        "uses it in the Pebble layer\nand by Pebble exec; an operator can, too:\n"
+        "uses it in the Pebble layer\nand by Pebble exec. You can also use it:\n"
         "`juju ssh --container lifecycle istio-integrator/0 sidecar-lifecycle …`\n\n"
         "Exit codes: 0 done, 2 bad arguments or input, which the\n"
         "message names.\n\n"
@@ -93,8 +93,8 @@ def metrics() -> str:
         "## Of every unit (`sidecar-lifecycle run`)\n\n"
         + tables.table(header, reconcilers)
         + "\n## Of the charm, by way of every unit\n\n"
-        "What the last hook on a unit has found; `update-status` is one each five minutes. How"
-        " old that is,\n`istio_integrator_last_look_timestamp_seconds` says.\n\n"
+        "What the last hook on a unit has found; `update-status` is one each five minutes. The age"
+        " of these figures\nis in `istio_integrator_last_look_timestamp_seconds`.\n\n"
         + tables.table(header, told)
         + "\n## Of the webhook (`sidecar-lifecycle admission`)\n\n"
         + tables.table(header, _families(admission))

@@ -125,7 +125,7 @@ def read(bag: endpoints.Bag, *, model: str) -> ApplicationPolicies:
 def _entries(bag: endpoints.Bag) -> tuple[list[Any] | None, str]:
     text = bag.content.get("policies", "")
     if text and kubeflow.is_of_another_model(bag.application):
-        return None, "is of another model: relate it to an integrator of its own model"
+        return None, "is of a different model: relate it to the integrator of that model"
 
     def parse() -> list[Any]:
         listed = bounded.read_json(text or "[]", longest=LONGEST)

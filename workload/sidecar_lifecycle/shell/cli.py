@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--settings", **_FILE, required=True, help=_SETTINGS)
     where = f"for metrics and health{_EVERYWHERE}"
     run.add_argument("--listen", **_ADDRESS, default=":8080", help=where)
-    port = "on 127.0.0.1, where the charm asks (default: %(default)s)"
+    port = "on 127.0.0.1, for requests of the charm (default: %(default)s)"
     run.add_argument("--port", type=int, default=service.LISTENER_PORT, metavar="PORT", help=port)
     admission = commands.add_parser(
         "admission",

@@ -130,8 +130,8 @@ def _families(known: charm_facts.CharmFacts) -> list[core.Metric]:
         ),
         _family(
             "problems",
-            "Things that are not as they should be, by the part of the charm that says so and"
-            " Juju's word for how bad it is. The unit's status says them in words.",
+            "Problems, by the part of the charm that reports them and"
+            " their severity. The unit's status has their text.",
             problems,
             "part",
             "severity",

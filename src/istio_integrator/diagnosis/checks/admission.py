@@ -36,7 +36,7 @@ def admission(facts: Facts) -> Iterable[Message]:
 
 @registry.check("rejections", place=85, symptoms=("denied-the-request",))
 def check_rejections(facts: Facts) -> Iterable[Message]:
-    """Name the pods that another team's policy refuses, as dry runs and Events showed."""
+    """Name the pods that policies of other teams reject, by dry runs and Events."""
     found = rejections.read(facts.situation)
     yield from rejections.messages(found, facts.situation)
     # Juju's modeloperator comes first.

@@ -121,7 +121,7 @@ def _hosts_of(obj: cluster.Object) -> Iterable[str]:
 
 @registry.check("authentication", place=130, symptoms=("403-at-the-gateway",))
 def authentication(facts: Facts) -> Iterable[Message]:
-    """Check whether the authorization service has pods, and the gateway's Envoy asks it."""
+    """Check whether the authorization service has pods, and the gateway's Envoy calls it."""
     if facts.gateway is None or facts.authentication.is_closed:
         return  # The gateway serves no routes, which the status reports.
     service, application = facts.authentication.service, facts.situation.application

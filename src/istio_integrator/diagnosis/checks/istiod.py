@@ -43,7 +43,7 @@ def istiod(facts: Facts) -> Iterable[Message]:
         yield Said.ISTIOD_NOT_TRIED(name=istio.name, application=facts.situation.application)
 
 
-@registry.check("settings", place=15, unfelt="it says what the other checks cannot know")
+@registry.check("settings", place=15, unfelt="it names settings that other checks cannot read")
 def settings(facts: Facts) -> Iterable[Message]:
     """Name the mesh's settings that this cluster can't show, and the options in their place."""
     istio, wanted = facts.mesh, facts.situation.controller.ports

@@ -37,7 +37,7 @@ _TRUSTING = (
 
 @registry.check("callers", place=165, feeds_status=True, symptoms=("rbac-access-denied",))
 def callers(facts: Facts) -> Iterable[Message]:
-    """With `authorization`, name who is refused or let in otherwise than relations say."""
+    """List callers that are allowed or denied contrary to their relations."""
     if facts.mesh is None or facts.situation.config.authorization == "off":
         return ()
     places = (facts.situation.model, facts.mesh.settings.root_namespace)
@@ -66,7 +66,7 @@ def others(facts: Facts) -> Iterable[Message]:
 
 @registry.check("security", place=175, symptoms=("upstream-connect-error",))
 def security(facts: Facts) -> Iterable[Message]:
-    """Name who can't reach whom by the option `mtls`."""
+    """Name callers that the option `mtls` denies."""
     if facts.mesh is None:
         return ()
     return mtls.MutualTls(facts).preview(facts.situation.config)
@@ -130,7 +130,7 @@ def profiles(facts: Facts) -> Iterable[Message]:
 
 
 @registry.check(
-    "users apart", place=185, unfelt="what it names works, for more callers than it should"
+    "users apart", place=185, unfelt="such calls succeed, for more callers than they should"
 )
 def users_apart(facts: Facts) -> Iterable[Message]:
     """Check whether a pod in one user's namespace can pass for another user."""

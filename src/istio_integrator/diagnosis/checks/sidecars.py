@@ -82,9 +82,7 @@ def sidecars(facts: Facts) -> Iterable[Message]:
         yield from progress
 
 
-@registry.check(
-    "ambient", place=65, unfelt="pods that no ztunnel took in answer as if there were no mesh"
-)
+@registry.check("ambient", place=65, unfelt="pods without a ztunnel answer as without a mesh")
 def ambient(facts: Facts) -> Iterable[Message]:
     """In ambient mode, name the pods that no ztunnel has, and what needs a waypoint."""
     if facts.data_plane != "ambient":

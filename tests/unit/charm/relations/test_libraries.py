@@ -281,7 +281,7 @@ REMOTE = "remote-0123456789abcdef0123456789abcdef"
     ("application", "problem"),
     related_by_an_offer=(
         REMOTE,
-        "is of another model: relate it to an integrator of its own model",
+        "is of a different model: relate it to the integrator of that model",
     ),
     consumed_under_a_name=(
         "kfp-api-of-theirs",
