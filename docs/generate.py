@@ -120,7 +120,7 @@ def _resources(rule: dict[str, Any]) -> str:
         for resource in rule["resources"]
     ]
     only = rule.get("resourceNames")
-    return ", ".join(names) + (f" named {', '.join(only)}" if only else "")
+    return ", ".join(names) + (f" named {', '.join(f'`{name}`' for name in only)}" if only else "")
 
 
 def _reasons(document: str) -> list[str]:
