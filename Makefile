@@ -119,9 +119,13 @@ rock:  ## Build the workload's image with rockcraft, a snap that needs LXD
 	@rm --recursive workload/requirements.txt workload/integrator_contract
 
 # The tag follows the image's content, so that Juju and the nodes notice each build. Registries on this
-# machine speak HTTP.
+# machine speak HTTP. Only charmcraft needs root, as it installs the packages that it builds with.
+SUDO = $(if $(IS_ROOT),,sudo)
 TLS_VERIFY ?= $(if $(filter localhost:% 127.%,$(REGISTRY)),false,true)
-publish-local: registry pack rock  ## Build charm and image, and push the image: REGISTRY=localhost:32000
+publish-local: registry python  ## Build charm and image, and push the image: REGISTRY=localhost:32000
+	@$(SUDO) $(MAKE) pack
+	@$(if $(SUDO),sudo chown --recursive "$$(id --user)" build)
+	@$(MAKE) rock
 	@rock=$$(ls --sort=time build/*.rock | head --lines=1); \
 		image=$(REGISTRY)/sidecar-lifecycle:$$(sha256sum "$$rock" | cut --characters=1-12); \
 		rockcraft.skopeo --insecure-policy copy --dest-tls-verify=$(TLS_VERIFY) \

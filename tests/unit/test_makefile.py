@@ -49,7 +49,13 @@ def publish(
     for name in programs:
         (folder / name).write_text('#!/bin/sh\necho pushed "$@"\n')
         (folder / name).chmod(0o755)
-    command = ["make", f"--file={MAKEFILE}", "--old-file=pack", "--old-file=rock", "publish-local"]
+    command = [
+        "make",
+        f"--file={MAKEFILE}",
+        "--old-file=python",
+        "MAKE=echo made",
+        "publish-local",
+    ]
     return subprocess.run(
         [*command, *words],
         cwd=folder,
@@ -71,8 +77,9 @@ SKOPEO = ("rockcraft.skopeo",)
     of_the_network=("registry.internal:5000/kubeflow", "true"),
 )
 def test_publish_local_pushes_the_image_and_prints_the_deployment(tmp_path, registry, verified):
-    done = publish(tmp_path, f"REGISTRY={registry}", programs=SKOPEO)
-    pushed, *deploy = done.stdout.splitlines()
+    done = publish(tmp_path, f"REGISTRY={registry}", "IS_ROOT=yes", programs=SKOPEO)
+    *made, pushed, _, deploy = done.stdout.splitlines()
+    assert made == ["made pack", "made rock"]
     assert pushed.split()[1:] == [
         "--insecure-policy",
         "copy",
@@ -80,8 +87,17 @@ def test_publish_local_pushes_the_image_and_prints_the_deployment(tmp_path, regi
         "oci-archive:build/sidecar-lifecycle_0.1.0_amd64.rock",
         f"docker://{registry}/{IMAGE}",
     ]
-    assert deploy[-1].split()[-2:] == ["--resource", f"lifecycle-image={registry}/{IMAGE}"]
+    assert deploy.split()[-2:] == ["--resource", f"lifecycle-image={registry}/{IMAGE}"]
     assert done.returncode == 0
+
+
+def test_publish_local_packs_as_root_and_leaves_the_files_to_the_user(tmp_path):
+    words = ("REGISTRY=localhost:32000", "IS_ROOT=")
+    done = publish(tmp_path, *words, programs=(*SKOPEO, "sudo"))
+    packed, owned, made, *_ = done.stdout.splitlines()
+    assert packed == "pushed echo made pack"
+    assert owned.startswith("pushed chown --recursive ")
+    assert made == "made rock"
 
 
 @cases(
