@@ -62,9 +62,9 @@ _REFUSED = {
 
 
 MOST = {
-    r"\bnothing\b": (0.06, 0.3),
-    r"\bnone\b": (0.09, 0.3),
-    r";": (0.5, 4.5),
+    r"\bnothing\b": (0.06, 0.25),
+    r"\bnone\b": (0.09, 0.25),
+    r";": (0.5, 1.8),
     r"\banother\b": (0.25, 1.2),
     r"\b(ask|say|refuse)(s|d|ed)?\b|\bsaid\b": (0.2, 1.0),
     r"\bbeside\b|\bof (its|their|our) own\b|, too\b": (0.02, 0.4),

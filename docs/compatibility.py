@@ -39,17 +39,17 @@ def table(root: pathlib.Path) -> str:
         [
             (
                 "Kubernetes",
-                f"{pinned('kubernetes')}, a node and its control plane; of {older} the API server",
+                f"{pinned('kubernetes')}, a node and its control plane. Of {older} the API server",
                 "1.29 and newer: the webhook, and native sidecars where kubelets have them",
             ),
             (
                 "Istio",
                 f"{pinned('istio')}, and compatibility profiles {tried} on a node",
-                f"{_ANNOTATION_SINCE} and newer; [what differs](docs/reference/istio-versions.md)",
+                f"{_ANNOTATION_SINCE} and newer. [What differs](docs/reference/istio-versions.md)",
             ),
             (
                 "Juju",
-                f"4.0.15, once by hand; otherwise a stand-in that follows {state.JUJU_VERSION}",
+                f"4.0.15, once by hand. Otherwise a stand-in that follows {state.JUJU_VERSION}",
                 juju.removeprefix("juju >= ") + " and newer",
             ),
         ],

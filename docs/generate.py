@@ -83,7 +83,7 @@ def access() -> str:
     head = (
         "# Access\n\nThe rights of `rbac/roles.yaml` and, last, `rbac/gateway-namespace.yaml`, "
         "for an application\n`istio-integrator` in the model `kubeflow` and the gateway "
-        "`istio-ingress/istio-ingressgateway`.\n`juju trust` gives all of them and more; see\n"
+        "`istio-ingress/istio-ingressgateway`.\n`juju trust` gives all of them and more. See\n"
         "[Deploy without `--trust`](../how-to/without-trust.md).\n\n"
     )
     return head + "\n".join([*sections, _limits()])

@@ -51,7 +51,7 @@ def _cells(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         row["title"],
         f"`{key}={value}`",
-        ". ".join(_found(row)),
+        ", ".join(_found(row)),
         ". ".join(_to_know(row)),
         f"`{name}`",
     )

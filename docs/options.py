@@ -19,7 +19,7 @@ _RULES = "the sidecars of the model's pods, which answer other callers. No pod r
 
 _ALSO = {
     "mesh-mode": (
-        "pods of the model; `ambient` replaces pods that have a sidecar, switching back replaces "
+        "pods of the model. `ambient` replaces pods that have a sidecar, switching back replaces "
         "pods that lack one, and `none` replaces no pods"
     ),
     "included-pods": _CONVERGED,
@@ -30,7 +30,7 @@ _ALSO = {
     "served-namespaces": "pods of profiles, of labelled namespaces and of the model",
     "proxy-shutdown": _JOBS,
     "delete-broken-pods": (
-        "pods that run to completion and have lost their proxy; at most three of one owner are "
+        "pods that run to completion and have lost their proxy. At most three of one owner are "
         "deleted"
     ),
     "restart-pods": "pods of the model's Deployments, StatefulSets and DaemonSets",

@@ -43,7 +43,7 @@ def command_line() -> str:
         "`juju ssh --container lifecycle istio-integrator/0 sidecar-lifecycle …`\n\n"
         "Exit codes: 0 done, 2 bad arguments or input, which the\n"
         "message names.\n\n"
-        "Each command has `--help`; `sidecar-lifecycle --version` prints the version.\n\n"
+        "Each command has `--help`. `sidecar-lifecycle --version` prints the version.\n\n"
     )
     return head + "\n".join(sections)
 
@@ -88,7 +88,7 @@ def metrics() -> str:
     header = ("metric", "type", "labels", "meaning")
     return (
         "# Metrics\n\nPort 8080, path `/metrics`. What ends in `_seconds` is in seconds, anything "
-        "else counts.\nA histogram's buckets end at the values given with it; the last one is "
+        "else counts.\nA histogram's buckets end at the values given with it. The last one is "
         "`+Inf`.\n\n"
         "## Of every unit (`sidecar-lifecycle run`)\n\n"
         + tables.table(header, reconcilers)
