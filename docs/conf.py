@@ -28,12 +28,13 @@ myst_heading_anchors = 4
 _STYLE = """<style>
 h1 code.literal, h2 code.literal, h3 code.literal { font-size: inherit; padding: 0; border: 0 }
 td code.literal, td a, th code.literal { overflow-wrap: anywhere; white-space: normal }
+.highlight-text pre, .highlight-console pre { white-space: pre-wrap; overflow-wrap: anywhere }
 @media (max-width: 46em) {
   table.docutils td, table.docutils th { padding: .2rem; font-size: .8em }
 }
 </style>"""
 """Headings are often messages, which Furo would show smaller than other headings. Tables fit
-narrow screens when long names may break."""
+narrow screens when long names may break, and long lines of output are not cut."""
 _ALSO = re.compile(r"^Also seen as:(?:.+\n)+", re.MULTILINE)
 _PAGE = re.compile(r"\]\(([\w/-]+)\.md\)")
 
