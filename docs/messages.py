@@ -55,11 +55,12 @@ def page() -> str:
     sections = [
         f"## {severity.value.capitalize()}\n\n{''.join(map(_line, found))}"
         for severity in Severity
-        if (found := [each for each in Said if each.value.severity is severity])
+        if severity is not Severity.NOTE
+        and (found := [each for each in Said if each.value.severity is severity])
     ]
     return (
         "# Messages\n\n"
-        "This page lists every message of the status and of `diagnose`, by severity. « and »\n"
+        "This page lists every problem that the status and `diagnose` show, by severity. « and »\n"
         "enclose values. `juju status` shows the most severe message and counts the others. Only\n"
         "`diagnose` shows doubts. With `format=json` it also prints the name of each message,\n"
         "which stays when the text changes. [Events](events.md) and [reasons](reasons.md) have\n"
