@@ -73,9 +73,6 @@ def environment(
     result = {
         "PATH": f"{paths.tools}:{path}",
         "LANG": "C.UTF-8",
-        "TERM": "tmux-256color",
-        "DEBIAN_FRONTEND": "noninteractive",
-        "APT_LISTCHANGES_FRONTEND": "none",
         "CHARM_DIR": str(paths.charm),
         "JUJU_CHARM_DIR": str(paths.charm),
         "JUJU_CONTEXT_ID": context.id,

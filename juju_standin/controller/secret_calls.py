@@ -46,6 +46,13 @@ def secret_info(call: Call, *, secret: str, label: str) -> dict[str, Any]:
     }
 
 
+def secret_ids(call: Call) -> list[str]:
+    """Secrets of the unit, and of its application where it leads."""
+    owners = [call.unit_name, *([call.application.name] if call.is_leader else [])]
+    secrets = call.model.secrets.values()
+    return sorted(each.address.removeprefix("secret:") for each in secrets if each.owner in owners)
+
+
 def _add(call: Call, change: dict[str, Any]) -> None:
     owner = call.unit_name if change["owner"] == "unit" else call.application.name
     label = change.get("label", "")
@@ -94,4 +101,4 @@ def _owned(call: Call, address: str) -> Secret:
     return found
 
 
-METHODS = {function.__name__: function for function in (secret_content, secret_info)}
+METHODS = {each.__name__: each for each in (secret_content, secret_info, secret_ids)}

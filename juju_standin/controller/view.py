@@ -1,4 +1,4 @@
-"""What `status`, `show-unit` and `run` show, in Juju's own JSON shape. Pure."""
+"""The status of a model and of a unit, with the keys of Juju's JSON that tests read. Pure."""
 
 import time
 from typing import Any
@@ -35,9 +35,7 @@ def _application(model: Model, application: Application) -> dict[str, Any]:
             }
         )
     result: dict[str, Any] = {
-        "charm": application.charm,
         "scale": application.scale,
-        "address": application.service_address,
         "life": application.life,
         "application-status": _shown(_application_status(application)),
         "relations": relations,
@@ -117,7 +115,6 @@ def unit(model: Model, name: str) -> dict[str, Any]:
         )
     return {
         name: {
-            "leader": model.applications[own].leader == name,
             "relation-info": related,
         }
     }

@@ -62,6 +62,11 @@ def secret_info_get(context: HookContext, argv: Sequence[str], _stdin: str) -> s
     return render(context.controller.call("secret_info", secret=secret, label=label), arguments)
 
 
+def secret_ids(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
+    """Secrets that this unit or its application owns."""
+    return render(context.controller.call("secret_ids"), parse(argv))
+
+
 def secret_remove(context: HookContext, argv: Sequence[str], _stdin: str) -> str:
     """Remove a secret or one revision of it at the commit."""
     arguments = parse(argv, values="revision")
@@ -128,5 +133,6 @@ TOOLS = {
     "secret-set": secret_set,
     "secret-get": secret_get,
     "secret-info-get": secret_info_get,
+    "secret-ids": secret_ids,
     "secret-remove": secret_remove,
 }

@@ -110,7 +110,7 @@ def test_owner_reads_the_revision_that_it_tracks_until_it_refreshes(model, plain
         "secret-get --label key --peek",
         "secret-get --label key --refresh",
         "secret-get --label key",
-        'secret-remove "$(secret-info-get --label key | cut -d: -f1)"',
+        'secret-remove "$(secret-ids)"',
     ):
         outcome = model.juju.run("plain/0", "shell", {"code": code})["results"]
         results.append(outcome.get("stdout", "").strip())
