@@ -34,7 +34,8 @@ def _application(model: Model, application: Application) -> dict[str, Any]:
                 "interface": relation.interface,
             }
         )
-    result: dict[str, Any] = {
+    return {
+        "charm": application.charm,
         "scale": application.scale,
         "life": application.life,
         "application-status": _shown(_application_status(application)),
@@ -44,7 +45,6 @@ def _application(model: Model, application: Application) -> dict[str, Any]:
             for name, unit in sorted(application.units.items(), key=_ordinal)
         },
     }
-    return result
 
 
 def _ordinal(item: tuple[str, Unit]) -> int:

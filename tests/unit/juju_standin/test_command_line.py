@@ -33,6 +33,7 @@ def test_charm_is_deployed_related_and_asked_by_the_commands_of_the_pages(model,
     assert juju("integrate", "web:database", "sql")[0] == 0
     model.start("web/0")
     model.wait_idle("web", "active")
+    assert model.juju.status()["applications"]["web"]["charm"] == "plain"
     _, table, _ = juju("status", "--relations")
     # The tutorial waits for this line.
     assert re.search(r"^web/0.* active *idle", table, re.MULTILINE)
