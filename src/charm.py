@@ -175,7 +175,7 @@ class IstioIntegrator(ops.CharmBase):
             return Facts(self._read_situation())
 
     def _read_situation(self, options: config.Config | None = None) -> Situation:
-        return Situation.of(self, options or self._valid_options, self._certificates)
+        return Situation(self, options or self._valid_options, self._certificates)
 
     @property
     def _valid_options(self) -> config.Config:

@@ -16,6 +16,7 @@ from istio_integrator.config import config
 from istio_integrator.diagnosis import registry, report
 from istio_integrator.facts import Facts
 from istio_integrator.kube import cluster, errors, fences
+from istio_integrator.messages import Message
 from istio_integrator.mtls.mtls import MutualTls
 from istio_integrator.policies.policies import Authorization
 
@@ -57,16 +58,13 @@ def _stop(facts: Facts, parameters: Parameters) -> dict[str, str]:
 
 
 def _preview(facts: Facts, parameters: Parameters) -> dict[str, str]:
-    situation, look = facts.situation, "juju status --relations"
-    options = _chosen(situation.config, parameters)
-    authorization, mtls = Authorization(facts), MutualTls(facts)
-    found = [
-        *registry.collect(
-            "authorization", look, lambda: authorization.preview(options), situation
-        ),
-        *registry.collect("mtls", look, lambda: mtls.preview(options), situation),
-        *report.passed_over(fences.noted()),
-    ]
+    options, look = _chosen(facts.situation.config, parameters), "juju status --relations"
+    found: list[Message] = []
+    previews = {"authorization": Authorization(facts).preview, "mtls": MutualTls(facts).preview}
+    for option, preview in previews.items():
+        find = functools.partial(preview, options)
+        found += registry.collect(option, find, facts.situation, look=look)
+    found += report.passed_over(fences.noted())
     return report.Report(found).results(parameters.get("format", "text"))
 
 

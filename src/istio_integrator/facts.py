@@ -13,7 +13,12 @@ from istio_integrator import error_messages
 from istio_integrator.asked import authentication, gateway, membership
 from istio_integrator.asked.gateways import managed, named, own
 from istio_integrator.asked.routes import plan, requested
-from istio_integrator.istio import authorization_policy, discovery, peer_authentication
+from istio_integrator.istio import (
+    authorization_policy,
+    discovery,
+    meshconfig,
+    peer_authentication,
+)
 from istio_integrator.kube import cluster, errors, fences
 from istio_integrator.messages import Message, Said
 from istio_integrator.relations import ingress_route, kubeflow
@@ -297,11 +302,9 @@ class Facts:
     @functools.cached_property
     def policies(self) -> list[authorization_policy.AuthorizationPolicy]:
         """The AuthorizationPolicies of every namespace."""
-        mesh, found = self.mesh, self.situation.cluster.list(cluster.AUTHORIZATION_POLICY)
-        own_domain = (authorization_policy.OWN_TRUST_DOMAIN,)
-        return authorization_policy.read_all(
-            found, mesh.settings.trust_domains if mesh else own_domain
-        )
+        found = self.situation.cluster.list(cluster.AUTHORIZATION_POLICY)
+        known = self.mesh.settings if self.mesh else meshconfig.IstiodSettings()
+        return authorization_policy.read_all(found, known.trust_domains)
 
     @functools.cached_property
     def peer_authentications(self) -> list[peer_authentication.PeerAuthentication]:

@@ -66,10 +66,7 @@ class Webhook:
         """Reconcile the servers; register the webhook only when a server is ready.
 
         Nothing changes while the image is unknown. With `rotate` the certificate is replaced at
-        any age.
-
-        Returns:
-            The reason to wait; empty when API servers call the webhook.
+        any age. Return the reason to wait; empty when API servers call the webhook.
         """
         if not image:
             return "waiting for the lifecycle container"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -59,9 +59,8 @@ class ModelNamespace:
     """The message about a prerequisite that the cluster lacks."""
     awaited: str = ""
     """The event that has to happen before the namespace joins; empty once it has happened."""
-    is_member: Callable[[Mapping[str, str]], bool] = lambda _: False
-    """Tells whether the cluster's injectors use the Istio to join for pods of a namespace with
-    these labels."""
+    mesh: installation.Mesh | None = None
+    """The Istio to join."""
 
     @property
     def given_back(self) -> dict[str, str | None]:
@@ -115,7 +114,8 @@ class ModelNamespace:
         if obstacle or self.missing:
             joined = not obstacle and bool(present) and present in (ours, wanted)
             return LabelChange(record=record, joined=joined, problem=obstacle or self.missing)
-        by_others = self.data_plane == "sidecar" and bool(foreign) and self.is_member(self.labels)
+        is_member = self.mesh is not None and self.mesh.has_member(self.labels)
+        by_others = self.data_plane == "sidecar" and bool(foreign) and is_member
         if by_others or wanted is None or present == wanted:
             joined = by_others or (bool(present) and present == (wanted or ours))
             return LabelChange(record=record, joined=joined)
@@ -243,9 +243,8 @@ def decide(
         set_here = (member_labels or {}) if membership == "namespace" else {}
         # istiod's injector ignores discoverySelectors: the model's pods would get sidecars that
         # wait forever for the root certificate.
-        label = meshconfig.unserved(
-            mesh.settings.discovery_selectors, {**present.labels, **set_here}
-        )
+        after, selectors = {**present.labels, **set_here}, mesh.settings.discovery_selectors
+        label = meshconfig.unserved(selectors, after)
         if label and not missing:
             missing = Said.MODEL_IGNORED_BY_ISTIOD(
                 istiod=mesh.name, namespace=situation.model, label=label
@@ -257,7 +256,7 @@ def decide(
         data_plane=data_plane,
         missing=missing,
         awaited=awaited,
-        is_member=mesh.has_member if mesh else present.is_member,
+        mesh=mesh,
     ).decide()
 
 

@@ -42,14 +42,17 @@ class Check:
         """Return its messages; if the cluster does not answer, the last one is the reason."""
         situation = facts.situation
         look = self.look.format(application=situation.application, model=situation.model)
-        found = collect(self.name, look, functools.partial(self.find, facts), situation)
-        return [
-            dataclasses.replace(each, symptoms=each.symptoms or self.symptoms) for each in found
-        ]
+        find = functools.partial(self.find, facts)
+        return collect(self.name, find, situation, look=look, symptoms=self.symptoms)
 
 
 def collect(
-    name: str, look: str, find: Callable[[], Iterable[Message]], situation: Situation
+    name: str,
+    find: Callable[[], Iterable[Message]],
+    situation: Situation,
+    *,
+    look: str,
+    symptoms: tuple[str, ...] = (),
 ) -> list[Message]:
     """Return messages as lines of a report; after an error the last one is the reason.
 
@@ -68,6 +71,7 @@ def collect(
         dataclasses.replace(
             each,
             check=name,
+            symptoms=each.symptoms or symptoms,
             otherwise="" if each.severity is Severity.NOTE else each.otherwise or look,
         )
         for each in found

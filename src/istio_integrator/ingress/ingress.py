@@ -74,7 +74,7 @@ class Ingress(Component):
             self.is_up = False
             target = self._facts.target
             if isinstance(target, gateway.Target) and target.is_deployed_here:
-                target = own_gateway.apply(self._situation, self._facts.mesh, target) or target
+                target = own_gateway.apply(self._situation, found, target) or target
             if isinstance(target, gateway.Target):
                 target = self._accepted(target)
             self._announce(target, self._expose(target))

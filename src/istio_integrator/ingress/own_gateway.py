@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from integrator_contract import names
 from istio_integrator.asked import gateway
-from istio_integrator.asked.gateways import own
 from istio_integrator.istio import installation
 from istio_integrator.kube import cluster, errors, fences
 from istio_integrator.messages import Message, Said
@@ -19,19 +17,17 @@ _TCP = ("TCP", "MONGO", "MYSQL", "REDIS")
 """Protocols for which a port has no HTTP."""
 
 
-def apply(
-    situation: Situation, mesh: installation.Mesh | None, target: gateway.Target
-) -> Message | None:
+def apply(situation: Situation, mesh: installation.Mesh, target: gateway.Target) -> Message | None:
     """Deploy the gateway, unless an object of another owner has its name.
 
     istiod injects its template for gateways.
     """
     context = {
         "name": target.service,
-        "account": own.ACCOUNT,
+        "account": target.accounts[0],
         "model": situation.model,
         "pod_labels": target.selector,
-        "inject_labels": mesh.pod_labels if mesh else {names.INJECT: "true"},
+        "inject_labels": mesh.pod_labels,
         "options": situation.config,
     }
     try:

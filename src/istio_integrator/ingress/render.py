@@ -38,10 +38,9 @@ def apply(
     *,
     is_dry_run: bool = False,
 ) -> tuple[list[Route], list[Message]]:
-    """Apply routes, without those that the API server rejects; a dry run changes nothing.
+    """Apply routes; return those that the API server accepts, and the problems of the others.
 
-    Returns:
-        The applied routes, and the problems of the others.
+    A dry run changes nothing.
     """
     named = functools.partial(owners.object_name, situation.application)
     grpc = [route for route in planned if route.is_grpc]

@@ -109,10 +109,7 @@ def messages(
         )
     elif answer.missing and answer.is_late and answer.of == expected.word():
         first, *others = answer.missing
-        is_unread, is_missing = (
-            first.cause is each for each in (Cause.ROUTES_UNREAD, Cause.ROUTES_MISSING)
-        )
-        words = answer.words or "the log has its words"
+        is_unread = first.cause is Cause.ROUTES_UNREAD
         yield _SAID[first.cause](
             gateway=where,
             namespace=target.namespace,
@@ -123,7 +120,7 @@ def messages(
             secrets=first.secrets,
             by=first.by,
             routes=_largest(situation) if is_unread else first.routes,
-            words=words if is_missing else first.words,
+            words=first.words or answer.words or "the log has its words",
             domain=first.domain,
             home=first.home,
             service=first.service,

@@ -44,10 +44,7 @@ def missing(api: cluster.Cluster, mesh: installation.Mesh) -> str:
         if not any(serving):
             return f"no pod of {name} is ready" if serving else f"the cluster has no {name}"
     # A value from another object (`valueFrom`) is not known here and counts as empty.
-    switch = (
-        ""
-        if mesh.settings.environment is None
-        else mesh.settings.environment.get(_SWITCH, "false")
-    )
+    environment = mesh.settings.environment
+    switch = "" if environment is None else environment.get(_SWITCH, "false")
     is_off = bool(switch) and not booleans.parse(switch, default=False)
     return f"istiod has no {_SWITCH}=true" if is_off else ""

@@ -37,16 +37,18 @@ class Mesh:
     """Why the option `job-sidecars` cannot have native sidecars."""
 
     @property
+    def _known(self) -> meshconfig.IstiodSettings | probe.ProbedProxy:
+        return self.settings if self.settings.has_settings else self.proxy
+
+    @property
     def hold_by_default(self) -> bool:
         """Whether the mesh holds applications, so that pods need not ask for it."""
-        known = self.settings if self.settings.has_settings else self.proxy
-        return known.hold_by_default
+        return self._known.hold_by_default
 
     @property
     def status_port(self) -> int:
         """The status port of proxies whose pods set no other one; 0: disabled."""
-        known = self.settings if self.settings.has_settings else self.proxy
-        return known.status_port
+        return self._known.status_port
 
     @property
     def cuts_off_controller(self) -> bool:
@@ -103,11 +105,8 @@ class Mesh:
     @property
     def name(self) -> str:
         """The name in status messages."""
-        where = (
-            f"{self.injector.namespace}/{self.injector.service}"
-            if self.injector.namespace
-            else self.injector.url
-        )
-        revision = "" if self.injector.is_default else f" {self.injector.revision}"
+        injector = self.injector
+        where = f"{injector.namespace}/{injector.service}" if injector.namespace else injector.url
+        revision = "" if injector.is_default else f" {injector.revision}"
         version = f" {'.'.join(self.proxy.version.split('.')[:2])}" if self.proxy.version else ""
         return f"{where}{revision}{version}"

@@ -19,11 +19,7 @@ class Claims(Component):
     name = "membership"
 
     def reconcile(self) -> list[Message]:
-        """Label unserved namespaces, and unlabel those that this application no longer serves.
-
-        Returns:
-            Messages about namespaces that other integrators serve or that istiod ignores.
-        """
+        """Label unserved namespaces, and unlabel those that this application no longer serves."""
         situation, own = self._situation, self._situation.manifests.owner
         served = self._facts.served
         others: list[str] = []

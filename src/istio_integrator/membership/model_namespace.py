@@ -31,11 +31,7 @@ class Membership(Component):
         """Whether new pods join the mesh and no other integrator serves the model."""
 
     def claim(self) -> Message | None:
-        """Record that this application serves the model.
-
-        Returns:
-            The reason against it: a controller model, or another integrator serves the model.
-        """
+        """Record that this application serves the model, or return the reason against it."""
         situation = self._situation
         namespace = self._namespace()
         if namespace is None:
@@ -55,11 +51,7 @@ class Membership(Component):
         return None
 
     def reconcile(self) -> list[Message]:
-        """Set the labels, or restore them if the options ask for no membership.
-
-        Returns:
-            The problem that keeps the namespace out of the mesh, if any.
-        """
+        """Set the labels, or restore them if the options ask for no membership."""
         namespace = self._namespace()
         if namespace is None:
             return []

@@ -80,60 +80,39 @@ class JujuController:
         return cls(ports, is_named=not any(_is_address(host) for host, _ in pairs))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Situation:
     """The application, its options, its relations, the cluster and the workload."""
 
-    cluster: cluster.Cluster
-    """The API server's client, as the application's ServiceAccount."""
-    manifests: manifests.Manifests
-    """Renders and applies template folders in the name of this application."""
-    config: config.Config
-    """The options, already validated."""
-    model: str
-    """The model's name, which is its namespace."""
-    application: str
-    unit: str
-    leader: bool
-    """Whether this unit may write cluster objects; every unit may read."""
-    controller: JujuController = JujuController()
-    """Juju's controller, which every charm calls."""
-    cluster_domain: str = CLUSTER_DOMAIN
-    """The DNS suffix of the cluster's Services."""
-    related: endpoints.Relations
-    """The relations of this application, and their data bags."""
-    workload: workload.WorkloadClient
-    certificates: tls_certificates.TLSCertificatesRequiresV4 | None = None
-    """The library of the relation `certificates`; None without the relation."""
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         charm: ops.CharmBase,
         options: config.Config,
         certificates: tls_certificates.TLSCertificatesRequiresV4 | None,
-    ) -> Situation:
-        """Read the situation of a unit.
+    ) -> None:
+        """Connect a unit's hook.
 
         Raises:
             UnreachableError: The pod has no token for the API server.
         """
-        api = cluster.connect()
-        model, application = charm.model.name, charm.app.name
-        return cls(
-            cluster=api,
-            manifests=manifests.Manifests(api, model=model, application=application),
-            config=options,
-            model=model,
-            application=application,
-            unit=charm.unit.name,
-            leader=charm.unit.is_leader(),
-            controller=JujuController.read(os.environ.get("JUJU_API_ADDRESSES", "")),
-            cluster_domain=_cluster_domain(_RESOLVER.read_text()),
-            related=endpoints.Relations(charm),
-            workload=workload.WorkloadClient(charm.unit.get_container(workload.CONTAINER)),
-            certificates=certificates,
+        self.config = options
+        self.model = charm.model.name
+        """The model's name, which is its namespace."""
+        self.application = charm.app.name
+        self.unit = charm.unit.name
+        self.leader = charm.unit.is_leader()
+        """Whether this unit may write cluster objects; every unit may read."""
+        self.cluster = cluster.connect()
+        self.manifests = manifests.Manifests(
+            self.cluster, model=self.model, application=self.application
         )
+        self.workload = workload.WorkloadClient(charm.unit.get_container(workload.CONTAINER))
+        self.controller = JujuController.read(os.environ.get("JUJU_API_ADDRESSES", ""))
+        """Juju's controller, which every charm calls."""
+        self.cluster_domain = _cluster_domain(_RESOLVER.read_text())
+        """The DNS suffix of the cluster's Services."""
+        self.related = endpoints.Relations(charm)
+        self.certificates = certificates
+        """The library of the relation `certificates`; None without the relation."""
 
     def discover(self) -> discovery.Discovery:
         """Search for the Istio to join, without writing."""

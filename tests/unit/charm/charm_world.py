@@ -26,7 +26,7 @@ POD = {
     "name": "minio-0",
     "workload": "StatefulSet/minio",
     "fixable": True,
-    "reason": "CreatedBeforeMesh",
+    "reason": "Queued",
     "message": "was created before the mesh was there",
 }
 

@@ -52,22 +52,14 @@ def _obstacle(facts: Facts, mesh: installation.Mesh, pod: model.Pod, port: int) 
     API servers are outside of the mesh, have no certificate of it, and use TLS that the proxy
     can't decrypt.
     """
-    root, labels, namespace = (
-        mesh.settings.root_namespace,
-        pod.metadata.labels,
-        pod.metadata.namespace,
-    )
+    root, meta = mesh.settings.root_namespace, pod.metadata
     decided = peer_authentication.decide(
-        facts.peer_authentications,
-        labels,
-        namespace=namespace,
-        root_namespace=root,
-        port=port,
+        facts.peer_authentications, meta.labels, meta.namespace, root, port
     )
     if decided.is_strict and decided.policy is not None:
         return f"{decided.policy.reference} requires mutual TLS"
     denied = authorization_policy.decide(
-        [each for each in facts.policies if each.selects(labels, namespace, root)],
+        [each for each in facts.policies if each.selects(meta.labels, meta.namespace, root)],
         caller="",
         request=authorization_policy.InboundRequest(port=port, seen_by="tcp"),
     )

@@ -171,7 +171,7 @@ def test_cause_and_command_are_visible(world, cause):
 
 @cases(("words", "said"), known=("bad regex", "bad regex"), unknown=("", "the log has its words"))
 def test_words_of_envoy_about_routes_follow_the_command(world, words, said):
-    missing = (Missing(cause=Cause.ROUTES_MISSING, **ABOUT),)
+    missing = (Missing(cause=Cause.ROUTES_MISSING, **{**ABOUT, "words": ""}),)
     status = sees(world, world.run(), missing=missing, words=words).unit_status
     assert f"Envoy refuses all routes for one with an error: {said}" in status.message
 
