@@ -67,7 +67,7 @@ api-server  modeloperator  200  200     200    200    200      200      200
 
 NOBODY_KNOWS = (
     "callers outside of the mesh",
-    "calls in plain text from outside of the model are not known",
+    "plain-text callers outside the model, for example Prometheus, cannot be detected",
 )
 OTHERS = ("pods of other namespaces",)
 PREVIEWED = {

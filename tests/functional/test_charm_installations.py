@@ -130,7 +130,7 @@ def profile(model):
 
 def facts(mesh, fields):
     """Return fields of a mesh, or of the part that has them."""
-    parts = (mesh, mesh.settings, mesh.proxy)
+    parts = (mesh, mesh.injector, mesh.settings, mesh.proxy)
     return {
         field: next(getattr(each, field) for each in parts if hasattr(each, field))
         for field in fields

@@ -43,7 +43,7 @@ def test_loss_is_named_with_its_remedy_and_nothing_is_written(ctx, world):
     assert "✗ mtls Service minio (LoadBalancer) leads to minio:9000 past the gateway" in report
     assert "→ make it a ClusterIP, or add minio:9000 to juju config istio-integrator" in report
     assert "! mtls loose-0 has no sidecar" in report
-    assert "! mtls calls in plain text from outside of the model are not known" in report
+    assert "! mtls plain-text callers outside the model, for example Prometheus" in report
     assert not [each for each in world.writes if "peerauthentications" in each]
 
 
