@@ -62,9 +62,9 @@ _REFUSED = {
 
 
 MOST = {
-    r"\bnothing\b": (0.06, 0.25),
-    r"\bnone\b": (0.09, 0.25),
-    r";": (0.5, 1.8),
+    r"\bnothing\b": (0.06, 0.35),
+    r"\bnone\b": (0.09, 0.3),
+    r";": (0.5, 2.0),
     r"\banother\b": (0.25, 1.2),
     r"\b(ask|say|refuse)(s|d|ed)?\b|\bsaid\b": (0.2, 1.0),
     r"\bbeside\b|\bof (its|their|our) own\b|, too\b": (0.02, 0.4),
@@ -73,7 +73,7 @@ MOST = {
 """Expressions that the pages have more often than other projects, per 1,000 words: the rate of the
 documentation of Kubernetes, Istio and etcd, and the limit, which only goes down towards it."""
 LEAST = {
-    r"\byou\b": (3.4, 2.5),
+    r"\byou\b": (3.4, 2.4),
     r"\bif you\b": (0.83, 0.35),
     r"\bfor example\b": (0.93, 0.4),
     r"\bcan\b": (4.7, 2.3),
