@@ -1,4 +1,4 @@
-"""Kubeflow's controllers, put into a testbed that is up: Argo's, JobSet's and Trainer's.
+"""Kubeflow's controllers, put into a testbed that is up: Argo's, JobSet's, Ray's and Trainer's.
 
 Their objects are the projects' own, rendered from the pinned module; images and probes are ours.
 """
@@ -45,6 +45,9 @@ PARTS: Mapping[str, Part] = {
     ),
     "jobset": Part(
         bases=("config/default",), namespace="jobset-system", images={"manager": "jobset"}
+    ),
+    "kuberay": Part(
+        bases=("config/default",), namespace="ray-system", images={"kuberay-operator": "kuberay"}
     ),
     "trainer": Part(
         bases=tuple(f"manifests/base/{name}" for name in ("crds", "manager", "rbac", "webhook")),

@@ -27,6 +27,7 @@ PINS = Path(__file__).resolve().parent / "go"
 _KUBERNETES = "v1.36.3"
 _ISTIO = "1.31.1"
 _ARGO = "github.com/argoproj/argo-workflows/v3"
+_KUBERAY = "github.com/ray-project/kuberay/ray-operator"
 _TRAINER = "github.com/kubeflow/trainer/v2"
 
 
@@ -121,6 +122,10 @@ PRODUCTS: Mapping[str, Product] = {
         packages={"trainer": f"{_TRAINER}/cmd/trainer-controller-manager"},
         share={"manifests": (_TRAINER, "manifests")},
     ),
+    # What makes the pods of Ray's clusters.
+    "kuberay": Product(
+        packages={"ray-operator": _KUBERAY}, share={"config": (_KUBERAY, "config")}
+    ),
     # The definitions of the Gateway API in the version that istiod is built with.
     "gateway-api": Product(
         packages={},
@@ -152,7 +157,7 @@ PRODUCTS: Mapping[str, Product] = {
 
 ON_DEMAND = (
     "argo-workflows", "gateway-api", "jobset", "kubernetes-1.34", "kubernetes-1.35",
-    "oauth2-proxy", "trainer",
+    "kuberay", "oauth2-proxy", "trainer",
 )  # fmt: skip
 """For a few tests, some after minutes of compiling: built when one asks, not with all others."""
 DEFAULT = tuple(product for product in PRODUCTS if product not in ON_DEMAND)

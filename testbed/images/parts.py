@@ -28,6 +28,7 @@ RECIPES: Mapping[str, Callable[[], Recipe]] = {
     # Argo's controller starts it by its name.
     "argoexec": lambda: _alone("argoexec", "bin/argoexec", "0"),
     "jobset": lambda: _alone("jobset", "manager", "65532"),
+    "kuberay": lambda: _alone("ray-operator", "manager", "65532"),
     "trainer": lambda: _alone("trainer", "manager", "65532"),
     "workflow-controller": lambda: _alone("workflow-controller", "manager", "8737"),
 }

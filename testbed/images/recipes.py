@@ -111,7 +111,13 @@ def _accounts(account: str) -> str:
     return f"root:x:0:0:root:/root:/sbin/nologin\n{account}::/:/sbin/nologin\n"
 
 
-def _packages(name: str, requirements: str, place: str) -> Layer:
+def _packages(
+    name: str,
+    requirements: str,
+    place: str,
+    *,
+    skip: Callable[[str], bool] = python.is_dispensable,
+) -> Layer:
     """Return a layer of Python packages; `{}` in `place` is the image's Python version."""
 
     def make(tree: Tree, workshop: Workshop) -> None:
@@ -121,7 +127,7 @@ def _packages(name: str, requirements: str, place: str) -> Layer:
         workshop.progress(f"layer {name}: installing packages for Python {version}")
         python.install(requirements, workshop.scratch, version)
         python.compile_all(workshop.scratch, library, root)
-        tree.add_all(workshop.scratch, library, skip=python.is_dispensable)
+        tree.add_all(workshop.scratch, library, skip=skip)
 
     key = debian.key()
     return _layer(name, make, requirements, place, key, Path(python.__file__))
@@ -166,13 +172,56 @@ exec getent hosts "$1"
 """The `nslookup` by which PyTorchJob's workers wait for their master."""
 
 
-def _app(library: str, requirements: str) -> Recipe:
+_LIBRARY = "/usr/local/lib/python{}/dist-packages"
+_RAY = b"""\
+#!/bin/sh
+exec python3 -m ray.scripts.scripts "$@"
+"""
+"""The `ray` by which KubeRay starts the processes of a pod."""
+
+
+def _ray() -> Recipe:
+    def make(tree: Tree, _: Workshop) -> None:
+        tree.file("usr/local/bin/ray", _RAY, mode=0o755)
+
+    return _app("ray", _pins("ray"), _layer("ray-command", make, _RAY))
+
+
+def _mpi() -> Recipe:
+    def make(tree: Tree, workshop: Workshop) -> None:
+        version = debian.python_version(workshop.rootfs())
+        for name in ("mpirun", "prted"):
+            tree.symlink(f"usr/local/bin/{name}", f"{_LIBRARY.format(version)}/bin/{name}")
+
+    # Open MPI starts itself on other pods by programs of its wheel.
+    return _app(
+        "mpi",
+        _pins("mpi"),
+        _layer("mpi-commands", make, debian.key()),
+        skip=lambda path: path.split("/")[0] != "bin" and python.is_dispensable(path),
+    )
+
+
+def _kubectl_delivery() -> Recipe:
+    return Recipe(
+        layers=[_base(), _program("kubectl", "opt/kubectl")],
+        config={"Cmd": ["/bin/sh", "-c", "cp /opt/kubectl $TARGET_DIR/"], "Env": [_SEARCH]},
+    )
+
+
+def _app(
+    library: str,
+    requirements: str,
+    *more: Layer,
+    skip: Callable[[str], bool] = python.is_dispensable,
+) -> Recipe:
     payload = _snapshot(_TESTBED / "payload", "opt/payload")
 
     return Recipe(
         layers=[
             _base(),
-            _packages(library, requirements, "/usr/local/lib/python{}/dist-packages"),
+            _packages(library, requirements, _LIBRARY, skip=skip),
+            *more,
             _layer(
                 "lookup",
                 lambda tree, _: tree.file("usr/local/bin/nslookup", _LOOKUP, mode=0o755),
@@ -317,11 +366,14 @@ RECIPES: Mapping[str, Callable[[], Recipe]] = {
     "cni": _cni,
     "app": lambda: _app("numpy", python.select(_pins("image"), ["numpy"])),
     "app-jax": lambda: _app("jax", _pins("jax")),
+    "app-mpi": _mpi,
+    "app-ray": _ray,
+    "kubectl-delivery": _kubectl_delivery,
     "workload": _workload,
     "charm": _charm,
     "training-operator": _training_operator,
 }
 """Each image's recipe, made when asked for: it reads the sources to know their content."""
 
-ON_DEMAND = ("app-jax",)
+ON_DEMAND = ("app-jax", "app-mpi", "app-ray", "kubectl-delivery")
 """For a few tests: built when one is wanted, not with all others."""

@@ -10,8 +10,9 @@ import time
 import pytest
 
 from integrator_contract import names
-from testbed import kubernetes, parts
+from testbed import addons, kubernetes, parts
 from testbed.kit import juju, observer, timeline, training, workloads
+from tests import kubernetes_objects
 from tests.e2e import pods, training_world
 from tests.e2e.training_world import Job, Setting
 
@@ -31,6 +32,8 @@ STRICT_PROFILE = SETTINGS[-1]
 REAL = ("PyTorchJob", "TrainJob", "JAXJob")
 """Kinds whose own variables tell JAX where its ranks are."""
 OTHERS = ("JobSet", "TFJob", "XGBoostJob", "PaddleJob")
+MOST = 8
+"""Pods of the largest jobs."""
 AT_ONCE = 12
 """Pods that two processors start within a minute."""
 TIMEOUT = 90
@@ -76,17 +79,81 @@ def real(image, setting, row):
     )
 
 
-async def check(api, jobs, setting):
+async def check(api, jobs, setting, at_once=AT_ONCE):
     """Run jobs; those with labels of their own fail where plain text is denied."""
-    found = await training_world.run_all(api, jobs, at_once=AT_ONCE, within=WITHIN)
+    found = await training_world.run_all(api, jobs, at_once=at_once, within=WITHIN)
     assert found == {job.name: not job.labels or setting.is_open or job.pods == 1 for job in jobs}
 
 
-@pytest.mark.parametrize("count", [1, 3, 8])
+@pytest.mark.parametrize("count", [1, 3, MOST])
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda each: each.name)
 async def test_collectives_end_in_each_setting(api, jax, setting, count):
-    rows = itertools.product(REAL, (count,), SIDECARS, (True, False))
+    kinds = REAL if count < MOST else REAL[:2]
+    rows = itertools.product(kinds, (count,), SIDECARS, (True, False))
     await check(api, [real(jax, setting, row) for row in rows], setting)
+
+
+async def test_collectives_end_in_an_elastic_job(api, jax):
+    rows = [("PyTorchJob", 3, "classic", is_changed) for is_changed in (True, False)]
+    jobs = [
+        dataclasses.replace(job, operated=training_world.ELASTIC, name=f"elastic-{job.name}")
+        for job in (real(jax, STRICT_PROFILE, row) for row in rows)
+    ]
+    await check(api, jobs, STRICT_PROFILE)
+
+
+MPIRUN = """
+ranks="--allow-run-as-root -n 2 python3 /opt/payload/mpi_ranks.py"
+for try in 1 2 3; do
+  timeout --kill-after 5 40 mpirun $ranks && exit
+  sleep 5
+done
+exit 1
+"""
+
+
+SOURCE = {"sidecar.istio.io/interceptionMode": "TPROXY"}
+"""Open MPI takes no connection whose source is not an address of the other pod."""
+
+
+async def test_ranks_of_an_mpi_job_add(api, node, jax):
+    loaded = node.testbed.load_images(["app-mpi", "kubectl-delivery"])
+    operator = await api.get("Deployment", "training-operator", addons.TRAINING_OPERATOR)
+    (main,) = operator["spec"]["template"]["spec"]["containers"]
+    args = [*main["args"], f"--mpi-kubectl-delivery-image={loaded['kubectl-delivery']}"]
+    change = {"containers": [{**main, "args": args}]}
+    await api.patch(
+        "Deployment",
+        "training-operator",
+        addons.TRAINING_OPERATOR,
+        {"spec": {"template": {"spec": change}}},
+    )
+    where = ("--namespace", addons.TRAINING_OPERATOR, "--timeout=120s")
+    await asyncio.to_thread(
+        node.testbed.kubectl, "rollout", "status", "deployment/training-operator", *where
+    )
+    jobs = [
+        dataclasses.replace(
+            real(loaded["app-mpi"], STRICT_PROFILE, ("MPIJob", 3, "classic", is_changed)),
+            command=("sh", "-c", MPIRUN),
+            annotations={**CPU, **workloads.CLASSIC, **SOURCE},
+        )
+        for is_changed in (True, False)
+    ]
+    await check(api, jobs, STRICT_PROFILE)
+
+
+async def test_nodes_of_a_ray_job_exchange_arrays(api, node, jax):
+    await asyncio.to_thread(parts.install, node.testbed, "kuberay")
+    image = node.testbed.load_images(["app-ray"])["app-ray"]
+    jobs = [
+        dataclasses.replace(
+            real(image, STRICT_PROFILE, ("RayJob", 3, "native", is_changed)),
+            command=tuple(workloads.payload("ray_tasks.py", 3)),
+        )
+        for is_changed in (True, False)
+    ]
+    await check(api, jobs, STRICT_PROFILE, at_once=3)
 
 
 async def test_collectives_end_in_jobs_of_other_kinds(api, jax):
@@ -173,6 +240,96 @@ async def test_fifty_jobs_in_a_row_succeed(api, node, jax, record_property):
     found = await training_world.run_all(api, jobs, at_once=3, within=WITHIN)
     record_property("training: 50 jobs of 3 pods in a row, s", round(time.monotonic() - began))
     assert [name for name, has_succeeded in found.items() if not has_succeeded] == []
+
+
+async def join(api, node, controller, namespace):
+    """Let a Node join, whose network the charm finds."""
+    unit = await api.get("Pod", f"{juju.APPLICATION}-0", MODEL)
+    network = str(training.network_of(unit["status"]["podIP"]))
+    (first,) = await api.list("Node")
+    await api.patch("Node", first["metadata"]["name"], "", {"spec": pod_network(network)})
+    await controller.set(juju.APPLICATION, pod_networks="")
+    joined = "198.51.100.0"
+    await api.apply(
+        kubernetes_objects.made("v1", "Node", "joined", spec=pod_network(f"{joined}/24"))
+    )
+
+    async def is_known():
+        found = await training.find_filter(api, namespace, MODEL)
+        return found and joined in json.dumps(found["spec"])
+
+    await observer.eventually(is_known, 120, "the network of the new node known")
+
+
+async def refresh(api, node, controller, namespace):
+    """Refresh the charm with itself."""
+
+    async def count():
+        lines = (await controller.do("debug_log")).splitlines()
+        return sum('ran "upgrade-charm" hook' in line for line in lines)
+
+    before = await count()
+    charm = node.charms.integrator
+    await controller.do("refresh", juju.APPLICATION, charm.path, charm.resources)
+
+    async def has_run():
+        return await count() > before
+
+    await observer.eventually(has_run, 180, "the charm refreshed")
+    await controller.wait_for("active", 120)
+
+
+async def allow_plain_text(api, node, controller, namespace):
+    """Take strict mutual TLS away."""
+    await api.delete("PeerAuthentication.security.istio.io", "default", namespace)
+
+
+async def lift_policy(api, node, controller, namespace):
+    """Take the policy of the profile away."""
+    policy = workloads.profile_policy(namespace)
+    await api.delete(policy["kind"], policy["metadata"]["name"], namespace)
+
+
+async def allow_everything(api, node, controller, namespace):
+    """Write a policy that denies nothing."""
+    rules = {"action": "ALLOW", "rules": [{}]}
+    await api.apply(workloads.istio("AuthorizationPolicy", "everything", namespace, **rules))
+
+
+OPEN = SETTINGS[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "setting", "labels", "goes_on"),
+    [
+        (join, STRICT_PROFILE, {}, True),
+        (refresh, STRICT_PROFILE, {}, True),
+        # istiod changes the filter chain by which a pod takes connections, and Envoy ends them.
+        (allow_plain_text, STRICT_PROFILE, {}, False),
+        (lift_policy, STRICT_PROFILE, {}, False),
+        (allow_everything, OPEN, training_world.UNCHANGED, False),
+    ],
+)
+async def test_running_job_outlives_changes(api, node, jax, *, change, setting, labels, goes_on):
+    controller = node.juju(MODEL)
+    name = change.__name__.replace("_", "-")
+    job = small(node, name, "--steps", 90, "--pause", 1, labels=labels)
+    job = dataclasses.replace(job, namespace=setting.name)
+    await api.apply(*job.objects())
+    await until_connected(api, job)
+    try:
+        await change(api, node, controller, job.namespace)
+        assert await training_world.end_of(api, job, WITHIN) is goes_on
+    finally:
+        await api.delete(job.kind, job.name, job.namespace)
+        await api.delete("Node", "joined")
+        await api.delete("AuthorizationPolicy.security.istio.io", "everything", OPEN.name)
+        await training.name_networks(controller, api)
+        await api.apply(*setting.objects(names.owner(MODEL, juju.APPLICATION)))
+
+
+def pod_network(text):
+    return {"podCIDR": text, "podCIDRs": [text]}
 
 
 SERVE = """

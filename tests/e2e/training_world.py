@@ -2,6 +2,9 @@
 
 import asyncio
 import dataclasses
+import shlex
+from collections.abc import Mapping
+from typing import Any
 
 from integrator_contract import names
 from testbed import kubernetes
@@ -59,6 +62,8 @@ class Operated:
     """The first pod has the first role, all others the last one."""
     address: str = ""
     """Where rank 0 listens, for kinds whose variables our payload does not read."""
+    more: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Other fields of the job."""
 
 
 OPERATED = {
@@ -75,6 +80,14 @@ OPERATED = {
     ),
 }
 
+ELASTIC = Operated(
+    container="pytorch",
+    field="pytorchReplicaSpecs",
+    address="worker-0:29400",
+    more={"elasticPolicy": {"minReplicas": 1, "maxReplicas": 3, "rdzvBackend": "c10d"}},
+)
+"""A PyTorchJob whose workers may become more or fewer."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
@@ -90,6 +103,8 @@ class Job:
     annotations: workloads.Labels = dataclasses.field(default_factory=dict)
     policy: str = "Never"
     """When a pod's container runs again."""
+    operated: Operated | None = None
+    """In place of the one of `OPERATED`."""
 
     def objects(self):
         """The job, and the runtime that it may need."""
@@ -108,7 +123,7 @@ class Job:
         return [{"name": name, "value": value} for name, value in found.items()]
 
     def _operated(self):
-        kind = OPERATED[self.kind]
+        kind = self.operated or OPERATED[self.kind]
         own = {"env": self._variables(f"{self.name}-{kind.address}")} if kind.address else {}
         template = self._template(kind.container, **own)
         del template["spec"]["restartPolicy"]
@@ -119,9 +134,49 @@ class Job:
             for role, count in counts.items()
             if count
         }
-        spec = {"runPolicy": {"cleanPodPolicy": "None"}, kind.field: replicas}
+        spec = {"runPolicy": {"cleanPodPolicy": "None"}, **kind.more, kind.field: replicas}
         version = "kubeflow.org/v1"
         return [workloads.manifest(version, self.kind, self.name, self.namespace, **spec)]
+
+    def _mpijob(self):
+        """One pod starts the command by `kubectl exec` on all others, which only wait."""
+        name = {
+            "PRTE_MCA_plm_ssh_agent": "kubexec.sh",
+            "PRTE_MCA_prte_default_hostfile": "hostfile",
+        }
+        env = [{"name": each, "value": f"/etc/mpi/{file}"} for each, file in name.items()]
+        launcher = self._template("mpi", env=env)
+        del launcher["spec"]["automountServiceAccountToken"]
+        worker = self._template("mpi")
+        (main,) = worker["spec"]["containers"]
+        main["command"] = ["sleep", "1000"]
+        roles = {"Launcher": (1, launcher), "Worker": (self.pods - 1, worker)}
+        replicas = {
+            role: {"replicas": count, "restartPolicy": self.policy, "template": template}
+            for role, (count, template) in roles.items()
+        }
+        spec = {"runPolicy": {"cleanPodPolicy": "None"}, "mpiReplicaSpecs": replicas}
+        return [
+            workloads.manifest("kubeflow.org/v1", self.kind, self.name, self.namespace, **spec)
+        ]
+
+    def _rayjob(self):
+        """Its pods start Ray, and a Job tells Ray to run the command."""
+        template = self._template("ray")
+        (main,) = template["spec"]["containers"]
+        del main["command"]
+        # KubeRay's own probes ask by a program that the image lacks.
+        probe = {"exec": {"command": ["true"]}}
+        main |= {"readinessProbe": probe, "livenessProbe": probe}
+        start = {"num-cpus": "1", "object-store-memory": "100000000"}
+        group = {"rayStartParams": start, "template": template}
+        counts = dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), self.pods - 1)
+        cluster = {
+            "headGroupSpec": group,
+            "workerGroupSpecs": [{"groupName": "workers", **counts, **group}],
+        }
+        spec = {"entrypoint": shlex.join(self.command), "rayClusterSpec": cluster}
+        return [workloads.manifest("ray.io/v1", self.kind, self.name, self.namespace, **spec)]
 
     def _jobset(self):
         variables = self._variables(f"{self.name}-node-0-0.{self.name}:29400")
@@ -146,14 +201,24 @@ class Job:
 
 async def end_of(api, job, within):
     """Wait until a job is over; return whether it has succeeded."""
+    kind = "Job" if job.kind == "RayJob" else job.kind
 
     async def is_over():
-        found = await api.find(job.kind, job.name, job.namespace)
+        found = await api.find(kind, job.name, job.namespace)
         conditions = (found or {}).get("status", {}).get("conditions") or ()
         true = {each["type"] for each in conditions if each["status"] == "True"}
         return true & ENDS.keys()
 
-    (end,) = await observer.eventually(is_over, within, f"{job.name} over", every=1)
+    over = await observer.eventually(is_over, within, f"{job.name} over", every=1)
+    if job.kind == "RayJob":
+        # KubeRay, outside of the mesh, may not ask Ray, and what follows the log always succeeds.
+        pods = await api.list("Pod", job.namespace, f"job-name={job.name}")
+        logs = [
+            await api.log(job.namespace, each["metadata"]["name"], "ray-job-submitter")
+            for each in pods
+        ]
+        return any("nodes exchanged arrays" in text for text in logs)
+    (end,) = over
     return ENDS[end]
 
 
