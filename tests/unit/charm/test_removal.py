@@ -1,5 +1,6 @@
 """The end of the application: all of it goes, and what it serves before what authenticates it."""
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -11,7 +12,7 @@ from ops import testing
 
 from tests import asked
 from tests.unit.charm import fake_cluster, ingress_world
-from tests.unit.charm.charm_world import state, told, workload
+from tests.unit.charm.charm_world import SETTINGS, state, told, workload
 from tests.unit.charm.ingress_world import (
     OURS,
     OWN,
@@ -81,6 +82,18 @@ def test_removal_takes_the_label_early_and_the_workload_last(served, fake, monke
     ]
     assert parts_in_order(fake.writes, order) == order
     assert INJECTION not in fake.labels("kubeflow")
+
+
+@pytest.mark.parametrize("kind", ["services", "namespaces"])
+def test_evictions_end_whatever_the_api_server_answers(served, fake, tmp_path, kind):
+    world = World(fake, route(), auth())
+    world.files = tmp_path
+    world.run()
+    for verb in ("get", "list"):
+        fake.broken[verb, kind] = 500
+    with contextlib.suppress(testing.errors.UncaughtCharmError):
+        world.remove()
+    assert json.loads((tmp_path / SETTINGS.name).read_text())["joined"] is False
 
 
 SECRET = "istio-integrator.kubeflow.istio-integrator"
