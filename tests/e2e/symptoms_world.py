@@ -3,15 +3,19 @@
 import contextlib
 import json
 
-from istio_integrator.diagnosis.report import symptoms
+import yaml
+
 from juju_standin import client
-from testbed import istio
+from testbed import istio, paths
 from testbed.kit import workloads
 from tests import admission_policies, waiting
 from tests.e2e import ingress_world as world
 from tests.e2e import pages_world
 
 APP = world.APP
+SYMPTOMS = yaml.safe_load(
+    (paths.SOURCE / "src/istio_integrator/diagnosis/symptoms.yaml").read_text()
+)
 CALLER = "caller"
 PORT = world.port_of("kfp-ui")
 ASK = """
@@ -82,7 +86,7 @@ class Place(pages_world.Place):
         assert paragraph, report
         assert not paragraph.startswith("✓"), paragraph
         # A symptom is explained once in a report, below the first line that has it.
-        symptom = symptoms()[heading]
+        symptom = SYMPTOMS[heading]
         assert f" {symptom['seen']}: {symptom['meaning']}\n" in report, report
         assert f" Remedy: {symptom['remedy']}\n" in report, report
 

@@ -7,14 +7,16 @@ from collections.abc import Iterator
 
 import markdown_it
 import pytest
+import yaml
 from mdit_py_plugins.anchors import anchors_plugin
 
-from istio_integrator.diagnosis import report
 from istio_integrator.messages import Said
 from tests.unit.cases import cases
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGE = ROOT / "docs/how-to/symptoms.md"
+SYMPTOMS = yaml.safe_load((ROOT / "src/istio_integrator/diagnosis/symptoms.yaml").read_text())
+"""What `diagnose` says of each symptom."""
 CHECK, SAYS = "- Check:", "- Message:"
 BESIDE = ("odd objects", "status")
 """What a report has besides its checks."""
@@ -108,8 +110,8 @@ def test_every_section_has_a_cause_and_most_a_command():
 def test_what_diagnose_says_of_a_symptom_is_on_the_page():
     pointed = {*set[str]().union(*POINTS.values())}
     pointed |= {each.value.symptom for each in Said if each.value.symptom}
-    assert report.symptoms().keys() == pointed
-    for anchor, each in report.symptoms().items():
+    assert SYMPTOMS.keys() == pointed
+    for anchor, each in SYMPTOMS.items():
         text = " ".join(SECTIONS[anchor].replace("`", "").split())
         assert text.startswith(f"## {each['seen']} ")
         assert f"- Meaning: {each['meaning']} - Remedy: {each['remedy']} - Check:" in text
