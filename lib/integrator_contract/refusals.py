@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import re
 
+from . import dry_run
+
 LONGEST_WORDS = 400
 """Characters kept of a rejection's text."""
 _LONGEST_READ = 4000
@@ -58,7 +60,7 @@ _BEFORE_CAUSE = re.compile(
 _LOST_RESTART_POLICY = "without restartPolicy=Always"
 # k8s.io/apiserver pkg/admission/plugin/webhook/errors/statuserror.go, NewDryRunUnsupportedErr.
 _NO_DRY_RUNS = "does not support dry run"
-_GENERATED = ("istio-integrator-probe-", "istio-integrator-trial-", "kube-api-access-")
+_GENERATED = (f"{dry_run.NAME}-", "kube-api-access-")
 """Prefixes of generated names: dry-run pods of this charm, and a volume of each pod."""
 
 _SECRET = re.compile(r"x-[0-9a-f]{12,}|[A-Za-z0-9+/]{80,}=*", re.IGNORECASE)

@@ -6,13 +6,13 @@ import dataclasses
 import functools
 import time
 
-from integrator_contract import names, pods
+from integrator_contract import dry_run, names, pods
 from integrator_contract.rejections import Rejections
 from istio_integrator import error_messages
 from istio_integrator.admission import rejections, settings, webhook
 from istio_integrator.component import Component
 from istio_integrator.facts import Facts
-from istio_integrator.istio import injectors, probe
+from istio_integrator.istio import injectors
 from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
 
@@ -147,7 +147,7 @@ class Admission(Component):
         """Return why the webhook does not change a dry-run pod; None if it does."""
         situation = self._situation
         like = situation.cluster.get(cluster.POD, situation.pod, situation.model)
-        pod = probe.pod(situation.model, {names.PROBE: "true"}, like=like)
+        pod = dry_run.pod(like or {}, {names.PROBE: "true"}, namespace=situation.model)
         try:
             created = situation.cluster.create(pod, dry_run=True)
         except errors.RefusedError as error:

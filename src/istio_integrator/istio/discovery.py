@@ -7,7 +7,7 @@ import functools
 import re
 from collections.abc import Iterable, Sequence
 
-from integrator_contract import names
+from integrator_contract import dry_run, names
 from istio_integrator import error_messages
 from istio_integrator.config import config
 from istio_integrator.istio import injectors, installation, meshconfig, probe
@@ -65,7 +65,7 @@ class Discovery:
         if mesh.proxy.refusal is not None:
             yield error_messages.of_refusal(
                 mesh.proxy.refusal,
-                f"the charm's dry-run Pod {namespace}/{probe.NAME}",
+                f"the charm's dry-run Pod {namespace}/{dry_run.NAME}",
                 f"it is not known whether {mesh.name} injects",
             )
         elif not mesh.alive:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from integrator_contract import booleans, bounded, names, pods, refusals
+from integrator_contract import booleans, bounded, dry_run, names, pods, refusals
 from istio_integrator.kube import cluster, errors
 
 _CNI_CHECK = "istio-validation"
@@ -25,8 +25,6 @@ settings, without Istio's defaults (istio/pkg/kube/inject, cleanProxyConfig)."""
 _DISCOVERY_ADDRESS = "istiod.istio-system.svc:15012"
 """Istio's default (istio/pkg/config/mesh, DefaultProxyConfig)."""
 _HOLD = "holdApplicationUntilProxyStarts"
-NAME = "istio-integrator-probe"
-"""The prefix of dry-run pods' names."""
 NATIVE: Mapping[str, str] = {names.NATIVE_SIDECAR: "true"}
 """Annotations that request a native sidecar."""
 _VERSION_TAG = re.compile(r":(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)")
@@ -65,60 +63,6 @@ class ProbedProxy:
     """Ports that proxies do not intercept; a pod's own annotation replaces the list."""
 
 
-def pod(
-    namespace: str,
-    labels: Mapping[str, str],
-    *,
-    like: cluster.Object | None,
-    annotations: Mapping[str, str] | None = None,
-) -> cluster.Object:
-    """Render a dry-run pod that policies of the cluster admit as they admitted the unit's pod.
-
-    It has the image and the controller of the unit's pod (`like`), and meets every pod security
-    standard. It sets no user ID, because OpenShift assigns one for each namespace.
-    """
-    owners = [
-        # On OpenShift, blockOwnerDeletion needs a permission on the owner's finalizers.
-        {**each, "blockOwnerDeletion": False}
-        for each in cluster.parts(cluster.at(like, "metadata"), "ownerReferences")
-        if each.get("controller") is True
-    ]
-    containers = cluster.parts(cluster.at(like, "spec"), "containers")
-    images = [each.get("image") for each in containers if each.get("name") == names.CHARM]
-    # `like` is missing until the unit's pod could be read.
-    image = next(iter(images), None) or "never-created.invalid/probe"
-    least = {"cpu": "1m", "memory": "1Mi"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "generateName": f"{NAME}-",
-            "namespace": namespace,
-            "labels": dict(labels),
-            "annotations": dict(annotations or {}),
-            "ownerReferences": owners,
-        },
-        "spec": {
-            "automountServiceAccountToken": False,
-            "securityContext": {
-                "runAsNonRoot": True,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            "containers": [
-                {
-                    "name": "probe",
-                    "image": image,
-                    "resources": {"requests": least, "limits": least},
-                    "securityContext": {
-                        "allowPrivilegeEscalation": False,
-                        "capabilities": {"drop": ["ALL"]},
-                    },
-                }
-            ],
-        },
-    }
-
-
 def ask(
     api: cluster.Cluster,
     namespace: str,
@@ -129,7 +73,7 @@ def ask(
 ) -> ProbedProxy:
     """Create a pod by dry run, which this charm's admission does not change."""
     marked = {names.MESH_PROBE: "true", **labels}
-    asked = pod(namespace, marked, like=like, annotations=annotations)
+    asked = dry_run.pod(like or {}, marked, namespace=namespace, annotations=annotations)
     try:
         created = api.create(asked, dry_run=True)
     except errors.RefusedError as error:

@@ -297,6 +297,6 @@ def test_dry_run_pods_are_like_the_units_own_pod(ctx, fake):
         (owner,) = each["metadata"]["ownerReferences"]
         assert (owner["kind"], owner["name"]) == ("StatefulSet", "istio-integrator")
         assert not owner["blockOwnerDeletion"]
-        (container,) = (one for one in each["spec"]["containers"] if one["name"] == "probe")
+        (container,) = (one for one in each["spec"]["containers"] if one["name"] == "dry-run")
         assert container["image"] == charm_world.IMAGE
         assert "runAsUser" not in each["spec"]["securityContext"]

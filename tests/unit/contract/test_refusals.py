@@ -150,7 +150,7 @@ LONG = "a-name-of-sixty-characters-that-a-controller-gives-its-pods-"
     other_names=("train-", "train-older train-x7k2pq train-abcde", None),
     long=(LONG, f"{LONG[:58]}x7k2p", LONG[:58]),
     no_prefix=("", "no train-x7k2p", None),
-    of_this_charm=("", "istio-integrator-probe-x7k2p", "istio-integrator-probe"),
+    of_this_charm=("", "istio-integrator-dry-run-x7k2p", "istio-integrator-dry-run"),
     causes=(
         "train-",
         CAUSES.format("train-x7k2p", f"[{CAUSE_B}, {CAUSE_A}, {CAUSE_C}]"),

@@ -66,7 +66,7 @@ def fill(cluster: FakeApiserver) -> None:
         workload(cluster, "statefulsets", name)
     own = without_sidecar("uid-own", "istio-integrator")
     own["metadata"]["labels"] = {"app.kubernetes.io/name": "istio-integrator"}
-    own["spec"]["containers"][0]["image"] = OWN_IMAGE
+    own["spec"]["containers"][0] |= {"name": "charm", "image": OWN_IMAGE}
     cluster.put("pods", own)
     cluster.put("pods", without_sidecar())
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from integrator_contract import names
+from integrator_contract import dry_run, names
 from sidecar_lifecycle.decide import eligible
 from sidecar_lifecycle.model import resources, types
 
@@ -25,8 +25,6 @@ differs: the host name, the labels and the claims are those of the real name."""
 
 _CREATORS = ("ReplicaSet", "StatefulSet", "DaemonSet")
 _LONGEST_NAME = 253
-_UNKNOWN_IMAGE = "trial.invalid/trial"
-"""The image if this charm's own pod is unknown, as outside of a cluster."""
 _ORDINAL = re.compile(r".*-(\d+)")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -72,34 +70,8 @@ def generic(scope: eligible.Scope, own: types.Pod) -> dict[str, Any]:
 def plain(
     own: types.Pod, labels: Mapping[str, str], restart_policy: str = "Always"
 ) -> dict[str, Any]:
-    """Return a pod of this charm that every Pod Security standard admits.
-
-    It does not set a user: OpenShift assigns one and rejects others.
-    """
-    image = next((each.image for each in own.spec.containers), _UNKNOWN_IMAGE)
-    amounts = {"cpu": "1m", "memory": "1Mi"}
-    container = {
-        "name": "trial",
-        "image": image,
-        "resources": {"requests": amounts, "limits": amounts},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "runAsNonRoot": True,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-    }
-    references = [each for each in own.metadata.ownerReferences if each.controller]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "generateName": "istio-integrator-trial-",
-            "labels": dict(labels),
-            "ownerReferences": references,
-        },
-        "spec": {"containers": [container], "restartPolicy": restart_policy},
-    }
+    """Return the dry-run pod of this charm with labels."""
+    return dry_run.pod(msgspec.to_builtins(own), labels, restart_policy=restart_policy)
 
 
 def _from_template(kind: str, owner: resources.Creator) -> dict[str, Any]:
