@@ -87,7 +87,7 @@ async def test_pods_are_not_tried_again_while_nothing_changes(model: FakeApiserv
     async with looking(model) as service:
         await until(lambda: looked(model) > 1)
         tried, before = len(model.tried), service.told()
-        want(model, left_out=("native",), revision="other")
+        want(model, left_out=("native",), digest="other")
         looks = looked(model)
         await until(lambda: looked(model) >= looks + 2)
         assert (len(model.tried), service.told()) == (tried, before)

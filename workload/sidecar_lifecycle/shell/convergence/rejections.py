@@ -40,7 +40,7 @@ class Observer:
     is_synced: bool = False
     """Whether `wanted` is known."""
     tried: pods.Settings | None = None
-    """The settings at the last try of all pods, without `left_out` and `revision`."""
+    """The settings at the last try of all pods, without `left_out` and `digest`."""
     rejected: list[dict[str, Any]] = dataclasses.field(default_factory=list[dict[str, Any]])
     """Pods with a forbidden change, tried again until they are admitted with it."""
     jobs: set[str] = dataclasses.field(default_factory=set[str])
@@ -82,7 +82,7 @@ class Observer:
         before = read((await self.cluster.recall()).data)
         settings = None
         if self.wanted:
-            settings = dataclasses.replace(self.wanted, left_out=(), revision="")
+            settings = dataclasses.replace(self.wanted, left_out=(), digest="")
         changes: dict[str, refusals.Refusal] = {}
         rejected: list[dict[str, Any]] = []
 
