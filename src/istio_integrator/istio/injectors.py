@@ -21,7 +21,7 @@ USUAL_NAMESPACE = "istio-system"
 """The default namespace of Istio's charts and of istioctl."""
 
 
-class Hook(NamedTuple):
+class InjectionWebhook(NamedTuple):
     """The selectors of a webhook, which both must match."""
 
     namespaces: selectors.Selector
@@ -45,7 +45,7 @@ class Injector:
     webhook_configuration: str = ""
     installed_in: str = ""
     """The namespace of Istio's own objects in this cluster; empty: not known."""
-    hooks: tuple[Hook, ...] = dataclasses.field(default=(), compare=False)
+    hooks: tuple[InjectionWebhook, ...] = dataclasses.field(default=(), compare=False)
     """The selectors of its webhooks."""
 
     @property
@@ -82,10 +82,10 @@ def find(configurations: Iterable[cluster.Object]) -> list[Injector]:
 
 
 def _read(configuration: cluster.Object) -> list[Injector]:
-    hooks: list[Hook] = []
+    hooks: list[InjectionWebhook] = []
     client: cluster.Object = {}
     for each in cluster.parts(configuration, "webhooks"):
-        hook = Hook(
+        hook = InjectionWebhook(
             requirements(cluster.at(each, "namespaceSelector")),
             requirements(cluster.at(each, "objectSelector")),
         )
