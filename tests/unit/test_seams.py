@@ -28,8 +28,6 @@ INSIDE = {
     "functional/test_charm_installations.py": "properties of an installation that no object shows",
     "unit/charm/test_rights.py": "names of all objects, without a run that makes them all",
     "unit/charm/kube/test_cluster.py": "when what a hook has read is out of date",
-    "unit/test_docs_symptoms.py": "the headings that the page has to have",
-    "e2e/symptoms_world.py": "the headings that a report names",
     "unit/workload/test_hostile.py": "a bound of memory",
     "unit/workload/test_kube_client.py": "credentials at a fixed path of a pod",
 }

@@ -154,8 +154,8 @@ MODELOPERATOR = {"operator.juju.is/name": "modeloperator"}
     ),
     modeloperator_outside=(pod_of("main", labels=MODELOPERATOR), ("", "ModelOperator")),
     excluded=(pod_of("main", "istio-proxy", labels={"app": "out"}), ("unwanted", "Excluded")),
-    our_gateway=(
-        pod_of("main", "istio-proxy", labels={names.COMPONENT: "gateway"}),
+    our_webhook=(
+        pod_of("main", "istio-proxy", labels={names.COMPONENT: names.WEBHOOK_COMPONENT}),
         ("", "IntegratorItself"),
     ),
     unit=(pod_of("istio-proxy", "charm", "db", init=["charm-init"]), ("order", "WrongOrder")),
