@@ -69,6 +69,14 @@ def parse_status(document: Any, application: str) -> Status | None:
     return Status(shown.get("current", ""), shown.get("message", ""), is_settled)
 
 
+def count_hooks(log: str, application: str, hook: str) -> int:
+    """Count in a model's log how often a hook of an application's first unit has succeeded."""
+    return sum(
+        line.startswith(f"unit-{application}-0") and f'ran "{hook}" hook' in line
+        for line in log.splitlines()
+    )
+
+
 class Juju:
     """A model on the testbed's stand-in for Juju."""
 
@@ -110,14 +118,14 @@ class Juju:
 
         A hook that runs already may read the options; the one for them may come after it.
         """
-        before = await self._hooks(application, "config-changed")
+        before = await self.count_hooks(application, "config-changed")
         were = await self.do("config", application)
         if await self.set(application, **values) == were:
             # Juju runs no hook for what does not change.
             return
 
         async def has_run() -> bool:
-            ran = await self._hooks(application, "config-changed")
+            ran = await self.count_hooks(application, "config-changed")
             return ran > before and await self._is_idle(application)
 
         await observer.eventually(has_run, 180, f"config-changed after {values}", every=0.25)
@@ -194,9 +202,6 @@ class Juju:
         found = (await self.do("status"))["applications"][application]["units"]
         return found[f"{application}/0"]["juju-status"]["current"] == "idle"
 
-    async def _hooks(self, application: str, hook: str) -> int:
+    async def count_hooks(self, application: str, hook: str) -> int:
         """Count how often a hook of the first unit has succeeded."""
-        return sum(
-            line.startswith(f"unit-{application}-0") and f'ran "{hook}" hook' in line
-            for line in (await self.do("debug_log")).splitlines()
-        )
+        return count_hooks(await self.do("debug_log"), application, hook)

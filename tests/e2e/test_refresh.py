@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from testbed import pack
-from testbed.kit import workloads
+from testbed.kit import juju, workloads
 from tests import gateway_client, waiting
 from tests.e2e import ingress_world as world
 
@@ -80,8 +80,7 @@ def opened(node, before):
 
 def refreshed(model, charm, image, words):
     def upgraded():
-        lines = model.juju.debug_log().splitlines()
-        return sum('ran "upgrade-charm" hook' in line for line in lines)
+        return juju.count_hooks(model.juju.debug_log(), APP, "upgrade-charm")
 
     before = upgraded()
     model.juju.refresh(APP, charm.path, image.resources)

@@ -263,17 +263,13 @@ async def join(api, node, controller, namespace):
 
 async def refresh(api, node, controller, namespace):
     """Refresh the charm with itself."""
-
-    async def count():
-        lines = (await controller.do("debug_log")).splitlines()
-        return sum('ran "upgrade-charm" hook' in line for line in lines)
-
-    before = await count()
+    hook = (juju.APPLICATION, "upgrade-charm")
+    before = await controller.count_hooks(*hook)
     charm = node.charms.integrator
     await controller.do("refresh", juju.APPLICATION, charm.path, charm.resources)
 
     async def has_run():
-        return await count() > before
+        return await controller.count_hooks(*hook) > before
 
     await observer.eventually(has_run, 180, "the charm refreshed")
     await controller.wait_for("active", 120)
