@@ -129,14 +129,8 @@ class Job:
         del template["spec"]["restartPolicy"]
         counts = {kind.roles[0]: 1}
         counts[kind.roles[-1]] = self.pods - (len(kind.roles) > 1)
-        replicas = {
-            role: {"replicas": count, "restartPolicy": self.policy, "template": template}
-            for role, count in counts.items()
-            if count
-        }
-        spec = {"runPolicy": {"cleanPodPolicy": "None"}, **kind.more, kind.field: replicas}
-        version = "kubeflow.org/v1"
-        return [workloads.manifest(version, self.kind, self.name, self.namespace, **spec)]
+        roles = {role: (count, template) for role, count in counts.items() if count}
+        return self._training(kind.field, roles, **kind.more)
 
     def _mpijob(self):
         """One pod starts the command by `kubectl exec` on all others, which only wait."""
@@ -151,14 +145,17 @@ class Job:
         (main,) = worker["spec"]["containers"]
         main["command"] = ["sleep", "1000"]
         roles = {"Launcher": (1, launcher), "Worker": (self.pods - 1, worker)}
+        return self._training("mpiReplicaSpecs", roles)
+
+    def _training(self, field, roles, **more):
+        """Make a job of the training operator of roles, each with its count and template."""
         replicas = {
             role: {"replicas": count, "restartPolicy": self.policy, "template": template}
             for role, (count, template) in roles.items()
         }
-        spec = {"runPolicy": {"cleanPodPolicy": "None"}, "mpiReplicaSpecs": replicas}
-        return [
-            workloads.manifest("kubeflow.org/v1", self.kind, self.name, self.namespace, **spec)
-        ]
+        spec = {"runPolicy": {"cleanPodPolicy": "None"}, **more, field: replicas}
+        version = "kubeflow.org/v1"
+        return [workloads.manifest(version, self.kind, self.name, self.namespace, **spec)]
 
     def _rayjob(self):
         """Its pods start Ray, and a Job tells Ray to run the command."""
