@@ -47,7 +47,7 @@ def takers(
 
     istiod ignores a server of a Gateway younger than this charm's, unless it has an address.
     """
-    since = cluster.at(opened, "metadata").get("creationTimestamp", "")
+    since = opened and _age(opened)
     pods = situation.cluster.list(cluster.POD, situation.model, dict(target.selector))
     labels = [target.selector, *(cluster.at(pod, "metadata", "labels") for pod in pods)]
     for each in situation.cluster.each(cluster.GATEWAY):
@@ -56,10 +56,16 @@ def takers(
             selector = cluster.at(spec, "selector").items()
             if not any(selector <= one.items() for one in labels):
                 continue
-            is_first = not since or metadata["creationTimestamp"] <= since
+            is_first = not since or _age(each) <= since
             for server in cluster.parts(spec, "servers"):
                 port = cluster.at(server, "port")
                 is_tcp = str(port.get("protocol")).upper() in _TCP
                 if is_tcp and port.get("number") in _PORTS and server.get("bind", is_first):
                     name = {key: metadata[key] for key in ("namespace", "name")}
                     yield Said.PORT_TAKEN(port=port["number"], **name)
+
+
+def _age(obj: cluster.Object) -> list[str]:
+    # Times are in whole seconds. Among objects of one second istiod takes the first name
+    # (`configCompareByCreationTime` in pilot/pkg/model/config.go).
+    return [obj["metadata"][key] for key in ("creationTimestamp", "name", "namespace")]

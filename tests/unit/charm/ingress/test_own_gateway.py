@@ -191,7 +191,7 @@ def test_every_selector_is_that_of_the_pods_which_spread_over_nodes(world):
         assert selector.items() <= pod["metadata"]["labels"].items()
 
 
-OLD, YOUNG = "2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z"
+OLD, OURS, YOUNG = "2026-01-01T00:00:00Z", "2026-06-01T00:00:00Z", "2027-01-01T00:00:00Z"
 BY_POD = {"sidecar.istio.io/inject": "true"}
 """A label that the gateway's pods have and its selector has not."""
 
@@ -200,6 +200,7 @@ BY_POD = {"sidecar.istio.io/inject": "true"}
     ("created", "server", "labels", "is_named"),
     older=(OLD, {}, OWN_LABELS, True),
     younger=(YOUNG, {}, OWN_LABELS, False),
+    of_the_same_second_with_a_later_name=(OURS, {}, OWN_LABELS, False),
     younger_at_an_address=(YOUNG, {"bind": "10.1.2.3"}, {}, True),
     by_a_label_of_pods=(OLD, {}, BY_POD, True),
     of_another_workload=(OLD, {}, {**OWN_LABELS, "x": "y"}, False),
@@ -211,7 +212,7 @@ BY_POD = {"sidecar.istio.io/inject": "true"}
 def test_gateway_that_takes_a_port_for_tcp_is_named(world, created, server, labels, is_named):
     world.run()
     world.fake.put("Pod", "gateway-x", "kubeflow", labels={**OWN_LABELS, **BY_POD})
-    world.gateway()["metadata"]["creationTimestamp"] = "2026-06-01T00:00:00Z"
+    world.gateway()["metadata"]["creationTimestamp"] = OURS
     world.fake.namespace("mesh-2")
     servers = [{"port": {"number": 80, "protocol": "TCP"}, "hosts": ["*"], **server}]
     spec = {"selector": labels, "servers": servers}
