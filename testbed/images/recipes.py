@@ -368,6 +368,7 @@ RECIPES: Mapping[str, Callable[[], Recipe]] = {
     "app-jax": lambda: _app("jax", _pins("jax")),
     "app-mpi": _mpi,
     "app-ray": _ray,
+    "app-tensorflow": lambda: _app("tensorflow", _pins("tensorflow")),
     "kubectl-delivery": _kubectl_delivery,
     "workload": _workload,
     "charm": _charm,
@@ -375,5 +376,5 @@ RECIPES: Mapping[str, Callable[[], Recipe]] = {
 }
 """Each image's recipe, made when asked for: it reads the sources to know their content."""
 
-ON_DEMAND = ("app-jax", "app-mpi", "app-ray", "kubectl-delivery")
+ON_DEMAND = ("app-jax", "app-mpi", "app-ray", "app-tensorflow", "kubectl-delivery")
 """For a few tests: built when one is wanted, not with all others."""

@@ -43,23 +43,28 @@ JOB_NAME, REPLICA, INDEX = (
 )
 
 
+async def set_up(node, api, *settings):
+    """Deploy the charm in a model, with pod networks, and make namespaces that it serves."""
+    controller = node.juju(MODEL)
+    if not await api.find("Namespace", MODEL):
+        await controller.add_model()
+        await controller.deploy(node.charms.integrator, juju.APPLICATION)
+    await controller.wait_for("active", 120)
+    await training.name_networks(controller, api)
+    for setting in settings:
+        await training_world.prepare(api, setting, MODEL)
+
+
 @pytest.fixture(scope="module")
 def jax(node):
     """A model with the charm, which knows the networks of pods; the payload image with JAX."""
 
-    async def set_up():
-        controller = node.juju(MODEL)
+    async def start():
         await asyncio.to_thread(parts.install, node.testbed, "jobset", "trainer")
         async with kubernetes.Api.from_kubeconfig(node.testbed.kubeconfig) as api:
-            if not await api.find("Namespace", MODEL):
-                await controller.add_model()
-                await controller.deploy(node.charms.integrator, juju.APPLICATION)
-            await controller.wait_for("active", 120)
-            await training.name_networks(controller, api)
-            for setting in SETTINGS:
-                await training_world.prepare(api, setting, MODEL)
+            await set_up(node, api, *SETTINGS)
 
-    asyncio.run(set_up())
+    asyncio.run(start())
     return node.testbed.load_images(["app-jax"])["app-jax"]
 
 
@@ -156,6 +161,19 @@ async def test_nodes_of_a_ray_job_exchange_arrays(api, node, jax):
     await check(api, jobs, STRICT_PROFILE, at_once=3)
 
 
+async def test_workers_of_tensorflow_train(api, node, jax):
+    """All that they say goes to one port, which their headless Services declare."""
+    image = node.testbed.load_images(["app-tensorflow"])["app-tensorflow"]
+    jobs = [
+        dataclasses.replace(
+            real(image, STRICT_PROFILE, ("TFJob", 3, "classic", is_changed)),
+            command=tuple(workloads.payload("multi_worker.py")),
+        )
+        for is_changed in (True, False)
+    ]
+    await check(api, jobs, STRICT_PROFILE)
+
+
 async def test_collectives_end_in_jobs_of_other_kinds(api, jax):
     rows = itertools.product(OTHERS, (3,), ("classic",), (True, False))
     jobs = [real(jax, STRICT_PROFILE, row) for row in rows]
@@ -173,6 +191,20 @@ def small(node, name, *arguments, **fields):
         annotations={**CPU, **workloads.CLASSIC},
         **fields,
     )
+
+
+@pytest.mark.cluster("")
+async def test_ranks_meet_where_a_node_agent_redirects(cni_node, cni_api):
+    await set_up(cni_node, cni_api, STRICT_PROFILE)
+    jobs = [
+        dataclasses.replace(
+            small(cni_node, f"{sidecar}{suffix}", labels=labels),
+            annotations={**CPU, **annotations},
+        )
+        for sidecar, annotations in SIDECARS.items()
+        for suffix, labels in (("", {}), ("-unchanged", training_world.UNCHANGED))
+    ]
+    await check(cni_api, jobs, STRICT_PROFILE)
 
 
 async def until_connected(api, job):
