@@ -96,7 +96,7 @@ def node(request, root):
 def cni_node(root):
     """A cluster like tomorrow's with Istio's CNI plugin, for what Juju and the mesh share."""
     kind = dataclasses.replace(clusters.KINDS["tomorrow"], name="cni")
-    with running(kind, testbed_cluster.Options(cni=True)) as found:
+    with running(kind, dataclasses.replace(kind.options, cni=True)) as found:
         yield found
 
 
