@@ -10,7 +10,7 @@ import sys
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 
 import numpy as np
-import tensorflow as tf  # pyright: ignore[reportMissingImports]  the image has it
+import tensorflow as tf  # pyright: ignore[reportMissingModuleSource]  the image has it
 
 STEPS = 20
 ROWS = 64
@@ -22,7 +22,7 @@ def main() -> int:
     rank = strategy.cluster_resolver.task_id
     count = strategy.num_replicas_in_sync
     with strategy.scope():
-        slope = tf.Variable(0.0)
+        slope = tf.Variable(tf.constant(0.0))
 
     # Each worker's slope is its rank: the mean of all gradients leads to the mean of the ranks.
     inputs = tf.constant(np.linspace(-1, 1, ROWS), tf.float32)

@@ -47,7 +47,7 @@ def takers(
 
     istiod ignores a server of a Gateway younger than this charm's, unless it has an address.
     """
-    since = opened and _age(opened)
+    since = _age(opened) if opened else None
     pods = situation.cluster.list(cluster.POD, situation.model, dict(target.selector))
     labels = [target.selector, *(cluster.at(pod, "metadata", "labels") for pod in pods)]
     for each in situation.cluster.each(cluster.GATEWAY):
@@ -56,7 +56,7 @@ def takers(
             selector = cluster.at(spec, "selector").items()
             if not any(selector <= one.items() for one in labels):
                 continue
-            is_first = not since or _age(each) <= since
+            is_first = since is None or _age(each) <= since
             for server in cluster.parts(spec, "servers"):
                 port = cluster.at(server, "port")
                 is_tcp = str(port.get("protocol")).upper() in _TCP
