@@ -24,6 +24,8 @@ MUTUAL_TLS = "mutual-tls"
 OWNER = f"{PREFIX}owner"
 COMPONENT = f"{PREFIX}component"
 WEBHOOK_COMPONENT = "admission-webhook"
+ADMISSION = "admission"
+"""Suffix of the names of the webhook's objects, such as the ConfigMap with its settings."""
 APPLIED_HASH = f"{PREFIX}applied-hash"
 REFRESH = f"{PREFIX}refresh"
 """On the webhook's pods: a change makes the kubelet refresh their mounted files."""
@@ -190,6 +192,7 @@ MODELOPERATOR_LABELS = ("operator.juju.is/name", "juju-modeloperator")
 """Label keys of Juju's modeloperator, from newer and older Juju."""
 
 LONGEST_LABEL = 63
+"""Characters of a label's value, and of a DNS label."""
 KEPT_OF_LONG_OWNERS = 52
 """Characters kept at the start of an owner's name that is too long for a label."""
 
@@ -201,6 +204,15 @@ def owner(model: str, application: str) -> str:
         return value
     digest = hashlib.sha256(value.encode()).hexdigest()[:10]
     return f"{value[:KEPT_OF_LONG_OWNERS].rstrip('-.')}-{digest}"
+
+
+def object_name(application: str, suffix: str) -> str:
+    """Name an object of an application within the 63 characters of a DNS label."""
+    full = f"{application}-{suffix}"
+    if len(full) <= LONGEST_LABEL:
+        return full
+    digest = hashlib.sha256(application.encode()).hexdigest()[:8]
+    return f"{application[: LONGEST_LABEL - len(suffix) - 10].rstrip('-')}-{digest}-{suffix}"
 
 
 def labels(model: str, application: str, component: str) -> dict[str, str]:

@@ -52,8 +52,9 @@ class Admission(Component):
             return {"result": "no webhook is in use, so there are no certificates"}
         if waiting := self._run(rotate=True):
             raise errors.CharmError(f"nothing is replaced: {waiting}")
-        problem = _words(self._try(patiently=True))
-        answers = f"does not answer: {problem}" if problem else "answers"
+        answers = "answers"
+        if problem := self._try(patiently=True):
+            answers = f"does not answer: {problem.about.get('problem', problem.seen)}"
         return {
             "result": f"certificates are replaced, the webhook {answers}",
             "note": "servers show the new one within a minute; both are trusted for a day",
@@ -167,7 +168,3 @@ class Admission(Component):
         else:
             return None
         return Said.ADMISSION_STARTING(problem=problem)
-
-
-def _words(problem: Message | None) -> str:
-    return problem.seen.removeprefix("admission: ") if problem else ""

@@ -8,7 +8,7 @@ import json
 
 from integrator_contract import names, namespaces, pods, refusals
 from istio_integrator.admission import certificates
-from istio_integrator.kube import cluster, manifests, owners
+from istio_integrator.kube import cluster, manifests
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation.situation import Situation
 
@@ -35,7 +35,7 @@ class Webhook:
 
     def __init__(self, situation: Situation) -> None:
         self._situation = situation
-        self._name = owners.object_name(situation.application, "admission")
+        self._name = names.object_name(situation.application, names.ADMISSION)
         self._secret = situation.manifests.secrets[CERTIFICATES_FOLDER]
         self._configuration = configuration_name(situation.manifests.owner)
         self._pod_labels = pod_labels(situation.manifests.owner)

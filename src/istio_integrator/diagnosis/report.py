@@ -52,9 +52,9 @@ def unsaid(given: Iterable[Message], found: Iterable[Message], *, look: str) -> 
         found: The messages of the checks.
         look: The next command for problems without a command.
     """
-    said = "\n".join(each.seen for each in found)
+    reported = [(each.said, each.about) for each in found]
     for each in given:
-        if each.severity is not Severity.NOTE and each.seen not in said:
+        if each.severity is not Severity.NOTE and (each.said, each.about) not in reported:
             yield dataclasses.replace(each, check=STATUS, otherwise=look)
 
 

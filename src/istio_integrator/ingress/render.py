@@ -13,12 +13,13 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from integrator_contract import names
 from istio_integrator import error_messages
 from istio_integrator.asked import gateway
 from istio_integrator.asked.routes.plan import Route
 from istio_integrator.ingress.record import Values
 from istio_integrator.istio import destination_rule
-from istio_integrator.kube import cluster, errors, owners
+from istio_integrator.kube import cluster, errors
 from istio_integrator.messages import Message, Said
 from istio_integrator.situation.situation import Situation
 
@@ -42,7 +43,7 @@ def apply(
 
     A dry run changes nothing.
     """
-    named = functools.partial(owners.object_name, situation.application)
+    named = functools.partial(names.object_name, situation.application)
     grpc = [route for route in planned if route.is_grpc]
     found = [] if is_dry_run else _apply_grpc(situation, grpc, target)
 
@@ -99,7 +100,7 @@ def _apply_grpc(
             if not taken & {"*", route.service}:
                 ports.setdefault(route.service, set()).add(route.port)
         variables = {
-            "named": functools.partial(owners.object_name, situation.application),
+            "named": functools.partial(names.object_name, situation.application),
             "ports": ports,
             "domain": situation.domain,
             "export_to": target.namespace,

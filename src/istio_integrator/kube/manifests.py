@@ -97,9 +97,9 @@ class Manifests:
     def secrets(self) -> dict[str, str]:
         """The names of the application's Secrets, by their folder."""
         return {
-            "admission-certificates": owners.object_name(self._application, "admission-tls"),
+            "admission-certificates": names.object_name(self._application, "admission-tls"),
             "gateway-tls": f"istio-integrator.{self.owner}".lower(),
-            "record": owners.object_name(self._application, "record"),
+            "record": names.object_name(self._application, "record"),
         }
 
     def is_ours(self, obj: cluster.Object | None) -> bool:
@@ -179,7 +179,7 @@ class Manifests:
                 raise
             for key, part in parts.items():
                 (obj,) = render(folder, context(part))
-                obj["metadata"]["name"] = owners.object_name(self._application, f"{folder}-tried")
+                obj["metadata"]["name"] = names.object_name(self._application, f"{folder}-tried")
                 try:
                     self._cluster.create(self.prepared(folder, obj), dry_run=True)
                 except errors.ApiError as found:

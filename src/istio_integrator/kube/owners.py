@@ -24,8 +24,6 @@ import msgspec
 from integrator_contract import names
 from istio_integrator.kube import cluster, errors
 
-_MAX_NAME = 63
-"""Characters of a DNS label."""
 _LONGEST_WORKLOAD = 30
 """Characters of a workload's name in the name of an object about its pods."""
 
@@ -66,20 +64,11 @@ class UndoRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         return json.dumps(msgspec.to_builtins(self), sort_keys=True)
 
 
-def object_name(application: str, suffix: str) -> str:
-    """Name an object of an application within the 63 characters of a DNS label."""
-    full = f"{application}-{suffix}"
-    if len(full) <= _MAX_NAME:
-        return full
-    digest = hashlib.sha256(application.encode()).hexdigest()[:8]
-    return f"{application[: _MAX_NAME - len(suffix) - 10].rstrip('-')}-{digest}-{suffix}"
-
-
 def name_by_pods(application: str, shown: str, labels: Iterable[tuple[str, str]]) -> str:
     """Name an object after its pods' displayed name and the labels that select them."""
     plain = re.sub(r"[^a-z0-9]+", "-", shown.lower())[:_LONGEST_WORKLOAD].strip("-")
     digest = hashlib.sha256(repr(sorted(labels)).encode()).hexdigest()[:8]
-    return object_name(application, f"{plain or 'workload'}-{digest}")
+    return names.object_name(application, f"{plain or 'workload'}-{digest}")
 
 
 def is_gone(api: cluster.Cluster, owner: str) -> bool:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+from integrator_contract import names
 from istio_integrator.component import Component
 from istio_integrator.config import config
 from istio_integrator.istio import installation, peer_authentication
@@ -55,8 +56,7 @@ class MutualTls(Component):
         else:
             is_ambient = self._facts.data_plane == "ambient"
             routed = () if is_ambient else self._facts.exposure.routed
-            names = {name for name, _ in routed}
-            yield from self.plan(mesh, options).preview(names)
+            yield from self.plan(mesh, options).preview({service for service, _ in routed})
 
     def plan(self, mesh: installation.Mesh, options: config.Config) -> MutualTlsPlan:
         """Plan strict mode with options that may differ from the application's."""
@@ -146,7 +146,7 @@ class MutualTls(Component):
 
 def _variables(opened: Iterable[exceptions.Opened], application: str) -> dict[str, Any]:
     return {
-        "name": owners.object_name(application, "strict"),
+        "name": names.object_name(application, "strict"),
         "exceptions": [
             {
                 "name": owners.name_by_pods(application, f"plain-{each.workload}", each.selector),

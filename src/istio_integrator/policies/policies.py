@@ -138,7 +138,7 @@ class Authorization(Component):
 
 def _variables(policies: Iterable[decide.WorkloadPolicy], application: str) -> dict[str, Any]:
     return {
-        "name": owners.object_name(application, "closed"),
+        "name": names.object_name(application, "closed"),
         "policies": [
             {
                 "name": _name(each, application),

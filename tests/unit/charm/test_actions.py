@@ -84,7 +84,7 @@ def test_stop_proxy_asks_the_workload(ctx):
     ("answer", "words"),
     [
         pytest.param(
-            {**RULED, "decision": "wait", "reason": "PayloadRuns", "message": "main runs"},
+            {**RULED, "decision": "wait", "reason": "PayloadRunning", "message": "main runs"},
             "alice/job-x: the proxy was not stopped: main runs$",
             id="not-ended",
         ),

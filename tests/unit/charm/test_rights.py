@@ -11,7 +11,7 @@ from istio_integrator.admission import webhook
 from istio_integrator.asked import gateway
 from istio_integrator.asked.gateways.own import ACCOUNT
 from istio_integrator.diagnosis.checks import rights as needed_rights
-from istio_integrator.kube import manifests, owners
+from istio_integrator.kube import manifests
 from tests import rights
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state
@@ -44,7 +44,7 @@ def own_names() -> set[str]:
         *(f"{name}.tenants.{kind}" for kind, _ in served.as_selectors()),
         webhook.configuration_name(OWNER),
         *own.secrets.values(),
-        *(owners.object_name(APP, suffix) for suffix in (*made, *kept)),
+        *(names.object_name(APP, suffix) for suffix in (*made, *kept)),
         gateway.NAME,
         ACCOUNT,
         f"{MODEL}-{APP}",
@@ -154,7 +154,7 @@ def test_names_in_the_files_are_replaced_everywhere(file):
 def test_longest_names_that_are_not_cut_are_those_that_the_page_says(model, application):
     owner = names.owner(model, application)
     own = manifests.Manifests(Nobody(), model=model, application=application)
-    objects = {*own.secrets.values(), owners.object_name(application, "admission-tls")}
+    objects = {*own.secrets.values(), names.object_name(application, "admission-tls")}
     assert owner == f"{model}.{application}"
     assert objects == {
         f"istio-integrator.{owner}",

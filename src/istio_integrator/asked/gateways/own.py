@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from integrator_contract import names
 from istio_integrator.asked.gateway import Target
-from istio_integrator.kube import cluster, owners
+from istio_integrator.kube import cluster
 from istio_integrator.situation.situation import Situation
 
 ACCOUNT = "istio-ingressgateway-workload-service-account"
@@ -13,7 +13,7 @@ ACCOUNT = "istio-ingressgateway-workload-service-account"
 
 def target(situation: Situation) -> Target:
     """Return the gateway, whether or not it runs yet."""
-    name = owners.object_name(situation.application, "gateway")
+    name = names.object_name(situation.application, "gateway")
     workload = situation.cluster.get(cluster.DEPLOYMENT, name, situation.model)
     return Target(
         namespace=situation.model,

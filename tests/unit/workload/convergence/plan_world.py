@@ -50,7 +50,7 @@ def snapshot(*replicas, desired=None, trials=(), **values):
 def decide(shot, remembered=None, *, mode="auto", now=NOW, max_unavailable="2"):
     remembered = remembered or memory.Memory(proven=PROVEN)
     options = {"mode": mode, "now": now, "max_unavailable": max_unavailable}
-    return choice.decide(plan.EvictionPlan(**shot, remembered=remembered, **options))
+    return choice.decide(plan.Look(**shot, memory=remembered, **options))
 
 
 def injecting(*workloads):

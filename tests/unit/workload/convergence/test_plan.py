@@ -290,7 +290,7 @@ def test_a_pause_lasts_to_its_end_though_no_pod_is_missing_for_a_moment():
     decided = look(replica(in_mesh=True), remembered=paused())
     assert decided.summary.troubles == ()
     again = look(replica(), remembered=decided.memory)
-    assert (again.ask, again.evict) == ([], [])
+    assert (again.ask, again.evict) == ((), ())
     assert again.memory.holds == {SET: a_budget()}
 
     assert look(replica(in_mesh=True), remembered=paused(NOW)).memory.holds == {}
@@ -329,7 +329,7 @@ def test_a_new_request_is_taken_over_once():
 def test_asking_does_not_lift_the_guard_that_follows(since):
     remembered = requested("uid-a-0", holds=held(since=since).holds)
     decided = look(replica(), remembered=remembered)
-    assert (decided.evict, decided.memory.request) == ([], None)
+    assert (decided.evict, decided.memory.request) == ((), None)
 
 
 def test_the_summary_counts_what_we_may_fix_apart_from_what_is_only_reported():
@@ -366,7 +366,7 @@ def test_a_workload_whose_replacement_would_not_be_right_is_named_and_the_others
     assert reasons(decided)["a-0"] == reason
     hold = decided.memory.holds["Deployment/a"]
     assert (hold.since, hold.until, hold.revision) == (NOW, NOW + retry, revision)
-    assert look(A, B, trials=trials, remembered=decided.memory).ask == []
+    assert look(A, B, trials=trials, remembered=decided.memory).ask == ()
 
 
 NOT_READY = f"a-0 is not Ready, so {SET} waits"
@@ -505,7 +505,7 @@ def test_nothing_is_evicted_where_istiod_does_not_serve_the_namespace():
     shot = snapshot(A, trials=injecting("Deployment/a"), is_served=False)
     decided = decide(shot, NOTHING)
 
-    assert (decided.evict, decided.ask) == ([], [])
+    assert (decided.evict, decided.ask) == ((), ())
     assert reasons(decided) == {"a-0": "NotServed"}
     (trouble,) = decided.summary.troubles
     assert (trouble.reason, trouble.workload) == ("NotServed", "")
@@ -542,7 +542,7 @@ def test_no_other_pod_follows_a_first_that_is_no_better(fault):
     assert decided.memory.proven == ()
     assert reasons(decided)["b-0"] == "FirstPod"
     later = decide(shot, decided.memory)
-    assert (later.evict, later.ask) == ([], [])
+    assert (later.evict, later.ask) == ((), ())
 
 
 def test_a_first_that_is_gone_or_left_alone_proves_nothing_and_the_next_is_tried():
@@ -631,7 +631,7 @@ def test_nothing_else_is_evicted_while_a_replacement_is_not_right(
     assert (found.workload, found.reason, found.pod) == (SET, trouble, "a-0" if pods else "")
     assert found.message.endswith(words)
     assert found.passing is (trouble == "ReplacementStarting")
-    assert (decided.evict, decided.ask) == ([], [])
+    assert (decided.evict, decided.ask) == ((), ())
     assert reasons(decided) == {"b-0": trouble}
 
 

@@ -187,7 +187,7 @@ class Model:
 
     def decide(self):
         return choice.decide(
-            plan.EvictionPlan(
+            plan.Look(
                 replicas=tuple(self.pods.values()),
                 desired={each.name: each.desired for each in self.workloads.values()},
                 ordered=frozenset(
@@ -197,7 +197,7 @@ class Model:
                 mesh="sidecar",
                 is_served=True,
                 trials=self.trials,
-                remembered=memory.decode({memory.STATE: self.state}),
+                memory=memory.decode({memory.STATE: self.state}),
                 mode="auto",
                 max_unavailable=self.max_unavailable,
                 now=self.now,
@@ -219,7 +219,7 @@ class Model:
             trial = facts.Trial(reason=reason, message="", uid=pod.uid, at=self.now)
             self.trials[pod.workload] = trial
         for pod in decided.evict:
-            self.evict(pod, is_proven=bool(decided.remembered.proven))
+            self.evict(pod, is_proven=bool(decided.look.memory.proven))
         return decided
 
     def evict(self, pod, *, is_proven):

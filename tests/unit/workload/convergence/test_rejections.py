@@ -30,10 +30,10 @@ from tests.unit.workload.converging import (
 from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, until
 
 
-def want(model: FakeApiserver, **values: Any) -> None:
+def want(model: FakeApiserver, name: str = "istio-integrator-admission", **values: Any) -> None:
     """Write the webhook's settings as the charm does."""
-    wanted = Wanted(application="istio-integrator", model=MODEL, **values)
-    metadata = {"name": "istio-integrator-admission", "namespace": MODEL}
+    wanted = Wanted(**{"application": "istio-integrator", "model": MODEL, **values})
+    metadata = {"name": name, "namespace": MODEL}
     text = json.dumps(wanted.document())
     model.put("configmaps", {"metadata": metadata, "data": {"settings.json": text}})
 
@@ -69,6 +69,18 @@ async def test_forbidden_change_is_found_before_a_pod_has_it_and_the_charm_is_to
     assert found(model) == {"changes": {"hold"}, "workloads": set()}
     (author,) = {each.author for each in stored(model).changes.values()}
     assert author == "ValidatingAdmissionPolicy no-overrides"
+
+
+@pytest.mark.parametrize("length", [53, 54, 63])
+async def test_settings_of_an_application_with_a_long_name_are_found(
+    model: FakeApiserver, length: int
+):
+    """The charm shortens the names of objects above 63 characters."""
+    application = "a" * length
+    model.admission = forbidding(names.PROXY_CONFIG)
+    want(model, names.object_name(application, "admission"), application=application)
+    async with looking(model, application=application) as service:
+        await until(service.told)
 
 
 async def test_charm_is_not_told_that_other_settings_are_rejected_as_little(model: FakeApiserver):

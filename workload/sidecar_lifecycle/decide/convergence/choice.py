@@ -12,7 +12,7 @@ from integrator_contract.reasons import Reason
 
 from .facts import Replica, Trial
 from .memory import Hold, Round
-from .plan import LONG_WAIT, READY_FOR, TRIAL_TTL, UNREADY_FOR, EvictionPlan
+from .plan import LONG_WAIT, READY_FOR, TRIAL_TTL, UNREADY_FOR, EvictionPlan, Look, Moves, Wait
 from .review import review
 
 _KINDS = ("Deployment", "StatefulSet", "DaemonSet")
@@ -23,16 +23,15 @@ _LASTING = (Reason.NOT_READY, Reason.NOT_SETTLED, Reason.CHANGING, Reason.ORDERE
 """Reasons of waits that may never end."""
 _NO_DRY_RUN = (Reason.NOT_SERVED, Reason.MESH_DOWN)
 """Obstacles because of which a dry run cannot show a right replacement."""
-Wait = tuple[str, str]
-"""A reason and a message."""
 
 
-def decide(plan: EvictionPlan) -> EvictionPlan:
-    """Decide the next actions from the plan's model and memory."""
+def decide(look: Look) -> Moves:
+    """Decide the next actions."""
+    plan = EvictionPlan(look)
     review(plan)
     _review_request(plan)
     _choose(plan)
-    return plan
+    return plan.moves()
 
 
 def _choose(plan: EvictionPlan) -> None:
@@ -62,22 +61,22 @@ def _name_lasting(plan: EvictionPlan, candidates: dict[str, list[Replica]]) -> N
         reason, message = plan.waits[replicas[0].uid]
         if reason not in _LASTING:
             continue
-        since = plan.waiting[workload] = plan.remembered.waiting.get(workload, plan.now)
-        if plan.now < since + LONG_WAIT:
+        since = plan.waiting[workload] = plan.look.memory.waiting.get(workload, plan.look.now)
+        if plan.look.now < since + LONG_WAIT:
             continue
-        leaving = plan.terminating(workload)
-        is_graceful = leaving is not None and plan.now < leaving.ends_by
+        leaving = plan.look.terminating(workload)
+        is_graceful = leaving is not None and plan.look.now < leaving.ends_by
         passing = is_graceful or reason == Reason.NOT_SETTLED.value
         # Without a pod the operator is told to force the eviction, or to look at the workload.
         is_shown = reason == Reason.ORDERED_READY.value or not replicas[0].faulty
-        unready = plan.unready(workload) if is_shown else None
+        unready = plan.look.unready(workload) if is_shown else None
         pod = unready.name if unready is not None else ""
         plan.troubles.append(Trouble(workload, reason, message, pod, passing=passing))
 
 
 def _name_lost(plan: EvictionPlan) -> None:
     """Name pods whose first container is wrong, and whose workload has no hold that tells so."""
-    for each in plan.replicas:
+    for each in plan.look.replicas:
         reason, _ = plan.waits.get(each.uid, ("", ""))
         if each.fault == "order" and reason and each.workload not in plan.holds:
             is_asked = reason != Reason.NOT_ASKED.value
@@ -88,13 +87,13 @@ def _name_lost(plan: EvictionPlan) -> None:
 
 def _review_request(plan: EvictionPlan) -> None:
     """Keep the pods of an operator's request that can still be replaced."""
-    request = plan.remembered.request
+    request = plan.look.memory.request
     if request is None:
         return
     judged = {workload for workload, hold in plan.holds.items() if hold.until is None}
     plan.requested = frozenset(
         each.uid
-        for each in plan.replicas
+        for each in plan.look.replicas
         if each.uid in request.uids
         and each.fixable
         and not each.terminating
@@ -105,18 +104,19 @@ def _review_request(plan: EvictionPlan) -> None:
 def _candidates(plan: EvictionPlan) -> dict[str, list[Replica]]:
     """Return the pods to replace, by workload; note the reasons for the other pods."""
     found: dict[str, list[Replica]] = defaultdict(list)
-    for replica in plan.replicas:
+    for replica in plan.look.replicas:
         asked = replica.uid in plan.requested
         if not asked and not (replica.faulty and replica.fixable):
             continue
-        is_automatic = plan.mode == "auto" and replica.reason != Reason.EXCLUDED.value
+        is_automatic = plan.look.mode == "auto" and replica.reason != Reason.EXCLUDED.value
         hold = plan.holds.get(replica.workload)
-        if hold is not None and (hold.until is None or plan.now < hold.until):
+        if hold is not None and (hold.until is None or plan.look.now < hold.until):
             plan.waits[replica.uid] = (hold.reason, hold.message)
         elif asked or (is_automatic and not replica.forbids):
             found[replica.workload].append(replica)
         elif replica.reason != Reason.EXCLUDED.value:
-            why = f"it has {replica.forbids}" if is_automatic else f"restart-pods is {plan.mode}"
+            mode = f"restart-pods is {plan.look.mode}"
+            why = f"it has {replica.forbids}" if is_automatic else mode
             message = f"{why}: run restart-uninjected"
             plan.waits[replica.uid] = (Reason.NOT_ASKED, message)
     return found
@@ -124,11 +124,11 @@ def _candidates(plan: EvictionPlan) -> dict[str, list[Replica]]:
 
 def _obstacle(plan: EvictionPlan) -> Wait | None:
     """Return the reason not to evict any pod of the model now, if any."""
-    if not plan.is_served:
+    if not plan.look.is_served:
         message = f"istiod has not written the ConfigMap {ROOT_CERTIFICATE} into this namespace"
         plan.troubles.append(Trouble("", Reason.NOT_SERVED, message))
         return Reason.NOT_SERVED, message
-    for trial in plan.trials.values():
+    for trial in plan.look.trials.values():
         if trial.reason is Reason.MESH_DOWN and _is_fresh(plan, trial):
             return Reason.MESH_DOWN, trial.message
     if plan.troubles:
@@ -141,15 +141,15 @@ def _obstacle(plan: EvictionPlan) -> Wait | None:
 
 
 def _is_fresh(plan: EvictionPlan, trial: Trial) -> bool:
-    return plan.now < trial.at + TRIAL_TTL
+    return plan.look.now < trial.at + TRIAL_TTL
 
 
 def _proof(plan: EvictionPlan, replica: Replica) -> str:
     """Return the proof that one pod has to give before similar pods are replaced."""
-    request = plan.remembered.request
+    request = plan.look.memory.request
     if replica.in_mesh and request is not None:
         return f"request {request.id}"
-    return plan.mesh
+    return plan.look.mesh
 
 
 def _is_proven(plan: EvictionPlan, replica: Replica) -> bool:
@@ -172,7 +172,7 @@ def _victim(
     victim = serving
     if lost or (broken and (is_proven or not comes_first)):
         victim = max(lost or broken, key=_ordinal)
-    if victim is not None and (first := plan.blocker(workload, victim.ordinal)):
+    if victim is not None and (first := plan.look.blocker(workload, victim.ordinal)):
         message = f"{workload} would recreate {victim.name} only after {first} is Ready"
         return None, (Reason.ORDERED_READY, message)
     return victim, wait
@@ -182,12 +182,12 @@ def _change(plan: EvictionPlan, workload: str, *, is_lost: bool) -> Wait | None:
     """Return the change of a workload that has to end first, if any."""
     if workload in plan.rounds:
         return Reason.REPLACING, f"a pod of {workload} is being replaced"
-    if (leaving := plan.terminating(workload)) is not None:
-        return Reason.CHANGING, plan.describe_end(leaving)
-    if plan.desired.get(workload, 0) == 0:
+    if (leaving := plan.look.terminating(workload)) is not None:
+        return Reason.CHANGING, plan.look.describe_end(leaving)
+    if plan.look.desired.get(workload, 0) == 0:
         return Reason.CHANGING, f"{workload} is going away"
-    if plan.lacks_pods(workload) and not is_lost:
-        return Reason.CHANGING, plan.describe_missing(workload)
+    if plan.look.lacks_pods(workload) and not is_lost:
+        return Reason.CHANGING, plan.look.describe_missing(workload)
     return None
 
 
@@ -201,7 +201,7 @@ def _is_broken(plan: EvictionPlan, replica: Replica, *, is_proven: bool) -> bool
         since, patience = replica.created, 0.0 if is_proven else patience
     if replica.uid in plan.requested:
         since, patience = replica.created, min(patience, READY_FOR)
-    return plan.now >= since + patience
+    return plan.look.now >= since + patience
 
 
 def _serving(
@@ -209,11 +209,11 @@ def _serving(
 ) -> tuple[Replica | None, Wait]:
     serving = [each for each in replicas if each.ready]
     forced = [each for each in serving if _is_forced(plan, each)]
-    unready = plan.unready(workload)
+    unready = plan.look.unready(workload)
     if unready is not None and not forced:
         return None, (Reason.NOT_READY, f"{unready.name} is not Ready, so {workload} waits")
     serving = forced or serving
-    settled = [each for each in serving if (each.ready_since or 0) + READY_FOR <= plan.now]
+    settled = [each for each in serving if (each.ready_since or 0) + READY_FOR <= plan.look.now]
     if not settled:
         return None, (Reason.NOT_SETTLED, f"Ready for less than {READY_FOR:.0f} s")
     return max(settled, key=_ordinal), ("", "")
@@ -221,8 +221,8 @@ def _serving(
 
 def _take(plan: EvictionPlan, victims: list[Replica]) -> None:
     """Take the pods of this wave, up to max_unavailable; the first pod is replaced alone."""
-    running = sum(desired > 0 for desired in plan.desired.values())
-    most = service.at_most(plan.max_unavailable, running)
+    running = sum(desired > 0 for desired in plan.look.desired.values())
+    most = service.at_most(plan.look.max_unavailable, running)
     left = most
     for victim in sorted(victims, key=lambda each: _rank(plan, each)):
         is_proven = _is_proven(plan, victim)
@@ -242,11 +242,11 @@ def _take(plan: EvictionPlan, victims: list[Replica]) -> None:
 
 
 def _judged(plan: EvictionPlan, victim: Replica) -> Hold | None:
-    request = plan.remembered.request
+    request = plan.look.memory.request
     since = request.at if victim.in_mesh and request is not None else 0.0
     for workload, hold in plan.holds.items():
         # The status shows no hold of a workload without pods, so that nobody would see the cause.
-        is_running = plan.desired.get(workload, 0) > 0
+        is_running = plan.look.desired.get(workload, 0) > 0
         if is_running and hold.until is None and hold.reason in _JUDGED and hold.since >= since:
             return hold
     return None
@@ -260,7 +260,7 @@ def _is_coming_up(plan: EvictionPlan, victims: Iterable[Replica]) -> bool:
 
 def _rank(plan: EvictionPlan, victim: Replica) -> tuple[bool, bool, int, str]:
     kind = victim.workload.partition("/")[0]
-    spare = not victim.ready or plan.ready(victim.workload) > 1
+    spare = not victim.ready or plan.look.ready(victim.workload) > 1
     return victim.fault != "unwanted", not spare, _KINDS.index(kind), victim.workload
 
 
@@ -270,7 +270,7 @@ def _proceed(plan: EvictionPlan, victim: Replica) -> tuple[Wait, bool]:
     Returns why the workload's pods wait, and whether this uses a slot of the wave.
     """
     workload = victim.workload
-    trial = plan.trials.get(workload)
+    trial = plan.look.trials.get(workload)
     if trial is None or not _is_fresh(plan, trial):
         plan.ask.append(victim)
         return (Reason.QUEUED, "asking whether its replacement would be right"), True
@@ -281,16 +281,16 @@ def _proceed(plan: EvictionPlan, victim: Replica) -> tuple[Wait, bool]:
         plan.hold(victim, reason, message)
         return (reason, message), False
     # Beside a Ready pod only a forced eviction finds ailments: its replacement may have the same.
-    pods = plan.live(workload) if victim.ready else [victim]
+    pods = plan.look.live(workload) if victim.ready else [victim]
     ailments = [ailment for each in pods for ailment in each.ailments]
     plan.evict.append(victim)
     plan.rounds[workload] = Round(
         uid=victim.uid,
-        known=tuple(sorted(each.uid for each in plan.workloads[workload])),
+        known=tuple(sorted(each.uid for each in plan.look.pods(workload))),
         was_ready=victim.ready,
-        ready_before=plan.ready(workload),
-        since=plan.now,
-        fingerprint=plan.fingerprint,
+        ready_before=plan.look.ready(workload),
+        since=plan.look.now,
+        fingerprint=plan.look.fingerprint,
         broken=tuple(sorted({each.container for each in ailments} - {PROXY})),
         proves="" if _is_proven(plan, victim) else _proof(plan, victim),
     )
@@ -298,7 +298,7 @@ def _proceed(plan: EvictionPlan, victim: Replica) -> tuple[Wait, bool]:
 
 
 def _is_forced(plan: EvictionPlan, replica: Replica) -> bool:
-    request = plan.remembered.request
+    request = plan.look.memory.request
     return request is not None and request.force and replica.uid in plan.requested
 
 

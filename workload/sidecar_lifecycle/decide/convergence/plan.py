@@ -1,14 +1,15 @@
 """The plan: the pods to replace next, and why other pods wait.
 
-`review` updates rounds and holds in a plan, then `choice` selects pods.
+`review` updates rounds and holds in an `EvictionPlan`, then `choice` selects pods. From outside,
+`choice.decide` turns a `Look` into `Moves`; both are frozen.
 """
 
 from __future__ import annotations
 
 import datetime
+import functools
 import math
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -36,10 +37,13 @@ TRIAL_RETRY, SKIPPED_RETRY = 30.0, 600.0
 """Delays before another trial of a replacement that would not be right, or that the injector
 skips."""
 
+Wait = tuple[str, str]
+"""A reason and a message."""
 
-@dataclass(slots=True, kw_only=True)
-class EvictionPlan:
-    """The present model, the memory, and the decisions from both."""
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """The present model, the memory and the settings."""
 
     replicas: tuple[Replica, ...]
     desired: Mapping[str, int]
@@ -56,55 +60,32 @@ class EvictionPlan:
     """Workloads that lack a pod because the API server rejects it, with its message."""
     trials: Mapping[str, Trial]
     """The last trial of each workload."""
-    remembered: Memory
+    memory: Memory
+    """The memory as it is stored."""
     mode: service.RestartPods
     max_unavailable: str
     """Workloads that may have a pod replaced at the same time: a number or a percentage."""
     now: float
     """Seconds since the epoch."""
 
-    # The decisions.
-    workloads: dict[str, list[Replica]] = field(init=False)
-    """All pods of each workload, terminating ones included."""
-    rounds: dict[str, Round] = field(init=False)
-    """Rounds in progress, by workload."""
-    holds: dict[str, Hold] = field(init=False)
-    """By workload."""
-    waiting: dict[str, float] = field(default_factory=dict[str, float])
-    """Since when workloads wait for a reason that may last."""
-    proven: set[str] = field(init=False)
-    requested: frozenset[str] = frozenset()
-    """UIDs of the pods in an operator's request that can still be replaced."""
-    waits: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    """The reason and message why a pod, by UID, is not replaced now."""
-    ask: list[Replica] = field(default_factory=list[Replica])
-    evict: list[Replica] = field(default_factory=list[Replica])
-    held: list[Replica] = field(default_factory=list[Replica])
-    """Pods whose workloads are held from now on, with the reason."""
-    troubles: list[answers.Trouble] = field(default_factory=list[answers.Trouble])
-    """Troubles of unfinished replacements and of the whole model."""
-
-    def __post_init__(self) -> None:
-        self.workloads = defaultdict(list)
+    @functools.cached_property
+    def _pods(self) -> dict[str, list[Replica]]:
+        found: dict[str, list[Replica]] = {}
         for replica in self.replicas:
-            if replica.workload:
-                self.workloads[replica.workload].append(replica)
-        self.rounds = dict(self.remembered.rounds)
-        self.holds = dict(self.remembered.holds)
-        self.proven = set(self.remembered.proven)
+            found.setdefault(replica.workload, []).append(replica)
+        return found
+
+    def pods(self, workload: str) -> Sequence[Replica]:
+        """Return all pods of a workload, terminating ones included."""
+        return self._pods.get(workload, ())
 
     def live(self, workload: str) -> list[Replica]:
         """Return the pods of a workload that are not terminating."""
-        return [each for each in self.workloads[workload] if not each.terminating]
+        return [each for each in self.pods(workload) if not each.terminating]
 
     def ready(self, workload: str) -> int:
         """Count the Ready pods of a workload."""
-        return sum(each.ready for each in self.workloads[workload])
-
-    def replacements(self, workload: str) -> list[Replica]:
-        """Return the live pods that were created since the workload's round began."""
-        known = self.rounds[workload].known
-        return [each for each in self.live(workload) if each.uid not in known]
+        return sum(each.ready for each in self.pods(workload))
 
     def lacks_pods(self, workload: str) -> bool:
         """Tell whether a workload has fewer live pods than it should have."""
@@ -130,7 +111,7 @@ class EvictionPlan:
 
     def terminating(self, workload: str) -> Replica | None:
         """Return the pod of a workload that terminates last, if any."""
-        pods = [each for each in self.workloads[workload] if each.terminating]
+        pods = [each for each in self.pods(workload) if each.terminating]
         return max(pods, key=lambda each: each.ends_by, default=None)
 
     def describe_end(self, replica: Replica) -> str:
@@ -140,49 +121,36 @@ class EvictionPlan:
         end = datetime.datetime.fromtimestamp(replica.ends_by, datetime.UTC)
         return f"{replica.name} is terminating, with a grace period until {end:%H:%M} UTC"
 
-    def hold(
-        self, replica: Replica, reason: Reason, message: str, *, is_lasting: bool = False
-    ) -> None:
-        """Hold the pod's workload for a time.
 
-        A lasting hold, as after an eviction, ends when the pod's template or the mesh changes.
-        """
-        is_skipped = reason is Reason.INJECTOR_SKIPS
-        until = self.now + (SKIPPED_RETRY if is_skipped else TRIAL_RETRY)
-        self.holds[replica.workload] = Hold(
-            reason=reason,
-            message=message,
-            since=self.now,
-            until=None if is_lasting else until,
-            revision=replica.revision if is_lasting or is_skipped else "",
-            fingerprint=self.fingerprint,
-        )
-        if is_lasting or is_skipped:
-            self.held.append(replace(replica, reason=reason, message=message))
+@dataclass(frozen=True, kw_only=True)
+class Moves:
+    """The decisions about a model, and the reason why each other pod waits."""
 
-    @property
-    def memory(self) -> Memory:
-        """The next memory, which is stored before a pod is evicted."""
-        request = self.remembered.request
-        if request is not None:
-            left = tuple(uid for uid in request.uids if uid in self.requested)
-            request = msgspec.structs.replace(request, uids=left) if left else None
-        current = f"request {request.id}" if request else ""
-        requests = {each for each in self.proven if each.startswith("request ")} - {current}
-        return Memory(
-            rounds=self.rounds,
-            holds=self.holds,
-            proven=tuple(sorted(self.proven - requests)),
-            request=request,
-            answered=self.remembered.answered,
-            waiting=self.waiting,
-        )
+    look: Look
+    ask: tuple[Replica, ...]
+    """Pods whose replacement is to be tried by dry run."""
+    evict: tuple[Replica, ...]
+    held: tuple[Replica, ...]
+    """Pods whose workloads are held from now on, with the reason."""
+    memory: Memory
+    """The next memory, which is stored before a pod is evicted."""
+    waits: Mapping[str, Wait]
+    """Why a pod, by UID, is not replaced now."""
+    troubles: tuple[answers.Trouble, ...]
+    """Troubles of unfinished replacements and of the whole model."""
+
+    def without_round(self, workload: str, hold: Hold | None) -> Moves:
+        """Return the moves after the API server rejected the eviction of a workload's pod."""
+        memory, holds = self.memory, {} if hold is None else {workload: hold}
+        rounds = {key: each for key, each in memory.rounds.items() if key != workload}
+        memory = msgspec.structs.replace(memory, rounds=rounds, holds=memory.holds | holds)
+        return replace(self, memory=memory)
 
     @property
     def rows(self) -> list[Replica]:
         """The pods that should be replaced, each with the reason why it waits."""
         found: list[Replica] = []
-        for each in self.replicas:
+        for each in self.look.replicas:
             if each.faulty:
                 wait = self.waits.get(each.uid) if each.fixable else None
                 reason, message = wait or (each.reason, each.message)
@@ -197,12 +165,12 @@ class EvictionPlan:
         """The model's progress into the mesh."""
         rows = self.rows
         ours = [each for each in rows if each.fixable and each.wanted]
-        in_mesh = sum(each.in_mesh and not self._is_coming(each) for each in self.replicas)
+        in_mesh = sum(each.in_mesh and not self._is_coming(each) for each in self.look.replicas)
         asked = [each for each in ours if self.waits.get(each.uid, ("",))[0] != Reason.NOT_ASKED]
-        lasting = {each.workload for each in self.troubles if each.workload in self.waiting}
-        held = sum(each.workload in self.holds or each.workload in lasting for each in asked)
+        lasting = {each.workload for each in self.troubles if each.workload in self.memory.waiting}
+        held = sum(each.workload in {*self.memory.holds, *lasting} for each in asked)
         stuck = {each.workload for each in self.troubles if not each.passing}
-        coming = {workload: self._coming(workload) for workload in self.rounds}
+        coming = {workload: self._coming(workload) for workload in self.memory.rounds}
         on_the_way = sum(coming.values())
         overdue = sum(count for workload, count in coming.items() if workload in stuck)
         return answers.Summary(
@@ -213,25 +181,102 @@ class EvictionPlan:
             troubles=self._all_troubles({each.workload for each in rows if each.fixable}),
             reported=sum(not each.fixable and each.wanted for each in rows),
             unwanted=sum(not each.wanted for each in rows),
-            stale=sum(bool(each.stale) and not each.terminating for each in self.replicas),
+            stale=sum(bool(each.stale) and not each.terminating for each in self.look.replicas),
         )
 
     def _is_coming(self, replica: Replica) -> bool:
         """Tell whether the pod replaces an evicted one and is not Ready yet."""
-        current = self.rounds.get(replica.workload)
+        current = self.memory.rounds.get(replica.workload)
         is_new = current is not None and replica.uid not in current.known
         return is_new and replica.in_mesh and not replica.ready
 
     def _coming(self, workload: str) -> int:
         """Count a round's replacements that are missing or not Ready yet, without `rows`."""
-        return self.lacks_pods(workload) + sum(map(self._is_coming, self.live(workload)))
+        return self.look.lacks_pods(workload) + sum(map(self._is_coming, self.look.live(workload)))
 
     def _all_troubles(self, lacking: set[str]) -> tuple[answers.Trouble, ...]:
         """Return why pods are not replaced, causes that need the operator first."""
         budget = Reason.DISRUPTION_BUDGET.value
         held = [
             answers.Trouble(workload, hold.reason, hold.message, passing=hold.reason == budget)
-            for workload, hold in sorted(self.holds.items())
+            for workload, hold in sorted(self.memory.holds.items())
             if workload in lacking
         ]
         return tuple(sorted((*self.troubles, *held), key=lambda each: each.passing))
+
+
+@dataclass(slots=True)
+class EvictionPlan:
+    """The decisions while `review` and `choice` make them."""
+
+    look: Look
+    rounds: dict[str, Round] = field(init=False)
+    """Rounds in progress, by workload."""
+    holds: dict[str, Hold] = field(init=False)
+    """By workload."""
+    proven: set[str] = field(init=False)
+    waiting: dict[str, float] = field(default_factory=dict[str, float])
+    """Since when workloads wait for a reason that may last."""
+    requested: frozenset[str] = frozenset()
+    """UIDs of the pods in an operator's request that can still be replaced."""
+    waits: dict[str, Wait] = field(default_factory=dict[str, Wait])
+    ask: list[Replica] = field(default_factory=list[Replica])
+    evict: list[Replica] = field(default_factory=list[Replica])
+    held: list[Replica] = field(default_factory=list[Replica])
+    troubles: list[answers.Trouble] = field(default_factory=list[answers.Trouble])
+
+    def __post_init__(self) -> None:
+        self.rounds = dict(self.look.memory.rounds)
+        self.holds = dict(self.look.memory.holds)
+        self.proven = set(self.look.memory.proven)
+
+    def replacements(self, workload: str) -> list[Replica]:
+        """Return the live pods that were created since the workload's round began."""
+        known = self.rounds[workload].known
+        return [each for each in self.look.live(workload) if each.uid not in known]
+
+    def hold(
+        self, replica: Replica, reason: Reason, message: str, *, is_lasting: bool = False
+    ) -> None:
+        """Hold the pod's workload for a time.
+
+        A lasting hold, as after an eviction, ends when the pod's template or the mesh changes.
+        """
+        is_skipped = reason is Reason.INJECTOR_SKIPS
+        until = self.look.now + (SKIPPED_RETRY if is_skipped else TRIAL_RETRY)
+        self.holds[replica.workload] = Hold(
+            reason=reason,
+            message=message,
+            since=self.look.now,
+            until=None if is_lasting else until,
+            revision=replica.revision if is_lasting or is_skipped else "",
+            fingerprint=self.look.fingerprint,
+        )
+        if is_lasting or is_skipped:
+            self.held.append(replace(replica, reason=reason, message=message))
+
+    def moves(self) -> Moves:
+        """Return the decisions."""
+        request = self.look.memory.request
+        if request is not None:
+            left = tuple(uid for uid in request.uids if uid in self.requested)
+            request = msgspec.structs.replace(request, uids=left) if left else None
+        current = f"request {request.id}" if request else ""
+        requests = {each for each in self.proven if each.startswith("request ")} - {current}
+        memory = Memory(
+            rounds=self.rounds,
+            holds=self.holds,
+            proven=tuple(sorted(self.proven - requests)),
+            request=request,
+            answered=self.look.memory.answered,
+            waiting=self.waiting,
+        )
+        return Moves(
+            look=self.look,
+            ask=tuple(self.ask),
+            evict=tuple(self.evict),
+            held=tuple(self.held),
+            memory=memory,
+            waits=self.waits,
+            troubles=tuple(self.troubles),
+        )

@@ -23,43 +23,45 @@ _AGAIN = {
 
 def review(plan: EvictionPlan) -> None:
     """Drop the remembered holds and rounds that have ended."""
-    for workload, hold in plan.remembered.holds.items():
+    for workload, hold in plan.look.memory.holds.items():
         if _is_lifted(plan, workload, hold):
             del plan.holds[workload]
-    for workload in sorted(plan.remembered.rounds):
+    for workload in sorted(plan.look.memory.rounds):
         _review_round(plan, workload)
 
 
 def _is_lifted(plan: EvictionPlan, workload: str, hold: Hold) -> bool:
     """Tell whether a change of the workload or the mesh ends the hold."""
-    live = plan.live(workload)
+    live = plan.look.live(workload)
     faulty = [each for each in live if each.faulty]
-    request = plan.remembered.request
+    request = plan.look.memory.request
     asked = request.uids if request is not None and request.at > hold.since else ()
     if (
         any(each.uid in asked for each in live)
-        or workload not in plan.desired
-        or (hold.fingerprint and hold.fingerprint != plan.fingerprint)
+        or workload not in plan.look.desired
+        or (hold.fingerprint and hold.fingerprint != plan.look.fingerprint)
         or (hold.revision and any(each.revision != hold.revision for each in faulty))
     ):
         return True
     if hold.until is None:
         return bool(live) and not faulty
     # The hold stays during another try, so that the status does not change each time.
-    return plan.now >= hold.until and (not faulty or plan.terminating(workload) is not None)
+    return plan.look.now >= hold.until and (
+        not faulty or plan.look.terminating(workload) is not None
+    )
 
 
 def _review_round(plan: EvictionPlan, workload: str) -> None:
     current = plan.rounds[workload]
-    live = plan.live(workload)
-    gone = workload not in plan.desired
+    live = plan.look.live(workload)
+    gone = workload not in plan.look.desired
     if gone or (live and not any(each.fixable for each in live)):
         del plan.rounds[workload]
         return
-    victim = next((each for each in plan.workloads[workload] if each.uid == current.uid), None)
+    victim = next((each for each in plan.look.pods(workload) if each.uid == current.uid), None)
     if victim is not None and not victim.terminating:
         # Its eviction is in progress, or it never happened.
-        if plan.now >= current.since + EVICTION_GRACE:
+        if plan.look.now >= current.since + EVICTION_GRACE:
             del plan.rounds[workload]
         return
     judged = _judge(plan, workload)
@@ -78,8 +80,8 @@ def _judge(plan: EvictionPlan, workload: str) -> bool:
     bad = [each for each in plan.replacements(workload) if each.faulty]
     if not bad:
         return True
-    if current.fingerprint == plan.fingerprint:
-        trial = plan.trials.get(workload)
+    if current.fingerprint == plan.look.fingerprint:
+        trial = plan.look.trials.get(workload)
         if trial is None or trial.uid not in {each.uid for each in bad}:
             plan.ask.append(bad[0])
             return False
@@ -99,10 +101,10 @@ def _judge(plan: EvictionPlan, workload: str) -> bool:
 def _is_restored(plan: EvictionPlan, workload: str) -> bool:
     """Tell whether the workload has its desired pods and its earlier Ready pods again."""
     current = plan.rounds[workload]
-    desired = plan.desired[workload]
-    if len(plan.live(workload)) < desired:
+    desired = plan.look.desired[workload]
+    if len(plan.look.live(workload)) < desired:
         return False
-    if current.was_ready and plan.ready(workload) < min(desired, current.ready_before):
+    if current.was_ready and plan.look.ready(workload) < min(desired, current.ready_before):
         return False
     return all(_is_right(plan, current, each) for each in plan.replacements(workload))
 
@@ -110,25 +112,25 @@ def _is_restored(plan: EvictionPlan, workload: str) -> bool:
 def _is_right(plan: EvictionPlan, current: Round, replica: Replica) -> bool:
     """Tell whether a replacement is Ready, or no worse than a pod that was not Ready."""
     if replica.ready_since is not None:
-        return replica.ready_since + (FIRST_STAYS if current.proves else 0) <= plan.now
+        return replica.ready_since + (FIRST_STAYS if current.proves else 0) <= plan.look.now
     broken = {each.container for each in replica.ailments}
     return bool(broken or not current.was_ready) and broken <= set(current.broken)
 
 
 def _watch(plan: EvictionPlan, workload: str, victim: Replica | None) -> None:
     current = plan.rounds[workload]
-    is_late = plan.now >= current.since + LONG_WAIT
+    is_late = plan.look.now >= current.since + LONG_WAIT
     late = f"after {round(LONG_WAIT / 60)} minutes"
     new = next((each for each in plan.replacements(workload) if not each.ready), None)
     ailments = new.ailments if new else ()
     ailment = next((each for each in ailments if each.container not in current.broken), None)
     why = f": {ailment}" if ailment else ""
     pod, passing = new.name if new else "", False
-    is_refused = workload in plan.refused
+    is_refused = workload in plan.look.refused
     if ailment and ailment.hangs:
         message = f"the replacement {pod} cannot start{why}"
-    elif plan.lacks_pods(workload) and (is_refused or (victim is None and new is None)):
-        message, pod = plan.describe_missing(workload), plan.blocker(workload)
+    elif plan.look.lacks_pods(workload) and (is_refused or (victim is None and new is None)):
+        message, pod = plan.look.describe_missing(workload), plan.look.blocker(workload)
         passing = not (is_refused or is_late)
         if passing and not pod:
             return
@@ -137,8 +139,8 @@ def _watch(plan: EvictionPlan, workload: str, victim: Replica | None) -> None:
         if is_late:
             message = f"the replacement {pod} is not Ready {late}{why}"
     elif victim is not None and is_late:
-        pod, passing = victim.name, plan.now < victim.ends_by
-        message = f"the evicted pod {plan.describe_end(victim)}"
+        pod, passing = victim.name, plan.look.now < victim.ends_by
+        message = f"the evicted pod {plan.look.describe_end(victim)}"
     else:
         return
     reason = Reason.REPLACEMENT_STARTING if passing else Reason.REPLACEMENT_HANGS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from integrator_contract import answers, names, namespaces, refusals, rejections
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide import eligible, stale
 from sidecar_lifecycle.decide.convergence import choice, facts, memory
-from sidecar_lifecycle.decide.convergence.plan import EvictionPlan
+from sidecar_lifecycle.decide.convergence.plan import Look, Moves
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import Client, answer, path
@@ -316,8 +317,8 @@ async def look(
     stored: resources.ConfigMap,
     tried: Mapping[str, facts.Trial],
     proxy: stale.Proxy = stale.UNKNOWN,
-) -> tuple[EvictionPlan, eligible.Scope]:
-    """Plan for these pods; their owners are read only if a pod has to be replaced.
+) -> tuple[Moves, eligible.Scope]:
+    """Decide about these pods; their owners are read only if a pod has to be replaced.
 
     Old proxies are found only if the proxy of new pods is known.
     """
@@ -344,15 +345,15 @@ async def look(
             )
             replicas.append(facts.owned(replica, ownership))
     injectors, is_served = await asyncio.gather(cluster.injectors(), cluster.is_served())
-    plan = EvictionPlan(
+    seen = Look(
         replicas=tuple(replicas),
         desired=desired,
         ordered=ordered,
         fingerprint=facts.fingerprint(scope, injectors),
         mesh=f"{scope.data_plane} {scope.mesh_revision or 'default'}",
         is_served=is_served,
-        trials=tried,
-        remembered=remembered,
+        trials=dict(tried),
+        memory=remembered,
         mode=settings.restart_pods,
         max_unavailable=settings.restart_max_unavailable,
         now=cluster.clock.now(),
@@ -360,7 +361,7 @@ async def look(
     # Events older than an hour are deleted, so a workload without a round has no limit.
     since = dict.fromkeys((each.workload for each in replicas if each.faulty), 0.0)
     since |= {workload: each.since for workload, each in remembered.rounds.items()}
-    since = {workload: at for workload, at in since.items() if plan.lacks_pods(workload)}
+    since = {workload: at for workload, at in since.items() if seen.lacks_pods(workload)}
     if since:
-        plan.refused = await cluster.refused(since)
-    return choice.decide(plan), scope
+        seen = dataclasses.replace(seen, refused=await cluster.refused(since))
+    return choice.decide(seen), scope

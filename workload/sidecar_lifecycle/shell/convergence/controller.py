@@ -13,7 +13,7 @@ from integrator_contract import answers, names, refusals
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide import eligible, mutate
 from sidecar_lifecycle.decide.convergence import facts, memory
-from sidecar_lifecycle.decide.convergence.plan import EvictionPlan
+from sidecar_lifecycle.decide.convergence.plan import Moves
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell import metrics
 from sidecar_lifecycle.shell.kube import errors, events
@@ -59,28 +59,31 @@ class ConvergenceController:
     async def look(self) -> float:
         """Plan and, on the leader, act; return the seconds until the next reconciliation."""
         stored = await self.cluster.recall()
-        plan, scope = await hands.look(self.cluster, list(self.pods.values()), stored, self.trials)
-        has_work = plan.ask or plan.evict or _changed(plan, stored)
+        moves, scope = await hands.look(
+            self.cluster, list(self.pods.values()), stored, self.trials
+        )
+        has_work = moves.ask or moves.evict or _changed(moves, stored)
         acting = self.cluster.settings.leader and has_work
         if acting:
             # The watch may lag behind, so the pods are listed before the leader acts.
             pods = await self.cluster.objects(types.Pod)
-            plan, scope = await hands.look(self.cluster, pods, stored, self.trials)
-            await self._act(plan, scope, stored)
+            moves, scope = await hands.look(self.cluster, pods, stored, self.trials)
+            moves = await self._act(moves, scope, stored)
         # Drop deleted workloads, or they would accumulate in this long-running process.
-        for workload in self.trials.keys() - plan.desired.keys():
+        for workload in self.trials.keys() - moves.look.desired.keys():
             del self.trials[workload]
-        summary = self._show(plan)
-        if acting and (plan.ask or plan.evict):
+        summary = self._show(moves)
+        if acting and (moves.ask or moves.evict):
             return 0.0
         is_moving = summary.converging and all(each.passing for each in summary.troubles)
         return MOVING if is_moving else RESYNC
 
     async def _act(
-        self, plan: EvictionPlan, scope: eligible.Scope, stored: resources.ConfigMap
-    ) -> None:
-        stored = await self._remember(plan, stored)
-        for each in plan.held:
+        self, moves: Moves, scope: eligible.Scope, stored: resources.ConfigMap
+    ) -> Moves:
+        """Carry out the moves, and return what is left of them after rejected evictions."""
+        stored = await self._remember(moves, stored)
+        for each in moves.held:
             log.info("held", workload=each.workload, reason=each.reason, why=each.message)
             pod = self.cluster.pod(each)
             self.recorder.record(pod, Reason(each.reason), each.message, "Warning")
@@ -93,22 +96,21 @@ class ConvergenceController:
             log.debug("asked the injector", workload=replica.workload, reason=trial.reason)
 
         # A trial is valid for seconds. Hundreds in sequence would take longer.
-        await asyncio.gather(*map(ask, plan.ask))
-        for replica in plan.evict:
+        await asyncio.gather(*map(ask, moves.ask))
+        for replica in moves.evict:
             if self.cluster.settings.leader:
-                await self._evict(replica, plan)
-                stored = await self._remember(plan, stored)
+                moves = await self._evict(replica, moves)
+                stored = await self._remember(moves, stored)
+        return moves
 
-    async def _remember(
-        self, plan: EvictionPlan, stored: resources.ConfigMap
-    ) -> resources.ConfigMap:
-        if not _changed(plan, stored):
+    async def _remember(self, moves: Moves, stored: resources.ConfigMap) -> resources.ConfigMap:
+        if not _changed(moves, stored):
             return stored
-        data = {**stored.data, memory.STATE: memory.encode(plan.memory)}
+        data = {**stored.data, memory.STATE: memory.encode(moves.memory)}
         return await self.cluster.remember(stored, data)
 
-    async def _evict(self, replica: facts.Replica, plan: EvictionPlan) -> None:
-        """Evict a pod whose round is stored; a refusal ends the round and may add a hold."""
+    async def _evict(self, replica: facts.Replica, moves: Moves) -> Moves:
+        """Evict a pod whose round is stored; a rejection ends the round and may add a hold."""
         pod = f"{self.cluster.settings.model}/{replica.name}"
         try:
             await self.cluster.evict(replica)
@@ -116,16 +118,14 @@ class ConvergenceController:
             result, hold = _refusal(error, self.cluster.clock.now())
             metrics.EVICTIONS.labels(result).inc()
             log.warning("not evicted", pod=pod, result=result, error=str(error))
-            if result != "error":
-                del plan.rounds[replica.workload]
-            if hold is not None:
-                plan.holds[replica.workload] = hold
-            return
+            if result == "error":
+                return moves
+            return moves.without_round(replica.workload, hold)
         except errors.Unreachable as error:
             # The watch will show whether the pod was evicted, so the round is kept.
             metrics.EVICTIONS.labels("unknown").inc()
             log.warning("eviction got no answer", pod=pod, error=str(error))
-            return
+            return moves
         metrics.EVICTIONS.labels("evicted").inc()
         reason, why = _reason(replica)
         log.info("evicted", pod=pod, workload=replica.workload, why=why)
@@ -136,12 +136,13 @@ class ConvergenceController:
             f"Evicted ({why}): {replica.workload} creates it again "
             f"{'without' if is_without else 'with'} a sidecar",
         )
+        return moves
 
-    def _show(self, plan: EvictionPlan) -> answers.Summary:
-        summary = plan.summary
+    def _show(self, moves: Moves) -> answers.Summary:
+        summary = moves.summary
         applied = (pod.metadata.annotations.get(names.APPLIED, "") for pod in self.pods.values())
-        reasons = collections.Counter(row.reason for row in plan.rows)
-        show(reasons, summary.in_mesh, len(plan.rounds), applied)
+        reasons = collections.Counter(row.reason for row in moves.rows)
+        show(reasons, summary.in_mesh, len(moves.memory.rounds), applied)
         if summary != self.last:
             self.last = summary
             self.progress(summary)
@@ -189,9 +190,9 @@ class ConvergenceController:
             self.woken.set()
 
 
-def _changed(plan: EvictionPlan, stored: resources.ConfigMap) -> bool:
+def _changed(moves: Moves, stored: resources.ConfigMap) -> bool:
     empty = memory.encode(memory.Memory())
-    return memory.encode(plan.memory) != stored.data.get(memory.STATE, empty)
+    return memory.encode(moves.memory) != stored.data.get(memory.STATE, empty)
 
 
 def show(

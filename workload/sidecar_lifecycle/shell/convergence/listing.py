@@ -60,14 +60,14 @@ async def _look(
 ) -> tuple[answers.Summary, list[facts.Replica]]:
     """Return the plan of the controller, without its dry runs."""
     stored, pods = await cluster.recall(), await cluster.objects(types.Pod)
-    plan, _ = await hands.look(cluster, pods, stored, {}, cluster.settings.proxy)
+    moves, _ = await hands.look(cluster, pods, stored, {}, cluster.settings.proxy)
     # The word covers only the model, because the service that notifies the charm does, too.
-    summary = dataclasses.replace(plan.summary, word=plan.summary.named())
+    summary = dataclasses.replace(moves.summary, word=moves.summary.named())
     if not stale:
-        return summary, plan.rows
+        return summary, moves.rows
     return summary, [
         dataclasses.replace(each, reason=Reason.OLD_PROXY, message=each.stale)
-        for each in plan.replicas
+        for each in moves.look.replicas
         if each.stale and not each.terminating
     ]
 

@@ -33,7 +33,6 @@ class Observer:
     """Tries pods by dry run: all of them after a change of settings, else missing and new ones."""
 
     cluster: hands.ModelClient
-    trials: trials.Trials
     tell: Callable[[], None]
     wanted: pods.Settings | None = None
     """The settings of admission; None while no webhook runs."""
@@ -49,6 +48,11 @@ class Observer:
     """The workloads that, by Events, could not create a pod."""
     woken: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
+    @property
+    def trials(self) -> trials.Trials:
+        """The dry runs, by the current settings."""
+        return trials.Trials(self.cluster.client, self.cluster.settings)
+
     async def run(self) -> None:
         """Check after each change of settings and periodically, until cancelled."""
         while True:
@@ -63,7 +67,8 @@ class Observer:
 
     async def follow_settings(self) -> None:
         """Keep `wanted` up to date with the webhook's ConfigMap."""
-        fields = f"metadata.name={self.cluster.settings.application}-admission"
+        name = names.object_name(self.cluster.settings.application, names.ADMISSION)
+        fields = f"metadata.name={name}"
         async for change in self.cluster.watch(resources.ConfigMap, fields=fields).changes():
             if change.kind == "synced":
                 self.is_synced = True
@@ -172,7 +177,7 @@ def read(data: dict[str, str]) -> rejections.Rejections:
 
 async def run(client: Client, live: Live, *, tell: Callable[[], None]) -> None:
     """Check for rejections until cancelled, and call `tell` when they change."""
-    observer = Observer(hands.ModelClient(client, live), trials.Trials(client, live.current), tell)
+    observer = Observer(hands.ModelClient(client, live), tell)
     async with asyncio.TaskGroup() as group:
         group.create_task(observer.follow_settings(), name="admission settings")
         group.create_task(observer.run(), name="rejections")
