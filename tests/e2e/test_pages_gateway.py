@@ -1,11 +1,12 @@
 """How-to pages about gateways and who is asked, block by block, each to its outcome."""
 
 import pytest
+import yaml
 
 from testbed import istio
 from tests import echo, waiting
 from tests.e2e import ingress_world as world
-from tests.e2e import pages_world
+from tests.e2e import pages, pages_world
 from tests.gateway_client import HOST
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900), pytest.mark.cluster("tomorrow")]
@@ -150,3 +151,15 @@ def test_page_about_todays_charms_serves_the_older_generation(place, blocks):
     assert asks(place, "/katib/x") is True
     assert place.run(asked) == account(place)
     assert f"istio-gateway-service-account={account(place)}\n" in profiles
+
+
+def test_overlay_of_charmed_kubeflow_serves_its_applications(place):
+    """docs/how-to/install-charmed-kubeflow.md."""
+    overlay = yaml.safe_load((pages.ROOT / "bundle/kubeflow-1.11-overlay.yaml").read_text())
+    commands = "\n".join(f"juju integrate {' '.join(ends)}" for ends in overlay["relations"])
+    place.script([commands])
+    place.run(commands)
+    place.says(f"9 routes served by {SHARED}", SLOW)
+    assert asks(place, "/katib/x") is True
+    told = place.said_to("kserve-controller", "gateway-info")
+    assert (told["gateway_name"], told["gateway_namespace"]) == ("kubeflow-gateway", MODEL)

@@ -22,12 +22,15 @@ APP = "istio-integrator"
 OF_JUJU_ALONE = {
     "add-k8s": {"--client"},
     "bootstrap": set[str](),
+    "destroy-model": set[str](),
     "download": {"--channel"},
     "offer": set[str](),
     "ssh": {"--container"},
 }
 """Commands of Juju 3.6 that the stand-in has not, with options; its reference of commands has all:
 documentation.ubuntu.com/juju/3.6/reference/juju-cli."""
+OF_CHARMHUB = {"--channel", "--overlay"}
+"""Options of `juju deploy` that the stand-in has not."""
 STAND_INS = re.compile(r"\b(?!POST\b)[A-Z][A-Z-]{2,}\b")
 """What a reader fills in."""
 
@@ -110,6 +113,8 @@ def wrong(words: list[str]) -> str:
     if name in OF_JUJU_ALONE:
         used = {word for word in words if word.startswith("--")}
         return " ".join({each.partition("=")[0] for each in used} - OF_JUJU_ALONE[name])
+    if name == "deploy" and OF_CHARMHUB & {word.partition("=")[0] for word in words}:
+        return "" if APP not in words else "the charm is not on Charmhub"
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
