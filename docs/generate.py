@@ -292,7 +292,8 @@ PAGES = {
     "docs/reference/actions.md": actions,
     "docs/reference/command-line.md": program.command_line,
     "docs/reference/metrics.md": program.metrics,
-    "terraform/README.md": lambda: terraform_module.readme(ROOT),
+    "terraform/README.md": lambda: terraform_module.readme(ROOT / "terraform"),
+    "terraform/product/README.md": lambda: terraform_module.readme(ROOT / "terraform/product"),
     "terraform/variables.tf": lambda: terraform_module.variables(ROOT),
     "terraform/outputs.tf": lambda: terraform_module.outputs(ROOT),
     **{

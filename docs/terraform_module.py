@@ -1,4 +1,4 @@
-"""The Terraform module: its options and endpoints, and the tables of terraform/README.md."""
+"""The Terraform modules: options and endpoints, and the tables of each README.md."""
 
 from __future__ import annotations
 
@@ -33,14 +33,16 @@ def outputs(root: pathlib.Path) -> str:
     return text
 
 
-def readme(root: pathlib.Path) -> str:
-    """Return terraform/README.md with the module's variables and outputs in its tables."""
+def readme(module: pathlib.Path) -> str:
+    """Return a module's README.md with its variables and outputs in the tables."""
     inputs = [
-        (f"`{name}`", f"`{_plain(body['type'])}`", _default(body), _plain(body["description"]))
-        for name, body in _blocks(root, "variable")
+        (f"`{name}`", f"`{_type(body)}`", _default(body), _plain(body["description"]))
+        for name, body in _blocks(module, "variable")
     ]
-    found = [(f"`{name}`", _plain(body["description"])) for name, body in _blocks(root, "output")]
-    text = (root / "terraform" / "README.md").read_text()
+    found = [
+        (f"`{name}`", _plain(body["description"])) for name, body in _blocks(module, "output")
+    ]
+    text = (module / "README.md").read_text()
     for head, rows in (
         (("variable", "type", "default", "meaning"), sorted(inputs)),
         (("output", "meaning"), found),
@@ -50,10 +52,15 @@ def readme(root: pathlib.Path) -> str:
     return text
 
 
-def _blocks(root: pathlib.Path, kind: str) -> list[tuple[str, dict[str, Any]]]:
-    with (root / "terraform" / f"{kind}s.tf").open() as file:
+def _blocks(module: pathlib.Path, kind: str) -> list[tuple[str, dict[str, Any]]]:
+    with (module / f"{kind}s.tf").open() as file:
         loaded = hcl2.load(file)[kind]
     return [(name.strip('"'), body) for block in loaded for name, body in block.items()]
+
+
+def _type(body: dict[str, Any]) -> str:
+    """Return a variable's type, of an object only that: its fields are in variables.tf."""
+    return _plain(body["type"]).partition("({")[0]
 
 
 def _default(body: dict[str, Any]) -> str:

@@ -17,7 +17,7 @@ from istio_integrator.config import config
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "terraform").glob("*.md")]
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "terraform").rglob("*.md")]
 )
 MARKDOWN = (
     markdown_it.MarkdownIt().enable("table").use(anchors_plugin, max_level=6).use(footnote_plugin)
