@@ -26,7 +26,7 @@ SIDE_BY_SIDE := --numprocesses=2
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test test-all lint format unit functional e2e integration bench \
-	testbed-up testbed-down pack rock publish-local docs requirements changelog clean \
+	testbed-up testbed-down pack rock release-check publish-local docs requirements changelog clean \
 	root python registry
 
 help:  ## List the targets
@@ -110,13 +110,18 @@ testbed-down:  ## Stop that node
 
 pack: python  ## Build the .charm file into build/ with charmcraft (RELEASE=1: check that it can be published)
 	@$(PY) -m testbed.charmcraft --output build $(if $(RELEASE),--release)
+	@$(PY) -m testbed.sbom build/istio-integrator.charm
 
-rock:  ## Build the workload's image with rockcraft, a snap that needs LXD
+rock: python  ## Build the workload's image with rockcraft, a snap that needs LXD
 	@cp requirements/workload.txt workload/requirements.txt
 	@cp --recursive lib/integrator_contract workload/
 	@cd workload && rockcraft pack --verbosity=brief
 	@mkdir -p build && mv workload/*.rock build/
 	@rm --recursive workload/requirements.txt workload/integrator_contract
+	@$(PY) -m testbed.sbom build/*.rock
+
+release-check: python  ## Print what is missing to publish a release
+	@$(PY) -m testbed.release
 
 # The tag follows the image's content, so that Juju and the nodes notice each build. Registries on this
 # machine speak HTTP. Only charmcraft needs root, as it installs the packages that it builds with.

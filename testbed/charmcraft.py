@@ -5,12 +5,17 @@ charmcraft.yaml, and the result is what is published. Elsewhere a copy of the pr
 machine's release as a platform: the same recipe and content, for trying out only.
 """
 
+import contextlib
+import fcntl
 import os
 import platform
+import re
 import shutil
+import stat
 import subprocess
 import sys
-import tempfile
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +33,9 @@ _SYSTEM_PYTHON = "/usr/bin/python3"
 _SYSTEM_MODULES = Path("/usr/lib/python3/dist-packages")
 ADDRESSES = ("docs", "issues", "source", "website")
 """Keys of metadata.yaml for public addresses, which everything that names one reads from there."""
+_STARTED = re.compile(rb"^(charmcraft-started-at: ).*", re.MULTILINE)
+_CHECKED, _UNCHECKED = b"\3\0\0\0", b"\1\0\0\0"
+"""Flags of bytecode with a hash of its source, by PEP 552: compared at import, or not."""
 _IGNORED_LINTERS = "entrypoint,language,framework"
 """They look for an older way in which `dispatch`, which charmcraft writes, names the charm."""
 
@@ -56,9 +64,7 @@ def build(source: Path, out: Path) -> Path:
     Raises:
         CharmcraftError: charmcraft failed, or its linters found an error.
     """
-    with tempfile.TemporaryDirectory(prefix="charmcraft-") as scratch:
-        project = Path(scratch) / "project"
-        project.mkdir()
+    with _empty_project() as project:
         for entry in _COPIED:
             if (source / entry).is_dir():
                 shutil.copytree(source / entry, project / entry, ignore=_IGNORED)
@@ -73,8 +79,42 @@ def build(source: Path, out: Path) -> Path:
         name = yaml.safe_load((source / "metadata.yaml").read_text())["name"]
         out.mkdir(parents=True, exist_ok=True)
         target = out / f"{name}.charm"
-        shutil.move(packed, target)
+        _write_reproducibly(packed, target)
     return target
+
+
+@contextlib.contextmanager
+def _empty_project() -> Iterator[Path]:
+    """Yield the folder to build in. Its path is in what is built, so every build has the same."""
+    folder = paths.cache() / "charmcraft"
+    folder.mkdir(parents=True, exist_ok=True)
+    scratch = folder / "scratch"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        shutil.rmtree(scratch, ignore_errors=True)
+        (scratch / "project").mkdir(parents=True)
+        try:
+            yield scratch / "project"
+        finally:
+            shutil.rmtree(scratch)
+
+
+def _write_reproducibly(packed: Path, target: Path) -> None:
+    """Copy an archive without what differs between builds: order, times and modes of its files."""
+    with (
+        zipfile.ZipFile(packed) as source,
+        zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
+        for name in sorted(source.namelist()):
+            content = source.read(name)
+            if name == "manifest.yaml":
+                content = _STARTED.sub(rb"\g<1>1980-01-01T00:00:00+00:00", content)
+            elif name.endswith(".pyc") and content[4:8] == _CHECKED:
+                content = content[:4] + _UNCHECKED + content[8:]
+            entry = zipfile.ZipInfo(name)
+            is_program = source.getinfo(name).external_attr >> 16 & stat.S_IXUSR
+            entry.external_attr = (stat.S_IFREG | (0o755 if is_program else 0o644)) << 16
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
 
 
 def missing(source: Path) -> list[str]:

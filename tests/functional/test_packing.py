@@ -47,6 +47,9 @@ def test_charmcraft_packs_the_same_as_the_testbed(tmp_path):
     skipped = shutil.ignore_patterns(".*", "build", "testbed", "tests", "docs", "demo", "bench")
     shutil.copytree(paths.SOURCE, source, ignore=skipped)
     theirs = charmcraft.build(source, tmp_path / "charmcraft")
+    shutil.copytree(source, tmp_path / "clone", copy_function=shutil.copyfile)
+    again = charmcraft.build(tmp_path / "clone", tmp_path / "again")
+    assert theirs.read_bytes() == again.read_bytes()
     ours = pack.pack(source, tmp_path / "testbed")
     one, other = content(theirs), content(ours)
     assert sorted(one) == sorted(other)
@@ -126,6 +129,7 @@ def test_rocks_part_builds_and_holds_the_pins(tmp_path):
         [sys.executable, "-IS", script, "--version"], capture_output=True, text=True, check=True
     )
     assert says.stdout.startswith("sidecar-lifecycle ")
+    assert (tmp_path / "prime/usr/share/rocks/dpkg.query").exists()
 
 
 def test_rock_runs_as_the_user_that_the_charm_and_the_testbed_say():

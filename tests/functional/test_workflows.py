@@ -38,3 +38,13 @@ def test_secrets_are_for_one_step_and_beside_them_run_only_actions_of_a_commit()
         actions = [step["uses"] for step in steps if "uses" in step]
         assert actions
         assert not [each for each in actions if not re.search(r"@[0-9a-f]{40}$", each)]
+
+
+def test_release_signs_charm_and_rock_before_it_uploads_them():
+    release = yaml.safe_load((ROOT / ".github/workflows/release.yaml").read_text())
+    steps = release["jobs"]["release"]["steps"]
+    (upload,) = (at for at, step in enumerate(steps) if "secrets." in str(step))
+    signs = [step for step in steps[:upload] if "/attest-" in step.get("uses", "")]
+    provenance, *contents = (step["with"]["subject-path"].split() for step in signs)
+    assert provenance == ["build/*.charm", "build/*.rock"]
+    assert contents == [["build/*.charm"], ["build/*.rock"]]
