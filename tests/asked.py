@@ -1,7 +1,6 @@
 """A stand-in for the workload, which the charm calls by HTTP and by exec."""
 
 import dataclasses
-import http.client
 import http.server
 import json
 import threading
@@ -67,8 +66,6 @@ class Service(http.server.ThreadingHTTPServer):
         """The proxies that it reports as running longer than their payload."""
         self.has_chain = True
         """What the workload says of a pod's proxy, until `says` is called."""
-        self.patience = 60.0
-        """Seconds after which its clients give up, if not earlier."""
         self.says()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -104,18 +101,8 @@ class Service(http.server.ThreadingHTTPServer):
 
 
 SERVICE = Service()
-_connect = http.client.HTTPConnection.connect
-
-
-def _connect_to_answers(connection: http.client.HTTPConnection) -> None:
-    """Connect to SERVICE instead of the fixed port of the listener, which tests would share."""
-    if connection.port == service.LISTENER_PORT:
-        connection.port = SERVICE.server_port
-        connection.timeout = min(connection.timeout, SERVICE.patience)
-    _connect(connection)
-
-
-http.client.HTTPConnection.connect = _connect_to_answers
+# Tests that run side by side would share the usual port.
+service.LISTENER_PORT = SERVICE.server_port
 
 
 def version(contract: str | None = schema.SCHEMA) -> testing.Exec:

@@ -14,6 +14,8 @@ RestartPods = Literal["auto", "manual"]
 """Whether pods that lack their sidecar are replaced automatically or on request."""
 LISTENER_PORT = 15081
 """On 127.0.0.1, where the service answers the charm in the same pod."""
+ANSWER_SECONDS = {"GET": 12.0, "POST": 28.0}
+"""How long the charm waits. The service itself stops after 10 s, or after 25 s for a POST."""
 _Path = TypeVar("_Path", bound=pathlib.PurePath)
 LogLevel = Literal["debug", "info", "warning", "error"]
 

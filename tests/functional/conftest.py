@@ -14,10 +14,8 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Namespace, Node, NodeStatus, ServiceAccount
 
 from testbed import cluster
-from tests import api, charm_access, parsed_once, rights
+from tests import api, charm_access, rights
 from tests.functional import charm_runs, ingress_world
-
-parsed_once.install()
 
 LONGEST = (
     "test_routes",

@@ -57,7 +57,7 @@ def named(monkeypatch):
 
 
 def test_gateway_gets_no_certificate_that_envoy_refuses(named, tmp_path):
-    copied = f"{unit_world.OURS}.kubeflow.{unit_world.OURS}"
+    copied = f"istio-integrator.kf.{unit_world.OURS}"
     given = named.fake.find("Secret", GIVEN, SPACE)
     for name, data in tls_pairs.served():
         given["data"] = data

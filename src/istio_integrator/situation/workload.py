@@ -33,15 +33,12 @@ CONTAINER = "lifecycle"
 SERVICE = "lifecycle"
 PROGRAM = "/usr/bin/sidecar-lifecycle"
 CONTRACT = ("--contract", schema.SCHEMA)
-PORT = service.LISTENER_PORT
 SETTINGS = "/tmp/sidecar-lifecycle.settings.json"  # noqa: S108  the container's, writable by all
 RESULTS = str(service.results_file(pathlib.PurePath(SETTINGS)))
 
 _T = TypeVar("_T")
 _KEEPS_TO = re.compile(r"\(contract ([0-9a-f]{1,16})\)$")
 """The end of the output of `--version`."""
-_ANSWER_SECONDS = {"GET": 12, "POST": 28}
-"""The service itself stops after 10 s, or after 25 s for a POST."""
 _COMMAND_SECONDS = 30
 _START_SECONDS = 3.0
 """Seconds for a service that was just started to listen."""
@@ -202,7 +199,8 @@ class WorkloadClient:
 )
 def _answer(method: str, path: str, token: str) -> tuple[int, bytes]:
     """Return the status and the body of the service's answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=_ANSWER_SECONDS[method])
+    where = ("127.0.0.1", service.LISTENER_PORT)
+    connection = http.client.HTTPConnection(*where, timeout=service.ANSWER_SECONDS[method])
     with contextlib.closing(connection):
         connection.request(method, path, headers={"Authorization": f"Bearer {token}"})
         answer = connection.getresponse()

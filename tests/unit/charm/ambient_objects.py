@@ -25,7 +25,7 @@ SERVING = istiod({"name": "PILOT_ENABLE_AMBIENT", "value": "true"})
 def into_ambient(fake, **labels):
     """Put the model into ambient mode."""
     install_ambient(fake)
-    space = fake.find("Namespace", "kubeflow")
+    space = fake.find("Namespace", "kf")
     space["metadata"]["labels"] = {"istio.io/dataplane-mode": "ambient", **labels}
 
 

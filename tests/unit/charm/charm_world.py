@@ -6,13 +6,17 @@ import time
 
 import msgspec
 import ops
+import yaml
 from ops import testing
 
 import charm
-from integrator_contract import service
+from integrator_contract import names, service
 from tests import asked, charm_access
 from tests.unit.charm import fake_cluster
 
+# Each hook reads and writes YAML, which takes Python three times as long as libyaml.
+yaml.SafeLoader, yaml.SafeDumper = yaml.CSafeLoader, yaml.CSafeDumper
+MODEL, APPLICATION = "kf", "mesh-2"
 IMAGE = "registry.example/juju/charm-base:24.04"
 """Of the charm's own container."""
 SETTINGS = pathlib.PurePath("tmp/sidecar-lifecycle.settings.json")
@@ -22,7 +26,7 @@ SUMMARY = {"eligible": 14, "in_mesh": 14}
 
 
 POD = {
-    "namespace": "kubeflow",
+    "namespace": "kf",
     "name": "minio-0",
     "workload": "StatefulSet/minio",
     "fixable": True,
@@ -45,13 +49,18 @@ def workload(
     )
 
 
+def context(application=APPLICATION, **more) -> testing.Context[charm.IstioIntegrator]:
+    """Make what runs hooks of an application."""
+    return testing.Context(charm.IstioIntegrator, app_name=application, **more)
+
+
 def state(container=None, *, leader=True, units=1, **config) -> testing.State:
     return testing.State(
         leader=leader,
         planned_units=units,
         containers={container or workload()},
         config={key.replace("_", "-"): value for key, value in config.items()},
-        model=testing.Model("kubeflow", type="kubernetes"),
+        model=testing.Model(MODEL, type="kubernetes"),
     )
 
 
@@ -79,12 +88,22 @@ def joins(ctx: testing.Context, out: testing.State) -> tuple[bool, str, str]:
 
 
 def model() -> fake_cluster.FakeCluster:
-    """Make a cluster with a model `kubeflow` and one node, without Istio."""
+    """Make a cluster with a model `kf` and one node, without Istio."""
     fake = fake_cluster.FakeCluster()
-    fake.namespace("kubeflow")
+    fake.namespace("kf")
     fake.namespace("default")
     fake.node()
+    neighbour(fake)
     return fake
+
+
+def neighbour(fake):
+    """Add objects of an application of the same name in another model."""
+    place, owner = f"{MODEL}-2", {names.OWNER: names.owner(f"{MODEL}-2", APPLICATION)}
+    fake.namespace(place)
+    fake.put("Secret", f"{APPLICATION}-record", place, labels=owner, data={})
+    fake.put("ConfigMap", f"{APPLICATION}-convergence", place, labels=owner)
+    fake.put("Pod", f"{APPLICATION}-0", place, labels={names.NAME: APPLICATION}, spec={})
 
 
 def root(folder: pathlib.Path) -> pathlib.Path:
@@ -109,12 +128,12 @@ def connect(fake, monkeypatch):
     reach(fake, monkeypatch)
     images = {"charm": IMAGE, "lifecycle": "workload:1"}
     containers = [{"name": name, "image": image} for name, image in images.items()]
-    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "istio-integrator"}
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "mesh-2"}
     owner |= {"uid": "1", "controller": True, "blockOwnerDeletion": True}
     fake.put(
         "Pod",
-        "istio-integrator-0",
-        labels={"app.kubernetes.io/name": "istio-integrator"},
+        "mesh-2-0",
+        labels={"app.kubernetes.io/name": "mesh-2"},
         ownerReferences=[owner],
         spec={"containers": containers},
     )

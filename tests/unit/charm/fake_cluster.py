@@ -53,7 +53,7 @@ class FakeCluster(api_objects.Objects):
         self.writes: list[str] = []
         self.asked: set[tuple[str, str]] = set()
         self.requests: list[str] = []
-        """Each in its order, such as `list pods kubeflow`."""
+        """Each in its order, such as `list pods kf`."""
         self.forbidden: set[tuple[str, ...]] = set()
         self.absent: set[str] = set()
         self.broken: dict[tuple[str, ...], int] = {}
@@ -76,6 +76,10 @@ class FakeCluster(api_objects.Objects):
         self.remote: dict[str, dict[str, Any]] = {}
         """How istiods outside of the cluster behave, by the injector's URL."""
         self.now = lambda: datetime.datetime.now(datetime.UTC)
+        self.changed: set[str] = set()
+        """Objects of other owners that the charm has changed or deleted; it claims namespaces."""
+        self.may_change: set[str] = set()
+        """Those of them that a test expects."""
         self._applied: dict[Key, dict[str, Any]] = {}
 
     def client(self) -> Client:
@@ -105,7 +109,7 @@ class FakeCluster(api_objects.Objects):
         marks = {key.replace("__", "-"): value for key, value in labels.items()}
         return self.put("Namespace", name, "", labels={"model.juju.is/name": name, **marks})
 
-    def application(self, name: str = "istio-integrator", model: str = "kubeflow") -> None:
+    def application(self, name: str = "mesh-2", model: str = "kf") -> None:
         """Have Juju deploy an application: what it runs its units in, and its ClusterRole."""
         marks = {"app.kubernetes.io/name": name, "app.kubernetes.io/managed-by": "juju"}
         self.put("StatefulSet", name, model, labels=marks)
@@ -175,7 +179,11 @@ class FakeCluster(api_objects.Objects):
         verb = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}.get(
             request.method, "get" if address.name else "list"
         )
-        self._check(verb, key)
+        if "continue" not in request.url.params:
+            self._check(verb, key)
+            if verb == "list" and "limit" in request.url.params:
+                # A page may be empty although others follow (k8s.io/api, ListOptions.limit).
+                return {"metadata": {"continue": "0"}, "items": []}
         content = json.loads(request.content) if request.content else {}
         if verb == "list":
             found = self._list(key, request.url.params.get("labelSelector", ""))
@@ -188,6 +196,7 @@ class FakeCluster(api_objects.Objects):
             raise StatusError(404, f'{key[1]} "{key[3]}" not found')
         if verb == "delete":
             self.writes.append(f"delete {key[1]} {key[3]}")
+            self._note_foreign(key)
             return self.objects.pop(key)
         if verb == "patch":
             dry_run = "dryRun" in request.url.params
@@ -219,7 +228,7 @@ class FakeCluster(api_objects.Objects):
         if {(verb, plural), (verb, plural, key[2]), ("*", "*")} & self.forbidden:
             raise StatusError(
                 403,
-                f'{plural} is forbidden: User "system:serviceaccount:kubeflow:istio-integrator" '
+                f'{plural} is forbidden: User "system:serviceaccount:kf:mesh-2" '
                 f'cannot {verb} resource "{plural}" in API group ""',
             )
         for broken in ((verb, plural), (verb, plural, key[3])):
@@ -279,6 +288,7 @@ class FakeCluster(api_objects.Objects):
             raise StatusError(400, 'admission webhook "count.x" does not support dry run')
         if not dry_run:
             self.writes.append(f"patch {key[1]} {key[3]}")
+            self._note_foreign(key)
         if content_type == "application/merge-patch+json":
             if live is None:
                 raise StatusError(404, f'{key[1]} "{key[3]}" not found')
@@ -295,6 +305,13 @@ class FakeCluster(api_objects.Objects):
         if key[1] == "deployments" and self.webhook_is_ready and is_webhooks(applied):
             applied["status"] = {"readyReplicas": 2}
         return self._store(key, applied)
+
+    def _note_foreign(self, key: Key) -> None:
+        labels = self.objects.get(key, {}).get("metadata", {}).get("labels", {})
+        is_ours = key in self._applied or labels.get(f"{PREFIX}owner") == "kf.mesh-2"
+        is_served = "app.kubernetes.io/part-of" in labels or f"{PREFIX}served" in labels
+        if key in self.objects and not is_ours and not (is_served and key[1] == "namespaces"):
+            self.changed.add(" ".join(filter(None, key[1:])))
 
     def _validate(self, obj: dict[str, Any]) -> None:
         for validate in self.validators:

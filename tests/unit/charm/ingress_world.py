@@ -8,21 +8,20 @@ import json
 import yaml
 from ops import testing
 
-import charm
 from integrator_contract import names
 from tests import asked, signing, tls_pairs
 from tests.unit.charm import fake_cluster
-from tests.unit.charm.charm_world import reach, results, state, workload
+from tests.unit.charm.charm_world import APPLICATION as OURS
+from tests.unit.charm.charm_world import context, reach, results, state, workload
 
 LABELS = {"app": "istio-ingressgateway", "istio": "ingressgateway"}
-OURS = "istio-integrator"
 HOST = "kf.example.com"
 NAMED = {"gateway_service": "istio-ingress/istio-ingressgateway", "hosts": HOST}
 """The options of a model that another team's gateway serves."""
 OWN = {"gateway_service": ""}
 """The option of a model that a gateway of its own serves."""
 OWNER = "istio-integrator.charmhub.io/owner"
-OWN_LABELS = {"istio": f"{OURS}-gateway", OWNER: f"kubeflow.{OURS}"}
+OWN_LABELS = {"istio": f"{OURS}-gateway", OWNER: f"kf.{OURS}"}
 """Of the pods of the model's own gateway."""
 AUTH = {
     "service": "oidc",
@@ -95,7 +94,7 @@ def gateway_api_world(fake, monkeypatch):
 
 def program(fake, accepted="True", programmed="True", age=0):
     """Have istiod say whether the Gateway is served; with an age, of an earlier generation."""
-    obj = fake.find("Gateway", "kubeflow-gateway", "kubeflow")
+    obj = fake.find("Gateway", "kubeflow-gateway", "kf")
     generation = obj["metadata"].setdefault("generation", 2)
     said = {"observedGeneration": generation - age, "message": "address pending"}
     obj["status"] = {
@@ -139,14 +138,14 @@ def authority():
 
 
 class World:
-    """One application in the model `kubeflow`, event after event."""
+    """One application in the model `kf`, event after event."""
 
     def __init__(self, fake, *related, **config):
         self.fake = fake
         fake.put("Service", AUTH["service"])
         spec = {"containers": [{"name": "lifecycle", "image": "workload:1"}]}
         fake.put("Pod", f"{OURS}-0", spec=spec)
-        self.ctx = testing.Context(charm.IstioIntegrator)
+        self.ctx = context()
         self.related = [*related]
         self.secrets = set()
         self.files = None
@@ -201,7 +200,7 @@ class World:
 
     def get_ready(self, name):
         """Make the pods of a Deployment Ready."""
-        self.fake.find("Deployment", name, "kubeflow")["status"] = {"readyReplicas": 2}
+        self.fake.find("Deployment", name, "kf")["status"] = {"readyReplicas": 2}
         self.run()
 
     def all(self, kind):
@@ -209,7 +208,8 @@ class World:
         return [
             obj
             for obj in self.fake.objects.values()
-            if obj["kind"] == kind and OWNER in obj["metadata"].get("labels", {})
+            if obj["kind"] == kind
+            and obj["metadata"].get("labels", {}).get(OWNER) == OWN_LABELS[OWNER]
         ]
 
     def routes(self):
@@ -226,10 +226,10 @@ class World:
         ]
 
     def gateway(self):
-        return self.fake.find("Gateway", "kubeflow-gateway", "kubeflow")
+        return self.fake.find("Gateway", "kubeflow-gateway", "kf")
 
     def guard(self, namespace="istio-ingress"):
-        name = "istio-integrator.kubeflow.istio-integrator"
+        name = "istio-integrator.kf.mesh-2"
         return self.fake.find("EnvoyFilter", name, namespace)
 
 
@@ -274,5 +274,5 @@ def secrets(world):
 
 def shown(world, namespace="istio-ingress"):
     """The certificate and its key, as the gateway reads them."""
-    secret = world.fake.find("Secret", "istio-integrator.kubeflow.istio-integrator", namespace)
+    secret = world.fake.find("Secret", "istio-integrator.kf.mesh-2", namespace)
     return {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}

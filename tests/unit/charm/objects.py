@@ -27,7 +27,7 @@ METADATA = {
 
 
 def make(
-    kind: str, name: str, namespace: str = "kubeflow", /, *, api_version: str = "", **fields: Any
+    kind: str, name: str, namespace: str = "kf", /, *, api_version: str = "", **fields: Any
 ) -> dict[str, Any]:
     """Return an object with these fields, some of which belong to its metadata."""
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}

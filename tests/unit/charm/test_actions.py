@@ -14,7 +14,7 @@ def test_list_uninjected_names_each_pod_and_why(ctx):
     ctx.run(ctx.on.action("list-uninjected"), state(workload(POD, eligible=15)))
     assert ctx.action_results == {
         "in-mesh": "14/15",
-        "pods": "kubeflow/minio-0 (StatefulSet/minio): was created before the mesh was there",
+        "pods": "kf/minio-0 (StatefulSet/minio): was created before the mesh was there",
     }
 
 
@@ -37,8 +37,8 @@ def test_restart_asks_the_workload(ctx, *, stale, dry_run, result):
     token = told(ctx, out).token
     assert len(token) == 32
     assert authorization == f"Bearer {token}"
-    assert "kubeflow/minio-0" in ctx.action_results[result]
-    assert ctx.action_results["restart-yourself"] == "kubeflow/job-x: a Job's"
+    assert "kf/minio-0" in ctx.action_results[result]
+    assert ctx.action_results["restart-yourself"] == "kf/job-x: a Job's"
 
 
 def test_restart_by_force_says_so_to_the_workload(ctx):
@@ -63,7 +63,7 @@ def stopping(answer) -> testing.State:
 
 
 RULED = {
-    "namespace": "alice",
+    "namespace": "kf-user",
     "name": "job-x",
     "decision": "stop",
     "reason": "PayloadEnded",
@@ -76,8 +76,8 @@ def test_stop_proxy_asks_the_workload(ctx):
     answer = {**RULED, "result": "acknowledged", "transport": "exec", "detail": ""}
     ctx.run(ctx.on.action("stop-proxy", params={"pod": "job-x"}), stopping(answer))
     method, path, _ = asked.SERVICE.requests[-1]
-    assert (method, path) == ("POST", "/stop?namespace=kubeflow&pod=job-x")
-    assert ctx.action_results == {"stopped": "kubeflow/job-x, because main has ended"}
+    assert (method, path) == ("POST", "/stop?namespace=kf&pod=job-x")
+    assert ctx.action_results == {"stopped": "kf/job-x, because main has ended"}
 
 
 @pytest.mark.parametrize(
@@ -85,18 +85,18 @@ def test_stop_proxy_asks_the_workload(ctx):
     [
         pytest.param(
             {**RULED, "decision": "wait", "reason": "PayloadRunning", "message": "main runs"},
-            "alice/job-x: the proxy was not stopped: main runs$",
+            "kf-user/job-x: the proxy was not stopped: main runs$",
             id="not-ended",
         ),
         pytest.param(
             {**RULED, "result": "timeout", "transport": "exec", "detail": "10 s"},
-            "alice/job-x: the proxy was not stopped: timeout by exec: 10 s",
+            "kf-user/job-x: the proxy was not stopped: timeout by exec: 10 s",
             id="no-answer",
         ),
     ],
 )
 def test_stop_proxy_fails_with_the_reason(ctx, answer, words):
-    params = {"pod": "job-x", "namespace": "alice"}
+    params = {"pod": "job-x", "namespace": "kf-user"}
     with pytest.raises(testing.ActionFailed, match=words):
         ctx.run(ctx.on.action("stop-proxy", params=params), stopping(answer))
 
@@ -104,7 +104,7 @@ def test_stop_proxy_fails_with_the_reason(ctx, answer, words):
 @pytest.mark.parametrize(
     ("code", "said", "told"),
     [
-        (400, "namespace kubeflow has no pod x", "namespace kubeflow has no pod x"),
+        (400, "namespace kf has no pod x", "namespace kf has no pod x"),
         (502, "503 : etcd is away", "the workload reports: 503 : etcd is away"),
     ],
 )
@@ -119,7 +119,7 @@ def test_stop_proxy_fails_with_the_words_of_the_service(ctx, code, said, told):
 
 def test_show_manifests_shows_what_is_ours_and_no_key(ctx, fake):
     ctx.run(ctx.on.config_changed(), state())
-    secret = fake.find("Secret", "istio-integrator-admission-tls", "kubeflow")
+    secret = fake.find("Secret", "mesh-2-admission-tls", "kf")
     secret["data"]["more"] = "YQ=="
     ctx.run(ctx.on.action("show-manifests"), state())
     shown = {one["kind"]: one for one in yaml.safe_load_all(ctx.action_results["manifests"])}

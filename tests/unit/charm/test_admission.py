@@ -12,10 +12,10 @@ from tests.unit.charm.ambient_objects import install_ambient
 from tests.unit.charm.charm_world import state
 from tests.unit.charm.diagnosis.world import diagnose
 
-NAME = "istio-integrator-admission"
-CONFIGURATION = ("MutatingWebhookConfiguration", "0-istio-integrator.kubeflow.istio-integrator")
+NAME = "mesh-2-admission"
+CONFIGURATION = ("MutatingWebhookConfiguration", "0-istio-integrator.kf.mesh-2")
 WORKS, NOT_NEEDED = "admission: webhook", "admission: not needed"
-DIAGNOSE = "run: juju run istio-integrator/leader diagnose"
+DIAGNOSE = "run: juju run mesh-2/leader diagnose"
 MEMBER = {"istio-injection": "enabled"}
 
 
@@ -61,11 +61,11 @@ def test_webhook_that_changed_is_tried_a_few_times_and_another_once(ctx, fake, m
 
 def test_older_settings_are_not_taken_for_the_current_ones(ctx, fake):
     run(ctx)
-    data = fake.find("ConfigMap", NAME, "kubeflow")["data"]
+    data = fake.find("ConfigMap", NAME, "kf")["data"]
     older, answer = data["settings.json"], fake._prepare
 
     def prepare(pod):
-        now = fake.find("ConfigMap", NAME, "kubeflow")["data"]
+        now = fake.find("ConfigMap", NAME, "kf")["data"]
         current, now["settings.json"] = now["settings.json"], older
         answer(pod)
         now["settings.json"] = current
@@ -80,7 +80,7 @@ def has_pod(**status):
     """A server whose pod has a status."""
 
     def add(fake):
-        owner = {names.OWNER: "kubeflow.istio-integrator"}
+        owner = {names.OWNER: "kf.mesh-2"}
         labels = {names.COMPONENT: "admission-webhook", **owner}
         fake.put("Pod", "server", labels=labels, status=status)
 
@@ -96,7 +96,7 @@ def pods_are_refused(message):
     def refused(fake):
         condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}
         status = {"conditions": [{**condition, "message": message}]}
-        fake.find("Deployment", NAME, "kubeflow")["status"] = status
+        fake.find("Deployment", NAME, "kf")["status"] = status
 
     return refused
 
@@ -145,7 +145,7 @@ def test_what_keeps_the_webhooks_pods_from_being_ready_is_named(  # noqa: PLR091
     fake.webhook_is_ready = is_asked
     run(ctx)
     fake.webhook_answers = False
-    fake.find("Deployment", NAME, "kubeflow")["status"] = {}
+    fake.find("Deployment", NAME, "kf")["status"] = {}
     trouble(fake)
     status = run(ctx)
     assert status.name == "blocked"
@@ -189,7 +189,7 @@ def test_refused_dry_run_pod_is_told_by_its_author_and_not_tried_again(ctx, fake
     assert status.name == "blocked"
     author, command = 'webhook "validate.kyverno.svc-fail"', DIAGNOSE
     if message == QUOTA:
-        author, command = "ResourceQuota small", "run: kubectl describe namespace kubeflow"
+        author, command = "ResourceQuota small", "run: kubectl describe namespace kf"
     assert author in status.message[:100]
     assert command in status.message[:100]
     assert len(tries) == 1
@@ -222,7 +222,7 @@ REGISTRIES = "[{pods: a, prefixes: {docker.io: b.io}}]"
     profile_gets_sidecars=({}, {}, PROFILE, True),
     profile_of_a_revision=({}, {}, {**PROFILE, "istio.io/rev": "x"}, True),
     profile_outside=({}, {}, {**PROFILE, "istio-injection": "disabled"}, False),
-    profile_of_another=({}, {}, {**PROFILE, names.SERVED_BY: "kubeflow.other"}, False),
+    profile_of_another=({}, {}, {**PROFILE, names.SERVED_BY: "kf.other"}, False),
     ambient=(AMBIENT, {}, None, False),
     ambient_without_some_pods=({**AMBIENT, "excluded_pods": "a=b"}, {}, None, True),
     ambient_with_labels=({**AMBIENT, "pod_labels": "{a: b}"}, {}, None, True),
@@ -234,19 +234,19 @@ def test_webhook_runs_while_pods_get_something(  # noqa: PLR0917 - a table
     ctx, fake, options, model, profile, needs
 ):
     fake.application("other")
-    fake.labels("kubeflow").update(model)
+    fake.labels("kf").update(model)
     if profile is not None:
-        fake.namespace("alice")["metadata"]["labels"].update(profile)
+        fake.namespace("kf-user")["metadata"]["labels"].update(profile)
     status = run(ctx, **{"mesh_mode": "none", **options})
     assert (WORKS if needs else NOT_NEEDED) in status.message
     assert bool(kinds_of_ours(fake)) is needs
 
 
 def test_webhook_goes_when_it_is_needed_no_more(ctx, fake):
-    fake.namespace("alice", **PROFILE)
+    fake.namespace("kf-user", **PROFILE)
     run(ctx, mesh_mode="none")
     assert kinds_of_ours(fake)
-    fake.find("Namespace", "alice")["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    fake.find("Namespace", "kf-user")["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert NOT_NEEDED in run(ctx, mesh_mode="none").message
     assert kinds_of_ours(fake) == set()
 
@@ -256,7 +256,7 @@ def test_webhook_goes_after_the_model_is_in_ambient_mode_and_comes_before_it_is_
     for mode in ("ambient", "sidecar"):
         fake.writes.clear()
         run(ctx, mesh_mode=mode)
-        joined = fake.writes.index("patch namespaces kubeflow")
+        joined = fake.writes.index("patch namespaces kf")
         webhook = next(n for n, each in enumerate(fake.writes) if "mutatingwebhook" in each)
         assert (joined < webhook) is (mode == "ambient")
 
@@ -265,7 +265,7 @@ def test_webhook_stays_in_a_member_while_no_istio_is_found_and_does_not_begin_el
     fake_cluster.uninstall_istio(fake)
     run(ctx)
     assert kinds_of_ours(fake) == set()
-    fake.labels("kubeflow").update(MEMBER)
+    fake.labels("kf").update(MEMBER)
     run(ctx)
     assert "Deployment" in kinds_of_ours(fake)
 
@@ -300,13 +300,13 @@ def rotate(ctx, container=None, **options):
 
 def test_certificates_are_replaced_when_asked_for(ctx, fake):
     run(ctx)
-    before = fake.find("Secret", f"{NAME}-tls", "kubeflow")["data"]
+    before = fake.find("Secret", f"{NAME}-tls", "kf")["data"]
     fake.writes.clear()
     assert rotate(ctx) == "certificates are replaced, the webhook answers"
     kinds = [each.split()[1] for each in fake.writes]
     trusted, shown = map(kinds.index, ("mutatingwebhookconfigurations", "secrets"))
     assert trusted < shown, "a server shows a certificate that API servers do not trust yet"
-    after = fake.find("Secret", f"{NAME}-tls", "kubeflow")["data"]
+    after = fake.find("Secret", f"{NAME}-tls", "kf")["data"]
     assert after["tls.crt"] != before["tls.crt"]
     assert after["previous.crt"] == before["tls.crt"]
 

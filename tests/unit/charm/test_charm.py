@@ -7,9 +7,8 @@ import ops
 import pytest
 from ops import testing
 
-import charm
 from tests.unit.charm import fake_cluster, ingress_world
-from tests.unit.charm.charm_world import joins, state, status, workload
+from tests.unit.charm.charm_world import context, joins, state, status, workload
 
 pytestmark = pytest.mark.usefixtures("installed")
 
@@ -19,7 +18,7 @@ def test_status_is_active_when_all_is_true(ctx, fake):
         "istio-system/istiod 1.31 · admission: webhook · classic sidecars, native in Jobs · "
         "14/14 pods in mesh"
     )
-    assert fake.labels("kubeflow")["istio-injection"] == "enabled"
+    assert fake.labels("kf")["istio-injection"] == "enabled"
 
 
 @pytest.mark.parametrize(
@@ -40,7 +39,7 @@ def test_every_event_brings_about_the_same_and_the_next_one_writes_nothing(ctx, 
     out = ctx.run(getattr(ctx.on, event)(), state())
     assert isinstance(out.unit_status, testing.ActiveStatus)
     assert joins(ctx, out) == (True, "istio-system", "default")
-    assert fake.labels("kubeflow")["istio-injection"] == "enabled"
+    assert fake.labels("kf")["istio-injection"] == "enabled"
     fake.writes.clear()
     ctx.run(ctx.on.update_status(), state())
     assert fake.writes == []
@@ -95,7 +94,7 @@ def test_notices_before_relation_hooks_and_hooks_that_run_twice_do_no_harm(fake,
     gateway = {"gateway_service": "istio-ingress/istio-ingressgateway", "hosts": "a.example"}
     given = state(container, require_authentication=False, **gateway)
     out = dataclasses.replace(given, relations={related})
-    ctx = testing.Context(charm.IstioIntegrator)
+    ctx = context()
     for _ in range(4):
         container = out.get_container("lifecycle")
         out = ctx.run(ctx.on.pebble_custom_notice(container, notice), out)
@@ -118,8 +117,8 @@ def test_notices_before_relation_hooks_and_hooks_that_run_twice_do_no_harm(fake,
 def test_without_trust_it_is_blocked_with_the_command(ctx, fake):
     fake.forbidden.add(("*", "*"))
     assert status(ctx, state()) == testing.BlockedStatus(
-        "run: juju trust istio-integrator --scope=cluster; "
-        "missing permission: list mutatingwebhookconfigurations"
+        "missing permission: list mutatingwebhookconfigurations; "
+        "run: juju trust mesh-2 --scope=cluster"
     )
 
 
@@ -143,9 +142,9 @@ def test_charm_outside_of_kubernetes_waits(ctx, monkeypatch):
 
 
 def test_change_in_between_is_tried_again_at_once(ctx, fake):
-    fake.interference.append(lambda: fake.namespace("kubeflow", team="x"))
+    fake.interference.append(lambda: fake.namespace("kf", team="x"))
     assert isinstance(status(ctx, state()), testing.ActiveStatus)
-    assert fake.labels("kubeflow")["istio-injection"] == "enabled"
+    assert fake.labels("kf")["istio-injection"] == "enabled"
 
 
 def test_wrong_options_block_and_change_nothing(ctx, fake):
@@ -178,8 +177,8 @@ def test_related_istio_says_which_of_several_it_is(ctx, fake):
 def take(fake):
     """Make another integrator of the model its owner."""
     fake.application("first")
-    first = {"owner": "kubeflow.first", "set": {}, "before": {}}
-    model = fake.find("Namespace", "kubeflow")["metadata"]
+    first = {"owner": "kf.first", "set": {}, "before": {}}
+    model = fake.find("Namespace", "kf")["metadata"]
     model["annotations"] = {"istio-integrator.charmhub.io/membership": json.dumps(first)}
 
 
@@ -189,19 +188,27 @@ def test_integrator_that_served_before_another_withdraws_until_that_is_gone(ctx,
         if is_taken:
             take(fake)
         else:
-            fake.delete("StatefulSet", "first", "kubeflow")
+            fake.delete("StatefulSet", "first", "kf")
         out = ctx.run(ctx.on.update_status(), out)
-        assert ("kubeflow.first" in out.unit_status.message) is is_taken
+        assert ("kf.first" in out.unit_status.message) is is_taken
         (running,) = out.get_container("lifecycle").service_statuses.values()
         assert (running is ops.pebble.ServiceStatus.ACTIVE) is not is_taken
         assert any(map(fake_cluster.is_webhooks, fake.objects.values())) is not is_taken
 
 
 def test_controller_model_is_left_alone(ctx, fake):
-    fake.labels("kubeflow")["controller.juju.is/id"] = "x"
+    fake.labels("kf")["controller.juju.is/id"] = "x"
     out = ctx.run(ctx.on.start(), state(pod_labels="{a: b}"))
     assert out.unit_status == testing.BlockedStatus(
         "a controller model never joins a mesh: deploy into another model"
     )
     assert not out.get_container("lifecycle").plan.services
     assert fake.writes == []
+
+
+def test_related_charms_hear_of_versions_beside_an_invalid_option(ctx, installed):
+    related = ingress_world.route()
+    given = dataclasses.replace(state(revision="1.31"), relations={related})
+    out = ctx.run(ctx.on.config_changed(), given)
+    assert out.unit_status.name == "blocked"
+    assert "_supported_versions" in out.get_relation(related.id).local_app_data

@@ -7,6 +7,7 @@ import contextlib
 import copy
 import functools
 
+import ops
 import pytest
 from ops import testing
 
@@ -17,6 +18,14 @@ from tests.unit.charm.security import applications, members
 from tests.unit.charm.security.callers import policy
 
 CODES = (403, 409, 429, 500, TIMEOUT, UNREACHABLE)
+CALLS = ("add_layer", "exec", "get_checks", "get_plan", "get_service", "pull", "push", "replan")
+PEBBLE = {name: getattr(ops.Container, name) for name in (*CALLS, "stop")}
+"""What the charm asks of Pebble, counted with its requests to the API server."""
+ERRORS = (
+    ops.pebble.ConnectionError("no socket"),
+    ops.pebble.APIError({}, 500, "broken", "broken"),
+    TimeoutError("no answer"),
+)
 
 
 def joins(world):
@@ -76,8 +85,23 @@ LIFE = (
 )
 
 
+BREAKS = [
+    *((step, step, False) for step in LIFE),
+    # With policies and strict mutual TLS, before the step that ends them.
+    (leaves, names_none, False),
+    *((joins, joins, True), (names_callers, names_callers, True), (leaves, names_none, True)),
+]
+"""Steps, the step before which the model is as it is, and whether Pebble fails."""
+
+
 class World(ingress_world.World):
     units = 1
+
+    def copy(self, monkeypatch):
+        other = super().copy(monkeypatch)
+        for name in PEBBLE:
+            monkeypatch.setattr(ops.Container, name, counted(other.fake, name))
+        return other
 
     def step(self):
         """Run the hook of a step; Juju runs one that failed again."""
@@ -95,6 +119,18 @@ class World(ingress_world.World):
             self.remove()
 
 
+def counted(fake, name):
+    """Note a call to Pebble as a request, and let it fail as one."""
+
+    def call(container, *arguments, **named):
+        fake.requests.append(f"pebble {name}")
+        if (number := fake.failing.pop(len(fake.requests) - 1, None)) is not None:
+            raise ERRORS[number % len(ERRORS)]
+        return PEBBLE[name](container, *arguments, **named)
+
+    return call
+
+
 @functools.cache
 def live(until):
     """A model that has gone through the steps before one; a test goes on with a copy."""
@@ -110,7 +146,7 @@ def live(until):
 
 def deployed(monkeypatch):
     fake = fake_cluster.FakeCluster()
-    for name in ("kubeflow", "default"):
+    for name in ("kf", "default"):
         fake.namespace(name)
     fake.node()
     fake.application()
@@ -123,15 +159,18 @@ def deployed(monkeypatch):
     ingress_world.neighbour(fake)
     ambient_objects.install_ambient(fake)
     fake.put("GatewayClass", "istio", "", spec={"controllerName": names.GATEWAY_CONTROLLER})
-    fake.add(members.profile("alice"))
+    fake.add(members.profile("kf-user"))
     return World(fake)
 
 
 @functools.cache
-def whole(step):
-    """A model after a step in which nothing failed, and the requests of its first hook."""
+def whole(step, before):
+    """A model after a step in which nothing failed, and the requests of its first hook.
+
+    It was as it is before another step, usually the same.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        world = live(step).copy(patch)
+        world = live(before).copy(patch)
         step(world)
         before = len(world.fake.requests)
         world.step()
@@ -152,7 +191,7 @@ def foreign(fake):
 
 def ours(fake):
     made = {key for key, obj in fake.objects.items() if is_ours(obj)}
-    return made, fake.labels("kubeflow"), fake.labels("alice")
+    return made, fake.labels("kf"), fake.labels("kf-user")
 
 
 def assert_nothing_opens(world):
@@ -170,11 +209,14 @@ def assert_nobody_is_shut_out(world):
 
 
 @pytest.mark.parametrize("half", [0, 1, 2, pytest.param(None, marks=pytest.mark.long)])
-@pytest.mark.parametrize("step", LIFE)
-def test_step_that_breaks_off_at_any_request_is_repaired_by_the_next_hook(monkeypatch, step, half):
-    before, (after, asked) = live(step), whole(step)
+@pytest.mark.parametrize(("step", "until", "of_pebble"), BREAKS)
+def test_step_that_breaks_off_at_any_request_is_repaired_by_the_next_hook(
+    monkeypatch, step, until, of_pebble, half
+):
+    before, (after, asked) = live(until), whole(step, until)
     others = foreign(before.fake)
-    places = asked if half is None else [asked[(len(asked) - 1) * half // 2]]
+    places = [n for n in asked if after.fake.requests[n].startswith("pebble ") is of_pebble]
+    places = places if half is None else [places[(len(places) - 1) * half // 2]]
     for place in places:
         world = before.copy(monkeypatch)
         step(world)
@@ -197,12 +239,12 @@ LABEL_WITHIN = 12
 
 
 def is_joined(fake):
-    return bool(JOINING & fake.labels("kubeflow").keys())
+    return bool(JOINING & fake.labels("kf").keys())
 
 
 def assert_works_alone(world):
     """Assert that what is left of the application harms nobody without it."""
-    is_ambient = world.fake.labels("kubeflow").get(names.DATAPLANE_MODE) == "ambient"
+    is_ambient = world.fake.labels("kf").get(names.DATAPLANE_MODE) == "ambient"
     is_prepared = is_ambient or world.all("MutatingWebhookConfiguration")
     assert is_prepared or not is_joined(world.fake), "unit pods start in any order"
     strict = [obj for obj in world.all("PeerAuthentication") if "selector" not in obj["spec"]]
@@ -232,13 +274,13 @@ def cut_off(world):
 
 def end(fake):
     """Have Juju delete the application, and Kubernetes what its ClusterRole owns."""
-    role = fake.find("ClusterRole", "kubeflow-istio-integrator")
+    role = fake.find("ClusterRole", "kf-mesh-2")
     for key, obj in [*fake.objects.items()]:
         owners = obj["metadata"].get("ownerReferences", ())
         if any(each.get("uid") == role["metadata"]["uid"] for each in owners):
             del fake.objects[key]
-    fake.delete("ClusterRole", "kubeflow-istio-integrator")
-    fake.delete("StatefulSet", "istio-integrator", "kubeflow")
+    fake.delete("ClusterRole", "kf-mesh-2")
+    fake.delete("StatefulSet", "mesh-2", "kf")
 
 
 def shown(fake):
@@ -268,7 +310,7 @@ def test_removal_that_is_cut_off_does_no_harm_and_leaves_what_the_next_one_takes
     states = cut_off(whole)
     end(whole.fake)
     asked = [request for request, _ in states]
-    last = asked.index("patch namespaces kubeflow")
+    last = asked.index("patch namespaces kf")
     assert last < LABEL_WITHIN
     before, ended = {}, []
     for number, (request, objects) in enumerate(states):

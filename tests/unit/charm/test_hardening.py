@@ -38,7 +38,7 @@ SECRETS = re.compile(r"/api/v1/namespaces/([^/]+)/secrets/([^/]+)")
 
 
 def test_no_secret_is_read_but_our_own_and_the_one_that_the_operator_names(fake, monkeypatch):
-    for namespace in ("istio-ingress", "kubeflow", "istio-system"):
+    for namespace in ("istio-ingress", "kf", "istio-system"):
         secret(fake, "theirs", namespace)
     install_gateway(fake)
     secret(fake, "kubeflow-tls", "istio-ingress")
@@ -60,12 +60,12 @@ def test_no_secret_is_read_but_our_own_and_the_one_that_the_operator_names(fake,
     related = (route(), auth())
     world = World(fake, *related, tls_secret="kubeflow-tls")
     world.run(lambda ctx: ctx.on.upgrade_charm())
-    world.get_ready("istio-integrator-admission")
+    world.get_ready("mesh-2-admission")
     with contextlib.suppress(testing.ActionFailed):
         world.run(lambda ctx: ctx.on.action("diagnose"))
     world.remove()
 
-    foreign = {each for each in read if not each[1].startswith(OURS)}
+    foreign = {each for each in read if OURS not in each[1]}
     assert foreign == {("istio-ingress", "kubeflow-tls")}
     assert foreign < read
     assert lists == []

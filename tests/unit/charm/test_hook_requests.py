@@ -7,18 +7,17 @@ import msgspec
 import pytest
 from ops import testing
 
-import charm
 from tests.unit.cases import cases
 from tests.unit.charm import charm_world, fake_cluster, ingress_world
 from tests.unit.charm.ingress_world import World, auth, route
 from tests.unit.charm.security import applications, members
 
 OFTEN = {
-    "create pods kubeflow": "each a dry run that shows something else",
-    "list pods kubeflow": "the webhook's own, those kept outside of ambient mode, and all",
-    "list services kubeflow": "the webhook's own Service, and those of the model",
-    "list gateways kubeflow": "Istio's kind, and that of the Gateway API",
-    "get secrets kubeflow istio-integrator-record": "it names the other Secret's namespace",
+    "create pods kf": "each a dry run that shows something else",
+    "list pods kf": "the webhook's own, those kept outside of ambient mode, and all",
+    "list services kf": "the webhook's own Service, and those of the model",
+    "list gateways kf": "Istio's kind, and that of the Gateway API",
+    "get secrets kf mesh-2-record": "it names the other Secret's namespace",
 }
 MOST = 47
 MOST_WITH_ROUTES = 44
@@ -60,7 +59,7 @@ def test_hook_asks_little_and_for_nothing_twice_however_many_routes_there_are(
     world = World(fake)
     if routes:
         world.related = [auth(), *(route(f"app-{number}") for number in range(routes))]
-    world.ctx = testing.Context(charm.IstioIntegrator, charm_root=charm_world.root(tmp_path))
+    world.ctx = charm_world.context(charm_root=charm_world.root(tmp_path))
     found = idle(world)
     assert not {each for each, count in found.items() if count > 1} - OFTEN.keys()
     most = MOST_WITH_ROUTES if routes else MOST
@@ -84,12 +83,12 @@ def test_objects_of_the_model_are_decoded_once_in_a_hook(world, monkeypatch):
         world.fake.add(members.stateful_set(each))
         applications.add_application(world.fake, each, 443)
         world.fake.add(members.webhook(f"validator.{each}", each))
-    ingress_world.install_gateway(world.fake, "kubeflow")
+    ingress_world.install_gateway(world.fake, "kf")
     world.fake.add(members.profile("kf-user"))
     world.config = {
         "authorization": "closed",
         "mtls": "strict",
-        "gateway_service": "kubeflow/istio-ingressgateway",
+        "gateway_service": "kf/istio-ingressgateway",
     }
     asks = {"methods": ["GET"], "endpoints": [{"ports": [443]}]}
     world.related = [auth(), route(), applications.mesh("minio", asks)]
@@ -98,7 +97,7 @@ def test_objects_of_the_model_are_decoded_once_in_a_hook(world, monkeypatch):
 
     def count(obj, *given, **named):
         metadata = obj.get("metadata", {}) if isinstance(obj, dict) else {}
-        if metadata.get("namespace") == "kubeflow":
+        if metadata.get("namespace") == "kf":
             decoded[obj["kind"], metadata["name"]] += 1
         return convert(obj, *given, **named)
 
@@ -112,14 +111,14 @@ def test_objects_of_the_model_are_decoded_once_in_a_hook(world, monkeypatch):
 @cases(
     ("drifted", "asked"),
     settings=(
-        ("ConfigMap", "istio-integrator-admission", "kubeflow"),
-        ["patch configmaps kubeflow istio-integrator-admission"],
+        ("ConfigMap", "mesh-2-admission", "kf"),
+        ["patch configmaps kf mesh-2-admission"],
     ),
     webhook=(
-        ("MutatingWebhookConfiguration", "0-istio-integrator.kubeflow.istio-integrator"),
+        ("MutatingWebhookConfiguration", "0-istio-integrator.kf.mesh-2"),
         [
             "list mutatingwebhookconfigurations",
-            "patch mutatingwebhookconfigurations 0-istio-integrator.kubeflow.istio-integrator",
+            "patch mutatingwebhookconfigurations 0-istio-integrator.kf.mesh-2",
         ],
     ),
 )

@@ -15,7 +15,7 @@ from tests.unit.charm import charm_world
 from tests.unit.charm.ingress_world import World, auth, connect, route
 from tests.unit.hostile_texts import DEEP
 
-OWNER = "kubeflow.istio-integrator"
+OWNER = "kf.mesh-2"
 RECORDS = (
     f'{{"owner": "{OWNER}", "set": [], "before": {{}}}}',
     f'{{"owner": "{OWNER}", "set": {{}}, "before": 5}}',
@@ -47,8 +47,8 @@ WORDS = (
 )  # fmt: skip
 ODD = (
     ["", "a", "tenant/web", "DENY", "ALLOW", "CUSTOM", "STRICT", "REGISTRY_ONLY", "*", "mesh",
-     "istio-proxy", "kubeflow/kubeflow-gateway", "request.headers[x]", "2026-13-99T99:99Z",
-     "In", "9" * 5000, "1.2.3", "x" * 3000, "\x1b[2J", "kfp-ui.kubeflow.svc.cluster.local"]
+     "istio-proxy", "kf/kubeflow-gateway", "request.headers[x]", "2026-13-99T99:99Z",
+     "In", "9" * 5000, "1.2.3", "x" * 3000, "\x1b[2J", "kfp-ui.kf.svc.cluster.local"]
 )  # fmt: skip
 SCALARS = st.one_of(
     st.none(),
@@ -135,7 +135,7 @@ def diagnosed(world):
         leader=True,
         containers={testing.Container("lifecycle", can_connect=False)},
         relations=set(world.related),
-        model=testing.Model("kubeflow", type="kubernetes"),
+        model=testing.Model("kf", type="kubernetes"),
     )
     with contextlib.suppress(testing.ActionFailed):
         world.ctx.run(world.ctx.on.action("diagnose"), state)

@@ -13,17 +13,17 @@ from ops import testing
 
 from integrator_contract import names
 from tests.unit.charm import fake_cluster
-from tests.unit.charm.charm_world import state, workload
+from tests.unit.charm.charm_world import APPLICATION, MODEL, state, workload
 from tests.unit.charm.objects import make
 
 SOURCE = pathlib.Path(__file__).parents[3] / "src"
 DASHBOARD = SOURCE / "grafana_dashboards/istio-integrator.json"
 UUID = "00000000-0000-4000-8000-000000000000"
 TOPOLOGY = JujuTopology(
-    model="kubeflow",
+    model=MODEL,
     model_uuid=UUID,
-    application="istio-integrator",
-    unit="istio-integrator/0",
+    application=APPLICATION,
+    unit=f"{APPLICATION}/0",
     charm_name="istio-integrator",
 )
 
@@ -37,7 +37,7 @@ def run(ctx, fake):
         given = dataclasses.replace(
             state(container, leader=leader),
             relations=frozenset(relations),
-            model=testing.Model("kubeflow", uuid=UUID, type="kubernetes"),
+            model=testing.Model(MODEL, uuid=UUID, type="kubernetes"),
         )
         return ctx.run(ctx.on.update_status(), given)
 
@@ -59,13 +59,13 @@ def test_every_unit_tells_prometheus_its_address(run):
     relation = testing.Relation("metrics-endpoint")
     application, unit = bags(run(relation, leader=False), relation)
     assert application == {}
-    assert unit["prometheus_scrape_unit_name"] == "istio-integrator/0"
+    assert unit["prometheus_scrape_unit_name"] == f"{APPLICATION}/0"
     assert unit["prometheus_scrape_unit_address"] == "192.0.2.0"
 
 
 @pytest.mark.parametrize("may_list", [True, False])
 def test_leader_tells_prometheus_what_to_scrape_once(run, ctx, fake, may_list):
-    labels = names.labels("kubeflow", "istio-integrator", "admission-webhook")
+    labels = names.labels(MODEL, APPLICATION, "admission-webhook")
     fake.add(pod("admission-b", labels, "10.1.0.9"))
     fake.add(pod("admission-a", labels, "fd00::9"))
     fake.add(pod("admission-starting", labels, None))
@@ -98,9 +98,7 @@ def test_every_expression_reads_this_application_alone(run):
     for rule in (rule for group in groups for rule in group["rules"]):
         selectors = re.findall(r"\{([^}]*)\}", rule["expr"])
         assert selectors, rule["alert"]
-        own = (
-            f'juju_model="kubeflow", juju_model_uuid="{UUID}", juju_application="istio-integrator"'
-        )
+        own = f'juju_model="kf", juju_model_uuid="{UUID}", juju_application="mesh-2"'
         assert all(own in selector for selector in selectors), rule["alert"]
 
 
@@ -155,10 +153,10 @@ def test_logs_go_to_every_unit_of_loki(run):
     assert first["services"] == ["all"]
     assert first["labels"] == {
         "charm": "istio-integrator",
-        "juju_application": "istio-integrator",
-        "juju_model": "kubeflow",
+        "juju_application": APPLICATION,
+        "juju_model": MODEL,
         "juju_model_uuid": UUID,
-        "juju_unit": "istio-integrator/0",
+        "juju_unit": f"{APPLICATION}/0",
         "product": "Juju",
     }
 

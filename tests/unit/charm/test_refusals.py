@@ -76,7 +76,7 @@ def test_model_joins_although_a_policy_is_strict_about_pods(ctx, fake, validator
     fake.validators.append(validator)
     shown = status(ctx, state())
     assert isinstance(shown, testing.ActiveStatus)
-    assert fake.labels("kubeflow")["istio-injection"] == "enabled"
+    assert fake.labels("kf")["istio-injection"] == "enabled"
 
 
 def test_native_sidecars_are_known_where_a_policy_forbids_the_hold_only(ctx, fake):
@@ -128,11 +128,11 @@ def test_refusal_of_the_dry_run_pod_is_no_answer_about_istiod(  # noqa: PLR0917 
     assert isinstance(shown, testing.BlockedStatus)
     visible = shown.message[: messages.VISIBLE]
     assert author in visible
-    assert "run: juju run istio-integrator/leader diagnose" in visible or "run: kubectl" in visible
+    assert "run: juju run mesh-2/leader diagnose" in visible or "run: kubectl" in visible
     assert words in shown.message
     assert "not known whether istio-system/istiod injects" in shown.message
     assert "new pods are refused" not in shown.message
-    assert ("istio-injection" in fake.labels("kubeflow")) is joined
+    assert ("istio-injection" in fake.labels("kf")) is joined
 
 
 def test_diagnose_names_who_refused_the_dry_run_pod_and_the_command(ctx, fake):
@@ -180,7 +180,7 @@ def test_envoyfilter_that_a_provider_refuses_is_named_and_nothing_is_opened(worl
     assert isinstance(shown, testing.BlockedStatus)
     visible = shown.message[: messages.VISIBLE]
     assert 'webhook "gateways.azmk8s.io" refuses' in visible
-    assert "run: juju run istio-integrator/leader diagnose" in visible
+    assert "run: juju run mesh-2/leader diagnose" in visible
     assert "EnvoyFilter" in shown.message
     assert words in shown.message
     assert world.gateway() is None
@@ -207,7 +207,7 @@ def test_refusal_that_quotes_an_object_gives_no_secret_of_it_away(world, kind, b
         return 400, f'admission webhook "a.b" denied the request: {words}'
 
     world.fake.validators.append(refuse)
-    world.related = [route("mesh-2"), auth()]
+    world.related = [route("mesh"), auth()]
     out = world.hook()
     with pytest.raises(testing.ActionFailed):
         world.run(lambda ctx: ctx.on.action("diagnose"))
@@ -219,15 +219,13 @@ def test_refusal_that_quotes_an_object_gives_no_secret_of_it_away(world, kind, b
 
 
 DENIED = (
-    "namespaces \"kubeflow\" is forbidden: ValidatingAdmissionPolicy '{0}' with binding '{0}' "
+    "namespaces \"kf\" is forbidden: ValidatingAdmissionPolicy '{0}' with binding '{0}' "
     "denied request: the platform team labels namespaces"
 )
 LONG = "istio-integrator-limits-of-kubeflow"
 LOOK = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
-DIAGNOSE = "run: juju run istio-integrator/leader diagnose"
-OF_NAMESPACES = (
-    'namespaces "kubeflow" is forbidden: User "u" cannot patch resource "namespaces" in'
-)
+DIAGNOSE = "run: juju run mesh-2/leader diagnose"
+OF_NAMESPACES = 'namespaces "kf" is forbidden: User "u" cannot patch resource "namespaces" in'
 
 
 @cases(
@@ -250,7 +248,7 @@ OF_NAMESPACES = (
         400,
         'admission webhook "a.b" denied the request: no labels here',
         "blocked",
-        f'{DIAGNOSE}; webhook "a.b" refuses Namespace kubeflow',
+        f'{DIAGNOSE}; webhook "a.b" refuses Namespace kf',
         LOOK,
     ),
     webhook_that_is_away=(
@@ -264,8 +262,8 @@ OF_NAMESPACES = (
         403,
         f'{OF_NAMESPACES} API group ""',
         "blocked",
-        "missing permission: patch namespaces kubeflow; run: juju trust istio-integrator",
-        "juju trust istio-integrator --scope=cluster",
+        "missing permission: patch namespaces kf; run: juju trust mesh-2",
+        "juju trust mesh-2 --scope=cluster",
     ),
 )
 def test_who_keeps_the_namespace_from_being_labelled_is_named(  # noqa: PLR0917 - a table
@@ -295,7 +293,7 @@ def test_dry_run_pods_are_like_the_units_own_pod(ctx, fake):
     assert seen
     for each in seen:
         (owner,) = each["metadata"]["ownerReferences"]
-        assert (owner["kind"], owner["name"]) == ("StatefulSet", "istio-integrator")
+        assert (owner["kind"], owner["name"]) == ("StatefulSet", "mesh-2")
         assert not owner["blockOwnerDeletion"]
         (container,) = (one for one in each["spec"]["containers"] if one["name"] == "dry-run")
         assert container["image"] == charm_world.IMAGE

@@ -15,7 +15,7 @@ from tests.unit.charm.diagnosis.world import diagnose
 POLICY = Refusal(author="ValidatingAdmissionPolicy no-istio-overrides", words="not allowed here")
 WEBHOOK = Refusal(author='webhook "validate.kyverno.svc-fail"', words="nobody outside")
 LONG = Refusal(author="webhook " + "x" * 200, words="no")
-COMMAND = "run: juju run istio-integrator/leader diagnose"
+COMMAND = "run: juju config mesh-2 hold-application=false"
 
 
 @pytest.fixture
@@ -24,15 +24,15 @@ def found(ctx, fake):
     fake_cluster.install_istio(fake)
 
     def write(text="", **found):
-        labels = names.labels("kubeflow", "istio-integrator", "convergence")
+        labels = names.labels("kf", "mesh-2", "convergence")
         text = text or msgspec.json.encode(Rejections(**found)).decode()
-        fake.put("ConfigMap", "istio-integrator-convergence", labels=labels, data={KEY: text})
+        fake.put("ConfigMap", "mesh-2-convergence", labels=labels, data={KEY: text})
 
     return write
 
 
 def left_out(fake):
-    data = fake.find("ConfigMap", "istio-integrator-admission", "kubeflow")["data"]
+    data = fake.find("ConfigMap", "mesh-2-admission", "kf")["data"]
     return json.loads(data["settings.json"])["left-out"]
 
 
@@ -61,8 +61,8 @@ def test_diagnosis_names_who_forbids_and_what_to_do(ctx, found):
     for row, refusal in ((hold, POLICY), (outside, WEBHOOK)):
         assert refusal.author in row.seen
         assert refusal.words in row.seen
-        assert "exempt the namespace kubeflow from it" in row.seen
-    assert hold.next == "juju config istio-integrator hold-application=false"
+        assert "exempt the namespace kf from it" in row.seen
+    assert hold.next == "juju config mesh-2 hold-application=false"
     assert outside.next.startswith("kubectl get validatingwebhookconfigurations")
 
 
@@ -96,13 +96,13 @@ def test_webhooks_that_may_have_dropped_a_field_are_named(ctx, fake, found):
     assert "webhook all.example, mutation.azure-workload-identity.io" in said.message[:120]
     (row,) = diagnose(ctx, "rejections")
     assert "it removes restartPolicy" in row.seen
-    assert row.next == "juju config istio-integrator job-sidecars=classic"
+    assert row.next == "juju config mesh-2 job-sidecars=classic"
 
 
 def test_change_that_makes_pods_invalid_has_no_policy_to_be_exempt_from(ctx, fake, found):
     found(changes={"native": Refusal(author=KUBE_APISERVER, words="spec.containers[1].name")})
     said = status(ctx, state())
-    assert said.message.startswith(f"{COMMAND}; kube-apiserver forbids native on pods")
+    assert said.message.startswith("run: juju config mesh-2 job-sidecars=classic; kube-apiserver ")
     assert said.message.endswith("spec.containers[1].name")
 
 
@@ -110,13 +110,13 @@ def test_event_of_a_refusal_that_is_named_already_is_not_repeated(ctx, fake, fou
     kind, name = POLICY.author.split()
     denied = f"Error creating: {kind} '{name}' with binding 'b' denied request"
     for job, words in (("train-1", POLICY.words), ("train-2", "another rule")):
-        about = {"kind": "Job", "name": job, "namespace": "kubeflow"}
+        about = {"kind": "Job", "name": job, "namespace": "kf"}
         event = {"reason": "FailedCreate", "message": f"{denied}: {words}"}
-        fake.put("Event", f"{job}.1", "kubeflow", involvedObject=about, **event)
+        fake.put("Event", f"{job}.1", "kf", involvedObject=about, **event)
     found(changes={"native": POLICY})
     change, event = diagnose(ctx, "rejections")
     assert (change.message, event.message) == ("CHANGE_FORBIDDEN", "PODS_WERE_REJECTED")
-    assert event.seen.startswith("pods of kubeflow/train-2 were rejected: ")
+    assert event.seen.startswith("pods of kf/train-2 were rejected: ")
 
 
 def test_workload_that_can_not_have_a_sidecar_is_named(ctx, found):
@@ -125,7 +125,7 @@ def test_workload_that_can_not_have_a_sidecar_is_named(ctx, found):
     assert said.name == "blocked"
     assert said.message.startswith(
         "kube-apiserver rejects Job/train-2 with a sidecar; "
-        "run: kubectl -n kubeflow describe Job/train-2; spec.resources"
+        "run: kubectl -n kf describe Job/train-2; spec.resources"
     )
     assert [row.message for row in diagnose(ctx, "rejections")] == ["SIDECAR_REJECTED"]
 
@@ -146,11 +146,11 @@ def test_native_sidecars_that_a_policy_forbids_are_still_tried(ctx, fake):
 
     fake.validators.append(policy)
     status(ctx, state())
-    settings = fake.find("ConfigMap", "istio-integrator-admission", "kubeflow")["data"]
+    settings = fake.find("ConfigMap", "mesh-2-admission", "kf")["data"]
     found = json.loads(settings["settings.json"])
     assert (found["native"], found["left-out"]) == (True, ["native"])
     fake.validators.clear()
     status(ctx, state())
-    settings = fake.find("ConfigMap", "istio-integrator-admission", "kubeflow")["data"]
+    settings = fake.find("ConfigMap", "mesh-2-admission", "kf")["data"]
     found = json.loads(settings["settings.json"])
     assert (found["native"], found["left-out"]) == (True, [])

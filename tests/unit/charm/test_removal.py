@@ -10,6 +10,7 @@ import ops
 import pytest
 from ops import testing
 
+from integrator_contract import service
 from tests import asked
 from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.charm_world import SETTINGS, state, told, workload
@@ -56,7 +57,7 @@ def test_removal_takes_the_label_early_and_the_workload_last(served, fake, monke
     world.files = tmp_path
     world.run()
     kept_by_the_workload(fake)
-    assert fake.labels("kubeflow")[INJECTION] == "enabled"
+    assert fake.labels("kf")[INJECTION] == "enabled"
     fake.writes.clear()
     push = ops.Container.push
 
@@ -75,13 +76,13 @@ def test_removal_takes_the_label_early_and_the_workload_last(served, fake, monke
         "patch namespaces",
         "delete mutatingwebhookconfigurations",
         "delete deployments",
-        "delete secrets istio-integrator-admission-tls",
+        "delete secrets mesh-2-admission-tls",
         "delete virtualservices",
         "delete envoyfilters",
-        "delete configmaps istio-integrator-convergence",
+        "delete configmaps mesh-2-convergence",
     ]
     assert parts_in_order(fake.writes, order) == order
-    assert INJECTION not in fake.labels("kubeflow")
+    assert INJECTION not in fake.labels("kf")
 
 
 @pytest.mark.parametrize("kind", ["services", "namespaces"])
@@ -96,15 +97,15 @@ def test_evictions_end_whatever_the_api_server_answers(served, fake, tmp_path, k
     assert json.loads((tmp_path / SETTINGS.name).read_text())["joined"] is False
 
 
-SECRET = "istio-integrator.kubeflow.istio-integrator"
+SECRET = "istio-integrator.kf.mesh-2"
 
 
 @pytest.mark.parametrize(
     ("labels", "owner", "stays"),
     [
-        pytest.param({OWNER: "kubeflow.istio-integrator"}, {}, False, id="ours"),
-        pytest.param({OWNER: "kubeflow.istio-integrator"}, {"uid": "x"}, True, id="forged"),
-        pytest.param({OWNER: "other.istio-integrator"}, {}, True, id="another's"),
+        pytest.param({OWNER: "kf.mesh-2"}, {}, False, id="ours"),
+        pytest.param({OWNER: "kf.mesh-2"}, {"uid": "x"}, True, id="forged"),
+        pytest.param({OWNER: "other.mesh-2"}, {}, True, id="another's"),
         pytest.param({}, {}, True, id="nobody says"),
     ],
 )
@@ -165,17 +166,17 @@ def test_gateway_has_time_to_forget_the_routes_before_the_guard_goes(fake, moves
 def test_removal_does_not_fail_while_the_workload_is_silent(served, fake, monkeypatch):
     world = World(fake, route(), auth())
     world.run()
-    monkeypatch.setattr(asked.SERVICE, "server_port", 1)
+    monkeypatch.setattr(service, "LISTENER_PORT", 1)
     monkeypatch.setattr(time, "monotonic", itertools.count(step=0.5).__next__)
     world.remove()
     assert not [each for each in fake.objects.values() if fake_cluster.is_charms(each)]
-    assert INJECTION not in fake.labels("kubeflow")
+    assert INJECTION not in fake.labels("kf")
 
 
 def test_removal_with_wrong_options_is_done(ctx, fake, installed):
     ctx.run(ctx.on.start(), state())
     ctx.run(ctx.on.remove(), state(revision="1.31", units=0))
-    assert "istio-injection" not in fake.labels("kubeflow")
+    assert "istio-injection" not in fake.labels("kf")
 
 
 def test_removal_leaves_the_cluster_as_it_was(ctx, fake, installed, tmp_path):
@@ -262,10 +263,10 @@ def test_hook_before_the_last_does_not_fail_for_what_the_next_one_repeats(ctx, f
     fake.broken["patch", "namespaces"] = 500
     out = ctx.run(ctx.on.stop(), dataclasses.replace(out, planned_units=0))
     assert ("patch", "namespaces") in fake.asked
-    assert fake.labels("kubeflow")[INJECTION] == "enabled"
+    assert fake.labels("kf")[INJECTION] == "enabled"
     fake.broken.clear()
     ctx.run(ctx.on.remove(), out)
-    assert INJECTION not in fake.labels("kubeflow")
+    assert INJECTION not in fake.labels("kf")
 
 
 def test_missing_right_hides_no_failure_of_a_removal(ctx, fake, installed):
@@ -291,7 +292,7 @@ def test_step_that_the_cluster_refuses_keeps_no_other_from_being_taken(ctx, fake
     fake.broken["patch", "namespaces"] = 500
     with pytest.raises(testing.errors.UncaughtCharmError):
         ctx.run(ctx.on.remove(), state(units=0))
-    assert fake.labels("kubeflow")[INJECTION] == "enabled"
-    del fake.labels("kubeflow")[INJECTION]
-    fake.find("Namespace", "kubeflow")["metadata"].pop("annotations")
+    assert fake.labels("kf")[INJECTION] == "enabled"
+    del fake.labels("kf")[INJECTION]
+    fake.find("Namespace", "kf")["metadata"].pop("annotations")
     assert _objects(fake) == before

@@ -13,10 +13,10 @@ from tests.unit.charm.charm_world import state
 
 pytestmark = pytest.mark.usefixtures("installed")
 OURS = schema.SCHEMA
-OLD = f"{asked.PROGRAM} run --model kubeflow --old true"
+OLD = f"{asked.PROGRAM} run --model kf --old true"
 IMAGE = "lifecycle-image=IMAGE"
 OTHER = (
-    "lifecycle-image does not fit the charm; run: juju refresh istio-integrator; or add "
+    "lifecycle-image does not fit the charm; run: juju refresh mesh-2; or add "
     f"--resource {IMAGE}, the image of the charm's revision (contract {{}}, here {OURS})"
 )
 OTHERS = [
@@ -45,13 +45,13 @@ def test_other_image_is_said_and_nothing_is_started_or_stopped(  # noqa: PLR0917
     given = container(contract, service)
     out = ctx.run(ctx.on.config_changed(), state(given))
     assert isinstance(out.unit_status, ops.BlockedStatus)
-    assert "juju refresh istio-integrator" in out.unit_status.message
+    assert "juju refresh mesh-2" in out.unit_status.message
     assert f"blocked: {words}" in caplog.text
     after = out.get_container("lifecycle")
     assert [each.command for each in after.plan.services.values()] == [OLD][: bool(service)]
     assert after.service_statuses == given.service_statuses
     # Nor are the webhook's servers replaced.
-    server = ("Deployment", "istio-integrator-admission", "kubeflow")
+    server = ("Deployment", "mesh-2-admission", "kf")
     assert fake.find(*server) is None
     ctx.run(ctx.on.config_changed(), state(container(OURS)))
     assert fake.find(*server)

@@ -11,7 +11,7 @@ from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state
 
-MAP = ("ConfigMap", "istio-integrator-admission", "kubeflow")
+MAP = ("ConfigMap", "mesh-2-admission", "kf")
 OUTSIDE = "outboundTrafficPolicy: {mode: REGISTRY_ONLY}"
 HOLD = "defaultConfig: {holdApplicationUntilProxyStarts: true}"
 CHARMS = "app.kubernetes.io/name"
@@ -149,8 +149,8 @@ def test_option_of_a_settings_name_is_what_new_pods_get(ctx, fake):
         image_registries="[{pods: q, prefixes: {docker.io: m.io/x}}]",
     )
     want = {
-        "model": "kubeflow",
-        "application": "istio-integrator",
+        "model": "kf",
+        "application": "mesh-2",
         "membership": "selected",
         "included-pods": "in",
         "excluded-pods": "out",
@@ -167,5 +167,5 @@ def test_option_of_a_settings_name_is_what_new_pods_get(ctx, fake):
 def test_pods_of_a_model_that_is_left_alone_are_its_members_and_no_more(ctx, fake, left_alone):
     fake_cluster.install_istio(fake)
     if left_alone:
-        fake.labels("kubeflow")[names.SERVED] = "disabled"
+        fake.labels("kf")[names.SERVED] = "disabled"
     assert run(ctx, fake)["lifecycle-in-model"] is not left_alone

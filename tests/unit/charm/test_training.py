@@ -3,13 +3,13 @@
 import pytest
 
 from tests import asked
-from tests.unit.cases import cases
+from tests.unit.cases import cases, row
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state
 from tests.unit.charm.diagnosis.world import add_pod, diagnose
 from tests.unit.charm.objects import make
 
-NAME = "istio-integrator.kubeflow.istio-integrator.training"
+NAME = "istio-integrator.kf.mesh-2.training"
 LABEL = {"istio-integrator.charmhub.io/pod-traffic": "mutual-tls"}
 PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
 MEMBER = {"istio-injection": "enabled"}
@@ -24,7 +24,7 @@ def world(ctx, fake):
     fake_cluster.install_istio(fake)
     fake.application()
     fake.namespace(USER, **PROFILE, **MEMBER)
-    fake.find("Pod", "istio-integrator-0", "kubeflow")["status"] = {"podIPs": [{"ip": OWN}]}
+    fake.find("Pod", "mesh-2-0", "kf")["status"] = {"podIPs": [{"ip": OWN}]}
 
 
 def nodes(fake, *networks):
@@ -61,6 +61,7 @@ def networks(fake, namespace=USER):
 
 @cases(
     ("sources", "option", "wanted"),
+    {"option": ""},
     option=(([""], {}), " fd00:1::/48, 10.2.0.0/16,10.2.0.0/16 ", ["10.2.0.0/16", "fd00:1::/48"]),
     option_within_another=(([""], {}), "10.2.3.0/24,10.2.0.0/16", ["10.2.0.0/16"]),
     nodes=((["10.1.7.0/24", "10.1.9.0/24"], {}), "", ["10.1.7.0/24", "10.1.9.0/24"]),
@@ -69,23 +70,22 @@ def networks(fake, namespace=USER):
     a_node_without=((["10.1.7.0/24", ""], {}), "", None),
     nodes_of_another_plugin=((["10.8.7.0/24"], {}), "", None),
     calico=((["10.8.7.0/24"], {CALICO: ["10.1.0.0/16"]}), "", ["10.1.0.0/16"]),
-    calico_disabled=(
-        ([""], {CALICO: ["10.1.0.0/16", {"cidr": "10.2.0.0/16", "disabled": True}]}),
-        *("", ["10.1.0.0/16"]),
+    calico_disabled=row(
+        sources=([""], {CALICO: ["10.1.0.0/16", {"cidr": "10.2.0.0/16", "disabled": True}]}),
+        wanted=["10.1.0.0/16"],
     ),
-    calico_for_balancers=(
-        (
+    calico_for_balancers=row(
+        sources=(
             [""],
             {CALICO: [{"cidr": "10.3.0.0/16", "allowedUses": ["LoadBalancer"]}, "10.1.0.0/16"]},
         ),
-        *("", ["10.1.0.0/16"]),
+        wanted=["10.1.0.0/16"],
     ),
-    calico_for_tunnels=(
-        ([""], {CALICO: [{"cidr": "10.1.0.0/16", "allowedUses": ["Tunnel"]}]}),
-        *("", None),
+    calico_for_tunnels=row(
+        sources=([""], {CALICO: [{"cidr": "10.1.0.0/16", "allowedUses": ["Tunnel"]}]}), wanted=None
     ),
-    calico_of_some_nodes=(
-        (
+    calico_of_some_nodes=row(
+        sources=(
             [""],
             {
                 CALICO: [
@@ -94,7 +94,7 @@ def networks(fake, namespace=USER):
                 ]
             },
         ),
-        *("", ["10.1.0.0/16", "10.2.0.0/16"]),
+        wanted=["10.1.0.0/16", "10.2.0.0/16"],
     ),
     calico_of_no_pods=(([""], {CALICO: [{"cidr": "10.1.0.0/16", "disabled": True}]}), "", None),
     calico_beyond_the_nodes=((["10.1.7.0/24"], {CALICO: ["10.1.0.0/16"]}), "", ["10.1.0.0/16"]),
@@ -121,7 +121,7 @@ def test_networks_are_named_or_found_for_certain(ctx, fake, sources, option, wan
     profile=({**PROFILE, **MEMBER}, True),
     profile_without_sidecars=(PROFILE, False),
     profile_of_another_integrator=(
-        {**PROFILE, **MEMBER, "istio-integrator.charmhub.io/served-by": "kf.mesh-2"},
+        {**PROFILE, **MEMBER, "istio-integrator.charmhub.io/served-by": "k.mesh"},
         False,
     ),
     served_disabled=(
@@ -132,8 +132,8 @@ def test_networks_are_named_or_found_for_certain(ctx, fake, sources, option, wan
     other=(MEMBER, False),
 )
 def test_profiles_with_sidecars_get_one(ctx, fake, labels, wanted):
-    fake.namespace("kf")
-    fake.application("mesh-2", "kf")
+    fake.namespace("k")
+    fake.application("mesh", "k")
     fake.namespace("team", **labels)
     run(ctx, pod_networks="10.1.0.0/16")
     assert (networks(fake, "team") is not None) is wanted
@@ -150,7 +150,7 @@ OF_NAMESPACE = {"from": [{"source": {"namespaces": ["team"]}}]}
     ("policies", "wanted"),
     strict=([("PeerAuthentication", "team", {"mtls": {"mode": "STRICT"}})], True),
     strict_mesh=([("PeerAuthentication", "istio-system", {"mtls": {"mode": "STRICT"}})], True),
-    strict_elsewhere=([("PeerAuthentication", "kf", {"mtls": {"mode": "STRICT"}})], False),
+    strict_elsewhere=([("PeerAuthentication", "k", {"mtls": {"mode": "STRICT"}})], False),
     allows_namespace=([("AuthorizationPolicy", "team", {"rules": [OF_NAMESPACE]})], True),
     allows_nobody=([("AuthorizationPolicy", "team", {})], False),
     allows_all=([("AuthorizationPolicy", "team", {"rules": [{}]})], False),
@@ -273,10 +273,10 @@ def test_tenants_object_of_the_name_is_left_alone_and_named(ctx, fake):
 
 def test_namespace_waits_for_the_end_of_another_integrators_filter_chains(ctx, fake):
     labels = {
-        "istio-integrator.charmhub.io/owner": "kf.mesh-2",
+        "istio-integrator.charmhub.io/owner": "k.mesh",
         "istio-integrator.charmhub.io/component": "training",
     }
-    name = "istio-integrator.kf.mesh-2.training"
+    name = "istio-integrator.k.mesh.training"
     fake.put("EnvoyFilter", name, USER, labels=labels, spec={})
     run(ctx, pod_networks="10.1.0.0/16")
     assert networks(fake) is None
@@ -343,6 +343,7 @@ EARLY, WRITTEN, LATE = (f"2026-01-01T00:0{minute}:00Z" for minute in range(3))
 
 @cases(
     ("pod", "answer", "said"),
+    {"answer": (200, False), "said": FOLLOWED},
     followed=({"creationTimestamp": LATE}, (200, True), FOLLOWED),
     ignored=(
         *({"creationTimestamp": LATE}, (200, False)),
@@ -353,14 +354,10 @@ EARLY, WRITTEN, LATE = (f"2026-01-01T00:0{minute}:00Z" for minute in range(3))
         ("CHECK_FAILED", "not known: the workload reports: port-forward ended"),
     ),
     earlier_pod=({"creationTimestamp": EARLY}, (200, False), FOLLOWED),
-    declining_pod=(
-        {"creationTimestamp": LATE, "labels": {next(iter(LABEL)): "unchanged", JOB: "gpt"}},
-        *((200, False), FOLLOWED),
+    declining_pod=row(
+        pod={"creationTimestamp": LATE, "labels": {next(iter(LABEL)): "unchanged", JOB: "gpt"}}
     ),
-    starting_pod=(
-        {"creationTimestamp": LATE, "status": {"phase": "Pending"}},
-        *((200, False), FOLLOWED),
-    ),
+    starting_pod=row(pod={"creationTimestamp": LATE, "status": {"phase": "Pending"}}),
 )
 def test_proxy_that_lacks_the_filter_chains_is_named(ctx, fake, pod, answer, said):
     given = state(pod_networks="10.1.0.0/16")

@@ -8,15 +8,14 @@ import dataclasses
 import pytest
 from ops import testing
 
-import charm
 from integrator_contract import names, namespaces, selectors
 from tests.unit.charm import fake_cluster, ingress_world, istio_objects
-from tests.unit.charm.charm_world import state, told
+from tests.unit.charm.charm_world import context, state, told
 
-NAME = "istio-integrator-admission"
+NAME = "mesh-2-admission"
 SERVER = {
     names.COMPONENT: names.WEBHOOK_COMPONENT,
-    names.OWNER: "kubeflow.istio-integrator",
+    names.OWNER: "kf.mesh-2",
 }
 """The labels of the webhook's pods."""
 
@@ -49,9 +48,10 @@ def test_configuration_sorts_before_every_injector_and_names_are_dns_labels(
 ):
     ingress_world.connect_without_gateway(fake, monkeypatch)
     fake.namespace(model)
+    fake.may_change = {f"namespaces {model}"}
     spec = {"containers": [{"name": "lifecycle", "image": "workload:1"}]}
     fake.put("Pod", f"{application}-0", model, spec=spec)
-    ctx = testing.Context(charm.IstioIntegrator, app_name=application)
+    ctx = context(application)
     given = dataclasses.replace(state(), model=testing.Model(model, type="kubernetes"))
     ctx.run(ctx.on.config_changed(), given)
     ours = [obj for obj in fake.objects.values() if fake_cluster.is_charms(obj)]
@@ -71,7 +71,7 @@ def test_webhook_is_asked_at_creation_only_before_and_after_injectors_and_fails_
     kinds = [hook["name"].split(".")[0] for hook in found["webhooks"]]
     assert kinds == ["model", "profiles", "profiles-ours", "labelled", "labelled-ours"]
     for kind, hook in zip(kinds, found["webhooks"], strict=True):
-        service = {"name": NAME, "namespace": "kubeflow", "port": port["port"]}
+        service = {"name": NAME, "namespace": "kf", "port": port["port"]}
         client = hook["clientConfig"]
         # The server has a path for each kind of namespace, whichever integrator serves it.
         (path,) = (
@@ -94,7 +94,7 @@ def test_webhook_is_asked_at_creation_only_before_and_after_injectors_and_fails_
     [
         pytest.param({"app": "any"}, True, id="any"),
         pytest.param({names.MESH_PROBE: "true"}, False, id="probe-of-the-mesh"),
-        pytest.param({**SERVER, names.OWNER: "kubeflow.x"}, False, id="server"),
+        pytest.param({**SERVER, names.OWNER: "kf.x"}, False, id="server"),
     ],
 )
 def test_webhook_is_not_asked_about_servers_and_probes_of_the_mesh(world, labels, is_asked):
@@ -173,7 +173,7 @@ def template(world):
 
 
 def refreshed(fake):
-    pod = fake.find("Pod", "server", "kubeflow")
+    pod = fake.find("Pod", "server", "kf")
     return pod["metadata"]["annotations"][names.REFRESH]
 
 
@@ -202,7 +202,7 @@ def test_level_of_the_log_is_a_file_that_the_servers_follow(fake, world):
 
     (container,) = template(world)["spec"]["containers"]
     mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
-    settings = fake.find("ConfigMap", NAME, "kubeflow")
+    settings = fake.find("ConfigMap", NAME, "kf")
     assert settings["data"]["log-level"] == "debug"
     assert f"--log-level-file={mounts['settings']}/log-level" in container["command"]
 
@@ -211,17 +211,17 @@ def test_pods_of_others_are_left_alone(fake, world, server):
     fake.put("Pod", "theirs", spec={})
     world.run()
     assert refreshed(fake)
-    assert "annotations" not in fake.find("Pod", "theirs", "kubeflow")["metadata"]
+    assert "annotations" not in fake.find("Pod", "theirs", "kf")["metadata"]
 
 
 def test_servers_mount_the_secret_that_has_their_certificates(fake, world):
     (secret,) = (each["secret"] for each in template(world)["spec"]["volumes"] if "secret" in each)
-    found = fake.find("Secret", secret["secretName"], "kubeflow")
+    found = fake.find("Secret", secret["secretName"], "kf")
     assert {each["key"] for each in secret["items"]} <= {*found["data"]}
 
 
 def joined(fake):
-    return fake.labels("kubeflow").get("istio-injection") == "enabled"
+    return fake.labels("kf").get("istio-injection") == "enabled"
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_model_is_not_labelled_without_the_right_to_try_a_pod(fake, fresh):
 
 
 def test_model_that_another_team_labelled_is_not_held_up(fake, fresh):
-    fake.labels("kubeflow")["istio-injection"] = "enabled"
+    fake.labels("kf")["istio-injection"] = "enabled"
     fake.webhook_answers = False
 
     out = fresh.run()

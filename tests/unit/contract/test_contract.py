@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).parents[3]
 @pytest.mark.parametrize(
     ("model", "application", "want"),
     [
-        ("kubeflow", "istio-integrator", "kubeflow.istio-integrator"),
+        ("kf", "mesh-2", "kf.mesh-2"),
         ("m" * 40, "a" * 22, f"{'m' * 40}.{'a' * 22}"),
         ("m" * 40, "a" * 23, f"{'m' * 40}.{'a' * 11}-"),
         ("m" * 51, "a" * 23, f"{'m' * 51}-"),

@@ -10,23 +10,21 @@ from tests.unit.cases import cases
 PROFILE = {names.PART_OF: names.PROFILE}
 ENABLED, DISABLED = {names.SERVED: "enabled"}, {names.SERVED: "disabled"}
 THEIRS = {names.SERVED_BY: "other.a"}
-SERVED = namespaces.Served(
-    model="kubeflow", mesh_namespace="istio-system", owner=names.owner("kubeflow", "a")
-)
+SERVED = namespaces.Served(model="kf", mesh_namespace="istio-system", owner=names.owner("kf", "a"))
 
 
 @cases(
     ("name", "labels", "want"),
-    model=("kubeflow", {}, "model"),
-    model_whoever_claims_it=("kubeflow", THEIRS, "model"),
-    model_switched_off=("kubeflow", DISABLED, None),
-    profile=("alice", PROFILE, "profiles"),
-    profile_switched_off=("alice", {**PROFILE, **DISABLED}, None),
-    ours=("alice", {**PROFILE, names.SERVED_BY: "kubeflow.a"}, "profiles"),
-    another_s=("alice", {**PROFILE, **THEIRS}, None),
-    labelled=("alice", ENABLED, "labelled"),
-    labelled_profile=("alice", {**PROFILE, **ENABLED}, "labelled"),
-    labelled_another_s=("alice", {**ENABLED, **THEIRS}, None),
+    model=("kf", {}, "model"),
+    model_whoever_claims_it=("kf", THEIRS, "model"),
+    model_switched_off=("kf", DISABLED, None),
+    profile=("kf-user", PROFILE, "profiles"),
+    profile_switched_off=("kf-user", {**PROFILE, **DISABLED}, None),
+    ours=("kf-user", {**PROFILE, names.SERVED_BY: "kf.a"}, "profiles"),
+    another_s=("kf-user", {**PROFILE, **THEIRS}, None),
+    labelled=("kf-user", ENABLED, "labelled"),
+    labelled_profile=("kf-user", {**PROFILE, **ENABLED}, "labelled"),
+    labelled_another_s=("kf-user", {**ENABLED, **THEIRS}, None),
     istiod_s=("istio-system", ENABLED, None),
     kube_system=("kube-system", ENABLED, None),
     kube_system_as_a_profile=("kube-system", PROFILE, None),
@@ -40,7 +38,7 @@ def test_a_namespace_is_served(name, labels, want):
 def test_a_profile_is_served_as_such_where_labelled_namespaces_are_not():
     served = namespaces.Served(model="m", owner="m.a", kinds=frozenset(["profiles"]))
 
-    assert served.kind_of("alice", {**PROFILE, **ENABLED}) == "profiles"
+    assert served.kind_of("kf-user", {**PROFILE, **ENABLED}) == "profiles"
 
 
 NAMES = st.sampled_from(["m", "istio", "kube-system", "x"])
@@ -57,7 +55,7 @@ KINDS = st.frozensets(st.sampled_from(namespaces.KINDS))
 
 
 @given(NAMES, LABELS, KINDS, st.sampled_from(["", "istio"]))
-@example("alice", {**PROFILE, **ENABLED}, frozenset(namespaces.KINDS), "")
+@example("kf-user", {**PROFILE, **ENABLED}, frozenset(namespaces.KINDS), "")
 def test_selectors_select_what_is_served_each_by_one_of_them(name, labels, kinds, mesh_namespace):
     served = namespaces.Served(model="m", mesh_namespace=mesh_namespace, owner="m.a", kinds=kinds)
     marks = {**labels, names.NAMESPACE_NAME: name}

@@ -16,7 +16,7 @@ from tests.unit.workload.service_world import MODEL
 SETTINGS = dataclasses.replace(service_world.SETTINGS, joined=True)
 converging = functools.partial(service_world.running, settings=SETTINGS)
 """Runs the service of the leader, in a model that has joined the mesh."""
-MEMORY = "istio-integrator-convergence"
+MEMORY = "mesh-2-convergence"
 OWN_IMAGE = "localhost/testbed/charm:1"
 POLICY = "ValidatingAdmissionPolicy 'no-overrides' with binding 'b' denied request: not allowed"
 Object = dict[str, Any]
@@ -54,7 +54,8 @@ def workload(cluster: FakeApiserver, kind: str, name: str, present: int = 1, **m
     metadata = {"name": name, "namespace": MODEL, "uid": f"uid-of-{name}", **meta}
     metadata.setdefault("creationTimestamp", "2026-01-01T00:00:00Z")
     spec = {"replicas": 1, "template": template}
-    cluster.put(kind, {"metadata": metadata, "spec": spec, "status": {"replicas": present}})
+    status = {"replicas": present, "currentNumberScheduled": present, "desiredNumberScheduled": 1}
+    cluster.put(kind, {"metadata": metadata, "spec": spec, "status": status})
 
 
 def fill(cluster: FakeApiserver) -> None:
@@ -62,10 +63,10 @@ def fill(cluster: FakeApiserver) -> None:
     cluster.admission = injected
     cluster.namespace(MODEL, labels={"istio-injection": "enabled"})
     cluster.put("configmaps", {"metadata": {"name": "istio-ca-root-cert", "namespace": MODEL}})
-    for name in ("web", "istio-integrator"):
+    for name in ("web", "mesh-2"):
         workload(cluster, "statefulsets", name)
-    own = without_sidecar("uid-own", "istio-integrator")
-    own["metadata"]["labels"] = {"app.kubernetes.io/name": "istio-integrator"}
+    own = without_sidecar("uid-own", "mesh-2")
+    own["metadata"]["labels"] = {"app.kubernetes.io/name": "mesh-2"}
     own["spec"]["containers"][0] |= {"name": "charm", "image": OWN_IMAGE}
     cluster.put("pods", own)
     cluster.put("pods", without_sidecar())

@@ -129,7 +129,7 @@ class FakeApiserver(api_objects.Objects):
         next(each for each in statuses if each["name"] == container)["state"] = state
         self.put("pods", pod)
 
-    def state(self, name: str, container: str = "main", namespace: str = "kubeflow") -> Object:
+    def state(self, name: str, container: str = "main", namespace: str = "kf") -> Object:
         """Return the state of a pod's container."""
         statuses = self.get("pods", namespace, name)["status"]["containerStatuses"]
         return next(each["state"] for each in statuses if each["name"] == container)
@@ -161,7 +161,8 @@ class FakeApiserver(api_objects.Objects):
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         path = f"/{request.match_info['path']}"
-        self.requests.append((request.method, path))
+        if "continue" not in request.query:
+            self.requests.append((request.method, path))
         try:
             if (waiting := self.before_answer(request.method, path)) is not None:
                 await waiting
@@ -250,13 +251,20 @@ class FakeApiserver(api_objects.Objects):
         matches = self._select(request, namespace)
         items = [item for item in self.all(plural) if matches(item)]
         start = int(request.query.get("continue", 0))
-        limit = int(request.query.get("limit", 0)) or len(items)
+        limit = int(request.query.get("limit", 0))
+        if limit and "continue" not in request.query:
+            # A page may be empty although others follow (k8s.io/api, ListOptions.limit).
+            return self._page([], "0")
+        limit = limit or len(items)
         more = str(start + limit) if start + limit < len(items) else ""
         texts = [json.dumps(item).encode() for item in items[start : start + limit]]
         raw = [] if more else self.raw[plural]
+        return self._page([*texts, *raw], more)
+
+    def _page(self, texts: list[bytes], more: str) -> web.Response:
         metadata = {"resourceVersion": str(self.version), "continue": more}
         body = b'{"kind":"List","metadata":%s,"items":[%s]}'
-        body %= json.dumps(metadata).encode(), b",".join([*texts, *raw])
+        body %= json.dumps(metadata).encode(), b",".join(texts)
         return web.Response(body=body, content_type="application/json")
 
     async def _watch(

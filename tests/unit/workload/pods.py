@@ -43,7 +43,7 @@ def pod_json(
     phase: str = "Running",
     annotations: dict[str, str] | None = None,
     name: str = "job-x",
-    namespace: str = "kubeflow",
+    namespace: str = "kf",
     uid: str = "uid-1",
     main_spec: dict[str, Any] | None = None,
     proxy_spec: dict[str, Any] | None = None,

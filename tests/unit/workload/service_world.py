@@ -23,8 +23,8 @@ from testbed import loopback
 from tests import workload_access
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 
-MODEL = "kubeflow"
-APPLICATION = "istio-integrator"
+MODEL = "kf"
+APPLICATION = "mesh-2"
 SETTINGS = service.Options(
     model=MODEL, application=APPLICATION, unit=f"{APPLICATION}/0", leader=True, token="a-token"
 )

@@ -19,8 +19,8 @@ async def test_event_is_about_the_pod_and_shown_by_describe(cluster: FakeApiserv
         await until(lambda: cluster.all("events"))
 
     (event,) = cluster.all("events")
-    assert event["metadata"]["namespace"] == "kubeflow"
-    pod = {"namespace": "kubeflow", "name": "job-x", "uid": "uid-1"}
+    assert event["metadata"]["namespace"] == "kf"
+    pod = {"namespace": "kf", "name": "job-x", "uid": "uid-1"}
     assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Pod", **pod}
     assert (event["reason"], event["type"], event["count"]) == ("ProxyStopped", "Normal", 1)
     assert event["firstTimestamp"] == event["lastTimestamp"] is not None

@@ -65,7 +65,7 @@ async def test_what_the_gateway_has_is_told_while_something_is_expected(model: F
     expected = seen.Expectation(
         namespace="ingress",
         selector={"a": "b"},
-        gateway="kubeflow/gw",
+        gateway="kf/gw",
         servers=(),
         filters=(),
         entry="ask",

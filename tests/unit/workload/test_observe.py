@@ -10,7 +10,7 @@ from typing import Any
 
 from integrator_contract import names
 from integrator_contract.service import Gateway
-from tests.unit.cases import cases
+from tests.unit.cases import cases, row
 from tests.unit.workload import service_world
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.service_world import MODEL, Service
@@ -122,6 +122,7 @@ DELETED_MODEL = {"metadata": {**model()["metadata"], "deletionTimestamp": "2026-
 
 @cases(
     ("plural", "before", "after", "want"),
+    {"plural": "namespaces", "want": True},
     injector_comes=(INJECTORS, None, injector(), True),
     other_webhook=(INJECTORS, None, injector("other"), False),
     same_injector=(INJECTORS, injector(), injector(), False),
@@ -144,12 +145,11 @@ DELETED_MODEL = {"metadata": {**model()["metadata"], "deletionTimestamp": "2026-
     model_joined=("namespaces", model(), model(JOINED, JOINED), False),
     model_left=("namespaces", model(JOINED, JOINED), model({}), False),
     label_taken_away=("namespaces", model(JOINED, JOINED), model(JOINED), True),
-    label_changed=(
-        *("namespaces", model(JOINED, JOINED)),
-        *(model(JOINED, {"istio-injection": "disabled"}), True),
+    label_changed=row(
+        before=model(JOINED, JOINED), after=model(JOINED, {"istio-injection": "disabled"})
     ),
-    label_beside_ours=(
-        *("namespaces", model(JOINED, JOINED), model(JOINED, {**JOINED, "team": "a"}), True),
+    label_beside_ours=row(
+        before=model(JOINED, JOINED), after=model(JOINED, {**JOINED, "team": "a"})
     ),
     profile_comes=("namespaces", None, profile(), True),
     profile_labelled=("namespaces", profile(), profile(**JOINED), True),
@@ -278,7 +278,7 @@ def ours(generation: int = 1, applied: str = "a", **labels: str) -> Object:
 def guard(hosts: str, generation: int = 1) -> Object:
     """Return the EnvoyFilter of another model's integrator."""
     metadata = {"name": "theirs", "namespace": SPACE, "generation": generation}
-    labels, annotations = {names.OWNER: "kf-2.istio-integrator"}, {names.HOSTS: hosts}
+    labels, annotations = {names.OWNER: "kf-2.mesh-2"}, {names.HOSTS: hosts}
     return {"metadata": {**metadata, "labels": labels, "annotations": annotations}}
 
 
@@ -290,6 +290,7 @@ def of_istiod(item: Object) -> Object:
 
 @cases(
     ("named", "plural", "before", "after", "want"),
+    {"named": NAMED, "plural": "envoyfilters", "want": False},
     comes=(NAMED, "pods", None, pod(), True),
     comes_and_is_not_ready=(NAMED, "pods", None, pod(ready=False), True),
     ready=(NAMED, "pods", pod(ready=False), pod(), True),
@@ -311,8 +312,8 @@ def of_istiod(item: Object) -> Object:
     gateway_made=(NAMED, "gateways", None, ours(), False),
     gateway_written_by_the_charm=(NAMED, "gateways", ours(), ours(2, "b"), False),
     gateway_edited=(NAMED, "gateways", ours(), ours(2), True),
-    of_another_application=(
-        *(NAMED, "gateways", None, ours(**{names.OWNER: "another.one"}), False),
+    of_another_application=row(
+        plural="gateways", before=None, after=ours(**{names.OWNER: "another.one"})
     ),
     service_comes=(NAMED, "services", None, service(), True),
     service_has_another_port=(NAMED, "services", service(), service(8080), True),
@@ -321,23 +322,19 @@ def of_istiod(item: Object) -> Object:
     service_has_another_name=(NAMED, "services", None, service(name="other"), False),
     service_elsewhere=(NAMED, "services", None, service(namespace="shop"), False),
     guard_of_another_model=(NAMED, "envoyfilters", None, guard("a.example.com"), True),
-    hosts_of_another_model=(
-        *(NAMED, "envoyfilters", guard("a.example.com"), guard("b.example.com"), True),
+    hosts_of_another_model=row(
+        before=guard("a.example.com"), after=guard("b.example.com"), want=True
     ),
-    routes_of_another_model=(
-        *(NAMED, "envoyfilters", guard("a.example.com"), guard("a.example.com", 2), False),
-    ),
-    filter_of_another_team=(
-        *(NAMED, "envoyfilters", None, {"metadata": {"name": "x", "namespace": SPACE}}, False),
-    ),
+    routes_of_another_model=row(before=guard("a.example.com"), after=guard("a.example.com", 2)),
+    filter_of_another_team=row(before=None, after={"metadata": {"name": "x", "namespace": SPACE}}),
     # Without a named gateway, what the charm or istiod makes in the model is looked at.
     guard_made=("", "envoyfilters", None, ours(), False),
     guard_written_by_the_charm=("", "envoyfilters", ours(), ours(2, "b"), False),
     guard_edited=("", "envoyfilters", ours(), ours(2), True),
     own_workload_made=("", WORKLOADS, None, written(workload(ready=0)), False),
     own_workload_ready=("", WORKLOADS, written(workload(ready=0)), written(workload()), True),
-    own_service_written=(
-        *("", "services", written(service()), written(service(8080), "b"), False),
+    own_service_written=row(
+        named="", plural="services", before=written(service()), after=written(service(8080), "b")
     ),
     own_service_edited=("", "services", written(service()), written(service(8080)), True),
     istiods_service=("", "services", None, of_istiod(service()), True),

@@ -21,7 +21,7 @@ def pod(
     return types.Pod(
         metadata=types.ObjectMeta(
             name="p",
-            namespace="kubeflow",
+            namespace="kf",
             labels=labels or {},
             annotations=annotations or {},
             ownerReferences=tuple(owners),
@@ -35,9 +35,7 @@ def pod(
 
 
 def scope(labels=ENABLED, **settings):
-    return eligible.Scope(
-        namespace_labels=labels, model="kubeflow", application="istio-integrator", **settings
-    )
+    return eligible.Scope(namespace_labels=labels, model="kf", application="mesh-2", **settings)
 
 
 def ref(kind, name="x", *, version="apps/v1", uid="u", controller: bool | None = True):
@@ -61,7 +59,7 @@ def ref(kind, name="x", *, version="apps/v1", uid="u", controller: bool | None =
     excluded=({"app": "out"}, {}, "Excluded"),
     modeloperator=({"operator.juju.is/name": "modeloperator"}, {}, "ModelOperator"),
     old_modeloperator=({"juju-modeloperator": "modeloperator"}, {}, "ModelOperator"),
-    ourselves=({"app.kubernetes.io/name": "istio-integrator"}, {}, "IntegratorItself"),
+    ourselves=({"app.kubernetes.io/name": "mesh-2"}, {}, "IntegratorItself"),
     our_webhook=({names.COMPONENT: "admission-webhook"}, {}, "IntegratorItself"),
     ambient_pod=({names.DATAPLANE_MODE: "ambient"}, {}, "Ambient"),
     ambient_enrolled=({}, {"ambient.istio.io/redirection": "enabled"}, "Ambient"),
@@ -187,7 +185,7 @@ def test_a_pod_that_cannot_have_a_sidecar_is_never_wanted_and_is_labelled(spec, 
     subject.spec = msgspec.convert({"containers": [{"name": "main"}], **spec}, types.PodSpec)
     assert eligible.wanted(subject, scope()).reason == want
 
-    settings = admission.Settings(application="istio-integrator", model="kubeflow")
+    settings = admission.Settings(application="mesh-2", model="kf")
     changed = mutate.mutate(subject, settings)
     is_out = want in ("HostNetwork", "Windows")
     label = {"op": "add", "path": "/metadata/labels", "value": {names.INJECT: "false"}}
@@ -200,7 +198,7 @@ def test_a_pod_that_cannot_have_a_sidecar_is_never_wanted_and_is_labelled(spec, 
 
 
 def test_another_applications_integrator_label_does_not_make_it_ours_elsewhere():
-    other = pod({"app.kubernetes.io/name": "istio-integrator"})
+    other = pod({"app.kubernetes.io/name": "mesh-2"})
     other.metadata.namespace = "elsewhere"
 
     assert eligible.wanted(other, scope()).wanted

@@ -14,7 +14,7 @@ from sidecar_lifecycle.model import types
 
 from integrator_contract import names
 from integrator_contract.answers import Action
-from tests.unit.cases import cases
+from tests.unit.cases import cases, row
 from tests.unit.workload import pods
 from tests.unit.workload.pods import container, ended, pod, rule, running, status, waiting
 
@@ -241,15 +241,15 @@ def test_names_that_a_pod_lacks_and_containers_that_hold_it_are_named():
     ("subject", "policy", "want"),
     nothing_configured=(agent(running()), {}, "PayloadRunning"),
     wait_for_main=(agent(running()), {"wait_for_containers": ("main",)}, "PayloadFinished"),
-    wait_for_a_name_this_pod_lacks=(
-        *(agent(running()), {"wait_for_containers": ("other",)}, "PayloadRunning"),
+    wait_for_a_name_this_pod_lacks=row(
+        subject=agent(running()), policy={"wait_for_containers": ("other",)}, want="PayloadRunning"
     ),
     wait_for_those_of_the_names_it_has=(
         *(agent(running()), {"wait_for_containers": ("main", "other")}, "PayloadFinished"),
     ),
     ignore_agent=(agent(running()), {"ignore_containers": ("agent",)}, "PayloadFinished"),
-    ignore_a_name_this_pod_lacks=(
-        *(agent(running()), {"ignore_containers": ("agnet",)}, "PayloadRunning"),
+    ignore_a_name_this_pod_lacks=row(
+        subject=agent(running()), policy={"ignore_containers": ("agnet",)}, want="PayloadRunning"
     ),
     annotation_beats_option=(
         *(agent(running(), wait="agent"), {"wait_for_containers": ("main",)}, "PayloadRunning"),
@@ -333,8 +333,8 @@ def test_payload_ends_with_its_last_container(moments: list[int]):
     payload_is_started_again=(pod(ended(1), policy="OnFailure"), (), False),
     one_of_two_runs=(agent(running()), (), False),
     one_that_is_ignored_runs=(agent(running(), ignore="agent"), (), True),
-    one_that_is_ignored_ends_later=(
-        *(agent(ended(finished=stamp(3600)), ignore="agent"), (), True),
+    one_that_is_ignored_ends_later=row(
+        one=agent(ended(finished=stamp(3600)), ignore="agent"), ignore=(), has_ended=True
     ),
     one_that_the_option_ignores_runs=(agent(running()), ("agent",), True),
     proxy_never_started=(pod(proxy=waiting()), (), True),

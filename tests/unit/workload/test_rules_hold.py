@@ -6,6 +6,7 @@ import yaml
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from sidecar_lifecycle.decide import proxy_config
+from yaml import loader
 
 from integrator_contract.reasons import Reason
 
@@ -19,7 +20,7 @@ def parse(text):
         # A tab alone does not parse, but there is nothing in it to keep either.
         return {}
     try:
-        for document in yaml.safe_load_all(text):
+        for document in yaml.load_all(text, loader.SafeLoader):
             return {} if document is None else document if isinstance(document, dict) else None
     # A KeyError for `!!bool x`, an IndexError for an empty `!!int`.
     except (yaml.YAMLError, ValueError, KeyError, IndexError):

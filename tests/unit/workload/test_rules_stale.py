@@ -91,7 +91,7 @@ def test_nothing_is_old_when_nothing_is_known():
 @pytest.mark.parametrize("injection", ["enabled", "disabled"])
 def test_only_pods_that_should_be_in_this_mesh_are_old(injection):
     scope = eligible.Scope(
-        model="kubeflow", application="app", namespace_labels={"istio-injection": injection}
+        model="kf", application="app", namespace_labels={"istio-injection": injection}
     )
     found = facts.replica(pod(revision="other"), scope, NOW)
     assert bool(found.stale) is (injection == "enabled")

@@ -24,7 +24,7 @@ async def test_unit_that_does_not_lead_writes_nothing_but_stops_proxies(cluster:
     def written() -> set[tuple[str, str]]:
         return {each for each in cluster.requests if each[0] != "GET"}
 
-    cluster.namespace("kubeflow", labels={"istio-injection": "enabled"})
+    cluster.namespace("kf", labels={"istio-injection": "enabled"})
     owned = [{"kind": "Job", "name": "j", "uid": "u", "controller": True}]
     broken = {"proxy": pods.ended(), "main": RUNS, "ownerReferences": owned}
     cluster.put("pods", pods.pod_json(name="lost", uid="uid-l", **broken))
@@ -36,7 +36,7 @@ async def test_unit_that_does_not_lead_writes_nothing_but_stops_proxies(cluster:
         cluster.put("pods", pods.pod_json())
         await until(lambda: phase(cluster) != "Running")
         service.change(leader=True)
-        await until(lambda: ("DELETE", "/api/v1/namespaces/kubeflow/pods/lost") in written())
+        await until(lambda: ("DELETE", "/api/v1/namespaces/kf/pods/lost") in written())
 
 
 async def test_gateways_are_watched_only_while_somebody_is_to_be_reached(cluster: FakeApiserver):
@@ -54,7 +54,7 @@ async def test_gateways_are_watched_only_while_somebody_is_to_be_reached(cluster
 
 
 async def test_model_that_joins_and_leaves_is_converged_in_between(cluster: FakeApiserver):
-    cluster.namespace("kubeflow", labels={"istio-injection": "enabled"})
+    cluster.namespace("kf", labels={"istio-injection": "enabled"})
     cluster.put("pods", pods.pod_json(main=RUNS, policy="Always"))
     async with service_world.running(cluster) as service:
         await until(service.is_ready)
@@ -67,11 +67,11 @@ async def test_model_that_joins_and_leaves_is_converged_in_between(cluster: Fake
 
 async def test_rules_about_proxies_change_while_it_runs(cluster: FakeApiserver):
     """A stop that was not wanted before is sent, and watches go on."""
-    cluster.namespace("kubeflow")
-    cluster.namespace("alice", labels={names.PART_OF: names.PROFILE})
+    cluster.namespace("kf")
+    cluster.namespace("kf-user", labels={names.PART_OF: names.PROFILE})
     agent: dict[str, Any] = {"agent": pods.running()}
     cluster.put("pods", pods.pod_json(name="model", uid="1", others=agent))
-    cluster.put("pods", pods.pod_json(name="tenant", uid="2", namespace="alice", others=agent))
+    cluster.put("pods", pods.pod_json(name="tenant", uid="2", namespace="kf-user", others=agent))
 
     def stopped() -> set[str]:
         return {name for name, proxy in cluster.proxies.items() if proxy.requests}

@@ -18,7 +18,7 @@ from tests.unit.workload.fake_proxy import Proxy
 EXPECTED = Expectation(
     namespace="ingress",
     selector={"istio": "gw"},
-    gateway="kubeflow/kubeflow-gateway",
+    gateway="kf/kubeflow-gateway",
     servers=(Server(port=80, protocol="HTTP"),),
     filters=("guard",),
     entry="ask",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from integrator_contract import names
-from tests.unit.cases import cases
+from tests.unit.cases import cases, row
 from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, until
 from tests.unit.workload.pods import ended, pod_json, running, waiting
 from tests.unit.workload.shutdown_world import (
@@ -47,6 +47,7 @@ def main(seconds: float, state: dict[str, Any]) -> tuple[float, str, dict[str, A
 
 @cases(
     ("pod", "modes", "steps", "asked", "told"),
+    {"modes": ("ok", "ok"), "asked": [FORWARD], "told": STOPPED},
     finished_while_nobody_watched=({}, ("ok", "ok"), [], [FORWARD], STOPPED),
     finishes_under_watch=(BUSY, ("ok", "ok"), [main(9, ended())], [FORWARD], STOPPED),
     finishes_after_retries=(
@@ -73,52 +74,49 @@ def main(seconds: float, state: dict[str, Any]) -> tuple[float, str, dict[str, A
     command_never_stops_talking=({}, ("refused", "talks"), [], [EXEC], ["ProxyStopFailed"]),
     # Pods that are injected in an unusual way.
     without_a_label=(UNMARKED, ("ok", "ok"), [], [FORWARD], STOPPED),
-    always_but_each_container_never=(
-        {"policy": "Always", "main_spec": NEVER, "proxy_spec": NEVER},
-        *(("ok", "ok"), [], [FORWARD], STOPPED),
+    always_but_each_container_never=row(
+        pod={"policy": "Always", "main_spec": NEVER, "proxy_spec": NEVER}, steps=[]
     ),
     without_a_status_port=(NO_PORT, ("ok", "ok"), [], [EXEC], STOPPED),
-    no_status_port_in_the_configuration=(
-        {"annotations": {"proxy.istio.io/config": "statusPort: 0"}},
-        *(("ok", "ok"), [], [EXEC], STOPPED),
+    no_status_port_in_the_configuration=row(
+        pod={"annotations": {"proxy.istio.io/config": "statusPort: 0"}}, steps=[], asked=[EXEC]
     ),
     proxy_without_envoy=(WITHOUT_ENVOY, ("ok", "ok"), [], [], ["ProxyWithoutEnvoy"]),
-    name_that_the_pod_lacks=(
-        {**BUSY, **MISSPELT},
-        *(("ok", "ok"), [main(9, ended())], [FORWARD], [*STOPPED, "UnknownContainer"]),
+    name_that_the_pod_lacks=row(
+        pod={**BUSY, **MISSPELT}, steps=[main(9, ended())], told=[*STOPPED, "UnknownContainer"]
     ),
     # Proxies that do not run.
-    proxy_that_never_starts=(
-        {"proxy": waiting("ErrImagePull")},
-        *(("ok", "ok"), [sidecar(LATER, waiting("ImagePullBackOff"))], [], ["ProxyNotRunning"]),
+    proxy_that_never_starts=row(
+        pod={"proxy": waiting("ErrImagePull")},
+        steps=[sidecar(LATER, waiting("ImagePullBackOff"))],
+        asked=[],
+        told=["ProxyNotRunning"],
     ),
-    proxy_that_starts_late=(
-        {"proxy": waiting("ContainerCreating")},
-        *(("ok", "ok"), [sidecar(SOON, running())], [FORWARD], STOPPED),
+    proxy_that_starts_late=row(
+        pod={"proxy": waiting("ContainerCreating")}, steps=[sidecar(SOON, running())]
     ),
-    proxy_that_starts_after_the_report=(
-        {"proxy": waiting("ImagePullBackOff")},
-        *(("ok", "ok"), [sidecar(LATER, running())], [FORWARD], ["ProxyNotRunning", *STOPPED]),
+    proxy_that_starts_after_the_report=row(
+        pod={"proxy": waiting("ImagePullBackOff")},
+        steps=[sidecar(LATER, running())],
+        told=["ProxyNotRunning", *STOPPED],
     ),
-    payload_runs_again_before_the_report=(
-        {"proxy": waiting("ContainerCreating")},
-        *(("ok", "ok"), [main(SOON, running())], [], []),
+    payload_runs_again_before_the_report=row(
+        pod={"proxy": waiting("ContainerCreating")},
+        steps=[main(SOON, running())],
+        asked=[],
+        told=[],
     ),
     proxy_lost=(BUSY, ("ok", "ok"), [sidecar(9, ended())], [], ["ProxyLost"]),
-    proxy_that_the_kubelet_ends_first=(
-        BUSY,
-        *(("ok", "ok"), [sidecar(9, ended()), main(5, ended(143))], [], []),
+    proxy_that_the_kubelet_ends_first=row(
+        pod=BUSY, steps=[sidecar(9, ended()), main(5, ended(143))], asked=[], told=[]
     ),
     # A node whose clock stepped back; a status of the pod's earlier life.
     end_before_its_pod=({"main": BEFORE_ITS_POD}, ("ok", "ok"), [], [FORWARD], STOPPED),
-    end_before_its_pod_corrected=(
-        {"main": BEFORE_ITS_POD},
-        *(
-            ("ok", "ok"),
-            [main(OLD_END_COUNTS_AFTER * part, running()) for part in (0.5, 0.6)],
-            [],
-            [],
-        ),
+    end_before_its_pod_corrected=row(
+        pod={"main": BEFORE_ITS_POD},
+        steps=[main(OLD_END_COUNTS_AFTER * part, running()) for part in (0.5, 0.6)],
+        asked=[],
+        told=[],
     ),
 )
 async def test_proxy_is_stopped_once_when_the_work_is_done(
@@ -150,18 +148,17 @@ async def test_proxy_is_stopped_once_when_the_work_is_done(
 
 @cases(
     ("pod", "forbidden", "reason", "words"),
-    without_envoy=(
-        WITHOUT_ENVOY,
-        "",
-        *(
-            "ProxyWithoutEnvoy",
-            "kubectl -n kubeflow exec job-x -c istio-proxy -- bash -c 'kill 1'",
-        ),
+    {"forbidden": ""},
+    without_envoy=row(
+        pod=WITHOUT_ENVOY,
+        reason="ProxyWithoutEnvoy",
+        words="kubectl -n kf exec job-x -c istio-proxy -- bash -c 'kill 1'",
     ),
     forbidden=(NO_PORT, "/exec", "ProxyStopFailed", "grant the application pods/exec"),
-    holding=(
-        {"others": {"agent": running()}, "annotations": {names.IGNORE_CONTAINERS: "agent"}},
-        *("", "ProxyStopped", "agent"),
+    holding=row(
+        pod={"others": {"agent": running()}, "annotations": {names.IGNORE_CONTAINERS: "agent"}},
+        reason="ProxyStopped",
+        words="agent",
     ),
 )
 async def test_event_names_the_next_command_or_the_container_that_holds_the_pod(
@@ -287,7 +284,7 @@ async def test_log_says_how_a_try_ended_and_how_long_it_took(
 
     lines = map(json.loads, capsys.readouterr().err.splitlines())
     found = next(one for one in lines if one["message"] == "stop attempted")
-    assert (found["pod"], found["level"]) == ("kubeflow/job-x", level)
+    assert (found["pod"], found["level"]) == ("kf/job-x", level)
     assert (found["transport"], found["result"]) == (FORWARD, result)
     assert found["detail"]
     assert found["milliseconds"] < 60_000

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from integrator_contract import names
-from tests.unit.cases import cases
+from tests.unit.cases import cases, row
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.pods import container, ended, pod_json, running, waiting
 from tests.unit.workload.service_world import Service
@@ -106,17 +106,17 @@ def broken_pod(owner: str = "u", name: str = "job-x", **extra: Any) -> dict[str,
 
 @cases(
     ("pod", "denied", "at_deletion", "told", "stays"),
+    {"denied": "", "at_deletion": {}, "stays": True},
     owned=(broken_pod(), "", {}, [], False),
     bare=(broken_pod(ownerReferences=[]), "", {}, [], True),
-    owned_by_no_controller=(
-        *(broken_pod(ownerReferences=[{**OWNED[0], "controller": False}]), "", {}, [], True),
+    owned_by_no_controller=row(
+        pod=broken_pod(ownerReferences=[{**OWNED[0], "controller": False}]), told=[]
     ),
     forbidden=(broken_pod(), "DELETE", {}, ["PodNotReplaced"], True),
     another_pod=(broken_pod(), "", {"uid": "uid-2"}, [], True),
     the_pod_in_another_state=(broken_pod(), "", {"resourceVersion": "999999"}, [], True),
-    part_of_its_work_is_done=(
-        broken_pod(main=ended(), others={"helper": running()}),
-        *("", {}, ["PodNotReplaced"], True),
+    part_of_its_work_is_done=row(
+        pod=broken_pod(main=ended(), others={"helper": running()}), told=["PodNotReplaced"]
     ),
 )
 async def test_only_the_very_pod_that_was_judged_is_replaced(
@@ -213,6 +213,7 @@ OFF = {"istio-integrator.charmhub.io/proxy-shutdown": "disabled"}
     other=({}, True),
     profile=({"labels": {"app.kubernetes.io/part-of": "kubeflow-profile"}}, None),
     shutdown_disabled=({"labels": SERVED, "annotations": OFF}, True),
+    shutdown_enabled=({"labels": SERVED, "annotations": dict.fromkeys(OFF, "enabled")}, None),
 )
 @pytest.mark.parametrize("wide", [True, False], ids=["cluster-wide", "per-namespace"])
 async def test_namespaces_in_scope(

@@ -40,12 +40,12 @@ async def test_proxy_of_a_finished_pod_is_stopped_when_the_charm_asks(
     cluster.denied = lambda _, path: path.endswith(denied)
     if pod is not None:
         cluster.put("pods", pods.pod_json(**pod))
-    path = "/stop?namespace=kubeflow&pod=job-x"
+    path = "/stop?namespace=kf&pod=job-x"
     async with service_world.running(cluster, OFF) as service:
         if want is None:
             async with service.asked.post(path) as answer:
                 assert answer.status == 400
-                assert await answer.text() == "namespace kubeflow has no pod job-x"
+                assert await answer.text() == "namespace kf has no pod job-x"
             return
         told = await service.post(path)
 
@@ -57,9 +57,9 @@ async def test_proxy_of_a_finished_pod_is_stopped_when_the_charm_asks(
 
 @cases(
     ("query", "want"),
-    no_pod=({"namespace": "kubeflow"}, "pod="),
+    no_pod=({"namespace": "kf"}, "pod="),
     another_path=({"namespace": "..", "pod": "a"}, "namespace=.."),
-    long=({"namespace": "kubeflow", "pod": "x" * 300}, "pod=xxx"),
+    long=({"namespace": "kf", "pod": "x" * 300}, "pod=xxx"),
     longer_than_a_line=({"namespace": "x" * 9000, "pod": "a"}, "bytes"),
 )
 async def test_request_without_the_names_of_a_pod_is_refused(

@@ -6,12 +6,11 @@ import pathlib
 import pytest
 from ops import testing
 
-import charm
 from integrator_contract import names
 from tests import asked
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
-from tests.unit.charm.charm_world import state
+from tests.unit.charm.charm_world import APPLICATION, MODEL, context, state
 from tests.unit.charm.diagnosis.world import add_pod
 from tests.unit.charm.security import members
 
@@ -42,7 +41,7 @@ def test_healthy_model_gives_only_check_marks(ctx):
 
 def test_diagnosis_without_a_token_fails_with_the_reason(monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    findings, failure = diagnose(testing.Context(charm.IstioIntegrator))
+    findings, failure = diagnose(context())
     assert findings == {}
     assert failure.startswith("no access to the Kubernetes API: ")
 
@@ -53,7 +52,7 @@ def test_text_is_what_people_get_unasked(ctx):
     assert "✓ istiod         istio-system/istiod 1.31 gave a dry-run pod its sidecar" in lines
     assert len(lines) <= 24
     assert ctx.action_results["summary"] == f"{len(lines)} passed"
-    assert last == "See also: istioctl analyze -n kubeflow ; istioctl proxy-status"
+    assert last == "See also: istioctl analyze -n kf ; istioctl proxy-status"
 
 
 def test_worst_is_first_with_what_to_do_and_where_to_read_of_it(ctx, fake):
@@ -84,7 +83,8 @@ def test_report_of_a_page_is_what_diagnose_prints(ctx, fake, page):
         ctx.run(ctx.on.action("diagnose"), state())
     _, _, shown = (ROOT / page).read_text().partition("```text\n✗ istiod")
     assert shown
-    shown = f"✗ istiod{shown.partition('…')[0]}"
+    shown = f"✗ istiod{shown.partition('…')[0]}".replace("kubeflow", MODEL)
+    shown = shown.replace("istio-integrator", APPLICATION)
     assert ctx.action_results["report"].startswith(shown)
 
 
@@ -95,21 +95,21 @@ def failed_create(fake, namespace, name, message, **changes):
 
 
 def test_pods_of_profiles_that_a_policy_refuses_are_named_with_its_author(ctx, fake):
-    fake.namespace("alice", **{names.PART_OF: names.PROFILE, **MEMBER})
+    fake.namespace("kf-user", **{names.PART_OF: names.PROFILE, **MEMBER})
     fake.namespace("elsewhere")
     denied = (
         "create Pod nb-0 in StatefulSet nb failed error: admission webhook "
         '"validate.kyverno.svc" denied the request: no privileged containers'
     )
-    failed_create(fake, "alice", "nb", denied)
+    failed_create(fake, "kf-user", "nb", denied)
     failed_create(fake, "elsewhere", "theirs", denied)
-    failed_create(fake, "alice", "fine", "created it", reason="SuccessfulCreate")
+    failed_create(fake, "kf-user", "fine", "created it", reason="SuccessfulCreate")
     ctx.run(ctx.on.action("diagnose", params={"format": "json"}), state())
     rows = json.loads(ctx.action_results["report"])
     (found,) = (each["seen"] for each in rows if each["message"] == "PODS_WERE_REJECTED")
-    assert found.startswith("pods of alice/nb were rejected: ")
+    assert found.startswith("pods of kf-user/nb were rejected: ")
     assert 'webhook "validate.kyverno.svc" refuses: no privileged containers' in found
-    failed_create(fake, "kubeflow", "train-2", denied)
+    failed_create(fake, "kf", "train-2", denied)
     findings, _ = diagnose(ctx)
     assert findings["rejections"] == [("doubtful", "PODS_WERE_REJECTED")] * 2
     fake.forbidden.add(("list", "events"))
@@ -135,14 +135,14 @@ KYVERNO = 'Error creating: admission webhook "validate.kyverno.svc" denied the r
 def test_pods_of_the_model_that_were_refused_are_named_without_random_names(
     ctx, fake, kind, message, said
 ):
-    about = {"kind": kind, "name": "train", "namespace": "kubeflow"}
+    about = {"kind": kind, "name": "train", "namespace": "kf"}
     event = {"reason": "FailedCreate", "message": message, "involvedObject": about}
-    fake.put("Event", "train.1", "kubeflow", **event)
+    fake.put("Event", "train.1", "kf", **event)
     ctx.run(ctx.on.action("diagnose", params={"format": "json"}), state())
     rows = json.loads(ctx.action_results["report"])
     (row,) = (each for each in rows if each["check"] == "rejections")
     assert row["message"] == "PODS_WERE_REJECTED"
-    assert row["seen"].startswith("pods of kubeflow/train were rejected: ")
+    assert row["seen"].startswith("pods of kf/train were rejected: ")
     assert row["seen"].endswith(said)
 
 
@@ -205,7 +205,7 @@ def test_status_says_what_the_diagnosis_found_with_the_same_words(ctx, cut_off):
     findings, _ = diagnose(ctx)
     assert findings["webhooks"] == [("broken", "WEBHOOK_NOT_REACHED")]
     assert isinstance(said, testing.BlockedStatus)
-    assert said.message.startswith("run: juju run istio-integrator/leader diagnose; Pod kubeflow/")
+    assert said.message.startswith("run: juju run mesh-2/leader diagnose; Pod kf/")
     assert "webhook katib.kubeflow.org cannot be called" in said.message
     assert "status" not in findings
 

@@ -21,7 +21,7 @@ def dead_elsewhere(fake):
 def not_tried(fake):
     """An istiod that may only be asked in the model, which is another one's."""
     fake_cluster.install_istio(fake)
-    fake.labels("kubeflow")["istio.io/rev"] = "other"
+    fake.labels("kf")["istio.io/rev"] = "other"
     fake.forbidden.add(("create", "pods", "istio-system"))
     ready = [{"conditions": {"ready": True}}]
     labels = {"kubernetes.io/service-name": "istiod"}
@@ -86,7 +86,7 @@ def test_settings_that_are_not_known_are_told_by_the_options(ctx, fake, installe
 
 def disabled(fake):
     default(fake)
-    fake.labels("kubeflow")["istio-injection"] = "disabled"
+    fake.labels("kf")["istio-injection"] = "disabled"
 
 
 def unwritable(fake):

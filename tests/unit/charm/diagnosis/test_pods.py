@@ -12,7 +12,7 @@ from tests.unit.charm.charm_world import POD, state, workload
 from tests.unit.charm.diagnosis.world import add_pod, diagnose, said
 
 pytestmark = pytest.mark.usefixtures("installed")
-LIST = "juju run istio-integrator/leader list-uninjected"
+LIST = "juju run mesh-2/leader list-uninjected"
 PROXY, INIT = "istio-proxy", "istio-validation"
 TRAFFIC = "traffic.sidecar.istio.io/"
 PORTS, RANGES = f"{TRAFFIC}excludeOutboundPorts", f"{TRAFFIC}includeOutboundIPRanges"
@@ -37,7 +37,7 @@ WRONG = {**POD, "reason": "WrongOrder", "message": "its first container is not c
         [POD, {**POD, "name": "c"}, OTHER],
         {},
         [
-            ("NO_SIDECAR", "kubeflow/c, kubeflow/minio-0", LIST),
+            ("NO_SIDECAR", "kf/c, kf/minio-0", LIST),
             ("NO_SIDECAR", "it is a Job", LIST),
         ],
     ),
@@ -150,9 +150,9 @@ def add_job(fake, *, args=(), native=False, **states):
 
 
 RUNNING = {"running": {}}
-STOP = "juju run istio-integrator/leader stop-proxy pod=job namespace=kubeflow"
-LOOK = "kubectl -n kubeflow describe pod job"
-SWITCH = "juju config istio-integrator proxy-shutdown=true"
+STOP = "juju run mesh-2/leader stop-proxy pod=job namespace=kf"
+LOOK = "kubectl -n kf describe pod job"
+SWITCH = "juju config mesh-2 proxy-shutdown=true"
 
 
 @cases(
@@ -168,13 +168,13 @@ SWITCH = "juju config istio-integrator proxy-shutdown=true"
 def test_proxy_after_its_payload_is_judged_by_the_rules(  # noqa: PLR0917 - a table
     ctx, monkeypatch, age, decision, options, level, command
 ):
-    answer = {"namespace": "kubeflow", "name": "job", "decision": decision, "reason": "X"}
+    answer = {"namespace": "kf", "name": "job", "decision": decision, "reason": "X"}
     answer |= {"message": "all done", "containers": [], "ended": ago(age)}
     monkeypatch.setattr(asked.SERVICE, "ended", [answer] if age else [])
     (found,) = diagnose(ctx, "finished pods", state(**options))
     assert (found.level, found.next) == (level, command)
     assert ("all done" in found.seen) is (level != "fine")
-    assert ("kubeflow/job" in found.seen) is bool(age)
+    assert ("kf/job" in found.seen) is bool(age)
     assert (found.message == "NO_PROXY_OUTLIVES") is (not age)
 
 
@@ -201,4 +201,4 @@ def test_collector_and_proxy_that_wait_for_each_other_are_named(ctx, fake, job, 
     (found,) = rows
     wanted = ("COLLECTOR_WAITS" if age > 30 else "PROXIES_STILL_RUN") if waits else None
     assert found.message == (wanted or "NO_PROXY_OUTLIVES")
-    assert ("kubeflow/job" in found.seen) is waits
+    assert ("kf/job" in found.seen) is waits

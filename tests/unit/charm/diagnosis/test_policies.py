@@ -12,7 +12,7 @@ from tests.unit.charm.diagnosis.world import add_pod, diagnose, diagnose_ingress
 from tests.unit.charm.ingress_world import pod_of, route
 from tests.unit.charm.security import callers
 
-MODEL, ROOT, GATEWAY = "kubeflow", "istio-system", "istio-ingress"
+MODEL, ROOT, GATEWAY = "kf", "istio-system", "istio-ingress"
 NAME = "app.kubernetes.io/name"
 PROXY = "istio-proxy"
 
@@ -64,7 +64,7 @@ def of_user(*principals, header="kubeflow-userid"):
 
 def profile(fake):
     labels = {"app.kubernetes.io/part-of": "kubeflow-profile"}
-    fake.put("Namespace", "alice", "", labels=labels)
+    fake.put("Namespace", "kf-user", "", labels=labels)
 
 
 REAL = account("gateway", GATEWAY)
@@ -90,10 +90,10 @@ UI = account("ml-pipeline-ui")
 def test_policy_of_a_profile_must_admit_the_real_gateway(world, rules, action, is_fine):
     profile(world.fake)
     world.related = [route()]
-    policy(world.fake, "alice", rules=rules, spec={"action": action})
+    policy(world.fake, "kf-user", rules=rules, spec={"action": action})
     (found,) = diagnose_ingress(world, "profiles")
     assert found.message == ("PROFILES_ADMIT_GATEWAY" if is_fine else "PROFILES_REJECT_GATEWAY")
-    assert is_fine or "alice" in found.seen
+    assert is_fine or "kf-user" in found.seen
     settings = "istio-gateway-namespace=istio-ingress istio-gateway-service-account=gateway"
     assert is_fine or found.next.endswith(settings)
 
@@ -101,12 +101,12 @@ def test_policy_of_a_profile_must_admit_the_real_gateway(world, rules, action, i
 def test_policy_of_a_profile_must_admit_the_account_of_each_workload_of_the_gateway(world):
     profile(world.fake)
     world.related = [route()]
-    policy(world.fake, "alice", rules=[of_user(REAL)])
+    policy(world.fake, "kf-user", rules=[of_user(REAL)])
     proxy = {"name": "istio-proxy", "args": ["proxy", "router"]}
     spec = {"serviceAccountName": "canary", "containers": [proxy]}
     pod_of(world.fake, name="canary-0", of="canary-5", spec=spec)
     (found,) = diagnose_ingress(world, "profiles")
-    assert (found.message, "alice" in found.seen) == ("PROFILES_REJECT_GATEWAY", True)
+    assert (found.message, "kf-user" in found.seen) == ("PROFILES_REJECT_GATEWAY", True)
     assert found.next.endswith("istio-gateway-service-account=canary")
 
 
@@ -126,7 +126,7 @@ def by(**source):
     all_but_one=([by(notNamespaces=["bob"])], "ALLOW", True),
     the_gateway=([by(principals=[account("gateway")])], "ALLOW", False),
     the_model=([by(namespaces=[MODEL])], "ALLOW", False),
-    no_claim=([{"from": [{"source": {"namespaces": ["alice"]}}]}], "ALLOW", False),
+    no_claim=([{"from": [{"source": {"namespaces": ["kf-user"]}}]}], "ALLOW", False),
     claims_nothing=([{"when": [{**CLAIM["when"][0], "values": []}]}], "ALLOW", False),
     other_header=([of_user("*", header="x")], "ALLOW", False),
     no_rule=([5], "ALLOW", False),
@@ -137,11 +137,11 @@ def test_policy_that_trusts_the_users_header_from_any_pod_is_named(
 ):
     fake_cluster.install_istio(fake)
     profile(fake)
-    policy(fake, "alice", rules=rules, spec={"action": action})
+    policy(fake, "kf-user", rules=rules, spec={"action": action})
     found = diagnose(ctx, "users apart")[0]
     assert found.message == ("HEADER_TRUSTED" if is_named else "HEADER_NOT_TRUSTED")
-    assert ("alice/theirs" in found.seen) is is_named
-    written = fake.find("AuthorizationPolicy", "theirs", "alice")["metadata"]
+    assert ("kf-user/theirs" in found.seen) is is_named
+    written = fake.find("AuthorizationPolicy", "theirs", "kf-user")["metadata"]
     written["annotations"] = {"istio.io/dry-run": "true"}
     assert diagnose(ctx, "users apart")[0].message == "HEADER_NOT_TRUSTED"
 
@@ -153,7 +153,7 @@ def stated(application="kfp-api", *endpoints):
 
 
 RELATED = {"authorization": "related"}
-RELATE = "juju integrate kfp-api:service-mesh istio-integrator:service-mesh"
+RELATE = "juju integrate kfp-api:service-mesh mesh-2:service-mesh"
 
 
 @cases(
@@ -161,7 +161,7 @@ RELATE = "juju integrate kfp-api:service-mesh istio-integrator:service-mesh"
     covered=([stated()], RELATED, None),
     another=([stated("minio")], RELATED, RELATE),
     none=([], RELATED, RELATE),
-    option_is_off=([stated()], {}, "juju config istio-integrator authorization=related"),
+    option_is_off=([stated()], {}, "juju config mesh-2 authorization=related"),
 )
 def test_service_that_trusts_the_users_header_of_any_pod_is_named(
     world, related, options, command
@@ -201,7 +201,7 @@ def allowing(**operation):
     return lambda fake: policy(fake, rules=[{"to": [{"operation": operation}]}])
 
 
-EXCLUDE = "juju config istio-integrator excluded-pods=app=web"
+EXCLUDE = "juju config mesh-2 excluded-pods=app=web"
 
 
 @cases(
@@ -215,7 +215,7 @@ EXCLUDE = "juju config istio-integrator excluded-pods=app=web"
     modeloperator=(
         {"operator.juju.is/name": "modeloperator"},
         strict,
-        "kubectl -n kubeflow delete pod web-0",
+        "kubectl -n kf delete pod web-0",
     ),
 )
 def test_webhook_that_api_servers_can_not_call_is_named(ctx, fake, labels, obstacle, command):
@@ -257,10 +257,10 @@ TARGETS = [{"kind": "Service", "name": "a"}]
     caller_on_its_way=(without("kfp-ui", 1), {}, "CALLERS_HELD", ""),
     called_without_sidecar=(without("kfp-api"), {}, "CALLED_WITHOUT_SIDECAR", "kfp-api-0"),
     called_with_a_name_like_the_charm_s=(
-        without("istio-integrator-ui", labels=API),
+        without("mesh-2-ui", labels=API),
         {},
         "CALLED_WITHOUT_SIDECAR",
-        "istio-integrator-ui-0",
+        "mesh-2-ui-0",
     ),
     called_with_a_name_like_juju_s=(
         without("modeloperator-ui", labels=API),
@@ -320,11 +320,11 @@ def expecting(host, mode="ISTIO_MUTUAL", **port):
 @cases(
     ("namespace", "spec", "is_named"),
     of_the_mesh=(ROOT, expecting("*.local"), True),
-    of_a_tenant=("kubeflow-user", expecting("bare.kubeflow.svc.cluster.local"), True),
+    of_a_tenant=("kf-user", expecting("bare.kf.svc.cluster.local"), True),
     of_one_port=(MODEL, expecting("bare", port={"number": 80}), True),
     without_certificates=(MODEL, expecting("bare", "DISABLE"), False),
     for_pods_in_the_mesh=(MODEL, expecting("main"), False),
-    for_another_namespace=(ROOT, expecting("*.kubeflow-user.svc.cluster.local"), False),
+    for_another_namespace=(ROOT, expecting("*.kf-user.svc.cluster.local"), False),
 )
 def test_rule_that_expects_a_certificate_of_a_pod_without_a_sidecar_is_named(
     ctx, fake, namespace, spec, is_named

@@ -8,7 +8,7 @@ from ops import testing
 
 from tests.unit.charm.charm_world import state
 
-MODEL = "kubeflow"
+MODEL = "kf"
 
 
 def add_pod(fake, name="web-0", namespace=MODEL, *, containers=(), inits=(), spec=None, **fields):

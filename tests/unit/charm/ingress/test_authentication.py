@@ -9,7 +9,7 @@ from ops import testing
 from tests.unit.cases import cases
 from tests.unit.charm.ingress_world import AUTH, auth, is_closed, route, sdi
 
-ADDRESS = "http://oidc.kubeflow.svc.cluster.local:4180/decisions"
+ADDRESS = "http://oidc.kf.svc.cluster.local:4180/decisions"
 
 
 def forwarding(application="oauth2-proxy", address=ADDRESS, **changes):
@@ -55,7 +55,7 @@ NO_SERVICES = (
     ),
     malformed=([auth(port="no")], "ingress-auth of oidc-gatekeeper: port"),
     several=([auth(), sdi("ingress-auth", "other", **AUTH)], "keep one of oidc-gatekeeper, other"),
-    no_service=([auth(service="gone")], "waiting for Service kubeflow/gone of oidc-gatekeeper"),
+    no_service=([auth(service="gone")], "waiting for Service kf/gone of oidc-gatekeeper"),
     service_elsewhere=(
         [auth(namespace="team")],
         "waiting for Service team/oidc of oidc-gatekeeper",
@@ -64,7 +64,7 @@ NO_SERVICES = (
     https=([forwarding(address=ADDRESS.replace("http", "https"))], "does not begin with http://"),
     forwarded_to_no_service=(
         [forwarding(address=ADDRESS.replace("oidc", "gone"))],
-        "waiting for Service kubeflow/gone of oauth2-proxy",
+        "waiting for Service kf/gone of oauth2-proxy",
     ),
     many_spellings=(
         [auth(**{"allowed-response-headers": [f"x-a-b-c-{number}" for number in range(64)]})],
@@ -105,7 +105,7 @@ def test_without_a_relation_the_option_decides(world):
     status = world.status()
     assert status.message.startswith(
         "ingress is closed: authentication is missing; "
-        "run: juju integrate istio-integrator:ingress-auth NAME; "
+        "run: juju integrate mesh-2:ingress-auth NAME; "
     )
     assert is_closed(world.guard())
     world.config = {"require_authentication": False}
@@ -115,9 +115,9 @@ def test_without_a_relation_the_option_decides(world):
 
 @cases(
     ("related", "uri", "path"),
-    ingress_auth=(auth(), "http://oidc.kubeflow.svc.cluster.local:8080", ""),
+    ingress_auth=(auth(), "http://oidc.kf.svc.cluster.local:8080", ""),
     in_another_namespace=(auth(namespace="sso"), "http://oidc.sso.svc.cluster.local:8080", ""),
-    forward_auth=(forwarding(), "http://oidc.kubeflow.svc.cluster.local:4180", "/decisions"),
+    forward_auth=(forwarding(), "http://oidc.kf.svc.cluster.local:4180", "/decisions"),
     slash=(
         forwarding(address="http://oidc.sso.svc.cluster.local.:4180/decisions/"),
         "http://oidc.sso.svc.cluster.local:4180",
@@ -139,7 +139,7 @@ def test_service_is_asked_at_the_address_that_its_application_names(world, relat
     assert service.get("path_prefix", "") == path
 
 
-KUBELET = "search kubeflow.svc.{0} svc.{0} {0} example.com\nnameserver 10.96.0.10\n"
+KUBELET = "search kf.svc.{0} svc.{0} {0} example.com\nnameserver 10.96.0.10\n"
 
 
 @cases(
@@ -164,10 +164,10 @@ def test_name_of_the_default_domain_means_a_service_of_the_domain_that_pods_sear
     world.related = [route(), forwarding()]
     world.hook()
     uri = asked(world)["http_service"]["server_uri"]["uri"]
-    assert uri == f"http://oidc.kubeflow.svc.{domain}:4180"
+    assert uri == f"http://oidc.kf.svc.{domain}:4180"
     (found,) = world.all("VirtualService")
     (backend,) = found["spec"]["http"][0]["route"]
-    assert backend["destination"]["host"] == f"kfp-ui.kubeflow.svc.{domain}"
+    assert backend["destination"]["host"] == f"kfp-ui.kf.svc.{domain}"
 
 
 def test_most_headers_that_a_gateway_can_write_are_guarded(world):
@@ -205,7 +205,7 @@ def test_two_ways_to_ask_close_and_both_are_named_with_what_to_remove(world, cap
     world.related.append(auth())
     world.run()
     assert is_closed(world.guard())
-    assert "run: juju remove-relation istio-integrator:forward-auth oauth2-proxy" in caplog.text
+    assert "run: juju remove-relation mesh-2:forward-auth oauth2-proxy" in caplog.text
     world.related.pop()
     world.run()
     assert not is_closed(world.guard())

@@ -25,7 +25,7 @@ from tests.unit.charm.ingress_world import (
     sign,
 )
 
-COPY = f"{OURS}.kubeflow.{OURS}"
+COPY = f"istio-integrator.kf.{OURS}"
 """The Secret that the Gateway names."""
 ABSENT = "Secret istio-ingress/kubeflow-tls: not found"
 
@@ -68,7 +68,7 @@ def test_secret_of_the_operator_is_used_once_it_is_there(world):
     assert secure["port"] == {"number": 443, "name": "https", "protocol": "HTTPS"}
     copied = world.fake.find("Secret", COPY, "istio-ingress")
     assert copied["data"] == found["data"]
-    assert copied["metadata"]["labels"][OWNER] == f"kubeflow.{OURS}"
+    assert copied["metadata"]["labels"][OWNER] == f"kf.{OURS}"
 
 
 def test_last_verified_certificate_is_served_while_the_secret_is_useless(secured):
@@ -110,7 +110,7 @@ def test_copy_that_another_team_changes_is_restored(secured, change):
     before = shown(secured)
     secured.fake.delete("Secret", COPY, "istio-ingress")
     if change:
-        labels = {OWNER: f"kubeflow.{OURS}"}
+        labels = {OWNER: f"kf.{OURS}"}
         owners = secured.fake.find("EnvoyFilter", COPY, "istio-ingress")["metadata"]
         more = {"labels": labels, "ownerReferences": owners["ownerReferences"]}
         secured.fake.put("Secret", COPY, "istio-ingress", data=change, **more)
@@ -215,7 +215,7 @@ def test_certificate_of_the_library_reaches_the_gateway(certified):
     assert isinstance(certified.status(), testing.ActiveStatus)
     plain, secure = certified.gateway()["spec"]["servers"]
     assert plain["tls"] == {"httpsRedirect": True}
-    assert secure["tls"]["credentialName"] == "istio-integrator.kubeflow.istio-integrator"
+    assert secure["tls"]["credentialName"] == "istio-integrator.kf.mesh-2"
     certificate = tls_certificates.Certificate.from_string(shown(certified)["tls.crt"])
     key = tls_certificates.PrivateKey.from_string(shown(certified)["tls.key"])
     assert certificate.matches_private_key(key)
@@ -286,8 +286,8 @@ def test_certificate_in_another_namespace_is_shown_as_ours(certified):
         if each["kind"] == "Secret"
     }
     assert shown_secrets >= {
-        ("istio-ingress", "istio-integrator.kubeflow.istio-integrator"),
-        ("kubeflow", "istio-integrator-record"),
+        ("istio-ingress", "istio-integrator.kf.mesh-2"),
+        ("kf", "mesh-2-record"),
     }
 
 
@@ -297,7 +297,7 @@ def test_certificate_follows_the_gateway_also_without_a_look_into_every_namespac
     assert secrets(certified) == ["istio-ingress"]
     certified.config |= OWN
     certified.run()
-    assert secrets(certified) == ["kubeflow"]
+    assert secrets(certified) == ["kf"]
     del certified.config["gateway_service"]
     certified.run()
     certified.remove()

@@ -58,8 +58,8 @@ def test_workload_is_told_what_the_gateways_envoy_is_to_have(world):
     expected = charm_world.results(world.ctx, out).expected
     assert [server.hosts for server in expected.servers] == [(HOST,)]
     assert expected.clusters == (
-        "outbound|3000||kfp-ui.kubeflow.svc.cluster.local",
-        "outbound|8080||oidc.kubeflow.svc.cluster.local",
+        "outbound|3000||kfp-ui.kf.svc.cluster.local",
+        "outbound|8080||oidc.kf.svc.cluster.local",
     )
     assert expected.routes == 1
 
@@ -68,18 +68,18 @@ def test_virtual_service_is_exported_to_the_gateway_and_never_to_all(world):
     world.related = [route(prefix="/pipeline", rewrite="/"), auth()]
     world.run()
     (found,) = world.all("VirtualService")
-    assert found["metadata"]["name"] == "istio-integrator-routes"
+    assert found["metadata"]["name"] == "mesh-2-routes"
     assert (
         found["metadata"]["annotations"][names.RELATION] == f"ingress:{world.related[0].id} kfp-ui"
     )
     mark = {values(world)["header"]: {"exact": values(world)["asked"]}}
     entry = {
-        "name": f"istio-integrator-ingress-{world.related[0].id}",
+        "name": f"mesh-2-ingress-{world.related[0].id}",
         "rewrite": {"uri": "/"},
         "route": [
             {
                 "destination": {
-                    "host": "kfp-ui.kubeflow.svc.cluster.local",
+                    "host": "kfp-ui.kf.svc.cluster.local",
                     "port": {"number": 3000},
                 }
             }
@@ -87,7 +87,7 @@ def test_virtual_service_is_exported_to_the_gateway_and_never_to_all(world):
     }
     last = {"match": [{"uri": {"prefix": "/"}}], "directResponse": {"status": 404}}
     assert found["spec"] == {
-        "gateways": ["kubeflow/kubeflow-gateway"],
+        "gateways": ["kf/kubeflow-gateway"],
         "hosts": [HOST],
         "exportTo": [".", "istio-ingress"],
         "http": [
@@ -108,25 +108,25 @@ def test_another_route_writes_the_routes_and_the_record_only(world):
     world.related.append(route("c"))
     world.run()
     assert world.fake.writes == [
-        "patch secrets istio-integrator-record",
-        "patch virtualservices istio-integrator-routes",
+        "patch secrets mesh-2-record",
+        "patch virtualservices mesh-2-routes",
     ]
 
 
 def test_foreign_gateway_of_the_name_is_left_alone(world):
     foreign = neighbour(world.fake)
     world.fake.delete("Gateway", "web", "shop")
-    foreign["metadata"] = {"name": "kubeflow-gateway", "namespace": "kubeflow"}
+    foreign["metadata"] = {"name": "kubeflow-gateway", "namespace": "kf"}
     world.fake.add(foreign)
     world.related = [route(), auth()]
     status = world.status()
     assert isinstance(status, testing.BlockedStatus)
-    assert "another tool has Gateway kubeflow/kubeflow-gateway" in status.message
+    assert "another tool has Gateway kf/kubeflow-gateway" in status.message
 
 
 def values(world):
     """Return the values of the headers that requests need to match routes."""
-    found = world.fake.find("Secret", "istio-integrator-record", "kubeflow")
+    found = world.fake.find("Secret", "mesh-2-record", "kf")
     return json.loads(base64.b64decode(found["data"]["record"]))["values"]
 
 

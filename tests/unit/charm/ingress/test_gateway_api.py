@@ -50,27 +50,27 @@ def test_virtual_services_of_others_on_our_gateway_are_named_by_both_spellings(w
 
     world.config["routing"] = "virtualservice"
     world.run()
-    bound("alice", "notebook", ["kubeflow/kubeflow-gateway"])
-    bound("kubeflow", "short", ["mesh", "kubeflow-gateway"])
-    bound("alice", "another", ["kubeflow-gateway", "shop/web"])
-    bound("alice", "garbled", "kubeflow/kubeflow-gateway")
+    bound("kf-user", "notebook", ["kf/kubeflow-gateway"])
+    bound("kf", "short", ["mesh", "kubeflow-gateway"])
+    bound("kf-user", "another", ["kubeflow-gateway", "shop/web"])
+    bound("kf-user", "garbled", "kf/kubeflow-gateway")
     world.config["routing"] = "gateway-api"
     status = world.status()
     assert status.name == "blocked"
     assert "2 VirtualServices" in status.message
-    assert "alice/notebook, kubeflow/short" in status.message
+    assert "kf-user/notebook, kf/short" in status.message
     assert world.gateway()["apiVersion"] == "networking.istio.io/v1"
     assert len(world.routes()) == 1
-    assert world.fake.find("Deployment", "istio-integrator-gateway", "kubeflow")
-    for namespace, name in (("alice", "notebook"), ("kubeflow", "short")):
+    assert world.fake.find("Deployment", "mesh-2-gateway", "kf")
+    for namespace, name in (("kf-user", "notebook"), ("kf", "short")):
         world.fake.delete("VirtualService", name, namespace)
     world.run()
-    assert world.fake.find("Deployment", "istio-integrator-gateway", "kubeflow") is None
+    assert world.fake.find("Deployment", "mesh-2-gateway", "kf") is None
 
 
 def test_every_host_has_a_listener_at_each_port_and_each_a_name_of_its_own(world):
     hosts = [f"{number}.example.com" for number in range(32)]
-    secret(world.fake, "tls", "kubeflow")
+    secret(world.fake, "tls", "kf")
     world.config |= {"hosts": ",".join(hosts), "tls_secret": "tls"}
     world.run()
     found = world.gateway()["spec"]["listeners"]
@@ -79,7 +79,7 @@ def test_every_host_has_a_listener_at_each_port_and_each_a_name_of_its_own(world
         (port, host) for port in (80, 443) for host in hosts
     }
     assert [one["tls"]["certificateRefs"] for one in found if one["port"] == 443] == [
-        [{"group": "", "kind": "Secret", "name": f"{OURS}.kubeflow.{OURS}"}]
+        [{"group": "", "kind": "Secret", "name": f"istio-integrator.kf.{OURS}"}]
     ] * 32
 
 
@@ -107,7 +107,7 @@ def test_route_is_an_http_route_that_matches_authenticated_requests(
     (match,) = rule["matches"]
     assert (match["path"]["type"], match["path"]["value"]) == path
     (mark,) = match["headers"]
-    assert mark["value"] in str(world.guard("kubeflow"))
+    assert mark["value"] in str(world.guard("kf"))
     filters = [each["urlRewrite"]["path"] for each in rule.get("filters", ())]
     assert filters == ([rewrites] if rewrites else [])
 

@@ -6,7 +6,7 @@ from tests.unit.cases import cases
 from tests.unit.charm.ingress import wishes
 from tests.unit.charm.ingress_world import OWN, auth, route
 
-HTTPS = {"gateway": "kubeflow/kubeflow-gateway"}
+HTTPS = {"gateway": "kf/kubeflow-gateway"}
 
 
 def free(*paths):
@@ -54,8 +54,8 @@ def test_named_gateway_is_guarded_at_our_hosts_and_our_own_everywhere(world):
     assert places(world.guard(), "MERGE") == places(world.guard(), "ADD") == want
     world.config |= OWN
     world.hook()
-    assert places(world.guard("kubeflow"), "MERGE") == [{}]
-    assert places(world.guard("kubeflow"), "ADD") == [{}]
+    assert places(world.guard("kf"), "MERGE") == [{}]
+    assert places(world.guard("kf"), "ADD") == [{}]
 
 
 ASK = {"strip": "strip", "authorize": "asks", "mark": "ask"}

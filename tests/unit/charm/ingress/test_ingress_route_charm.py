@@ -65,7 +65,7 @@ def test_routes_of_both_generations_are_one_object_and_each_trouble_its_own(worl
     ]
     status = world.status()
     (only,) = world.all("VirtualService")
-    assert only["metadata"]["name"] == "istio-integrator-routes"
+    assert only["metadata"]["name"] == "mesh-2-routes"
     assert only["metadata"]["annotations"][names.RELATION] == (
         f"ingress:{world.related[0].id} kfp-ui, "
         f"istio-ingress-route:{world.related[1].id} jupyter-ui"
@@ -94,9 +94,9 @@ def test_relation_whose_routes_are_not_taken_is_named_and_goes_alone(world, code
     where = f"istio-ingress-route:{world.related[1].id} bad"
     visible = status.message[: messages.VISIBLE]
     assert 'webhook "validation.istio.io" refuses' in visible
-    assert "run: juju run istio-integrator/leader diagnose" in visible
-    assert f"{where.rpartition(' ')[2]} in kubeflow; no such path" in status.message
-    assert world.routes() == [f"istio-integrator-ingress-{world.related[0].id}"]
+    assert "run: juju run mesh-2/leader diagnose" in visible
+    assert f"{where.rpartition(' ')[2]} in kf; no such path" in status.message
+    assert world.routes() == [f"mesh-2-ingress-{world.related[0].id}"]
     # With nobody else there, what was served stays served.
     world.related = world.related[1:]
     world.run()
@@ -107,14 +107,14 @@ def test_refresh_writes_the_routes_before_the_former_ones_go(world):
     world.related = [route("kfp-ui"), auth()]
     world.run()
     (new,) = world.all("VirtualService")
-    name = f"istio-integrator-ingress-{world.related[0].id}"
-    world.fake.delete("VirtualService", new["metadata"]["name"], "kubeflow")
-    kept = {"labels": new["metadata"]["labels"], "namespace": "kubeflow", "name": name}
+    name = f"mesh-2-ingress-{world.related[0].id}"
+    world.fake.delete("VirtualService", new["metadata"]["name"], "kf")
+    kept = {"labels": new["metadata"]["labels"], "namespace": "kf", "name": name}
     world.fake.add({**new, "metadata": kept})
     world.fake.writes.clear()
     world.run()
     assert world.fake.writes == [
-        "patch virtualservices istio-integrator-routes",
+        "patch virtualservices mesh-2-routes",
         f"delete virtualservices {name}",
     ]
 
@@ -132,7 +132,7 @@ def test_gateway_speaks_http2_with_grpc_where_nobody_else_says_how(world):
     world.related = [wishes.asks("envoy", grpc=[calls, theirs]), auth()]
     world.run()
     (host,) = rules(world)
-    assert host == "store.kubeflow.svc.cluster.local"
+    assert host == "store.kf.svc.cluster.local"
     assert rules(world)[host]["exportTo"] == ["istio-ingress"]
     (port,) = rules(world)[host]["trafficPolicy"]["portLevelSettings"]
     assert port["port"]["number"] == 9090
@@ -147,4 +147,4 @@ def test_gateway_speaks_http2_with_grpc_where_nobody_else_says_how(world):
     world.remove()
     assert rules(world) == {}
     assert world.routes() == []
-    assert world.fake.find("DestinationRule", "theirs", "kubeflow")
+    assert world.fake.find("DestinationRule", "theirs", "kf")

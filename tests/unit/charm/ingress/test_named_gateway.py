@@ -52,7 +52,7 @@ def of_istiod(world, namespace):
     ("change", "words"),
     no_hosts=(
         lambda world: world.config.update(hosts=""),
-        "run: juju config istio-integrator hosts=NAME",
+        "run: juju config mesh-2 hosts=NAME",
     ),
     no_service=(
         lambda world: world.fake.delete("Service", GATEWAY, "istio-ingress"),
@@ -317,7 +317,7 @@ def test_pods_elsewhere_with_the_gateways_labels_end_the_service_until_they_are_
     assert len(served.routes()) == 1
 
 
-OTHER = "kf-2.istio-integrator"
+OTHER = "kf-2.mesh-2"
 
 
 def guard_of(world, hosts, *, owner=OTHER, age="2020", namespace="istio-ingress", **labels):
@@ -382,15 +382,15 @@ def test_host_that_another_integrator_has_is_served_once_it_is_free(served):
     status = served.status()
     visible = status.message[: messages.VISIBLE]
     for words in (
-        "kf-2/istio-integrator has kf.example.com",
-        "juju config istio-integrator hosts=",
+        "kf-2/mesh-2 has kf.example.com",
+        "juju config mesh-2 hosts=",
     ):
         assert words in visible
     assert (served.routes(), served.gateway(), served.guard()) == ([], None, None)
-    served.fake.delete("StatefulSet", "istio-integrator", "kf-2")
+    served.fake.delete("StatefulSet", "mesh-2", "kf-2")
     found = served.status()
-    assert "kf-2/istio-integrator is removed, and its EnvoyFilter guards" in found.message
-    assert found.message.startswith("run: juju run istio-integrator/leader diagnose")
+    assert "kf-2/mesh-2 is removed, and its EnvoyFilter guards" in found.message
+    assert found.message.startswith("run: juju run mesh-2/leader diagnose")
     served.fake.delete("EnvoyFilter", f"istio-integrator.{OTHER}", "istio-ingress")
     assert served.status().name == "active"
     assert len(served.routes()) == 1

@@ -9,7 +9,7 @@ from tests.unit.charm.ingress_world import OURS, OWN, OWN_LABELS, World, auth, r
 
 NAME = f"{OURS}-gateway"
 OBJECTS = ("Role", "RoleBinding", "Service", "Deployment", "PodDisruptionBudget")
-ACCOUNT = ("ServiceAccount", "istio-ingressgateway-workload-service-account", "kubeflow")
+ACCOUNT = ("ServiceAccount", "istio-ingressgateway-workload-service-account", "kf")
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def world(fake, monkeypatch):
 
 
 def find(world, kind):
-    return world.fake.find(kind, NAME, "kubeflow")
+    return world.fake.find(kind, NAME, "kf")
 
 
 def template(world):
@@ -89,18 +89,18 @@ def test_without_options_the_model_gets_a_gateway_of_its_own_that_serves_every_h
     world.base = {}
     world.related.append(testing.Relation("gateway-info", remote_app_name="kserve-controller"))
     status = world.status()
-    assert f"gateway kubeflow/{NAME} is not ready" in status.message
+    assert f"gateway kf/{NAME} is not ready" in status.message
     assert world.related[-1].local_app_data["gateway_up"] == "false"
     selector = world.gateway()["spec"]["selector"]
     assert selector == OWN_LABELS
     assert selector.items() <= template(world)[0]["metadata"]["labels"].items()
     assert {host for one in world.gateway()["spec"]["servers"] for host in one["hosts"]} == {"*"}
     world.get_ready(NAME)
-    assert f"1 route served by kubeflow/{NAME}" in world.status().message
+    assert f"1 route served by kf/{NAME}" in world.status().message
     assert [each["spec"]["exportTo"] for each in world.all("VirtualService")] == [["."]]
     assert world.related[-1].local_app_data == {
         "gateway_name": "kubeflow-gateway",
-        "gateway_namespace": "kubeflow",
+        "gateway_namespace": "kf",
         "gateway_up": "true",
     }
 
@@ -117,7 +117,7 @@ def test_account_of_another_owner_is_named_and_nothing_is_served(world):
 
 def test_workload_reads_the_secrets_of_its_namespace_and_needs_no_token_for_it(world):
     world.hook()
-    account = {"kind": "ServiceAccount", "name": ACCOUNT[1], "namespace": "kubeflow"}
+    account = {"kind": "ServiceAccount", "name": ACCOUNT[1], "namespace": "kf"}
     assert world.fake.find(*ACCOUNT)["automountServiceAccountToken"] is False
     reading = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}
     assert find(world, "Role")["rules"] == [reading]
@@ -211,7 +211,7 @@ BY_POD = {"sidecar.istio.io/inject": "true"}
 )
 def test_gateway_that_takes_a_port_for_tcp_is_named(world, created, server, labels, is_named):
     world.run()
-    world.fake.put("Pod", "gateway-x", "kubeflow", labels={**OWN_LABELS, **BY_POD})
+    world.fake.put("Pod", "gateway-x", "kf", labels={**OWN_LABELS, **BY_POD})
     world.gateway()["metadata"]["creationTimestamp"] = OURS
     world.fake.namespace("mesh-2")
     servers = [{"port": {"number": 80, "protocol": "TCP"}, "hosts": ["*"], **server}]
@@ -221,4 +221,4 @@ def test_gateway_that_takes_a_port_for_tcp_is_named(world, created, server, labe
     )
     shown = world.status().message[:100]
     assert ("Gateway mesh-2/tcp takes port" in shown) == is_named
-    assert ("run: juju run istio-integrator/leader diagnose" in shown) == is_named
+    assert ("run: juju run mesh-2/leader diagnose" in shown) == is_named

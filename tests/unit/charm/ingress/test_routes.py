@@ -283,7 +283,7 @@ ROUTE = "istio-ingress-route"
         [("dex", "/dex")],
         (
             f"{wishes.OPEN}:1 dex: dex is served by its relation to ingress; "
-            f"run: juju remove-relation istio-integrator:{wishes.OPEN} dex"
+            f"run: juju remove-relation mesh-2:{wishes.OPEN} dex"
         ),
     ),
 )
@@ -302,7 +302,7 @@ REMOTE = "remote-0123456789abcdef0123456789abcdef"
     another=("mlflow", "app", "asks for Services of mlflow"),
     offer=("mlflow", REMOTE, "is of another model"),
     # Its own model may have the same name as ours, in another cluster.
-    offer_of_the_name=("kubeflow", REMOTE, "is of another model"),
+    offer_of_the_name=("kf", REMOTE, "is of another model"),
 )
 @pytest.mark.parametrize("endpoint", [wishes.ASKED, wishes.OPEN, kubeflow.INGRESS])
 def test_route_to_a_service_outside_of_the_model_is_refused_by_name(
@@ -315,7 +315,7 @@ def test_route_to_a_service_outside_of_the_model_is_refused_by_name(
         found = wishes.plan(wishes.received(1, wishes.route(A), **terms))
     assert found.routes == ()
     assert found.problems == (
-        f"{endpoint}:1 {application}: {words}; only Services of kubeflow get routes",
+        f"{endpoint}:1 {application}: {words}; only Services of kf get routes",
     )
 
 

@@ -150,7 +150,7 @@ ABOUT = {
     "protocol": "HTTPS",
     "routes": "2 of 3",
     "domain": "corp.example",
-    "home": "kubeflow",
+    "home": "kf",
     "service": "oidc-gatekeeper",
 }
 
@@ -179,19 +179,19 @@ def test_words_of_envoy_about_routes_follow_the_command(world, words, said):
 def test_largest_virtual_services_are_named_while_routes_are_too_large(world):
     out = world.run()
     gateways = {
-        "pipelines": ["kubeflow/kubeflow-gateway"],
+        "pipelines": ["kf/kubeflow-gateway"],
         "inside": ["mesh"],
         "web": ["shop/web"],
     }
     for number, (name, bound) in enumerate(gateways.items(), 1):
         rule = {"match": [{"uri": {"prefix": "/" + "x" * 10_000 * number}}]}
         spec = {"gateways": bound, "hosts": ["*"], "http": [rule]}
-        world.fake.put("VirtualService", name, "alice", spec=spec)
+        world.fake.put("VirtualService", name, "kf-user", spec=spec)
     missing = (Missing(cause=Cause.ROUTES_UNREAD),)
     status = sees(world, out, missing=missing, guarded=(80, 443)).unit_status
     assert status.name == "blocked"
-    assert "the largest: alice/web (30 kB), alice/pipelines (10 kB), kubeflow/" in status.message
-    assert "alice/inside" not in status.message
+    assert "the largest: kf-user/web (30 kB), kf-user/pipelines (10 kB), kf/" in status.message
+    assert "kf-user/inside" not in status.message
     assert opened(world) == [HOSTS, HOSTS]
 
 

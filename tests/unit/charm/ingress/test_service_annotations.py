@@ -17,6 +17,7 @@ def annotated(world):
     world.related = [route(), auth()]
     service(world)["metadata"]["annotations"] = {"d": "0"}
     world.config["gateway_service_annotations"] = "{d: '1', e.f/g: h}"
+    world.fake.may_change = {"services istio-ingress istio-ingressgateway"}
     return world
 
 
@@ -33,7 +34,7 @@ def live(world):
     return found, metadata.get("labels", {}).get(names.ANNOTATED_BY)
 
 
-SET = {"d": "1", "e.f/g": "h"}, f"kubeflow.{OURS}"
+SET = {"d": "1", "e.f/g": "h"}, f"kf.{OURS}"
 
 
 def test_annotations_are_set_changed_and_restored(annotated):
@@ -56,7 +57,7 @@ def test_annotations_go_with_the_ingress_and_the_record_names_their_service_all_
     annotated, is_removed
 ):
     annotated.run()
-    changed, record = "patch services istio-ingressgateway", "secrets istio-integrator-record"
+    changed, record = "patch services istio-ingressgateway", "secrets mesh-2-record"
     writes = annotated.fake.writes
     assert writes[writes.index(changed) - 1] == f"patch {record}"
     writes.clear()
@@ -74,7 +75,7 @@ def test_annotations_go_where_another_gateway_is_named_and_follow_it(annotated):
     annotated.config |= OWN
     annotated.run()
     assert live(annotated) == ({"d": "0"}, None)
-    own = annotated.fake.find("Service", f"{OURS}-gateway", "kubeflow")["metadata"]
+    own = annotated.fake.find("Service", f"{OURS}-gateway", "kf")["metadata"]
     assert own["annotations"].items() >= SET[0].items()
 
 
@@ -125,7 +126,7 @@ def test_record_that_can_not_be_read_counts_as_none(annotated):
 
 def test_record_on_a_service_that_we_never_annotated_is_not_followed(annotated):
     """Any tenant can write such a record on a Service."""
-    forged = {"owner": f"kubeflow.{OURS}", "set": {"d": "0"}, "before": {"d": None}}
+    forged = {"owner": f"kf.{OURS}", "set": {"d": "0"}, "before": {"d": None}}
     service(annotated)["metadata"]["annotations"][names.ANNOTATIONS] = json.dumps(forged)
     del annotated.config["gateway_service_annotations"]
     annotated.run()

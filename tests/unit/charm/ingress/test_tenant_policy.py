@@ -9,7 +9,7 @@ from tests.unit.cases import cases
 from tests.unit.charm import ingress_world
 from tests.unit.charm.ingress_world import World, auth, route
 
-NAME = "istio-integrator.kubeflow.istio-integrator.tenants"
+NAME = "istio-integrator.kf.mesh-2.tenants"
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_kubernetes_without_such_policies_is_a_note_unless_it_was_asked_for(worl
     world.config["tenant_policy"] = "enforce"
     said = world.status()
     assert said.name == "blocked"
-    command = "juju config istio-integrator tenant-policy=off"
+    command = "juju config mesh-2 tenant-policy=off"
     assert said.message == f"tenant-policy=enforce needs Kubernetes 1.30; run: {command}"
     assert world.routes()
 

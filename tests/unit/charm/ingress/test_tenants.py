@@ -20,7 +20,7 @@ from tests.unit.charm.ingress_world import (
 )
 
 TENANT = "team-a"
-PLACES = {"named": ({}, "istio-ingress", LABELS), "our own": (OWN, "kubeflow", OWN_LABELS)}
+PLACES = {"named": ({}, "istio-ingress", LABELS), "our own": (OWN, "kf", OWN_LABELS)}
 
 
 def served_at(options, patch):
@@ -34,7 +34,7 @@ def served_at(options, patch):
     world.run()
     sign(world)
     if options:
-        world.get_ready("istio-integrator-gateway")
+        world.get_ready("mesh-2-gateway")
     world.run()
     assert world.status().name == "active"
     return world

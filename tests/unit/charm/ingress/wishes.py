@@ -11,7 +11,7 @@ from istio_integrator.relations import ingress_route
 
 ASKED = "istio-ingress-route"
 OPEN = "istio-ingress-route-unauthenticated"
-TERMS = {"model": "kubeflow", "application": "istio-integrator"}
+TERMS = {"model": "kf", "application": "mesh-2"}
 
 
 def match(path=None, kind="PathPrefix", **more):
@@ -31,7 +31,7 @@ def route(*matches, name="web", service="app", port=80, **more):
     }
 
 
-def config(*http, grpc=(), model="kubeflow"):
+def config(*http, grpc=(), model="kf"):
     """All that an application asks for."""
     return {"model": model, "http_routes": list(http), "grpc_routes": list(grpc)}
 

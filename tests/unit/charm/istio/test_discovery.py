@@ -49,14 +49,22 @@ def deactivate(fake):
         hook["namespaceSelector"] = {"matchLabels": {"istio.io/deactivated": "never-match"}}
 
 
+def excluding(fake):
+    """Have no injector serve namespaces of a revision."""
+    label = {"key": "istio.io/rev", "operator": "NotIn", "values": ["canary"]}
+    for each in fake.objects.values():
+        for hook in each.get("webhooks", ()):
+            hook["namespaceSelector"]["matchExpressions"].append(label)
+
+
 def profile(fake):
     labels = {"app.kubernetes.io/part-of": "kubeflow-profile", "istio-injection": "enabled"}
-    fake.namespace("alice", **labels)
+    fake.namespace("kf-user", **labels)
 
 
 def profile_that_goes(fake):
     profile(fake)
-    fake.find("Namespace", "alice")["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    fake.find("Namespace", "kf-user")["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 
 
 MANAGED = remote(name="istiod-asm-managed", revision="asm-managed")
@@ -75,7 +83,7 @@ ONE_OF_TWO = all_of(istio(revision="1-30"), istio(revision="1-31", tags=("prod",
         {},
         "blocked",
         (
-            "several Istios; run: juju config istio-integrator revision=1-30; or choose another "
+            "several Istios; run: juju config mesh-2 revision=1-30; or choose another "
             "of 1-30 (istio-system), 1-31 (istio-system), prod (istio-system)"
         ),
     ),
@@ -84,7 +92,7 @@ ONE_OF_TWO = all_of(istio(revision="1-30"), istio(revision="1-31", tags=("prod",
         {},
         "blocked",
         (
-            "several Istios; run: juju config istio-integrator istiod-namespace=istio-system; "
+            "several Istios; run: juju config mesh-2 istiod-namespace=istio-system; "
             f"or choose another of default ({URL}), default (mesh-a)"
         ),
     ),
@@ -112,6 +120,7 @@ ONE_OF_TWO = all_of(istio(revision="1-30"), istio(revision="1-31", tags=("prod",
         "waiting for an istiod in elsewhere; there is one in istio-system",
     ),
     deactivated=(all_of(istio(), deactivate), {}, "waiting", ABSENT),
+    excluding_a_revision=(all_of(istio(), excluding), {}, "active", "istio-system/istiod 1.31 · "),
     dead=(
         istio(alive=False),
         {},
@@ -211,11 +220,11 @@ ROOT, CLOSED, OPEN = "istio-system", "REGISTRY_ONLY", "ALLOW_ANY"
     ("default", "sidecars", "is_cut_off"),
     mesh=(CLOSED, [], True),
     root=(OPEN, [sidecar(ROOT, CLOSED)], True),
-    model=(OPEN, [sidecar("kubeflow", CLOSED)], True),
-    nearest_wins=(CLOSED, [sidecar(ROOT, CLOSED), sidecar("kubeflow", OPEN)], False),
-    model_says_nothing=(CLOSED, [sidecar("kubeflow")], True),
-    some_pods=(OPEN, [sidecar("kubeflow", CLOSED, **OF_PODS)], True),
-    all_but_some=(CLOSED, [sidecar("kubeflow", OPEN, **OF_PODS)], True),
+    model=(OPEN, [sidecar("kf", CLOSED)], True),
+    nearest_wins=(CLOSED, [sidecar(ROOT, CLOSED), sidecar("kf", OPEN)], False),
+    model_says_nothing=(CLOSED, [sidecar("kf")], True),
+    some_pods=(OPEN, [sidecar("kf", CLOSED, **OF_PODS)], True),
+    all_but_some=(CLOSED, [sidecar("kf", OPEN, **OF_PODS)], True),
     pods_of_the_root=(OPEN, [sidecar(ROOT, CLOSED, **OF_PODS)], False),
     of_another=(OPEN, [sidecar("default", CLOSED)], False),
 )
@@ -226,7 +235,7 @@ def test_what_proxies_let_out_is_the_nearest_sidecars_word(
     for each in sidecars:
         fake.add(each)
     ctx.run(ctx.on.config_changed(), state())
-    settings = fake.find("ConfigMap", "istio-integrator-admission", "kubeflow")["data"]
+    settings = fake.find("ConfigMap", "mesh-2-admission", "kf")["data"]
     assert ("17070" in settings["settings.json"]) is is_cut_off
 
 
@@ -236,12 +245,12 @@ def test_a_tag_that_moves_is_followed(ctx, fake):
     fake.delete("MutatingWebhookConfiguration", "istio-revision-tag-prod")
     fake_cluster.install_istio(fake, revision="1-31", tags=("prod",), image="proxyv2:1.32.0")
     assert "istiod-1-31 prod 1.32" in status(ctx, state(revision="prod")).message
-    assert fake.labels("kubeflow")["istio.io/rev"] == "prod"
+    assert fake.labels("kf")["istio.io/rev"] == "prod"
 
 
 @pytest.mark.parametrize("ready", [True, False])
 def test_istiod_that_may_be_asked_only_in_the_model_is_judged_by_its_endpoints(ctx, fake, ready):
-    fake.labels("kubeflow")["istio.io/rev"] = "other"
+    fake.labels("kf")["istio.io/rev"] = "other"
     fake_cluster.install_istio(fake)
     fake.forbidden.add(("create", "pods", "istio-system"))
     labels, endpoints = (
@@ -250,7 +259,7 @@ def test_istiod_that_may_be_asked_only_in_the_model_is_judged_by_its_endpoints(c
     )
     fake.put("EndpointSlice", "istiod-x", "istio-system", labels=labels, endpoints=endpoints)
     ctx.run(ctx.on.config_changed(), state())
-    words = "can't be asked while kubeflow has other labels"
+    words = "can't be asked while kf has other labels"
     assert (words in str(status(ctx, state(mesh_mode="none")))) is not ready
 
 
@@ -345,7 +354,7 @@ def test_hold_that_our_own_admission_gave_the_dry_run_pod_is_not_the_meshs(ctx, 
 
     fake._prepare = hold
     ctx.run(ctx.on.config_changed(), state())
-    data = fake.find("ConfigMap", "istio-integrator-admission", "kubeflow")["data"]
+    data = fake.find("ConfigMap", "mesh-2-admission", "kf")["data"]
     assert '"mesh-holds": false' in data["settings.json"]
 
 

@@ -14,15 +14,15 @@ from tests.unit.cases import cases
 )
 def test_written_kind_is_read_anew_and_no_other(fake, write):
     seen = cluster.Cluster(fake.client())
-    settings = fake.put("ConfigMap", "settings")
+    settings, fake.may_change = fake.put("ConfigMap", "settings"), {"configmaps kf settings"}
     for kind in (cluster.CONFIG_MAP, cluster.SERVICE):
-        seen.list(kind, "kubeflow")
+        seen.list(kind, "kf")
     write(seen, {key: settings[key] for key in ("apiVersion", "kind", "metadata")})
     fake.requests.clear()
-    seen.get(cluster.CONFIG_MAP, "settings", "kubeflow")
+    seen.get(cluster.CONFIG_MAP, "settings", "kf")
     for kind in (cluster.CONFIG_MAP, cluster.SERVICE):
-        seen.list(kind, "kubeflow")
-    assert fake.requests == ["get configmaps kubeflow settings", "list configmaps kubeflow"]
+        seen.list(kind, "kf")
+    assert fake.requests == ["get configmaps kf settings", "list configmaps kf"]
 
 
 def test_everything_is_read_anew_when_another_client_wrote_in_between(fake):

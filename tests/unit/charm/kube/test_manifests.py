@@ -12,10 +12,10 @@ from tests.unit.cases import cases
 from tests.unit.charm.charm_world import state, status
 
 pytestmark = pytest.mark.usefixtures("installed")
-NAME = "istio-integrator-admission"
-SETTINGS, SERVICE = ("ConfigMap", NAME, "kubeflow"), ("Service", NAME, "kubeflow")
-WEBHOOK = ("MutatingWebhookConfiguration", "0-istio-integrator.kubeflow.istio-integrator")
-ROLE = ("ClusterRole", "kubeflow-istio-integrator")
+NAME = "mesh-2-admission"
+SETTINGS, SERVICE = ("ConfigMap", NAME, "kf"), ("Service", NAME, "kf")
+WEBHOOK = ("MutatingWebhookConfiguration", "0-istio-integrator.kf.mesh-2")
+ROLE = ("ClusterRole", "kf-mesh-2")
 
 
 def owners_of(fake, kind, name, namespace=""):
@@ -47,15 +47,15 @@ def test_objects_bear_the_marks_of_their_owner_and_go_with_it(ctx, fake, change,
     status(ctx, state())
     assert fake.find(*SETTINGS)["metadata"]["labels"] == {
         "app.kubernetes.io/managed-by": "istio-integrator",
-        "istio-integrator.charmhub.io/owner": "kubeflow.istio-integrator",
+        "istio-integrator.charmhub.io/owner": "kf.mesh-2",
         "istio-integrator.charmhub.io/component": "admission-webhook",
     }
     if is_bound:
         assert owners_of(fake, *SETTINGS) == owners_of(fake, *WEBHOOK) == [ROLE]
-        assert owners_of(fake, *ROLE) == [("Node", "node"), ("Namespace", "kubeflow")]
+        assert owners_of(fake, *ROLE) == [("Node", "node"), ("Namespace", "kf")]
     else:
-        assert owners_of(fake, *SETTINGS) == [("Namespace", "kubeflow")]
-        assert owners_of(fake, *WEBHOOK) == [("Namespace", "kubeflow")]
+        assert owners_of(fake, *SETTINGS) == [("Namespace", "kf")]
+        assert owners_of(fake, *WEBHOOK) == [("Namespace", "kf")]
         assert not [each for each in fake.writes if "clusterroles" in each]
     (reference,) = fake.find(*WEBHOOK)["metadata"]["ownerReferences"]
     assert not reference["blockOwnerDeletion"]
@@ -64,7 +64,7 @@ def test_objects_bear_the_marks_of_their_owner_and_go_with_it(ctx, fake, change,
 def test_what_others_add_stays_and_what_they_change_is_repaired(ctx, fake):
     status(ctx, state())
     kept = fake.find(*SETTINGS)
-    kept["metadata"]["labels"]["app.juju.is/created-by"] = "istio-integrator"
+    kept["metadata"]["labels"]["app.juju.is/created-by"] = "mesh-2"
     fake.writes.clear()
     status(ctx, state())
     assert fake.writes == []
@@ -77,25 +77,26 @@ def test_what_others_add_stays_and_what_they_change_is_repaired(ctx, fake):
 @cases(
     ("labels", "owner"),
     of_nobody=({}, "another tool"),
-    of_another=({names.OWNER: "kubeflow.app"}, "kubeflow.app"),
-    of_one_that_is_gone=({names.OWNER: "kubeflow.gone"}, ""),
+    of_another=({names.OWNER: "kf.app"}, "kf.app"),
+    of_one_that_is_gone=({names.OWNER: "kf.gone"}, ""),
     of_a_model_that_is_gone=({names.OWNER: "other.app"}, ""),
 )
 def test_foreign_object_is_left_alone_while_its_owner_is_there(ctx, fake, labels, owner):
-    for application in ("app", "istio-integrator"):
+    for application in ("app", "mesh-2"):
         fake.application(application)
     kind, name, namespace = SERVICE
     fake.put(kind, name, namespace, api_version="v1", labels=labels, spec={})
+    fake.may_change = set() if owner else {f"services {namespace} {name}"}
     said = status(ctx, state())
     found = fake.find(*SERVICE)
     if owner:
-        assert f"{owner} has Service kubeflow/{NAME}" in said.message
+        assert f"{owner} has Service kf/{NAME}" in said.message
         assert (found["metadata"]["labels"], found["spec"]) == (labels, {})
         # None of the folder is written where one object of it is foreign.
-        assert fake.find(*SETTINGS) is fake.find("Deployment", NAME, "kubeflow") is None
+        assert fake.find(*SETTINGS) is fake.find("Deployment", NAME, "kf") is None
     else:
         assert said.name == "active"
-        assert found["metadata"]["labels"][names.OWNER] == "kubeflow.istio-integrator"
+        assert found["metadata"]["labels"][names.OWNER] == "kf.mesh-2"
 
 
 @pytest.mark.parametrize(("model", "name"), [("m" * 60, "a" * 60), ("m" * 51 + "-a", "app")])
@@ -105,8 +106,9 @@ def test_long_names_are_cut_and_their_owner_is_found(ctx, fake, model, name):
     fake.application(name, model)
     owner = names.owner(model, name)
     fake.put("Service", NAME, labels={names.OWNER: owner}, spec={})
-    assert f"{owner} has Service kubeflow/{NAME}" in status(ctx, state()).message
+    assert f"{owner} has Service kf/{NAME}" in status(ctx, state()).message
     fake.delete("StatefulSet", name, model)
+    fake.may_change = {f"services kf {NAME}"}
     assert status(ctx, state()).name == "active"
 
 
@@ -115,7 +117,7 @@ def test_text_of_an_option_is_the_text_of_the_object(ctx, fake, text):
     annotations = testing.Relation("ingress", remote_app_name="a")
     given = state(gateway_service_annotations=f"{{a.b/c: {ascii_yaml(text)}}}")
     ctx.run(ctx.on.config_changed(), dataclasses.replace(given, relations={annotations}))
-    service = fake.find("Service", "istio-integrator-gateway", "kubeflow")
+    service = fake.find("Service", "mesh-2-gateway", "kf")
     assert service["metadata"]["annotations"]["a.b/c"] == text
 
 

@@ -8,8 +8,8 @@ from tests.unit.charm.charm_world import state, status, workload
 pytestmark = pytest.mark.usefixtures("installed")
 NO_EVICTION = (
     "not allowed to create pods/eviction: pods is forbidden: User "
-    '"system:serviceaccount:kubeflow:app" cannot create resource "pods/eviction" in API group "" '
-    'in the namespace "kubeflow"'
+    '"system:serviceaccount:kf:app" cannot create resource "pods/eviction" in API group "" '
+    'in the namespace "kf"'
 )
 
 
@@ -24,16 +24,16 @@ def progress(ctx, *, mode="auto", **values):
 
 
 MANUAL = "restart-pods=manual"
-STOP = f"; run: juju config istio-integrator {MANUAL}; {MANUAL} stops the restarts"
+STOP = f"; run: juju config mesh-2 {MANUAL}; {MANUAL} stops the restarts"
 HANGS = trouble("ReplacementHangs", "the replacement db-0 cannot start: db: ErrImagePull", "db-0")
 STARTS = trouble("ReplacementStarting", "waiting for db-0 to be Ready", "db-0", passing=True)
 REFUSED = trouble("ReplacementRefused", 'webhook "v.kyverno.svc" refuses: no latest tags')
-LIST = "run: juju run istio-integrator/leader list-uninjected"
-RESTART = "run: juju run istio-integrator/leader restart-uninjected"
+LIST = "run: juju run mesh-2/leader list-uninjected"
+RESTART = "run: juju run mesh-2/leader restart-uninjected"
 LOST = trouble("WrongOrder", "db-0: not charm", "db-0")
 FORCE = "restart-uninjected force=true"
-DESCRIBE = "run: kubectl -n kubeflow describe pod db-0"
-ADMIT = "run: juju trust istio-integrator --scope=cluster"
+DESCRIBE = "run: kubectl -n kf describe pod db-0"
+ADMIT = "run: juju trust mesh-2 --scope=cluster"
 
 
 @cases(
@@ -72,7 +72,7 @@ ADMIT = "run: juju trust istio-integrator --scope=cluster"
     missing=(
         {"in_mesh": 2, "troubles": [trouble("ReplacementHangs", "StatefulSet/db has 2 of 3")]},
         "blocked",
-        "StatefulSet/db has 2 of 3; run: kubectl -n kubeflow describe StatefulSet/db",
+        "StatefulSet/db has 2 of 3; run: kubectl -n kf describe StatefulSet/db",
     ),
     lost_and_being_replaced=(
         {"in_mesh": 2, "converging": 1, "troubles": [{**LOST, "passing": True}]},
@@ -108,7 +108,7 @@ ADMIT = "run: juju trust istio-integrator --scope=cluster"
     not_served=(
         {"troubles": [trouble("NotServed", "istiod has not", workload="")]},
         "blocked",
-        "istiod has not; run: kubectl get namespace kubeflow --show-labels",
+        "istiod has not; run: kubectl get namespace kf --show-labels",
     ),
     wrong_order=(
         {"in_mesh": 2, "troubles": [trouble("WrongOrder", "not charm", "db-0")]},
@@ -132,11 +132,11 @@ def test_progress_is_said(ctx, caplog, values, status, message):
 
 
 @pytest.mark.parametrize("pod", ["dashboard-0", f"ml-pipeline-{'x' * 60}-0"])
-def test_waiting_status_names_the_option_that_stops_restarts_without_the_command(ctx, pod):
-    """The command does not fit into what `juju status` shows."""
+def test_waiting_status_shows_the_command_that_stops_restarts(ctx, pod):
     starts = trouble("ReplacementStarting", f"waiting for {pod} to be Ready", pod, passing=True)
     message = progress(ctx, in_mesh=0, converging=3, troubles=[starts]).message
-    assert message.startswith("run: juju run istio-integrator/leader diagnose; 0/3 pods in mesh, ")
+    assert f"run: juju config mesh-2 {MANUAL}" in message[:100]
+    assert f"0/3 pods in mesh, waiting for {pod}" in message
     assert message.endswith("; restart-pods=manual stops the restarts")
 
 

@@ -9,7 +9,7 @@ import time
 import ops
 import pytest
 
-from integrator_contract import schema
+from integrator_contract import schema, service
 from tests import asked
 from tests.unit.cases import cases
 from tests.unit.charm.charm_world import state, told, workload
@@ -63,7 +63,7 @@ def test_workload_in_trouble_is_waited_for(  # noqa: PLR0917 - a table
 
 def test_service_that_does_not_listen_is_waited_for(ctx, monkeypatch):
     given = state()
-    monkeypatch.setattr(asked.SERVICE, "server_port", 1)
+    monkeypatch.setattr(service, "LISTENER_PORT", 1)
     # Each look at the clock is half a second later.
     monkeypatch.setattr(time, "monotonic", itertools.count(step=0.5).__next__)
     assert status(ctx, given).message.startswith("the workload does not answer: ")
@@ -72,8 +72,8 @@ def test_service_that_does_not_listen_is_waited_for(ctx, monkeypatch):
 def test_service_that_is_silent_is_waited_for(ctx, monkeypatch):
     given = state()
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setattr(asked.SERVICE, "server_port", silent.getsockname()[1])
-        monkeypatch.setattr(asked.SERVICE, "patience", 0.1)
+        monkeypatch.setattr(service, "LISTENER_PORT", silent.getsockname()[1])
+        monkeypatch.setitem(service.ANSWER_SECONDS, "GET", 0.1)
         assert status(ctx, given).message == "the workload does not answer: timed out"
 
 
@@ -103,12 +103,11 @@ def test_answer_that_is_none_is_waited_for(ctx, text, words):
 
 
 def test_removal_goes_on_without_the_container(ctx, fake, monkeypatch):
-    for name in ("istio-integrator-convergence", "other"):
+    for name in ("mesh-2-convergence", "other"):
         fake.put("ConfigMap", name)
     breaks(monkeypatch, "stop", GONE)
     ctx.run(ctx.on.remove(), state(units=0))
-    assert fake.find("ConfigMap", "istio-integrator-convergence", "kubeflow") is None
-    assert fake.find("ConfigMap", "other", "kubeflow")
+    assert fake.find("ConfigMap", "mesh-2-convergence", "kf") is None
 
 
 def test_layer_has_no_check_that_kills_the_container(ctx):
@@ -126,11 +125,11 @@ def test_service_on_a_busy_node_has_a_minute_to_answer_before_it_is_restarted(ct
 
 def test_memory_of_the_workload_goes_with_the_application(ctx, fake):
     fake.application()
-    fake.put("ConfigMap", "istio-integrator-convergence")
+    fake.put("ConfigMap", "mesh-2-convergence")
     status(ctx)
-    found = fake.find("ConfigMap", "istio-integrator-convergence", "kubeflow")["metadata"]
+    found = fake.find("ConfigMap", "mesh-2-convergence", "kf")["metadata"]
     (owner,) = found["ownerReferences"]
-    assert owner["name"] == "kubeflow-istio-integrator"
+    assert owner["name"] == "kf-mesh-2"
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[" * 9999, '{"model": "\udce4"}'])

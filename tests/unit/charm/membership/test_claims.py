@@ -9,7 +9,7 @@ from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state
 
-OWNER, SECOND = "kubeflow.istio-integrator", "second.istio-integrator"
+OWNER, SECOND = "kf.mesh-2", "kf-2.mesh-2"
 SERVED_BY = "istio-integrator.charmhub.io/served-by"
 SERVED = "istio-integrator.charmhub.io/served"
 PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
@@ -20,14 +20,15 @@ LABELLED = {SERVED: "enabled"}
 def deployed(ctx, fake):
     """Two models with an integrator each, beside one Istio."""
     fake_cluster.install_istio(fake)
-    fake.namespace("second")
+    fake.may_change = {"namespaces kf-2", "clusterroles kf-2-mesh-2"}
+    fake.may_change |= {"configmaps kf-2 mesh-2-convergence", "secrets kf-2 mesh-2-record"}
     fake.application()
-    fake.application(model="second")
-    pod = fake.find("Pod", "istio-integrator-0", "kubeflow")
-    fake.add({**pod, "metadata": {**pod["metadata"], "namespace": "second"}})
+    fake.application(model="kf-2")
+    pod = fake.find("Pod", "mesh-2-0", "kf")
+    fake.add({**pod, "metadata": {**pod["metadata"], "namespace": "kf-2"}})
 
 
-def run(ctx, model="kubeflow", event="config_changed", **options):
+def run(ctx, model="kf", event="config_changed", **options):
     given = dataclasses.replace(state(**options), model=testing.Model(model, type="kubernetes"))
     return ctx.run(getattr(ctx.on, event)(), given).unit_status
 
@@ -38,12 +39,12 @@ def holder(fake, name):
 
 @cases(
     ("name", "labels", "want"),
-    profile=("alice", PROFILE, True),
+    profile=("kf-user", PROFILE, True),
     any_other=("other", {}, False),
     istiods=("istio-system", LABELLED, False),
-    the_models_own=("kubeflow", LABELLED, False),
-    of_a_model_that_is_gone=("alice", {**PROFILE, SERVED_BY: "gone.istio-integrator"}, True),
-    of_an_application_that_is_gone=("alice", {**PROFILE, SERVED_BY: "second.gone"}, True),
+    the_models_own=("kf", LABELLED, False),
+    of_a_model_that_is_gone=("kf-user", {**PROFILE, SERVED_BY: "k.mesh-2"}, True),
+    of_an_application_that_is_gone=("kf-user", {**PROFILE, SERVED_BY: "kf-2.gone"}, True),
 )
 def test_namespace_that_is_served_is_claimed_once(ctx, fake, name, labels, want):
     fake.namespace(name, **labels)
@@ -55,66 +56,66 @@ def test_namespace_that_is_served_is_claimed_once(ctx, fake, name, labels, want)
 
 
 def test_first_one_keeps_what_it_serves_and_the_second_says_so(ctx, fake):
-    fake.namespace("alice", **PROFILE)
+    fake.namespace("kf-user", **PROFILE)
     run(ctx)
     fake.namespace("bob", **PROFILE)
-    assert f"1 namespace is managed by {OWNER}" in run(ctx, "second").message
-    assert (holder(fake, "alice"), holder(fake, "bob")) == (OWNER, SECOND)
+    assert f"1 namespace is managed by {OWNER}" in run(ctx, "kf-2").message
+    assert (holder(fake, "kf-user"), holder(fake, "bob")) == (OWNER, SECOND)
     run(ctx, event="remove", units=0, leader=False)
-    assert (holder(fake, "alice"), holder(fake, "bob")) == (None, SECOND)
-    assert "managed by" not in run(ctx, "second").message
-    assert holder(fake, "alice") == SECOND
+    assert (holder(fake, "kf-user"), holder(fake, "bob")) == (None, SECOND)
+    assert "managed by" not in run(ctx, "kf-2").message
+    assert holder(fake, "kf-user") == SECOND
 
 
 def test_owner_that_may_not_be_looked_for_keeps_its_claim(ctx, fake):
-    fake.namespace("alice", **PROFILE, **{SERVED_BY: "second.gone"})
+    fake.namespace("kf-user", **PROFILE, **{SERVED_BY: "kf-2.gone"})
     fake.forbidden.add(("list", "statefulsets"))
     run(ctx)
-    assert holder(fake, "alice") == "second.gone"
+    assert holder(fake, "kf-user") == "kf-2.gone"
 
 
 def test_what_is_not_served_any_more_is_given_back(ctx, fake):
-    fake.namespace("alice", **PROFILE)
+    fake.namespace("kf-user", **PROFILE)
     fake.namespace("bob", **PROFILE, **{SERVED_BY: SECOND})
     run(ctx, leader=False)
-    assert holder(fake, "alice") is None
+    assert holder(fake, "kf-user") is None
     run(ctx)
-    assert holder(fake, "alice") == OWNER
+    assert holder(fake, "kf-user") == OWNER
     run(ctx, served_namespaces="model")
-    assert (holder(fake, "alice"), holder(fake, "bob")) == (None, SECOND)
+    assert (holder(fake, "kf-user"), holder(fake, "bob")) == (None, SECOND)
 
 
 def test_namespace_that_is_going_is_left_alone(ctx, fake):
-    fake.namespace("alice", **PROFILE)["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    fake.namespace("kf-user", **PROFILE)["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     fake.namespace("bob", **PROFILE, **{SERVED_BY: OWNER})["metadata"]["deletionTimestamp"] = "x"
     run(ctx)
     run(ctx, event="remove", units=0)
-    assert not [each for each in fake.writes if each.endswith(("alice", "bob"))]
+    assert not [each for each in fake.writes if each.endswith(("kf-user", "bob"))]
 
 
 def test_without_the_right_to_claim_namespaces_are_served_all_the_same(ctx, fake, caplog):
     run(ctx)
-    fake.namespace("alice", **PROFILE)
+    fake.namespace("kf-user", **PROFILE)
     fake.forbidden.add(("patch", "namespaces"))
     assert run(ctx).name == "active"
     assert "passed over" not in caplog.text
 
 
 def test_namespace_that_can_not_be_claimed_keeps_no_other_from_it(ctx, fake, caplog):
-    for name in ("alice", "bob"):
+    for name in ("kf-user", "bob"):
         fake.namespace(name, **PROFILE)
-    fake.broken["patch", "namespaces", "alice"] = 422
+    fake.broken["patch", "namespaces", "kf-user"] = 422
     run(ctx)
-    assert (holder(fake, "alice"), holder(fake, "bob")) == (None, OWNER)
-    assert "Namespace alice is passed over" in caplog.text
+    assert (holder(fake, "kf-user"), holder(fake, "bob")) == (None, OWNER)
+    assert "Namespace kf-user is passed over" in caplog.text
 
 
 def test_claim_that_another_made_in_between_stays(ctx, fake):
     run(ctx)
-    namespace = fake.namespace("alice", **PROFILE)
+    namespace = fake.namespace("kf-user", **PROFILE)
     metadata = namespace["metadata"]
     labels = {**metadata["labels"], SERVED_BY: SECOND}
     other = {**namespace, "metadata": {**metadata, "labels": labels}}
     fake.interference.append(lambda: fake.add(other))
     assert f"1 namespace is managed by {SECOND}" in run(ctx).message
-    assert holder(fake, "alice") == SECOND
+    assert holder(fake, "kf-user") == SECOND

@@ -42,14 +42,14 @@ def test_namespace_is_a_member_where_the_chosen_istio_injects(  # noqa: PLR0917 
 ):
     for each in installed:
         fake_cluster.install_istio(fake, **each)
-    fake.labels("kubeflow").update(labels)
+    fake.labels("kf").update(labels)
     out = ctx.run(ctx.on.config_changed(), state(revision=revision))
     assert joins(ctx, out)[0] is not bool(superfluous)
-    assert {k: v for k, v in fake.labels("kubeflow").items() if "istio" in k} == labels
+    assert {k: v for k, v in fake.labels("kf").items() if "istio" in k} == labels
     if superfluous:
         assert out.unit_status.message.startswith(
-            f"namespace kubeflow has {superfluous}={labels[superfluous]}; "
-            f"run: kubectl label ns kubeflow {superfluous}-; "
+            f"namespace kf has {superfluous}={labels[superfluous]}; "
+            f"run: kubectl label ns kf {superfluous}-; "
         )
     else:
         assert isinstance(out.unit_status, testing.ActiveStatus)

@@ -5,12 +5,11 @@ import json
 import pytest
 from ops import testing
 
-import charm
 from integrator_contract import names
 from tests.unit.cases import cases
 from tests.unit.charm import ambient_objects, fake_cluster
 from tests.unit.charm.ambient_objects import install_ambient
-from tests.unit.charm.charm_world import state, told
+from tests.unit.charm.charm_world import context, state, told
 
 MODE = "istio.io/dataplane-mode"
 AMBIENT, OUT = {MODE: "ambient"}, {MODE: "none"}
@@ -30,11 +29,11 @@ def fake(fake):
 
 
 def mesh_labels(fake):
-    return {key: value for key, value in fake.labels("kubeflow").items() if "istio" in key}
+    return {key: value for key, value in fake.labels("kf").items() if "istio" in key}
 
 
 def record(fake):
-    annotations = fake.find("Namespace", "kubeflow")["metadata"].get("annotations", {})
+    annotations = fake.find("Namespace", "kf")["metadata"].get("annotations", {})
     return json.loads(annotations[names.MEMBERSHIP]) if names.MEMBERSHIP in annotations else None
 
 
@@ -48,11 +47,11 @@ def remove(ctx):
 
 def labels(changes):
     """Return a change by which another client labels the namespace."""
-    return lambda fake: fake.labels("kubeflow").update(changes)
+    return lambda fake: fake.labels("kf").update(changes)
 
 
 def unlabel(fake):
-    del fake.labels("kubeflow")["istio-injection"]
+    del fake.labels("kf")["istio-injection"]
 
 
 def kill(fake):
@@ -104,14 +103,14 @@ def install_canary(fake):
         [IN_AMBIENT],
         ENABLED,
         None,
-        "label ns kubeflow istio-injection-",
+        "label ns kf istio-injection-",
     ),
-    revision_of_others=(OTHER, [{}], OTHER, None, "label ns kubeflow istio.io/rev-"),
-    opted_out=(OUT, [IN_AMBIENT], OUT, None, f"label ns kubeflow {MODE}-"),
-    disabled=(DISABLED, [{}], DISABLED, None, "label ns kubeflow istio-injection-"),
+    revision_of_others=(OTHER, [{}], OTHER, None, "label ns kf istio.io/rev-"),
+    opted_out=(OUT, [IN_AMBIENT], OUT, None, f"label ns kf {MODE}-"),
+    disabled=(DISABLED, [{}], DISABLED, None, "label ns kf istio-injection-"),
     disabled_later=({}, [{}, labels(DISABLED), {}], DISABLED, None, "istio-injection=disabled"),
     selected_of_all=(ENABLED, [{}, SELECTED], ENABLED, None, "or unset included-pods"),
-    selected_of_a_revision=(OTHER, [SELECTED], OTHER, None, "label ns kubeflow istio.io/rev-"),
+    selected_of_a_revision=(OTHER, [SELECTED], OTHER, None, "label ns kf istio.io/rev-"),
     selected_of_none=(DISABLED, [SELECTED], DISABLED, None, "istio-injection=disabled"),
     selected_of_ambient=(AMBIENT, [SELECTED], AMBIENT, None, "included-pods"),
     no_ztunnel=({}, [lose_ztunnel, IN_AMBIENT], {}, None, "the cluster has no ztunnel"),
@@ -122,7 +121,7 @@ def install_canary(fake):
 def test_namespace_becomes_and_is_given_back_as_it_was(  # noqa: PLR0917 - a table
     ctx, fake, before, steps, after, plane, words
 ):
-    fake.labels("kubeflow").update(before)
+    fake.labels("kf").update(before)
     by_hand = dict(before)
     for step in steps:
         if callable(step):
@@ -138,28 +137,28 @@ def test_namespace_becomes_and_is_given_back_as_it_was(  # noqa: PLR0917 - a tab
     assert plane is None or heard.data_plane == plane
     fake.writes.clear()
     run(ctx, **step)
-    assert "patch namespaces kubeflow" not in fake.writes
+    assert "patch namespaces kf" not in fake.writes
     remove(ctx)
     assert mesh_labels(fake) == by_hand
     assert record(fake) is None
 
 
 def test_namespace_remembers_what_was_there(ctx, fake):
-    fake.labels("kubeflow")["team"] = "ml"
+    fake.labels("kf")["team"] = "ml"
     run(ctx)
     before = {"istio-injection": None}
-    assert record(fake) == {"owner": "kubeflow.istio-integrator", "set": ENABLED, "before": before}
+    assert record(fake) == {"owner": "kf.mesh-2", "set": ENABLED, "before": before}
     unlabel(fake)
     run(ctx)
     assert mesh_labels(fake) == ENABLED
     run(ctx, **IN_AMBIENT)
     assert record(fake)["set"] == AMBIENT
     run(ctx, **OFF)
-    assert record(fake) == {"owner": "kubeflow.istio-integrator", "set": {}, "before": {}}
+    assert record(fake) == {"owner": "kf.mesh-2", "set": {}, "before": {}}
 
 
 def test_record_that_can_not_be_read_counts_as_none(ctx, fake):
-    fake.find("Namespace", "kubeflow")["metadata"]["annotations"] = {names.MEMBERSHIP: "["}
+    fake.find("Namespace", "kf")["metadata"]["annotations"] = {names.MEMBERSHIP: "["}
     run(ctx)
     assert mesh_labels(fake) == ENABLED
 
@@ -175,13 +174,14 @@ def test_follower_and_charm_without_the_right_write_nothing(ctx, fake):
 
 def test_removal_where_the_namespace_is_gone_is_done(ctx, fake):
     run(ctx)
-    fake.delete("Namespace", "kubeflow")
+    fake.delete("Namespace", "kf")
     remove(ctx)
+    assert not [each for each in fake.objects.values() if fake_cluster.is_charms(each)]
 
 
 def test_label_that_another_writes_in_between_is_not_overwritten(ctx, fake):
     run(ctx, **OFF)
-    fake.interference.append(lambda: fake.namespace("kubeflow", istio__injection="disabled"))
+    fake.interference.append(lambda: fake.namespace("kf", istio__injection="disabled"))
     out = run(ctx)
     assert "istio-injection=disabled" in out.unit_status.message
     assert mesh_labels(fake) == DISABLED
@@ -190,7 +190,7 @@ def test_label_that_another_writes_in_between_is_not_overwritten(ctx, fake):
 @pytest.fixture
 def second():
     """Another application of the charm in the same model."""
-    return testing.Context(charm.IstioIntegrator, app_name="other")
+    return context("mesh")
 
 
 @pytest.mark.parametrize("options", [{}, SELECTED, OFF], ids=["joins", "selects", "is-off"])
@@ -199,18 +199,18 @@ def test_first_integrator_serves_the_model_whatever_it_does_there(
     ctx, second, fake, options, before
 ):
     fake.application()
-    fake.labels("kubeflow").update(before)
+    fake.labels("kf").update(before)
     run(ctx, **options)
     fake.writes.clear()
     out = run(second)
     assert out.unit_status == testing.BlockedStatus(
-        "kubeflow.istio-integrator manages namespace kubeflow; "
-        "run: juju remove-application other; or remove the other integrator"
+        "kf.mesh-2 manages namespace kf; "
+        "run: juju remove-application mesh; or remove the other integrator"
     )
     assert not out.get_container("lifecycle").plan.services
     assert fake.writes == []
     remove(second)
-    assert record(fake)["owner"] == "kubeflow.istio-integrator"
+    assert record(fake)["owner"] == "kf.mesh-2"
     remove(ctx)
     assert mesh_labels(fake) == before
     assert record(fake) is None
@@ -220,9 +220,9 @@ def test_first_integrator_serves_the_model_whatever_it_does_there(
 def test_record_of_an_application_that_is_no_more_is_inherited(ctx, second, fake, options):
     run(ctx)
     run(second, leader=False)
-    assert record(fake)["owner"] == "kubeflow.istio-integrator"
+    assert record(fake)["owner"] == "kf.mesh-2"
     run(second, **options)
-    assert record(fake)["owner"] == "kubeflow.other"
+    assert record(fake)["owner"] == "kf.mesh"
     assert mesh_labels(fake) == ({} if options else ENABLED)
     remove(second)
     assert mesh_labels(fake) == {}
@@ -256,16 +256,16 @@ TIERS = {"tier": "x"}
     not_excluded=({}, expression("NotIn", "x"), ""),
 )
 def test_model_that_istiod_does_not_serve_is_not_labelled(ctx, fake, before, selectors, label):
-    fake.labels("kubeflow").update(before)
+    fake.labels("kf").update(before)
     settings = f"discoverySelectors: {selectors}"
     fake.find("ConfigMap", "istio", "istio-system")["data"] = {"mesh": settings}
     out = run(ctx)
     assert mesh_labels(fake) == ({} if label else ENABLED)
     if label:
-        assert f"kubectl label namespace kubeflow {label}" in out.unit_status.message
+        assert f"kubectl label namespace kf {label}" in out.unit_status.message
         assert "ignores" not in run(ctx, **OFF).unit_status.message
-        fake.labels("kubeflow").pop("tier", "")
-        fake.labels("kubeflow").update(
+        fake.labels("kf").pop("tier", "")
+        fake.labels("kf").update(
             each.split("=") for each in label.split() if not each.endswith("-")
         )
         run(ctx)
@@ -321,7 +321,7 @@ def add_pod(fake, name, **marks):
 
 
 def pod_labels(fake, name):
-    return fake.find("Pod", name, "kubeflow")["metadata"]["labels"]
+    return fake.find("Pod", name, "kf")["metadata"]["labels"]
 
 
 def test_running_pods_stay_outside_before_the_namespace_joins_ambient_mode(ctx, fake):
@@ -330,13 +330,14 @@ def test_running_pods_stay_outside_before_the_namespace_joins_ambient_mode(ctx, 
     add_pod(fake, "inside", **MODELOPERATOR, **AMBIENT)
     add_pod(fake, "minio-0", app="minio")
     add_pod(fake, "kfp-0", app="kfp")
+    fake.may_change = {"pods kf modeloperator-x", "pods kf minio-0"}
     options = {**IN_AMBIENT, "excluded_pods": "app=minio"}
     run(ctx, **OFF)
     fake.writes.clear()
     run(ctx, **options)
     patched = [each.split()[-1] for each in fake.writes if each.startswith("patch")]
-    outside = {"minio-0", "modeloperator-x", "istio-integrator-0"}
-    assert set(patched[: patched.index("kubeflow")]) >= outside
+    outside = {"minio-0", "modeloperator-x", "mesh-2-0"}
+    assert set(patched[: patched.index("kf")]) >= outside
     assert pod_labels(fake, "minio-0") == {"app": "minio", **OUT}
     assert pod_labels(fake, "kfp-0") == {"app": "kfp"}
     assert pod_labels(fake, "inside") == {**MODELOPERATOR, **AMBIENT}
@@ -356,6 +357,7 @@ def test_running_pods_stay_outside_before_the_namespace_joins_ambient_mode(ctx, 
 @pytest.mark.parametrize("options", [IN_SIDECARS, SELECTED, OFF], ids=["sidecars", "some", "none"])
 def test_pods_that_could_not_be_given_back_are_given_back_later(ctx, fake, options):
     add_pod(fake, "modeloperator-x", **MODELOPERATOR)
+    fake.may_change = {"pods kf modeloperator-x"}
     run(ctx, **IN_AMBIENT)
     fake.forbidden.add(("patch", "pods"))
     run(ctx, **options)
@@ -370,7 +372,7 @@ def test_pod_that_can_not_be_labelled_keeps_no_other_from_it(ctx, fake):
     add_pod(fake, "modeloperator-x", **MODELOPERATOR)
     fake.broken["patch", "pods", "modeloperator-x"] = 422
     run(ctx, **IN_AMBIENT)
-    assert pod_labels(fake, "istio-integrator-0").items() >= OUT.items()
+    assert pod_labels(fake, "mesh-2-0").items() >= OUT.items()
     assert mesh_labels(fake) == AMBIENT
 
 
@@ -395,7 +397,7 @@ def test_tool_that_removes_the_label_again_and_again_is_named(  # noqa: PLR0917 
     monkeypatch.setattr("time.time", lambda: clock[0])
     run(ctx, **options)
     for _ in range(3):
-        del fake.labels("kubeflow")[key]
+        del fake.labels("kf")[key]
         clock[0] += seconds
         run(ctx, **options)
         fake.writes.clear()

@@ -16,7 +16,7 @@ SELECTORS = (
 def selective(world):
     """A model that istiod serves, and no other namespace."""
     fake_cluster.install_istio(world.fake, mesh_config=SELECTORS)
-    select(world, "kubeflow")
+    select(world, "kf")
     world.related = [route(), auth()]
     return world
 
@@ -57,7 +57,7 @@ def test_authorization_service_that_istiod_ignores_is_named(selective):
     selective.fake.put("Service", "oidc", "login")
     selective.related = [route(), auth(namespace="login")]
     selective.run()
-    selective.get_ready("istio-integrator-gateway")
+    selective.get_ready("mesh-2-gateway")
     found = status(selective)
     assert isinstance(found, testing.BlockedStatus)
     assert "run: kubectl label namespace login istio-discovery=enabled" in found.message
@@ -68,13 +68,13 @@ def test_authorization_service_that_istiod_ignores_is_named(selective):
 
 def test_profiles_that_istiod_ignores_are_a_note(selective):
     select(selective, "istio-ingress")
-    for name in ("alice", "bob", "carol"):
+    for name in ("kf-user", "bob", "carol"):
         selective.fake.namespace(name, **{names.PART_OF: names.PROFILE})
     select(selective, "carol")
     found = status(selective)
     assert isinstance(found, testing.ActiveStatus)
-    assert "istiod ignores 2 served namespaces (alice, bob)" in found.message
+    assert "istiod ignores 2 served namespaces (bob, kf-user)" in found.message
     assert "istio-discovery=enabled" in found.message
-    for name in ("alice", "bob"):
+    for name in ("kf-user", "bob"):
         select(selective, name)
     assert "ignores" not in status(selective).message

@@ -50,7 +50,7 @@ def test_controller_hears_of_the_gateway_when_istiod_serves_it(world):
     assert heard(told(state)) is None
     program(world.fake)
     found = heard(told(world.run()))
-    assert (found.namespace, found.gateway_name) == ("kubeflow", "kubeflow-gateway")
+    assert (found.namespace, found.gateway_name) == ("kf", "kubeflow-gateway")
     assert found.deployment_name == found.service_account == "kubeflow-gateway-istio"
 
 
@@ -66,7 +66,7 @@ def test_gateway_is_for_the_istiod_of_the_revision_that_is_asked_for(world, revi
     fake_cluster.install_istio(world.fake, revision="canary")
     world.config["revision"] = revision
     world.run()
-    made = world.fake.find("Gateway", "kubeflow-gateway", "kubeflow")["metadata"].get("labels", {})
+    made = world.fake.find("Gateway", "kubeflow-gateway", "kf")["metadata"].get("labels", {})
     assert {key: made[key] for key in made if key == "istio.io/rev"} == labels
 
 

@@ -86,7 +86,7 @@ DASHBOARD = {
     "port": 8082,
     "prefix": "/",
     "rewrite": "/",
-    "namespace": "kubeflow",
+    "namespace": "kf",
 }
 OIDC = {
     "service": "oidc-gatekeeper",
@@ -136,13 +136,13 @@ def test_unit_that_does_not_lead_writes_nothing():
 
 def test_leader_that_is_none_any_more_leaves_writing_to_the_next(monkeypatch):
     def refuse(*_):
-        raise ops.RelationDataAccessError("kubeflow is not leader")
+        raise ops.RelationDataAccessError("kf is not leader")
 
     monkeypatch.setattr(ops.RelationDataContent, "__setitem__", refuse)
     assert answered("ingress", kubeflow.announce_versions) == {}
 
 
-ADDRESS = "http://oidc-gatekeeper.kubeflow.svc.cluster.local:8080"
+ADDRESS = "http://oidc-gatekeeper.kf.svc.cluster.local:8080"
 OATHKEEPER = ("http://oathkeeper.iam.svc.cluster.local:4456/decisions", ["kfp-ui"], ["X-User"])
 
 
@@ -163,7 +163,7 @@ def provides(config, **bags):
     ("given", "address", "headers"),
     oidc_gatekeeper=(
         (ADDRESS, [], ["kubeflow-userid"]),
-        ("oidc-gatekeeper.kubeflow.svc.cluster.local", 8080, ""),
+        ("oidc-gatekeeper.kf.svc.cluster.local", 8080, ""),
         ("kubeflow-userid",),
     ),
     oathkeeper=(
@@ -208,7 +208,7 @@ def test_applications_that_we_route_to_are_those_that_the_library_lets_protect(r
     assert [getattr(each, "error", "protected") for each in Charm.events] == [words]
 
 
-def consume(model="kubeflow", **bag):
+def consume(model="kf", **bag):
     """Return the data bag of an application with two clients, and its reading of the charm's."""
 
     def act(charm):
@@ -216,7 +216,7 @@ def consume(model="kubeflow", **bag):
             ports=[8888],
             methods=[service_mesh.Method.get],
             paths=["/apis/*"],
-            hosts=["ml-pipeline.kubeflow.svc.cluster.local"],
+            hosts=["ml-pipeline.kf.svc.cluster.local"],
         )
         application = service_mesh.AppPolicy(
             relation="kfp-api", endpoints=[allowed], service="ml-pipeline"
@@ -248,7 +248,7 @@ def consume(model="kubeflow", **bag):
 
 
 def read_policies(bag, application="kfp-api"):
-    return meshed.read(endpoints.Bag(3, application, bag), model="kubeflow")
+    return meshed.read(endpoints.Bag(3, application, bag), model="kf")
 
 
 def test_policies_of_the_library_are_read_whole():
@@ -261,7 +261,7 @@ def test_policies_of_the_library_are_read_whole():
     }
     (ui,) = (each for each in one.policies if each.source_app_name == "kfp-ui")
     assert ui.target_service == "ml-pipeline"
-    host = "ml-pipeline.kubeflow.svc.cluster.local"
+    host = "ml-pipeline.kf.svc.cluster.local"
     assert ui.endpoints == (
         meshed.AllowedRequests(ports=(8888,), methods=("GET",), paths=("/apis/*",), hosts=(host,)),
     )
@@ -285,7 +285,7 @@ REMOTE = "remote-0123456789abcdef0123456789abcdef"
     ),
     consumed_under_a_name=(
         "kfp-api-of-theirs",
-        "policy 1 is for namespace other, which is not kubeflow",
+        "policy 1 is for namespace other, which is not kf",
     ),
 )
 def test_application_of_another_model_is_refused_by_name_as_the_library_writes(
@@ -322,7 +322,7 @@ CALLS = {
     "matches": [{"method": {"service": "ml.Store", "method": "Get"}, "headers": {"x-b": "c"}}],
 }
 FULL = istio_ingress_route.IstioIngressRouteConfig(
-    model="kubeflow",
+    model="kf",
     listeners=[{"port": 80, "protocol": "HTTP"}],
     http_routes=[ROUTE],
     grpc_routes=[CALLS],
@@ -345,7 +345,7 @@ def test_routes_of_the_library_are_read():
     config, problem = ingress_route.read(bag[ingress_route.CONFIG])
     assert problem == ""
     (http,), (grpc,) = config.http_routes, config.grpc_routes
-    assert (config.model, http.name, http.listener.port) == ("kubeflow", "http-ingress", 443)
+    assert (config.model, http.name, http.listener.port) == ("kf", "http-ingress", 443)
     (backend,) = http.backends
     assert (backend.service, backend.port) == ("jupyter-ui", 5000)
     (match,) = http.matches

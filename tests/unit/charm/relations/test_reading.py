@@ -26,7 +26,7 @@ def asks(**changes):
     return bag(json.dumps({"service": "a", "port": 80, "prefix": "/a", **changes}))
 
 
-def auth(address="http://oauth2-proxy.kubeflow.svc:4180", **more):
+def auth(address="http://oauth2-proxy.kf.svc:4180", **more):
     """A data bag of `forward_auth`."""
     return {"decisions_address": address, "app_names": "[]", **more}
 
@@ -167,9 +167,9 @@ def test_key_that_is_there_twice_counts_once():
 
 
 STATED = {
-    "source_namespace": "kubeflow",
+    "source_namespace": "kf",
     "source_app_name": "kfp-ui",
-    "target_namespace": "kubeflow",
+    "target_namespace": "kf",
     "target_app_name": "kfp-api",
     "target_type": "app",
     "endpoints": [],
@@ -181,7 +181,7 @@ NO_POLICIES = [
     {"source_namespace": "kube/flow"},
     {"source_app_name": ""},
     {"source_app_name": None},
-    {"target_namespace": "alice"},
+    {"target_namespace": "kf-user"},
     {"target_app_name": "KFP"},
     {"target_app_name": None},
     {"target_service": "a.b"},
@@ -211,7 +211,7 @@ def policies(given):
     """Parse the policies of an application."""
     text = given if isinstance(given, str) else json.dumps(given)
     given = endpoints.Bag(3, "kfp-api", {"policies": text})
-    return service_mesh.read(given, model="kubeflow")
+    return service_mesh.read(given, model="kf")
 
 
 @pytest.mark.parametrize("change", NO_POLICIES, ids=json.dumps)
@@ -241,7 +241,7 @@ def test_most_that_an_application_may_say_is_read_and_many_problems_are_few_line
     assert len(policies(many).policies) == 512
     assert len(policies([5] * 100).problems) == 5
     for application in ("kfp-api", "remote-0123456789abcdef0123456789abcdef"):
-        silent = service_mesh.read(endpoints.Bag(3, application, {}), model="kubeflow")
+        silent = service_mesh.read(endpoints.Bag(3, application, {}), model="kf")
         assert (silent.policies, silent.problems) == ((), ())
 
 

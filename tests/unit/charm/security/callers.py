@@ -15,7 +15,7 @@ from tests.unit.charm.objects import make
 
 EXPOSURE = ("gateways", "gateway_pods", "routed", "guards")
 NAME = "app.kubernetes.io/name"
-MODEL = "kubeflow"
+MODEL = "kf"
 GATEWAY = "cluster.local/ns/istio-ingress/sa/istio-ingressgateway"
 
 

@@ -2,7 +2,7 @@
 
 from tests.unit.charm.objects import make
 
-MODEL = "kubeflow"
+MODEL = "kf"
 PROXY = {"name": "istio-proxy", "args": ["proxy", "sidecar"]}
 
 

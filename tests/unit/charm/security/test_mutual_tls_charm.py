@@ -23,7 +23,7 @@ from tests.unit.charm.security.members import (
     webhook,
 )
 
-STRICT = "istio-integrator-strict"
+STRICT = "mesh-2-strict"
 KATIB = {"app.kubernetes.io/name": "katib"}
 INSIDE_PORTS = "traffic.sidecar.istio.io/includeInboundPorts"
 OUTSIDE_PORTS = "traffic.sidecar.istio.io/excludeInboundPorts"
@@ -138,7 +138,7 @@ SHARED = {"tier": "x", "app.kubernetes.io/name": "katib"}
         "", {"katib": [4443]},
     ),
     webhook_of_another_namespace=(
-        [*member("katib"), service("katib", 443), webhook("k", "katib", namespace="alice")],
+        [*member("katib"), service("katib", 443), webhook("k", "katib", namespace="kf-user")],
         "", {},
     ),
     conversion=([*member("katib"), service("katib", 443), definition("a.b", "katib")], "",
@@ -239,7 +239,7 @@ def test_ports_that_are_called_in_plain_text_stay_open(ctx, empty, objects, opti
     assert opened(empty) == want
 
 
-FULL = "minio.kubeflow.svc.cluster.local"
+FULL = "minio.kf.svc.cluster.local"
 MINIO = {"app.kubernetes.io/name": "minio"}
 BARE = pod("bare", probed(80), labels={})
 HIDDEN = "hides minio:9000 from proxies, which then call it in plain text"
@@ -254,24 +254,24 @@ NO_CERTIFICATE = "has clients call minio:9000 without the mesh's certificates"
     external_addresses=([service("minio", 9000, externalIPs=["1.2.3.4"])], "(externalIPs)"),
     of_pods_outside=([service("other", 9000, type="NodePort")], ""),
     rule_by_name=([destination_rule("minio")], NO_CERTIFICATE),
-    rule_by_name_and_namespace=([destination_rule("minio.kubeflow")], NO_CERTIFICATE),
+    rule_by_name_and_namespace=([destination_rule("minio.kf")], NO_CERTIFICATE),
     rule_by_host=([destination_rule(FULL, "SIMPLE")], NO_CERTIFICATE),
     rule_for_all=([destination_rule("*.local")], NO_CERTIFICATE),
     rule_for_the_port=([destination_rule("minio", port=9000)], NO_CERTIFICATE),
     rule_of_the_mesh=([destination_rule(FULL, namespace="istio-system")], NO_CERTIFICATE),
     rule_of_the_gateway=([destination_rule(FULL, namespace="istio-ingress")], NO_CERTIFICATE),
-    rule_of_a_user=([destination_rule(FULL, namespace="alice")], ""),
+    rule_of_a_user=([destination_rule(FULL, namespace="kf-user")], ""),
     rule_for_another_port=([destination_rule("minio", port=9001)], ""),
     rule_for_the_pods_port=(
         [service("db", 80, 9000, selector=MINIO), destination_rule("db", port=9000)], "",
     ),
     rule_for_another_namespace=([destination_rule("minio.other.svc.cluster.local")], ""),
-    rule_for_a_namesake=([destination_rule("minio", namespace="alice")], ""),
+    rule_for_a_namesake=([destination_rule("minio", namespace="kf-user")], ""),
     rule_for_other_hosts=([destination_rule("*.example.com")], ""),
     rule_with_certificates=([destination_rule("minio", "ISTIO_MUTUAL")], ""),
     sidecar_of_the_model=([sidecar("istio-system/*")], HIDDEN),
     sidecar_of_some_pods=(
-        [sidecar("./katib.kubeflow.svc.cluster.local", workloadSelector={"labels": KATIB})],
+        [sidecar("./katib.kf.svc.cluster.local", workloadSelector={"labels": KATIB})],
         HIDDEN,
     ),
     sidecar_of_the_mesh=([sidecar("istio-system/*", namespace="istio-system")], HIDDEN),
@@ -281,24 +281,24 @@ NO_CERTIFICATE = "has clients call minio:9000 without the mesh's certificates"
     sidecar_of_the_mesh_below_one_of_the_model=(
         [sidecar("istio-system/*", namespace="istio-system"), sidecar("*/*.local")], "",
     ),
-    sidecar_of_the_model_that_shows_the_service=([sidecar(f"kubeflow/{FULL}")], ""),
+    sidecar_of_the_model_that_shows_the_service=([sidecar(f"kf/{FULL}")], ""),
     sidecar_without_hosts=([sidecar()], ""),
-    sidecar_of_a_user=([sidecar("./*", namespace="alice")], ""),
+    sidecar_of_a_user=([sidecar("./*", namespace="kf-user")], ""),
     pods_without_labels=([BARE], "whose pods have no labels"),
     older_policy_for_the_model=(
         [peers("theirs", mode="PERMISSIVE")],
-        "PeerAuthentication kubeflow/theirs, which this charm did not make, is older",
+        "PeerAuthentication kf/theirs, which this charm did not make, is older",
     ),
     older_policy_for_an_excepted_pod=(
         [peers("theirs", selector=KATIB, ports={1: "PERMISSIVE"})],
-        "kubeflow/theirs, which this charm did not make, is older and decides about katib:8443",
+        "kf/theirs, which this charm did not make, is older and decides about katib:8443",
     ),
     older_policy_that_opens_the_port=(
         [peers("theirs", selector=KATIB, ports={8443: "PERMISSIVE"})], "",
     ),
 )  # fmt: skip
 def test_known_victim_keeps_strict_off(ctx, world, objects, words):
-    world.add(members.profile("alice"))
+    world.add(members.profile("kf-user"))
     world.add(service("minio", 9000))
     for each in objects:
         world.add(each)
@@ -312,8 +312,8 @@ def test_victim_is_named_with_its_remedy_which_switches_strict_on(ctx, world):
     world.add(service("minio", 9000, type="LoadBalancer"))
     world.add(destination_rule("minio"))
     said = status(ctx, strict())
-    assert "preview-security mtls=strict; DestinationRule kubeflow/theirs has" in said.message
-    assert "add minio:9000 to juju config istio-integrator mtls-exceptions" in said.message
+    assert "preview-security mtls=strict; DestinationRule kf/theirs has" in said.message
+    assert "add minio:9000 to juju config mesh-2 mtls-exceptions" in said.message
     assert said.message.endswith("; and 1 more")
     said = status(ctx, strict(mtls_exceptions="minio:9000"))
     assert "strict mutual TLS, 2 ports open" in said.message
@@ -322,14 +322,14 @@ def test_victim_is_named_with_its_remedy_which_switches_strict_on(ctx, world):
 
 def test_rules_of_users_are_told_of_a_few(ctx, world):
     world.add(service("minio", 9000))
-    world.add(members.profile("alice"))
+    world.add(members.profile("kf-user"))
     for number in range(200):
-        rule = destination_rule("*.local", namespace="alice")
-        world.add({**rule, "metadata": {"name": f"r{number}", "namespace": "alice"}})
+        rule = destination_rule("*.local", namespace="kf-user")
+        world.add({**rule, "metadata": {"name": f"r{number}", "namespace": "kf-user"}})
     params = {"mtls": "strict", "format": "json"}
     ctx.run(ctx.on.action("preview-security", params=params), state())
     rows = json.loads(ctx.action_results["report"])
-    told = {each["seen"] for each in rows if "DestinationRule alice/" in each["seen"]}
+    told = {each["seen"] for each in rows if "DestinationRule kf-user/" in each["seen"]}
     assert len(told) == 50
 
 
@@ -344,7 +344,7 @@ def test_what_is_excepted_is_there_first_and_goes_last(ctx, world):
     said = status(ctx, strict())
     assert "strict mutual TLS, 1 port open to plain text" in said.message
     first, second = (each for each in world.writes if "peerauthentications" in each)
-    assert "istio-integrator-plain-katib-" in first
+    assert "mesh-2-plain-katib-" in first
     assert STRICT in second
     world.writes.clear()
     ctx.run(ctx.on.config_changed(), state())
@@ -370,7 +370,7 @@ def test_victim_that_comes_later_is_told_and_strict_stays(ctx, world):
     world.add(service("minio", 9000, type="NodePort"))
     said = status(ctx, strict())
     assert isinstance(said, ops.BlockedStatus)
-    assert said.message.startswith("mtls=strict cuts off callers; run: juju run istio-integrator/")
+    assert said.message.startswith("mtls=strict cuts off callers; run: juju run mesh-2/")
     assert "; Service minio (NodePort)" in said.message
     assert is_strict(world)
 
@@ -432,10 +432,10 @@ def test_exception_stays_while_the_only_pod_is_replaced(ctx, world):
     ctx.run(ctx.on.config_changed(), strict())
     before = opened(world)
     assert before["odd"] == [8080]
-    world.delete("Pod", "odd-0", "kubeflow")
+    world.delete("Pod", "odd-0", "kf")
     ctx.run(ctx.on.update_status(), strict())
     assert opened(world) == before
-    world.delete("StatefulSet", "odd", "kubeflow")
+    world.delete("StatefulSet", "odd", "kf")
     ctx.run(ctx.on.update_status(), strict())
     assert "odd" not in opened(world)
 

@@ -39,7 +39,7 @@ MADE = pod("viewer", labels={"app.juju.is/created-by": "kfp-viewer"}.items())
 MINIO = (service("minio", 9000), pod("minio", labels={"pod-index": "0"}.items()))
 ANY = Call("", 8080)
 USER = "kubeflow-userid"
-EDITOR = sa("default-editor", "alice")
+EDITOR = sa("default-editor", "kf-user")
 CLAIM = ((USER, "bob"),)
 UNCLAIMED = {"when": [{"key": f"request.headers[{USER}]", "notValues": ["*"]}]}
 
@@ -68,7 +68,7 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
         asked(KFP_API, API_POD, api({"ports": [8888]})),
         API,
         [ui()],
-        [ui(8888), ui(18887), Call(sa("kfp-ui", "alice"), 18888), Call("", 18888)],
+        [ui(8888), ui(18887), Call(sa("kfp-ui", "kf-user"), 18888), Call("", 18888)],
     ),
     named_port=(asked(KFP_API, API_POD, api({"ports": [8887]})), API, [ui(18887)], [ui()]),
     named_port_of_no_pod=(
@@ -307,7 +307,7 @@ def test_policy_for_what_is_another_applications_is_refused_by_name(given, probl
 @cases(
     "refused",
     unread=5,
-    of_another_namespace={**policy("kfp-ui", "kfp-api"), "target_namespace": "alice"},
+    of_another_namespace={**policy("kfp-ui", "kfp-api"), "target_namespace": "kf-user"},
     of_another_application=policy("kfp-ui", "minio"),
     of_units_with_paths=policy("kfp-ui", "kfp-api", {"paths": ["/x"]}, target_type="unit"),
 )
@@ -331,6 +331,10 @@ REMOTE = "remote-0123456789abcdef0123456789abcdef"
         "waiting for port 8887 of Service kfp-api",
     ),
     no_service=(asked(api()), "waiting for Service kfp-api"),
+    service_without_pods=(
+        asked(service("kfp-api", 8888, kind="ExternalName"), API_POD, api()),
+        "waiting for Service kfp-api",
+    ),
     placeholder_port_of_juju=(
         asked(service("kfp-api"), api()),
         "waiting for port any of Service kfp-api",

@@ -13,13 +13,13 @@ from tests.unit.charm.security import members
 from tests.unit.charm.security.applications import add_application, mesh, written
 from tests.unit.charm.security.callers import GATEWAY, NAME, policy, sa
 
-CLOSED = "istio-integrator-closed"
+CLOSED = "mesh-2-closed"
 
 
 @pytest.fixture
 def fake(monkeypatch):
     found = fake_cluster.FakeCluster()
-    found.namespace("kubeflow")
+    found.namespace("kf")
     ingress_world.connect(found, monkeypatch)
     pod = found.find("Pod", "gateway-0", "istio-ingress")
     pod["spec"]["serviceAccountName"] = "istio-ingressgateway"
@@ -141,6 +141,7 @@ def test_caller_that_is_withdrawn_loses_access_beside_a_policy_that_is_not_under
     rules = json.dumps(written(world.fake)["kfp-api"])
     assert "sa/kfp-ui" in rules
     assert "sa/dashboard" not in rules
+    assert "kfp-api: policy 2" in world.status().message
 
 
 def test_refused_application_is_named_and_costs_no_other(world):
@@ -195,14 +196,14 @@ def test_workload_without_rules_is_closed_to_all(world, application, change):
 def test_model_behind_a_waypoint_gets_no_policies_and_is_told_so(world):
     ambient_objects.into_ambient(world.fake, **{"istio.io/use-waypoint": "theirs"})
     assert world.status().message.startswith(
-        "waypoint theirs hides the callers; run: juju config istio-integrator authorization=off; "
+        "waypoint theirs hides the callers; run: juju config mesh-2 authorization=off; "
     )
     assert not written(world.fake)
 
 
 @cases(
     ("labels", "waypoint"),
-    of_its_namespace=({"istio.io/use-waypoint": "theirs"}, "kubeflow/sa/theirs"),
+    of_its_namespace=({"istio.io/use-waypoint": "theirs"}, "kf/sa/theirs"),
     of_another=(
         {"istio.io/use-waypoint": "far", "istio.io/use-waypoint-namespace": "shared"},
         "shared/sa/far",
@@ -210,7 +211,7 @@ def test_model_behind_a_waypoint_gets_no_policies_and_is_told_so(world):
     none=({"istio.io/use-waypoint": "none"}, None),
 )
 def test_waypoint_of_a_service_may_call_it_in_ambient_mode_alone(world, labels, waypoint):
-    service = world.fake.find("Service", "kfp-api", "kubeflow")
+    service = world.fake.find("Service", "kfp-api", "kf")
     service["metadata"]["labels"] |= labels
     world.run()
     before = written(world.fake)

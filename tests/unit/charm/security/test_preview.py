@@ -41,7 +41,7 @@ def test_loss_is_named_with_its_remedy_and_nothing_is_written(ctx, world):
     ctx.run(ctx.on.action("preview-security", params={"mtls": "strict"}), state())
     report = " ".join(ctx.action_results["report"].split())
     assert "✗ mtls Service minio (LoadBalancer) leads to minio:9000 past the gateway" in report
-    assert "→ make it a ClusterIP, or add minio:9000 to juju config istio-integrator" in report
+    assert "→ make it a ClusterIP, or add minio:9000 to juju config mesh-2" in report
     assert "! mtls loose-0 has no sidecar" in report
     assert "! mtls plain-text callers outside the model, for example Prometheus" in report
     assert not [each for each in world.writes if "peerauthentications" in each]
@@ -85,20 +85,20 @@ def test_off_is_asked_about_in_quotes_since_juju_reads_what_is_typed_as_yaml(ctx
     policy_of_others_keeps_pods_open=(
         [members.peers("theirs", selector={"app.kubernetes.io/name": "minio"}, mode="PERMISSIVE")],
         Said.POLICY_KEEPS_OPEN,
-        "PeerAuthentication kubeflow/theirs, which this charm did not make, keeps minio open",
+        "PeerAuthentication kf/theirs, which this charm did not make, keeps minio open",
     ),
     rule_of_a_user=(
         [
-            members.profile("alice"),
-            members.destination_rule("minio.kubeflow.svc.cluster.local", namespace="alice"),
+            members.profile("kf-user"),
+            members.destination_rule("minio.kf.svc.cluster.local", namespace="kf-user"),
         ],
         Said.CLIENTS_WITHOUT_CERTIFICATE,
-        "DestinationRule alice/theirs has clients call minio:9000 without",
+        "DestinationRule kf-user/theirs has clients call minio:9000 without",
     ),
     sidecar_of_a_user=(
-        [members.profile("kubeflow-user"), members.sidecar("./*", namespace="kubeflow-user")],
+        [members.profile("kf-user"), members.sidecar("./*", namespace="kf-user")],
         Said.SERVICE_HIDDEN,
-        "Sidecar kubeflow-user/theirs hides minio:9000 from proxies, which then call it in plain",
+        "Sidecar kf-user/theirs hides minio:9000 from proxies, which then call it in plain",
     ),
     sidecar_of_the_mesh=(
         [members.sidecar("./*", namespace="istio-system")],
@@ -128,12 +128,12 @@ def test_call_with_the_host_of_a_browser_is_named_until_its_port_is_excepted(ctx
     for name, port in (("kfp-ui", 3000), ("mlmd", 8080), ("undeclared", 9000)):
         for each in (*members.member(name), members.service(name, port)):
             world.add(each)
-    world.find("Service", "mlmd", "kubeflow")["spec"]["ports"][0]["name"] = "grpc-api"
+    world.find("Service", "mlmd", "kf")["spec"]["ports"][0]["name"] = "grpc-api"
     routed = dataclasses.replace(state(), relations={ingress_world.route()})
     by_host = Said.CALLS_BY_HOST.name
     line = asked(ctx, routed, mtls="strict")[by_host]
     assert line["seen"].startswith("kfp-ui could no longer call mlmd:8080 with the Host of")
-    assert "add what it calls to juju config istio-integrator mtls-exc" in line["next"]
+    assert "add what it calls to juju config mesh-2 mtls-exc" in line["next"]
     assert by_host not in asked(ctx, routed, mtls="strict", **{"mtls-exceptions": "mlmd"})
     assert by_host not in asked(ctx, mtls="strict")
 

@@ -22,12 +22,12 @@ WRITE = "write an AuthorizationPolicy that admits it, or keep authorization=off"
 @pytest.fixture
 def fake(monkeypatch):
     found = fake_cluster.FakeCluster()
-    found.namespace("kubeflow")
+    found.namespace("kf")
     ingress_world.connect(found, monkeypatch)
     for name, port in (("kfp-ui", 3000), ("kfp-api", 8888), ("minio", 9000)):
         add_application(found, name, port)
     for obj in found.objects.values():
-        if obj["kind"] == "Pod" and obj["metadata"]["namespace"] == "kubeflow":
+        if obj["kind"] == "Pod" and obj["metadata"]["namespace"] == "kf":
             obj["spec"]["serviceAccountName"] = obj["metadata"]["name"].removesuffix("-0")
     return found
 
@@ -53,7 +53,7 @@ def nothing(_):
 
 def without_sidecar(name):
     def change(fake):
-        fake.find("Pod", f"{name}-0", "kubeflow")["spec"]["containers"] = [{"name": "charm"}]
+        fake.find("Pod", f"{name}-0", "kf")["spec"]["containers"] = [{"name": "charm"}]
 
     return change
 
@@ -80,7 +80,7 @@ def to_a_service(fake):
 
 
 def second_unit(fake):
-    pod = fake.find("Pod", "minio-0", "kubeflow")
+    pod = fake.find("Pod", "minio-0", "kf")
     fake.add({**pod, "metadata": {**pod["metadata"], "name": "minio-1"}})
 
 
@@ -105,7 +105,7 @@ def disable(**fields):
 API = {NAME: "kfp-api"}
 LOST = f"{REST} could no longer call kfp-api:8888"
 UNKNOWN = (
-    f"kfp-ui, minio, {LOST}: PeerAuthentication kubeflow/plain disables mutual TLS there, and "
+    f"kfp-ui, minio, {LOST}: PeerAuthentication kf/plain disables mutual TLS there, and "
     "rules that name callers never match"
 )
 
@@ -214,9 +214,7 @@ def test_nothing_is_written_and_nobody_loses_what_is_restricted_already(ctx, fak
     ),
     port_that_is_open_to_all=(add(theirs({"to": [{"operation": {"ports": ["8888"]}}]})), []),
     port_without_a_declared_protocol=(
-        lambda fake: fake.find("Service", "kfp-api", "kubeflow")["spec"]["ports"][0].update(
-            name="api"
-        ),
+        lambda fake: fake.find("Service", "kfp-api", "kf")["spec"]["ports"][0].update(name="api"),
         [],
     ),
 )

@@ -189,9 +189,9 @@ def another_leader(model: FakeApiserver, service: Service) -> None:
     service.change(leader=False)
 
 
-def another_writer(model: FakeApiserver, service: Service) -> None:
+def another_writer(model: FakeApiserver, service: Service, text: str = "kept") -> None:
     metadata = {"name": MEMORY, "namespace": MODEL}
-    model.put("configmaps", {"metadata": metadata, "data": {"theirs": "kept"}})
+    model.put("configmaps", {"metadata": metadata, "data": {"theirs": text}})
 
 
 def memory_deleted(model: FakeApiserver, service: Service) -> None:
@@ -206,6 +206,7 @@ def another_pod(model: FakeApiserver, service: Service) -> None:
 @cases(
     ("at", "change", "evicts"),
     memory_written_by_another=("/configmaps", another_writer, True),
+    memory_updated_by_another=(f"/configmaps/{MEMORY}", another_writer, True),
     memory_deleted=(f"/configmaps/{MEMORY}", memory_deleted, True),
     # It notes what it is about to evict.
     leads_no_more=("/configmaps", another_leader, False),
@@ -230,8 +231,8 @@ async def test_pod_that_took_the_name_of_the_one_to_evict_stays(
         return asyncio.sleep(2)
 
     async with converging(model, leader=False) as service:
-        if change is memory_deleted:
-            another_writer(model, service)
+        if at.endswith(MEMORY):
+            another_writer(model, service, "before")
         model.before_answer = happen
         service.change(leader=True)
         await until(lambda: model.before_answer is not happen)

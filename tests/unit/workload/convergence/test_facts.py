@@ -11,7 +11,7 @@ from tests.unit.cases import cases
 from tests.unit.workload import pods
 
 MEMBER = eligible.Scope(
-    model="kubeflow", application="app", namespace_labels={"istio-injection": "enabled"}
+    model="kf", application="app", namespace_labels={"istio-injection": "enabled"}
 )
 OURS = eligible.Ownership("StatefulSet/a", True, "", "")
 READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:01:00Z"}
@@ -133,7 +133,7 @@ def judged(pod, given=MEMBER, ownership=OURS):
 
 def pod_of(*containers, labels=None, init=()):
     return types.Pod(
-        metadata=types.ObjectMeta(name="p", namespace="kubeflow", labels=labels or {}),
+        metadata=types.ObjectMeta(name="p", namespace="kf", labels=labels or {}),
         spec=types.PodSpec(
             containers=tuple(types.Container(name=each) for each in containers),
             initContainers=tuple(types.Container(name=each) for each in init),
@@ -181,7 +181,7 @@ MODELOPERATOR = {"operator.juju.is/name": "modeloperator"}
 )
 def test_what_is_wrong_with_a_pod_is_told_by_its_containers(subject, want):
     given = eligible.Scope(
-        model="kubeflow",
+        model="kf",
         application="app",
         namespace_labels={"istio-injection": "enabled"},
         excluded_pods="app=out",

@@ -54,7 +54,7 @@ async def test_replica_set_leads_from_a_pod_to_its_deployment(model, owners, wan
 
 @cases(
     ("owner", "reason"),
-    ours=(names.owner(MODEL, "istio-integrator"), ""),
+    ours=(names.owner(MODEL, "mesh-2"), ""),
     of_another_integrator=(names.owner(MODEL, "other"), "OwnedFurtherUp"),
     of_another_team=("", "OwnedFurtherUp"),
 )

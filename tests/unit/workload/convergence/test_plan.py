@@ -4,7 +4,7 @@ import pytest
 from sidecar_lifecycle.decide.convergence import facts, memory
 
 from integrator_contract.answers import Trouble
-from tests.unit.cases import cases
+from tests.unit.cases import cases, row
 from tests.unit.workload.convergence.plan_world import (
     NOW,
     PROVEN,
@@ -80,6 +80,7 @@ def trial(why, force):
 
 @cases(
     ("pods", "options", "evicts", "asks", "why"),
+    {"options": {}, "evicts": [], "asks": [], "why": {}},
     first_look=([replica()], {"trials": ()}, [], ["a-0"], {}),
     old_answer=([replica()], {"now": NOW + 5}, [], ["a-0"], {}),
     answered=([replica()], {}, ["a-0"], [], {"a-0": "Replacing"}),
@@ -90,56 +91,55 @@ def trial(why, force):
     crash_looping=([BROKEN], {}, ["a-0"], [], {}),
     highest_ordinal=(ELEVEN, {}, ["a-10"], [], {}),
     broken_one_of_several=([BROKEN, *ELEVEN[1:]], {}, ["a-0"], [], {}),
-    only_ready_one_of_several=(
-        [replica("a-0"), replica("a-1", ready_since=None)],
-        *({}, [], [], {"a-0": "NotReady"}),
+    only_ready_one_of_several=row(
+        pods=[replica("a-0"), replica("a-1", ready_since=None)], why={"a-0": "NotReady"}
     ),
     # A Ready pod goes only while all pods of its workload are there and Ready.
     one_of_three_is_not_ready=([*THREE[1:], DOWN_0], {}, [], [], {"a-2": "NotReady"}),
     one_of_three_is_missing=(THREE[1:], {"desired": {SET: 3}}, [], [], {"a-2": "Changing"}),
-    one_of_three_is_missing_and_insisted_on=(
-        THREE[1:],
-        {"desired": {SET: 3}, "remembered": requested("uid-a-2", force=True)},
-        *([], [], {"a-2": "Changing"}),
+    one_of_three_is_missing_and_insisted_on=row(
+        pods=THREE[1:],
+        options={"desired": {SET: 3}, "remembered": requested("uid-a-2", force=True)},
+        why={"a-2": "Changing"},
     ),
     broken_one_beside_a_missing_one=([BROKEN], {"desired": {SET: 2}}, [], [], {}),
-    one_of_three_terminates=(
-        [*THREE[1:], replica("a-0", terminating=True, ready_since=None)],
-        *({}, [], [], {"a-2": "Changing"}),
+    one_of_three_terminates=row(
+        pods=[*THREE[1:], replica("a-0", terminating=True, ready_since=None)],
+        why={"a-2": "Changing"},
     ),
-    not_ready_for_ten_minutes_before_ready_ones=(
-        *([*THREE[1:], replica("a-0", **STUCK)], {}, ["a-0"], [], {}),
+    not_ready_for_ten_minutes_before_ready_ones=row(
+        pods=[*THREE[1:], replica("a-0", **STUCK)], evicts=["a-0"]
     ),
-    beside_a_pod_that_is_not_ready_and_insisted_on=(
-        [*THREE[1:], DOWN_0],
-        {"remembered": requested("uid-a-1", "uid-a-2", force=True)},
-        *(["a-2"], [], {}),
+    beside_a_pod_that_is_not_ready_and_insisted_on=row(
+        pods=[*THREE[1:], DOWN_0],
+        options={"remembered": requested("uid-a-1", "uid-a-2", force=True)},
+        evicts=["a-2"],
     ),
-    beside_a_pod_that_is_not_ready_and_asked_for=(
-        [*THREE[1:], DOWN_0],
-        {"remembered": requested("uid-a-1", "uid-a-2")},
-        *([], [], {"a-2": "NotReady"}),
+    beside_a_pod_that_is_not_ready_and_asked_for=row(
+        pods=[*THREE[1:], DOWN_0],
+        options={"remembered": requested("uid-a-1", "uid-a-2")},
+        why={"a-2": "NotReady"},
     ),
     # Kubernetes would not recreate these before a lower ordinal is Ready.
-    in_order=(
-        [replica("a-0", in_mesh=True, **STUCK), *THREE[1:]],
-        {"ordered": [SET], "remembered": requested("uid-a-1", "uid-a-2", force=True)},
-        *([], [], {"a-1": "OrderedReady", "a-2": "OrderedReady"}),
+    in_order=row(
+        pods=[replica("a-0", in_mesh=True, **STUCK), *THREE[1:]],
+        options={"ordered": [SET], "remembered": requested("uid-a-1", "uid-a-2", force=True)},
+        why={"a-1": "OrderedReady", "a-2": "OrderedReady"},
     ),
     in_order_and_broken=(
         [replica("a-0", in_mesh=True, **STUCK), replica("a-1", **STUCK)],
         *({"ordered": [SET]}, [], [], {"a-1": "OrderedReady"}),
     ),
-    in_order_and_the_lowest=(
-        *([replica("a-0", **STUCK), *THREE[1:]], {"ordered": [SET]}, ["a-0"], [], {}),
+    in_order_and_the_lowest=row(
+        pods=[replica("a-0", **STUCK), *THREE[1:]], options={"ordered": [SET]}, evicts=["a-0"]
     ),
     no_more_than_allowed_at_once=(
         *(sets("abc"), {"max_unavailable": "2"}, ["a-0", "b-0"], [], {"c-0": "Queued"}),
     ),
-    share_of_the_workloads_that_run=(
-        sets("abcde"),
-        {"desired": {f"Deployment/{n}": 0 for n in range(20)}, "max_unavailable": "50%"},
-        *(["a-0", "b-0", "c-0"], [], {}),
+    share_of_the_workloads_that_run=row(
+        pods=sets("abcde"),
+        options={"desired": {f"Deployment/{n}": 0 for n in range(20)}, "max_unavailable": "50%"},
+        evicts=["a-0", "b-0", "c-0"],
     ),
     all_in_one_wave_but_those_whose_budget_forbids_it=(
         sets("abcd"),
@@ -161,9 +161,9 @@ def trial(why, force):
     hold_is_over=([replica()], {"remembered": held(until=NOW)}, ["a-0"], [], {}),
     manual=([replica()], {"mode": "manual"}, [], [], {}),
     off=([replica()], {"mode": "off"}, [], [], {}),
-    sidecar_beside_it_is_not_ready=(
-        [of("Deployment/a", in_mesh=True, ready_since=None), of("Deployment/a", 1)],
-        *({}, [], [], {"a-1": "NotReady"}),
+    sidecar_beside_it_is_not_ready=row(
+        pods=[of("Deployment/a", in_mesh=True, ready_since=None), of("Deployment/a", 1)],
+        why={"a-1": "NotReady"},
     ),
     forbids_disruption=(
         [replica(forbids="karpenter.sh/do-not-disrupt"), replica("b-0")],
@@ -173,35 +173,34 @@ def trial(why, force):
         [replica(forbids="karpenter.sh/do-not-disrupt")],
         *({"remembered": requested("uid-a-0")}, ["a-0"], [], {}),
     ),
-    forbids_disruption_and_is_lost=(
-        [replica(forbids="karpenter.sh/do-not-disrupt", **LOST)],
-        *({}, [], [], {"a-0": "WrongOrder"}),
+    forbids_disruption_and_is_lost=row(
+        pods=[replica(forbids="karpenter.sh/do-not-disrupt", **LOST)], why={"a-0": "WrongOrder"}
     ),
     # Requests.
-    asked_for_in_manual_mode=(
-        [replica()],
-        {"remembered": requested("uid-a-0", "elsewhere"), "mode": "manual"},
-        *(["a-0"], [], {}),
+    asked_for_in_manual_mode=row(
+        pods=[replica()],
+        options={"remembered": requested("uid-a-0", "elsewhere"), "mode": "manual"},
+        evicts=["a-0"],
     ),
     in_the_mesh=([replica(in_mesh=True)], {}, [], [], {}),
-    in_the_mesh_and_asked_for=(
-        *([replica(in_mesh=True)], {"remembered": requested("uid-a-0")}, ["a-0"], [], {}),
+    in_the_mesh_and_asked_for=row(
+        pods=[replica(in_mesh=True)], options={"remembered": requested("uid-a-0")}, evicts=["a-0"]
     ),
     never_came_up_and_asked_for=(
         [replica(ready_since=None, created=NOW - 90)],
         *({"remembered": requested("uid-a-0")}, ["a-0"], [], {}),
     ),
-    comes_up_and_asked_for=(
-        [replica(ready_since=None, created=NOW - 30)],
-        *({"remembered": requested("uid-a-0")}, [], [], {}),
+    comes_up_and_asked_for=row(
+        pods=[replica(ready_since=None, created=NOW - 30)],
+        options={"remembered": requested("uid-a-0")},
     ),
-    not_ours_and_asked_for=(
-        *([replica(fixable=False)], {"remembered": requested("uid-a-0")}, [], [], {}),
+    not_ours_and_asked_for=row(
+        pods=[replica(fixable=False)], options={"remembered": requested("uid-a-0")}
     ),
-    held_before_it_was_asked_for=(
-        [replica()],
-        {"remembered": requested("uid-a-0", holds=held().holds)},
-        *(["a-0"], [], {}),
+    held_before_it_was_asked_for=row(
+        pods=[replica()],
+        options={"remembered": requested("uid-a-0", holds=held().holds)},
+        evicts=["a-0"],
     ),
     refused_and_insisted_on=([A], trial("ReplacementRefused", force=True), ["a-0"], [], {}),
     refused=([A], trial("ReplacementRefused", force=False), [], [], {}),
@@ -220,8 +219,8 @@ def trial(why, force):
     first_a_statefulset=([of("DaemonSet/a"), of("StatefulSet/b")], FIRST, ["b-0"], [], {}),
     first_by_name=([B, A], FIRST, ["a-0"], [], {}),
     first_was_no_better=(sets("ab"), WORTHLESS, [], [], {"b-0": "FirstPod"}),
-    first_was_no_better_and_is_scaled_to_nothing=(
-        *(sets("b"), {**WORTHLESS, "desired": {SET: 0}}, ["b-0"], [], {}),
+    first_was_no_better_and_is_scaled_to_nothing=row(
+        pods=sets("b"), options={**WORTHLESS, "desired": {SET: 0}}, evicts=["b-0"]
     ),
     first_ready=([of("Deployment/a", **STUCK), of("DaemonSet/b")], FIRST, ["b-0"], [], {}),
     first_ready_before_crash_looping=(
@@ -242,29 +241,27 @@ def trial(why, force):
     ),
     # While no pod has been ready for a minute, the first is waited for.
     first_comes_up=([of("Deployment/a", **YOUNG)], FIRST, [], [], {}),
-    first_crash_loops_for_less_than_ten_minutes=(
-        [of("Deployment/a", crash_looping=True, created=NOW - 599, **STUCK)],
-        *(FIRST, [], [], {}),
+    first_crash_loops_for_less_than_ten_minutes=row(
+        pods=[of("Deployment/a", crash_looping=True, created=NOW - 599, **STUCK)], options=FIRST
     ),
-    another_is_about_to_be_ready_for_a_minute=(
-        [of("Deployment/a", **STUCK), of("Deployment/b", ready_since=NOW - 59)],
-        *(FIRST, [], [], {}),
+    another_is_about_to_be_ready_for_a_minute=row(
+        pods=[of("Deployment/a", **STUCK), of("Deployment/b", ready_since=NOW - 59)], options=FIRST
     ),
     # Pods with a sidecar outside of the mesh.
-    outside_would_come_with_a_sidecar_again=(
-        *([outside(), A], {}, ["a-0"], [], {"modeloperator-0": "SidecarUnwanted"}),
+    outside_would_come_with_a_sidecar_again=row(
+        pods=[outside(), A], evicts=["a-0"], why={"modeloperator-0": "SidecarUnwanted"}
     ),
     outside_goes_alone=([outside(), A], MODELOPERATOR, ["modeloperator-0"], [], {}),
-    outside_goes_before_the_first=(
-        *([outside(), A], {**MODELOPERATOR, **FIRST}, ["modeloperator-0"], [], {}),
+    outside_goes_before_the_first=row(
+        pods=[outside(), A], options={**MODELOPERATOR, **FIRST}, evicts=["modeloperator-0"]
     ),
-    excluded_with_a_sidecar=(
-        *([outside("minio", "Excluded")], MINIO, [], [], {"minio-0": "Excluded"}),
+    excluded_with_a_sidecar=row(
+        pods=[outside("minio", "Excluded")], options=MINIO, why={"minio-0": "Excluded"}
     ),
-    excluded_with_a_sidecar_and_asked_for=(
-        [outside("minio", "Excluded")],
-        {**MINIO, "remembered": requested("uid-minio-0", proven=PROVEN)},
-        *(["minio-0"], [], {}),
+    excluded_with_a_sidecar_and_asked_for=row(
+        pods=[outside("minio", "Excluded")],
+        options={**MINIO, "remembered": requested("uid-minio-0", proven=PROVEN)},
+        evicts=["minio-0"],
     ),
 )
 def test_who_is_evicted_or_asked_about_and_why_not(pods, options, evicts, asks, why):
@@ -377,6 +374,7 @@ WAITING = memory.Memory(proven=PROVEN, waiting={SET: NOW - 600})
 
 @cases(
     ("pods", "options", "trouble"),
+    {"options": {}},
     unready_sibling=([*THREE[1:], DOWN_0], {}, ("NotReady", NOT_READY, "", False)),
     missing_sibling=(
         THREE[1:],
@@ -389,17 +387,17 @@ WAITING = memory.Memory(proven=PROVEN, waiting={SET: NOW - 600})
         ("OrderedReady", f"{SET} would recreate a-1 only after a-0 is Ready", "a-0", False),
     ),
     again_and_again_not_ready=(*([replica(**YOUNG)], {}, ("NotReady", NOT_READY, "", False)),),
-    again_and_again_ready=(
-        [replica(ready_since=NOW - 9)],
-        *({}, ("NotSettled", "Ready for less than 60 s", "", True)),
+    again_and_again_ready=row(
+        pods=[replica(ready_since=NOW - 9)],
+        trouble=("NotSettled", "Ready for less than 60 s", "", True),
     ),
-    terminates=(
-        [THREE[1], replica("a-0", terminating=True, ready_since=None, ends_by=NOW)],
-        *({}, ("Changing", "a-0 is still terminating", "", False)),
+    terminates=row(
+        pods=[THREE[1], replica("a-0", terminating=True, ready_since=None, ends_by=NOW)],
+        trouble=("Changing", "a-0 is still terminating", "", False),
     ),
-    terminates_within_its_grace_period=(
-        [THREE[1], replica("a-0", terminating=True, ready_since=None, ends_by=NOW + 1)],
-        *({}, ("Changing", GRACEFUL, "", True)),
+    terminates_within_its_grace_period=row(
+        pods=[THREE[1], replica("a-0", terminating=True, ready_since=None, ends_by=NOW + 1)],
+        trouble=("Changing", GRACEFUL, "", True),
     ),
 )
 def test_a_wait_that_lasts_ten_minutes_is_named_with_its_reason(pods, options, trouble):

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from sidecar_lifecycle.model import resources
 
 from integrator_contract import names, rejections
 from integrator_contract.pods import Settings as Wanted
@@ -23,6 +24,7 @@ from tests.unit.workload.converging import (
     converging,
     forbidding,
     looked,
+    owned,
     refusal,
     refuse,
     workload,
@@ -30,9 +32,9 @@ from tests.unit.workload.converging import (
 from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, until
 
 
-def want(model: FakeApiserver, name: str = "istio-integrator-admission", **values: Any) -> None:
+def want(model: FakeApiserver, name: str = "mesh-2-admission", **values: Any) -> None:
     """Write the webhook's settings as the charm does."""
-    wanted = Wanted(**{"application": "istio-integrator", "model": MODEL, **values})
+    wanted = Wanted(**{"application": "mesh-2", "model": MODEL, **values})
     metadata = {"name": name, "namespace": MODEL}
     text = json.dumps(wanted.document())
     model.put("configmaps", {"metadata": metadata, "data": {"settings.json": text}})
@@ -153,34 +155,34 @@ async def test_policy_that_comes_later_is_found_by_the_pod_that_is_lacking(model
         await until(lambda: looked(model) > 1)
         model.admission = held_and_forbidden
         workload(model, "deployments", "shop", present=0)
-        owner = {"kind": "Deployment", "name": "shop", "uid": "uid-of-shop"}
-        for number, hash_ in enumerate("ba"):
-            revision = {"deployment.kubernetes.io/revision": str(number)}
-            workload(
-                model,
-                *("replicasets", f"shop-{hash_}", 0),
-                ownerReferences=[owner],
-                annotations=revision,
-            )
+        for number, name in ((9, "shop-b"), (10, "shop-a")):
+            about = {"annotations": {"deployment.kubernetes.io/revision": str(number)}}
+            about["ownerReferences"] = owned("Deployment", "shop")
+            workload(model, "replicasets", name, present=0, **about)
         model.tried.clear()
         await until(service.told)
     assert found(model) == {"changes": {"hold"}, "workloads": set()}
     assert {pod["metadata"]["generateName"] for pod in model.tried} == {"shop-a-"}
 
 
-async def test_workload_whose_pods_are_refused_without_any_change_is_named(model: FakeApiserver):
+@pytest.mark.parametrize("kind", resources.WORKLOADS)
+async def test_workload_whose_pods_are_refused_without_any_change_is_named(
+    model: FakeApiserver, kind: str
+):
     want(model)
-    workload(model, "statefulsets", "shop", present=0)
+    workload(model, f"{kind.lower()}s", "shop", present=0)
+    if kind == "Deployment":
+        workload(model, "replicasets", "shop-1", 0, ownerReferences=owned(kind, "shop"))
 
     def admission(pod: Object) -> Object:
-        if pod["metadata"]["labels"].get("app") == "shop":
+        if pod["metadata"]["labels"].get("app", "").startswith("shop"):
             raise refusal(POLICY)
         return pod
 
     model.admission = admission
     async with looking(model) as service:
         await until(service.told)
-        assert found(model) == {"changes": set(), "workloads": {"StatefulSet/shop"}}
+        assert found(model) == {"changes": set(), "workloads": {f"{kind}/shop"}}
         model.admission = lambda pod: pod
         await until(lambda: service.told() == 2)
         assert found(model) == {"changes": set(), "workloads": set()}
@@ -245,7 +247,7 @@ APISERVER, UNNAMED = "kube-apiserver", "another team's webhook"
         "ValidatingAdmissionPolicy no-overrides",
     ),
     webhook=(
-        refusing('admission webhook "a.b" denied the request: kubeflow/{0} is native', 400),
+        refusing('admission webhook "a.b" denied the request: kf/{0} is native', 400),
         'webhook "a.b"',
     ),
     webhook_that_fails=(
