@@ -129,9 +129,9 @@ def request(number, name, prefix, rewrite):
     return dataclasses.replace(route(name, port=80, prefix=prefix, **more), id=number)
 
 
-def forward(address):
-    """The relation with an authorization service of the newer interface."""
-    bag = {"decisions_address": address, "app_names": "[]"}
+def forward(address, *headers):
+    """The relation with an authorization service of the newer interface, which names headers."""
+    bag = {"decisions_address": address, "app_names": "[]", "headers": json.dumps(headers)}
     endpoint = "forward-auth"
     return testing.Relation(endpoint, id=7, remote_app_name="oauth2-proxy", remote_app_data=bag)
 

@@ -12,8 +12,9 @@ from concurrent import futures
 import httpx2
 import pytest
 
-from tests import echo, forged_requests, gateway_client, waiting
-from tests.functional import ingress_world, istiod_world
+from testbed import loopback
+from tests import echo, forged_requests, gateway_client, oidc, waiting
+from tests.functional import ingress_world, istiod_world, loopback_istiod
 from tests.functional.ingress_world import (
     COMPLETE,
     DOMAIN,
@@ -366,3 +367,95 @@ def test_no_other_way_to_a_service_of_the_model_says_another_user_at_our_host(sh
         )
         assert served
         assert [seen(each) for each in served] == [{HEADER: echo.USER}] * len(served)
+
+
+CALLER = f"oauth2-proxy.{MODEL}.svc.{DOMAIN}"
+LENIENT = "x-auth-request-email"
+"""The header by which oauth2-proxy-k8s names the user."""
+
+
+@pytest.fixture(scope="module", params=[HEADER, LENIENT], ids=["kubeflow-userid", "as the charm"])
+def machines(place, request, tmp_path_factory):
+    """Serve the model behind a real oauth2-proxy that checks tokens, and return their issuer.
+
+    It is configured to set Kubeflow's header, or by the variables that its charm sets.
+    """
+    folder = tmp_path_factory.mktemp("oauth2-proxy")
+    (port,) = loopback.free_ports(1)
+    bearer = ("--skip-jwt-bearer-tokens", "--bearer-token-login-fallback=false")
+    with oidc.issuing() as issuer:
+        argv, variables = [oidc.program()], oidc.of_charm(port, issuer.url)
+        if request.param == HEADER:
+            url = f"--redirect-url=https://{HOST}{oidc.PREFIX}/callback"
+            known = oidc.of_issuer(issuer.url)
+            argv, variables = oidc.command(folder, port, url, *bearer, **known), {}
+        with (
+            loopback_istiod.process(argv, folder / "log", variables),
+            place.there(*ingress_world.service(MODEL, "oauth2-proxy", port)),
+        ):
+            with contextlib.closing(gateway_client.Client(port=port)) as client:
+                is_alive = waiting.eventually(lambda: client.get("/ping").status == 200)
+            assert is_alive, (folder / "log").read_text()
+            authenticate(place)
+            place.auths = []
+            place.forwards = [ingress_world.forward(f"http://{CALLER}", LENIENT)]
+            place.reconcile()
+            yield issuer, request.param
+
+
+JSON, PAGE = {"Accept": "application/json"}, {"Accept": "text/html"}
+STRANGER = oidc.new_key()
+
+
+def bearer(**changed):
+    """A machine's request with a token of the issuer, in which claims are changed."""
+    return lambda issuer: {**JSON, "Authorization": f"Bearer {issuer.token(**changed)}"}
+
+
+def tampered(issuer):
+    """A machine's request with a token whose claims were changed after it was signed."""
+    _, claims, _ = issuer.token(email=VICTIM).split(".")
+    head, _, signature = issuer.token().split(".")
+    return {**JSON, "Authorization": f"Bearer {head}.{claims}.{signature}"}
+
+
+@pytest.mark.parametrize(
+    ("asks", "want", "user"),
+    [
+        pytest.param(lambda _: JSON, 401, None, id="no token"),
+        pytest.param(bearer(key=STRANGER), 403, None, id="forged signature"),
+        pytest.param(tampered, 403, None, id="changed after it was signed"),
+        pytest.param(bearer(algorithm="none"), 403, None, id="no algorithm"),
+        pytest.param(bearer(algorithm="HS256"), 403, None, id="different algorithm"),
+        pytest.param(bearer(exp=1), 403, None, id="expired"),
+        pytest.param(bearer(exp=None), 403, None, id="without an end"),
+        pytest.param(bearer(nbf=2**33), 403, None, id="not valid yet"),
+        pytest.param(bearer(aud="grafana"), 403, None, id="wrong audience"),
+        pytest.param(bearer(aud=None), 403, None, id="no audience"),
+        pytest.param(bearer(iss="https://elsewhere.example.com"), 403, None, id="other issuer"),
+        pytest.param(bearer(email_verified=False), 403, None, id="unverified email"),
+        pytest.param(lambda _: {**JSON, "Authorization": "Bearer x"}, 403, None, id="no JWT"),
+        pytest.param(bearer(), 200, oidc.MACHINE, id="right token"),
+        pytest.param(bearer(aud=["grafana", oidc.CLIENT]), 200, oidc.MACHINE, id="two audiences"),
+        pytest.param(bearer(email=None), 200, "pipeline-7", id="client without email"),
+        pytest.param(lambda _: PAGE, 302, None, id="browser without a session"),
+        pytest.param(lambda _: {"Cookie": COOKIE}, 302, None, id="cookie of another service"),
+    ],
+)
+def test_machine_reaches_the_model_by_a_token_of_the_issuer_alone(
+    place, machines, asks, want, user
+):
+    issuer, header = machines
+    for tls in ("", HOST):
+        place.eventually(200, tls=tls, **bearer()(issuer))
+        place.application.clear()
+        claims = {HEADER: "admin", LENIENT: "admin"}
+        answer = place.asked_once("/kfp/apis/v2beta1/runs", tls=tls, **claims, **asks(issuer))
+        assert answer.status == want, answer
+        served = [each["headers"] for each in place.application]
+        assert [each.get(header) for each in served] == ([user] if want == 200 else [])
+        assert all(each["authorization"].startswith("Bearer ey") for each in served)
+        assert "admin" not in json.dumps(place.application)
+        if want == 302:
+            location = {name.lower(): value for name, value in answer.headers.items()}["location"]
+            assert location.startswith(f"{issuer.url}/authorization?")

@@ -31,10 +31,10 @@ _OF_A_SERVICE = re.compile(
 )
 
 
-_SHOWN = ("authorization", "cookie", "x-auth-token", "x-forwarded-for", "x-forwarded-proto")
+_SHOWN = ("accept", "cookie", "x-auth-token", "x-forwarded-for", "x-forwarded-proto")
 """Request headers for an application on `forward-auth`, whose relation does not declare any.
 
-Envoy sets the last two itself.
+By `accept` it knows browsers, which it redirects. Envoy sets the last two itself.
 """
 _DESCRIBING = {
     "x-forwarded-method": "%REQ(:method)%",
