@@ -33,8 +33,8 @@ _COMMAND = re.compile(r"\b(juju (config|integrate|refresh|remove|run|trust)|kube
 """What begins a command in a message."""
 _SOURCE = re.compile(r"https?://|k8s\.io/|\bKEP-\d|\bobserved\b")
 """What is not promised by this charm says where it is known from."""
-_NO_PROMISES = frozenset({"index.md", "what-the-testbed-imitates.md"})
-"""Lists of pages, and what imitates the behaviour of others."""
+_NO_PROMISES = frozenset({"index.md"})
+"""Lists of pages."""
 
 SHAPES = {
     r"\b(we|us|our|ours|ourselves)\b": "say who: this charm, this model, the unit",

@@ -62,17 +62,17 @@ def page() -> str:
         "# Messages\n\n"
         "This page lists every problem that the status and `diagnose` show, by severity. « and »\n"
         "enclose values. `juju status` shows the most severe message and counts the others. Only\n"
-        "`diagnose` shows doubts. With `format=json` it also prints the name of each message,\n"
-        "which stays when the text changes. [Events](events.md) and [reasons](reasons.md) have\n"
-        "their own pages.\n\n" + "\n".join(sections)
+        "`diagnose` shows doubts. Both print the next command with the message. If you use\n"
+        "`format=json`, you also get the name of each message. It stays when the text changes.\n"
+        "[Events](events.md) and [reasons](reasons.md) have their own pages.\n\n"
+        + "\n".join(sections)
     )
 
 
 def _line(said: Said) -> str:
     row = said.value
-    command = f"Run `{_filled(row.command)}`" if row.command else ""
     more = _filled(row.more)
-    text = ". ".join(filter(None, (_filled(row.condition), command, more[:1].upper() + more[1:])))
+    text = ". ".join(filter(None, (_filled(row.condition), more[:1].upper() + more[1:])))
     symptom = f" ([symptom](../how-to/symptoms.md#{row.symptom}))" if row.symptom else ""
     return f"- `{said.name}`: {text}{symptom}\n"
 

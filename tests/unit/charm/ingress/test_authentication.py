@@ -191,9 +191,7 @@ def test_service_gets_and_sets_the_headers_that_its_application_names(world):
     assert headers(told) == ["kubeflow-userid"]
     world.related = [route(), forwarding()]
     world.hook()
-    assert {"accept", "cookie", "x-auth-token"} < {
-        *headers(asked(world)["allowed_headers"])
-    }
+    assert {"accept", "cookie", "x-auth-token"} < {*headers(asked(world)["allowed_headers"])}
     told = asked(world)["http_service"]["authorization_response"]["allowed_upstream_headers"]
     assert headers(told) == ["x-user", "kubeflow-userid", "kubeflow-groups"]
 
