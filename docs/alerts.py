@@ -28,7 +28,7 @@ def page(root: pathlib.Path) -> str:
         link = f"[{name.removeprefix('IstioIntegrator')}](#{name.lower()})"
         rows.append((link, rule["labels"]["severity"], rule["for"], said["summary"]))
         paragraph = textwrap.fill(said["description"], 100, break_on_hyphens=False)
-        sections.append(f"## {name}\n\n{said['summary']}\n\n{paragraph}\n\n{said['runbook']}")
+        sections.append(f"## {name}\n\n{paragraph}\n\n{said['runbook']}")
     return (
         "# Alerts\n\n"
         "Each alert names the next step, and clears by itself when that step was taken. The alert"

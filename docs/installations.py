@@ -22,28 +22,22 @@ def page(root: pathlib.Path) -> str:
     """
     rows: Mapping[str, dict[str, Any]] = yaml.safe_load((root / ROWS).read_text())
     table = tables.table(_COLUMNS, [_cells(name, row) for name, row in rows.items()])
-    sources = [f"- **{row['title']}**: {row['source']}\n" for row in rows.values()]
-    return _PAGE.format(test=TEST, table=table, sources="".join(sources))
+    return _PAGE.format(rows=ROWS, test=TEST, table=table)
 
 
 _PAGE = """# Installations of Istio
 
-What the charm finds in a cluster whose Istio was installed so, and what to set. Each row is a case
-of `{test}`:
-what that installer writes is written into a real kube-apiserver, with the real istiod behind the
-injector, and the charm joins and leaves. `python -m pytest {test} -k CASE` runs one. No cloud and
-no operator was there.
+This table shows what the charm finds for each way to install Istio, and what you need to set. Each
+row is a case of `{test}`.
+The test writes the objects of that installer into a real kube-apiserver, with the real istiod
+behind the injector. Then the charm joins and leaves. `{rows}`
+names the source of each installer's objects. The test uses no cloud and no operator.
 
 {table}
-What is found comes from the webhook configurations, from the mesh configuration, and from a
-dry-run pod where these have no value. What the charm does not need is not looked for, as the trust
-domain: its policies name `cluster.local`, which istiod reads as its own.
-
-## Sources
-
-Of the objects that each installer writes:
-
-{sources}"""
+The charm reads the webhook configurations and the mesh configuration, and a dry-run pod where
+these have no value. It does not need the trust domain: its policies name `cluster.local`, which
+istiod reads as its own.
+"""
 
 
 def _cells(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -92,5 +86,5 @@ def _to_know(row: Mapping[str, Any]) -> list[str]:
     elif options:
         known.append(f"set {options}")
     if "profiles" in row:
-        known.append(f"with profile namespaces Blocked, until somebody runs `{row['profiles']}`")
+        known.append(f"with profile namespaces Blocked, until you run `{row['profiles']}`")
     return [*known, row["to_know"]]
