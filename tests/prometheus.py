@@ -119,9 +119,7 @@ class Prometheus:
 
 @contextlib.contextmanager
 def serving(
-    folder: pathlib.Path,
-    scraped: list[dict[str, Any]],
-    rules: dict[str, Any] | pathlib.Path,
+    folder: pathlib.Path, scraped: list[dict[str, Any]], rules: dict[str, Any] | pathlib.Path
 ) -> Iterator[Prometheus]:
     """Run Prometheus while the block runs, with alert rules or the file that has them."""
     folder.mkdir(exist_ok=True)

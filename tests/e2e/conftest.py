@@ -185,11 +185,7 @@ async def on(node, api, watcher):
 def make_stage(node, api, watcher):
     """Set up a stage whose lines pytest keeps and shows when a test fails."""
     return stage.Stage(
-        kind=node.kind,
-        api=api,
-        juju=node.juju(),
-        charms=node.charms,
-        observer=watcher,
+        kind=node.kind, api=api, juju=node.juju(), charms=node.charms, observer=watcher
     )
 
 

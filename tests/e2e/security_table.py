@@ -18,12 +18,7 @@ SETTINGS = {
     "closed+": {"authorization": "closed", "mtls": "strict"},
 }
 """The columns of the table. Without an exception node ports come after strict: it refuses them."""
-MEMBERS = {
-    "gateway": ["gateway"],
-    "stated": ["kfp-ui"],
-    "member": ["db"],
-    "profile": USERS,
-}
+MEMBERS = {"gateway": ["gateway"], "stated": ["kfp-ui"], "member": ["db"], "profile": USERS}
 BARE = ["outsider", "modeloperator", "scraper", "controller"]
 """Callers without a certificate; the API server's proxy is another, to which no claim is given."""
 GROUPS = {**MEMBERS, "bare": [*BARE, "api-server"], "claiming": BARE}

@@ -11,11 +11,7 @@ from juju_standin import client
 from testbed.kit import juju, observer, training, workloads
 from tests.e2e import training_world
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.usefixtures("integrated"),
-    pytest.mark.timeout(600),
-]
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("integrated"), pytest.mark.timeout(600)]
 
 USER = "k"
 PROFILE = training_world.Setting(name=USER, is_strict=True, has_policy=True)

@@ -14,11 +14,7 @@ from tests.e2e import ingress_world as world
 MODEL = "edge"
 APP = world.APP
 OWN = f"{APP}-gateway"
-pytestmark = [
-    pytest.mark.cluster("tomorrow"),
-    pytest.mark.long,
-    pytest.mark.timeout(600),
-]
+pytestmark = [pytest.mark.cluster("tomorrow"), pytest.mark.long, pytest.mark.timeout(600)]
 
 
 # A hook takes half a minute on a busy machine.

@@ -31,11 +31,7 @@ from testbed import cluster
 print(cluster.Testbed(sys.argv[1]).load_images(["workload"])["workload"])
 """
 READY = f"{len(world.CONSUMERS)} routes served by istio-ingress/istio-ingressgateway"
-pytestmark = [
-    pytest.mark.cluster("tomorrow"),
-    pytest.mark.long,
-    pytest.mark.timeout(900),
-]
+pytestmark = [pytest.mark.cluster("tomorrow"), pytest.mark.long, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

@@ -64,10 +64,7 @@ class World:
 
     async def workload(self, kind, name, *, replicas=1, owner=None, labels=None, annotations=None):
         """Create a workload and see its pods Ready."""
-        metadata = {
-            "annotations": annotations or {},
-            "ownerReferences": [owner] if owner else [],
-        }
+        metadata = {"annotations": annotations or {}, "ownerReferences": [owner] if owner else []}
         body = workload(kind, name, self.namespace, {"app": name}, metadata, **SPEC)
         body["spec"]["replicas"] = replicas
         body["spec"]["template"]["metadata"] = {"labels": {"app": name, **(labels or {})}}

@@ -104,11 +104,7 @@ def tenant():
     """Yield the Gateway and the VirtualService of a tenant with a host of its own."""
     yield gateway("shop", "web", server(80, [gateway_client.TENANT]))
     yield virtual_service(
-        "shop",
-        "web",
-        ["shop/web"],
-        [gateway_client.TENANT],
-        {"route": lead(WEB)},
+        "shop", "web", ["shop/web"], [gateway_client.TENANT], {"route": lead(WEB)}
     )
 
 
@@ -397,10 +393,7 @@ def own_gateway(place, folder):
     ports = loopback.free_ports(3)
     token = world.gateway_token(place.client, MODEL)
     about = {"namespace": MODEL, "labels": OWN_LABELS}
-    with (
-        own_ports(place, *ports[:2]),
-        world.gateway(folder, place.xds, ports[2], token, **about),
-    ):
+    with own_ports(place, *ports[:2]), world.gateway(folder, place.xds, ports[2], token, **about):
         place.port, place.https_port, place.admin = ports
         yield
         place.port, place.https_port, place.admin = named

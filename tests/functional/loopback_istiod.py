@@ -53,10 +53,7 @@ def running(
     create_namespace(api, place)
     ports = loopback.free_ports(6)
     authority = certificates.Authority(directory / "pki")
-    names = [
-        _NAME,
-        *(f"{name}.{place}.svc" for kind, name in manifests if kind == "Service"),
-    ]
+    names = [_NAME, *(f"{name}.{place}.svc" for kind, name in manifests if kind == "Service")]
     server = authority.server("istiod", names, ["127.0.0.1"])
     write_files(directory, manifests, revision)
     argv = _command(kubeconfig, ports, authority, server)

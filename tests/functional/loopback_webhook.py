@@ -175,11 +175,7 @@ def configure(world, name, server, bundle) -> kubernetes.Object:
 
 @contextlib.contextmanager
 def worlds(
-    api: Api,
-    prefix: str,
-    root: Path,
-    names: Iterable[str] = table.SETTINGS,
-    **switches: Any,
+    api: Api, prefix: str, root: Path, names: Iterable[str] = table.SETTINGS, **switches: Any
 ) -> Iterator[tuple[admission_world.World, dict[str, Server]]]:
     """Serve settings of the table, each by a webhook of its own, while the block runs."""
     world = admission_world.World(api, prefix, **switches)

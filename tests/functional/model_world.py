@@ -95,10 +95,7 @@ class Model:
                 external_name(self.namespace, self.predictor),
                 knative_route(self),
             ],
-            KSERVE_CONTROLLER: [
-                external_name(self.namespace, self.name),
-                inference_service(self),
-            ],
+            KSERVE_CONTROLLER: [external_name(self.namespace, self.name), inference_service(self)],
         }
 
 

@@ -215,11 +215,7 @@ async def test_rules_and_dashboard_have_their_figures_with_cos_and_without(
     create(client, done)
     await world.join()
     unit = service.Options(
-        model=model,
-        application="app",
-        unit="app/0",
-        joined=True,
-        mesh_namespace="istio-system",
+        model=model, application="app", unit="app/0", joined=True, mesh_namespace="istio-system"
     )
     settings = admission_world.wanted("hold", model).document()
     owner = names.labels(model, "app", names.WEBHOOK_COMPONENT)

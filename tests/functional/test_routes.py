@@ -33,10 +33,7 @@ from tests.functional.newer_routes import (
 from tests.kubernetes_objects import made
 
 HOST = gateway_client.HOST
-SERVING = {
-    "virtualservice": ingress_world.serving,
-    "gateway-api": gateway_api_world.serving,
-}
+SERVING = {"virtualservice": ingress_world.serving, "gateway-api": gateway_api_world.serving}
 """The world that serves the model's routes, by the option `routing`."""
 SCHEMES = pytest.mark.parametrize("tls", ["", HOST], ids=["http", "https"])
 BOTH = pytest.mark.parametrize(

@@ -117,11 +117,7 @@ def test_istios_own_validation_has_nothing_against_what_is_written(api, namespac
         "methods": ["GET", "POST"],
         "paths": ["/", "/apis/*", "*/end", "*"],
     }
-    options = {
-        "authorization": "closed",
-        "mtls": "strict",
-        "mtls-exceptions": "minio:9000, katib",
-    }
+    options = {"authorization": "closed", "mtls": "strict", "mtls-exceptions": "minio:9000, katib"}
     reconcile(
         namespace,
         policy("client", "kfp-api", full),

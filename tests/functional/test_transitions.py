@@ -35,10 +35,7 @@ from tests.unit.charm.ingress_world import auth
 
 SECOND, BESIDE = "second.example.com", "beside.example.com"
 NAMED, OWN, MANAGED = "named", "own", "managed"
-LABELS = {
-    OWN: ingress_world.OWN_LABELS,
-    MANAGED: {names.GATEWAY_NAME: gateway_api_world.NAME},
-}
+LABELS = {OWN: ingress_world.OWN_LABELS, MANAGED: {names.GATEWAY_NAME: gateway_api_world.NAME}}
 GROUPS = {MANAGED: "gateway.networking.k8s.io"}
 VICTIM = "victim@example.com"
 RENEWED = "session=renewed"

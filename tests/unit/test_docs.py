@@ -102,9 +102,7 @@ def test_metrics_that_dashboard_and_alerts_use_are_described():
 
 
 OPTIONS = yaml.safe_load((ROOT / "config.yaml").read_text())["options"]
-NEEDS = {
-    "gateway-service-annotations": {"gateway-service": "istio-ingress/gateway"},
-}
+NEEDS = {"gateway-service-annotations": {"gateway-service": "istio-ingress/gateway"}}
 """What an example stands beside."""
 
 

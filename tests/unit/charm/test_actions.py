@@ -111,8 +111,7 @@ def test_stop_proxy_fails_with_the_reason(ctx, answer, words):
 def test_stop_proxy_fails_with_the_words_of_the_service(ctx, code, said, told):
     with pytest.raises(testing.ActionFailed) as failed:
         ctx.run(
-            ctx.on.action("stop-proxy", params={"pod": "x"}),
-            state(workload(code=code, text=said)),
+            ctx.on.action("stop-proxy", params={"pod": "x"}), state(workload(code=code, text=said))
         )
     assert failed.value.message == told
 

@@ -102,11 +102,7 @@ def test_notices_before_relation_hooks_and_hooks_that_run_twice_do_no_harm(fake,
     assert [entry["name"] for entry in served["spec"]["http"]]
     shown = out.unit_status
     fake.writes.clear()
-    for event in (
-        ctx.on.relation_created,
-        ctx.on.relation_changed,
-        ctx.on.relation_changed,
-    ):
+    for event in (ctx.on.relation_created, ctx.on.relation_changed, ctx.on.relation_changed):
         out = ctx.run(event(out.get_relation(related.id)), out)
     for _ in range(2):
         out = ctx.run(ctx.on.config_changed(), out)

@@ -110,10 +110,7 @@ def test_objects_of_the_model_are_decoded_once_in_a_hook(world, monkeypatch):
 
 @cases(
     ("drifted", "asked"),
-    settings=(
-        ("ConfigMap", "mesh-2-admission", "kf"),
-        ["patch configmaps kf mesh-2-admission"],
-    ),
+    settings=(("ConfigMap", "mesh-2-admission", "kf"), ["patch configmaps kf mesh-2-admission"]),
     webhook=(
         ("MutatingWebhookConfiguration", "0-istio-integrator.kf.mesh-2"),
         [

@@ -71,13 +71,7 @@ TEXTS = st.one_of(
 )
 MARKS = st.dictionaries(
     st.sampled_from(
-        [
-            names.OWNER,
-            names.COMPONENT,
-            names.ANNOTATED_BY,
-            "app",
-            "kubernetes.io/service-name",
-        ]
+        [names.OWNER, names.COMPONENT, names.ANNOTATED_BY, "app", "kubernetes.io/service-name"]
     ),
     st.sampled_from([OWNER, "routes", "authentication", "gateway-tls", "admission-webhook", "x"]),
 )

@@ -30,10 +30,7 @@ def own_names() -> set[str]:
     """Every name that is known before an application is deployed."""
     own = manifests.Manifests(Nobody(), model=MODEL, application=APP)
     name = f"istio-integrator.{OWNER}"
-    made = (
-        "admission",
-        "gateway",
-    )
+    made = ("admission", "gateway")
     served = namespaces.Served(model=MODEL, owner=OWNER)
     kept = ("convergence",)
     return {

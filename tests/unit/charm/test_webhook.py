@@ -13,10 +13,7 @@ from tests.unit.charm import fake_cluster, ingress_world, istio_objects
 from tests.unit.charm.charm_world import context, state, told
 
 NAME = "mesh-2-admission"
-SERVER = {
-    names.COMPONENT: names.WEBHOOK_COMPONENT,
-    names.OWNER: "kf.mesh-2",
-}
+SERVER = {names.COMPONENT: names.WEBHOOK_COMPONENT, names.OWNER: "kf.mesh-2"}
 """The labels of the webhook's pods."""
 
 

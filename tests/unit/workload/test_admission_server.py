@@ -40,9 +40,7 @@ async def test_review_is_answered_and_counted_and_not_spoken_about(
 
 
 async def test_what_is_no_review_is_refused_and_told_of_once_in_a_while(
-    tmp_path: pathlib.Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setattr(time, "perf_counter", asyncio.get_running_loop().time)
     async with serving(tmp_path) as webhook:

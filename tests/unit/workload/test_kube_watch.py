@@ -13,6 +13,7 @@ import pytest
 from tests.unit.cases import cases
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
+from tests.unit.workload.service_world import MODEL
 from tests.unit.workload.shutdown_world import phase, unit
 
 PODS = "/api/v1/pods"
@@ -106,6 +107,22 @@ async def test_pods_that_go_while_they_must_not_be_listed_are_forgotten(cluster:
         assert asked(cluster, where) < 8
         cluster.denied = lambda _, path: path == PODS
         await until(lambda: service.shows(kept, "pods"))
+
+
+async def test_pods_that_go_between_two_ways_of_watching_are_forgotten(cluster: FakeApiserver):
+    async with unit(cluster) as service:
+        await until(service.is_ready)
+        kept = await service.counted("pods")
+        for name, is_denied in (("a", True), ("b", False)):
+            cluster.put("pods", pod(name))
+            await until(lambda: service.shows(kept + 1, "pods"))
+            # The watch that knows the pod hears nothing of its end.
+            cluster.end_watches()
+            cluster.watchers.clear()
+            cluster.delete("pods", MODEL, name)
+            cluster.compact()
+            cluster.denied = lambda _, path, denied=is_denied: denied and path == PODS
+            await until(lambda: service.shows(kept, "pods"))
 
 
 async def test_peer_that_has_gone_silent_is_left_for_another(cluster: FakeApiserver):

@@ -85,6 +85,9 @@ def deployment(
     }
 
 
+FAILED = {"type": "ReplicaFailure"}
+
+
 def webhook(generation: int = 1, applied: str = "a", ready: int = 1, **status: Any) -> Object:
     """Return the Deployment of our webhook, after so many changes of its specification."""
     made = deployment("x", MODEL, ready, generation)
@@ -92,7 +95,10 @@ def webhook(generation: int = 1, applied: str = "a", ready: int = 1, **status: A
     return written(made, applied, **{names.COMPONENT: "admission-webhook"})
 
 
-REFUSED = webhook(ready=0, conditions=[{"type": "ReplicaFailure", "status": "True"}])
+REFUSED, ADMITTED = (
+    webhook(ready=0, conditions=[{"type": kind, "status": "True"}, {**FAILED, "status": status}])
+    for kind, status in (("Available", "True"), ("Progressing", "False"))
+)
 INJECTORS, WORKLOADS = "mutatingwebhookconfigurations", "deployments"
 JOINED = {"istio-injection": "enabled"}
 
@@ -139,6 +145,8 @@ DELETED_MODEL = {"metadata": {**model()["metadata"], "deletionTimestamp": "2026-
     webhook_rolling=(WORKLOADS, webhook(ready=2), webhook(ready=3), False),
     webhook_refused=(WORKLOADS, webhook(ready=0), REFUSED, True),
     webhook_refused_as_before=(WORKLOADS, REFUSED, REFUSED, False),
+    webhook_starts=(WORKLOADS, webhook(ready=0), ADMITTED, False),
+    webhook_refused_no_more=(WORKLOADS, REFUSED, ADMITTED, True),
     webhook_written_by_the_charm=(WORKLOADS, webhook(), webhook(2, "b"), False),
     webhook_edited=(WORKLOADS, webhook(), webhook(2), True),
     webhook_edited_early=(WORKLOADS, webhook(ready=0), webhook(2, ready=0), True),

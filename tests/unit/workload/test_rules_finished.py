@@ -428,8 +428,7 @@ RULES = st.builds(
     st.sampled_from(["In", "NotIn"]),
 )
 SPECS = st.fixed_dictionaries(
-    {},
-    optional={"restartPolicy": POLICIES, "restartPolicyRules": st.lists(RULES, max_size=2)},
+    {}, optional={"restartPolicy": POLICIES, "restartPolicyRules": st.lists(RULES, max_size=2)}
 )
 STATES = st.one_of(
     st.sampled_from([running(), {}]),

@@ -220,10 +220,7 @@ NOT_443 = "filters missing port=443"
         *("80", "443", 0, [NOT_443, "routes unread"]),
     ),
     routes_too_large_and_an_http_chain_without_filters=(
-        {
-            "listeners": (*LISTENERS, listener(chain("http.8081", "strip"))),
-            "configurations": None,
-        },
+        {"listeners": (*LISTENERS, listener(chain("http.8081", "strip"))), "configurations": None},
         *("443", "80", 0, ["filters missing port=80", "routes unread"]),
     ),
     hosts_with_equal_routes=row(

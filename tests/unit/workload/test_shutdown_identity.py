@@ -17,14 +17,7 @@ from tests.unit.cases import cases, row
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.pods import container, ended, pod_json, running, waiting
 from tests.unit.workload.service_world import Service
-from tests.unit.workload.shutdown_world import (
-    NAMESPACE,
-    OWNED,
-    event_reasons,
-    opened,
-    phase,
-    unit,
-)
+from tests.unit.workload.shutdown_world import NAMESPACE, OWNED, event_reasons, opened, phase, unit
 from tests.unit.workload.test_rules_finished import ROWS
 
 

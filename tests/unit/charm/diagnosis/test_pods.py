@@ -36,10 +36,7 @@ WRONG = {**POD, "reason": "WrongOrder", "message": "its first container is not c
     none=(
         [POD, {**POD, "name": "c"}, OTHER],
         {},
-        [
-            ("NO_SIDECAR", "kf/c, kf/minio-0", LIST),
-            ("NO_SIDECAR", "it is a Job", LIST),
-        ],
+        [("NO_SIDECAR", "kf/c, kf/minio-0", LIST), ("NO_SIDECAR", "it is a Job", LIST)],
     ),
     wrong=([WRONG], {}, [("WRONG_POD", "its first container is not charm", LIST)]),
     ask=([], {"in_mesh": 1, "proposed": 13}, [("PODS_TO_RESTART", "1/14", "restart-uninjected")]),

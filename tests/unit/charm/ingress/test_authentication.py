@@ -79,10 +79,7 @@ NO_SERVICES = (
         [auth(), forwarding()],
         "oidc-gatekeeper on ingress-auth and oauth2-proxy on forward-auth",
     ),
-    both_silent=(
-        [sdi("ingress-auth", "oidc-gatekeeper"), silent()],
-        "both authenticate requests",
-    ),
+    both_silent=([sdi("ingress-auth", "oidc-gatekeeper"), silent()], "both authenticate requests"),
     **{
         host: ([forwarding(address=f"http://{host}:80")], f"the host {host.strip('[]')}, which is")
         for host in NO_SERVICES

@@ -77,12 +77,7 @@ def test_virtual_service_is_exported_to_the_gateway_and_never_to_all(world):
         "name": f"mesh-2-ingress-{world.related[0].id}",
         "rewrite": {"uri": "/"},
         "route": [
-            {
-                "destination": {
-                    "host": "kfp-ui.kf.svc.cluster.local",
-                    "port": {"number": 3000},
-                }
-            }
+            {"destination": {"host": "kfp-ui.kf.svc.cluster.local", "port": {"number": 3000}}}
         ],
     }
     last = {"match": [{"uri": {"prefix": "/"}}], "directResponse": {"status": 404}}

@@ -8,14 +8,7 @@ from ops import testing
 
 from tests.unit.cases import cases
 from tests.unit.charm.ingress import wishes
-from tests.unit.charm.ingress_world import (
-    OURS,
-    auth,
-    gateway_api_world,
-    program,
-    route,
-    secret,
-)
+from tests.unit.charm.ingress_world import OURS, auth, gateway_api_world, program, route, secret
 
 
 @pytest.fixture

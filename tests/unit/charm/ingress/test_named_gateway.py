@@ -50,10 +50,7 @@ def of_istiod(world, namespace):
 
 @cases(
     ("change", "words"),
-    no_hosts=(
-        lambda world: world.config.update(hosts=""),
-        "run: juju config mesh-2 hosts=NAME",
-    ),
+    no_hosts=(lambda world: world.config.update(hosts=""), "run: juju config mesh-2 hosts=NAME"),
     no_service=(
         lambda world: world.fake.delete("Service", GATEWAY, "istio-ingress"),
         f"Service {SERVICE} does not exist",
@@ -73,10 +70,7 @@ def of_istiod(world, namespace):
     ),
     scoped_istiod=(lambda world: set_environment(world.fake, SCOPED, "1"), SCOPED),
     no_port=(lambda world: serve(world, STATUS), "no port for HTTP"),
-    reserved_port=(
-        lambda world: serve(world, {**HTTP, "targetPort": 15021}),
-        "no port for HTTP",
-    ),
+    reserved_port=(lambda world: serve(world, {**HTTP, "targetPort": 15021}), "no port for HTTP"),
 )
 @pytest.mark.parametrize("related", [[], [route(), auth()]], ids=["unrelated", "related"])
 def test_what_can_not_be_the_gateway_is_refused_by_name(world, change, words, related):
@@ -171,12 +165,7 @@ def test_entries_are_ports_of_the_service_that_lead_to_the_pods(served, ports, w
     assert [each["port"]["number"] for each in served.gateway()["spec"]["servers"]] == want
 
 
-@cases(
-    "change",
-    none=None,
-    failed={"status": {"phase": "Failed"}},
-    ending={"is_ending": True},
-)
+@cases("change", none=None, failed={"status": {"phase": "Failed"}}, ending={"is_ending": True})
 def test_pods_that_are_away_are_waited_for_and_what_is_served_stays(served, change):
     served.run()
     serve(served, HTTP, {**HTTPS, "targetPort": "named"})
@@ -381,10 +370,7 @@ def test_host_that_another_integrator_has_is_served_once_it_is_free(served):
     guard_of(served, HOST)
     status = served.status()
     visible = status.message[: messages.VISIBLE]
-    for words in (
-        "kf-2/mesh-2 has kf.example.com",
-        "juju config mesh-2 hosts=",
-    ):
+    for words in ("kf-2/mesh-2 has kf.example.com", "juju config mesh-2 hosts="):
         assert words in visible
     assert (served.routes(), served.gateway(), served.guard()) == ([], None, None)
     served.fake.delete("StatefulSet", "mesh-2", "kf-2")

@@ -327,11 +327,7 @@ def test_many_problems_of_one_application_are_few_lines():
     assert last == f"{ROUTE}:1 app-1: 125 more routes can't be served"
 
 
-@cases(
-    ("length", "matches", "count"),
-    long_paths=(200, 16, 20),
-    many_matches=(1, 16, 40),
-)
+@cases(("length", "matches", "count"), long_paths=(200, 16, 20), many_matches=(1, 16, 40))
 def test_one_application_cannot_take_the_room_of_all(length, matches, count):
     hungry = [
         wishes.route(*(match(f"/{'x' * length}/{n}/{m}") for m in range(matches)), name=f"r{n}")

@@ -178,11 +178,7 @@ def test_words_of_envoy_about_routes_follow_the_command(world, words, said):
 
 def test_largest_virtual_services_are_named_while_routes_are_too_large(world):
     out = world.run()
-    gateways = {
-        "pipelines": ["kf/kubeflow-gateway"],
-        "inside": ["mesh"],
-        "web": ["shop/web"],
-    }
+    gateways = {"pipelines": ["kf/kubeflow-gateway"], "inside": ["mesh"], "web": ["shop/web"]}
     for number, (name, bound) in enumerate(gateways.items(), 1):
         rule = {"match": [{"uri": {"prefix": "/" + "x" * 10_000 * number}}]}
         spec = {"gateways": bound, "hosts": ["*"], "http": [rule]}

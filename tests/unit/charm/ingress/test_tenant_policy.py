@@ -27,8 +27,7 @@ def policies(world):
 
 
 @pytest.mark.parametrize(
-    ("given", "actions"),
-    [("auto", ["Deny"]), ("enforce", ["Deny"]), ("warn", ["Warn", "Audit"])],
+    ("given", "actions"), [("auto", ["Deny"]), ("enforce", ["Deny"]), ("warn", ["Warn", "Audit"])]
 )
 def test_policy_comes_with_the_ingress_and_goes_with_it(world, given, actions):
     world.config["tenant_policy"] = given

@@ -41,9 +41,7 @@ def run(act, relation, *others, role="requires", event="relation_changed", model
     Charm.act, Charm.events = act, []
     ctx = testing.Context(Charm, meta=described)
     state = testing.State(
-        leader=True,
-        relations={relation, *others},
-        model=testing.Model(model, type="kubernetes"),
+        leader=True, relations={relation, *others}, model=testing.Model(model, type="kubernetes")
     )
     out = ctx.run(getattr(ctx.on, event)(relation), state)
     return out.get_relation(relation.id).local_app_data, Charm.told
@@ -166,11 +164,7 @@ def provides(config, **bags):
         ("oidc-gatekeeper.kf.svc.cluster.local", 8080, ""),
         ("kubeflow-userid",),
     ),
-    oathkeeper=(
-        OATHKEEPER,
-        ("oathkeeper.iam.svc.cluster.local", 4456, "/decisions"),
-        ("x-user",),
-    ),
+    oathkeeper=(OATHKEEPER, ("oathkeeper.iam.svc.cluster.local", 4456, "/decisions"), ("x-user",)),
     oauth2_proxy=(
         ("http://oauth2-proxy-k8s.iam.svc.cluster.local:4180", ["other"], None),
         ("oauth2-proxy-k8s.iam.svc.cluster.local", 4180, ""),

@@ -104,13 +104,7 @@ def pod(name, *probes, labels=(), is_router=False, **ports):
     ]
     obj = {
         "metadata": {"name": f"{name}-0", "labels": {NAME: name, **dict(labels)}},
-        "spec": {
-            "containers": [
-                {"name": "app", "ports": listed},
-                *handlers,
-                proxy,
-            ]
-        },
+        "spec": {"containers": [{"name": "app", "ports": listed}, *handlers, proxy]},
     }
     return msgspec.convert(obj, Pod)
 

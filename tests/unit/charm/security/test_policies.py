@@ -71,12 +71,7 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
         [ui(8888), ui(18887), Call(sa("kfp-ui", "kf-user"), 18888), Call("", 18888)],
     ),
     named_port=(asked(KFP_API, API_POD, api({"ports": [8887]})), API, [ui(18887)], [ui()]),
-    named_port_of_no_pod=(
-        asked(KFP_API, api({"ports": [8887]})),
-        API,
-        [],
-        [ui(18887), ui(8887)],
-    ),
+    named_port_of_no_pod=(asked(KFP_API, api({"ports": [8887]})), API, [], [ui(18887), ui(8887)]),
     no_endpoints=(asked(KFP_API, API_POD, api()), API, [ui(), ui(18887)], [ui(38812)]),
     methods_paths_and_hosts=(
         asked(KFP_API, API_POD, LIMITED),
@@ -157,12 +152,7 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
         [ANY],
         [],
     ),
-    gateway_to_come=(
-        asked(mode="closed", gateway_pods=(COMING,)),
-        dict(COMING),
-        [ANY],
-        [],
-    ),
+    gateway_to_come=(asked(mode="closed", gateway_pods=(COMING,)), dict(COMING), [ANY], []),
     other_pods_beside_a_gateway=(
         asked(ROUTER, mode="closed", gateway_pods=(COMING,)),
         {NAME: "z"},

@@ -213,12 +213,7 @@ def another_pod(model: FakeApiserver, service: Service) -> None:
     pod_of_the_same_name=("/eviction", another_pod, False),
 )
 async def test_pod_that_took_the_name_of_the_one_to_evict_stays(
-    model: FakeApiserver,
-    capsys: pytest.CaptureFixture[str],
-    *,
-    at: str,
-    change: Any,
-    evicts: bool,
+    model: FakeApiserver, capsys: pytest.CaptureFixture[str], *, at: str, change: Any, evicts: bool
 ):
     """So it is while another unit begins to lead; a memory that is written disturbs nothing."""
 
@@ -251,13 +246,14 @@ async def test_leader_goes_on_when_the_apiserver_was_in_trouble(model: FakeApise
     assert not model.failures
 
 
-async def test_request_in_the_memory_is_seen_at_once(model: FakeApiserver):
+@cases("change", request_in_the_memory=another_writer, pod=another_pod)
+async def test_change_is_seen_at_once(model: FakeApiserver, change: Any):
     model.put("pods", injected(without_sidecar()))
     async with converging(model, leader=False) as service:
         await until(lambda: looked(model))
         await asyncio.sleep(5)
         before = looked(model)
-        another_writer(model, service)
+        change(model, service)
         await asyncio.sleep(5)
         assert looked(model) > before
 
