@@ -6,6 +6,7 @@ Usage: python docs/generate.py [--check]   (--check: say what differs, change no
 from __future__ import annotations
 
 import functools
+import itertools
 import pathlib
 import re
 import sys
@@ -62,7 +63,8 @@ def actions() -> str:
 
 
 def access() -> str:
-    """Describe the files of rbac/, with the comments that give the reasons of each right."""
+    """Describe the files of rbac/: the reason of each right, and the test that uses it."""
+    used: dict[str, Any] = yaml.safe_load(_shipped("scenarios.yaml"))
     sections: list[str] = []
     files = ("roles.yaml", "gateway-namespace.yaml")
     documents = [part for file in files for part in _shipped(file).split("\n---\n")]
@@ -72,21 +74,46 @@ def access() -> str:
             continue
         meta = role["metadata"]
         where = f"in `{meta['namespace']}`" if "namespace" in meta else "in the whole cluster"
-        rows = [
-            (reason, _resources(rule), ", ".join(rule["verbs"]))
-            for reason, rule in zip(_reasons(document), role["rules"], strict=True)
+        rules = zip(_reasons(document), role["rules"], strict=True)
+        listed = [
+            f"{reason}- {_resources(rule)}: {_verbs(rule, used['roles'][meta['name']])}\n"
+            for reason, rule in rules
         ]
-        sections.append(
-            f"## {meta['name']}\n\n{role['kind']}, {where}\n\n"
-            + tables.table(("why", "resources", "verbs"), rows)
-        )
+        sections.append(f"## {meta['name']}\n\n{role['kind']}, {where}\n{''.join(listed)}")
+    tests = [(word, f"`{test}`") for word, test in used["scenarios"].items()]
     head = (
         "# Access\n\nThe rights of `rbac/roles.yaml` and, last, `rbac/gateway-namespace.yaml`, "
         "for an application\n`istio-integrator` in the model `kubeflow` and the gateway "
         "`istio-ingress/istio-ingressgateway`.\n`juju trust` gives all of them and more. See\n"
         "[Deploy without `--trust`](../how-to/without-trust.md).\n\n"
+        "The word after verbs names a test that uses them. It runs the programs with these\n"
+        "roles, and fails unless the API server's audit log has a request that needed the verb.\n"
+        "The test of `race` runs on a node, without an audit log.\n\n"
+        + tables.table(("word", "test"), tests)
     )
-    return head + "\n".join([*sections, _limits()])
+    return "\n".join([head, *sections, _limits()])
+
+
+def _verbs(rule: dict[str, Any], used: dict[str, dict[str, list[str]]]) -> str:
+    """List the verbs of a rule, after each group the tests that use it."""
+    found: dict[str, list[str]] = {}
+    for verb in rule["verbs"]:
+        words = {
+            word
+            for target in _targets(rule)
+            for word, verbs in used[target].items()
+            if verb in verbs
+        }
+        found.setdefault(", ".join(sorted(words)), []).append(verb)
+    return ", ".join(f"{', '.join(verbs)} ({words})" for words, verbs in found.items())
+
+
+def _targets(rule: dict[str, Any]) -> list[str]:
+    parts = rule["apiGroups"], rule["resources"], rule.get("resourceNames") or [""]
+    return [
+        f"{resource}{group and f'.{group}'} {name}".strip()
+        for group, resource, name in itertools.product(*parts)
+    ]
 
 
 def _limits() -> str:
@@ -124,16 +151,16 @@ def _resources(rule: dict[str, Any]) -> str:
 
 
 def _reasons(document: str) -> list[str]:
-    """Take the comment above each rule; a rule without one shares that of the rule before."""
+    """Take the comment above each rule as a paragraph; it is also that of rules without one."""
     reasons: list[str] = []
     comment: list[str] = []
     for line in document[document.index("\nrules:") :].splitlines():
         if line.startswith("# "):
             comment.append(line.removeprefix("# "))
         elif line.startswith("- apiGroups"):
-            reasons.append(" ".join(comment) or "\N{DITTO MARK}")
+            reasons.append(f"\n{' '.join(comment)}\n\n" if comment else "")
             comment = []
-    if reasons[:1] == ["\N{DITTO MARK}"]:
+    if reasons[:1] == [""]:
         raise ValueError(f"rbac: no comment says why:{document}")
     return reasons
 

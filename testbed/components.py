@@ -171,6 +171,9 @@ def apiserver(layout: Layout) -> Component:
         ),
         *(_SOON_ELSEWHERE if layout.options.nodes > 1 else ()),
     ]
+    if alone:
+        log = layout.state / "audit.log"
+        argv += _flags(audit_policy_file=layout.config("audit.json"), audit_log_path=log)
     return Component(
         name="kube-apiserver",
         argv=tuple(argv),

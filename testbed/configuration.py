@@ -11,7 +11,7 @@ from testbed import components
 def files(layout: components.Layout) -> dict[str, str]:
     """Return the configuration files by name."""
     if layout.options.control_plane_only:
-        return {}
+        return {"audit.json": json.dumps(audit_policy())}
     pods = layout.plan.pods_of(layout.index)
     return {
         "containerd.toml": containerd_config(layout),
@@ -20,6 +20,19 @@ def files(layout: components.Layout) -> dict[str, str]:
         "cni/10-testbed.conflist": json.dumps(cni_config(pods), indent=2),
         "resolv.conf": f"nameserver {layout.plan.node}\n",
         **({} if layout.index else {"Corefile": corefile(layout)}),
+    }
+
+
+def audit_policy() -> dict[str, Any]:
+    """Return the Policy by which an API server logs what applications ask, not controllers."""
+    return {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [
+            {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]},
+            {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
+        ],
     }
 
 

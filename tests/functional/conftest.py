@@ -3,11 +3,12 @@
 import contextlib
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import lightkube
 import pytest
+import yaml
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from lightkube.config.models import User
 from lightkube.models.meta_v1 import ObjectMeta
@@ -90,8 +91,24 @@ def place(
 
 
 @pytest.fixture
+def unused(
+    request: pytest.FixtureRequest, control_plane: cluster.Testbed, namespace: str
+) -> Callable[[], list[tuple[str, str, str]]]:
+    """List the rights for which `rbac/scenarios.yaml` names the test, and which it did not use."""
+
+    def find() -> list[tuple[str, str, str]]:
+        used = rights.used(control_plane.state_dir / "audit.log", MODEL=namespace)
+        return sorted(rights.of_scenario(request.node.originalname) - used)
+
+    return find
+
+
+@pytest.fixture
 def untrusted(
-    control_plane: cluster.Testbed, kubeconfig: Path, namespace: str
+    control_plane: cluster.Testbed,
+    kubeconfig: Path,
+    namespace: str,
+    unused: Callable[[], list[tuple[str, str, str]]],
 ) -> Iterator[SingleConfig]:
     """How an application without trust connects, which has the shipped roles in the namespace."""
     control_plane.kubectl("-n", namespace, "create", "serviceaccount", "istio-integrator")
@@ -102,6 +119,17 @@ def untrusted(
     assert admin is not None
     yield admin._replace(user=User(token=made.stdout.strip()))
     control_plane.kubectl("delete", "--wait=false", "-f", "-", text=roles)
+    assert unused() == []
+
+
+@pytest.fixture
+def untrusted_kubeconfig(kubeconfig: Path, untrusted: SingleConfig, tmp_path: Path) -> Path:
+    """Write the kubeconfig of the application without trust."""
+    access = yaml.safe_load(kubeconfig.read_text())
+    access["users"][0]["user"] = {"token": untrusted.user and untrusted.user.token}
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(access))
+    return file
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ class World:
         self.kubeconfig = kubeconfig
         self.api = api
         self.namespace = namespace
+        self.application = APPLICATION
 
     async def join(self):
         await self.api.apply(
@@ -143,7 +144,7 @@ class World:
         return sum(each["reason"] == reason for each in listed)
 
     async def remembered(self):
-        return await self.api.get("ConfigMap", f"{APPLICATION}-convergence", self.namespace)
+        return await self.api.get("ConfigMap", f"{self.application}-convergence", self.namespace)
 
     @contextlib.asynccontextmanager
     async def converging(self, **settings):
@@ -151,6 +152,7 @@ class World:
         unit = dataclasses.replace(
             service_world.SETTINGS,
             model=self.namespace,
+            application=self.application,
             joined=True,
             served_namespaces=namespaces.MODEL_ONLY,
         )

@@ -191,11 +191,12 @@ def installed(
 
 @contextlib.contextmanager
 def unanswered(api: Api, namespace: str, policy: str) -> Iterator[None]:
-    """An injector as Istio's charts render it, for one namespace, without an istiod behind it.
+    """An injector for a namespace and that of its user, as charts render it, without an istiod.
 
     It is of an Istio in the namespace istio-NAMESPACE.
     """
-    marker = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [namespace]}
+    spaces = [namespace, f"{namespace}-user"]
+    marker = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": spaces}
     kind = "MutatingWebhookConfiguration", CONFIGURATION
     configuration = render()[kind]
     configuration["metadata"]["name"] += f"-{namespace}"

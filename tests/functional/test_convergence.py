@@ -10,6 +10,7 @@ from sidecar_lifecycle.decide.convergence import memory
 
 from integrator_contract import names
 from testbed import kubernetes
+from tests import rights
 from tests.functional import convergence_world
 from tests.functional.convergence_world import until
 
@@ -20,7 +21,10 @@ async def world(kubeconfig, namespace):
         yield world
 
 
-async def test_what_missed_its_sidecar_is_replaced_and_nothing_else_is(world):
+async def test_what_missed_its_sidecar_is_replaced_and_nothing_else_is(
+    world, untrusted_kubeconfig
+):
+    world.kubeconfig, world.application = untrusted_kubeconfig, rights.APPLICATION
     await world.workload("StatefulSet", "one")
     await world.workload("StatefulSet", "three", replicas=3)
     await world.workload("Deployment", "web", replicas=2)

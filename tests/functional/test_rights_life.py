@@ -1,20 +1,21 @@
 """The application's life with the shipped roles, limited by the admission policy."""
 
+import collections
 import dataclasses
 import json
 from collections.abc import Iterator
 
 import lightkube
 import pytest
-import yaml
 from ops import testing
 
-from integrator_contract import service
+from integrator_contract import names, service
 from integrator_contract.reasons import Reason
 from tests import asked, charm_access, rights, signing, waiting
 from tests.api import Api
 from tests.functional import (
     charm_runs,
+    gateway_api_world,
     ingress_world,
     istiod_world,
     limits_world,
@@ -23,7 +24,7 @@ from tests.functional import (
 )
 from tests.functional.limits_world import APP, World
 from tests.functional.test_workload_reconciler import create
-from tests.kubernetes_objects import made, namespace_of
+from tests.kubernetes_objects import made, namespace_of, workload
 from tests.unit.charm.ingress_world import auth, authority, route
 from tests.unit.workload import pods
 
@@ -49,22 +50,20 @@ def held(control_plane, api, namespace, untrusted, monkeypatch) -> Iterator[Worl
 
 
 @pytest.fixture
-def gateway_namespace(api, namespace):
-    """A gateway workload in a namespace of its own."""
-    name = f"{namespace}-gw"
+def gateway_namespace(api, control_plane, held):
+    """A gateway workload in a namespace of its own, where the application has its role."""
+    name = f"{held.model}-gw"
     ports = [("http2", 80, 8080), ("https", 443, 8443)]
     api.create(namespace_of(name))
     for obj in ingress_world.gateway_workload(ports, name, {"istio": name}):
         api.create(obj)
+    role = rights.gateway_namespace(held.model, name, "gateway")
+    control_plane.kubectl("apply", "-f", "-", text=role)
     yield name
     api.delete(namespace_of(name))
 
 
-def test_gateway_routes_certificate_and_annotations_come_and_go(
-    api, control_plane, held, gateway_namespace
-):
-    elsewhere = rights.gateway_namespace(held.model, gateway_namespace, "gateway")
-    control_plane.kubectl("apply", "-f", "-", text=elsewhere)
+def test_gateway_routes_certificate_and_annotations_come_and_go(api, held, gateway_namespace):
     ports = {"ports": [{"port": 8080}], "selector": {"app": "oidc"}}
     api.create(made("v1", "Service", "oidc", held.model, ports))
     backends = [{"service": "store", "port": 80}]
@@ -100,24 +99,33 @@ def test_gateway_routes_certificate_and_annotations_come_and_go(
     (asking,) = out.get_relations("certificates")
     signed, _ = signing.answer(asking.local_app_data["certificate_signing_requests"])
     run(dataclasses.replace(asking, remote_app_data=signed), secrets=out.secrets)
-    shown = "Secret", f"istio-integrator.{held.owner}", gateway_namespace
-    assert api.get(*shown)
+    shown = "Secret", f"istio-integrator.{held.owner}"
+    assert api.get(*shown, gateway_namespace)
+    related.append(dataclasses.replace(asking, remote_app_data=signed))
+    run(secrets=out.secrets, **{"gateway-service": ""})
+    assert api.get(*shown, held.model)
+    run(secrets=out.secrets)
     charm_runs.run("remove", held.model, units=0)
     assert charm_runs.owned(api, held.model) == []
-    assert api.get(*shown) is None
+    assert api.get(*shown, gateway_namespace) is None
     service = api.get("Service", "gateway", gateway_namespace)
     assert "example.com/name" not in service["metadata"].get("annotations", {})
 
 
 @pytest.mark.usefixtures("unreachable_node")
 def test_workload_watches_all_that_it_needs_and_replaces_a_broken_pod(  # noqa: PLR0917
-    api, client, held, kubeconfig, untrusted, tmp_path
+    api, client, held, gateway_namespace, unused, untrusted_kubeconfig, tmp_path
 ):
     found = api.get("Namespace", held.model)
     owner = {"apiVersion": "v1", "kind": "Namespace", "name": held.model, "controller": True}
     owners = [{**owner, "uid": found["metadata"]["uid"]}]
     about = {"name": "broken", "namespace": held.model, "ownerReferences": owners}
     create(client, pods.pod_json(pods.running(), proxy=pods.ended(1), **about))
+    # No way leads to its proxy: neither a port-forward nor a command.
+    for name, annotations in (("forwarded", {}), ("run", {names.STATUS_PORT: "0"})):
+        done = {"name": name, "namespace": held.model, "annotations": annotations}
+        create(client, pods.pod_json(pods.ended(), proxy=pods.running(), **done))
+    secrets = (f"istio-integrator.{held.owner}",)
     settings = service.Options(
         model=held.model,
         application=APP,
@@ -126,16 +134,65 @@ def test_workload_watches_all_that_it_needs_and_replaces_a_broken_pod(  # noqa: 
         joined=True,
         mesh_namespace="istio-system",
         delete_broken_pods=True,
-        gateway=service.Gateway(secrets=(f"istio-integrator.{held.owner}",)),
+        gateway=service.Gateway(namespace=gateway_namespace, name="gateway", secrets=secrets),
     )
-    access = yaml.safe_load(kubeconfig.read_text())
-    access["users"][0]["user"] = {"token": untrusted.user.token}
-    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(access))
-    with loopback_webhook.reconciler(tmp_path, tmp_path / "kubeconfig", settings):
+    reasons = {Reason.PROXY_LOST: 1, "ProxyStopFailed": 2}
+
+    def told():
+        found = collections.Counter(each["reason"] for each in api.list("Event", held.model))
+        return {reason: found[reason] for reason in reasons}
+
+    with loopback_webhook.reconciler(tmp_path, untrusted_kubeconfig, settings):
         is_gone = waiting.eventually(lambda: api.get("Pod", "broken", held.model) is None)
+        assert waiting.eventually(lambda: told() == reasons), told()
+        own = dataclasses.replace(settings, gateway=service.Gateway(secrets=secrets))
+        (tmp_path / "settings.json").write_text(own.document())
+        assert waiting.eventually(lambda: not unused()), unused()
     log = (tmp_path / "run.log").read_text()
     assert is_gone, log
     assert "broken pod deleted" in log
     assert "forbidden" not in log
-    told = [each["reason"] for each in api.list("Event", held.model)]
-    assert told.count(Reason.PROXY_LOST) == 1
+
+
+def test_options_of_each_role_are_applied_and_taken_back_and_diagnose_reads_the_rest(
+    api, client, held
+):
+    gateway_api_world.install_definitions(client)
+    profile, mesh = f"{held.model}-user", f"istio-{held.model}"
+    marks = {names.PART_OF: names.PROFILE, names.INJECTION: "enabled"}
+    classes = "gateway.networking.k8s.io/v1", "GatewayClass", held.model
+    created = [
+        api.create(obj)
+        for obj in (
+            namespace_of(profile, **marks),
+            namespace_of(mesh),
+            workload("Deployment", "istiod", mesh, {"app": "istiod"}),
+            *ingress_world.gateway_workload([("http2", 80, 8080)], mesh, {"istio": held.model}),
+            made(*classes, spec={"controllerName": names.GATEWAY_CONTROLLER}),
+        )
+    ]
+    # Hooks connect as the application, by whichever options.
+    place = ingress_world.unserved(lightkube.Client(None), api, held.model)
+
+    def owned(**options):
+        place.options = {"istiod_namespace": mesh, "gateway_service": "", **options}
+        place.hook()
+        return {each["metadata"]["name"] for each in place.owned()}
+
+    own = f"istio-integrator.{held.owner}"
+    assert f"{own}.training" in owned(pod_networks="10.1.0.0/16")
+    owned()
+    owned(gateway_service=f"{mesh}/gateway", hosts="kf.example.com")
+    assert "CHECK_FORBIDDEN" not in str(place.diagnosed())
+    owned(mesh_mode="ambient")
+    managed = {"routing": "gateway-api", "hosts": "kf.example.com", "https_redirect": True}
+    place.kept = [authority()]
+    owned(**managed)
+    (asking,) = place.kept
+    signed, _ = signing.answer(asking.local_app_data["certificate_signing_requests"])
+    place.kept = [dataclasses.replace(asking, remote_app_data=signed)]
+    assert f"{own}.https" in owned(**managed)
+    place.remove()
+    assert place.owned() == []
+    for obj in created:
+        api.delete(obj)

@@ -101,6 +101,16 @@ WITHOUT_NAMES = {
 }
 
 
+def test_every_right_is_used_by_a_test():
+    """Each functional one fails unless the API server's audit log has a request by the right."""
+    given = {(each.role, each.target, each.verb) for each in rights.grants()}
+    assert rights.tests_by_right().keys() == given
+    text = "".join(file.read_text() for file in pathlib.Path("tests").glob("*/test_*.py"))
+    assert [
+        test for test in {*rights.tests_by_right().values()} if f"def {test}(" not in text
+    ] == []
+
+
 def test_every_right_to_change_something_is_for_names_of_ours_but_these():
     changes = {need.text for need in needs() if need.verb not in {*LISTS, "get"} and not need.name}
     assert changes == WITHOUT_NAMES
