@@ -118,5 +118,5 @@ class Report:
 
 
 def svg(drawing: chart.Chart) -> markupsafe.Markup:
-    """Render a chart."""
+    """Render a chart and its title."""
     return markupsafe.Markup(TEMPLATES.get_template("timeline.svg.j2").render(chart=drawing))

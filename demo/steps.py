@@ -59,7 +59,8 @@ async def _classic_jobs(on: stage.Stage) -> None:
     on.failed(f"{PATIENCE:.0f} s later the training job has not trained, and tries again")
     on.failed("a plain Job whose work is done is not Complete, because its proxy still runs")
     on.figure("Failed runs of the training job without the charm", f"{timeline.failures(pods)}")
-    on.chart("Without the charm", [*pods, *finished], start, [(reset, RESET)])
+    title = "Containers of the training job and of a plain Job, without the charm"
+    on.chart(title, [*pods, *finished], start, [(reset, RESET)])
 
 
 def _has_ended(line: observer.JobLine | None) -> bool:

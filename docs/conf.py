@@ -17,6 +17,8 @@ html_theme = "furo"
 html_title = project
 html_copy_source = False
 html_show_copyright = False
+smartquotes_action = "qe"
+"""No dashes: `--resource` in a message is an option."""
 html_baseurl = _METADATA.get("docs", "")
 html_theme_options = {"source_repository": _METADATA.get("source", "")}
 ogp_site_url = html_baseurl
@@ -26,16 +28,25 @@ myst_heading_anchors = 4
 """Down to this level headings can be linked to, by the names that GitHub gives them."""
 
 _STYLE = """<style>
-h1 code.literal, h2 code.literal, h3 code.literal { font-size: inherit; padding: 0; border: 0 }
+h1 code.literal, h2 code.literal, h3 code.literal, .sidebar-tree code.literal {
+  font-size: inherit; padding: 0; border: 0; background: none }
 td code.literal, td a, th code.literal { overflow-wrap: anywhere; white-space: normal }
-.highlight-text pre, .highlight-console pre { white-space: pre-wrap; overflow-wrap: anywhere }
+article .highlight pre { font-size: .75rem }
+:is(.highlight-text, .highlight-console, .highlight-default) pre {
+  white-space: pre-wrap; overflow-wrap: anywhere }
 @media (max-width: 46em) {
-  table.docutils td, table.docutils th { padding: .2rem; font-size: .8em }
+  article h1 { font-size: 1.9em } article h2 { font-size: 1.5em } article h3 { font-size: 1.2em }
+  article .highlight pre { font-size: .68rem; padding: .6rem .5rem }
+  article table.docutils :is(td, th) { padding: .1rem; font-size: .75em }
+  article td:is(:first-child, td:has(code) ~ td):has(code) { min-width: 4.3rem }
+  article table.docutils :is(td, th) p { margin: .25rem .1rem }
+  p:has(> img) { overflow-x: auto } p > img { max-width: none; width: 44rem }
 }
 </style>"""
-"""Headings are often messages, which Furo would show smaller than other headings. Tables fit
-narrow screens when long names may break, and long lines of output are not cut."""
+"""Headings are often messages, which Furo would show smaller than other headings. Long lines of
+output are not cut. Tables fit narrow screens, where you scroll pictures to read their words."""
 _ALSO = re.compile(r"^Also seen as:(?:.+\n)+", re.MULTILINE)
+_CELL = re.compile(r"<td.*?</td>", re.DOTALL)
 _PAGE = re.compile(r"\]\(([\w/-]+)\.md\)")
 
 
@@ -84,3 +95,9 @@ def _style(
     _app: sphinx.application.Sphinx, _page: str, _template: str, context: dict[str, Any], _: object
 ) -> None:
     context["metatags"] = context.get("metatags", "") + _STYLE
+    context["body"] = _CELL.sub(_breakable, context.get("body", ""))
+
+
+def _breakable(cell: re.Match[str]) -> str:
+    """Let long names in a table break after their punctuation."""
+    return re.sub(r"(?<=\w[/._=:])(?=[A-Za-z])(?![^<]*>)", "<wbr>", cell[0])

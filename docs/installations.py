@@ -11,7 +11,7 @@ import yaml
 
 ROWS = "tests/functional/installations.yaml"
 TEST = "tests/functional/test_charm_installations.py::test_installation_is_joined_as_its_row_says"
-_COLUMNS = ("installation", "label of the model", "what is found", "to know", "case")
+_COLUMNS = ("installation", "label of the model", "what is found", "to know")
 
 
 def page(root: pathlib.Path) -> str:
@@ -21,7 +21,7 @@ def page(root: pathlib.Path) -> str:
         root: Of the checkout.
     """
     rows: Mapping[str, dict[str, Any]] = yaml.safe_load((root / ROWS).read_text())
-    table = tables.table(_COLUMNS, [_cells(name, row) for name, row in rows.items()])
+    table = tables.table(_COLUMNS, map(_cells, rows.values()))
     return _PAGE.format(rows=ROWS, test=TEST, table=table)
 
 
@@ -40,14 +40,13 @@ istiod reads as its own.
 """
 
 
-def _cells(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     ((key, value),) = row["joins"].items()
     return (
         row["title"],
         f"`{key}={value}`",
         ", ".join(_found(row)),
         ". ".join(_to_know(row)),
-        f"`{name}`",
     )
 
 

@@ -52,7 +52,8 @@ async def worst_order(on: stage.Stage) -> None:
             f"{on.observer.now - installed:.1f} s",
         )
         pods = on.observer.timeline.select(on.model)
-        on.chart("Convergence", pods, start, [(installed, "istiod serves")])
+        title = "Containers of the model: pods without istio-proxy are replaced"
+        on.chart(title, pods, start, [(installed, "istiod serves")])
 
 
 async def _converge(on: stage.Stage) -> None:

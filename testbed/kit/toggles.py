@@ -26,7 +26,7 @@ async def toggles(on: stage.Stage) -> None:
             10,
             "the proxy is left alone with proxy-shutdown=false",
         )
-        on.seen("proxy-shutdown=false: a finished Job keeps its proxy, it is not Complete")
+        on.failed("proxy-shutdown=false: a finished Job keeps its proxy, it is not Complete")
         changed = on.observer.now
         await _switch(on, "true")
         await on.api.apply(_asking(on, "held"))
@@ -34,7 +34,8 @@ async def toggles(on: stage.Stage) -> None:
             "proxy-shutdown=true: the same Job is Complete",
             on.observer.succeeded(on.model, "kept"),
         )
-        on.chart("proxy-shutdown", pods, start, [(changed, "=true"), (done, "Complete")])
+        marks = [(changed, "proxy-shutdown=true"), (done, "Complete")]
+        on.chart("Containers of the finished Job", pods, start, marks)
         await _first_request(on, "not-held", hold=False)
         await _toggle_mode(on)
         await _first_request(on, "held", hold=True)
@@ -57,10 +58,10 @@ def _asking(on: stage.Stage, name: str) -> kubernetes.Object:
 async def _first_request(on: stage.Stage, name: str, *, hold: bool) -> None:
     line = await on.observer.ended(on.model, name, 90)
     outcome = "succeeds" if line.succeeded_at else "fails"
-    on.require(
-        f"hold-application={str(hold).lower()}: a first request behind a slow proxy {outcome}",
-        bool(line.succeeded_at) == hold,
-    )
+    if bool(line.succeeded_at) != hold:
+        raise observer.NotObserved(f"the first request of {name} {outcome}")
+    say = on.seen if hold else on.failed
+    say(f"hold-application={str(hold).lower()}: a first request behind a slow proxy {outcome}")
 
 
 async def _toggle_mode(on: stage.Stage) -> None:

@@ -93,7 +93,8 @@ async def run_jobs(on: stage.Stage, namespace: str) -> None:
     end = timeline.last_payload_end(pods)
     assert end is not None
     on.figure("Training job: from the last payload exit to Succeeded", f"{done - end:.1f} s")
-    on.chart("With the charm", pods, start, [(end, "training is over"), (done, "Succeeded")])
+    marks = [(end, "training is over"), (done, "Succeeded")]
+    on.chart("Containers of the training job, with the charm", pods, start, marks)
     await _plain_job(on, namespace, "plain", "with a sidecar")
     await _plain_job(on, namespace, "bare", "without a sidecar")
 

@@ -25,15 +25,35 @@ def pod(name: str, *containers: str, end: float = 30.0) -> timeline.PodLine:
 
 def test_names_of_a_pod_and_its_container_do_not_overlap():
     name, container = "istio-integrator-admission-6d4cf56db6-x7k2p", "metrics-logger-and-collector"
-    drawn = chart.draw("", [pod(name, container), pod("a", "b")], 0, 30)
-    assert drawn.labels > chart.LETTER * (len(name) + len(container))
-    assert drawn.rows[0].bars[0].x == drawn.labels
+    drawn = chart.draw("", [pod("a", "b"), pod(name, container)], 0, 30)
+    assert drawn.labels > chart.LETTER * len(container)
+    assert drawn.width > chart.LETTER * len(name)
+    assert [(row.name, row.is_pod) for row in drawn.rows[2:]] == [(name, True), (container, False)]
+    assert drawn.rows[1].bars[0].x == drawn.labels
+    assert len({row.y for row in drawn.rows}) == len(drawn.rows)
+
+
+def test_texts_of_moments_do_not_overlap_and_are_inside():
+    moments = [(1.0, "istiod serves"), (28.0, "training is over"), (29.5, "Succeeded")]
+    drawn = chart.draw("", [pod("a", "b")], 0, 30, moments)
+    halves = [len(mark.text) * chart.LETTER / 2 for mark in drawn.marks]
+    for mark, half in zip(drawn.marks, halves, strict=True):
+        assert half <= mark.middle <= drawn.width - half
+    assert [mark.y < drawn.top for mark in drawn.marks] == [True] * 3
+    (_, over, done) = drawn.marks
+    assert over.y != done.y
+
+
+def test_seconds_of_a_chart_are_those_of_the_report():
+    drawn = chart.draw("", [pod("a", "b", end=130.0)], 95.0, 130.0)
+    assert [tick.text for tick in drawn.ticks] == ["100 s", "110 s", "120 s", "130 s"]
+    assert drawn.rows[1].bars[0].hint == "b: running, 0.0 to 130.0 s"
 
 
 def test_second_has_one_width_in_charts_of_any_length():
     for end in (3.0, 30.0, 300.0):
         drawn = chart.draw("", [pod("a", "b", end=end)], 0, end)
-        assert drawn.rows[0].bars[0].width == chart.SECOND * end
+        assert drawn.rows[1].bars[0].width == chart.SECOND * end
         assert drawn.width >= drawn.labels + chart.SECOND * end
 
 
