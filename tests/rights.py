@@ -91,7 +91,9 @@ def used(log: pathlib.Path, **names: str) -> set[tuple[str, str, str]]:
     """
     names = {"APPLICATION": APPLICATION, **names}
     account = f"system:serviceaccount:{names['MODEL']}:{names['APPLICATION']}"
-    lines = [line for line in log.read_text().splitlines() if account in line]
+    # The API server may be writing the last one.
+    whole, _, _ = log.read_text().rpartition("\n")
+    lines = [line for line in whole.splitlines() if account in line]
     asked = {each for line in lines for each in _asked(json.loads(line), account)}
     found: set[tuple[str, str, str]] = set()
     for each in grants():
