@@ -46,6 +46,10 @@ WRONG = [
     ("mtls-exceptions", "minio:9_0", "'9_0' is neither a port's number nor its name"),
     ("mtls-exceptions", "minio 9000", "'minio 9000' is no Service"),
     ("mtls-exceptions", ",".join(f"a{n}" for n in range(201)), "at most 200 entries"),
+    *(
+        ("pod-networks", f"10.1.0.0/16,{each}", f"'{each}' never has pods")
+        for each in ("127.0.0.0/16", "169.254.0.0/16", "224.0.0.0/16", "fe80::/64")
+    ),
     ("log-level", "trace", "log-level='trace'"),
     ("gateway-replicas", 0, "gateway-replicas='0': must be greater"),
     ("gateway-replicas", 101, "less than or equal to 100"),

@@ -310,6 +310,7 @@ OF_JOB = {"labels": {**LABEL, JOB: "bert"}}
         {**SIDECAR, **OF_JOB, "containers": [{"name": "a", "ports": [{"containerPort": 8080}]}]},
         "has port 8080, as HTTP Service kf/web",
     ),
+    port_of_the_proxy=({**OF_JOB, "containers": [{"name": "a"}, PROXY]}, None),
     tcp_port=(
         {**SIDECAR, **OF_JOB, "containers": [{"name": "a", "ports": [{"containerPort": 9000}]}]},
         None,
@@ -317,6 +318,7 @@ OF_JOB = {"labels": {**LABEL, JOB: "bert"}}
 )
 def test_pod_that_the_others_of_its_job_can_not_call_is_named(ctx, fake, pod, wanted):
     ports = [{"name": "http-web", "port": 8080}, {"name": "tcp-db", "port": 9000}]
+    ports.append({"name": "http-envoy-prom", "port": 15090})
     fake.put("Service", "web", "kf", spec={"ports": ports})
     add_pod(fake, "bert-0", USER, **SIDECAR, **OF_JOB)
     add_pod(fake, "bert-1", USER, **pod)

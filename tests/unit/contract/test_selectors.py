@@ -10,6 +10,7 @@ from integrator_contract import selectors
 from tests.unit.cases import cases
 
 R = selectors.Requirement
+LONG = f"{'p' * 60}.example.com/{'a' * 63}"
 WORDS = st.from_regex(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,8}[A-Za-z0-9])?", fullmatch=True)
 
 
@@ -22,6 +23,7 @@ WORDS = st.from_regex(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,8}[A-Za-z0-9])?", fullmatch
     not_equals=("a!=b", (R("a", "NotIn", ("b",)),)),
     empty_value=("a=", (R("a", "In", ("",)),)),
     exists=("a", (R("a", "Exists"),)),
+    long_prefix=(f"{LONG}={'b' * 63}", (R(LONG, "In", ("b" * 63,)),)),
     does_not_exist=("!a", (R("a", "DoesNotExist"),)),
     in_=("a in (b, c)", (R("a", "In", ("b", "c")),)),
     several=(

@@ -32,7 +32,10 @@ def phase(cluster: FakeApiserver, name: str = "job-x", namespace: str = NAMESPAC
 
 
 def event_reasons(cluster: FakeApiserver) -> list[str]:
-    return sorted(each["reason"] for each in cluster.all("events"))
+    """Return the reasons of the Events, all of which warn but that of a stop."""
+    told = cluster.all("events")
+    assert all((each["type"] == "Normal") is (each["reason"] == "ProxyStopped") for each in told)
+    return sorted(each["reason"] for each in told)
 
 
 def opened(cluster: FakeApiserver, name: str = "job-x") -> list[str]:

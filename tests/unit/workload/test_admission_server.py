@@ -86,6 +86,9 @@ async def test_each_change_of_a_file_is_counted_and_what_stays_wrong_is_told_of_
         async def applied() -> str:
             return (await webhook.respond(request()))["auditAnnotations"]["applied"]
 
+        # Alerts compare with a sample of before.
+        async with webhook.session.get(f"{webhook.health}/metrics") as answer:
+            assert (await answer.text()).count('reloads_total{file="') == 2
         (tmp_path / "settings.json").write_text("{")
         await asyncio.sleep(5)
         assert await reloads("settings", "failed") >= 3

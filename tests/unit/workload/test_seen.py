@@ -106,6 +106,11 @@ async def test_charm_that_asks_has_the_gateway_looked_at_soon(
         await service.get("/seen")
         await asyncio.sleep(2)
         assert len(envoy.requests) - before == 4
+        # What was seen says nothing about a gateway that is not expected any more.
+        service.change(expected=None)
+        await asyncio.sleep(2)
+        answer = await service.get("/seen")
+        assert (answer["of"], answer["is_open"]) == ("", False)
 
 
 @cases(

@@ -9,6 +9,7 @@ from charmlibs.interfaces import tls_certificates
 from ops import testing
 
 from tests import tls_pairs
+from tests.unit.cases import cases
 from tests.unit.charm.ingress_world import (
     HOST,
     OURS,
@@ -177,6 +178,19 @@ def test_redirect_to_https_needs_a_certificate(secured):
     assert isinstance(status, testing.BlockedStatus)
     assert "https-redirect needs a certificate" in status.message
     assert hosts(secured) == {80: [HOST]}
+
+
+@cases(
+    ("options", "is_said"),
+    wildcard=({"hosts": "*.example.com"}, True),
+    redirected=({"hosts": "*.example.com", "https_redirect": True}, False),
+    exact=({"hosts": HOST}, False),
+    own_gateway=({"hosts": "*.example.com", **OWN}, False),
+)
+def test_hosts_of_other_teams_that_are_open_in_plain_http_are_noted(secured, options, is_said):
+    secured.config |= options
+    words = "other teams' hosts within *.example.com are not authenticated in plain HTTP"
+    assert (words in secured.status().message) is is_said
 
 
 def test_gateway_without_a_port_for_https_says_so(world):

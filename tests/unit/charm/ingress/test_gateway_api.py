@@ -7,6 +7,7 @@ import pytest
 from ops import testing
 
 from tests.unit.cases import cases
+from tests.unit.charm.charm_world import results
 from tests.unit.charm.ingress import wishes
 from tests.unit.charm.ingress_world import OURS, auth, gateway_api_world, program, route, secret
 
@@ -64,8 +65,9 @@ def test_virtual_services_of_others_on_our_gateway_are_named_by_both_spellings(w
 def test_every_host_has_a_listener_at_each_port_and_each_a_name_of_its_own(world):
     hosts = [f"{number}.example.com" for number in range(32)]
     secret(world.fake, "tls", "kf")
-    world.config |= {"hosts": ",".join(hosts), "tls_secret": "tls"}
-    world.run()
+    world.config |= {"hosts": ",".join(hosts), "tls_secret": "tls", "https_redirect": True}
+    out = world.run()
+    assert all(len(each.hosts) == 32 for each in results(world.ctx, out).expected.servers)
     found = world.gateway()["spec"]["listeners"]
     assert len({one["name"] for one in found}) == len(found) == 64
     assert {(one["port"], one["hostname"]) for one in found} == {

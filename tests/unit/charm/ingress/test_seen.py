@@ -113,6 +113,7 @@ LOOKING = "waiting", f"looking whether gateway {WHERE} serves the routes"
     ),
     some=({"routes": 1}, LOOKING),
     of_another=({"routes": 2, "of": "x"}, LOOKING),
+    missing_of_another=({"missing": (Missing(cause=Cause.CLUSTER_MISSING),), "of": "x"}, LOOKING),
     not_yet=({"unseen": Unseen.NOT_YET}, LOOKING),
     right=(
         {"unseen": Unseen.FORBIDDEN, "detail": "create pods/portforward in istio-ingress"},

@@ -1,5 +1,7 @@
 """A hook's cache of what it has read."""
 
+import contextlib
+
 import pytest
 
 from istio_integrator.kube import cluster, errors
@@ -12,12 +14,16 @@ from tests.unit.cases import cases
     patch=lambda api, settings: api.merge_patch(settings, {"data": {}}),
     delete=lambda api, settings: api.delete(settings),
 )
-def test_written_kind_is_read_anew_and_no_other(fake, write):
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_written_kind_is_read_anew_and_no_other(fake, write, is_answered):
     seen = cluster.Cluster(fake.client())
     settings, fake.may_change = fake.put("ConfigMap", "settings"), {"configmaps kf settings"}
     for kind in (cluster.CONFIG_MAP, cluster.SERVICE):
         seen.list(kind, "kf")
-    write(seen, {key: settings[key] for key in ("apiVersion", "kind", "metadata")})
+    if not is_answered:
+        fake.timeouts = {("patch", "configmaps"), ("delete", "configmaps")}
+    with contextlib.nullcontext() if is_answered else pytest.raises(errors.UnreachableError):
+        write(seen, {key: settings[key] for key in ("apiVersion", "kind", "metadata")})
     fake.requests.clear()
     seen.get(cluster.CONFIG_MAP, "settings", "kf")
     for kind in (cluster.CONFIG_MAP, cluster.SERVICE):

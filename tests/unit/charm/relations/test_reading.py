@@ -54,7 +54,7 @@ REQUESTS = [
     (asks(port=True), "port"),
     (asks(port=0), "port=0"),
     (asks(prefix="a"), "prefix='a'"),
-    (asks(prefix="/a b"), "prefix"),
+    *((asks(prefix=f"/a{each}b"), "is not a path") for each in " ?#"),
     (asks(service="a.b"), "service='a.b'"),
     # As charms.traefik_k8s.v2.ingress writes it, and v1, whose values are plain words.
     ({"model": '"cos"', "name": '"p"', "port": "9", "scheme": '"http"'}, "Traefik's ingress"),

@@ -427,11 +427,11 @@ def test_right_that_is_missing_is_named_and_nothing_is_switched_on(ctx, world, k
 
 def test_exception_stays_while_the_only_pod_is_replaced(ctx, world):
     rewritten = {"name": "new", "livenessProbe": {"httpGet": {"port": 1}}}
-    world.add(stateful_set("odd", probed(8080), rewritten))
-    world.add(pod("odd", probed(8080)))
+    world.add(stateful_set("odd", probed(8080), rewritten, notes=SCRAPED_AT))
+    world.add(pod("odd", probed(8080), notes=SCRAPED_AT))
     ctx.run(ctx.on.config_changed(), strict())
     before = opened(world)
-    assert before["odd"] == [8080]
+    assert before["odd"] == [8080, 9100]
     world.delete("Pod", "odd-0", "kf")
     ctx.run(ctx.on.update_status(), strict())
     assert opened(world) == before

@@ -41,7 +41,8 @@ async def test_leader_replaces_a_pod_that_missed_its_sidecar(model: FakeApiserve
 
     assert model.evicted == ["uid-1"]
     (event,) = model.all("events")
-    assert (event["reason"], event["involvedObject"]["uid"]) == ("SidecarMissing", "uid-1")
+    assert (event["reason"], event["type"]) == ("SidecarMissing", "Normal")
+    assert event["involvedObject"]["uid"] == "uid-1"
     assert event["message"].endswith("StatefulSet/web creates it again with a sidecar")
 
 
@@ -118,8 +119,9 @@ async def test_pod_whose_replacement_would_not_be_right_is_named_and_stays(
         {"StatefulSet/web": reason} if words else {}
     )
     assert all(words in hold.message for hold in holds.values())
-    told = [(each["reason"], each["involvedObject"]["uid"]) for each in model.all("events")]
-    assert told == [("InjectorSkips", "uid-1")] * (reason == "InjectorSkips")
+    told = [(each["reason"], each["type"]) for each in model.all("events")]
+    assert told == [("InjectorSkips", "Warning")] * (reason == "InjectorSkips")
+    assert {each["involvedObject"]["uid"] for each in model.all("events")} <= {"uid-1"}
 
 
 # What comes of an eviction that is refused.
