@@ -30,7 +30,7 @@ def test_owner_fits_a_label_and_differs_by_application(model, application, want)
 def rows(page: str) -> dict[str, str]:
     """Return the meanings of words that a page of the reference has."""
     text = (ROOT / "docs/reference" / page).read_text()
-    return dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE))
+    return dict(re.findall(r"^- `(\w+)`: (.*)$", text, re.MULTILINE))
 
 
 def test_pages_explain_each_reason_and_no_other_word():
