@@ -140,6 +140,22 @@ def test_authentication_is_judged_by_what_the_workload_saw(world, seen, wanted):
     assert len(rows) == len(wanted)
 
 
+@cases(
+    ("check", "wanted"),
+    pods=("rejections", "PODS_NOT_REJECTED"),
+    jobs=("training", "JOBS_UNCHANGED"),
+    gateway=("gateway", "GATEWAY_NOT_USED"),
+)
+def test_check_says_that_there_is_no_work_for_it(world, check, wanted):
+    world.related = []
+    assert said(diagnose_ingress(world, check)) == [wanted]
+
+
+def test_authentication_that_is_switched_off_is_named(world):
+    world.config = {"require_authentication": False}
+    assert said(diagnose_ingress(world, "authentication")) == ["NOT_AUTHENTICATED"]
+
+
 def test_authorization_service_without_pods_is_named(world):
     world.related.append(auth())
     world.run()
