@@ -82,13 +82,11 @@ def ports_of(container):
     return re.split(r"[, ]+", arguments[arguments.index("-o") + 1])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("labels", "calls"),
-    [
-        pytest.param({}, 2, id="injected"),
-        pytest.param({table.INJECT: "false"}, 1, id="outside"),
-        pytest.param({names.MESH_PROBE: "true"}, 0, id="mesh-probe"),
-    ],
+    injected=({}, 2),
+    outside=({table.INJECT: "false"}, 1),
+    mesh_probe=({names.MESH_PROBE: "true"}, 0),
 )
 def test_the_webhook_is_called_again_after_an_injection(served, labels, calls):
     world, servers = served

@@ -30,6 +30,7 @@ from tests.functional.ingress_world import (
 )
 from tests.gateway_client import HOST, TENANT
 from tests.kubernetes_objects import made
+from tests.unit.cases import cases
 from tests.unit.charm.ingress_world import auth
 
 COOKIE = echo.COOKIE
@@ -79,12 +80,10 @@ def test_session_that_the_service_renews_reaches_the_browser_beside_the_applicat
     assert sorted(answer.headers.get_list("set-cookie")) == ["own=1", echo.RENEWED]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("path", "asked", "user"),
-    [
-        pytest.param(None, "/public/x", None, id="ingress-auth, no user"),
-        pytest.param("", "/kfp/x", echo.USER, id="forward-auth"),
-    ],
+    ingress_auth_no_user=(None, "/public/x", None),
+    forward_auth=("", "/kfp/x", echo.USER),
 )
 def test_name_that_a_client_claims_reaches_nobody(place, path, asked, user):
     authenticate(place, path)
@@ -158,14 +157,10 @@ def has_frozen(place):
     return any(not line.endswith(": 0") for line in found.splitlines())
 
 
-@pytest.mark.parametrize(
+@cases(
     ("obstacle", "is_there", "statuses"),
-    [
-        pytest.param(
-            warming, has_warming, {"": {302}, HOST: {404, 0}}, id="listener kept warming"
-        ),
-        pytest.param(frozen, has_frozen, {"": {404}, HOST: {302}}, id="routes frozen"),
-    ],
+    listener_kept_warming=(warming, has_warming, {"": {302}, HOST: {404, 0}}),
+    routes_frozen=(frozen, has_frozen, {"": {404}, HOST: {302}}),
 )
 def test_authentication_that_a_tenant_holds_up_leaves_routes_closed(
     place, obstacle, is_there, statuses
@@ -419,28 +414,26 @@ def tampered(issuer):
     return {**JSON, "Authorization": f"Bearer {head}.{claims}.{signature}"}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("asks", "want", "user"),
-    [
-        pytest.param(lambda _: JSON, 401, None, id="no token"),
-        pytest.param(bearer(key=STRANGER), 403, None, id="forged signature"),
-        pytest.param(tampered, 403, None, id="changed after it was signed"),
-        pytest.param(bearer(algorithm="none"), 403, None, id="no algorithm"),
-        pytest.param(bearer(algorithm="HS256"), 403, None, id="different algorithm"),
-        pytest.param(bearer(exp=1), 403, None, id="expired"),
-        pytest.param(bearer(exp=None), 403, None, id="without an end"),
-        pytest.param(bearer(nbf=2**33), 403, None, id="not valid yet"),
-        pytest.param(bearer(aud="grafana"), 403, None, id="wrong audience"),
-        pytest.param(bearer(aud=None), 403, None, id="no audience"),
-        pytest.param(bearer(iss="https://elsewhere.example.com"), 403, None, id="other issuer"),
-        pytest.param(bearer(email_verified=False), 403, None, id="unverified email"),
-        pytest.param(lambda _: {**JSON, "Authorization": "Bearer x"}, 403, None, id="no JWT"),
-        pytest.param(bearer(), 200, oidc.MACHINE, id="right token"),
-        pytest.param(bearer(aud=["grafana", oidc.CLIENT]), 200, oidc.MACHINE, id="two audiences"),
-        pytest.param(bearer(email=None), 200, "pipeline-7", id="client without email"),
-        pytest.param(lambda _: PAGE, 302, None, id="browser without a session"),
-        pytest.param(lambda _: {"Cookie": COOKIE}, 302, None, id="cookie of another service"),
-    ],
+    no_token=(lambda _: JSON, 401, None),
+    forged_signature=(bearer(key=STRANGER), 403, None),
+    changed_after_it_was_signed=(tampered, 403, None),
+    no_algorithm=(bearer(algorithm="none"), 403, None),
+    different_algorithm=(bearer(algorithm="HS256"), 403, None),
+    expired=(bearer(exp=1), 403, None),
+    without_an_end=(bearer(exp=None), 403, None),
+    not_valid_yet=(bearer(nbf=2**33), 403, None),
+    wrong_audience=(bearer(aud="grafana"), 403, None),
+    no_audience=(bearer(aud=None), 403, None),
+    other_issuer=(bearer(iss="https://elsewhere.example.com"), 403, None),
+    unverified_email=(bearer(email_verified=False), 403, None),
+    no_JWT=(lambda _: {**JSON, "Authorization": "Bearer x"}, 403, None),
+    right_token=(bearer(), 200, oidc.MACHINE),
+    two_audiences=(bearer(aud=["grafana", oidc.CLIENT]), 200, oidc.MACHINE),
+    client_without_email=(bearer(email=None), 200, "pipeline-7"),
+    browser_without_a_session=(lambda _: PAGE, 302, None),
+    cookie_of_another_service=(lambda _: {"Cookie": COOKIE}, 302, None),
 )
 def test_machine_reaches_the_model_by_a_token_of_the_issuer_alone(
     place, machines, asks, want, user

@@ -16,6 +16,7 @@ from tests.api import Api, ApiError
 from tests.functional import istiod_world, limits_world
 from tests.functional.limits_world import APP, World
 from tests.kubernetes_objects import namespace_of, workload
+from tests.unit.cases import cases
 
 OURS = "istio-integrator.charmhub.io"
 
@@ -270,15 +271,13 @@ STOP = ["pilot-agent", "request", "POST", "quitquitquit"]
 THEIRS = ["python3", "-c", "print()"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("is_ours", "container", "command", "is_let"),
-    [
-        pytest.param(False, "istio-proxy", STOP, True, id="the stop of a proxy anywhere"),
-        pytest.param(False, "istio-proxy", ["sh"], False, id="a shell in a proxy"),
-        pytest.param(False, "istio-proxy", [*STOP, "more"], False, id="more than the stop"),
-        pytest.param(False, "main", STOP, False, id="the stop in another container"),
-        pytest.param(True, "main", THEIRS, True, id="a call of diagnose in the model"),
-    ],
+    the_stop_of_a_proxy_anywhere=(False, "istio-proxy", STOP, True),
+    a_shell_in_a_proxy=(False, "istio-proxy", ["sh"], False),
+    more_than_the_stop=(False, "istio-proxy", [*STOP, "more"], False),
+    the_stop_in_another_container=(False, "main", STOP, False),
+    a_call_of_diagnose_in_the_model=(True, "main", THEIRS, True),
 )
 def test_commands_outside_of_the_model_are_those_that_stop_a_proxy(  # noqa: PLR0917 - a table
     worlds, control_plane, is_ours, container, command, is_let

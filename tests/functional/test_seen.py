@@ -15,6 +15,7 @@ from tests.functional import ingress_world, istiod_world
 from tests.functional.gateway_looks import look
 from tests.functional.ingress_world import DOMAIN, HTTPS, MODEL, OURS, server
 from tests.kubernetes_objects import made
+from tests.unit.cases import cases
 
 HOST = gateway_client.HOST
 BOTH = (80, 443)
@@ -63,12 +64,10 @@ def test_whole_gateway_is_seen_as_it_is_expected(served):
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "hosts", "status"),
-    [
-        pytest.param({"hosts": ["x1.invalid"]}, (), 404, id="only a random name"),
-        pytest.param({"tls": {"httpsRedirect": True}}, (HOST,), 301, id="a redirect"),
-    ],
+    only_a_random_name=({"hosts": ["x1.invalid"]}, (), 404),
+    a_redirect=({"tls": {"httpsRedirect": True}}, (HOST,), 301),
 )
 def test_port_is_guarded_whatever_its_server_serves(served, changes, hosts, status):
     opened = served.owned("Gateway.networking.istio.io")[0]
@@ -183,20 +182,10 @@ def test_dns_domain_that_istiod_does_not_use_is_named(served):
     assert about(answer, Cause.OTHER_DOMAIN) == [{"domain": DOMAIN}]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("theirs", "named"),
-    [
-        pytest.param(
-            server(443, [HOST], **HTTPS),
-            {"host": HOST, "port": "443", "by": "shop/older"},
-            id="host",
-        ),
-        pytest.param(
-            {"port": {"number": 443, "name": "tcp", "protocol": "TCP"}, "hosts": ["*"]},
-            {},
-            id="protocol",
-        ),
-    ],
+    host=(server(443, [HOST], **HTTPS), {"host": HOST, "port": "443", "by": "shop/older"}),
+    protocol=({"port": {"number": 443, "name": "tcp", "protocol": "TCP"}, "hosts": ["*"]}, {}),
 )
 def test_server_that_istiod_drops_for_an_older_one_is_named(served, theirs, named):
     opened = served.owned("Gateway.networking.istio.io")[0]

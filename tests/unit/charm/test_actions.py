@@ -5,6 +5,7 @@ import yaml
 from ops import testing
 
 from tests import asked
+from tests.unit.cases import cases
 from tests.unit.charm.charm_world import POD, state, told, workload
 
 pytestmark = pytest.mark.usefixtures("installed")
@@ -18,13 +19,7 @@ def test_list_uninjected_names_each_pod_and_why(ctx):
     }
 
 
-@pytest.mark.parametrize(
-    ("dry_run", "result"),
-    [
-        pytest.param(False, "restarting", id="for real"),
-        pytest.param(True, "would-restart", id="dry run"),
-    ],
-)
+@cases(("dry_run", "result"), for_real=(False, "restarting"), dry_run=(True, "would-restart"))
 @pytest.mark.parametrize("stale", [False, True])
 def test_restart_asks_the_workload(ctx, *, stale, dry_run, result):
     job = {**POD, "name": "job-x", "workload": "", "fixable": False, "message": "a Job's"}
@@ -80,20 +75,16 @@ def test_stop_proxy_asks_the_workload(ctx):
     assert ctx.action_results == {"stopped": "kf/job-x, because main has ended"}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("answer", "words"),
-    [
-        pytest.param(
-            {**RULED, "decision": "wait", "reason": "PayloadRunning", "message": "main runs"},
-            "kf-user/job-x: the proxy was not stopped: main runs$",
-            id="not-ended",
-        ),
-        pytest.param(
-            {**RULED, "result": "timeout", "transport": "exec", "detail": "10 s"},
-            "kf-user/job-x: the proxy was not stopped: timeout by exec: 10 s",
-            id="no-answer",
-        ),
-    ],
+    not_ended=(
+        {**RULED, "decision": "wait", "reason": "PayloadRunning", "message": "main runs"},
+        "kf-user/job-x: the proxy was not stopped: main runs$",
+    ),
+    no_answer=(
+        {**RULED, "result": "timeout", "transport": "exec", "detail": "10 s"},
+        "kf-user/job-x: the proxy was not stopped: timeout by exec: 10 s",
+    ),
 )
 def test_stop_proxy_fails_with_the_reason(ctx, answer, words):
     params = {"pod": "job-x", "namespace": "kf-user"}

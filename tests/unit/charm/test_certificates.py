@@ -12,6 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from istio_integrator.admission import certificates
+from tests.unit.cases import cases
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 NAMES = ["a-admission.m.svc", "a-admission.m.svc.cluster.local"]
@@ -57,14 +58,12 @@ def test_clocks_that_differ_by_less_than_a_day_do_not_matter(material, hours):
     assert is_trusted(material.bundle, material.certificate, when)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("days", "names", "rotate", "is_kept"),
-    [
-        pytest.param(50, NAMES, False, True, id="nothing-is-due"),
-        pytest.param(61, NAMES, False, False, id="two-thirds-of-its-life-are-over"),
-        pytest.param(1, ["new.m.svc"], False, False, id="other-names"),
-        pytest.param(1, NAMES, True, False, id="asked-for"),
-    ],
+    nothing_is_due=(50, NAMES, False, True),
+    two_thirds_of_its_life_are_over=(61, NAMES, False, False),
+    other_names=(1, ["new.m.svc"], False, False),
+    asked_for=(1, NAMES, True, False),
 )
 def test_certificate_is_replaced_when_due_and_both_are_trusted_for_a_day(
     material, days, names, rotate, is_kept

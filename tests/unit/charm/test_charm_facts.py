@@ -9,6 +9,7 @@ from ops import testing
 from integrator_contract import charm_facts
 from istio_integrator.admission import certificates
 from tests import tls_pairs
+from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import results, state, workload
 from tests.unit.charm.ingress_world import auth, route, sdi
@@ -41,12 +42,10 @@ def test_model_that_is_as_it_should_be_has_no_problems(ctx):
     assert found == want
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "want"),
-    [
-        pytest.param({"pod_labels": "x"}, {("config", "blocked")}, id="option"),
-        pytest.param({"revision": "gone"}, {("mesh", "blocked")}, id="mesh"),
-    ],
+    option=({"pod_labels": "x"}, {("config", "blocked")}),
+    mesh=({"revision": "gone"}, {("mesh", "blocked")}),
 )
 def test_problem_is_told_with_the_part_that_has_it(ctx, given, want, tmp_path):
     container = workload(files=tmp_path)

@@ -12,6 +12,7 @@ from ops import testing
 
 from integrator_contract import service
 from tests import asked
+from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.charm_world import SETTINGS, state, told, workload
 from tests.unit.charm.ingress_world import (
@@ -100,14 +101,12 @@ def test_evictions_end_whatever_the_api_server_answers(served, fake, tmp_path, k
 SECRET = "istio-integrator.kf.mesh-2"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("labels", "owner", "stays"),
-    [
-        pytest.param({OWNER: "kf.mesh-2"}, {}, False, id="ours"),
-        pytest.param({OWNER: "kf.mesh-2"}, {"uid": "x"}, True, id="forged"),
-        pytest.param({OWNER: "other.mesh-2"}, {}, True, id="another's"),
-        pytest.param({}, {}, True, id="nobody says"),
-    ],
+    ours=({OWNER: "kf.mesh-2"}, {}, False),
+    forged=({OWNER: "kf.mesh-2"}, {"uid": "x"}, True),
+    another_s=({OWNER: "other.mesh-2"}, {}, True),
+    nobody_says=({}, {}, True),
 )
 def test_only_a_certificate_of_ours_goes_when_the_gateway_moves(
     served, fake, labels, owner, stays

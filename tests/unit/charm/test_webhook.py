@@ -9,6 +9,7 @@ import pytest
 from ops import testing
 
 from integrator_contract import names, namespaces, selectors
+from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster, ingress_world, istio_objects
 from tests.unit.charm.charm_world import context, state, told
 
@@ -86,13 +87,11 @@ def test_webhook_is_asked_at_creation_only_before_and_after_injectors_and_fails_
         assert "matchConditions" not in hook
 
 
-@pytest.mark.parametrize(
+@cases(
     ("labels", "is_asked"),
-    [
-        pytest.param({"app": "any"}, True, id="any"),
-        pytest.param({names.MESH_PROBE: "true"}, False, id="probe-of-the-mesh"),
-        pytest.param({**SERVER, names.OWNER: "kf.x"}, False, id="server"),
-    ],
+    any=({"app": "any"}, True),
+    probe_of_the_mesh=({names.MESH_PROBE: "true"}, False),
+    server=({**SERVER, names.OWNER: "kf.x"}, False),
 )
 def test_webhook_is_not_asked_about_servers_and_probes_of_the_mesh(world, labels, is_asked):
     (found,) = world.all("MutatingWebhookConfiguration")
@@ -174,13 +173,11 @@ def refreshed(fake):
     return pod["metadata"]["annotations"][names.REFRESH]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("option", "value"),
-    [
-        pytest.param("log_level", "debug", id="log-level"),
-        pytest.param("hold_application", False, id="hold-application"),
-        pytest.param("excluded_outbound_ports", "3306", id="excluded-outbound-ports"),
-    ],
+    log_level=("log_level", "debug"),
+    hold_application=("hold_application", False),
+    excluded_outbound_ports=("excluded_outbound_ports", "3306"),
 )
 def test_option_reaches_the_servers_without_their_replacement(fake, world, server, option, value):
     world.run()
@@ -221,13 +218,11 @@ def joined(fake):
     return fake.labels("kf").get("istio-injection") == "enabled"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("is_ready", "answers", "joins"),
-    [
-        pytest.param(False, True, False, id="starting"),
-        pytest.param(True, False, False, id="silent"),
-        pytest.param(True, True, True, id="works"),
-    ],
+    starting=(False, True, False),
+    silent=(True, False, False),
+    works=(True, True, True),
 )
 def test_model_joins_after_a_dry_run_pod_was_prepared(fake, fresh, is_ready, answers, joins):
     fake.webhook_is_ready, fake.webhook_answers = is_ready, answers

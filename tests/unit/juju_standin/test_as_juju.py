@@ -112,15 +112,13 @@ def test_charm_init_ends_with_what_the_controller_refuses(charm_init, monkeypatc
     assert "ERROR invalid entity name or password" in said
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "workload", "agent"),
-    [
-        pytest.param({}, "unknown", "lost", id="gone"),
-        pytest.param({"seen": float("inf")}, "active", "idle", id="connected"),
-        pytest.param({"seen": 0.0}, "active", "idle", id="never connected"),
-        pytest.param({"agent": Status("error", "hook failed")}, "error", "lost", id="in error"),
-        pytest.param({"workload": Status("terminated")}, "terminated", "lost", id="terminated"),
-    ],
+    gone=({}, "unknown", "lost"),
+    connected=({"seen": float("inf")}, "active", "idle"),
+    never_connected=({"seen": 0.0}, "active", "idle"),
+    in_error=({"agent": Status("error", "hook failed")}, "error", "lost"),
+    terminated=({"workload": Status("terminated")}, "terminated", "lost"),
 )
 def test_unit_whose_agent_has_gone_is_lost(application, changes, workload, agent):
     """apiserver/common/unitstatus.go, UnitStatus."""

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from testbed.images import tree
+from tests.unit.cases import cases
 
 
 def tree_of(folder):
@@ -29,18 +30,13 @@ def test_digest_does_not_depend_on_times_and_modes_of_the_checkout(source):
     assert tree_of(source).digest() == before
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
-    [
-        pytest.param(lambda folder: (folder / "a.py").write_text("a = 2\n"), id="content"),
-        pytest.param(lambda folder: (folder / "a.py").chmod(0o755), id="executable"),
-        pytest.param(lambda folder: (folder / "a.py").rename(folder / "b.py"), id="name"),
-        pytest.param(lambda folder: (folder / "new").mkdir(), id="directory"),
-        pytest.param(
-            lambda folder: ((folder / "link").unlink(), (folder / "link").symlink_to("b")),
-            id="link",
-        ),
-    ],
+    content=lambda folder: (folder / "a.py").write_text("a = 2\n"),
+    executable=lambda folder: (folder / "a.py").chmod(0o755),
+    name=lambda folder: (folder / "a.py").rename(folder / "b.py"),
+    directory=lambda folder: (folder / "new").mkdir(),
+    link=lambda folder: ((folder / "link").unlink(), (folder / "link").symlink_to("b")),
 )
 def test_digest_changes_with_the_source(source, change):
     before = tree_of(source).digest()

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from istio_integrator.istio import authorization_policy
 from istio_integrator.istio.authorization_policy import InboundRequest, Truth, principal
+from tests.unit.cases import cases
 
 ROOT, MODEL = "istio-system", "kf"
 MINIO = principal(MODEL, "minio")
@@ -46,37 +47,35 @@ def answer(
     return authorization_policy.decide(held, caller, request).answer
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rule", "of_minio", "of_outside"),
-    [
-        pytest.param({}, YES, YES, id="everybody"),
-        pytest.param(by(principals=["*"]), YES, NO, id="any-principal"),
-        pytest.param(by(principals=[principal(MODEL, "minio")]), YES, NO, id="principal"),
-        pytest.param(by(principals=["*/sa/minio"]), YES, NO, id="principal-end"),
-        pytest.param(by(principals=["cluster.local/ns/kf/*"]), YES, NO, id="start"),
-        pytest.param(by(principals=["other.local/ns/kf/sa/minio"]), NO, NO, id="domain"),
-        pytest.param(by(notPrincipals=["*/sa/minio"]), NO, YES, id="not-principal"),
-        pytest.param(by(serviceAccounts=["minio"]), YES, NO, id="account"),
-        pytest.param(by(serviceAccounts=["other/minio"]), NO, NO, id="account-elsewhere"),
-        pytest.param(by(serviceAccounts=["min"]), NO, NO, id="account-whole"),
-        pytest.param(by(notServiceAccounts=["minio"]), NO, YES, id="not-account"),
-        pytest.param(by(namespaces=["k*"]), YES, NO, id="namespace-start"),
-        pytest.param(by(namespaces=["*f"]), YES, NO, id="namespace-end"),
-        pytest.param(by(namespaces=["k*f"]), YES, NO, id="namespace-middle"),
-        pytest.param(by(namespaces=["kube"]), NO, NO, id="namespace-whole"),
-        pytest.param(by(namespaces=["kubeflo?"]), NO, NO, id="namespace-with-a-sign"),
-        pytest.param(by(namespaces=["[k]ubeflow"]), NO, NO, id="namespace-in-brackets"),
-        pytest.param(by(notNamespaces=["kf"]), NO, YES, id="not-namespace"),
-        pytest.param(by(trustDomains=["cluster.*"]), YES, NO, id="trust-domain"),
-        pytest.param(by(ipBlocks=["10.1.0.0/16"]), MAYBE, MAYBE, id="block"),
-        pytest.param(by(notIpBlocks=["10.1.2.3"]), MAYBE, MAYBE, id="not-block"),
-        pytest.param(by(remoteIpBlocks=["10.1.2.3"]), MAYBE, MAYBE, id="forwarded"),
-        pytest.param(by(requestPrincipals=["*"]), MAYBE, MAYBE, id="token"),
-        pytest.param(by(comesLater=["x"]), MAYBE, MAYBE, id="field-of-later"),
-        pytest.param(by(principals=["*"], notNamespaces=["kf"]), NO, NO, id="both"),
-        pytest.param(when("source.namespace", "kf"), YES, NO, id="when-namespace"),
-        pytest.param(when("destination.ip", "10.0.0.1"), MAYBE, MAYBE, id="when-unknown"),
-    ],
+    everybody=({}, YES, YES),
+    any_principal=(by(principals=["*"]), YES, NO),
+    principal=(by(principals=[principal(MODEL, "minio")]), YES, NO),
+    principal_end=(by(principals=["*/sa/minio"]), YES, NO),
+    start=(by(principals=["cluster.local/ns/kf/*"]), YES, NO),
+    domain=(by(principals=["other.local/ns/kf/sa/minio"]), NO, NO),
+    not_principal=(by(notPrincipals=["*/sa/minio"]), NO, YES),
+    account=(by(serviceAccounts=["minio"]), YES, NO),
+    account_elsewhere=(by(serviceAccounts=["other/minio"]), NO, NO),
+    account_whole=(by(serviceAccounts=["min"]), NO, NO),
+    not_account=(by(notServiceAccounts=["minio"]), NO, YES),
+    namespace_start=(by(namespaces=["k*"]), YES, NO),
+    namespace_end=(by(namespaces=["*f"]), YES, NO),
+    namespace_middle=(by(namespaces=["k*f"]), YES, NO),
+    namespace_whole=(by(namespaces=["kube"]), NO, NO),
+    namespace_with_a_sign=(by(namespaces=["kubeflo?"]), NO, NO),
+    namespace_in_brackets=(by(namespaces=["[k]ubeflow"]), NO, NO),
+    not_namespace=(by(notNamespaces=["kf"]), NO, YES),
+    trust_domain=(by(trustDomains=["cluster.*"]), YES, NO),
+    block=(by(ipBlocks=["10.1.0.0/16"]), MAYBE, MAYBE),
+    not_block=(by(notIpBlocks=["10.1.2.3"]), MAYBE, MAYBE),
+    forwarded=(by(remoteIpBlocks=["10.1.2.3"]), MAYBE, MAYBE),
+    token=(by(requestPrincipals=["*"]), MAYBE, MAYBE),
+    field_of_later=(by(comesLater=["x"]), MAYBE, MAYBE),
+    both=(by(principals=["*"], notNamespaces=["kf"]), NO, NO),
+    when_namespace=(when("source.namespace", "kf"), YES, NO),
+    when_unknown=(when("destination.ip", "10.0.0.1"), MAYBE, MAYBE),
 )
 def test_rule_takes_callers(rule, of_minio, of_outside):
     for caller, want in ((MINIO, of_minio), (OUTSIDE, of_outside)):
@@ -84,47 +83,43 @@ def test_rule_takes_callers(rule, of_minio, of_outside):
         assert answer(policy(rule, action="DENY"), caller=caller) is Truth(YES - want)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rule", "known", "unknown"),
-    [
-        pytest.param(to(ports=["80"]), YES, MAYBE, id="port"),
-        pytest.param(to(ports=["8080"]), NO, MAYBE, id="another-port"),
-        pytest.param(to(notPorts=["80"]), NO, MAYBE, id="not-port"),
-        pytest.param(to(methods=["GET"]), MAYBE, MAYBE, id="method"),
-        pytest.param(to(hosts=["web"]), MAYBE, MAYBE, id="host"),
-        pytest.param(to(ports=["8080"], paths=["/a"]), NO, MAYBE, id="path-at-another-port"),
-        pytest.param(to(paths=["*"], methods=["*"]), YES, YES, id="any"),
-        pytest.param(to(notPaths=["/a"]), MAYBE, MAYBE, id="not-path"),
-        pytest.param(when("request.headers[user]", "*"), MAYBE, MAYBE, id="header"),
-        pytest.param(when("request.headers[user]", notValues=["*"]), MAYBE, MAYBE, id="unset"),
-        pytest.param({**by(), **to(ports=["80"])}, YES, MAYBE, id="empty-source"),
-    ],
+    port=(to(ports=["80"]), YES, MAYBE),
+    another_port=(to(ports=["8080"]), NO, MAYBE),
+    not_port=(to(notPorts=["80"]), NO, MAYBE),
+    method=(to(methods=["GET"]), MAYBE, MAYBE),
+    host=(to(hosts=["web"]), MAYBE, MAYBE),
+    path_at_another_port=(to(ports=["8080"], paths=["/a"]), NO, MAYBE),
+    any=(to(paths=["*"], methods=["*"]), YES, YES),
+    not_path=(to(notPaths=["/a"]), MAYBE, MAYBE),
+    header=(when("request.headers[user]", "*"), MAYBE, MAYBE),
+    unset=(when("request.headers[user]", notValues=["*"]), MAYBE, MAYBE),
+    empty_source=({**by(), **to(ports=["80"])}, YES, MAYBE),
 )
 def test_rule_takes_requests(rule, known, unknown):
     assert answer(policy(rule)) is known
     assert answer(policy(rule), request=InboundRequest()) is unknown
 
 
-@pytest.mark.parametrize(
+@cases(
     ("policies", "want"),
-    [
-        pytest.param([], YES, id="none"),
-        pytest.param([policy()], NO, id="nothing-allowed"),
-        pytest.param([policy(), policy({})], YES, id="one-allows"),
-        pytest.param([policy({}), policy({}, action="DENY")], NO, id="deny-first"),
-        pytest.param([policy(action="DENY")], YES, id="deny-nothing"),
-        pytest.param([policy({}, action="CUSTOM")], MAYBE, id="custom"),
-        pytest.param([policy({}, action="CUSTOM"), policy()], NO, id="custom-and-denied"),
-        pytest.param([policy({}, action="AUDIT")], YES, id="audit"),
-        pytest.param([policy(namespace=ROOT)], NO, id="mesh"),
-        pytest.param([policy(namespace="other")], YES, id="elsewhere"),
-        pytest.param([policy(selector={"matchLabels": {"app": "web"}})], NO, id="selected"),
-        pytest.param([policy(selector={"matchLabels": {"app": "db"}})], YES, id="other-pods"),
-        pytest.param([policy(targetRefs=[{"kind": "Service", "name": "w"}])], YES, id="waypoint"),
-        pytest.param([policy(targetRef={"kind": "Service", "name": "w"})], YES, id="older"),
-        pytest.param([policy(annotations={"istio.io/dry-run": "T"})], YES, id="dry-run"),
-        pytest.param([{"kind": "AuthorizationPolicy", "metadata": 7}], YES, id="unreadable"),
-    ],
+    none=([], YES),
+    nothing_allowed=([policy()], NO),
+    one_allows=([policy(), policy({})], YES),
+    deny_first=([policy({}), policy({}, action="DENY")], NO),
+    deny_nothing=([policy(action="DENY")], YES),
+    custom=([policy({}, action="CUSTOM")], MAYBE),
+    custom_and_denied=([policy({}, action="CUSTOM"), policy()], NO),
+    audit=([policy({}, action="AUDIT")], YES),
+    mesh=([policy(namespace=ROOT)], NO),
+    elsewhere=([policy(namespace="other")], YES),
+    selected=([policy(selector={"matchLabels": {"app": "web"}})], NO),
+    other_pods=([policy(selector={"matchLabels": {"app": "db"}})], YES),
+    waypoint=([policy(targetRefs=[{"kind": "Service", "name": "w"}])], YES),
+    older=([policy(targetRef={"kind": "Service", "name": "w"})], YES),
+    dry_run=([policy(annotations={"istio.io/dry-run": "T"})], YES),
+    unreadable=([{"kind": "AuthorizationPolicy", "metadata": 7}], YES),
 )
 def test_policies_decide_together(policies, want):
     assert answer(*policies) is want
@@ -138,19 +133,16 @@ def test_policy_of_a_gateway_is_held_by_its_pods_alone():
     assert answer(named, labels=labels, namespace="other") is YES
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rule", "allows", "denies"),
-    [
-        pytest.param(by(principals=["*"]), YES, NO, id="connection"),
-        pytest.param(to(methods=["POST"]), NO, NO, id="request"),
-        pytest.param({**by(principals=["a"]), **to(methods=["POST"])}, NO, YES, id="both"),
-        pytest.param(
-            {"from": [*by(principals=["*"])["from"], *by(requestPrincipals=["*"])["from"]]},
-            NO,
-            NO,
-            id="one-source-of-two",
-        ),
-    ],
+    connection=(by(principals=["*"]), YES, NO),
+    request=(to(methods=["POST"]), NO, NO),
+    both=({**by(principals=["a"]), **to(methods=["POST"])}, NO, YES),
+    one_source_of_two=(
+        {"from": [*by(principals=["*"])["from"], *by(requestPrincipals=["*"])["from"]]},
+        NO,
+        NO,
+    ),
 )
 @pytest.mark.parametrize("seen_by", ["tcp", "ztunnel"])
 def test_proxy_without_requests_leaves_out_what_allows_by_them(rule, allows, denies, seen_by):
@@ -159,16 +151,14 @@ def test_proxy_without_requests_leaves_out_what_allows_by_them(rule, allows, den
     assert answer(policy(rule, action="DENY"), request=request) is denies
 
 
-@pytest.mark.parametrize(
+@cases(
     ("named", "want"),
-    [
-        pytest.param("cluster.local/ns/a/sa/b", YES, id="pointer"),
-        pytest.param("td1/ns/a/sa/b", YES, id="own"),
-        pytest.param("td2/ns/a/sa/b", YES, id="alias"),
-        pytest.param("td3/ns/a/sa/b", NO, id="another"),
-        pytest.param("*/ns/a/sa/b", YES, id="any"),
-        pytest.param("*1/ns/a/sa/b", YES, id="end"),
-    ],
+    pointer=("cluster.local/ns/a/sa/b", YES),
+    own=("td1/ns/a/sa/b", YES),
+    alias=("td2/ns/a/sa/b", YES),
+    another=("td3/ns/a/sa/b", NO),
+    any=("*/ns/a/sa/b", YES),
+    end=("*1/ns/a/sa/b", YES),
 )
 def test_principal_of_an_alias_of_the_trust_domain_is_that_of_the_mesh(named, want):
     caller = "td1/ns/a/sa/b"

@@ -5,6 +5,7 @@ import pytest
 from charmlibs.interfaces import gateway_metadata as library
 from ops import testing
 
+from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.ingress_world import gateway_api_world, program
 
@@ -54,12 +55,8 @@ def test_controller_hears_of_the_gateway_when_istiod_serves_it(world):
     assert found.deployment_name == found.service_account == "kubeflow-gateway-istio"
 
 
-@pytest.mark.parametrize(
-    ("revision", "labels"),
-    [
-        pytest.param("", {}, id="the-default"),
-        pytest.param("canary", {"istio.io/rev": "canary"}, id="another"),
-    ],
+@cases(
+    ("revision", "labels"), the_default=("", {}), another=("canary", {"istio.io/rev": "canary"})
 )
 def test_gateway_is_for_the_istiod_of_the_revision_that_is_asked_for(world, revision, labels):
     """One of the default revision takes what names none; another's has to be named."""
