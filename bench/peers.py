@@ -63,7 +63,7 @@ async def stop_at_once(connection: client.Client) -> None:
 
 async def main() -> None:
     """Watch and work until killed."""
-    logs.configure("info")
+    logs.configure_logs("info")
     await stop_at_once(workload_access.connect(sys.argv[1]))
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / folder) for folder in ("src", "lib")]
 
-from istio_integrator.messages import Said, Severity  # noqa: E402 - the path is set first
+from istio_integrator.messages import Severity, Template  # noqa: E402 - the path is set first
 
 _SOURCES = ("src", "lib/integrator_contract", "workload/sidecar_lifecycle")
 _ELSEWHERE = frozenset({"messages.py", "reasons.py", "schema.py"})
@@ -56,7 +56,7 @@ def page() -> str:
         f"## {severity.value.capitalize()}\n\n{''.join(map(_line, found))}"
         for severity in Severity
         if severity is not Severity.NOTE
-        and (found := [each for each in Said if each.value.severity is severity])
+        and (found := [each for each in Template if each.value.severity is severity])
     ]
     return (
         "# Messages\n\n"
@@ -69,7 +69,7 @@ def page() -> str:
     )
 
 
-def _line(said: Said) -> str:
+def _line(said: Template) -> str:
     row = said.value
     more = _filled(row.more)
     text = ". ".join(filter(None, (_filled(row.condition), more[:1].upper() + more[1:])))
@@ -83,7 +83,7 @@ def _filled(text: str) -> str:
 
 def all_of(root: pathlib.Path) -> Iterator[Message]:
     """List the statuses, and the other texts of both programs."""
-    for said in Said:
+    for said in Template:
         for text in filter(None, (said.value.condition, said.value.more)):
             yield Message("status", _filled(text), f"messages.py {said.name}")
     yield from scraped(root)

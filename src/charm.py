@@ -34,12 +34,12 @@ class IstioIntegrator(ops.CharmBase):
 
     def __init__(self, framework: ops.Framework) -> None:
         super().__init__(framework)
-        fences.forget()
+        fences.clear_notes()
         self.tracing = ops_tracing.Tracing(
             self, tracing_relation_name="tracing", ca_relation_name="receive-ca-cert"
         )
         # Its handlers run before this charm's, which read its results.
-        self._certificates = certificate.requirer(self)
+        self._certificates = certificate.observe_relation(self)
         self._hook = order.Hook(self.app.name)
         container = self.on[workload.CONTAINER]
         for event in (
@@ -80,7 +80,7 @@ class IstioIntegrator(ops.CharmBase):
         if not (is_last or situation.workload.is_running):
             return
         failed: list[errors.CharmError] = []
-        for step in order.removal(Facts(situation)):
+        for step in order.list_removal_steps(Facts(situation)):
             try:
                 order.retry_conflicts(step)
             except errors.CharmError as error:
@@ -139,21 +139,21 @@ class IstioIntegrator(ops.CharmBase):
         if facts is None:
             client = workload.WorkloadClient(self.unit.get_container(workload.CONTAINER))
             found = charm_facts.CharmFacts(looked=time.time(), problems=tuple(hook.problems))
-            client.record(service.Results(facts=found, expected=client.expected()))
+            client.write_results(service.Results(facts=found, expected=client.read_expectation()))
         return facts
 
     def _claim(self, hook: order.Hook) -> Facts | None:
         """Find the Istio to join, and claim the model; return None if that is impossible."""
         kubeflow.announce_versions(endpoints.Relations(self))
-        with hook.part("config"):
+        with hook.catch_errors("config"):
             options = config.Config.load(self.config)
-            with hook.part("mesh"):
+            with hook.catch_errors("mesh"):
                 facts = self._find_facts(options)
                 if refusal := order.retry_conflicts(Membership(facts).claim):
-                    hook.say("membership", refusal)
+                    hook.add_messages("membership", refusal)
                     order.withdraw(hook, facts)
                     return None
-                hook.say("mesh", *(facts.discovered.said if facts.discovered else ()))
+                hook.add_messages("mesh", *(facts.discovered.messages if facts.discovered else ()))
                 return facts
         return None
 

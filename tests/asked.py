@@ -10,7 +10,7 @@ from typing import Any
 from ops import testing
 
 from integrator_contract import schema, service
-from integrator_contract.seen import Expectation, Seen
+from integrator_contract.seen import EnvoyState, Expectation
 
 PROGRAM = "/usr/bin/sidecar-lifecycle"
 SUMMARY = {
@@ -59,9 +59,9 @@ class Service(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.requests: list[tuple[str, str, str]] = []
         """Method, path and authorization of each request since the last `says` or `fails`."""
-        self.seen = Seen(of="")
+        self.seen = EnvoyState(of="")
         """The gateway's configuration as the workload reports it."""
-        self.look: Callable[[], Seen] = lambda: self.seen
+        self.look: Callable[[], EnvoyState] = lambda: self.seen
         self.ended: list[dict[str, Any]] = []
         """The proxies that it reports as running longer than their payload."""
         self.has_chain = True
@@ -80,8 +80,8 @@ class Service(http.server.ThreadingHTTPServer):
         """Report the gateway as it is expected; tell whether the report has changed."""
         before = self.seen
         is_open = any(server.hosts for server in expected.servers)
-        self.seen = Seen(
-            of=expected.word(),
+        self.seen = EnvoyState(
+            of=expected.digest(),
             unseen=None,
             guarded=tuple(server.port for server in expected.servers),
             is_open=is_open,
@@ -91,7 +91,7 @@ class Service(http.server.ThreadingHTTPServer):
 
     def closes(self) -> None:
         """Report a gateway without a server of this charm."""
-        self.seen = Seen(of="", unseen=None)
+        self.seen = EnvoyState(of="", unseen=None)
 
     def fails(self, status: int, text: str) -> None:
         """Answer every request with a status and a text, until `says` is called."""

@@ -55,7 +55,7 @@ async def service(connection: client.Client, *options: str) -> AsyncIterator[Non
     runs: list[Coroutine[None, None, None]] = []
     level = logging.getLogger().level
     with (
-        mock.patch.object(client, "of_pod", return_value=connection),
+        mock.patch.object(client, "connect_from_pod", return_value=connection),
         mock.patch.object(asyncio, "run", runs.append),
         # Collecting garbage is tuned for a process that does nothing else.
         mock.patch.multiple(gc, freeze=mock.DEFAULT, set_threshold=mock.DEFAULT),
@@ -75,7 +75,7 @@ async def service(connection: client.Client, *options: str) -> AsyncIterator[Non
 
 def main(file: str | os.PathLike[str], argv: Sequence[str]) -> int:
     """Run a command with the access of a kubeconfig in place of a pod's."""
-    with mock.patch.object(client, "of_pod", return_value=connect(file)):
+    with mock.patch.object(client, "connect_from_pod", return_value=connect(file)):
         return cli.main(list(argv))
 
 

@@ -92,9 +92,9 @@ class Summary:
     stale: int = 0
     """Pods in the mesh whose proxy has another revision or an earlier version than istiod."""
     word: str = ""
-    """The service's hash of this summary, from `named`."""
+    """The service's hash of this summary, from `digest`."""
 
-    def named(self) -> str:
+    def digest(self) -> str:
         """Return a hash of the summary without its old proxies."""
         values = {**dataclasses.asdict(self), "stale": 0, "word": ""}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]

@@ -11,7 +11,7 @@ NAME = "istio-integrator-dry-run"
 """The prefix of the pods' names."""
 
 
-def pod(
+def make_pod(
     own: Mapping[str, Any],
     labels: Mapping[str, str],
     *,

@@ -29,7 +29,7 @@ ADMISSION = "admission"
 APPLIED_HASH = f"{PREFIX}applied-hash"
 REFRESH = f"{PREFIX}refresh"
 """On the webhook's pods: a change makes the kubelet refresh their mounted files."""
-SEEN = f"{PREFIX}seen"
+MESH_SETTINGS = f"{PREFIX}seen"
 """On the webhook's settings: the mesh's settings, kept while istiod does not answer."""
 RELATION = f"{PREFIX}relation"
 HOSTS = f"{PREFIX}hosts"
@@ -197,7 +197,7 @@ KEPT_OF_LONG_OWNERS = 52
 """Characters kept at the start of an owner's name that is too long for a label."""
 
 
-def owner(model: str, application: str) -> str:
+def name_owner(model: str, application: str) -> str:
     """Name an application uniquely, as the value of the label `OWNER`."""
     value = f"{model}.{application}"
     if len(value) <= LONGEST_LABEL:
@@ -206,7 +206,7 @@ def owner(model: str, application: str) -> str:
     return f"{value[:KEPT_OF_LONG_OWNERS].rstrip('-.')}-{digest}"
 
 
-def object_name(application: str, suffix: str) -> str:
+def name_object(application: str, suffix: str) -> str:
     """Name an object of an application within the 63 characters of a DNS label."""
     full = f"{application}-{suffix}"
     if len(full) <= LONGEST_LABEL:
@@ -215,9 +215,9 @@ def object_name(application: str, suffix: str) -> str:
     return f"{application[: LONGEST_LABEL - len(suffix) - 10].rstrip('-')}-{digest}-{suffix}"
 
 
-def labels(model: str, application: str, component: str) -> dict[str, str]:
+def make_labels(model: str, application: str, component: str) -> dict[str, str]:
     """Return the labels of every object that the application creates."""
-    return {MANAGED_BY: MANAGER, OWNER: owner(model, application), COMPONENT: component}
+    return {MANAGED_BY: MANAGER, OWNER: name_owner(model, application), COMPONENT: component}
 
 
 def is_modeloperator(labels: Mapping[str, str]) -> bool:

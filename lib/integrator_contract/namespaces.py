@@ -15,7 +15,7 @@ MODEL_ONLY: frozenset[Kind] = frozenset(("model",))
 SYSTEM = "kube-system"
 
 
-def asked_kinds(labels: Mapping[str, str]) -> Iterator[Kind]:
+def list_kinds(labels: Mapping[str, str]) -> Iterator[Kind]:
     """Yield the kinds that a namespace other than the model's has, whether allowed or not."""
     if labels.get(names.SERVED) == "enabled":
         yield "labelled"
@@ -23,7 +23,7 @@ def asked_kinds(labels: Mapping[str, str]) -> Iterator[Kind]:
         yield "profiles"
 
 
-def kinds(words: Iterable[str]) -> frozenset[Kind]:
+def parse_kinds(words: Iterable[str]) -> frozenset[Kind]:
     """Read the names of kinds, or raise ValueError about an unknown name."""
     chosen = frozenset(words)
     for word in chosen.difference(KINDS):
@@ -41,28 +41,28 @@ class Served:
     mesh_namespace: str = ""
     kinds: frozenset[Kind] = frozenset(KINDS)
 
-    def kind_of(self, name: str, labels: Mapping[str, str]) -> Kind | None:
+    def find_kind(self, name: str, labels: Mapping[str, str]) -> Kind | None:
         """Return the kind of a namespace that this application serves, else None."""
-        kind = self.allowed_kind(name, labels)
+        kind = self.find_allowed_kind(name, labels)
         if kind != "model" and labels.get(names.SERVED_BY, self.owner) != self.owner:
             return None
         return kind
 
-    def allowed_kind(self, name: str, labels: Mapping[str, str]) -> Kind | None:
+    def find_allowed_kind(self, name: str, labels: Mapping[str, str]) -> Kind | None:
         """Return the kind that the options allow, whichever application serves the namespace."""
         is_never_served = name in (SYSTEM, self.mesh_namespace) or names.CONTROLLER_MODEL in labels
         if is_never_served or labels.get(names.SERVED) == "disabled":
             return None
-        asked = ("model",) if name == self.model else asked_kinds(labels)
+        asked = ("model",) if name == self.model else list_kinds(labels)
         return next((kind for kind in asked if kind in self.kinds), None)
 
-    def is_tenants(self, name: str, labels: Mapping[str, str]) -> bool:
+    def is_tenant(self, name: str, labels: Mapping[str, str]) -> bool:
         """Tell whether a namespace belongs to users of its own, served or not."""
-        asks = next(asked_kinds(labels), None) is not None
+        asks = next(list_kinds(labels), None) is not None
         return asks and name not in (self.model, SYSTEM, self.mesh_namespace)
 
     def as_selectors(self) -> tuple[tuple[str, selectors.Selector], ...]:
-        """Write `kind_of` as namespace selectors that never overlap.
+        """Write `find_kind` as namespace selectors that never overlap.
 
         A selector has no `or`: unserved namespaces and this application's need two. The model's
         own namespace always has one, since its pods' place in the mesh is decided at admission.

@@ -167,9 +167,9 @@ class PodRules:
     image_registries: tuple[Registries, ...] = ()
 
     def __post_init__(self) -> None:
-        _about("pod-labels", check_labels, self.pod_labels)
-        _about("pod-annotations", _check_annotations, self.pod_annotations)
-        _about("image-registries", _check_registries, self.image_registries)
+        _check_setting("pod-labels", check_labels, self.pod_labels)
+        _check_setting("pod-annotations", _check_annotations, self.pod_annotations)
+        _check_setting("image-registries", _check_registries, self.image_registries)
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -204,8 +204,8 @@ class Settings(Members, PodRules):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _about("included-pods", selectors.parse, self.included_pods)
-        _about("excluded-pods", selectors.parse, self.excluded_pods)
+        _check_setting("included-pods", selectors.parse, self.included_pods)
+        _check_setting("excluded-pods", selectors.parse, self.excluded_pods)
         if len(self.inject_label) != 1:
             raise ValueError("inject-label: exactly one label is needed")
 
@@ -225,14 +225,14 @@ class Settings(Members, PodRules):
         return {key.replace("_", "-"): value for key, value in dataclasses.asdict(self).items()}
 
 
-def _about(setting: str, check: Callable[[_T], object], value: _T) -> None:
+def _check_setting(setting: str, check: Callable[[_T], object], value: _T) -> None:
     try:
         check(value)
     except ValueError as error:
         raise ValueError(f"{setting}: {error}") from error
 
 
-def named(document: object) -> dict[str, Any]:
+def to_fields(document: object) -> dict[str, Any]:
     """Rename the keys of a JSON document to the fields of `Settings`, or raise ValueError."""
     if not isinstance(document, dict):
         raise ValueError("the settings are no object")  # noqa: TRY004 - as for all else here

@@ -96,7 +96,7 @@ def is_missing_right(code: int, message: str) -> bool:
     return code == 401 or (code == 403 and _AUTHORIZER.match(message) is not None)
 
 
-def read(code: int, message: str) -> Refusal | None:
+def read_refusal(code: int, message: str) -> Refusal | None:
     """Read the author of a rejection; None for a missing right or a schema error."""
     message = message[:_LONGEST_READ]
     if is_missing_right(code, message):
@@ -107,12 +107,12 @@ def read(code: int, message: str) -> Refusal | None:
     return None
 
 
-def of_pod(code: int, message: str) -> Refusal | None:
+def read_refusal_of_pod(code: int, message: str) -> Refusal | None:
     """Read the author of a pod's rejection, which may be kube-apiserver itself.
 
     None: the answer is not about the pod, such as that of a webhook that supports no dry runs.
     """
-    found = read(code, message)
+    found = read_refusal(code, message)
     if found or code not in (400, 413, 422, 500) or _NO_DRY_RUNS in message:
         return found
     author = SOME_WEBHOOK if _LOST_RESTART_POLICY in message else KUBE_APISERVER
@@ -120,10 +120,12 @@ def of_pod(code: int, message: str) -> Refusal | None:
     return Refusal(author=author, words=" ".join(words.split())[:LONGEST_WORDS])
 
 
-def of_event(message: str, creator: str) -> str:
+def read_event(message: str, creator: str) -> str:
     """Return the reason in an Event FailedCreate why `creator` could not create a pod."""
     words = cut_generated(_BEFORE_CAUSE.sub("", message), f"{creator}-")
-    return str(of_pod(422 if _INVALID.match(words) else 403, words) or words[:LONGEST_WORDS])
+    return str(
+        read_refusal_of_pod(422 if _INVALID.match(words) else 403, words) or words[:LONGEST_WORDS]
+    )
 
 
 def cut_generated(text: str, prefix: str = "") -> str:

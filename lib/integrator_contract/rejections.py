@@ -14,7 +14,7 @@ from . import refusals
 KEY = "rejections"
 
 
-def config_map(application: str) -> str:
+def name_config_map(application: str) -> str:
     """Return the name of the ConfigMap."""
     return f"{application}-convergence"
 

@@ -55,13 +55,13 @@ class Expectation:
     clusters: tuple[str, ...] = ()
     """Envoy's names for the authorization service and for the routes' Services."""
 
-    def word(self) -> str:
+    def digest(self) -> str:
         """Return a hash of the expectation, which an answer refers to."""
         values = json.dumps(dataclasses.asdict(self), sort_keys=True)
         return hashlib.sha256(values.encode()).hexdigest()[:16]
 
 
-class Unseen(enum.StrEnum):
+class ReadFailure(enum.StrEnum):
     """Reason why the workload could not read the gateway's configuration."""
 
     NOT_YET = "not yet"
@@ -103,7 +103,7 @@ class Cause(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Missing:
+class MissingPart:
     """A part of the expected configuration that Envoy lacks."""
 
     cause: Cause
@@ -123,12 +123,12 @@ class Missing:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class EnvoyState:
     """The configuration found in the gateway's Envoys."""
 
     of: str
-    """The `word` of the expectation that it was compared with."""
-    unseen: Unseen | None = Unseen.NOT_YET
+    """The `digest` of the expectation that it was compared with."""
+    unseen: ReadFailure | None = ReadFailure.NOT_YET
     detail: str = ""
     refusal: refusals.Refusal | None = None
     """The webhook or policy that rejects port-forwards to the gateway's pods."""
@@ -143,7 +143,7 @@ class Seen:
     routes: int = 0
     """Expected routes that every pod serves, with the charm's filters, at every host that no
     other integrator guards."""
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[MissingPart, ...] = ()
     """Root causes first."""
     words: str = ""
     """Envoy's words about routes that it rejects, if routes are missing and istiod has them."""

@@ -20,12 +20,12 @@ _Path = TypeVar("_Path", bound=pathlib.PurePath)
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
-def words(text: str) -> tuple[str, ...]:
+def split_list(text: str) -> tuple[str, ...]:
     """Split a comma-separated list of an option or annotation."""
     return tuple(filter(None, (part.strip() for part in text.split(","))))
 
 
-def budget(text: str) -> str:
+def parse_budget(text: str) -> str:
     """Read how many may be unavailable at once, `2` or `10%`, or raise ValueError."""
     number = text.strip().removesuffix("%")
     if not (number.isascii() and number.isdecimal() and 1 <= int(number[:9]) <= 100):
@@ -33,7 +33,7 @@ def budget(text: str) -> str:
     return f"{int(number)}%" if text.strip().endswith("%") else str(int(number))
 
 
-def at_most(text: str, total: int) -> int:
+def resolve_budget(text: str, total: int) -> int:
     """Return how many of a total a budget allows: a percentage is rounded up, to at least 1."""
     number = int(text.removesuffix("%"))
     return max(1, -(-number * total // 100)) if text.endswith("%") else number
@@ -104,7 +104,7 @@ class Options(Rules, Eligibility, _File):
     proxy_shutdown: bool = True
     delete_broken_pods: bool = False
     restart_max_unavailable: str = "2"
-    """Workloads that may have a pod replaced at the same time, as `budget` returns it."""
+    """Workloads that may have a pod replaced at the same time, as `parse_budget` returns it."""
     gateway: Gateway | None = None
     """The gateway to report to the charm; None without an ingress."""
 
@@ -125,6 +125,6 @@ def results_file(settings: _Path) -> _Path:
     return settings.with_suffix(".results.json")
 
 
-def values(kind: type[Eligibility | Rules], source: object) -> dict[str, Any]:
+def select_fields(kind: type[Eligibility | Rules], source: object) -> dict[str, Any]:
     """Return the attributes of `source` that a kind has as fields, by their names."""
     return {field.name: getattr(source, field.name) for field in dataclasses.fields(kind)}

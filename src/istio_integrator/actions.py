@@ -26,26 +26,26 @@ _PREVIEWED = ("authorization", "mtls", "mtls-exceptions")
 """The options that `preview-security` takes."""
 
 
-def _list(facts: Facts, _: Parameters) -> dict[str, str]:
+def _list_uninjected(facts: Facts, _: Parameters) -> dict[str, str]:
     answer = facts.uninjected
     return {
         "in-mesh": f"{answer.summary.in_mesh}/{answer.summary.eligible}",
-        "pods": _lines(answer.pods),
+        "pods": _join_lines(answer.pods),
     }
 
 
-def _restart(facts: Facts, parameters: Parameters, *, stale: bool) -> dict[str, str]:
+def _restart_pods(facts: Facts, parameters: Parameters, *, stale: bool) -> dict[str, str]:
     dry_run = bool(parameters.get("dry-run", False))
     force = bool(parameters.get("force", False))
-    pods = facts.workload.restart(dry_run=dry_run, stale=stale, force=force)
+    pods = facts.workload.restart_pods(dry_run=dry_run, stale=stale, force=force)
     restarting = "would-restart" if dry_run else "restarting"
-    result = {restarting: _lines(pod for pod in pods if pod.fixable)}
+    result = {restarting: _join_lines(pod for pod in pods if pod.fixable)}
     if others := [pod for pod in pods if not pod.fixable]:
-        result["restart-yourself"] = _lines(others)
+        result["restart-yourself"] = _join_lines(others)
     return result
 
 
-def _stop(facts: Facts, parameters: Parameters) -> dict[str, str]:
+def _stop_proxy(facts: Facts, parameters: Parameters) -> dict[str, str]:
     namespace = parameters.get("namespace") or facts.situation.model
     answer = facts.workload.stop_proxy(namespace, parameters["pod"])
     where = f"{namespace}/{parameters['pod']}"
@@ -57,18 +57,21 @@ def _stop(facts: Facts, parameters: Parameters) -> dict[str, str]:
     return {"stopped": f"{where}, because {answer.message}"}
 
 
-def _preview(facts: Facts, parameters: Parameters) -> dict[str, str]:
-    options, look = _chosen(facts.situation.config, parameters), "juju status --relations"
+def _preview_security(facts: Facts, parameters: Parameters) -> dict[str, str]:
+    options, look = (
+        _override_options(facts.situation.config, parameters),
+        "juju status --relations",
+    )
     found: list[Message] = []
     previews = {"authorization": Authorization(facts).preview, "mtls": MutualTls(facts).preview}
     for option, preview in previews.items():
         find = functools.partial(preview, options)
-        found += registry.collect(option, find, facts.situation, look=look)
-    found += report.passed_over(fences.noted())
+        found += registry.collect_messages(option, find, facts.situation, look=look)
+    found += report.report_skipped(fences.read_notes())
     return report.Report(found).results(parameters.get("format", "text"))
 
 
-def _chosen(own: config.Config, parameters: Parameters) -> config.Config:
+def _override_options(own: config.Config, parameters: Parameters) -> config.Config:
     """Return the application's options, overridden by the action's parameters."""
     given = {name: parameters[name] for name in _PREVIEWED if name in parameters}
     asked = config.Config.load(given)
@@ -76,9 +79,9 @@ def _chosen(own: config.Config, parameters: Parameters) -> config.Config:
     return own.model_copy(update={field: getattr(asked, field) for field in fields})
 
 
-def _show(facts: Facts, _: Parameters) -> dict[str, str]:
+def _show_manifests(facts: Facts, _: Parameters) -> dict[str, str]:
     cleaned: list[cluster.Object] = []
-    for obj in facts.situation.manifests.owned():
+    for obj in facts.situation.manifests.list_owned():
         metadata = {key: obj["metadata"][key] for key in obj["metadata"] if key != "managedFields"}
         head = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}
         rest = {key: value for key, value in obj.items() if key not in (*head, "status")}
@@ -89,21 +92,21 @@ def _show(facts: Facts, _: Parameters) -> dict[str, str]:
     return {"manifests": refusals.hide_secrets(text)}
 
 
-def _lines(pods: Iterable[PodAnswer]) -> str:
+def _join_lines(pods: Iterable[PodAnswer]) -> str:
     lines = (
         f"{pod.namespace}/{pod.name}{f' ({pod.workload})' if pod.workload else ''}: {pod.message}"
         for pod in pods
     )
-    return "\n".join(map(texts.plain, lines)) or "none"
+    return "\n".join(map(texts.clean, lines)) or "none"
 
 
 ANSWERS: dict[str, Answer] = {
-    "list-uninjected": _list,
-    "preview-security": _preview,
-    "restart-uninjected": functools.partial(_restart, stale=False),
-    "restart-stale": functools.partial(_restart, stale=True),
+    "list-uninjected": _list_uninjected,
+    "preview-security": _preview_security,
+    "restart-uninjected": functools.partial(_restart_pods, stale=False),
+    "restart-stale": functools.partial(_restart_pods, stale=True),
     "rotate-certificates": lambda facts, _: Admission(facts).rotate(),
-    "show-manifests": _show,
-    "stop-proxy": _stop,
+    "show-manifests": _show_manifests,
+    "stop-proxy": _stop_proxy,
 }
 """Functions by the name of their action; a CharmError fails the action."""

@@ -6,7 +6,7 @@ import re
 
 from integrator_contract import refusals
 from istio_integrator.kube import errors
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 
 _DENIED = re.compile(r'cannot (\w+) resource "([^"]+)"(?: in API group "([^"]*)")?')
 _OBJECT = re.compile(r'(\S+) "([^"]+)" is forbidden')
@@ -17,24 +17,28 @@ _LONGEST_AUTHOR = 46
 name."""
 
 
-def of_error(error: errors.CharmError, *, application: str) -> Message:
+def explain_error(error: errors.CharmError, *, application: str) -> Message:
     """Turn an error into a message."""
     if isinstance(error, errors.ForbiddenError):
-        right = missing_right(error) or error.message[:_LONGEST]
-        return Said.PERMISSION_MISSING(right=right, application=application)
+        right = find_missing_right(error) or error.message[:_LONGEST]
+        return Template.PERMISSION_MISSING(right=right, application=application)
     if isinstance(error, errors.RefusedError):
-        return of_refusal(error.refusal, error.reference)
+        return explain_refusal(error.refusal, error.reference)
     if isinstance(error, errors.ConfigError):
-        return Said.CONFIG_INVALID(problem=str(error))
+        return Template.CONFIG_INVALID(problem=str(error))
     if isinstance(error, errors.ForeignError):
-        return Said.OBJECT_FOREIGN(reference=error.reference, owner=error.owner)
+        return Template.OBJECT_FOREIGN(reference=error.reference, owner=error.owner)
     if isinstance(error, errors.KindAbsentError):
-        return Said.KIND_ABSENT(problem=error.message[:_LONGEST])
-    said = Said.SERVICE_SILENT if isinstance(error, errors.LifecycleError) else Said.API_SILENT
+        return Template.KIND_ABSENT(problem=error.message[:_LONGEST])
+    said = (
+        Template.SERVICE_SILENT
+        if isinstance(error, errors.LifecycleError)
+        else Template.API_SILENT
+    )
     return said(problem=str(error)[:_LONGEST])
 
 
-def of_refusal(refusal: refusals.Refusal, reference: str, consequence: str = "") -> Message:
+def explain_refusal(refusal: refusals.Refusal, reference: str, consequence: str = "") -> Message:
     """Name the author of a refusal, the object, and the command that shows the author.
 
     A webhook that does not answer may recover soon; a policy has to be changed. The consequence
@@ -42,26 +46,26 @@ def of_refusal(refusal: refusals.Refusal, reference: str, consequence: str = "")
     """
     name = refusal.author.partition(" ")[2]
     namespace = reference.rpartition(" ")[2].partition("/")[0]
-    said = Said.WEBHOOK_SILENT if refusal.is_unreachable else Said.OBJECT_REFUSED
+    said = Template.WEBHOOK_SILENT if refusal.is_unreachable else Template.OBJECT_REFUSED
     return said(
         author=refusal.author if len(refusal.author) <= _LONGEST_AUTHOR else name,
         reference=reference,
-        command=look_at(refusal, namespace),
+        command=show_author_command(refusal, namespace),
         more="; ".join(filter(None, (refusal.words, consequence))),
     )
 
 
-def of_object(error: errors.ApiError, reference: str) -> Message:
+def explain_refused_object(error: errors.ApiError, reference: str) -> Message:
     """Explain why the API server rejects an object that no other object needs.
 
     The reference ends with the namespace, as in `routes in kubeflow`.
     """
     if isinstance(error, errors.RefusedError):
-        return of_refusal(error.refusal, reference)
-    return Said.OBJECT_INVALID(reference=reference, words=error.message)
+        return explain_refusal(error.refusal, reference)
+    return Template.OBJECT_INVALID(reference=reference, words=error.message)
 
 
-def look_at(refusal: refusals.Refusal, namespace: str) -> str:
+def show_author_command(refusal: refusals.Refusal, namespace: str) -> str:
     """Return the command that shows the author of a refusal in a namespace."""
     kind, _, name = refusal.author.partition(" ")
     if kind == "webhook":
@@ -71,7 +75,7 @@ def look_at(refusal: refusals.Refusal, namespace: str) -> str:
     return f"kubectl describe namespace {namespace}"
 
 
-def missing_right(error: errors.ForbiddenError) -> str:
+def find_missing_right(error: errors.ForbiddenError) -> str:
     """Return the missing right, such as `get configmaps istio`; empty if it is not named."""
     denied = _DENIED.search(error.message)
     if denied is None:

@@ -20,7 +20,7 @@ from istio_integrator.istio import (
     peer_authentication,
 )
 from istio_integrator.kube import cluster, errors, fences
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 from istio_integrator.relations import ingress_route, kubeflow
 from istio_integrator.situation import model
 from istio_integrator.situation.situation import Exposure, Situation
@@ -64,12 +64,12 @@ class VirtualService:
             name=cluster.namespaced_name(obj),
             gateways=tuple(each if "/" in each else f"{namespace}/{each}" for each in named),
             hosts=tuple(map(str.lower, hosts)),
-            destinations=tuple(itertools.islice(_destinations(spec), _MOST_DESTINATIONS)),
+            destinations=tuple(itertools.islice(_read_destinations(spec), _MOST_DESTINATIONS)),
             is_ours=is_ours,
         )
 
 
-def _destinations(spec: cluster.Object) -> Iterable[tuple[str, int | None]]:
+def _read_destinations(spec: cluster.Object) -> Iterable[tuple[str, int | None]]:
     for protocol in ("http", "tls", "tcp"):
         for entry in cluster.parts(spec, protocol):
             for target in cluster.parts(entry, "route"):
@@ -133,11 +133,11 @@ class Facts:
             api.get(cluster.NAMESPACE, model_name)
         ]
         for namespace in filter(None, present):
-            with fences.around(cluster.reference(namespace)):
+            with fences.isolate(cluster.reference(namespace)):
                 name = namespace["metadata"]["name"]
                 is_going = name != model_name and "deletionTimestamp" in namespace["metadata"]
                 labels = cluster.at(namespace, "metadata", "labels")
-                if not is_going and self.served.kind_of(name, labels):
+                if not is_going and self.served.find_kind(name, labels):
                     found.append(name)
         return sorted(found, key=lambda name: (name != model_name, name))
 
@@ -149,7 +149,7 @@ class Facts:
     @property
     def pods(self) -> list[model.Pod]:
         """The pods of the model that have not ended."""
-        return model.pods_of(self.situation.cluster, self.situation.model)
+        return model.list_pods(self.situation.cluster, self.situation.model)
 
     @property
     def model(self) -> model.Model:
@@ -158,7 +158,7 @@ class Facts:
             name=self.situation.model,
             services=self.services,
             pods=self.pods,
-            workloads=self._read(model.Workload, *model.WORKLOADS),
+            workloads=self._read(model.PodController, *model.WORKLOADS),
         )
 
     def _read(self, into: type[_T], *kinds: cluster.Kind) -> list[_T]:
@@ -167,38 +167,38 @@ class Facts:
         return [
             each
             for kind in kinds
-            for each in api.typed(api.list(kind, self.situation.model), into)
+            for each in api.decode(api.list(kind, self.situation.model), into)
         ]
 
     @functools.cached_property
-    def mismatch(self) -> Message | None:
+    def contract_mismatch(self) -> Message | None:
         """The message if this charm and the workload's image cannot work together yet.
 
         The charm neither starts nor stops a service whose image has another contract.
         """
         client, application = self.situation.workload, self.situation.application
         if not client.container.can_connect():
-            return Said.CONTAINER_STARTING()
+            return Template.CONTAINER_STARTING()
         try:
-            contract = client.contract()
+            contract = client.read_contract()
         except errors.LifecycleError as error:
-            return error_messages.of_error(error, application=application)
+            return error_messages.explain_error(error, application=application)
         if contract == schema.SCHEMA:
             return None
         contracts = f"contract {contract or 'none'}, here {schema.SCHEMA}"
-        return Said.IMAGE_DOES_NOT_FIT(application=application, contracts=contracts)
+        return Template.IMAGE_DOES_NOT_FIT(application=application, contracts=contracts)
 
     @property
     def workload(self) -> WorkloadClient:
         """The client of the workload; raises LifecycleError if the contract differs."""
-        if self.mismatch:
-            raise errors.LifecycleError(self.mismatch.text)
+        if self.contract_mismatch:
+            raise errors.LifecycleError(self.contract_mismatch.text)
         return self.situation.workload
 
     @property
     def image(self) -> str:
         """The workload's image for other pods; empty until its contract matches."""
-        if self.mismatch:
+        if self.contract_mismatch:
             return ""
         situation = self.situation
         pod = situation.cluster.get(cluster.POD, situation.pod, situation.model)
@@ -209,12 +209,12 @@ class Facts:
     @functools.cached_property
     def uninjected(self) -> answers.Listing:
         """The pods that lack their sidecar, and the model's progress."""
-        return self.workload.uninjected()
+        return self.workload.list_uninjected()
 
     @functools.cached_property
-    def seen(self) -> seen.Seen | None:
+    def envoy_state(self) -> seen.EnvoyState | None:
         """The configuration of the gateway's Envoys; None without an answer."""
-        return self.situation.workload.look()
+        return self.situation.workload.read_envoy_state()
 
     @functools.cached_property
     def target(self) -> gateway.Target | Message:
@@ -226,15 +226,15 @@ class Facts:
         why: Message | None = None
         found: gateway.Target | Message | None = None
         if situation.config.routing == "gateway-api":
-            opened = situation.manifests.own(cluster.GATEWAY, gateway.NAME)
-            why = managed.obstacle(situation, self.mesh, opened)
+            opened = situation.manifests.find_own(cluster.GATEWAY, gateway.NAME)
+            why = managed.find_obstacle(situation, self.mesh, opened)
             if why is None or managed.find(situation) is not None:
-                found = managed.target(situation)
+                found = managed.read_target(situation)
             elif opened is None:
                 return why
         if found is None and situation.config.gateway_service:
             found = named.find(situation, self.mesh)
-        found = found or own.target(situation)
+        found = found or own.read_target(situation)
         if why and isinstance(found, gateway.Target):
             return dataclasses.replace(found, messages=(why, *found.messages))
         return found
@@ -242,7 +242,7 @@ class Facts:
     @property
     def gateway(self) -> gateway.Target | None:
         """The gateway workload that serves the model; None without one."""
-        if not self.situation.exposes or self.mesh is None:
+        if not self.situation.is_exposed or self.mesh is None:
             return None
         return self.target if isinstance(self.target, gateway.Target) else None
 
@@ -255,17 +255,17 @@ class Facts:
     def requests(self) -> list[requested.Received]:
         """The relations' requests for routes, those of the older interface first, then by age."""
         related = self.situation.related
-        return [*kubeflow.ingress(related), *ingress_route.received(related)]
+        return [*kubeflow.read_ingress(related), *ingress_route.read_requests(related)]
 
     @functools.cached_property
     def route_plan(self) -> plan.RoutePlan:
         """The routes that related applications request."""
-        return plan.plan(requested.read(self.situation, self.requests))
+        return plan.plan_routes(requested.read(self.situation, self.requests))
 
     @functools.cached_property
     def exposure(self) -> Exposure:
         """The gateway's calls to Services of the model; empty without requests for ingress."""
-        if not self.situation.exposes:
+        if not self.situation.is_exposed:
             return Exposure()
         target = self.target if isinstance(self.target, gateway.Target) else None
         service = self.authentication.service
@@ -287,7 +287,7 @@ class Facts:
         if self.gateway is None:
             return []
         api, where, labels = self.situation.cluster, self.gateway.namespace, self.gateway.selector
-        found = api.typed(api.list(cluster.POD, where, labels), model.Pod)
+        found = api.decode(api.list(cluster.POD, where, labels), model.Pod)
         return [each for each in found if each.is_ready]
 
     @functools.cached_property
@@ -325,4 +325,4 @@ class Facts:
             ):
                 yield route
 
-        return cluster.read_each(situation.cluster.each(cluster.VIRTUAL_SERVICE), read)
+        return cluster.read_each(situation.cluster.stream(cluster.VIRTUAL_SERVICE), read)

@@ -40,7 +40,7 @@ class Severity(enum.Enum):
     """No problem: a phrase of the active status."""
 
 
-class _Row(NamedTuple):
+class _Text(NamedTuple):
     """A message template; the message fills in the `{names}`."""
 
     severity: Severity
@@ -57,7 +57,7 @@ class _Row(NamedTuple):
 class Message:
     """A row and the values of its names."""
 
-    said: Said
+    template: Template
     about: Mapping[str, object]
     severity: Severity
     check: str = ""
@@ -70,17 +70,17 @@ class Message:
     @property
     def condition(self) -> str:
         """The finding."""
-        return self.said.value.condition.format(**self.about)
+        return self.template.value.condition.format(**self.about)
 
     @property
     def command(self) -> str:
         """The next command; empty if the row has none."""
-        return self.said.value.command.format(**self.about)
+        return self.template.value.command.format(**self.about)
 
     @property
     def more(self) -> str:
         """The text after the command."""
-        return self.said.value.more.format(**self.about).strip("; ")
+        return self.template.value.more.format(**self.about).strip("; ")
 
     @property
     def next(self) -> str:
@@ -88,7 +88,7 @@ class Message:
         return self.command or self.otherwise
 
     @property
-    def seen(self) -> str:
+    def finding(self) -> str:
         """Everything but the command."""
         return "; ".join(filter(None, (self.condition, self.more)))
 
@@ -112,11 +112,11 @@ class Message:
         run = f"{_RUN}{command}" if command else ""
         more = "; ".join(filter(None, (f"+{others} more" if others else "", self.more)))
         text = "; ".join(filter(None, (condition, run, more)))
-        if command and len(texts.plain(f"{condition}; {run}")) > VISIBLE:
+        if command and len(texts.clean(f"{condition}; {run}")) > VISIBLE:
             if len(command) > _LONGEST_COMMAND:
                 run = f"{_RUN}juju run {application}/leader diagnose"
             text = "; ".join(filter(None, (run, condition, more)))
-        return ops.StatusBase.from_name(self.severity.value, texts.plain(text, LONGEST))
+        return ops.StatusBase.from_name(self.severity.value, texts.clean(text, LONGEST))
 
 
 def status(said: Sequence[Message], *, application: str) -> ops.StatusBase:
@@ -129,7 +129,7 @@ def status(said: Sequence[Message], *, application: str) -> ops.StatusBase:
         severities = list(Severity)
         severest = min(problems, key=lambda each: severities.index(each.severity))
         return severest.status(application=application, others=len(problems) - 1)
-    return ops.ActiveStatus(texts.plain(" · ".join(each.text for each in said), LONGEST))
+    return ops.ActiveStatus(texts.clean(" · ".join(each.text for each in said), LONGEST))
 
 
 _TRUST = "juju trust {application} --scope=cluster"
@@ -142,14 +142,14 @@ _ADMIT = (
 _EXCEPT = "add {port} to juju config {application} mtls-exceptions"
 _POLICY = "kubectl -n {namespace} get authorizationpolicy {name} -o yaml"
 
-_blocked = functools.partial(_Row, Severity.BLOCKED)
-_maintenance = functools.partial(_Row, Severity.MAINTENANCE)
-_waiting = functools.partial(_Row, Severity.WAITING)
-_doubt = functools.partial(_Row, Severity.DOUBT)
-_note = functools.partial(_Row, Severity.NOTE)
+_blocked = functools.partial(_Text, Severity.BLOCKED)
+_maintenance = functools.partial(_Text, Severity.MAINTENANCE)
+_waiting = functools.partial(_Text, Severity.WAITING)
+_doubt = functools.partial(_Text, Severity.DOUBT)
+_note = functools.partial(_Text, Severity.NOTE)
 
 
-class Said(enum.Enum):
+class Template(enum.Enum):
     """The rows, by the part of the charm that uses them; calling one creates its message."""
 
     # Requests to the API server that failed.

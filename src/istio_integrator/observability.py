@@ -24,9 +24,9 @@ from istio_integrator.component import Component
 from istio_integrator.facts import Facts
 from istio_integrator.kube import cluster
 from istio_integrator.lifecycle import service
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 from istio_integrator.relations import endpoints
-from istio_integrator.situation.workload import pebble
+from istio_integrator.situation.workload import translate_pebble_errors
 
 if TYPE_CHECKING:
     from cosl import JujuTopology
@@ -77,7 +77,7 @@ class Observability(Component):
         urls = {unit: push_url(bag) for unit, bag in units.items() if "endpoint" in bag}
         self._forward_logs({unit: url for unit, url in urls.items() if url})
         lost = sorted(unit for unit, url in urls.items() if not url)
-        return [Said.LOKI_WITHOUT_URL(units=", ".join(lost))] if lost else []
+        return [Template.LOKI_WITHOUT_URL(units=", ".join(lost))] if lost else []
 
     @functools.cached_property
     def _topology(self) -> JujuTopology:
@@ -87,7 +87,7 @@ class Observability(Component):
 
     def _servers(self) -> dict[str, str]:
         pods: list[cluster.Object] = []
-        with self._situation.cluster.optional():
+        with self._situation.cluster.skip_if_forbidden():
             labels = webhook.pod_labels(self._situation.manifests.owner)
             pods = self._situation.cluster.list(cluster.POD, self._situation.model, labels)
         addresses = {
@@ -101,7 +101,7 @@ class Observability(Component):
             # The hook of its pebble-ready does this later.
             return
         targets = log_targets(self._topology, urls) if urls else {}
-        with pebble("logs are not forwarded"):
+        with translate_pebble_errors("logs are not forwarded"):
             for name, target in container.get_plan().log_targets.items():
                 if name.startswith(_PREFIX) and name not in targets:
                     # A layer cannot remove a target.

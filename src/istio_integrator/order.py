@@ -48,7 +48,7 @@ class Hook:
         self.messages: list[Message] = []
         self.problems: list[charm_facts.Problem] = []
 
-    def say(self, part: charm_facts.Part, *messages: Message) -> None:
+    def add_messages(self, part: charm_facts.Part, *messages: Message) -> None:
         """Add messages of a part of the charm."""
         severities: dict[str, charm_facts.Severity] = {
             each: each for each in charm_facts.SEVERITIES
@@ -61,7 +61,7 @@ class Hook:
         )
 
     @contextlib.contextmanager
-    def part(self, part: charm_facts.Part) -> Generator[None]:
+    def catch_errors(self, part: charm_facts.Part) -> Generator[None]:
         """Turn an error into a message, and end the part."""
         try:
             yield
@@ -69,16 +69,18 @@ class Hook:
             problems = error.problems if isinstance(error, errors.ConfigError) else [error]
             for problem in problems:
                 logger.warning("%s: %s", type(error).__name__, problem)
-            self.say(part, error_messages.of_error(error, application=self._application))
+            self.add_messages(
+                part, error_messages.explain_error(error, application=self._application)
+            )
             opentelemetry.trace.get_current_span().set_attribute(
                 "error.type", type(error).__name__
             )
 
-    def attempt(self, component: Component) -> None:
+    def reconcile(self, component: Component) -> None:
         """Reconcile a component; an error does not stop the others."""
         name = f"{type(component).__name__}.reconcile"
-        with _tracer.start_as_current_span(name), self.part(component.name):
-            self.say(component.name, *retry_conflicts(component.reconcile))
+        with _tracer.start_as_current_span(name), self.catch_errors(component.name):
+            self.add_messages(component.name, *retry_conflicts(component.reconcile))
 
 
 def reconcile(hook: Hook, facts: Facts, charm: ops.CharmBase) -> None:
@@ -89,44 +91,44 @@ def reconcile(hook: Hook, facts: Facts, charm: ops.CharmBase) -> None:
     membership at once, so that they do not wait for other components. The gateway gets permission
     to call an application before its routes exist.
     """
-    hook.attempt(Claims(facts))
+    hook.reconcile(Claims(facts))
     admission = Admission(facts)
     if facts.data_plane == "ambient":
         membership = Membership(facts)
-        hook.attempt(membership)
-        hook.attempt(admission)
+        hook.reconcile(membership)
+        hook.reconcile(admission)
     else:
-        hook.attempt(admission)
-        membership = Membership(facts, are_pods_prepared=admission.works)
-        hook.attempt(membership)
+        hook.reconcile(admission)
+        membership = Membership(facts, are_pods_prepared=admission.is_working)
+        hook.reconcile(membership)
     lifecycle = WorkloadService(facts, joined=membership.joined)
-    hook.attempt(lifecycle)
-    hook.attempt(Training(facts))
-    hook.attempt(Authorization(facts))
-    hook.attempt(TenantPolicy(facts))
+    hook.reconcile(lifecycle)
+    hook.reconcile(Training(facts))
+    hook.reconcile(Authorization(facts))
+    hook.reconcile(TenantPolicy(facts))
     ingress = Ingress(facts)
-    hook.attempt(ingress)
-    hook.attempt(MutualTls(facts))
-    hook.attempt(observability.Observability(facts, charm))
-    hook.say("diagnosis", *diagnosis.find_concerns(facts))
+    hook.reconcile(ingress)
+    hook.reconcile(MutualTls(facts))
+    hook.reconcile(observability.Observability(facts, charm))
+    hook.add_messages("diagnosis", *diagnosis.find_concerns(facts))
     results = charm_facts.CharmFacts(
         looked=time.time(),
         problems=tuple(hook.problems),
         gateway_ready=ingress.is_up,
-        guard=facts.authentication.word if ingress.is_up is not None else None,
+        guard=facts.authentication.guard_state if ingress.is_up is not None else None,
         certificates=(
-            *certificate.read_life("gateway", ingress.certificate.shown),
+            *certificate.read_life("gateway", ingress.certificate.served_pem),
             *certificate.read_life("webhook", admission.certificate),
         ),
         progress=lifecycle.progress,
         old_proxies=lifecycle.old_proxies,
     )
     situation, expected = facts.situation, ingress.expected
-    if not (situation.leader and situation.exposes):
+    if not (situation.leader and situation.is_exposed):
         expected = None
     elif expected is None:
-        expected = situation.workload.expected()
-    situation.workload.record(service.Results(facts=results, expected=expected))
+        expected = situation.workload.read_expectation()
+    situation.workload.write_results(service.Results(facts=results, expected=expected))
 
 
 def withdraw(hook: Hook, facts: Facts) -> None:
@@ -136,11 +138,11 @@ def withdraw(hook: Hook, facts: Facts) -> None:
     """
     shared = (MutualTls(facts).remove, Admission(facts).remove, Training(facts).remove)
     for step in (WorkloadService(facts).stop, *(shared if facts.situation.leader else ())):
-        with hook.part("membership"):
+        with hook.catch_errors("membership"):
             retry_conflicts(step)
 
 
-def removal(facts: Facts) -> tuple[Step, ...]:
+def list_removal_steps(facts: Facts) -> tuple[Step, ...]:
     """Return the steps that remove the application's objects, in order.
 
     Juju 4 may end the hook after ten seconds and deletes the charm's own objects, so the label
@@ -152,7 +154,7 @@ def removal(facts: Facts) -> tuple[Step, ...]:
     return (
         lifecycle.stop_convergence,
         MutualTls(facts).remove,
-        ingress.close,
+        ingress.remove_gateway,
         Membership(facts).remove,
         Admission(facts).remove,
         Claims(facts).remove,

@@ -200,7 +200,7 @@ def test_server_that_speaks_first_at_a_port_of_http_is_not_heard(place):
 
 
 def test_certificate_that_somebody_else_writes_is_not_trusted(place):
-    owner = names.owner(MODEL, APP)
+    owner = names.name_owner(MODEL, APP)
     name = f"mutatingwebhookconfiguration/0-istio-integrator.{owner.lower()}"
     other = certificates.decide(None, ["x"], datetime.datetime.now(datetime.UTC))
     bundle = base64.b64encode(other.bundle.encode()).decode()

@@ -354,7 +354,7 @@ async def test_running_job_outlives_changes(api, node, jax, *, change, setting, 
         await api.delete("Node", "joined")
         await api.delete("AuthorizationPolicy.security.istio.io", "everything", OPEN.name)
         await training.name_networks(controller, api)
-        await api.apply(*setting.objects(names.owner(MODEL, juju.APPLICATION)))
+        await api.apply(*setting.objects(names.name_owner(MODEL, juju.APPLICATION)))
 
 
 def pod_network(text):

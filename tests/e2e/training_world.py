@@ -18,7 +18,7 @@ ENDS = {"Succeeded": True, "Complete": True, "Completed": True, "Failed": False}
 
 async def prepare(api, setting, model):
     """Make a namespace, and wait for what the charm of a model writes there."""
-    await api.apply(*setting.objects(names.owner(model, juju.APPLICATION)))
+    await api.apply(*setting.objects(names.name_owner(model, juju.APPLICATION)))
 
     async def is_written():
         return setting.is_open or await training.find_filter(api, setting.name, model)

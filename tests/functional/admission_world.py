@@ -34,7 +34,7 @@ IN_SCOPE = {
 def wanted(name: str, model: str) -> pods.Settings:
     """Put one of the table's settings into the charm's words."""
     values = {**table.SETTINGS[name], "model": model, "application": table.APPLICATION}
-    return msgspec.convert(pods.named(values), pods.Settings)
+    return msgspec.convert(pods.to_fields(values), pods.Settings)
 
 
 @dataclasses.dataclass(frozen=True)

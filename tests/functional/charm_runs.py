@@ -114,7 +114,7 @@ def unit(model: str, application: str = APPLICATION) -> kubernetes.Object:
 
 def owned(api: Api, model: str, *wanted: str) -> list[kubernetes.Object]:
     """List the application's objects of some kinds, or all but the ReplicaSets of Deployments."""
-    owner = f"{names.OWNER}={names.owner(model, APPLICATION)}"
+    owner = f"{names.OWNER}={names.name_owner(model, APPLICATION)}"
     found = [each for kind in wanted or kinds(api) for each in api.list(kind, labels=owner)]
     return [each for each in found if each["kind"] != "ReplicaSet"]
 

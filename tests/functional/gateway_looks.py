@@ -5,7 +5,7 @@ import contextlib
 
 import msgspec
 
-from integrator_contract.seen import Cause, Seen
+from integrator_contract.seen import Cause, EnvoyState
 from tests import workload_access
 from tests.unit.workload import service_world
 from tests.unit.workload.fake_apiserver import FakeApiserver, running_task
@@ -48,7 +48,7 @@ def pod(namespace, labels, name, status="True"):
 
 
 async def answer(service):
-    return msgspec.convert(await service.get("/seen"), Seen)
+    return msgspec.convert(await service.get("/seen"), EnvoyState)
 
 
 def look(expected, until, admin, istiod=0, *, seconds=0):

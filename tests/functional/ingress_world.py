@@ -13,7 +13,7 @@ from ops import testing
 
 import charm
 from integrator_contract import names
-from integrator_contract.seen import Seen, Unseen
+from integrator_contract.seen import EnvoyState, ReadFailure
 from istio_integrator import messages
 from testbed import certificates, loopback
 from tests import admission_policies, charm_access, echo, gateway_client, rights, waiting
@@ -210,9 +210,9 @@ class Place:
     def look(self):
         """Return the workload's report about the gateway."""
         if self.expected is None:
-            return Seen(of="")
+            return EnvoyState(of="")
         return gateway_looks.look(
-            self.expected, lambda answer: answer.unseen is not Unseen.NOT_YET, self.admin
+            self.expected, lambda answer: answer.unseen is not ReadFailure.NOT_YET, self.admin
         )
 
     def owned(self, *kinds):
@@ -443,7 +443,7 @@ def unserved(client, api, model):
     """A model with a route but without an Envoy; its routes count as removed at once."""
     found = Place(client, api, (0, 0, 0), [], [], model=model)
     found.requests = [request(1, "dashboard", "/", None)]
-    found.look = lambda: Seen(of="", unseen=None)
+    found.look = lambda: EnvoyState(of="", unseen=None)
     return found
 
 

@@ -44,7 +44,7 @@ class Server:
     directory: Path
     port: int
     health: int
-    material: certificates.Material
+    material: certificates.KeyPair
     process: subprocess.Popen
 
     def get(self, path):
@@ -169,7 +169,7 @@ def configure(world, name, server, bundle) -> kubernetes.Object:
     for hook in found["webhooks"]:
         path = hook["clientConfig"]["service"]["path"]
         url = f"https://{NAME}:{server.port}{path}"
-        hook["clientConfig"] = {"url": url, "caBundle": certificates.encoded(bundle)}
+        hook["clientConfig"] = {"url": url, "caBundle": certificates.encode(bundle)}
     return world.api.apply(found)
 
 

@@ -73,7 +73,7 @@ def assert_istiod_agrees(judge, values):
         (value, merged)
         for value in values
         if not isinstance(
-            merged := proxy_config.insert(value, proxy_config.HOLD, setting=True), Reason
+            merged := proxy_config.insert_setting(value, proxy_config.HOLD, setting=True), Reason
         )
     ]
     before = judge([value for value, _ in changed])

@@ -153,7 +153,7 @@ def conditions(rng, pools):
     """One or two fields of a source or an operation, some of them excluding."""
     found = {}
     for field in some(rng, sorted(pools)):
-        name = field if rng.random() < 0.7 else authorization_policy.excluding(field)
+        name = field if rng.random() < 0.7 else authorization_policy.name_excluding_field(field)
         found[name] = some(rng, pools[field])
     return found
 

@@ -8,7 +8,7 @@ import lightkube
 import pytest
 from lightkube.resources.networking_v1 import Ingress, IngressClass
 
-from istio_integrator.messages import Said
+from istio_integrator.messages import Template
 from tests import api, echo, gateway_client, waiting
 from tests.functional import ingress_world, istiod_world, model_world
 from tests.functional.ingress_world import COMPLETE, DOMAIN, OURS, to, virtual_service
@@ -241,7 +241,7 @@ def test_model_at_no_host_of_ours_is_served_to_nobody_and_named(models):
     (seen,) = (
         row["seen"]
         for row in models.place.diagnosed()
-        if row["message"] == Said.HOSTS_NOT_SERVED.name
+        if row["message"] == Template.HOSTS_NOT_SERVED.name
     )
     assert "team-alice/iris" in seen
     assert IRIS.host in seen

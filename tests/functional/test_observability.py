@@ -218,7 +218,7 @@ async def test_rules_and_dashboard_have_their_figures_with_cos_and_without(
         model=model, application="app", unit="app/0", joined=True, mesh_namespace="istio-system"
     )
     settings = admission_world.wanted("hold", model).document()
-    owner = names.labels(model, "app", names.WEBHOOK_COMPONENT)
+    owner = names.make_labels(model, "app", names.WEBHOOK_COMPONENT)
     server = connected.create(pod("admission-x", model, {"labels": owner}))
     connected.patch_status(server, {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]})
     told = published(model)

@@ -9,7 +9,7 @@ import pytest
 
 from integrator_contract import seen
 from integrator_contract.seen import Cause
-from istio_integrator.messages import Said
+from istio_integrator.messages import Template
 from tests import echo, gateway_client, rights, waiting
 from tests.functional import ingress_world, istiod_world
 from tests.functional.gateway_looks import look
@@ -53,8 +53,8 @@ def about(answer, cause):
 def test_whole_gateway_is_seen_as_it_is_expected(served):
     assert len(served.expected.filters) >= 2
     answer = see(served, lambda answer: answer.routes)
-    assert answer == seen.Seen(
-        of=served.expected.word(),
+    assert answer == seen.EnvoyState(
+        of=served.expected.digest(),
         unseen=None,
         pods=1,
         ready=1,
@@ -286,7 +286,9 @@ def test_guard_that_a_removed_model_left_is_named_with_its_command(served, secon
     said = served.reconcile()
     command = f"kubectl -n {WHERE} delete envoyfilter {left['metadata']['name']}"
     (row,) = (
-        each for each in served.diagnosed() if each["message"] == Said.HOSTS_OF_REMOVED_OWNER.name
+        each
+        for each in served.diagnosed()
+        if each["message"] == Template.HOSTS_OF_REMOVED_OWNER.name
     )
     assert row["next"] == command
     assert reaches(served, "/kfp/x") == (302, 200, 1), said
@@ -318,7 +320,7 @@ def test_host_opens_beside_routes_that_are_too_large_to_read(served, monkeypatch
         served.reconcile()
         served.eventually(200, "/kfp/x", host=SECOND, **USER)
         assert served.asked_once(host=SECOND).status == 302
-        unread = (seen.Missing(cause=Cause.ROUTES_UNREAD),)
+        unread = (seen.MissingPart(cause=Cause.ROUTES_UNREAD),)
         late = dataclasses.replace(served.look(), is_late=True, missing=unread)
         monkeypatch.setattr(served, "look", lambda: late)
         said = served.hook()

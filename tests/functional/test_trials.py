@@ -176,7 +176,7 @@ async def trial_of(world, real):
     (owner,) = real["metadata"]["ownerReferences"]
     found = await world.api.get(owner["kind"], owner["name"], world.namespace)
     creator, replaced = msgspec.convert(found, resources.Creator), msgspec.convert(real, types.Pod)
-    made = msgspec.to_builtins(trial.of_creator(owner["kind"], creator, replaced))
+    made = msgspec.to_builtins(trial.make_pod_of(owner["kind"], creator, replaced))
     made["metadata"]["namespace"] = world.namespace
     return await world.api.create(made, dry_run=True)
 
@@ -223,7 +223,7 @@ async def test_trial_pod_is_the_pod_that_a_job_creates(world, kind):
         kubernetes_objects.made("batch/v1", kind, "task", world.namespace, spec)
     )
     found = await world.api.get(kind, "task", world.namespace)
-    made = trial.of_creator(kind, msgspec.convert(found, resources.Creator))
+    made = trial.make_pod_of(kind, msgspec.convert(found, resources.Creator))
     made = msgspec.to_builtins(made)
     made["metadata"]["namespace"] = world.namespace
     created = await world.api.create(made, dry_run=True)
@@ -302,7 +302,7 @@ async def test_policy_of_another_team_decides_by_the_pod_that_the_controller_mak
     await write(world, f"{APPLICATION}-admission", "settings.json", wanted.document())
     # An earlier policy forbade another change.
     earlier = rejections.Rejections(changes={"native": refusals.Refusal(author="x", words="")})
-    await write(world, rejections.config_map(APPLICATION), rejections.KEY, earlier)
+    await write(world, rejections.name_config_map(APPLICATION), rejections.KEY, earlier)
     await world.join()
     author = f"ValidatingAdmissionPolicy {await forbid(expression)}"
     refusal = refusals.Refusal(author=author, words="not allowed here")

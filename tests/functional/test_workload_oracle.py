@@ -32,7 +32,7 @@ def test_decisions_agree_with_kubernetes_on_generated_pods(number: int):
         assert oracle.stdout is not None
         for line in oracle.stdout:
             verdict, _, pod = line.decode().partition(" ")
-            decision = finished.finished(pods.decode(pod), policy)
+            decision = finished.decide(pods.decode(pod), policy)
             stop = decision.action is Action.STOP
             tally[verdict, stop] += 1
             if stop is not (verdict == "done"):

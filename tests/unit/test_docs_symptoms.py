@@ -10,7 +10,7 @@ import pytest
 import yaml
 from mdit_py_plugins.anchors import anchors_plugin
 
-from istio_integrator.messages import Said
+from istio_integrator.messages import Template
 from tests.unit.cases import cases
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -73,7 +73,7 @@ def test_heading_names_the_checks_that_point_to_it(anchor):
     assert pointing or f"{CHECK} none" in SECTIONS[anchor]
 
 
-@pytest.mark.parametrize("said", [each for each in Said if each.value.symptom])
+@pytest.mark.parametrize("said", [each for each in Template if each.value.symptom])
 def test_heading_quotes_the_status_that_leads_to_it(said):
     quotes = quoted(SECTIONS[said.value.symptom], SAYS)
     assert any(is_quoted(quote, said.value.condition) for quote in quotes)
@@ -109,7 +109,7 @@ def test_every_section_has_a_cause_and_most_a_command():
 
 def test_what_diagnose_says_of_a_symptom_is_on_the_page():
     pointed = {*set[str]().union(*POINTS.values())}
-    pointed |= {each.value.symptom for each in Said if each.value.symptom}
+    pointed |= {each.value.symptom for each in Template if each.value.symptom}
     assert SYMPTOMS.keys() == pointed
     for anchor, each in SYMPTOMS.items():
         text = " ".join(SECTIONS[anchor].replace("`", "").split())

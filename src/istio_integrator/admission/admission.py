@@ -14,7 +14,7 @@ from istio_integrator.component import Component
 from istio_integrator.facts import Facts
 from istio_integrator.istio import injectors
 from istio_integrator.kube import cluster, errors
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 
 PROBE_DELAYS = (0.1, 0.2, 0.4, 0.8, 1.0, 1.0)
 """Seconds between dry runs after a change, which API servers notice with a delay."""
@@ -30,19 +30,19 @@ class Admission(Component):
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._webhook = webhook.Webhook(facts.situation)
-        self.works = False
+        self.is_working = False
         """Whether the webhook changed a dry-run pod in this hook, so that the model may join."""
 
     def reconcile(self) -> list[Message]:
         """Run the webhook if new pods need it, else remove it; only the leader does."""
-        self.works = False
+        self.is_working = False
         if not self._situation.leader:
             return []
-        rejected = rejections.messages(self._rejected, self._situation)
+        rejected = rejections.report(self._rejections, self._situation)
         if self.is_needed:
-            return [*rejected, self._serve()]
+            return [*rejected, self._apply_and_test()]
         self.remove()
-        return [*rejected, Said.ADMISSION_OFF()]
+        return [*rejected, Template.ADMISSION_OFF()]
 
     def rotate(self) -> dict[str, str]:
         """Replace the webhook's certificate now, on the leader only."""
@@ -50,11 +50,11 @@ class Admission(Component):
             raise errors.CharmError("only the leader replaces certificates: use its unit")
         if self._webhook.configuration is None:
             return {"result": "no webhook is in use, so there are no certificates"}
-        if waiting := self._run(rotate=True):
+        if waiting := self._apply(rotate=True):
             raise errors.CharmError(f"nothing is replaced: {waiting}")
         answers = "answers"
-        if problem := self._try(patiently=True):
-            answers = f"does not answer: {problem.about.get('problem', problem.seen)}"
+        if problem := self._test_repeatedly(patiently=True):
+            answers = f"does not answer: {problem.about.get('problem', problem.finding)}"
         return {
             "result": f"certificates are replaced, the webhook {answers}",
             "note": "servers show the new one within a minute; both are trusted for a day",
@@ -69,9 +69,9 @@ class Admission(Component):
         """The certificate of the webhook's servers, in PEM; empty without a webhook."""
         return self._webhook.certificate
 
-    def problem(self) -> Message | None:
+    def find_problem(self) -> Message | None:
         """Return why a dry run does not show that the webhook prepares pods; None if it does."""
-        return self._explained(self._trial())
+        return self._find_cause(self._test_webhook())
 
     @property
     def is_needed(self) -> bool:
@@ -92,11 +92,11 @@ class Admission(Component):
         )
 
     @functools.cached_property
-    def _rejected(self) -> Rejections:
+    def _rejections(self) -> Rejections:
         return rejections.read(self._situation)
 
     @functools.cached_property
-    def _seen(self) -> settings.MeshSettings:
+    def _mesh_settings(self) -> settings.MeshSettings:
         mesh, before = self._facts.mesh, None
         if mesh is None or not mesh.proxy.probed:
             before = settings.MeshSettings.read(self._webhook.settings)
@@ -104,51 +104,51 @@ class Admission(Component):
 
     @functools.cached_property
     def _settings(self) -> pods.Settings:
-        mesh, left_out = self._facts.mesh, {*self._rejected.changes}
+        mesh, left_out = self._facts.mesh, {*self._rejections.changes}
         if mesh is not None and mesh.native_refused:
             left_out.add("native")
-        return settings.make(self._facts, self._seen, left_out)
+        return settings.make(self._facts, self._mesh_settings, left_out)
 
-    def _run(self, *, rotate: bool = False) -> str:
+    def _apply(self, *, rotate: bool = False) -> str:
         served = dataclasses.replace(
-            self._facts.served, mesh_namespace=self._seen.istiod_namespace
+            self._facts.served, mesh_namespace=self._mesh_settings.istiod_namespace
         )
         if not self._settings.changes_lifecycle:
             served = dataclasses.replace(served, kinds=frozenset())
-        annotations = {names.SEEN: self._seen.text()}
+        annotations = {names.MESH_SETTINGS: self._mesh_settings.text()}
         return self._webhook.reconcile(
             self._facts.image, self._settings, served, annotations=annotations, rotate=rotate
         )
 
-    def _serve(self) -> Message:
-        if waiting := self._run():
-            problem = Said.ADMISSION_STARTING(problem=waiting)
+    def _apply_and_test(self) -> Message:
+        if waiting := self._apply():
+            problem = Template.ADMISSION_STARTING(problem=waiting)
         else:
-            problem = self._try(patiently=self._webhook.changed)
-        self.works = problem is None
-        return self._explained(problem) or Said.ADMISSION_WORKS()
+            problem = self._test_repeatedly(patiently=self._webhook.changed)
+        self.is_working = problem is None
+        return self._find_cause(problem) or Template.ADMISSION_WORKS()
 
-    def _explained(self, problem: Message | None) -> Message | None:
-        if problem is not None and problem.said is Said.ADMISSION_STARTING:
-            return self._webhook.obstacle() or problem
+    def _find_cause(self, problem: Message | None) -> Message | None:
+        if problem is not None and problem.template is Template.ADMISSION_STARTING:
+            return self._webhook.find_obstacle() or problem
         return problem
 
-    def _try(self, *, patiently: bool) -> Message | None:
+    def _test_repeatedly(self, *, patiently: bool) -> Message | None:
         end = time.monotonic() + PROBE_SECONDS
-        problem = self._trial()
+        problem = self._test_webhook()
         for delay in PROBE_DELAYS if patiently else ():
-            is_starting = problem is not None and problem.said is Said.ADMISSION_STARTING
+            is_starting = problem is not None and problem.template is Template.ADMISSION_STARTING
             if not is_starting or time.monotonic() + delay > end:
                 break
             time.sleep(delay)
-            problem = self._trial()
+            problem = self._test_webhook()
         return problem
 
-    def _trial(self) -> Message | None:
+    def _test_webhook(self) -> Message | None:
         """Return why the webhook does not change a dry-run pod; None if it does."""
         situation = self._situation
         like = situation.cluster.get(cluster.POD, situation.pod, situation.model)
-        pod = dry_run.pod(like or {}, {names.PROBE: "true"}, namespace=situation.model)
+        pod = dry_run.make_pod(like or {}, {names.PROBE: "true"}, namespace=situation.model)
         try:
             created = situation.cluster.create(pod, dry_run=True)
         except errors.RefusedError as error:
@@ -156,10 +156,10 @@ class Admission(Component):
             # The webhook keeps its dry-run pod outside of the mesh. The pod reaches istiod only
             # without it.
             if refusal.is_istio:
-                return Said.ADMISSION_STARTING(problem=str(refusal)[:200])
-            return error_messages.of_refusal(refusal, f"a dry-run Pod in {situation.model}")
+                return Template.ADMISSION_STARTING(problem=str(refusal)[:200])
+            return error_messages.explain_refusal(refusal, f"a dry-run Pod in {situation.model}")
         except errors.ApiError as error:
-            return Said.ADMISSION_STARTING(problem=error.message[:200])
+            return Template.ADMISSION_STARTING(problem=error.message[:200])
         found = cluster.at(created, "metadata", "annotations").get(names.SETTINGS)
         if found is None:
             problem = "the webhook does not change a dry-run pod yet"
@@ -167,4 +167,4 @@ class Admission(Component):
             problem = "the webhook changes a dry-run pod by older settings"
         else:
             return None
-        return Said.ADMISSION_STARTING(problem=problem)
+        return Template.ADMISSION_STARTING(problem=problem)

@@ -29,7 +29,7 @@ _USES = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Material:
+class KeyPair:
     """A certificate and its key in PEM."""
 
     certificate: str
@@ -56,37 +56,37 @@ class Material:
 
     def data(self) -> dict[str, str]:
         """Return the data of a Secret."""
-        return {key: encoded(getattr(self, field)) for field, key in _FIELDS.items()}
+        return {key: encode(getattr(self, field)) for field, key in _FIELDS.items()}
 
 
-def encoded(text: str) -> str:
+def encode(text: str) -> str:
     """Encode text as in the data of a Kubernetes object."""
     return base64.b64encode(text.encode()).decode()
 
 
 def decide(
-    found: Material | None,
+    found: KeyPair | None,
     names: Sequence[str],
     now: datetime.datetime,
     *,
     rotate: bool = False,
-) -> Material:
+) -> KeyPair:
     """Return the certificate for `names` to use: the found one, unless it is due for replacement.
 
     With `rotate` it is replaced at any age.
     """
     loaded = _load(found) if found else None
     if found is None or loaded is None:
-        return _new(names, now)
+        return _create(names, now)
     since, until = loaded.not_valid_before_utc, loaded.not_valid_after_utc
-    if rotate or now >= since + RENEW_AT * (until - since) or not _is_for(loaded, names):
-        return dataclasses.replace(_new(names, now), previous=found.certificate)
+    if rotate or now >= since + RENEW_AT * (until - since) or not _has_names(loaded, names):
+        return dataclasses.replace(_create(names, now), previous=found.certificate)
     if found.previous and now >= since + SKEW + OVERLAP:
         return dataclasses.replace(found, previous="")
     return found
 
 
-def _load(found: Material) -> x509.Certificate | None:
+def _load(found: KeyPair) -> x509.Certificate | None:
     """Read a certificate; None if it or its key can't be read, or they do not match."""
     try:
         loaded = x509.load_pem_x509_certificate(found.certificate.encode())
@@ -96,7 +96,7 @@ def _load(found: Material) -> x509.Certificate | None:
     return loaded if key.public_key() == loaded.public_key() else None
 
 
-def _is_for(loaded: x509.Certificate, names: Sequence[str]) -> bool:
+def _has_names(loaded: x509.Certificate, names: Sequence[str]) -> bool:
     try:
         found = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (ValueError, x509.ExtensionNotFound):
@@ -104,7 +104,7 @@ def _is_for(loaded: x509.Certificate, names: Sequence[str]) -> bool:
     return sorted(found.get_values_for_type(x509.DNSName)) == sorted(names)
 
 
-def _new(names: Sequence[str], now: datetime.datetime) -> Material:
+def _create(names: Sequence[str], now: datetime.datetime) -> KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "istio-integrator admission")])
     usage = x509.KeyUsage(**{use: use == "digital_signature" for use in _USES})
@@ -128,4 +128,4 @@ def _new(names: Sequence[str], now: datetime.datetime) -> Material:
     )
     pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     private = key.private_bytes(pem, pkcs8, serialization.NoEncryption())
-    return Material(certificate=signed.public_bytes(pem).decode(), key=private.decode())
+    return KeyPair(certificate=signed.public_bytes(pem).decode(), key=private.decode())

@@ -10,7 +10,7 @@ from integrator_contract import names, refusals, rejections
 from istio_integrator import error_messages, texts
 from istio_integrator.istio import injectors
 from istio_integrator.kube import cluster
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 from istio_integrator.situation.situation import Situation
 
 _OPTIONS: Mapping[str, str] = {
@@ -31,8 +31,8 @@ _KNOWN_WEBHOOKS = (names.OF_ISTIO.rstrip("/"), names.PREFIX.rstrip("/"))
 
 def read(situation: Situation) -> rejections.Rejections:
     """Read the rejections of the workload's last dry runs; empty before the first."""
-    name = rejections.config_map(situation.application)
-    found = situation.manifests.own(cluster.CONFIG_MAP, name)
+    name = rejections.name_config_map(situation.application)
+    found = situation.manifests.find_own(cluster.CONFIG_MAP, name)
     text = str(cluster.at(found, "data").get(rejections.KEY) or "{}")
     try:
         return msgspec.json.decode(text, type=rejections.Rejections)
@@ -40,10 +40,10 @@ def read(situation: Situation) -> rejections.Rejections:
         return rejections.Rejections()
 
 
-def messages(found: rejections.Rejections, situation: Situation) -> Iterable[Message]:
+def report(found: rejections.Rejections, situation: Situation) -> Iterable[Message]:
     """Return messages about changes that are left out and sidecars, and who rejects them."""
     for change, refusal in sorted(found.changes.items()):
-        command = error_messages.look_at(refusal, situation.model)
+        command = error_messages.show_author_command(refusal, situation.model)
         if option := _OPTIONS.get(change):
             command = f"juju config {situation.application} {option}"
         is_unnamed = refusal.author == refusals.SOME_WEBHOOK
@@ -51,9 +51,9 @@ def messages(found: rejections.Rejections, situation: Situation) -> Iterable[Mes
         more = refusal.words
         if author != refusals.KUBE_APISERVER:
             more = f"{more}; or exempt the namespace {situation.model} from it"
-        yield Said.CHANGE_FORBIDDEN(author=author, change=change, command=command, more=more)
+        yield Template.CHANGE_FORBIDDEN(author=author, change=change, command=command, more=more)
     for workload, refusal in sorted(found.sidecars.items()):
-        yield Said.SIDECAR_REJECTED(
+        yield Template.SIDECAR_REJECTED(
             author=refusal.author,
             workload=workload,
             namespace=situation.model,
@@ -73,9 +73,10 @@ def _name_webhooks(situation: Situation) -> str:
             if not each["name"].endswith(_KNOWN_WEBHOOKS)
             and any({"pods", "*", "*/*"} & {*rule["resources"]} for rule in each["rules"])
             and all(
-                one.matches(labels) for one in injectors.requirements(each["namespaceSelector"])
+                one.matches(labels)
+                for one in injectors.read_requirements(each["namespaceSelector"])
             )
         ]
 
     found = cluster.read_each(situation.cluster.list(cluster.MUTATING_WEBHOOK), read)
-    return f"webhook {texts.listed(found)}" if found else ""
+    return f"webhook {texts.join(found)}" if found else ""

@@ -45,7 +45,9 @@ class MeshSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
                 native=mesh.native_sidecars if is_known else seen.native,
                 inject_label=next(iter((facts.pod_labels or mesh.pod_labels).items())),
                 istiod_namespace=mesh.injector.installed_in,
-                controller_ports=_cut_off(situation, mesh) if is_known else seen.controller_ports,
+                controller_ports=_find_blocked_ports(situation, mesh)
+                if is_known
+                else seen.controller_ports,
                 mesh_ports=mesh.proxy.excluded_outbound_ports if is_known else seen.mesh_ports,
                 held=mesh.hold_by_default if is_known or mesh.settings.has_settings else seen.held,
             )
@@ -56,7 +58,7 @@ class MeshSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     @classmethod
     def read(cls, obj: cluster.Object | None) -> MeshSettings | None:
         """Read the annotation of an applied object; None if it is missing or invalid."""
-        text = cluster.at(obj, "metadata", "annotations").get(names.SEEN)
+        text = cluster.at(obj, "metadata", "annotations").get(names.MESH_SETTINGS)
         try:
             return msgspec.json.decode(text or "", type=cls)
         except (ValueError, RecursionError):
@@ -67,7 +69,7 @@ class MeshSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
         return msgspec.json.encode(self).decode()
 
 
-def _cut_off(situation: Situation, found: installation.Mesh) -> tuple[int, ...]:
+def _find_blocked_ports(situation: Situation, found: installation.Mesh) -> tuple[int, ...]:
     """Return the ports that charms need and that the mesh blocks."""
     ports = situation.controller.ports if found.cuts_off_controller else ()
     if situation.controller.is_named and found.cuts_off_names:
@@ -96,7 +98,7 @@ def make(facts: Facts, seen: MeshSettings, left_out: Iterable[str]) -> pods.Sett
         included_pods=options.included_pods if membership == "selected" else "",
         excluded_pods=options.excluded_pods,
         data_plane=facts.data_plane,
-        lifecycle_in_model=facts.served.kind_of(situation.model, labels) == "model",
+        lifecycle_in_model=facts.served.find_kind(situation.model, labels) == "model",
         inject_label=dict([seen.inject_label]),
         hold_application=options.hold_application and not seen.held,
         mesh_holds=seen.held,

@@ -9,7 +9,7 @@ import json
 from integrator_contract import names, namespaces, pods, refusals
 from istio_integrator.admission import certificates
 from istio_integrator.kube import cluster, manifests
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 from istio_integrator.situation.situation import Situation
 
 WORKLOAD_FOLDER = names.WEBHOOK_COMPONENT
@@ -35,7 +35,7 @@ class Webhook:
 
     def __init__(self, situation: Situation) -> None:
         self._situation = situation
-        self._name = names.object_name(situation.application, names.ADMISSION)
+        self._name = names.name_object(situation.application, names.ADMISSION)
         self._secret = situation.manifests.secrets[CERTIFICATES_FOLDER]
         self._configuration = configuration_name(situation.manifests.owner)
         self._pod_labels = pod_labels(situation.manifests.owner)
@@ -104,23 +104,23 @@ class Webhook:
         self.changed = before is None or before["metadata"] != after["metadata"] or refreshed
         return ""
 
-    def _certificates(self, *, rotate: bool) -> certificates.Material:
+    def _certificates(self, *, rotate: bool) -> certificates.KeyPair:
         model = self._situation.model
         found = self._situation.cluster.get(cluster.SECRET, self._secret, model)
         service = f"{self._name}.{model}.svc"
         hosts = [service, f"{service}.{self._situation.cluster_domain}"]
         now = datetime.datetime.now(datetime.UTC)
-        material = certificates.Material.read(cluster.at(found, "data"))
+        material = certificates.KeyPair.read(cluster.at(found, "data"))
         return certificates.decide(material, hosts, now, rotate=rotate)
 
     def _configure(
-        self, material: certificates.Material, served: namespaces.Served
+        self, material: certificates.KeyPair, served: namespaces.Served
     ) -> cluster.Object:
         context = {
             "name": self._configuration,
             "service": self._name,
             "model": self._situation.model,
-            "ca_bundle": certificates.encoded(material.bundle),
+            "ca_bundle": certificates.encode(material.bundle),
             "served": served,
         }
         return self._situation.manifests.apply(CONFIGURATION_FOLDER, context)[0]
@@ -139,7 +139,7 @@ class Webhook:
     def _pods(self) -> list[cluster.Object]:
         return self._situation.cluster.list(cluster.POD, self._situation.model, self._pod_labels)
 
-    def obstacle(self) -> Message | None:
+    def find_obstacle(self) -> Message | None:
         """Return the message about the error that keeps the servers from being ready, if any.
 
         The Deployment's status has the reason why pods are not created. Kubernetes copies it from
@@ -147,17 +147,19 @@ class Webhook:
         """
         situation = self._situation
         deployment = situation.cluster.get(cluster.DEPLOYMENT, self._name, situation.model)
-        if failure := _condition(deployment, "ReplicaFailure", "True"):
+        if failure := _find_condition(deployment, "ReplicaFailure", "True"):
             words = str(failure.get("message") or "")
-            refusal = refusals.read(403, words)
+            refusal = refusals.read_refusal(403, words)
             author = refusal.author if refusal else str(failure.get("reason") or "Kubernetes")
             problem, words = f"{author} rejects pods", refusal.words if refusal else words
-        elif reason := next((why for pod in self._pods() if (why := _reason(pod))), None):
+        elif reason := next(
+            (why for pod in self._pods() if (why := _find_stuck_state(pod))), None
+        ):
             problem = f"webhook pods: {reason.get('reason')}"
             words = str(reason.get("message") or "")
         else:
             return None
-        return Said.ADMISSION_HINDERED(
+        return Template.ADMISSION_HINDERED(
             application=situation.application, problem=problem, words=words
         )
 
@@ -168,16 +170,16 @@ def remove(manifests: manifests.Manifests) -> None:
         manifests.remove(folder)
 
 
-def _condition(obj: cluster.Object | None, kind: str, status: str) -> cluster.Object:
+def _find_condition(obj: cluster.Object | None, kind: str, status: str) -> cluster.Object:
     for condition in cluster.parts(cluster.at(obj, "status"), "conditions"):
         if (condition.get("type"), condition.get("status")) == (kind, status):
             return condition
     return {}
 
 
-def _reason(pod: cluster.Object) -> cluster.Object:
+def _find_stuck_state(pod: cluster.Object) -> cluster.Object:
     """Return the condition of a pod that is not scheduled, or the state of one that is stuck."""
-    if condition := _condition(pod, "PodScheduled", "False"):
+    if condition := _find_condition(pod, "PodScheduled", "False"):
         return condition
     for container in cluster.parts(cluster.at(pod, "status"), "containerStatuses"):
         waiting = cluster.at(container, "state", "waiting")

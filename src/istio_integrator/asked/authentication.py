@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from integrator_contract import charm_facts
 from istio_integrator.kube import cluster
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 from istio_integrator.relations import kubeflow
 from istio_integrator.situation.situation import CLUSTER_DOMAIN, Situation
 
@@ -47,7 +47,7 @@ Oathkeeper and oauth2-proxy decide by them. A client that could set them could o
 """
 
 
-def spellings(header: str) -> list[str]:
+def list_spellings(header: str) -> list[str]:
     """List the spellings of a name that applications may treat as equal (WSGI, CGI)."""
     parts = header.split("-")
     if len(parts) - 1 > _MOST_DASHES:
@@ -108,7 +108,7 @@ class Authentication:
         return self.problem is not None
 
     @property
-    def word(self) -> charm_facts.Guard:
+    def guard_state(self) -> charm_facts.Guard:
         """The state of the guard, as a value of metrics."""
         if self.is_closed:
             return "closed"
@@ -121,12 +121,12 @@ def decide(situation: Situation) -> Authentication:
     The Service must exist. Otherwise any team could take its host by a ServiceEntry, and so
     decide about every request.
     """
-    by_name = kubeflow.ingress_auth(situation.related)
-    by_address = kubeflow.forward_auth(situation.related)
+    by_name = kubeflow.read_ingress_auth(situation.related)
+    by_address = kubeflow.read_forward_auth(situation.related)
     if by_name and by_address:
-        first, second = kubeflow.names(by_name), kubeflow.names(by_address)
+        first, second = kubeflow.join_senders(by_name), kubeflow.join_senders(by_address)
         command = f"juju remove-relation {situation.application}:{kubeflow.FORWARD_AUTH} {second}"
-        problem = Said.TWO_WAYS_TO_AUTHENTICATE(
+        problem = Template.TWO_WAYS_TO_AUTHENTICATE(
             first=f"{first} on {kubeflow.INGRESS_AUTH}",
             second=f"{second} on {kubeflow.FORWARD_AUTH}",
             command=command,
@@ -134,22 +134,22 @@ def decide(situation: Situation) -> Authentication:
         return Authentication(problem=problem)
     received = [*by_name, *by_address]
     if not received:
-        closed = Said.NO_AUTHENTICATOR(application=situation.application)
+        closed = Template.NO_AUTHENTICATOR(application=situation.application)
         return Authentication(problem=closed if situation.config.require_authentication else None)
     if len(received) > 1:
-        applications = kubeflow.names(received)
-        return Authentication(problem=Said.SEVERAL_AUTHENTICATORS(applications=applications))
+        applications = kubeflow.join_senders(received)
+        return Authentication(problem=Template.SEVERAL_AUTHENTICATORS(applications=applications))
     (one,) = received
     endpoint = kubeflow.INGRESS_AUTH if by_name else kubeflow.FORWARD_AUTH
     found = one.message and _find_service(situation, one.message)
     if isinstance(found, AuthorizationService):
-        count = sum(len(spellings(header)) for header in found.identity_headers)
+        count = sum(len(list_spellings(header)) for header in found.identity_headers)
         if count > _MOST_SPELLINGS:
             found = (
                 f"its response headers have {count} spellings, and {_MOST_SPELLINGS} are possible"
             )
     if problem := one.problem or (found if isinstance(found, str) else ""):
-        invalid = Said.AUTHENTICATOR_INVALID(
+        invalid = Template.AUTHENTICATOR_INVALID(
             endpoint=endpoint, application=one.application, problem=problem
         )
         return Authentication(problem=invalid)
@@ -159,7 +159,7 @@ def decide(situation: Situation) -> Authentication:
         missing = f"Service {found.reference} of {one.application}"
     else:
         return Authentication(service=found)
-    return Authentication(problem=Said.AUTHENTICATOR_AWAITED(what=missing))
+    return Authentication(problem=Template.AUTHENTICATOR_AWAITED(what=missing))
 
 
 def _find_service(

@@ -59,7 +59,7 @@ class Target:
         return (".",) if self.namespace == model else (".", self.namespace)
 
 
-def credential(opened: cluster.Object | None) -> str:
+def find_credential(opened: cluster.Object | None) -> str:
     """Return the Secret with the certificate of this charm's Gateway; empty without HTTPS."""
     spec = cluster.at(opened, "spec")
     for server in (*cluster.parts(spec, "servers"), *cluster.parts(spec, "listeners")):

@@ -12,7 +12,7 @@ from integrator_contract import names, pods
 from istio_integrator import error_messages
 from istio_integrator.istio import ambient, injectors, installation, meshconfig
 from istio_integrator.kube import cluster, errors, owners
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 from istio_integrator.situation.situation import Situation
 
 LABELS = (*injectors.MEMBERSHIP_LABELS, names.DATAPLANE_MODE)
@@ -63,7 +63,7 @@ class ModelNamespace:
     """The Istio to join."""
 
     @property
-    def given_back(self) -> dict[str, str | None]:
+    def undo_patch(self) -> dict[str, str | None]:
         """The patch that restores the labels that still have this charm's values.
 
         Labels that are not the mesh's are ignored, even if they are in the record.
@@ -76,14 +76,14 @@ class ModelNamespace:
         }
 
     @property
-    def left(self) -> dict[str, str]:
-        """The labels after `given_back`."""
-        after = {**self.labels, **self.given_back}
+    def labels_after_undo(self) -> dict[str, str]:
+        """The labels after `undo_patch`."""
+        after = {**self.labels, **self.undo_patch}
         return {key: value for key, value in after.items() if value is not None}
 
     def decide(self) -> LabelChange:
         """Decide the labels and their record."""
-        decided = self._join() if self.membership == "namespace" else self._stay_apart()
+        decided = self._join() if self.membership == "namespace" else self._leave()
         after = {**self.labels, **decided.labels}
         is_led = decided.joined if self.membership == "selected" else ambient.is_labelled(after)
         kept = decided.record
@@ -96,21 +96,23 @@ class ModelNamespace:
             }
             kept = msgspec.structs.replace(kept, before=before)
         plane = self.data_plane if is_led else "sidecar"
-        problem = decided.problem or (self._removal_by_others(kept) if decided.joined else None)
+        problem = decided.problem or (self._report_removals(kept) if decided.joined else None)
         return dataclasses.replace(decided, record=kept, data_plane=plane, problem=problem)
 
-    def _removal_by_others(self, record: owners.UndoRecord | None) -> Message | None:
+    def _report_removals(self, record: owners.UndoRecord | None) -> Message | None:
         restored = record.restored if record else ()
         if record is None or sum(0 <= self.now - at < _HOUR for at in restored) < _RESTORES:
             return None
-        return Said.LABEL_REMOVED_AGAIN(namespace=self.name, labels=_text(record.values))
+        return Template.LABEL_REMOVED_AGAIN(
+            namespace=self.name, labels=_join_labels(record.values)
+        )
 
     def _join(self) -> LabelChange:
         record, wanted = self.record, self.member_labels
-        present = self._present(self.labels)
+        present = self._find_mesh_labels(self.labels)
         ours = dict(record.values) if record else {}
         foreign = {key: value for key, value in present.items() if ours.get(key) != value}
-        obstacle = self._obstacle(self.labels, foreign)
+        obstacle = self._find_obstacle(self.labels, foreign)
         if obstacle or self.missing:
             joined = not obstacle and bool(present) and present in (ours, wanted)
             return LabelChange(record=record, joined=joined, problem=obstacle or self.missing)
@@ -121,15 +123,15 @@ class ModelNamespace:
             return LabelChange(record=record, joined=joined)
         if others := {key: value for key, value in foreign.items() if wanted.get(key) != value}:
             match = "" if self.data_plane == "ambient" else "or set revision to match; "
-            problem = Said.NAMESPACE_OF_OTHER_MESH(
+            problem = Template.NAMESPACE_OF_OTHER_MESH(
                 namespace=self.name,
-                labels=_text(others),
-                command=_removal(self.name, others),
-                more=f"{match}this charm would set {_text(wanted)}",
+                labels=_join_labels(others),
+                command=_removal_command(self.name, others),
+                more=f"{match}this charm would set {_join_labels(wanted)}",
             )
             return LabelChange(record=record, problem=problem)
         if self.awaited:
-            return LabelChange(record=record, problem=Said.NOT_IN_MESH_YET(event=self.awaited))
+            return LabelChange(record=record, problem=Template.NOT_IN_MESH_YET(event=self.awaited))
         before = dict(record.before) if record else {}
         for key in {*present, *wanted}:
             before.setdefault(key, foreign.get(key))
@@ -142,28 +144,28 @@ class ModelNamespace:
             joined=True,
         )
 
-    def _stay_apart(self) -> LabelChange:
+    def _leave(self) -> LabelChange:
         """Decide the labels of a namespace that this charm does not join to the mesh.
 
         Selected pods join one by one, which works only in a namespace without mesh labels.
         """
         record = owners.UndoRecord(self.owner, {}, {}) if self.record else None
         if self.membership == "none":
-            return LabelChange(labels=self.given_back, record=record)
-        present = self._present(self.left)
-        problem = self._obstacle(self.left, present)
+            return LabelChange(labels=self.undo_patch, record=record)
+        present = self._find_mesh_labels(self.labels_after_undo)
+        problem = self._find_obstacle(self.labels_after_undo, present)
         if present and not problem:
-            command = _removal(self.name, present)
-            problem = Said.EVERY_POD_JOINS(
-                namespace=self.name, labels=_text(present), command=command
+            command = _removal_command(self.name, present)
+            problem = Template.EVERY_POD_JOINS(
+                namespace=self.name, labels=_join_labels(present), command=command
             )
         if self.missing and not problem:
             return LabelChange(record=self.record, problem=self.missing)
         return LabelChange(
-            labels=self.given_back, record=record, joined=not problem, problem=problem
+            labels=self.undo_patch, record=record, joined=not problem, problem=problem
         )
 
-    def _present(self, labels: Mapping[str, str]) -> dict[str, str]:
+    def _find_mesh_labels(self, labels: Mapping[str, str]) -> dict[str, str]:
         """Return the labels that decide how the namespace's pods join a mesh.
 
         In ambient mode, `istio-injection=disabled` is allowed: it only disables sidecars.
@@ -173,31 +175,33 @@ class ModelNamespace:
             del found[names.INJECTION]
         return {**found, **(names.AMBIENT if ambient.is_labelled(labels) else {})}
 
-    def _obstacle(self, labels: Mapping[str, str], foreign: Mapping[str, str]) -> Message | None:
+    def _find_obstacle(
+        self, labels: Mapping[str, str], foreign: Mapping[str, str]
+    ) -> Message | None:
         key = names.DATAPLANE_MODE
         if self.data_plane == "ambient":
-            said = Said.NAMESPACE_NOT_IN_AMBIENT
+            said = Template.NAMESPACE_NOT_IN_AMBIENT
             is_so = labels.get(key, "ambient") != "ambient"
         elif key in foreign:
-            said, is_so = Said.NAMESPACE_IN_AMBIENT, True
+            said, is_so = Template.NAMESPACE_IN_AMBIENT, True
         else:
-            said, key = Said.INJECTION_DISABLED, names.INJECTION
+            said, key = Template.INJECTION_DISABLED, names.INJECTION
             is_so = foreign.get(key) == "disabled"
         if not is_so:
             return None
         shown = f"{key}={labels[key]}"
-        return said(namespace=self.name, labels=shown, command=_removal(self.name, [key]))
+        return said(namespace=self.name, labels=shown, command=_removal_command(self.name, [key]))
 
 
-def _text(labels: Mapping[str, str]) -> str:
+def _join_labels(labels: Mapping[str, str]) -> str:
     return " and ".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
-def _removal(namespace: str, labels: Iterable[str]) -> str:
+def _removal_command(namespace: str, labels: Iterable[str]) -> str:
     return f"kubectl label ns {namespace} {' '.join(f'{key}-' for key in sorted(labels))}"
 
 
-def written(namespace: cluster.Object) -> owners.UndoRecord | None:
+def read_record(namespace: cluster.Object) -> owners.UndoRecord | None:
     """Read the record in the namespace's annotation."""
     return owners.UndoRecord.read(
         cluster.at(namespace, "metadata", "annotations").get(names.MEMBERSHIP)
@@ -206,7 +210,7 @@ def written(namespace: cluster.Object) -> owners.UndoRecord | None:
 
 def read(situation: Situation, namespace: cluster.Object) -> ModelNamespace:
     """Read labels and record of the model's namespace; the record of a removed owner is taken."""
-    record, owner = written(namespace), situation.manifests.owner
+    record, owner = read_record(namespace), situation.manifests.owner
     if record and record.owner != owner and owners.is_gone(situation.cluster, record.owner):
         record = msgspec.structs.replace(record, owner=owner)
     return ModelNamespace(
@@ -228,7 +232,7 @@ def decide(
     """Decide the membership of the model's namespace by the options and the cluster."""
     membership, present = situation.config.membership, read(situation, namespace)
     # Labels that this event restores are gone at the next event.
-    left = present.labels if membership == "namespace" else present.left
+    left = present.labels if membership == "namespace" else present.labels_after_undo
     data_plane, missing = _find_data_plane(situation, mesh, left)
     member_labels = mesh.namespace_labels if mesh else None
     if mesh and data_plane == "ambient":
@@ -244,9 +248,9 @@ def decide(
         # istiod's injector ignores discoverySelectors: the model's pods would get sidecars that
         # wait forever for the root certificate.
         after, selectors = {**present.labels, **set_here}, mesh.settings.discovery_selectors
-        label = meshconfig.unserved(selectors, after)
+        label = meshconfig.find_lacking_labels(selectors, after)
         if label and not missing:
-            missing = Said.MODEL_IGNORED_BY_ISTIOD(
+            missing = Template.MODEL_IGNORED_BY_ISTIOD(
                 istiod=mesh.name, namespace=situation.model, label=label
             )
     return dataclasses.replace(
@@ -269,11 +273,11 @@ def _find_data_plane(
         return "sidecar", None
     missing: Message | None = None
     try:
-        if lack := ambient.missing(situation.cluster, mesh) if mesh else "":
+        if lack := ambient.find_missing_part(situation.cluster, mesh) if mesh else "":
             about = {"mode": mode, "lack": lack, "application": situation.application}
-            missing = Said.AMBIENT_LACKS(namespace=situation.model, **about)
+            missing = Template.AMBIENT_LACKS(namespace=situation.model, **about)
     except errors.ForbiddenError as error:
         # A namespace in ambient mode stays in it. Without the check no namespace joins it.
         if not ambient.is_labelled(labels):
-            missing = error_messages.of_error(error, application=situation.application)
+            missing = error_messages.explain_error(error, application=situation.application)
     return "ambient", missing

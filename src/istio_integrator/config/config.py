@@ -53,7 +53,7 @@ def _selector(value: str) -> str:
 
 
 def _items(value: Any) -> Any:
-    return service.words(value) if isinstance(value, str) else value
+    return service.split_list(value) if isinstance(value, str) else value
 
 
 def _container_names(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ def _hosts(values: tuple[str, ...]) -> tuple[str, ...]:
 Name = Annotated[
     str, _like(_DNS_LABEL, "use lower-case letters, digits and inner hyphens, at most 63")
 ]
-Budget = Annotated[str, pydantic.AfterValidator(service.budget)]
+Budget = Annotated[str, pydantic.AfterValidator(service.parse_budget)]
 Selector = Annotated[str, pydantic.AfterValidator(_selector)]
 ContainerNames = Annotated[
     tuple[str, ...],
@@ -85,7 +85,7 @@ ContainerNames = Annotated[
 ]
 NamespaceKinds = Annotated[
     frozenset[namespaces.Kind],
-    pydantic.BeforeValidator(namespaces.kinds),
+    pydantic.BeforeValidator(namespaces.parse_kinds),
     pydantic.BeforeValidator(_items),
 ]
 
@@ -179,7 +179,7 @@ class PlainTextPort:
 def _plain_ports(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    found = tuple(dict.fromkeys(map(_plain_port, service.words(value))))
+    found = tuple(dict.fromkeys(map(_plain_port, service.split_list(value))))
     if len(found) > MOST_PLAIN_PORTS:
         raise ValueError(f"at most {MOST_PLAIN_PORTS} entries")
     return found
@@ -203,7 +203,7 @@ def _plain_port(text: str) -> PlainTextPort:
 def _networks(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    words = service.words(value)
+    words = service.split_list(value)
     if [*words] == ["none"]:
         return None
     if len(words) > MOST_NETWORKS:
@@ -350,4 +350,4 @@ def _line(problem: Any) -> str:
     if len(shown) > _LONGEST_SHOWN:
         shown = f"{shown[:_LONGEST_SHOWN]}…"
     line = f"{problem['loc'][0]}='{shown}': {expected}{message}"
-    return texts.plain(" ".join(line.split()), _LONGEST_LINE)
+    return texts.clean(" ".join(line.split()), _LONGEST_LINE)

@@ -24,9 +24,9 @@ def answer(event: ops.ActionEvent, facts: Facts, messages: Iterable[Message]) ->
     """
     found = [each for check in checks.known().values() for each in check.run(facts)]
     # Only after every check has read its objects.
-    found += report.passed_over(fences.noted())
+    found += report.report_skipped(fences.read_notes())
     look = LOG.format(application=facts.situation.application)
-    found += report.unsaid(messages, found, look=look)
+    found += report.find_unreported(messages, found, look=look)
     model = facts.situation.model
     shown = report.Report(found, (f"istioctl analyze -n {model}", "istioctl proxy-status"))
     event.set_results(shown.results(event.params.get("format", "text")))

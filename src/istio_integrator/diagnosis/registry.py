@@ -13,7 +13,7 @@ from typing import Any
 from istio_integrator import error_messages
 from istio_integrator.facts import Facts
 from istio_integrator.kube import errors
-from istio_integrator.messages import LOG, Message, Said, Severity
+from istio_integrator.messages import LOG, Message, Severity, Template
 from istio_integrator.situation.situation import Situation
 
 Find = Callable[[Facts], Iterable[Message]]
@@ -43,10 +43,10 @@ class Check:
         situation = facts.situation
         look = self.look.format(application=situation.application, model=situation.model)
         find = functools.partial(self.find, facts)
-        return collect(self.name, find, situation, look=look, symptoms=self.symptoms)
+        return collect_messages(self.name, find, situation, look=look, symptoms=self.symptoms)
 
 
-def collect(
+def collect_messages(
     name: str,
     find: Callable[[], Iterable[Message]],
     situation: Situation,
@@ -63,10 +63,10 @@ def collect(
         for each in find():
             found.append(each)  # noqa: PERF402 - keep the messages before an error
     except errors.ForbiddenError as error:
-        right = error_messages.missing_right(error) or error.message
-        found.append(Said.CHECK_FORBIDDEN(right=right, application=situation.application))
+        right = error_messages.find_missing_right(error) or error.message
+        found.append(Template.CHECK_FORBIDDEN(right=right, application=situation.application))
     except errors.CharmError as error:
-        found.append(Said.CHECK_FAILED(problem=error, application=situation.application))
+        found.append(Template.CHECK_FAILED(problem=error, application=situation.application))
     return [
         dataclasses.replace(
             each,

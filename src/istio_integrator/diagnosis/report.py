@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import yaml
 
 from istio_integrator import texts
-from istio_integrator.messages import Message, Said, Severity
+from istio_integrator.messages import Message, Severity, Template
 
 _LONGEST = 1000
 """Characters in a line of a report."""
@@ -44,7 +44,9 @@ class Level(enum.Enum):
         return levels.get(message.severity, cls.DOUBTFUL)
 
 
-def unsaid(given: Iterable[Message], found: Iterable[Message], *, look: str) -> Iterable[Message]:
+def find_unreported(
+    given: Iterable[Message], found: Iterable[Message], *, look: str
+) -> Iterable[Message]:
     """Return the problems of the unit's status that no check reported.
 
     Args:
@@ -52,13 +54,13 @@ def unsaid(given: Iterable[Message], found: Iterable[Message], *, look: str) -> 
         found: The messages of the checks.
         look: The next command for problems without a command.
     """
-    reported = [(each.said, each.about) for each in found]
+    reported = [(each.template, each.about) for each in found]
     for each in given:
-        if each.severity is not Severity.NOTE and (each.said, each.about) not in reported:
+        if each.severity is not Severity.NOTE and (each.template, each.about) not in reported:
             yield dataclasses.replace(each, check=STATUS, otherwise=look)
 
 
-def passed_over(noted: Mapping[str, str]) -> Iterable[Message]:
+def report_skipped(noted: Mapping[str, str]) -> Iterable[Message]:
     """Report objects that could not be read, with the reason of each."""
     found: list[Message] = []
     for reference, reason in list(noted.items())[:_MOST_ODD]:
@@ -66,9 +68,9 @@ def passed_over(noted: Mapping[str, str]) -> Iterable[Message]:
         namespace, _, name = path.rpartition("/")
         where = f"-n {namespace} " if namespace else ""
         show = f"kubectl {where}get {kind.lower()} {name} -o yaml"
-        found.append(Said.OBJECT_PASSED_OVER(reference=reference, reason=reason, command=show))
+        found.append(Template.OBJECT_PASSED_OVER(reference=reference, reason=reason, command=show))
     if len(noted) > _MOST_ODD:
-        found.append(Said.OBJECTS_PASSED_OVER(count=len(noted), shown=_MOST_ODD))
+        found.append(Template.OBJECTS_PASSED_OVER(count=len(noted), shown=_MOST_ODD))
     return (dataclasses.replace(each, check=ODD_OBJECTS) for each in found)
 
 
@@ -105,7 +107,7 @@ class Report:
         lines: list[str] = []
         explained: set[str] = set()
         for level, each in self._sorted():
-            lines.append(f"{level.value} {each.check:<{width}}  {_one_line(each.seen)}")
+            lines.append(f"{level.value} {each.check:<{width}}  {_one_line(each.finding)}")
             if each.next:
                 lines.append(f"{blank}→ {_one_line(each.next)}")
             new = [] if level is Level.FINE else [a for a in each.symptoms if a not in explained]
@@ -122,8 +124,8 @@ class Report:
         rows = [
             {
                 "level": level.name.lower(),
-                "message": each.said.name,
-                "seen": each.seen,
+                "message": each.template.name,
+                "seen": each.finding,
                 "next": each.next,
                 "check": each.check,
                 "symptoms": each.symptoms,
@@ -139,4 +141,4 @@ class Report:
 
 
 def _one_line(text: str) -> str:
-    return texts.plain(" ".join(text.split()), _LONGEST)
+    return texts.clean(" ".join(text.split()), _LONGEST)

@@ -24,7 +24,7 @@ from istio_integrator.asked import gateway
 from istio_integrator.config import config
 from istio_integrator.ingress import record
 from istio_integrator.kube import cluster, errors
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 from istio_integrator.relations import endpoints
 from istio_integrator.situation.situation import Situation
 
@@ -49,9 +49,9 @@ _REFUSALS = (
 )
 """Errors that another attempt would meet again. After any other one the Gateway stays as it is."""
 _IN_STATUS = (
-    Said.CERTIFICATE_EARLY,
-    Said.CERTIFICATE_ENDED,
-    Said.CERTIFICATE_OF_OTHER_HOSTS,
+    Template.CERTIFICATE_EARLY,
+    Template.CERTIFICATE_ENDED,
+    Template.CERTIFICATE_OF_OTHER_HOSTS,
 )
 """What the status says of a certificate that is served."""
 _CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
@@ -59,7 +59,7 @@ _CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 _E = TypeVar("_E", bound=x509.ExtensionType)
 
 
-def requirer(charm: ops.CharmBase) -> tls_certificates.TLSCertificatesRequiresV4 | None:
+def observe_relation(charm: ops.CharmBase) -> tls_certificates.TLSCertificatesRequiresV4 | None:
     """Observe the relation `certificates` by its library.
 
     Returns:
@@ -72,7 +72,7 @@ def requirer(charm: ops.CharmBase) -> tls_certificates.TLSCertificatesRequiresV4
         hosts = config.Config.load(charm.config).hosts
     except errors.ConfigError:
         return None
-    if any(map(problem, endpoints.Relations(charm).bags(endpoints.CERTIFICATES))):
+    if any(map(find_problem, endpoints.Relations(charm).bags(endpoints.CERTIFICATES))):
         return None
     # Most models have no such relation, and the import takes as long as a request to the API
     # server.
@@ -91,7 +91,7 @@ def requirer(charm: ops.CharmBase) -> tls_certificates.TLSCertificatesRequiresV4
     )
 
 
-def problem(bag: endpoints.Bag) -> str:
+def find_problem(bag: endpoints.Bag) -> str:
     """Return why the library can't read the data of a provider; empty if it can.
 
     The library ignores data that is not a list of certificates, and raises on some certificates.
@@ -121,7 +121,7 @@ def problem(bag: endpoints.Bag) -> str:
     return f"{endpoints.CERTIFICATES}:{bag.relation} {bag.application}: {said}"
 
 
-def verify(data: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+def verify_secret(data: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
     """Return a Secret's certificates and key, as far as Envoy reads them.
 
     Args:
@@ -138,7 +138,7 @@ def verify(data: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
     pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     try:
         chain = x509.load_pem_x509_certificates(base64.b64decode(certificate))
-        lack = _lack(chain[0])
+        lack = _find_defect(chain[0])
     except (ValueError, exceptions.UnsupportedAlgorithm):
         raise ValueError("the certificate cannot be read") from None
     if lack:
@@ -161,18 +161,18 @@ def verify(data: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
     return result
 
 
-def _verified(known: Mapping[str, str]) -> dict[str, str]:
+def _read_verified(known: Mapping[str, str]) -> dict[str, str]:
     """Return the data of the charm's copy; empty if it is useless."""
     with contextlib.suppress(ValueError):
-        return verify(known, known)
+        return verify_secret(known, known)
     return {}
 
 
-def _pem(data: Mapping[str, str]) -> str:
+def _decode_pem(data: Mapping[str, str]) -> str:
     return base64.b64decode(data["tls.crt"]).decode() if data else ""
 
 
-def _lack(server: x509.Certificate) -> str:
+def _find_defect(server: x509.Certificate) -> str:
     """Return why Envoy refuses a server's certificate; empty if it accepts it.
 
     The sources are Envoy's source/common/tls/context_impl.cc and BoringSSL's ssl/ssl_cert.cc.
@@ -186,33 +186,33 @@ def _lack(server: x509.Certificate) -> str:
     usual = key.public_bytes(der, serialization.PublicFormat.SubjectPublicKeyInfo)
     if not (is_fit and usual in server.tbs_certificate_bytes):
         return "the key is neither RSA of 2048 to 8192 bits nor P-256, P-384 or P-521"
-    usage = _extension(server, x509.KeyUsage)
+    usage = _find_extension(server, x509.KeyUsage)
     if is_ec and usage and not usage.digital_signature:
         return "the certificate's key usage lacks digitalSignature"
-    if x509.TLSFeatureType.status_request in (_extension(server, x509.TLSFeature) or ()):
+    if x509.TLSFeatureType.status_request in (_find_extension(server, x509.TLSFeature) or ()):
         return "the certificate requires OCSP stapling"
     return ""
 
 
-def _extension(loaded: x509.Certificate, kind: type[_E]) -> _E | None:
+def _find_extension(loaded: x509.Certificate, kind: type[_E]) -> _E | None:
     return next((each.value for each in loaded.extensions if isinstance(each.value, kind)), None)
 
 
-def judge(owner: str, pem: str, command: str) -> Message:
+def judge_life(owner: str, pem: str, command: str) -> Message:
     """Tell how long a certificate is valid."""
     now = datetime.datetime.now(datetime.UTC)
     try:
         loaded = x509.load_pem_x509_certificate(pem.encode())
     except ValueError:
-        return Said.CERTIFICATE_UNREADABLE(owner=owner, command=command)
+        return Template.CERTIFICATE_UNREADABLE(owner=owner, command=command)
     since, until = loaded.not_valid_before_utc, loaded.not_valid_after_utc
     if now < since:
-        return Said.CERTIFICATE_EARLY(owner=owner, time=_minute(since), command=command)
+        return Template.CERTIFICATE_EARLY(owner=owner, time=_format_time(since), command=command)
     if now > until:
-        return Said.CERTIFICATE_ENDED(owner=owner, time=_minute(until), command=command)
+        return Template.CERTIFICATE_ENDED(owner=owner, time=_format_time(until), command=command)
     if now > since + (until - since) * _LATE:
-        return Said.CERTIFICATE_ENDS(owner=owner, time=_minute(until), command=command)
-    return Said.CERTIFICATE_VALID(owner=owner, time=_minute(until))
+        return Template.CERTIFICATE_ENDS(owner=owner, time=_format_time(until), command=command)
+    return Template.CERTIFICATE_VALID(owner=owner, time=_format_time(until))
 
 
 def read_life(owner: charm_facts.Owner, pem: str) -> Iterable[charm_facts.Certificate]:
@@ -227,7 +227,7 @@ def read_life(owner: charm_facts.Owner, pem: str) -> Iterable[charm_facts.Certif
     )
 
 
-def _minute(time: datetime.datetime) -> str:
+def _format_time(time: datetime.datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M}"
 
 
@@ -245,49 +245,51 @@ class GatewayCertificate:
         self.is_wanted = bool(situation.config.tls_secret) or self._is_related
         """Whether to serve the model by HTTPS."""
         self.messages: list[Message] = []
-        """The messages about HTTPS of the last call of `credential`."""
-        self.shown = ""
+        """The messages about HTTPS of the last call of `apply`."""
+        self.served_pem = ""
         """The gateway's certificate in PEM; empty: not known."""
 
-    def credential(self, target: gateway.Target) -> str:
+    def apply(self, target: gateway.Target) -> str:
         """Return the Secret with the last verified certificate, for the gateway; empty: none."""
-        self.messages, self.shown = [], ""
+        self.messages, self.served_pem = [], ""
         if not self.is_wanted:
             return ""
         manifests, data = self._situation.manifests, dict[str, str]()
         try:
-            known = self._known(target)
-            data = _verified(known)
-            if wanted := self._wanted(target, data):
+            known = self._read_copy(target)
+            data = _read_verified(known)
+            if wanted := self._choose_data(target, data):
                 if known.keys() - wanted.keys():
                     # istiod prefers some other names, which an apply would keep.
                     manifests.remove(SECRET_FOLDER)
                     data = {}
                 context = {"name": self.name, "namespace": target.namespace, "data": wanted}
                 manifests.apply(SECRET_FOLDER, context)
-                data, self._record.certificate_in = wanted, target.namespace
+                data, self._record.certificate_namespace = wanted, target.namespace
         except _REFUSALS as error:
-            said = error_messages.of_error(error, application=self._situation.application)
+            said = error_messages.explain_error(error, application=self._situation.application)
             self.messages.append(said)
         if data:
-            self.shown = _pem(data)
-            self.messages += [each for each in self.judge(target) if each.said in _IN_STATUS]
+            self.served_pem = _decode_pem(data)
+            self.messages += [each for each in self.judge(target) if each.template in _IN_STATUS]
         return self.name if data else ""
 
     def judge(self, target: gateway.Target) -> Iterable[Message]:
         """Tell how long the served certificate is valid, and which host it does not name."""
-        shown = self.shown or (self.is_wanted and _pem(_verified(self._known(target))))
+        shown = self.served_pem or (
+            self.is_wanted and _decode_pem(_read_verified(self._read_copy(target)))
+        )
         if not shown:
             return
         name = self._situation.config.tls_secret or self.name
         owner = f"gateway ({name})"
-        yield judge(owner, shown, f"kubectl -n {target.namespace} describe secret {name}")
+        yield judge_life(owner, shown, f"kubectl -n {target.namespace} describe secret {name}")
         loaded = x509.load_pem_x509_certificate(shown.encode())
-        found = _extension(loaded, x509.SubjectAlternativeName) or ()
+        found = _find_extension(loaded, x509.SubjectAlternativeName) or ()
         names = {each.value.lower() for each in found if isinstance(each, x509.DNSName)}
         parents = {host: f"*.{host.partition('.')[2]}" for host in target.hosts}
         if others := [host for host, parent in parents.items() if not names & {host, parent}]:
-            yield Said.CERTIFICATE_OF_OTHER_HOSTS(owner=owner, hosts=texts.listed(others))
+            yield Template.CERTIFICATE_OF_OTHER_HOSTS(owner=owner, hosts=texts.join(others))
 
     def prune(self) -> None:
         """Remove the certificate when HTTPS is not wanted any more."""
@@ -297,30 +299,30 @@ class GatewayCertificate:
     def remove(self) -> None:
         """Remove the certificate, and then the record of its namespace."""
         self._situation.manifests.remove(SECRET_FOLDER)
-        self._record.certificate_in = ""
+        self._record.certificate_namespace = ""
 
-    def _known(self, target: gateway.Target) -> Mapping[str, str]:
+    def _read_copy(self, target: gateway.Target) -> Mapping[str, str]:
         """Read this charm's copy, which another team may have changed."""
         found = self._situation.cluster.get(cluster.SECRET, self.name, target.namespace)
         return cluster.at(found, "data") if self._situation.manifests.is_ours(found) else {}
 
-    def _wanted(self, target: gateway.Target, data: dict[str, str]) -> dict[str, str]:
+    def _choose_data(self, target: gateway.Target, data: dict[str, str]) -> dict[str, str]:
         """Return the certificate to serve, which is the present one if the source is useless."""
         try:
-            source = self._source(target)
-            return data if source is None else verify(source, data)
+            source = self._read_source(target)
+            return data if source is None else verify_secret(source, data)
         except ValueError as error:
             served = "the last verified certificate is served" if data else "HTTPS is not served"
             source, command = f"certificate from {self._authority}", "juju status --relations"
             if given := self._situation.config.tls_secret:
                 source = f"Secret {target.namespace}/{given}"
                 command = f"kubectl -n {target.namespace} describe secret {given}"
-            said = Said.CERTIFICATE_USELESS
+            said = Template.CERTIFICATE_USELESS
             about = {"source": source, "lack": str(error), "consequence": served}
             self.messages.append(said(**about, command=command))
             return data
 
-    def _source(self, target: gateway.Target) -> Mapping[str, str] | None:
+    def _read_source(self, target: gateway.Target) -> Mapping[str, str] | None:
         """Read the operator's Secret or the relation's answer; None without an answer."""
         if given := self._situation.config.tls_secret:
             found = self._situation.cluster.get(cluster.SECRET, given, target.namespace)
@@ -329,20 +331,22 @@ class GatewayCertificate:
             return cluster.at(found, "data")
         if not target.hosts:
             application = self._situation.application
-            self.messages.append(Said.CERTIFICATES_NEED_HOSTS(application=application))
+            self.messages.append(Template.CERTIFICATES_NEED_HOSTS(application=application))
             return None
-        problems = filter(None, map(problem, self._situation.related.bags(endpoints.CERTIFICATES)))
-        self.messages += [Said.REQUEST_INVALID(request=each) for each in problems]
+        problems = filter(
+            None, map(find_problem, self._situation.related.bags(endpoints.CERTIFICATES))
+        )
+        self.messages += [Template.REQUEST_INVALID(request=each) for each in problems]
         requirer = self._situation.certificates
         if requirer is None or not requirer.certificate_requests:
             return None
         found, key = requirer.get_assigned_certificate(requirer.certificate_requests[0])
         if found is None:
             if reasons := [each.error.message for each in requirer.get_request_errors()]:
-                reason = texts.plain(reasons[-1], _LONGEST_REASON)
-                self.messages.append(Said.CERTIFICATE_REFUSED(reason=reason))
+                reason = texts.clean(reasons[-1], _LONGEST_REASON)
+                self.messages.append(Template.CERTIFICATE_REFUSED(reason=reason))
             else:
-                self.messages.append(Said.CERTIFICATE_AWAITED(applications=self._authority))
+                self.messages.append(Template.CERTIFICATE_AWAITED(applications=self._authority))
             return None
         above = [str(one) for one in found.chain if one != found.certificate]
         bundle = "".join(f"{one.strip()}\n" for one in (str(found.certificate), *above))

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from integrator_contract import names
 from istio_integrator.asked import authentication, gateway
 from istio_integrator.asked.routes.plan import PathMatch, Route
-from istio_integrator.ingress.record import Values
+from istio_integrator.ingress.record import RandomValues
 from istio_integrator.situation.situation import Situation
 
 FOLDER = "authentication"
@@ -25,7 +25,7 @@ _ANSWER = "envoy.filters.http.ext_authz"
 """The metadata namespace of ext_authz, whatever the filter's name."""
 
 
-class Entry(NamedTuple):
+class RouteEntry(NamedTuple):
     """A route entry without a backend, which enables the filters."""
 
     match: Mapping[str, str]
@@ -37,7 +37,7 @@ def apply(
     situation: Situation,
     decision: authentication.Authentication,
     target: gateway.Target,
-    values: Values,
+    values: RandomValues,
     routes: Sequence[Route],
 ) -> list[str]:
     """Apply the EnvoyFilter, and return the names of its HTTP filters, first that with the digest.
@@ -48,7 +48,7 @@ def apply(
     """
     service = decision.service
     identity = service.identity_headers if service else authentication.IDENTITIES
-    places = list(_places(target, situation.model))
+    places = list(_list_places(target, situation.model))
     variables = {
         "owner": situation.manifests.owner.lower(),
         "namespace": target.namespace,
@@ -60,7 +60,7 @@ def apply(
         # Part of the name of a filter, which Envoy shows in its configuration. It tells the
         # workload that the patches of a new host have arrived, before the Gateway has the host.
         "digest": hashlib.sha256(repr(places).encode()).hexdigest()[:8],
-        "entries": [*_exceptions(routes), Entry({"prefix": "/"}, "ask")],
+        "entries": [*_list_exceptions(routes), RouteEntry({"prefix": "/"}, "ask")],
         "is_closed": decision.is_closed,
         "service": service,
         "identity_headers": identity,
@@ -68,9 +68,9 @@ def apply(
         "kept": [each for each in identity if service and each in service.response_headers],
         # Identity headers of a request that leaves the gateway, in every spelling.
         "leaving": {
-            spelling: _leaving(spelling, values.metadata, f".{situation.domain}")
+            spelling: _render_leaving_value(spelling, values.metadata, f".{situation.domain}")
             for header in identity
-            for spelling in authentication.spellings(header)
+            for spelling in authentication.list_spellings(header)
         },
     }
     written = situation.manifests.apply(FOLDER, variables)
@@ -80,7 +80,7 @@ def apply(
     return sorted(found, key=lambda name: not name.endswith(".guard"))
 
 
-def access(
+def list_access(
     decision: authentication.Authentication, target: gateway.Target, routes: Iterable[Route]
 ) -> set[str]:
     """List the granted access as texts, none if the ingress is closed.
@@ -94,12 +94,12 @@ def access(
     return {repr(each) for each in (decision.service, where, *target.written_hosts, *granted)}
 
 
-def ask_entry(owner: str) -> str:
+def name_ask_entry(owner: str) -> str:
     """Return the name of the entry that authenticates requests of a guarded virtual host."""
     return f"{owner.lower()}.ask"
 
 
-def _places(target: gateway.Target, model: str) -> Iterable[Mapping[str, Any]]:
+def _list_places(target: gateway.Target, model: str) -> Iterable[Mapping[str, Any]]:
     if target.is_own:
         yield {}
         return
@@ -109,37 +109,37 @@ def _places(target: gateway.Target, model: str) -> Iterable[Mapping[str, Any]]:
         yield {"vhost": {"name": f"{host}:{target.http_port}"}}
 
 
-def _exceptions(routes: Sequence[Route]) -> Iterable[Entry]:
+def _list_exceptions(routes: Sequence[Route]) -> Iterable[RouteEntry]:
     """List entries for routes without authentication, and for other routes in their prefixes."""
     free = [one for one in routes if not one.request.is_asked]
     prefixes = tuple(f"{one.path}/" for one in free if one.kind is PathMatch.PREFIX)
     for route in routes:
         if not route.request.is_asked:
-            yield Entry(_match(route), "pass")
+            yield RouteEntry(_render_match(route), "pass")
         elif f"{route.path}/".startswith(prefixes):
-            yield Entry(_match(route), "ask")
+            yield RouteEntry(_render_match(route), "ask")
 
 
-def _match(route: Route) -> Mapping[str, str]:
+def _render_match(route: Route) -> Mapping[str, str]:
     if route.kind is PathMatch.EXACT:
         return {"path": route.path}
     return {"path_separated_prefix" if route.is_parted else "prefix": route.path}
 
 
-def _leaving(header: str, marks: str, services: str) -> str:
+def _render_leaving_value(header: str, marks: str, services: str) -> str:
     """Render the value that replaces a header after all changes by the route.
 
     In a request with the mark, it is the value from the authorization service. In other requests
     it is empty to a Service of the model, and unchanged to other Services. A value that can't be
     evaluated is empty.
     """
-    key = _quoted(header)
-    said = f"metadata.filter_metadata[{_quoted(_ANSWER)}][{key}]"
-    marked = f"{_quoted(marks)} in metadata.filter_metadata"
-    leads_here = f"xds.cluster_name.endsWith({_quoted(services)})"
+    key = _quote(header)
+    said = f"metadata.filter_metadata[{_quote(_ANSWER)}][{key}]"
+    marked = f"{_quote(marks)} in metadata.filter_metadata"
+    leads_here = f"xds.cluster_name.endsWith({_quote(services)})"
     return f"%CEL({marked} ? {said} : {leads_here} ? '' : request.headers[{key}])%"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Render a string literal of CEL, with every special character escaped."""
     return "'" + re.sub(r"[^a-z0-9._-]", lambda match: f"\\x{ord(match[0]):02x}", text) + "'"

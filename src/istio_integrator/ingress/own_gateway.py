@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from istio_integrator.asked import gateway
 from istio_integrator.istio import installation
 from istio_integrator.kube import cluster, errors, fences
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 from istio_integrator.situation.situation import Situation
 
 FOLDER = "gateway-workload"
@@ -34,13 +34,13 @@ def apply(situation: Situation, mesh: installation.Mesh, target: gateway.Target)
         situation.manifests.apply(FOLDER, context)
     except errors.ForeignError as error:
         application = situation.application
-        return Said.GATEWAY_OF_OTHER_OWNER(
+        return Template.GATEWAY_OF_OTHER_OWNER(
             owner=error.owner, reference=error.reference, application=application
         )
     return None
 
 
-def takers(
+def report_port_conflicts(
     situation: Situation, target: gateway.Target, opened: cluster.Object | None
 ) -> Iterator[Message]:
     """Name Gateways that take a port for TCP, which the workload denies.
@@ -50,8 +50,8 @@ def takers(
     since = _age(opened) if opened else None
     pods = situation.cluster.list(cluster.POD, situation.model, dict(target.selector))
     labels = [target.selector, *(cluster.at(pod, "metadata", "labels") for pod in pods)]
-    for each in situation.cluster.each(cluster.GATEWAY):
-        with fences.around(cluster.reference(each)):
+    for each in situation.cluster.stream(cluster.GATEWAY):
+        with fences.isolate(cluster.reference(each)):
             metadata, spec = each["metadata"], cluster.at(each, "spec")
             selector = cluster.at(spec, "selector").items()
             if not any(selector <= one.items() for one in labels):
@@ -62,7 +62,7 @@ def takers(
                 is_tcp = str(port.get("protocol")).upper() in _TCP
                 if is_tcp and port.get("number") in _PORTS and server.get("bind", is_first):
                     name = {key: metadata[key] for key in ("namespace", "name")}
-                    yield Said.PORT_TAKEN(port=port["number"], **name)
+                    yield Template.PORT_TAKEN(port=port["number"], **name)
 
 
 def _age(obj: cluster.Object) -> list[str]:

@@ -22,7 +22,7 @@ FOLDER = "record"
 _KEY = "record"
 
 
-def random_value() -> str:
+def make_random_value() -> str:
     """Return a random name for a header, a metadata key, a route or a part of a host.
 
     `refusals.hide_secrets` knows its form.
@@ -30,22 +30,22 @@ def random_value() -> str:
     return f"x-{secrets.token_hex(16)}"
 
 
-class Values(pydantic.BaseModel, frozen=True):
+class RandomValues(pydantic.BaseModel, frozen=True):
     """Random values that a request must carry to match a route; clients do not know them."""
 
-    header: str = pydantic.Field(default_factory=random_value)
+    header: str = pydantic.Field(default_factory=make_random_value)
     """The request header that the charm's routes match."""
-    asked: str = pydantic.Field(default_factory=random_value)
+    asked: str = pydantic.Field(default_factory=make_random_value)
     """The header's value in an authenticated request."""
-    free: str = pydantic.Field(default_factory=random_value)
+    free: str = pydantic.Field(default_factory=make_random_value)
     """The header's value for routes without authentication."""
-    root: str = pydantic.Field(default_factory=random_value)
+    root: str = pydantic.Field(default_factory=make_random_value)
     """The header's value in an authenticated request that only the route `/` matches."""
-    metadata: str = pydantic.Field(default_factory=random_value)
+    metadata: str = pydantic.Field(default_factory=make_random_value)
     """The namespace of the dynamic metadata that every route matches."""
-    seen: str = pydantic.Field(default_factory=random_value)
+    seen: str = pydantic.Field(default_factory=make_random_value)
     """The value in this dynamic metadata."""
-    routes: str = pydantic.Field(default_factory=random_value)
+    routes: str = pydantic.Field(default_factory=make_random_value)
     """The prefix of the names of route entries that the EnvoyFilter changes."""
 
     @property
@@ -59,8 +59,8 @@ class Values(pydantic.BaseModel, frozen=True):
         return f"{self.routes}-end"
 
 
-class _Kept(pydantic.BaseModel, frozen=True):
-    values: Values = pydantic.Field(default_factory=Values)
+class _StoredRecord(pydantic.BaseModel, frozen=True):
+    values: RandomValues = pydantic.Field(default_factory=RandomValues)
     access: tuple[str, ...] = ()
     annotated: str = ""
 
@@ -72,57 +72,57 @@ class Record:
         self._manifests = situation.manifests
         self._name = situation.manifests.secrets[FOLDER]
 
-    def values_for(self, access: Iterable[str]) -> Values:
+    def renew_values(self, access: Iterable[str]) -> RandomValues:
         """Return the values for an access, new ones if any earlier access is withdrawn.
 
         A gateway may still use former configuration, such as routes that Envoy could not replace,
         a warming listener, or an older connection. With new values this configuration no longer
         matches the rest.
         """
-        kept = self._kept
+        kept = self._stored
         granted = sorted({hashlib.sha256(each.encode()).hexdigest()[:12] for each in access})
-        values = kept.values if set(kept.access) <= set(granted) else Values()
+        values = kept.values if set(kept.access) <= set(granted) else RandomValues()
         self._write(kept.model_copy(update={"values": values, "access": tuple(granted)}))
         return values
 
     @property
-    def annotated(self) -> str:
+    def annotated_service(self) -> str:
         """`namespace/name` of the Service that this application annotated; empty: none."""
-        return self._kept.annotated
+        return self._stored.annotated
 
-    @annotated.setter
-    def annotated(self, reference: str) -> None:
-        if reference != self.annotated:
-            self._write(self._kept.model_copy(update={"annotated": reference}))
+    @annotated_service.setter
+    def annotated_service(self, reference: str) -> None:
+        if reference != self.annotated_service:
+            self._write(self._stored.model_copy(update={"annotated": reference}))
 
     @property
-    def certificate_in(self) -> str:
+    def certificate_namespace(self) -> str:
         """The namespace of the gateway's certificate; empty: no certificate."""
         annotations = cluster.at(self._secret, "metadata", "annotations")
         return str(annotations.get(names.CERTIFICATE_IN, ""))
 
-    @certificate_in.setter
-    def certificate_in(self, namespace: str) -> None:
-        if namespace != self.certificate_in:
-            self._write(self._kept, namespace)
+    @certificate_namespace.setter
+    def certificate_namespace(self, namespace: str) -> None:
+        if namespace != self.certificate_namespace:
+            self._write(self._stored, namespace)
 
     def remove(self) -> None:  # noqa: D102
         self._manifests.remove(FOLDER)
 
     @functools.cached_property
     def _secret(self) -> cluster.Object | None:
-        return self._manifests.own(cluster.SECRET, self._name)
+        return self._manifests.find_own(cluster.SECRET, self._name)
 
     @property
-    def _kept(self) -> _Kept:
+    def _stored(self) -> _StoredRecord:
         try:
             text = base64.b64decode(cluster.at(self._secret, "data").get(_KEY, ""))
-            return _Kept.model_validate_json(text)
+            return _StoredRecord.model_validate_json(text)
         except ValueError:
-            return _Kept()
+            return _StoredRecord()
 
-    def _write(self, kept: _Kept, certificate_in: str | None = None) -> None:
-        namespace = self.certificate_in if certificate_in is None else certificate_in
+    def _write(self, kept: _StoredRecord, certificate_in: str | None = None) -> None:
+        namespace = self.certificate_namespace if certificate_in is None else certificate_in
         context = {
             "name": self._name,
             "annotations": {names.CERTIFICATE_IN: namespace} if namespace else {},

@@ -17,10 +17,10 @@ from integrator_contract import names
 from istio_integrator import error_messages
 from istio_integrator.asked import gateway
 from istio_integrator.asked.routes.plan import Route
-from istio_integrator.ingress.record import Values
+from istio_integrator.ingress.record import RandomValues
 from istio_integrator.istio import destination_rule
 from istio_integrator.kube import cluster, errors
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 from istio_integrator.situation.situation import Situation
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def apply(
     situation: Situation,
     planned: Sequence[Route],
     target: gateway.Target,
-    values: Values,
+    values: RandomValues,
     *,
     is_dry_run: bool = False,
 ) -> tuple[list[Route], list[Message]]:
@@ -43,14 +43,14 @@ def apply(
 
     A dry run changes nothing.
     """
-    named = functools.partial(names.object_name, situation.application)
+    named = functools.partial(names.name_object, situation.application)
     grpc = [route for route in planned if route.is_grpc]
     found = [] if is_dry_run else _apply_grpc(situation, grpc, target)
 
     def of_routes(routes: Sequence[Route]) -> dict[str, Any]:
         return {
             "named": named,
-            "sources": _sources(routes),
+            "sources": _name_sources(routes),
             "routes": sorted(routes, key=lambda route: route.precedence),
             "values": values,
             "gateway": gateway.NAME,
@@ -65,10 +65,14 @@ def apply(
         key = route.request.reference, route.place if target.is_managed else 0
         groups.setdefault(key, []).append(route)
     folder = HTTP_ROUTES if target.is_managed else VIRTUAL_SERVICE
-    refused = situation.manifests.apply_fitting(folder, groups, of_routes, is_dry_run=is_dry_run)
+    refused = situation.manifests.apply_accepted(folder, groups, of_routes, is_dry_run=is_dry_run)
     served = [route for key, group in groups.items() if key not in refused for route in group]
     for source, error in {source: error for (source, _), error in refused.items()}.items():
-        found.append(error_messages.of_object(error, f"routes of {source} in {situation.model}"))
+        found.append(
+            error_messages.explain_refused_object(
+                error, f"routes of {source} in {situation.model}"
+            )
+        )
     for problem in found:
         logger.warning("%s.", problem.text)
     return served, found
@@ -80,7 +84,7 @@ def remove(situation: Situation) -> None:
         situation.manifests.remove(folder)
 
 
-def _sources(routes: Iterable[Route]) -> str:
+def _name_sources(routes: Iterable[Route]) -> str:
     found = {(route.request.relation, route.request.reference) for route in routes}
     return ", ".join(source for _, source in sorted(found))
 
@@ -94,13 +98,13 @@ def _apply_grpc(
         others = [rule for rule in rules if not situation.manifests.is_ours(rule)]
         hosts = (str(cluster.at(rule, "spec").get("host", "")) for rule in others)
         place = situation.model, situation.model, situation.cluster_domain
-        taken = {destination_rule.service_of_host(host, *place) for host in hosts}
+        taken = {destination_rule.find_service(host, *place) for host in hosts}
         ports: dict[str, set[int]] = {}
         for route in wanted:
             if not taken & {"*", route.service}:
                 ports.setdefault(route.service, set()).add(route.port)
         variables = {
-            "named": functools.partial(names.object_name, situation.application),
+            "named": functools.partial(names.name_object, situation.application),
             "ports": ports,
             "domain": situation.domain,
             "export_to": target.namespace,
@@ -111,6 +115,6 @@ def _apply_grpc(
     except (errors.ApiError, errors.ForbiddenError, errors.ForeignError) as error:
         # Roles of an older charm lack the permission. Without it the charm created no rules.
         logger.debug("DestinationRules: %s", error)
-        problem = f"gRPC of {_sources(wanted)}: {error}"
-        return [Said.REQUEST_INVALID(request=problem)] if wanted else []
+        problem = f"gRPC of {_name_sources(wanted)}: {error}"
+        return [Template.REQUEST_INVALID(request=problem)] if wanted else []
     return []

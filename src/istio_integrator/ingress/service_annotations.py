@@ -13,7 +13,7 @@ from integrator_contract import names
 from istio_integrator.asked import gateway
 from istio_integrator.ingress.record import Record
 from istio_integrator.kube import cluster, owners
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 from istio_integrator.situation.situation import Situation
 
 logger = logging.getLogger(__name__)
@@ -23,18 +23,18 @@ def apply(situation: Situation, target: gateway.Target, kept: Record) -> Message
     """Set the operator's annotations on the gateway's Service, and restore the previous one."""
     wanted = situation.config.gateway_service_annotations
     reference = target.reference if wanted else ""
-    if kept.annotated != reference:
+    if kept.annotated_service != reference:
         remove(situation, kept)
-    kept.annotated = reference
-    return _change(situation, reference, wanted)
+    kept.annotated_service = reference
+    return _annotate(situation, reference, wanted)
 
 
 def remove(situation: Situation, kept: Record) -> None:
     """Restore the Service that was annotated."""
-    _change(situation, kept.annotated, {})
+    _annotate(situation, kept.annotated_service, {})
 
 
-def _change(situation: Situation, reference: str, wanted: Mapping[str, str]) -> Message | None:
+def _annotate(situation: Situation, reference: str, wanted: Mapping[str, str]) -> Message | None:
     """Set the wanted annotations on a Service; if empty, restore its original annotations."""
     namespace, _, name = reference.partition("/")
     service = situation.cluster.get(cluster.SERVICE, name, namespace) if name else None
@@ -47,7 +47,7 @@ def _change(situation: Situation, reference: str, wanted: Mapping[str, str]) -> 
     )
     if record.owner != owner and not owners.is_gone(situation.cluster, record.owner):
         problem = f"its annotations are managed by {record.owner}"
-        return Said.ANNOTATIONS_REFUSED(service=shown, problem=problem) if wanted else None
+        return Template.ANNOTATIONS_REFUSED(service=shown, problem=problem) if wanted else None
     before = dict(record.before)
     patch: dict[str, str | None] = {}
     for key in record.values.keys() - wanted.keys():
@@ -60,7 +60,7 @@ def _change(situation: Situation, reference: str, wanted: Mapping[str, str]) -> 
             before[key] = live.get(key)
         if live.get(key) != value:
             patch[key] = value
-    new = owners.UndoRecord(owner, dict(wanted), before).written() if wanted else None
+    new = owners.UndoRecord(owner, dict(wanted), before).encode() if wanted else None
     if new != live.get(names.ANNOTATIONS):
         patch[names.ANNOTATIONS] = new
     if patch:

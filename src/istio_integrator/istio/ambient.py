@@ -29,7 +29,7 @@ def is_labelled(labels: Mapping[str, str | None]) -> bool:
     return labels.items() >= names.AMBIENT.items()
 
 
-def missing(api: cluster.Cluster, mesh: installation.Mesh) -> str:
+def find_missing_part(api: cluster.Cluster, mesh: installation.Mesh) -> str:
     """Name the part of ambient mode that the cluster lacks; empty if all are present."""
 
     def read(daemon: cluster.Object) -> list[tuple[str, bool]]:

@@ -66,7 +66,7 @@ class InboundRequest:
     seen_by: Literal["http", "tcp", "ztunnel"] = "http"
     """What enforces the policies: Envoy on HTTP, Envoy on other TCP traffic, or ztunnel."""
 
-    def shows(self, attribute: str) -> bool:
+    def has_attribute(self, attribute: str) -> bool:
         """Tell whether the proxy can evaluate a condition on an attribute."""
         if self.seen_by == "ztunnel":
             return attribute in SEEN_BY_ZTUNNEL
@@ -121,12 +121,14 @@ class AuthorizationRule:
         """
         parts = [each for each in (self.operations, self.sources, (self.conditions,)) if each]
         attributes = {each.attribute for part in parts for one in part for each in one}
-        if strictly and not all(map(request.shows, attributes)):
+        if strictly and not all(map(request.has_attribute, attributes)):
             return Truth.NO
 
         def hold(conditions: Conditions) -> Truth:
             return _all(
-                each.holds(caller, request) for each in conditions if request.shows(each.attribute)
+                each.holds(caller, request)
+                for each in conditions
+                if request.has_attribute(each.attribute)
             )
 
         return _all(_any(map(hold, part)) for part in parts)
@@ -251,7 +253,7 @@ def _read(obj: cluster.Object, trust_domains: Sequence[str]) -> Iterator[Authori
             values = [
                 one
                 for each in cluster.items(part, field)
-                for one in _written_out(attribute, str(each), attachment.namespace, trust_domains)
+                for one in _expand(attribute, str(each), attachment.namespace, trust_domains)
             ]
             if values:
                 yield AttributeCondition(attribute, tuple(values), excludes=field != included)
@@ -283,12 +285,12 @@ def _read(obj: cluster.Object, trust_domains: Sequence[str]) -> Iterator[Authori
     )
 
 
-def _written_out(
+def _expand(
     attribute: str, value: str, namespace: str, trust_domains: Sequence[str]
 ) -> Sequence[str]:
     """Expand a value of a policy in a namespace, as istiod does."""
     if attribute == "source.principal":
-        return _with_aliases(value, trust_domains)
+        return _expand_aliases(value, trust_domains)
     if attribute == "source.trustDomain" and value in trust_domains:
         return trust_domains
     if attribute == "source.serviceAccount" and "/" not in value:
@@ -296,7 +298,7 @@ def _written_out(
     return (value,)
 
 
-def excluding(field: str) -> str:
+def name_excluding_field(field: str) -> str:
     """Return the name of the excluding field for a field of a source or operation."""
     return f"not{field[:1].upper()}{field[1:]}"
 
@@ -306,7 +308,7 @@ def _included(field: str) -> str:
     return field if name == field else f"{name[:1].lower()}{name[1:]}"
 
 
-def _with_aliases(named: str, trust_domains: Sequence[str]) -> Sequence[str]:
+def _expand_aliases(named: str, trust_domains: Sequence[str]) -> Sequence[str]:
     """Expand a principal for each trust domain of the mesh (pilot/pkg/security/trustdomain)."""
     domain, *rest = named.split("/")
     is_own = domain == OWN_TRUST_DOMAIN or any(

@@ -1,7 +1,7 @@
 """Meaning of a DestinationRule's host."""
 
 
-def service_of_host(host: str, namespace: str, model: str, domain: str) -> str:
+def find_service(host: str, namespace: str, model: str, domain: str) -> str:
     """Return the model's Service that a rule in a namespace names; `*`: all of them, empty: none.
 
     A short name means a Service in the rule's own namespace (istio.io, DestinationRule, host).

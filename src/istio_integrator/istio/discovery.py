@@ -12,7 +12,7 @@ from istio_integrator import error_messages
 from istio_integrator.config import config
 from istio_integrator.istio import injectors, installation, meshconfig, probe
 from istio_integrator.kube import cluster, errors
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 
 _PROFILES = {names.PART_OF: names.PROFILE, names.INJECTION: "enabled"}
 """Labels of Kubeflow's profile namespaces, which do not depend on Istio's revisions."""
@@ -38,7 +38,7 @@ class Discovery:
     hint: str = ""
     """The namespace of istiod, from a relation to a charmed Istio."""
     mesh: installation.Mesh | None = None
-    said: Sequence[Message] = ()
+    messages: Sequence[Message] = ()
     """The name and problems of the Istio, or the reason why none was chosen."""
 
     def reconcile(self) -> None:
@@ -48,7 +48,7 @@ class Discovery:
             present, self.options, application=self.application, hint=self.hint
         )
         if not isinstance(chosen, injectors.Injector):
-            self.said = [chosen]
+            self.messages = [chosen]
             return
         is_default = chosen.is_default and self.options.revision in ("", "default")
         examined = installation.Mesh(
@@ -56,20 +56,20 @@ class Discovery:
             settings=meshconfig.read(self.api, chosen, model=self.model),
             injectors=tuple(present),
         )
-        namespace, labels = self._place(examined)
-        self.mesh = mesh = self._probe(examined, namespace, labels)
-        self.said = [*self._judge(mesh, namespace)]
+        namespace, labels = self._choose_probe_namespace(examined)
+        self.mesh = mesh = self._probe_injector(examined, namespace, labels)
+        self.messages = [*self._report_mesh(mesh, namespace)]
 
-    def _judge(self, mesh: installation.Mesh, namespace: str) -> Iterable[Message]:
-        yield Said.MESH(name=mesh.name)
+    def _report_mesh(self, mesh: installation.Mesh, namespace: str) -> Iterable[Message]:
+        yield Template.MESH(name=mesh.name)
         if mesh.proxy.refusal is not None:
-            yield error_messages.of_refusal(
+            yield error_messages.explain_refusal(
                 mesh.proxy.refusal,
                 f"the charm's dry-run Pod {namespace}/{dry_run.NAME}",
                 f"it is not known whether {mesh.name} injects",
             )
         elif not mesh.alive:
-            yield Said.ISTIOD_AWAY(name=mesh.name, problem=mesh.problem, command=mesh.remedy)
+            yield Template.ISTIOD_AWAY(name=mesh.name, problem=mesh.problem, command=mesh.remedy)
         elif mesh.native_obstacle is not None:
             yield mesh.native_obstacle
         if any(one.is_default for one in mesh.injectors):
@@ -79,18 +79,18 @@ class Discovery:
         if count := sum("deletionTimestamp" not in each["metadata"] for each in profiles):
             home = mesh.injector.installed_in
             is_usual = home in ("", injectors.USUAL_NAMESPACE)
-            yield Said.NO_DEFAULT_REVISION(
+            yield Template.NO_DEFAULT_REVISION(
                 count=count,
                 revision=mesh.injector.revision,
                 where="" if is_usual else f" --istioNamespace {home}",
             )
 
-    def _probe(
+    def _probe_injector(
         self, mesh: installation.Mesh, namespace: str, labels: dict[str, str]
     ) -> installation.Mesh:
         """Add the results of a dry-run pod."""
         like = self.api.get(cluster.POD, self.pod, self.model) if self.pod else None
-        ask = functools.partial(probe.ask, self.api, namespace, labels, like=like)
+        ask = functools.partial(probe.probe_injector, self.api, namespace, labels, like=like)
         try:
             default = ask()
         except errors.ForbiddenError:
@@ -98,7 +98,7 @@ class Discovery:
                 raise
             # Without trust the charm can create pods only in the model. The probe runs there once
             # the model has the label.
-            if mesh.injector.namespace and self._is_served(mesh):
+            if mesh.injector.namespace and self._has_ready_endpoint(mesh):
                 return dataclasses.replace(mesh, alive=True)
             return dataclasses.replace(
                 mesh,
@@ -138,7 +138,7 @@ class Discovery:
             return False, None
         if mode == "auto" and default.native_proxy:
             return True, None
-        oldest = _oldest_kubelet(self.api.list(cluster.NODE)) if is_shown else _UNKNOWN
+        oldest = _find_oldest_kubelet(self.api.list(cluster.NODE)) if is_shown else _UNKNOWN
         if mode == "auto":
             return oldest >= _NATIVE_DEFAULT, None
         if not is_shown:
@@ -151,9 +151,9 @@ class Discovery:
             obstacle = f"a node's kubelet {'.'.join(map(str, oldest))} has none"
         else:
             return True, None
-        return False, Said.NATIVE_SIDECARS_IMPOSSIBLE(obstacle=obstacle)
+        return False, Template.NATIVE_SIDECARS_IMPOSSIBLE(obstacle=obstacle)
 
-    def _place(self, mesh: installation.Mesh) -> tuple[str, dict[str, str]]:
+    def _choose_probe_namespace(self, mesh: installation.Mesh) -> tuple[str, dict[str, str]]:
         """Choose the namespace of the dry-run pod, and the labels that it needs there."""
         for name in (self.model, mesh.injector.installed_in, "default"):
             namespace = self.api.get(cluster.NAMESPACE, name) if name else None
@@ -166,14 +166,14 @@ class Discovery:
                 return name, mesh.pod_labels
         return self.model, mesh.pod_labels
 
-    def _is_served(self, mesh: installation.Mesh) -> bool:
+    def _has_ready_endpoint(self, mesh: installation.Mesh) -> bool:
         labels = {names.SERVICE_NAME: mesh.injector.service}
         slices = self.api.list(cluster.ENDPOINT_SLICE, mesh.injector.namespace, labels)
         endpoints = [one for part in slices for one in cluster.parts(part, "endpoints")]
         return any(cluster.at(one, "conditions").get("ready") is True for one in endpoints)
 
 
-def _oldest_kubelet(nodes: Iterable[cluster.Object]) -> tuple[int, int]:
+def _find_oldest_kubelet(nodes: Iterable[cluster.Object]) -> tuple[int, int]:
     """Return the oldest minor version of the nodes' kubelets; 0.0 if one can't be parsed."""
 
     def read(node: cluster.Object) -> list[tuple[int, int]]:

@@ -11,7 +11,7 @@ from integrator_contract import names, selectors
 from istio_integrator import texts
 from istio_integrator.config import config
 from istio_integrator.kube import cluster
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 
 MEMBERSHIP_LABELS = (names.INJECTION, names.REVISION)
 """The labels by which a namespace joins a mesh or stays out of it."""
@@ -64,7 +64,7 @@ def gives_sidecars(labels: Mapping[str, str]) -> bool:
     return labels.get(names.INJECTION, labels.get(names.REVISION)) not in (None, "disabled")
 
 
-def injecting(present: Iterable[Injector], labels: Mapping[str, str]) -> Injector | None:
+def find_injecting(present: Iterable[Injector], labels: Mapping[str, str]) -> Injector | None:
     """Find the injector that the API server calls for a pod without labels of its own."""
     # The API server calls webhook configurations in the order of their names.
     for injector in sorted(present, key=lambda one: one.webhook_configuration):
@@ -86,8 +86,8 @@ def _read(configuration: cluster.Object) -> list[Injector]:
     client: cluster.Object = {}
     for each in cluster.parts(configuration, "webhooks"):
         hook = InjectionWebhook(
-            requirements(cluster.at(each, "namespaceSelector")),
-            requirements(cluster.at(each, "objectSelector")),
+            read_requirements(cluster.at(each, "namespaceSelector")),
+            read_requirements(cluster.at(each, "objectSelector")),
         )
         is_switched_off = any(_asked(part, names.DEACTIVATED) for part in hook)
         if each.get("name", "").endswith(_WEBHOOK_SUFFIX) and not is_switched_off:
@@ -141,7 +141,7 @@ def _named_namespace(configuration: str, *revisions: str | None) -> str:
     return (match[1] or USUAL_NAMESPACE) if match else ""
 
 
-def requirements(selector: cluster.Object) -> selectors.Selector:
+def read_requirements(selector: cluster.Object) -> selectors.Selector:
     """Read a LabelSelector; an empty one has no requirements and selects all objects."""
     equal = cluster.at(selector, "matchLabels").items()
     return (
@@ -165,7 +165,7 @@ def choose(
     """
     namespace, revision = options.istiod_namespace, options.revision
     if not injectors:
-        return Said.INJECTOR_ABSENT()
+        return Template.INJECTOR_ABSENT()
     place = namespace or hint
     here = [one for one in injectors if place in ("", one.installed_in)]
     if not here and namespace:
@@ -175,24 +175,24 @@ def choose(
             if not one.installed_in
         ]
     if not here:
-        places = texts.listed(one.installed_in or one.url for one in injectors)
-        return Said.ISTIOD_ELSEWHERE(namespace=place, places=places)
+        places = texts.join(one.installed_in or one.url for one in injectors)
+        return Template.ISTIOD_ELSEWHERE(namespace=place, places=places)
     if revision:
         named = [one for one in here if revision in (one.revision, one.istiod_revision)]
         # A tag shares its revision with the revision's own injector: the exact name wins.
         candidates = [one for one in named if one.revision == revision] or named
         if not candidates:
-            known = texts.listed(one.revision for one in here)
-            return Said.REVISION_ABSENT(revision=revision, revisions=known)
+            known = texts.join(one.revision for one in here)
+            return Template.REVISION_ABSENT(revision=revision, revisions=known)
     else:
         candidates = [one for one in here if one.is_default] or here
     if len(candidates) == 1:
         return candidates[0]
-    return _ambiguous(candidates, application)
+    return _report_ambiguity(candidates, application)
 
 
-def _ambiguous(candidates: list[Injector], application: str) -> Message:
-    named = texts.listed(
+def _report_ambiguity(candidates: list[Injector], application: str) -> Message:
+    named = texts.join(
         f"{one.revision} ({one.namespace or one.url or one.webhook_configuration})"
         for one in candidates
     )
@@ -201,7 +201,7 @@ def _ambiguous(candidates: list[Injector], application: str) -> Message:
         ("istiod-namespace", {one.installed_in for one in candidates}),
     ):
         if len(values) > 1:
-            return Said.SEVERAL_ISTIOS(
+            return Template.SEVERAL_ISTIOS(
                 application=application,
                 option=option,
                 example=min(values - {""}),
@@ -209,4 +209,4 @@ def _ambiguous(candidates: list[Injector], application: str) -> Message:
             )
     # Istio's own names never clash, so one of them was left by a removed installation.
     surplus = max(one.webhook_configuration for one in candidates)
-    return Said.INJECTORS_CLASH(surplus=surplus, injectors=named)
+    return Template.INJECTORS_CLASH(surplus=surplus, injectors=named)

@@ -37,18 +37,18 @@ class Mesh:
     """Why the option `job-sidecars` cannot have native sidecars."""
 
     @property
-    def _known(self) -> meshconfig.IstiodSettings | probe.ProbedProxy:
+    def _shown_settings(self) -> meshconfig.IstiodSettings | probe.ProbedProxy:
         return self.settings if self.settings.has_settings else self.proxy
 
     @property
     def hold_by_default(self) -> bool:
         """Whether the mesh holds applications, so that pods need not ask for it."""
-        return self._known.hold_by_default
+        return self._shown_settings.hold_by_default
 
     @property
     def status_port(self) -> int:
         """The status port of proxies whose pods set no other one; 0: disabled."""
-        return self._known.status_port
+        return self._shown_settings.status_port
 
     @property
     def cuts_off_controller(self) -> bool:
@@ -57,16 +57,16 @@ class Mesh:
         The controller may be outside of the mesh's registry, which `REGISTRY_ONLY` blocks.
         """
         return self.proxy.captures_outbound and (
-            self.settings.registry_only or self._leads_nowhere
+            self.settings.registry_only or self._redirects_before_proxy
         )
 
     @property
     def cuts_off_names(self) -> bool:
         """Whether the proxy would keep init containers of charms from DNS."""
-        return self.proxy.captures_names and self._leads_nowhere
+        return self.proxy.captures_names and self._redirects_before_proxy
 
     @property
-    def _leads_nowhere(self) -> bool:
+    def _redirects_before_proxy(self) -> bool:
         """Whether the CNI plugin redirects init containers to a proxy that starts after them."""
         return self.proxy.cni and not self.proxy.native_proxy
 
@@ -84,7 +84,7 @@ class Mesh:
 
     def has_member(self, labels: Mapping[str, str]) -> bool:
         """Tell whether this Istio injects into pods of a namespace with these labels."""
-        found = injectors.injecting(self.injectors, labels)
+        found = injectors.find_injecting(self.injectors, labels)
         return found is not None and found.istiod == self.injector.istiod
 
     @property

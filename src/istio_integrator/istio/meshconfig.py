@@ -59,7 +59,7 @@ def read(api: cluster.Cluster, injector: injectors.Injector, *, model: str) -> I
     home, revision = injector.installed_in, injector.istiod_revision
     own = get(cluster.CONFIG_MAP, "istio" if revision == "default" else f"istio-{revision}", home)
     shared = get(cluster.CONFIG_MAP, environment.get(_SHARED, ""), home)
-    found = _over(_mapping(own), _mapping(shared))
+    found = _merge(_read_mesh_config(own), _read_mesh_config(shared))
     defaults, root = cluster.at(found, "defaultConfig"), found.get("rootNamespace")
     root = root if isinstance(root, str) and root else home
     port = defaults.get("statusPort")
@@ -79,22 +79,22 @@ def read(api: cluster.Cluster, injector: injectors.Injector, *, model: str) -> I
                 for each in api.list_if_allowed(cluster.SIDECAR, namespace)
             ),
             model=model,
-            default=_mode(found) == _REGISTRY_ONLY,
+            default=_read_mode(found) == _REGISTRY_ONLY,
         ),
     )
 
 
-def _over(first: dict[str, Any], below: dict[str, Any]) -> dict[str, Any]:
+def _merge(first: dict[str, Any], below: dict[str, Any]) -> dict[str, Any]:
     """Merge two mesh configurations as protobuf merges messages; the first overrides."""
     both = {
-        key: _over(cluster.at(first, key), cluster.at(below, key))
+        key: _merge(cluster.at(first, key), cluster.at(below, key))
         for key in first.keys() & below.keys()
         if isinstance(first[key], dict)
     }
     return {**below, **first, **both}
 
 
-def _mapping(config_map: cluster.Object | None) -> cluster.Object:
+def _read_mesh_config(config_map: cluster.Object | None) -> cluster.Object:
     """Read the mesh configuration in a ConfigMap; empty if it is missing or can't be parsed."""
     text = str(cluster.at(config_map, "data").get("mesh") or "{}")
     try:
@@ -106,12 +106,12 @@ def _mapping(config_map: cluster.Object | None) -> cluster.Object:
     return cluster.at(value)
 
 
-def unserved(selectors: Iterable[cluster.Object], labels: Mapping[str, str]) -> str:
+def find_lacking_labels(selectors: Iterable[cluster.Object], labels: Mapping[str, str]) -> str:
     """Return the `kubectl label` arguments for istiod to serve a namespace; empty if it does."""
     remedies = [
         " ".join(
             f"{each.key}-" if each.is_negated else f"{each.key}={next(iter(each.values), 'true')}"
-            for each in injectors.requirements(selector)
+            for each in injectors.read_requirements(selector)
             if not each.matches(labels)
         )
         for selector in selectors
@@ -120,12 +120,12 @@ def unserved(selectors: Iterable[cluster.Object], labels: Mapping[str, str]) -> 
     return "" if "" in remedies or not remedies else remedies[0]
 
 
-def missing_label(
+def read_lacking_labels(
     api: cluster.Cluster, selectors: Sequence[cluster.Object], namespace: str
 ) -> str:
     """Return the `kubectl label` arguments for istiod to serve an existing namespace."""
     found = api.get(cluster.NAMESPACE, namespace) if selectors and namespace else None
-    return unserved(selectors, cluster.at(found, "metadata", "labels")) if found else ""
+    return find_lacking_labels(selectors, cluster.at(found, "metadata", "labels")) if found else ""
 
 
 def _is_registry_only(sidecars: Iterable[cluster.Object], *, model: str, default: bool) -> bool:
@@ -136,7 +136,7 @@ def _is_registry_only(sidecars: Iterable[cluster.Object], *, model: str, default
     """
 
     def of(obj: cluster.Object) -> Iterable[tuple[tuple[bool, bool], bool]]:
-        spec, mode = cluster.at(obj, "spec"), _mode(cluster.at(obj, "spec"))
+        spec, mode = cluster.at(obj, "spec"), _read_mode(cluster.at(obj, "spec"))
         selects = bool(cluster.at(spec, "workloadSelector", "labels"))
         place = obj["metadata"]["namespace"] == model, selects
         yield place, mode == _REGISTRY_ONLY if mode else default
@@ -148,5 +148,5 @@ def _is_registry_only(sidecars: Iterable[cluster.Object], *, model: str, default
     )
 
 
-def _mode(settings: cluster.Object) -> str:
+def _read_mode(settings: cluster.Object) -> str:
     return str(cluster.at(settings, "outboundTrafficPolicy").get("mode") or "")

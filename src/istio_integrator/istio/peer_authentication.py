@@ -44,7 +44,7 @@ class PeerAuthentication:
 
 
 @dataclasses.dataclass(frozen=True)
-class Decided:
+class ModeDecision:
     """The mode that applies to a port."""
 
     mode: str
@@ -70,7 +70,7 @@ def decide(
     namespace: str,
     root_namespace: str,
     port: int = 0,
-) -> Decided:
+) -> ModeDecision:
     """Find the mode of a port of a pod; port 0 is a port that no policy names."""
     by_age = sorted(policies, key=lambda each: (each.created, f"{each.name}.{each.namespace}"))
     here = [policy for policy in by_age if policy.namespace == namespace]
@@ -79,11 +79,11 @@ def decide(
     of_mesh = (each for each in by_age if each.namespace == root_namespace and not each.selector)
     nearest = None if namespace == root_namespace else next(of_pods, None)
     if nearest and port in nearest.ports:
-        return Decided(nearest.ports[port], nearest, nearest)
+        return ModeDecision(nearest.ports[port], nearest, nearest)
     for policy in (nearest, next(of_all, None), next(of_mesh, None)):
         if policy and policy.mode:
-            return Decided(policy.mode, policy, nearest)
-    return Decided(PERMISSIVE, None, nearest)
+            return ModeDecision(policy.mode, policy, nearest)
+    return ModeDecision(PERMISSIVE, None, nearest)
 
 
 def _read(obj: cluster.Object) -> PeerAuthentication:

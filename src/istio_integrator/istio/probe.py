@@ -63,7 +63,7 @@ class ProbedProxy:
     """Ports that proxies do not intercept; a pod's own annotation replaces the list."""
 
 
-def ask(
+def probe_injector(
     api: cluster.Cluster,
     namespace: str,
     labels: Mapping[str, str],
@@ -73,12 +73,12 @@ def ask(
 ) -> ProbedProxy:
     """Create a pod by dry run, which this charm's admission does not change."""
     marked = {names.MESH_PROBE: "true", **labels}
-    asked = dry_run.pod(like or {}, marked, namespace=namespace, annotations=annotations)
+    asked = dry_run.make_pod(like or {}, marked, namespace=namespace, annotations=annotations)
     try:
         created = api.create(asked, dry_run=True)
     except errors.RefusedError as error:
         if error.refusal.is_istio:
-            return ProbedProxy(problem=_said_by_istio(error.refusal))
+            return ProbedProxy(problem=_explain_failure(error.refusal))
         return ProbedProxy(problem=str(error.refusal), refusal=error.refusal)
     except errors.ApiError as error:
         return ProbedProxy(problem=error.message)
@@ -88,7 +88,7 @@ def ask(
     return read(created)
 
 
-def _said_by_istio(refusal: refusals.Refusal) -> str:
+def _explain_failure(refusal: refusals.Refusal) -> str:
     """Return the last cause of a failure to reach the injector, or Istio's refusal."""
     if not refusal.is_unreachable:
         return str(refusal)
@@ -98,7 +98,7 @@ def _said_by_istio(refusal: refusals.Refusal) -> str:
     return f"{name}: {words.rpartition(': ')[2]}"
 
 
-def ports(listed: object) -> list[int]:
+def parse_ports(listed: object) -> list[int]:
     """Read comma-separated port numbers from an annotation; other text is ignored."""
     found = [each.strip() for each in str(listed or "").split(",")]
     return [int(each) for each in found if _PORT.fullmatch(each) and pods.is_port(int(each))]
@@ -115,14 +115,16 @@ def read(created: cluster.Object) -> ProbedProxy:
     proxy = proxies[0]
     annotations = cluster.at(created, "metadata", "annotations")
     environment = {each.get("name"): each.get("value") for each in cluster.parts(proxy, "env")}
-    config = _mapping(environment.get(_PROXY_CONFIG))
+    config = _read_mapping(environment.get(_PROXY_CONFIG))
     excluded_ranges = annotations.get(names.EXCLUDED_OUTBOUND_RANGES, "").split(",")
     version = _VERSION_TAG.search(str(proxy.get("image", "")))
     status_port, own_config = config.get("statusPort"), annotations.get(names.PROXY_CONFIG, "")
     return ProbedProxy(
         probed=True,
         native_proxy=proxy in native,
-        proxy_revision=str(_mapping(annotations.get(names.SIDECAR_STATUS)).get("revision") or ""),
+        proxy_revision=str(
+            _read_mapping(annotations.get(names.SIDECAR_STATUS)).get("revision") or ""
+        ),
         version=version[1] if version else "",
         cni=any(each.get("name") == _CNI_CHECK for each in inits),
         captures_outbound=_EVERYWHERE not in excluded_ranges,
@@ -130,11 +132,11 @@ def read(created: cluster.Object) -> ProbedProxy:
         hold_by_default=config.get(_HOLD) is True and _HOLD not in own_config,
         status_port=status_port if pods.is_port(status_port) else names.DEFAULT_STATUS_PORT,
         discovery_address=str(config.get("discoveryAddress") or _DISCOVERY_ADDRESS),
-        excluded_outbound_ports=_left_alone(inits, annotations),
+        excluded_outbound_ports=_read_excluded_ports(inits, annotations),
     )
 
 
-def _mapping(text: Any) -> dict[str, Any]:
+def _read_mapping(text: Any) -> dict[str, Any]:
     """Read a JSON object; empty if the text is not one."""
     try:
         value = bounded.read_json(str(text or "{}"), longest=bounded.LONGEST_OBJECT)
@@ -143,7 +145,7 @@ def _mapping(text: Any) -> dict[str, Any]:
     return cluster.at(value)
 
 
-def _left_alone(inits: list[Any], annotations: dict[str, Any]) -> tuple[int, ...]:
+def _read_excluded_ports(inits: list[Any], annotations: dict[str, Any]) -> tuple[int, ...]:
     """Read the outbound ports that a pod does not redirect.
 
     The CNI plugin reads them from an annotation, istio-init from an argument.
@@ -151,5 +153,5 @@ def _left_alone(inits: list[Any], annotations: dict[str, Any]) -> tuple[int, ...
     for container in inits:
         arguments = cluster.items(container, "args")
         if container.get("name") == _REDIRECTS and _OUTBOUND_PORTS in arguments[:-1]:
-            return tuple(ports(arguments[arguments.index(_OUTBOUND_PORTS) + 1]))
-    return tuple(ports(annotations.get(names.EXCLUDED_OUTBOUND_PORTS)))
+            return tuple(parse_ports(arguments[arguments.index(_OUTBOUND_PORTS) + 1]))
+    return tuple(parse_ports(annotations.get(names.EXCLUDED_OUTBOUND_PORTS)))

@@ -3,7 +3,7 @@
 from istio_integrator.kube import cluster
 
 
-def hides(spec: cluster.Object, host: str, *, namespace: str, from_namespace: str) -> bool:
+def hides_service(spec: cluster.Object, host: str, *, namespace: str, from_namespace: str) -> bool:
     """Tell whether proxies with a Sidecar do not know a Service, and so call it in plain text.
 
     A Sidecar without egress hosts hides no Service. A host is `NAMESPACE/NAME` with `*`, and with

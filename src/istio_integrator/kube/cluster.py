@@ -47,7 +47,7 @@ KINDS: dict[tuple[str, str], Kind] = {}
 """Every kind that the charm knows, by its API version and name."""
 
 
-def _kinds(api_version: str, namespaced: bool, *names: str) -> list[Kind]:
+def _register_kinds(api_version: str, namespaced: bool, *names: str) -> list[Kind]:
     found = [Kind(api_version, name, _plural(name), namespaced) for name in names]
     KINDS.update({(api_version, each.name): each for each in found})
     return found
@@ -69,46 +69,48 @@ _ADMISSION = "admissionregistration.k8s.io/v1"
 _GATEWAY_API = "gateway.networking.k8s.io/v1"
 _SECURITY = "security.istio.io/v1"
 
-NAMESPACE, NODE = _kinds("v1", False, "Namespace", "Node")
-CONFIG_MAP, POD, SECRET, SERVICE = _kinds("v1", True, "ConfigMap", "Pod", "Secret", "Service")
-_, EVENT = _kinds("v1", True, "ServiceAccount", "Event")
-DEPLOYMENT, DAEMON_SET, STATEFUL_SET = _kinds(
+NAMESPACE, NODE = _register_kinds("v1", False, "Namespace", "Node")
+CONFIG_MAP, POD, SECRET, SERVICE = _register_kinds(
+    "v1", True, "ConfigMap", "Pod", "Secret", "Service"
+)
+_, EVENT = _register_kinds("v1", True, "ServiceAccount", "Event")
+DEPLOYMENT, DAEMON_SET, STATEFUL_SET = _register_kinds(
     "apps/v1", True, "Deployment", "DaemonSet", "StatefulSet"
 )
-_kinds("policy/v1", True, "PodDisruptionBudget")
-_, INGRESS = _kinds("networking.k8s.io/v1", True, "NetworkPolicy", "Ingress")
-(ENDPOINT_SLICE,) = _kinds("discovery.k8s.io/v1", True, "EndpointSlice")
-MUTATING_WEBHOOK, VALIDATING_WEBHOOK = _kinds(
+_register_kinds("policy/v1", True, "PodDisruptionBudget")
+_, INGRESS = _register_kinds("networking.k8s.io/v1", True, "NetworkPolicy", "Ingress")
+(ENDPOINT_SLICE,) = _register_kinds("discovery.k8s.io/v1", True, "EndpointSlice")
+MUTATING_WEBHOOK, VALIDATING_WEBHOOK = _register_kinds(
     _ADMISSION, False, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
 )
-VALIDATING_POLICY, _ = _kinds(
+VALIDATING_POLICY, _ = _register_kinds(
     _ADMISSION, False, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
 )
-(CUSTOM_RESOURCE_DEFINITION,) = _kinds(
+(CUSTOM_RESOURCE_DEFINITION,) = _register_kinds(
     "apiextensions.k8s.io/v1", False, "CustomResourceDefinition"
 )
-(API_SERVICE,) = _kinds("apiregistration.k8s.io/v1", False, "APIService")
-_kinds("rbac.authorization.k8s.io/v1", True, "Role", "RoleBinding")
-CLUSTER_ROLE, _ = _kinds(
+(API_SERVICE,) = _register_kinds("apiregistration.k8s.io/v1", False, "APIService")
+_register_kinds("rbac.authorization.k8s.io/v1", True, "Role", "RoleBinding")
+CLUSTER_ROLE, _ = _register_kinds(
     "rbac.authorization.k8s.io/v1", False, "ClusterRole", "ClusterRoleBinding"
 )
-GATEWAY, VIRTUAL_SERVICE, DESTINATION_RULE, SIDECAR = _kinds(
+GATEWAY, VIRTUAL_SERVICE, DESTINATION_RULE, SIDECAR = _register_kinds(
     "networking.istio.io/v1", True, "Gateway", "VirtualService", "DestinationRule", "Sidecar"
 )
-(ENVOY_FILTER,) = _kinds("networking.istio.io/v1alpha3", True, "EnvoyFilter")
-(GATEWAY_CLASS,) = _kinds(_GATEWAY_API, False, "GatewayClass")
-KUBERNETES_GATEWAY, HTTP_ROUTE, GRPC_ROUTE = _kinds(
+(ENVOY_FILTER,) = _register_kinds("networking.istio.io/v1alpha3", True, "EnvoyFilter")
+(GATEWAY_CLASS,) = _register_kinds(_GATEWAY_API, False, "GatewayClass")
+KUBERNETES_GATEWAY, HTTP_ROUTE, GRPC_ROUTE = _register_kinds(
     _GATEWAY_API, True, "Gateway", "HTTPRoute", "GRPCRoute"
 )
 """`KUBERNETES_GATEWAY` is of the Gateway API, `GATEWAY` is Istio's own."""
-AUTHORIZATION_POLICY, PEER_AUTHENTICATION, REQUEST_AUTHENTICATION = _kinds(
+AUTHORIZATION_POLICY, PEER_AUTHENTICATION, REQUEST_AUTHENTICATION = _register_kinds(
     _SECURITY, True, "AuthorizationPolicy", "PeerAuthentication", "RequestAuthentication"
 )
-(SERVICE_CIDR,) = _kinds("networking.k8s.io/v1", False, "ServiceCIDR")
-(CALICO_POOL,) = _kinds("crd.projectcalico.org/v1", False, "IPPool")
-(CILIUM_NODE,) = _kinds("cilium.io/v2", False, "CiliumNode")
-(WASM_PLUGIN,) = _kinds("extensions.istio.io/v1alpha1", True, "WasmPlugin")
-_kinds("authorization.k8s.io/v1", False, "SelfSubjectAccessReview")
+(SERVICE_CIDR,) = _register_kinds("networking.k8s.io/v1", False, "ServiceCIDR")
+(CALICO_POOL,) = _register_kinds("crd.projectcalico.org/v1", False, "IPPool")
+(CILIUM_NODE,) = _register_kinds("cilium.io/v2", False, "CiliumNode")
+(WASM_PLUGIN,) = _register_kinds("extensions.istio.io/v1alpha1", True, "WasmPlugin")
+_register_kinds("authorization.k8s.io/v1", False, "SelfSubjectAccessReview")
 
 
 @functools.cache
@@ -160,7 +162,7 @@ def read_each(objects: Iterable[Object], reader: Callable[[Object], Iterable[_T]
     """Read any number of values from each object; skip an object that fails."""
     found: list[_T] = []
     for obj in objects:
-        with fences.around(reference(obj)):
+        with fences.isolate(reference(obj)):
             found += reader(obj)
     return found
 
@@ -183,7 +185,7 @@ class Cluster:
         self._typed: dict[tuple[object, ...], Any] = {}
 
     @contextlib.contextmanager
-    def optional(self) -> Generator[None]:
+    def skip_if_forbidden(self) -> Generator[None]:
         """Skip a step for which the charm lacks an optional right."""
         try:
             yield
@@ -205,20 +207,20 @@ class Cluster:
     def _get(self, kind: Kind, name: str, namespace: str | None) -> Object | None:
         where = f"{kind.name} {f'{namespace}/' if namespace else ''}{name}"
         try:
-            with errors.mapped(f"get {kind.name}", where):
+            with errors.translate_errors(f"get {kind.name}", where):
                 found = self.client.get(_resource(kind), name, namespace=namespace)
         except errors.ApiError as error:
             if error.code == 404:
                 return None
             raise
-        obj = _plain(kind, found)
-        if said := lack(obj):
+        obj = _with_kind(kind, found)
+        if said := find_defect(obj):
             raise errors.UnreachableError(f"{reference(obj)} can't be read: {said}")
         return obj
 
     def get_if_allowed(self, kind: Kind, name: str, namespace: str | None = None) -> Object | None:
         """Read as `get` does; None also if the right to read the object is missing."""
-        with self.optional():
+        with self.skip_if_forbidden():
             return self.get(kind, name, namespace)
         return None
 
@@ -237,8 +239,8 @@ class Cluster:
         selected: _Labels = frozenset((labels or {}).items())
         for (listed, place, wider), known in self._lists.items():
             if listed == kind and place in ("", namespace) and wider <= selected:
-                return [each for each in known if _is_in(each, namespace, selected)]
-        found = [*self._listed(kind, namespace, labels=labels)]
+                return [each for each in known if _is_selected(each, namespace, selected)]
+        found = [*self._read_pages(kind, namespace, labels=labels)]
         self._lists[kind, namespace or "", selected] = found
         # A list has less of each CustomResourceDefinition than `get`.
         for each in found if kind != CUSTOM_RESOURCE_DEFINITION else ():
@@ -248,11 +250,11 @@ class Cluster:
 
     def list_if_allowed(self, kind: Kind, namespace: str | None = None) -> list[Object]:
         """List as `list` does; empty if the right to list the kind is missing."""
-        with self.optional():
+        with self.skip_if_forbidden():
             return self.list(kind, namespace)
         return []
 
-    def typed(self, objects: Iterable[Object], kind: type[_T]) -> list[_T]:
+    def decode(self, objects: Iterable[Object], kind: type[_T]) -> list[_T]:
         """Read objects of one kind into a type; each version of an object is decoded once."""
 
         def read(obj: Object) -> list[_T]:
@@ -264,15 +266,15 @@ class Cluster:
 
         return read_each(objects, read)
 
-    def events(self, reason: str, namespace: str | None = None) -> list[Object]:
+    def list_events(self, reason: str, namespace: str | None = None) -> list[Object]:
         """List the Events with a reason, of one namespace or of all."""
-        return [*self._listed(EVENT, namespace, fields=f"reason={reason}")]
+        return [*self._read_pages(EVENT, namespace, fields=f"reason={reason}")]
 
-    def each(self, kind: Kind) -> Iterator[Object]:
+    def stream(self, kind: Kind) -> Iterator[Object]:
         """Read the objects of a kind everywhere as `list` does, in pages that are not cached."""
-        return self._listed(kind, limit=_PAGE)
+        return self._read_pages(kind, limit=_PAGE)
 
-    def _listed(
+    def _read_pages(
         self,
         kind: Kind,
         namespace: str | None = None,
@@ -292,15 +294,15 @@ class Cluster:
         place = namespace or "*" if kind.namespaced else None
         while True:
             try:
-                with errors.mapped(f"list {kind.name}"):
-                    following, found = _read_page(kind, self._answer(kind, place, params))
+                with errors.translate_errors(f"list {kind.name}"):
+                    following, found = _read_page(kind, self._request_list(kind, place, params))
             except errors.ApiError as error:
                 # Some kinds, such as access reviews, can be created but not listed.
                 if error.code in (404, 405):
                     return
                 raise
             for each in found:
-                if said := lack(each):
+                if said := find_defect(each):
                     fences.note(reference(each), said)
                 else:
                     yield each
@@ -308,7 +310,7 @@ class Cluster:
                 return
             params["continue"] = following
 
-    def _answer(self, kind: Kind, namespace: str | None, params: Mapping[str, Any]) -> bytes:
+    def _request_list(self, kind: Kind, namespace: str | None, params: Mapping[str, Any]) -> bytes:
         """Return the raw answer of a list request."""
         generic = self.client._client  # noqa: SLF001 - the only way to the answer as it came
         asked = generic.prepare_request(
@@ -322,8 +324,8 @@ class Cluster:
         """Tell whether the API server serves a kind; this needs the right to list it there."""
         place = namespace or "*" if kind.namespaced else None
         try:
-            with errors.mapped(f"list {kind.name}"):
-                self._answer(kind, place, {"limit": 1})
+            with errors.translate_errors(f"list {kind.name}"):
+                self._request_list(kind, place, {"limit": 1})
         except errors.ApiError as error:
             if error.code == 404:
                 return False
@@ -335,11 +337,11 @@ class Cluster:
         kind = KINDS[obj["apiVersion"], obj["kind"]]
         resource = _resource(kind)
         namespace = obj["metadata"].get("namespace")
-        with self._writing("create", obj, dry_run=dry_run):
+        with self._dropping_stale("create", obj, dry_run=dry_run):
             created = self.client.create(
                 resource(obj), namespace=namespace, field_manager=FIELD_MANAGER, dry_run=dry_run
             )
-        return _plain(kind, created)
+        return _with_kind(kind, created)
 
     def apply(self, obj: Object, *, dry_run: bool = False) -> Object:
         """Apply an object of this application (server-side apply)."""
@@ -357,7 +359,7 @@ class Cluster:
         kind = KINDS[obj["apiVersion"], obj["kind"]]
         metadata = obj["metadata"]
         try:
-            with self._writing("delete", obj):
+            with self._dropping_stale("delete", obj):
                 self.client.delete(
                     _resource(kind),
                     metadata["name"],
@@ -373,7 +375,7 @@ class Cluster:
     ) -> Object:
         kind = KINDS[obj["apiVersion"], obj["kind"]]
         metadata = obj["metadata"]
-        with self._writing("patch", obj, **options):
+        with self._dropping_stale("patch", obj, **options):
             patched = self.client.patch(
                 _resource(kind),
                 metadata["name"],
@@ -384,13 +386,13 @@ class Cluster:
                 force=how is lightkube.types.PatchType.APPLY,
                 **options,
             )
-        return _plain(kind, patched)
+        return _with_kind(kind, patched)
 
     @contextlib.contextmanager
-    def _writing(self, verb: str, obj: Object, *, dry_run: bool = False) -> Generator[None]:
+    def _dropping_stale(self, verb: str, obj: Object, *, dry_run: bool = False) -> Generator[None]:
         """Drop what a write makes stale, even after a failure: answers get lost."""
         try:
-            with errors.mapped(f"{verb} {obj['kind']}", reference(obj)):
+            with errors.translate_errors(f"{verb} {obj['kind']}", reference(obj)):
                 yield
         except errors.ConflictError:
             if not dry_run:
@@ -404,7 +406,7 @@ class Cluster:
                 self._objects = {k: v for k, v in self._objects.items() if k[0] != written}
 
 
-def _is_in(obj: Object, namespace: str | None, selected: _Labels) -> bool:
+def _is_selected(obj: Object, namespace: str | None, selected: _Labels) -> bool:
     metadata = obj["metadata"]
     if namespace is not None and metadata.get("namespace") != namespace:
         return False
@@ -424,7 +426,7 @@ def connect() -> Cluster:
         raise errors.UnreachableError(f"no access to the Kubernetes API: {error}") from error
 
 
-def _plain(kind: Kind, obj: Any) -> Object:
+def _with_kind(kind: Kind, obj: Any) -> Object:
     return {**obj, "apiVersion": kind.api_version, "kind": kind.name}
 
 
@@ -437,21 +439,21 @@ def _read_page(kind: Kind, answer: bytes) -> tuple[str, list[Object]]:
     """Decode one page of a list; the continue token is empty for the last page."""
     try:
         page = msgspec.json.decode(answer, type=_Page)
-        found = [_decoded(kind, each) for each in page.get("items") or ()]
+        found = [_decode_object(kind, each) for each in page.get("items") or ()]
     except RecursionError:
         # The cut answer can be decoded. An object that was cut still nests too deep.
         return _read_page(kind, bounded.shallow(answer, bounded.DEEPEST + _AROUND_ITEMS + 1))
     return page.get("metadata", {}).get("continue", ""), found
 
 
-def _decoded(kind: Kind, text: msgspec.Raw) -> Object:
-    found = _plain(kind, msgspec.json.decode(text))
+def _decode_object(kind: Kind, text: msgspec.Raw) -> Object:
+    found = _with_kind(kind, msgspec.json.decode(text))
     if kind == CUSTOM_RESOURCE_DEFINITION:
         found["spec"] = {"conversion": at(found, "spec", "conversion")}
     return found
 
 
-def lack(obj: Object) -> str:
+def find_defect(obj: Object) -> str:
     """Return why an answer cannot be read as an object; empty if it can.
 
     API servers validate the metadata of every kind; other fields may have no schema.

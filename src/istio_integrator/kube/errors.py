@@ -104,7 +104,7 @@ class LifecycleError(CharmError):
 
 
 @contextlib.contextmanager
-def mapped(request: str, reference: str = "") -> Generator[None]:
+def translate_errors(request: str, reference: str = "") -> Generator[None]:
     """Turn failed requests to the API server into the charm's errors.
 
     The hook's trace names the request, and a rejection names the object.
@@ -116,7 +116,7 @@ def mapped(request: str, reference: str = "") -> Generator[None]:
         try:
             yield
         except _FAILURES as error:
-            found = _meant(error, reference)
+            found = _translate(error, reference)
             span.set_attribute("error.type", str(getattr(found, "code", type(found).__name__)))
             # A traceback would print the cause, whose text may quote secrets.
             raise found from None
@@ -126,31 +126,31 @@ _FAILURES = (httpx2.HTTPError, msgspec.MsgspecError, RecursionError, TypeError, 
 """Exceptions of the client; its ApiError is an HTTPError."""
 
 
-def _meant(error: Exception, reference: str) -> CharmError:
+def _translate(error: Exception, reference: str) -> CharmError:
     if isinstance(error, lightkube.ApiError):
         message = error.status.message or str(error.status.reason)
         # An error within a stream has no response of its own.
         response = getattr(error, "response", None)
         code = response.status_code if response is not None else error.status.code or 500
-        return error_of(code, message, reference)
+        return make_error(code, message, reference)
     if isinstance(error, httpx2.HTTPStatusError):
         # For an unknown kind the answer is plain text, not a Status.
         code = error.response.status_code
         if code == 404:
             return KindAbsentError(code, f"{error.request.url.path} is not served")
-        return error_of(code, error.response.text.strip())
+        return make_error(code, error.response.text.strip())
     if isinstance(error, httpx2.HTTPError):
         return UnreachableError(str(error) or type(error).__name__)
     place = f"{reference}: " if reference else ""
     return UnreachableError(f"{place}the answer is not understood: {error}")
 
 
-def error_of(code: int, message: str, reference: str = "") -> ApiError | ForbiddenError:
+def make_error(code: int, message: str, reference: str = "") -> ApiError | ForbiddenError:
     """Return the error for an unsuccessful answer, without secrets that the answer quotes."""
     message = refusals.cut_generated(refusals.hide_secrets(message))[:_LONGEST_REFUSAL]
     if refusals.is_missing_right(code, message):
         return ForbiddenError(message)
-    if refusal := refusals.read(code, message):
+    if refusal := refusals.read_refusal(code, message):
         return RefusedError(code, message, refusal, reference)
     if code == 409:
         return ConflictError(code, message)

@@ -31,7 +31,7 @@ _noted: dict[str, str] = {}
 
 
 @contextlib.contextmanager
-def around(reference: str) -> Generator[None]:
+def isolate(reference: str) -> Generator[None]:
     """Note an exception about one object, and continue."""
     try:
         yield
@@ -45,16 +45,16 @@ def note(reference: str, reason: str) -> None:
         return
     _noted[reference] = reason
     if len(_noted) <= MOST_LOGGED:
-        logger.warning("%s is passed over: %s.", texts.plain(reference), texts.plain(reason))
+        logger.warning("%s is passed over: %s.", texts.clean(reference), texts.clean(reason))
     elif len(_noted) == MOST_LOGGED + 1:
         logger.warning("More objects are passed over: the action diagnose counts them.")
 
 
-def noted() -> Mapping[str, str]:
-    """Return the reasons for skipped objects since `forget`, by reference."""
+def read_notes() -> Mapping[str, str]:
+    """Return the reasons for skipped objects since `clear_notes`, by reference."""
     return dict(_noted)
 
 
-def forget() -> None:
+def clear_notes() -> None:
     """Clear the notes, at the start of each hook."""
     _noted.clear()

@@ -91,15 +91,15 @@ class Manifests:
         self._cluster = api
         self._model = model
         self._application = application
-        self.owner = names.owner(model, application)
+        self.owner = names.name_owner(model, application)
 
     @property
     def secrets(self) -> dict[str, str]:
         """The names of the application's Secrets, by their folder."""
         return {
-            "admission-certificates": names.object_name(self._application, "admission-tls"),
+            "admission-certificates": names.name_object(self._application, "admission-tls"),
             "gateway-tls": f"istio-integrator.{self.owner}".lower(),
-            "record": names.object_name(self._application, "record"),
+            "record": names.name_object(self._application, "record"),
         }
 
     def is_ours(self, obj: cluster.Object | None) -> bool:
@@ -126,14 +126,14 @@ class Manifests:
             ForeignError: An object of that name exists and has another owner.
             KindAbsentError: The API server does not serve one of the kinds.
         """
-        wanted = [self.prepared(folder, obj) for obj in render(folder, context)]
+        wanted = [self.add_ownership(folder, obj) for obj in render(folder, context)]
         # One list per kind returns all existing objects, however many.
         owned = {
             _identity(obj): obj
             for kind in reversed(kinds(folder))
-            for obj in self._owned(kind, folder)
+            for obj in self._read_owned(kind, folder)
         }
-        live = [owned.pop(_identity(obj), None) or self._live(obj) for obj in wanted]
+        live = [owned.pop(_identity(obj), None) or self._find_live(obj) for obj in wanted]
         applied = [
             found if found is not None and is_current(found, obj) else self._cluster.apply(obj)
             for found, obj in zip(live, wanted, strict=True)
@@ -149,13 +149,13 @@ class Manifests:
         """
         for obj in render(folder, context):
             try:
-                self._cluster.apply(self.prepared(folder, obj), dry_run=True)
+                self._cluster.apply(self.add_ownership(folder, obj), dry_run=True)
             except errors.ApiError as error:
                 # A webhook with side effects cannot be tried.
                 if "does not support dry run" not in error.message:
                     raise
 
-    def apply_fitting(
+    def apply_accepted(
         self,
         folder: str,
         parts: Mapping[K, Sequence[T]],
@@ -179,9 +179,9 @@ class Manifests:
                 raise
             for key, part in parts.items():
                 (obj,) = render(folder, context(part))
-                obj["metadata"]["name"] = names.object_name(self._application, f"{folder}-tried")
+                obj["metadata"]["name"] = names.name_object(self._application, f"{folder}-tried")
                 try:
-                    self._cluster.create(self.prepared(folder, obj), dry_run=True)
+                    self._cluster.create(self.add_ownership(folder, obj), dry_run=True)
                 except errors.ApiError as found:
                     if not found.is_about_the_object:
                         raise
@@ -192,58 +192,60 @@ class Manifests:
             write(folder, context(kept))
         return refused
 
-    def own(self, kind: cluster.Kind, name: str) -> cluster.Object | None:
+    def find_own(self, kind: cluster.Kind, name: str) -> cluster.Object | None:
         """Read an object in the model; None if it is missing or has another owner."""
         if kind == cluster.SECRET:
             found = self._cluster.get(kind, name, self._model)
             return found if self.is_ours(found) else None
-        return next((each for each in self._owned(kind) if each["metadata"]["name"] == name), None)
+        return next(
+            (each for each in self._read_owned(kind) if each["metadata"]["name"] == name), None
+        )
 
     def remove(self, folder: str) -> None:
         """Delete a folder's objects, of the kinds that the charm may list."""
-        self._delete(self.owned_in(folder))
+        self._delete(self.list_owned_in(folder))
 
-    def owned(self) -> list[cluster.Object]:
+    def list_owned(self) -> list[cluster.Object]:
         """List the application's objects of all folders, of the kinds that the charm may list."""
-        return [obj for folder in _folders() for obj in self.owned_in(folder)]
+        return [obj for folder in _folders() for obj in self.list_owned_in(folder)]
 
-    def owned_of(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
+    def list_owned_of(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
         """List the application's objects of a kind; empty if the right to list it is missing."""
-        with self._cluster.optional():
-            return self._owned(kind, folder)
+        with self._cluster.skip_if_forbidden():
+            return self._read_owned(kind, folder)
         return []
 
-    def prepared(self, folder: str, obj: cluster.Object) -> cluster.Object:
+    def add_ownership(self, folder: str, obj: cluster.Object) -> cluster.Object:
         """Add labels, ownerReference and hash of the owner to a rendered object."""
         metadata = dict(obj["metadata"])
         metadata["labels"] = {
             **metadata.get("labels", {}),
-            **names.labels(self._model, self._application, folder),
+            **names.make_labels(self._model, self._application, folder),
         }
         if cluster.KINDS[obj["apiVersion"], obj["kind"]].namespaced:
             metadata.setdefault("namespace", self._model)
-        metadata["ownerReferences"] = [owners.reference(self._anchor)]
+        metadata["ownerReferences"] = [owners.make_owner_reference(self._anchor)]
         canonical = json.dumps({**obj, "metadata": metadata}, sort_keys=True)
         digest = hashlib.sha256(canonical.encode()).hexdigest()[:16]
         metadata["annotations"] = {**metadata.get("annotations", {}), names.APPLIED_HASH: digest}
         return {**obj, "metadata": metadata}
 
-    def tie(self, kind: cluster.Kind, name: str) -> None:
+    def add_owner_reference(self, kind: cluster.Kind, name: str) -> None:
         """Add the application's ownerReference to an object of the workload in the model."""
         if obj := self._cluster.get(kind, name, self._model):
-            wanted = [owners.reference(self._anchor)]
+            wanted = [owners.make_owner_reference(self._anchor)]
             if obj["metadata"].get("ownerReferences") != wanted:
                 self._cluster.merge_patch(obj, {"metadata": {"ownerReferences": wanted}})
 
     @functools.cached_property
     def _anchors(self) -> list[cluster.Object]:
-        return owners.anchors(self._cluster, model=self._model, application=self._application)
+        return owners.list_anchors(self._cluster, model=self._model, application=self._application)
 
     @functools.cached_property
     def _anchor(self) -> cluster.Object:
-        return owners.anchor(self._cluster, self._anchors)
+        return owners.find_anchor(self._cluster, self._anchors)
 
-    def _live(self, obj: cluster.Object) -> cluster.Object | None:
+    def _find_live(self, obj: cluster.Object) -> cluster.Object | None:
         metadata = obj["metadata"]
         kind = cluster.KINDS[obj["apiVersion"], obj["kind"]]
         found = self._cluster.get(kind, metadata["name"], metadata.get("namespace"))
@@ -258,14 +260,16 @@ class Manifests:
             if "deletionTimestamp" not in obj["metadata"]:
                 self._cluster.delete(obj)
 
-    def owned_in(self, folder: str) -> list[cluster.Object]:
-        """List a folder's objects, as `owned_of` does, in the order of their removal."""
-        return [obj for kind in reversed(kinds(folder)) for obj in self.owned_of(kind, folder)]
+    def list_owned_in(self, folder: str) -> list[cluster.Object]:
+        """List a folder's objects, as `list_owned_of` does, in the order of their removal."""
+        return [
+            obj for kind in reversed(kinds(folder)) for obj in self.list_owned_of(kind, folder)
+        ]
 
-    def _owned(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
+    def _read_owned(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
         if kind == cluster.SECRET:
             # By name, because the right to list Secrets includes those of all applications.
-            secrets = (self._own_secret(each) for each in self.secrets if folder in ("", each))
+            secrets = (self._find_secret(each) for each in self.secrets if folder in ("", each))
             return [*filter(None, secrets)]
         # EnvoyFilters are in the namespaces of the gateway and of training jobs.
         is_in_model = kind.namespaced and kind != cluster.ENVOY_FILTER
@@ -274,11 +278,11 @@ class Manifests:
         found = self._cluster.list(kind, place, {names.OWNER: self.owner})
         return [obj for obj in found if self.is_ours(obj) and folder in ("", _component(obj))]
 
-    def _own_secret(self, folder: str) -> cluster.Object | None:
+    def _find_secret(self, folder: str) -> cluster.Object | None:
         place = self._model
         if folder == "gateway-tls":
             # The gateway's certificate is in the namespace of its pods.
-            annotations = cluster.at(self._own_secret("record"), "metadata", "annotations")
+            annotations = cluster.at(self._find_secret("record"), "metadata", "annotations")
             place = annotations.get(names.CERTIFICATE_IN) or place
         found = self._cluster.get(cluster.SECRET, self.secrets[folder], place)
         return found if self.is_ours(found) else None

@@ -53,13 +53,13 @@ class UndoRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def read(cls, text: str | None) -> UndoRecord | None:
-        """Read the text of `written`; None for any other text."""
+        """Read the text of `encode`; None for any other text."""
         try:
             return msgspec.json.decode(text or "", type=cls)
         except (ValueError, RecursionError):
             return None
 
-    def written(self) -> str:
+    def encode(self) -> str:
         """Return the record as an annotation's value."""
         return json.dumps(msgspec.to_builtins(self), sort_keys=True)
 
@@ -68,7 +68,7 @@ def name_by_pods(application: str, shown: str, labels: Iterable[tuple[str, str]]
     """Name an object after its pods' displayed name and the labels that select them."""
     plain = re.sub(r"[^a-z0-9]+", "-", shown.lower())[:_LONGEST_WORKLOAD].strip("-")
     digest = hashlib.sha256(repr(sorted(labels)).encode()).hexdigest()[:8]
-    return names.object_name(application, f"{plain or 'workload'}-{digest}")
+    return names.name_object(application, f"{plain or 'workload'}-{digest}")
 
 
 def is_gone(api: cluster.Cluster, owner: str) -> bool:
@@ -84,15 +84,15 @@ def is_gone(api: cluster.Cluster, owner: str) -> bool:
             beginning = beginning[: names.KEPT_OF_LONG_OWNERS].rstrip("-.")
         if not owner.startswith(beginning):
             continue
-        with api.optional():
+        with api.skip_if_forbidden():
             found = api.list(cluster.STATEFUL_SET, model)
-            if all(names.owner(model, each["metadata"]["name"]) != owner for each in found):
+            if all(names.name_owner(model, each["metadata"]["name"]) != owner for each in found):
                 continue
         return False
     return True
 
 
-def reference(obj: cluster.Object) -> cluster.Object:
+def make_owner_reference(obj: cluster.Object) -> cluster.Object:
     """Return an ownerReference to an object, with which its dependents are deleted."""
     return {
         "apiVersion": obj["apiVersion"],
@@ -103,10 +103,10 @@ def reference(obj: cluster.Object) -> cluster.Object:
     }
 
 
-def anchor(api: cluster.Cluster, found: Sequence[cluster.Object]) -> cluster.Object:
-    """Return the first of `anchors` that is deleted with the model, to own the charm's objects."""
+def find_anchor(api: cluster.Cluster, found: Sequence[cluster.Object]) -> cluster.Object:
+    """Return the first anchor that is deleted with the model, to own the charm's objects."""
     role, namespace = found[0], found[-1]
-    wanted = reference(namespace)
+    wanted = make_owner_reference(namespace)
     present = cluster.parts(role["metadata"], "ownerReferences")
     if role is namespace or any(each.get("uid") == wanted["uid"] for each in present):
         return role
@@ -115,12 +115,12 @@ def anchor(api: cluster.Cluster, found: Sequence[cluster.Object]) -> cluster.Obj
         "resourceVersion": role["metadata"]["resourceVersion"],
         "ownerReferences": [*present, wanted],
     }
-    with api.optional():
+    with api.skip_if_forbidden():
         return api.merge_patch(role, {"metadata": change})
     return namespace
 
 
-def anchors(api: cluster.Cluster, *, model: str, application: str) -> list[cluster.Object]:
+def list_anchors(api: cluster.Cluster, *, model: str, application: str) -> list[cluster.Object]:
     """List the possible owners of the charm's objects, the model's namespace last.
 
     Raises:

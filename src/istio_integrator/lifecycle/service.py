@@ -13,7 +13,7 @@ from istio_integrator.component import Component
 from istio_integrator.facts import Facts
 from istio_integrator.kube import cluster
 from istio_integrator.lifecycle import answers, settings
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 from istio_integrator.situation import workload
 
 PORT = 8080
@@ -41,11 +41,11 @@ def pebble_layer() -> ops.pebble.LayerDict:
                 "on-check-failure": {_LIVE: "restart"},
             }
         },
-        "checks": {_LIVE: _check("livez", "9s", 6), _READY: _check("readyz", "3s", 3)},
+        "checks": {_LIVE: _make_check("livez", "9s", 6), _READY: _make_check("readyz", "3s", 3)},
     }
 
 
-def _check(path: str, timeout: str, threshold: int) -> ops.pebble.CheckDict:
+def _make_check(path: str, timeout: str, threshold: int) -> ops.pebble.CheckDict:
     return {
         "override": "replace",
         "period": "10s",
@@ -75,37 +75,37 @@ class WorkloadService(Component):
     def reconcile(self) -> list[Message]:
         """Run the service with the current options, and report the model's progress."""
         facts, situation, said = self._facts, self._situation, list[Message]()
-        if facts.mismatch:
-            return [facts.mismatch]
+        if facts.contract_mismatch:
+            return [facts.contract_mismatch]
         if facts.data_plane == "ambient":
-            said.append(Said.DATA_PLANE(data_plane="ambient mode"))
+            said.append(Template.DATA_PLANE(data_plane="ambient mode"))
         elif facts.mesh is not None:
-            said.append(Said.DATA_PLANE(data_plane=facts.mesh.sidecars))
-        told = self._client.settings()
+            said.append(Template.DATA_PLANE(data_plane=facts.mesh.sidecars))
+        told = self._client.read_settings()
         wanted = settings.make(facts, told, joined=self._joined)
         if wanted != told:
-            self._client.change(wanted)
-        with workload.pebble("lifecycle does not start"):
+            self._client.write_settings(wanted)
+        with workload.translate_pebble_errors("lifecycle does not start"):
             self._client.container.add_layer(workload.SERVICE, pebble_layer(), combine=True)
             self._client.container.replan()
-        with workload.pebble("waiting for Pebble in lifecycle"):
+        with workload.translate_pebble_errors("waiting for Pebble in lifecycle"):
             check = self._client.container.get_checks(_READY).get(_READY)
         if check is not None and check.status is ops.pebble.CheckStatus.DOWN:
-            return [*said, Said.SERVICE_NOT_READY()]
+            return [*said, Template.SERVICE_NOT_READY()]
         if situation.leader:
-            situation.manifests.tie(cluster.CONFIG_MAP, self._memory)
+            situation.manifests.add_owner_reference(cluster.CONFIG_MAP, self._memory_name)
         if not self._joined:
             return said
         summary = facts.uninjected.summary
         is_automatic = situation.config.restart_pods == "auto"
         self.progress, self.old_proxies = summary.word, summary.stale
-        return [*said, *answers.progress(summary, facts, is_automatic=is_automatic)]
+        return [*said, *answers.report_progress(summary, facts, is_automatic=is_automatic)]
 
     def stop_convergence(self) -> None:
         """Stop replacing pods; a service that runs continues otherwise."""
-        told = self._client.settings()
+        told = self._client.read_settings()
         if told and told.joined:
-            self._client.change(dataclasses.replace(told, joined=False))
+            self._client.write_settings(dataclasses.replace(told, joined=False))
 
     def stop(self) -> None:
         """Stop the service, if it runs."""
@@ -116,12 +116,12 @@ class WorkloadService(Component):
     def remove(self) -> None:
         """Stop the service and delete its state in the cluster."""
         self.stop()
-        metadata = {"name": self._memory, "namespace": self._situation.model}
+        metadata = {"name": self._memory_name, "namespace": self._situation.model}
         kind = cluster.CONFIG_MAP
         self._situation.cluster.delete(
             {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}
         )
 
     @property
-    def _memory(self) -> str:
-        return rejections.config_map(self._situation.application)
+    def _memory_name(self) -> str:
+        return rejections.name_config_map(self._situation.application)

@@ -12,7 +12,7 @@ from istio_integrator.relations import endpoints
 from istio_integrator.situation.situation import Situation
 
 
-def _gateway(situation: Situation) -> service.Gateway:
+def _describe_gateway(situation: Situation) -> service.Gateway:
     namespace, _, name = situation.config.gateway_service.partition("/")
     # Of the relation only the charm's own Secret is in the cluster.
     own = situation.manifests.secrets["gateway-tls"]
@@ -55,7 +55,7 @@ def make(facts: Facts, told: service.Options | None, *, joined: bool) -> service
         membership=options.membership,
         data_plane=facts.data_plane,
         status_port=mesh.status_port if mesh else names.DEFAULT_STATUS_PORT,
-        gateway=_gateway(situation) if situation.exposes else None,
+        gateway=_describe_gateway(situation) if situation.is_exposed else None,
     )
     if told is None:
         return dataclasses.replace(settings, token=secrets.token_hex(16))

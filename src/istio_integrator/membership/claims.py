@@ -10,7 +10,7 @@ from istio_integrator import texts
 from istio_integrator.component import Component
 from istio_integrator.istio import meshconfig
 from istio_integrator.kube import cluster, errors, fences, owners
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 
 
 class Claims(Component):
@@ -25,29 +25,29 @@ class Claims(Component):
         others: list[str] = []
         is_gone = functools.cache(functools.partial(owners.is_gone, situation.cluster))
         for namespace in situation.cluster.list(cluster.NAMESPACE):
-            with fences.around(cluster.reference(namespace)):
+            with fences.isolate(cluster.reference(namespace)):
                 labels = cluster.at(namespace, "metadata", "labels")
                 owner = labels.get(names.SERVED_BY, "")
-                kind = served.allowed_kind(namespace["metadata"]["name"], labels)
+                kind = served.find_allowed_kind(namespace["metadata"]["name"], labels)
                 wanted = own if kind not in (None, "model") else ""
                 if wanted and owner not in ("", own) and not is_gone(owner):
                     others.append(owner)
                 elif situation.leader and wanted != owner and own in (wanted, owner):
-                    self._label(namespace, wanted)
-        said = [*self._ignored()]
+                    self._write_label(namespace, wanted)
+        said = [*self._report_ignored()]
         if others:
             count = "1 namespace is" if len(others) == 1 else f"{len(others)} namespaces are"
             taken = ", ".join(sorted(set(others)))
-            said.append(Said.NAMESPACES_TAKEN(count=count, owners=taken))
+            said.append(Template.NAMESPACES_TAKEN(count=count, owners=taken))
         return said
 
     def remove(self) -> None:
         """Remove this application's label from every namespace."""
         ours = {names.SERVED_BY: self._situation.manifests.owner}
         for namespace in self._situation.cluster.list(cluster.NAMESPACE, labels=ours):
-            self._label(namespace, "")
+            self._write_label(namespace, "")
 
-    def _label(self, namespace: cluster.Object, owner: str) -> None:
+    def _write_label(self, namespace: cluster.Object, owner: str) -> None:
         metadata = namespace["metadata"]
         if "deletionTimestamp" in metadata:
             return
@@ -59,7 +59,7 @@ class Claims(Component):
         }
         try:
             # A single integrator works without the label.
-            with self._situation.cluster.optional():
+            with self._situation.cluster.skip_if_forbidden():
                 self._situation.cluster.merge_patch(namespace, patch)
         except errors.ConflictError:
             # Another integrator may have labelled it: reconcile retries.
@@ -68,7 +68,7 @@ class Claims(Component):
             # A webhook rejects the patch, or the namespace is gone: go on with the others.
             fences.note(cluster.reference(namespace), str(error))
 
-    def _ignored(self) -> Iterable[Message]:
+    def _report_ignored(self) -> Iterable[Message]:
         facts, situation, mesh = self._facts, self._situation, self._facts.mesh
         selectors = mesh.settings.discovery_selectors if mesh else ()
         if not selectors:
@@ -78,11 +78,13 @@ class Claims(Component):
         home = service.partition("/")[0]
         labels: dict[str, str] = {}
         for name in {home, *facts.served_namespaces} - {situation.model}:
-            if label := meshconfig.missing_label(situation.cluster, selectors, name):
+            if label := meshconfig.read_lacking_labels(situation.cluster, selectors, name):
                 labels[name] = label
         if home in labels:
             place = {"namespace": home, "label": labels[home]}
-            yield Said.SERVICE_IGNORED_BY_ISTIOD(service=service, **place)
+            yield Template.SERVICE_IGNORED_BY_ISTIOD(service=service, **place)
         if served := labels.keys() & set(facts.served_namespaces):
-            shown, label = texts.listed(served), labels[min(served)]
-            yield Said.NAMESPACES_IGNORED_BY_ISTIOD(count=len(served), names=shown, label=label)
+            shown, label = texts.join(served), labels[min(served)]
+            yield Template.NAMESPACES_IGNORED_BY_ISTIOD(
+                count=len(served), names=shown, label=label
+            )

@@ -11,7 +11,7 @@ from istio_integrator.asked import membership
 from istio_integrator.component import Component
 from istio_integrator.facts import Facts
 from istio_integrator.kube import cluster, errors, fences, owners
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 
 logger = logging.getLogger(__name__)
 
@@ -33,26 +33,26 @@ class Membership(Component):
     def claim(self) -> Message | None:
         """Record that this application serves the model, or return the reason against it."""
         situation = self._situation
-        namespace = self._namespace()
+        namespace = self._read_namespace()
         if namespace is None:
             return None
         if names.CONTROLLER_MODEL in cluster.at(namespace, "metadata", "labels"):
-            return Said.CONTROLLER_MODEL()
+            return Template.CONTROLLER_MODEL()
         record = membership.read(situation, namespace).record
         record = record or owners.UndoRecord(situation.manifests.owner, {}, {})
         if record.owner != situation.manifests.owner:
-            return Said.MODEL_TAKEN(
+            return Template.MODEL_TAKEN(
                 owner=record.owner, namespace=situation.model, application=situation.application
             )
-        if situation.leader and record != membership.written(namespace):
+        if situation.leader and record != membership.read_record(namespace):
             # A single integrator works without the record.
-            with situation.cluster.optional():
+            with situation.cluster.skip_if_forbidden():
                 self._patch(namespace, {}, record)
         return None
 
     def reconcile(self) -> list[Message]:
         """Set the labels, or restore them if the options ask for no membership."""
-        namespace = self._namespace()
+        namespace = self._read_namespace()
         if namespace is None:
             return []
         decided = membership.decide(
@@ -63,30 +63,30 @@ class Membership(Component):
         )
         self.joined = decided.joined
         if self._situation.leader:
-            self._bring_about(decided, namespace)
+            self._apply_change(decided, namespace)
         return [*filter(None, [decided.problem])]
 
-    def _bring_about(self, decided: membership.LabelChange, namespace: cluster.Object) -> None:
+    def _apply_change(self, decided: membership.LabelChange, namespace: cluster.Object) -> None:
         is_ambient = decided.joined and decided.data_plane == "ambient"
         if is_ambient:
             # Label the excluded pods before the namespace joins.
-            self._keep_out(is_ambient=True)
-        if decided.labels or decided.record != membership.written(namespace):
+            self._label_excluded_pods(is_ambient=True)
+        if decided.labels or decided.record != membership.read_record(namespace):
             self._patch(namespace, decided.labels, decided.record)
         if not is_ambient:
-            self._keep_out(is_ambient=False)
+            self._label_excluded_pods(is_ambient=False)
 
     def remove(self) -> None:
         """Restore the namespace and its pods, on any unit."""
-        namespace = self._namespace()
+        namespace = self._read_namespace()
         if namespace is None:
             return
         present = membership.read(self._situation, namespace)
         if present.record is not None and present.record.owner == present.owner:
-            self._patch(namespace, present.given_back, None)
-        self._keep_out(is_ambient=False)
+            self._patch(namespace, present.undo_patch, None)
+        self._label_excluded_pods(is_ambient=False)
 
-    def _keep_out(self, *, is_ambient: bool) -> None:
+    def _label_excluded_pods(self, *, is_ambient: bool) -> None:
         """Label the running pods that stay outside of ambient mode, and unlabel the others.
 
         Istio's node agent follows the label (istio cni/pkg/nodeagent, informers.go). API servers
@@ -96,11 +96,11 @@ class Membership(Component):
         situation, key = self._situation, names.DATAPLANE_MODE
         excluded = selectors.parse(situation.config.excluded_pods)
         record = owners.UndoRecord(situation.manifests.owner, names.OUT_OF_AMBIENT, {key: None})
-        ours = record.written()
+        ours = record.encode()
         labelled = None if is_ambient else names.OUT_OF_AMBIENT
         for pod in situation.cluster.list(cluster.POD, situation.model, labelled):
             reference = cluster.reference(pod)
-            with fences.around(reference):
+            with fences.isolate(reference):
                 labels = cluster.at(pod, "metadata", "labels")
                 is_ours = cluster.at(pod, "metadata", "annotations").get(names.MEMBERSHIP) == ours
                 has_ended = cluster.at(pod, "status").get("phase") in ("Succeeded", "Failed")
@@ -123,7 +123,7 @@ class Membership(Component):
                     # others.
                     fences.note(reference, str(error))
 
-    def _namespace(self) -> cluster.Object | None:
+    def _read_namespace(self) -> cluster.Object | None:
         return self._situation.cluster.get(cluster.NAMESPACE, self._situation.model)
 
     def _patch(
@@ -136,7 +136,7 @@ class Membership(Component):
             "metadata": {
                 "resourceVersion": namespace["metadata"]["resourceVersion"],
                 "labels": dict(labels),
-                "annotations": {names.MEMBERSHIP: record.written() if record else None},
+                "annotations": {names.MEMBERSHIP: record.encode() if record else None},
             }
         }
         # Juju or another integrator may have written in between: after a conflict the charm

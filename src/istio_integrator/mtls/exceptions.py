@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from istio_integrator.config import config
 from istio_integrator.istio.peer_authentication import PeerAuthentication
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 from istio_integrator.mtls.members import Member, PlainClients
 from istio_integrator.situation.model import Call, Labels, Service, ServicePort
 
@@ -35,7 +35,7 @@ class PlainPort:
 
 
 @dataclasses.dataclass(frozen=True)
-class Opened:
+class PortException:
     """The ports of a workload that are open to plain text."""
 
     workload: str
@@ -67,7 +67,7 @@ class Exceptions:
         """The ports that have to stay open, with an entry for each caller of a port."""
         found = {
             PlainPort(member.workload, port, caller, member.selector)
-            for caller, member, port in self._asked()
+            for caller, member, port in self._list_needs()
             # A proxy can't reject a connection that bypasses it.
             if member.intercepts(port)
         }
@@ -76,7 +76,7 @@ class Exceptions:
         )
 
     @functools.cached_property
-    def opened(self) -> Sequence[Opened]:
+    def opened(self) -> Sequence[PortException]:
         """The ports to open, by workload.
 
         istiod applies only the oldest policy of a pod. If the selectors of two workloads match
@@ -98,38 +98,40 @@ class Exceptions:
             for group in shared:
                 union = set[int]().union(*(ports[each] for each in group))
                 ports.update((each, union) for each in group)
-        found = [Opened(workloads[each], each, frozenset(ports[each])) for each in ports]
+        found = [PortException(workloads[each], each, frozenset(ports[each])) for each in ports]
         return sorted(found, key=lambda each: (each.workload, sorted(each.selector)))
 
     @property
     def unmatched(self) -> list[config.PlainTextPort]:
         """The entries of the option that match no port in the model."""
-        return [named for named in self.named if not self._of_option(named)]
+        return [named for named in self.named if not self._list_option_needs(named)]
 
     @property
     def victims(self) -> list[Message]:
         """The callers that are known to be blocked, without an exception for their port."""
         unlabelled = (
-            Said.PODS_WITHOUT_LABELS(caller=each.caller, workload=each.workload, port=each.port)
+            Template.PODS_WITHOUT_LABELS(
+                caller=each.caller, workload=each.workload, port=each.port
+            )
             for each in self.needs
             if not each.selector
         )
         passing = (
-            Said.SERVICE_PASSES_GATEWAY(
+            Template.SERVICE_PASSES_GATEWAY(
                 service=service.name,
                 kind=service.kind,
                 port=f"{service.name}:{port.port}",
                 application=self.application,
             )
             for service, port in self.closed
-            if service.leads_in
+            if service.is_reachable_from_outside
         )
-        return _unique([*unlabelled, *passing, *self._by_rules(self.plain_clients)])
+        return _unique([*unlabelled, *passing, *self._list_rule_needs(self.plain_clients)])
 
     @property
     def elsewhere(self) -> list[Message]:
         """The objects elsewhere that block their clients, which does not delay strict mode."""
-        return _unique(self._by_rules(self.plain_elsewhere[:MOST_RULES]))
+        return _unique(self._list_rule_needs(self.plain_elsewhere[:MOST_RULES]))
 
     @functools.cached_property
     def closed(self) -> Sequence[tuple[Service, ServicePort]]:
@@ -141,20 +143,20 @@ class Exceptions:
             for port in service.ports
             if any(
                 member.intercepts(number) and (member.selector, number) not in opened
-                for member, number in self._behind(service, str(port.port))
+                for member, number in self._find_backends(service, str(port.port))
             )
         ]
 
-    def _asked(self) -> Iterator[tuple[str, Member, int]]:
+    def _list_needs(self) -> Iterator[tuple[str, Member, int]]:
         for member in self.members:
             yield from (("the kubelet's probes", member, port) for port in member.probed)
             yield from (("Prometheus, by annotation", member, port) for port in member.scraped)
         for named in self.named:
-            yield from ((OPTION, *pair) for pair in self._of_option(named))
+            yield from ((OPTION, *pair) for pair in self._list_option_needs(named))
         services = {service.name: service for service in self.services}
         for call in self.calls:
             if service := services.get(call.service):
-                behind = self._behind(service, str(call.port))
+                behind = self._find_backends(service, str(call.port))
                 yield from ((call.caller, *pair) for pair in behind)
         # Some ports are known only from a running pod, such as probes that the injector did not
         # rewrite. Keep them open while the only pod of a workload is being replaced.
@@ -164,26 +166,26 @@ class Exceptions:
                     kept = member.foreseen & policy.ports.keys()
                     yield from (("its next pod", member, port) for port in kept)
 
-    def _by_rules(self, rules: Iterable[PlainClients]) -> Iterable[Message]:
+    def _list_rule_needs(self, rules: Iterable[PlainClients]) -> Iterable[Message]:
         for rule in rules:
             for service, port in self.closed:
                 if rule.service in (service.name, "*") and rule.port in (0, port.port):
-                    said = Said.CLIENTS_WITHOUT_CERTIFICATE
+                    said = Template.CLIENTS_WITHOUT_CERTIFICATE
                     if rule.is_hidden:
-                        said = Said.SERVICE_HIDDEN
+                        said = Template.SERVICE_HIDDEN
                     yield said(
                         rule=rule.reference,
                         port=f"{service.name}:{port.port}",
                         application=self.application,
                     )
 
-    def _of_option(self, named: config.PlainTextPort) -> set[tuple[Member, int]]:
+    def _list_option_needs(self, named: config.PlainTextPort) -> set[tuple[Member, int]]:
         """Find the ports that an entry of the option means.
 
         A number is a port of the Service with that name if it has the port, else a pod's port.
         """
         services = [service for service in self.services if service.name == named.name]
-        found = {pair for each in services for pair in self._behind(each, named.port)}
+        found = {pair for each in services for pair in self._find_backends(each, named.port)}
         if found and named.port:
             return found
         for member in self.members:
@@ -198,7 +200,7 @@ class Exceptions:
                 }
         return found
 
-    def _behind(self, service: Service, asked: str) -> Iterable[tuple[Member, int]]:
+    def _find_backends(self, service: Service, asked: str) -> Iterable[tuple[Member, int]]:
         """Find the pods of a Service and their ports behind one Service port, or behind all.
 
         `asked` is the port's number or name; empty: all ports.
@@ -207,7 +209,7 @@ class Exceptions:
         for member in self.members if selector else ():
             for port in ports if selector <= member.labels else ():
                 if asked in ("", str(port.port), port.name):
-                    yield from ((member, number) for number in sorted(port.at(member.ports)))
+                    yield from ((member, number) for number in sorted(port.resolve(member.ports)))
 
 
 def _unique(found: Iterable[Message]) -> list[Message]:

@@ -60,10 +60,10 @@ class PlainClients:
     """Whether the object is a Sidecar."""
 
 
-def members_of(found: model.Model) -> list[Member]:
+def list_members(found: model.Model) -> list[Member]:
     """List the pods in the mesh, and the expected next pod of each workload without a pod."""
     inside = [
-        _member(pod, *found.workload_of(pod), is_injected=True)
+        _read_member(pod, *found.find_workload(pod), is_injected=True)
         for pod in found.pods
         if pod.is_in_mesh and not pod.is_router
     ]
@@ -74,13 +74,13 @@ def members_of(found: model.Model) -> list[Member]:
         if each.selector and not any(each.selector <= labels for labels in alive)
     ]
     return inside + [
-        _member(each.spec.template, each.selector, each.name, is_injected=False)
+        _read_member(each.spec.template, each.selector, each.name, is_injected=False)
         for each in absent
         if not _stays_out(each.spec.template)
     ]
 
 
-def clients_by_rule(
+def list_rule_clients(
     objects: Iterable[cluster.Object],
     modes: Collection[str] = PLAIN,
     *,
@@ -95,9 +95,7 @@ def clients_by_rule(
     def of(obj: cluster.Object) -> Iterable[PlainClients]:
         spec = cluster.at(obj, "spec")
         place = obj["metadata"]["namespace"]
-        service = destination_rule.service_of_host(
-            str(spec.get("host")), place, model_name, domain
-        )
+        service = destination_rule.find_service(str(spec.get("host")), place, model_name, domain)
         parted = (cluster.at(each, "trafficPolicy") for each in cluster.parts(spec, "subsets"))
         for policy in (cluster.at(spec, "trafficPolicy"), *parted) if service else ():
             if mode_of(policy) in modes:
@@ -110,7 +108,7 @@ def clients_by_rule(
     return list(dict.fromkeys(cluster.read_each(objects, of)))
 
 
-def blind_clients(
+def list_blind_clients(
     objects: Iterable[cluster.Object],
     services: Iterable[model.Service],
     *,
@@ -139,7 +137,7 @@ def blind_clients(
         for each in places:
             scope = {"namespace": model_name, "from_namespace": each}
             for name, host in hosts.items():
-                if sidecar.hides(spec, host, **scope):
+                if sidecar.hides_service(spec, host, **scope):
                     yield PlainClients(cluster.reference(obj), name, 0, each, is_hidden=True)
 
     return cluster.read_each(found, of)
@@ -155,13 +153,13 @@ def _stays_out(template: model.Pod) -> bool:
     )
 
 
-def _member(pod: model.Pod, selector: Labels, workload: str, *, is_injected: bool) -> Member:
+def _read_member(pod: model.Pod, selector: Labels, workload: str, *, is_injected: bool) -> Member:
     """Read a pod; without `is_injected` it is one that the injector has not rewritten yet."""
     notes = pod.metadata.annotations
     is_probed = is_injected or not booleans.parse(notes.get(names.REWRITE_PROBES), default=True)
     is_scraped = is_injected or not booleans.parse(notes.get(names.MERGE_METRICS), default=True)
     probed = frozenset(each.port for each in pod.probes)
-    scraped = _scraped(notes, pod.ports)
+    scraped = _read_scraped_ports(notes, pod.ports)
     included = notes.get(names.INCLUDED_INBOUND_PORTS, "*")
     return Member(
         workload=workload,
@@ -171,15 +169,15 @@ def _member(pod: model.Pod, selector: Labels, workload: str, *, is_injected: boo
         probed=probed if is_probed else frozenset(),
         scraped=scraped if is_scraped else frozenset(),
         foreseen=frozenset() if is_injected else probed | scraped,
-        untouched=frozenset(probe.ports(notes.get(names.EXCLUDED_INBOUND_PORTS))),
-        touched=None if included.strip() == "*" else frozenset(probe.ports(included)),
+        untouched=frozenset(probe.parse_ports(notes.get(names.EXCLUDED_INBOUND_PORTS))),
+        touched=None if included.strip() == "*" else frozenset(probe.parse_ports(included)),
     )
 
 
-def _scraped(notes: Mapping[str, str], ports: NamedPorts) -> frozenset[int]:
+def _read_scraped_ports(notes: Mapping[str, str], ports: NamedPorts) -> frozenset[int]:
     if notes.get(names.SCRAPE) != "true":
         return frozenset()
     if names.SCRAPE_PORT in notes:
         # Prometheus accepts one port, and so does the injector.
-        return frozenset(probe.ports(notes[names.SCRAPE_PORT].replace(",", " ")))
+        return frozenset(probe.parse_ports(notes[names.SCRAPE_PORT].replace(",", " ")))
     return frozenset(number for _, number in ports)

@@ -11,7 +11,7 @@ from istio_integrator.component import Component
 from istio_integrator.config import config
 from istio_integrator.istio import installation, peer_authentication
 from istio_integrator.kube import cluster, manifests, owners
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 from istio_integrator.mtls import exceptions, members
 from istio_integrator.mtls.plan import MutualTlsPlan
 from istio_integrator.situation import model
@@ -35,14 +35,14 @@ class MutualTls(Component):
         elif self._facts.mesh is not None:
             plan = self.plan(self._facts.mesh, self._situation.config)
             if plan.is_switched_on:
-                variables = _variables(plan.exceptions.opened, self._situation.application)
+                variables = _make_variables(plan.exceptions.opened, self._situation.application)
                 self._situation.manifests.apply(FOLDER, variables)
             return [*plan.messages()]
         return []
 
     def remove(self) -> None:
         """Delete this charm's policies, that of the whole model before its exceptions."""
-        found = self._situation.manifests.owned_in(FOLDER)
+        found = self._situation.manifests.list_owned_in(FOLDER)
         for obj in sorted(found, key=lambda each: "selector" in cluster.at(each, "spec")):
             self._situation.cluster.delete(obj)
 
@@ -50,9 +50,9 @@ class MutualTls(Component):
         """Report the callers that other options would block; nothing is written."""
         mesh = self._facts.mesh
         if options.mtls != "strict":
-            yield Said.OPTION_WRITES_NOTHING(option="mtls=inherit", kind="PeerAuthentication")
+            yield Template.OPTION_WRITES_NOTHING(option="mtls=inherit", kind="PeerAuthentication")
         elif mesh is None:
-            yield Said.PREVIEW_WITHOUT_ISTIO()
+            yield Template.PREVIEW_WITHOUT_ISTIO()
         else:
             is_ambient = self._facts.data_plane == "ambient"
             routed = () if is_ambient else self._facts.exposure.routed
@@ -71,23 +71,23 @@ class MutualTls(Component):
         # This charm writes no PeerAuthentication in the root namespace.
         owner = situation.manifests.owner
         ours = [each for each in policies if (each.owner, each.namespace) == (owner, name)]
-        clients = members.clients_by_rule(
+        clients = members.list_rule_clients(
             situation.cluster.list(cluster.DESTINATION_RULE),
             model_name=name,
             domain=situation.cluster_domain,
         )
-        blind = members.blind_clients(
+        blind = members.list_blind_clients(
             situation.cluster.list(cluster.SIDECAR),
             found.services,
             model_name=name,
             root_namespace=mesh.settings.root_namespace,
             domain=situation.cluster_domain,
         )
-        tenants = self._tenants() if clients else ()
+        tenants = self._list_tenants() if clients else ()
         excepted = exceptions.Exceptions(
-            members=members.members_of(found),
+            members=members.list_members(found),
             services=found.services,
-            calls=model.calls(calling, model=name),
+            calls=model.list_calls(calling, model=name),
             plain_clients=[
                 *(each for each in clients if each.namespace not in tenants),
                 *(each for each in blind if each.namespace == name),
@@ -102,8 +102,10 @@ class MutualTls(Component):
         )
         ages = {each.name: each.created for each in ours}
         would_be = peer_authentication.read_all(
-            situation.manifests.prepared(FOLDER, obj)
-            for obj in manifests.render(FOLDER, _variables(excepted.opened, situation.application))
+            situation.manifests.add_ownership(FOLDER, obj)
+            for obj in manifests.render(
+                FOLDER, _make_variables(excepted.opened, situation.application)
+            )
         )
         others = [each for each in policies if each not in ours]
         is_on = any(not each.selector for each in ours)
@@ -122,31 +124,33 @@ class MutualTls(Component):
             root_namespace=mesh.settings.root_namespace,
             outsiders=sorted(
                 {
-                    found.workload_of(pod)[1]
-                    for pod in found.callers(situation.application)
+                    found.find_workload(pod)[1]
+                    for pod in found.list_callers(situation.application)
                     if not pod.is_in_mesh
                 }
             ),
-            uninjected=0 if is_on else self._uninjected(),
+            uninjected=0 if is_on else self._count_uninjected(),
         )
 
-    def _uninjected(self) -> int:
+    def _count_uninjected(self) -> int:
         summary = self._facts.uninjected.summary
         return summary.eligible - summary.in_mesh
 
-    def _tenants(self) -> frozenset[str]:
+    def _list_tenants(self) -> frozenset[str]:
         served = self._facts.served
         spaces = (each["metadata"] for each in self._situation.cluster.list(cluster.NAMESPACE))
         return frozenset(
             each["name"]
             for each in spaces
-            if served.is_tenants(each["name"], cluster.at(each, "labels"))
+            if served.is_tenant(each["name"], cluster.at(each, "labels"))
         )
 
 
-def _variables(opened: Iterable[exceptions.Opened], application: str) -> dict[str, Any]:
+def _make_variables(
+    opened: Iterable[exceptions.PortException], application: str
+) -> dict[str, Any]:
     return {
-        "name": names.object_name(application, "strict"),
+        "name": names.name_object(application, "strict"),
         "exceptions": [
             {
                 "name": owners.name_by_pods(application, f"plain-{each.workload}", each.selector),

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from istio_integrator import texts
 from istio_integrator.istio import peer_authentication
 from istio_integrator.istio.peer_authentication import PeerAuthentication
-from istio_integrator.messages import Message, Said, Severity
+from istio_integrator.messages import Message, Severity, Template
 from istio_integrator.mtls.exceptions import OPTION, Exceptions
 
 
@@ -42,10 +42,10 @@ class MutualTlsPlan:
     @functools.cached_property
     def victims(self) -> Sequence[Message]:
         """The callers that are blocked in spite of the exceptions."""
-        found = [*self._contradictions(), *self.exceptions.victims]
+        found = [*self._report_contradictions(), *self.exceptions.victims]
         if self.uninjected and not self.is_on:
             found.append(
-                Said.SIDECARS_AWAITED(
+                Template.SIDECARS_AWAITED(
                     count=self.uninjected, application=self.exceptions.application
                 )
             )
@@ -56,20 +56,20 @@ class MutualTlsPlan:
         for victim in self.victims[:1]:
             how = "cuts off callers" if self.is_switched_on else "is not switched on"
             more = f"; and {len(self.victims) - 1} more" if self.victims[1:] else ""
-            yield Said.MTLS_CUTS_OFF(
+            yield Template.MTLS_CUTS_OFF(
                 how=how,
                 application=self.exceptions.application,
-                more=f"{victim.seen}; {victim.command}{more}",
+                more=f"{victim.finding}; {victim.command}{more}",
             )
         for named in self.exceptions.unmatched[:1]:
-            yield Said.MTLS_EXCEPTION_AWAITED(option=OPTION, name=named)
+            yield Template.MTLS_EXCEPTION_AWAITED(option=OPTION, name=named)
         if self.is_switched_on:
             count = len(
                 {(each.selector, port) for each in self.exceptions.opened for port in each.ports}
             )
             ports = "1 port" if count == 1 else f"{count} ports"
             left = f", {ports} open to plain text" if count else ""
-            yield Said.MTLS_STRICT(left=left)
+            yield Template.MTLS_STRICT(left=left)
 
     def preview(self, routed: Collection[str]) -> Iterable[Message]:
         """Report the callers that would be blocked, and the ports that would stay open.
@@ -81,9 +81,9 @@ class MutualTlsPlan:
         for each in excepted.elsewhere:
             yield dataclasses.replace(each, severity=Severity.DOUBT)
         for named in excepted.unmatched:
-            yield Said.MTLS_EXCEPTION_AWAITED(option=OPTION, name=named)
+            yield Template.MTLS_EXCEPTION_AWAITED(option=OPTION, name=named)
         for workload in self.outsiders:
-            yield Said.CALLER_OUTSIDE_MESH(
+            yield Template.CALLER_OUTSIDE_MESH(
                 workload=workload, port="what it calls", application=application
             )
         callers: dict[str, list[str]] = {}
@@ -91,20 +91,20 @@ class MutualTlsPlan:
             if need.selector:
                 callers.setdefault(f"{need.workload}:{need.port}", []).append(need.caller)
         for port, found in callers.items():
-            yield Said.PORT_EXCEPTED(port=port, callers=texts.listed(found))
+            yield Template.PORT_EXCEPTED(port=port, callers=texts.join(found))
         opening: dict[str, list[str]] = {}
         for member in excepted.members:
-            decided = self.decide(dict(member.labels))
+            decided = self.decide_mode(dict(member.labels))
             if decided.policy and not decided.is_strict:
                 opening.setdefault(decided.policy.reference, []).append(member.workload)
         for reference, workloads in sorted(opening.items()):
-            yield Said.POLICY_KEEPS_OPEN(policy=reference, workloads=texts.listed(workloads))
+            yield Template.POLICY_KEEPS_OPEN(policy=reference, workloads=texts.join(workloads))
         # Once strict mode is on, blocked callers have been noticed already.
         if not self.is_on:
-            yield from self._by_host(routed)
-            yield Said.PLAIN_TEXT_UNKNOWN(port="what is called", application=application)
+            yield from self._report_calls_by_host(routed)
+            yield Template.PLAIN_TEXT_UNKNOWN(port="what is called", application=application)
 
-    def _by_host(self, routed: Collection[str]) -> Iterable[Message]:
+    def _report_calls_by_host(self, routed: Collection[str]) -> Iterable[Message]:
         """Report the calls that fail if an application forwards a browser's Host."""
         receiving = {
             each.name
@@ -118,34 +118,36 @@ class MutualTlsPlan:
             if port.is_http and receiving - {service.name}
         ]
         if called:
-            yield Said.CALLS_BY_HOST(
+            yield Template.CALLS_BY_HOST(
                 callers=", ".join(sorted(receiving)),
                 target=", ".join(called),
                 remedy=f"add what it calls to juju config {self.exceptions.application} {OPTION}",
             )
 
-    def decide(self, labels: Mapping[str, str], port: int = 0) -> peer_authentication.Decided:
+    def decide_mode(
+        self, labels: Mapping[str, str], port: int = 0
+    ) -> peer_authentication.ModeDecision:
         """Find the mode of a port of a pod once this charm's policies are written."""
         return peer_authentication.decide(
             self.would_be, labels, self.model, self.root_namespace, port
         )
 
-    def _contradictions(self) -> list[Message]:
+    def _report_contradictions(self) -> list[Message]:
         """Report other owners' policies that override this charm's, since they are older."""
         found: dict[str, Message] = {}
 
         def add(policy: PeerAuthentication, about: str) -> None:
             place = {"namespace": policy.namespace, "name": policy.name}
-            said = Said.POLICY_OLDER(policy=policy.reference, about=about, **place)
+            said = Template.POLICY_OLDER(policy=policy.reference, about=about, **place)
             found.setdefault(policy.reference, said)
 
-        whole = self.decide({})
+        whole = self.decide_mode({})
         if not whole.is_strict and whole.policy:
             add(whole.policy, "the whole model")
         for each in self.exceptions.opened:
             for member in self.exceptions.members:
                 for port in each.ports if each.selector <= member.labels else ():
-                    decided = self.decide(dict(member.labels), port)
+                    decided = self.decide_mode(dict(member.labels), port)
                     nearest = decided.nearest
                     if decided.is_strict and nearest and nearest in self.others:
                         add(nearest, f"{each.workload}:{port}, which has to stay open")

@@ -8,7 +8,7 @@ from integrator_contract import names
 from istio_integrator import texts
 from istio_integrator.istio import installation
 from istio_integrator.istio.authorization_policy import AuthorizationPolicy, principal
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 from istio_integrator.situation.model import Pod
 from istio_integrator.situation.situation import Situation
 
@@ -23,7 +23,7 @@ _EFFECTS = {
 }
 
 
-def judge(
+def judge_callers(
     scope: Situation,
     mesh: installation.Mesh,
     policies: Iterable[AuthorizationPolicy],
@@ -48,9 +48,9 @@ def judge(
     held = [pod for pod in shut if pod.is_in_mesh]
     admitting = [each for each in ours if each.rules]
     doubts: list[Message] = []
-    if lost := _without_certificate(ours, pods, mesh.settings.trust_domains[0]):
+    if lost := _list_without_certificate(ours, pods, mesh.settings.trust_domains[0]):
         doubts.append(
-            Said.CALLER_WITHOUT_SIDECAR(callers=texts.listed(lost), application=application)
+            Template.CALLER_WITHOUT_SIDECAR(callers=texts.join(lost), application=application)
         )
     if outside := [
         pod.metadata.name
@@ -60,23 +60,23 @@ def judge(
         and not names.is_machinery(pod.metadata.labels, application)
     ]:
         doubts.append(
-            Said.CALLED_WITHOUT_SIDECAR(pods=texts.listed(outside), application=application)
+            Template.CALLED_WITHOUT_SIDECAR(pods=texts.join(outside), application=application)
         )
     for each in others:
         hit = [pod.metadata.name for pod in held if selects(each, pod)]
         effect = _EFFECTS.get(each.action)
         if hit and effect and (each.rules or each.action != "ALLOW"):
             place = {"namespace": each.namespace, "name": each.name}
-            about = {"policy": each.reference, "pods": texts.listed(hit), "effect": effect}
-            doubts.append(Said.POLICY_INTERFERES(**about, **place))
+            about = {"policy": each.reference, "pods": texts.join(hit), "effect": effect}
+            doubts.append(Template.POLICY_INTERFERES(**about, **place))
     if lonely := [
         pod.metadata.name for pod in held if not any(selects(each, pod) for each in admitting)
     ]:
-        doubts.append(Said.CALLED_BY_NONE(pods=texts.listed(lonely)))
-    yield from doubts or [Said.CALLERS_HELD(policies=len(ours), pods=len(shut))]
+        doubts.append(Template.CALLED_BY_NONE(pods=texts.join(lonely)))
+    yield from doubts or [Template.CALLERS_HELD(policies=len(ours), pods=len(shut))]
 
 
-def _without_certificate(
+def _list_without_certificate(
     ours: Sequence[AuthorizationPolicy], pods: Iterable[Pod], trust_domain: str
 ) -> list[str]:
     """List the callers in rules whose pods have no proxy."""

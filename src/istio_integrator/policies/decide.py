@@ -19,7 +19,7 @@ from istio_integrator import texts
 from istio_integrator.istio import authorization_policy
 from istio_integrator.istio.authorization_policy import SEEN_BY_ZTUNNEL, Attachment, principal
 from istio_integrator.kube import cluster, fences
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 from istio_integrator.relations import kubeflow, service_mesh
 from istio_integrator.situation.model import Call, Labels, Model, Pod, Probe, Service
 from istio_integrator.situation.situation import Exposure
@@ -47,7 +47,7 @@ _PATTERNS = frozenset("*{}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Asked:
+class PolicyInput:
     """The callers that relations, options and the cluster declare."""
 
     mode: Mode
@@ -66,7 +66,7 @@ class Asked:
     @property
     def opened(self) -> list[Call]:
         """The calls that need no certificate of the mesh."""
-        shared = filter(None, map(self.model.service, SHARED))
+        shared = filter(None, map(self.model.find_service, SHARED))
         return [
             *self.calls,
             *(Call("pipelines", each.name, port.port) for each in shared for port in each.ports),
@@ -88,27 +88,27 @@ class AuthorizationPlan:
     policies: tuple[WorkloadPolicy, ...] = ()
     is_closed: bool = False
     """Whether a further policy denies every call to the model's other workloads."""
-    said: tuple[Message, ...] = ()
+    messages: tuple[Message, ...] = ()
     """The requests of relations that are rejected, or that wait for an object."""
-    beyond: tuple[str, ...] = ()
+    unenforced: tuple[str, ...] = ()
     """Workloads with rules that the model's data plane cannot enforce completely."""
 
 
-def decide(asked: Asked) -> AuthorizationPlan:
+def decide(asked: PolicyInput) -> AuthorizationPlan:
     """Decide which callers each workload admits."""
     if asked.mode == "off":
         return AuthorizationPlan()
-    book = _Book(asked)
-    book.state()
-    book.leave()
-    book.lead()
+    book = _PolicyBuilder(asked)
+    book.add_requested_rules()
+    book.keep_standing_rules()
+    book.restrict_backends()
     if asked.mode == "closed":
-        book.keep_open()
-    book.admit()
+        book.restrict_open_workloads()
+    book.admit_known_callers()
     policies: list[WorkloadPolicy] = []
     beyond: list[str] = []
-    for key, rules in book.entries():
-        kept, says_more = _at_layer_4(rules) if asked.is_ambient else (rules, False)
+    for key, rules in book.list_rules():
+        kept, says_more = _keep_layer_4(rules) if asked.is_ambient else (rules, False)
         if kept or not rules:
             policies.append(WorkloadPolicy(selector=key, rules=kept))
         if says_more:
@@ -116,24 +116,24 @@ def decide(asked: Asked) -> AuthorizationPlan:
     return AuthorizationPlan(
         policies=tuple(policies),
         is_closed=asked.mode == "closed",
-        said=tuple({each.text: each for each in book.said}.values()),
-        beyond=tuple(beyond),
+        messages=tuple({each.text: each for each in book.messages}.values()),
+        unenforced=tuple(beyond),
     )
 
 
-class _Book:
+class _PolicyBuilder:
     """The workloads with a policy, each with its rules."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: PolicyInput) -> None:
         self._asked = asked
         self._model = asked.model
         self._rules: dict[Labels, list[Rule]] = {}
-        self.said: list[Message] = []
+        self.messages: list[Message] = []
         for one in asked.consumers:
             for each in one.problems:
-                self._say(Said.AUTHORIZATION_INVALID, one, each)
+                self._report(Template.AUTHORIZATION_INVALID, one, each)
 
-    def entries(self) -> Iterator[tuple[Labels, tuple[Rule, ...]]]:
+    def list_rules(self) -> Iterator[tuple[Labels, tuple[Rule, ...]]]:
         """List the rules of each selector, the more exact selector first.
 
         A selector also gets the rules of every wider one. So no pod misses a part of its rules
@@ -141,22 +141,22 @@ class _Book:
         """
         for key in sorted(self._rules, key=lambda key: (-len(key), sorted(key))):
             wider = (rules for other, rules in self._rules.items() if other <= key)
-            yield key, _joined(rule for rules in wider for rule in rules)
+            yield key, _merge_rules(rule for rules in wider for rule in rules)
 
-    def state(self) -> None:
+    def add_requested_rules(self) -> None:
         """Add the rules that applications request; a rejected rule changes nothing."""
         for one in self._asked.consumers:
             units: set[Labels] = set()
             for policy in one.policies:
                 who = principal(policy.source_namespace, policy.source_app_name)
                 if kubeflow.is_of_another_model(policy.source_app_name):
-                    self._say(Said.AUTHORIZATION_WAITS, one, _UNKNOWN)
+                    self._report(Template.AUTHORIZATION_WAITS, one, _UNKNOWN)
                 if policy.target_type == "unit":
-                    self._state_unit(one, policy, who, units)
+                    self._add_unit_rule(one, policy, who, units)
                 else:
-                    self._state_application(one, policy, who)
+                    self._add_application_rule(one, policy, who)
 
-    def leave(self) -> None:
+    def keep_standing_rules(self) -> None:
         """Keep the existing rules of an application whose requests are all rejected."""
         consumers = self._asked.consumers
         refused = {one.application for one in consumers if one.problems and not one.policies}
@@ -164,51 +164,55 @@ class _Book:
             selector = cluster.at(each, "spec", "selector", "matchLabels")
             if selector.get(names.NAME) in refused:
                 rules = cluster.parts(cluster.at(each, "spec"), "rules")
-                self._cover(frozenset(selector.items()), *rules)
+                self._restrict(frozenset(selector.items()), *rules)
 
-    def lead(self) -> None:
+    def restrict_backends(self) -> None:
         """Restrict the backends of routes to the gateway and the callers of other rules."""
-        for found, ports in self._reached(self._asked.exposure.routed):
-            self._cover(found.selector, *self._of_gateways(ports))
+        for found, ports in self._find_backends(self._asked.exposure.routed):
+            self._restrict(found.selector, *self._make_gateway_rules(ports))
 
-    def keep_open(self) -> None:
+    def restrict_open_workloads(self) -> None:
         """Add policies for workloads that always have callers from outside of the mesh."""
         for key in self._asked.exposure.gateway_pods:
-            self._cover(key, {})
+            self._restrict(key, {})
         for pod in self._model.pods_to_come:
             if pod.is_router or names.is_modeloperator(pod.metadata.labels):
-                self._cover(pod.stable, {})
-            elif _probes(pod) and not self._covering(pod.stable):
-                self._cover(pod.stable)
+                self._restrict(pod.workload_labels, {})
+            elif _list_probes(pod) and not self._find_restricted(pod.workload_labels):
+                self._restrict(pod.workload_labels)
         for call in self._asked.opened:
-            found = self._model.service(call.service)
-            if found and not self._covering(found.selector):
-                self._cover(found.selector)
+            found = self._model.find_service(call.service)
+            if found and not self._find_restricted(found.selector):
+                self._restrict(found.selector)
 
-    def admit(self) -> None:
+    def admit_known_callers(self) -> None:
         """Admit callers that need no relation to the workloads with a policy."""
         called = {(each.service, each.port) for each in self._asked.opened}
-        for found, ports in self._reached(called):
+        for found, ports in self._find_backends(called):
             if ports:
-                self._extend(found.selector, _rule([_at(ports)]))
-        for found, ports in self._reached(self._asked.exposure.guards):
-            self._extend(found.selector, *self._of_gateways(ports))
+                self._add_rules(found.selector, _make_rule([_make_operation(ports)]))
+        for found, ports in self._find_backends(self._asked.exposure.guards):
+            self._add_rules(found.selector, *self._make_gateway_rules(ports))
         for found in self._model.services if self._asked.is_ambient else ():
             if found.waypoint:
                 # The waypoint replaces each caller; its own policies decide about callers.
-                self._extend(found.selector, _rule([], principals=[principal(*found.waypoint)]))
+                self._add_rules(
+                    found.selector, _make_rule([], principals=[principal(*found.waypoint)])
+                )
         for pod in self._model.pods_to_come:
-            for probe in _probes(pod):
+            for probe in _list_probes(pod):
                 asking = {"methods": [probe.method], "paths": [probe.path]}
-                self._extend(pod.stable, _rule([{**_at([probe.port]), **asking}]))
-        for found, rules in self._said_to_waypoints():
-            self._extend(found.selector, *rules)
+                self._add_rules(
+                    pod.workload_labels, _make_rule([{**_make_operation([probe.port]), **asking}])
+                )
+        for found, rules in self._copy_waypoint_rules():
+            self._add_rules(found.selector, *rules)
 
-    def _say(self, said: Said, one: service_mesh.ApplicationPolicies, problem: str) -> None:
-        text = texts.plain(f"{one.reference}: {problem}", texts.LONGEST_PROBLEM)
-        self.said.append(said(problem=text))
+    def _report(self, said: Template, one: service_mesh.ApplicationPolicies, problem: str) -> None:
+        text = texts.clean(f"{one.reference}: {problem}", texts.LONGEST_PROBLEM)
+        self.messages.append(said(problem=text))
 
-    def _cover(self, key: Labels, *rules: Rule) -> None:
+    def _restrict(self, key: Labels, *rules: Rule) -> None:
         """Restrict the callers of a workload to its rules, and add rules.
 
         An empty selector would match every workload, so it is ignored.
@@ -216,20 +220,20 @@ class _Book:
         if key:
             self._rules.setdefault(key, []).extend(rules)
 
-    def _covering(self, key: Labels) -> list[Labels]:
+    def _find_restricted(self, key: Labels) -> list[Labels]:
         """List the selectors with a policy that have a pod in common with a selector."""
-        return list(self._model.sharing(key, self._rules))
+        return list(self._model.find_overlapping(key, self._rules))
 
-    def _extend(self, key: Labels, *rules: Rule) -> None:
+    def _add_rules(self, key: Labels, *rules: Rule) -> None:
         """Add rules to the policies of a selector, if it has any."""
-        for each in self._covering(key):
+        for each in self._find_restricted(key):
             self._rules[each] += rules
 
-    def _of_gateways(self, ports: Sequence[int]) -> list[Rule]:
+    def _make_gateway_rules(self, ports: Sequence[int]) -> list[Rule]:
         who = list(self._asked.exposure.gateways)
-        return [_rule([_at(ports)], principals=who)] if who and ports else []
+        return [_make_rule([_make_operation(ports)], principals=who)] if who and ports else []
 
-    def _state_unit(
+    def _add_unit_rule(
         self,
         one: service_mesh.ApplicationPolicies,
         policy: service_mesh.MeshPolicy,
@@ -240,79 +244,86 @@ class _Book:
         if policy.target_app_name:
             labels = {names.NAME: policy.target_app_name}
         if one.application not in (labels.get(names.NAME), labels.get(names.CREATED_BY)):
-            self._say(Said.AUTHORIZATION_INVALID, one, _NOT_ITS_OWN)
+            self._report(Template.AUTHORIZATION_INVALID, one, _NOT_ITS_OWN)
             return
         key = frozenset(labels.items())
         units.add(key)
         if len(units) > MOST_WORKLOADS:
-            self._say(Said.AUTHORIZATION_INVALID, one, _TOO_MANY)
+            self._report(Template.AUTHORIZATION_INVALID, one, _TOO_MANY)
             return
         # A policy without endpoints, or an endpoint without ports, allows every port.
         listed = [endpoint.ports or () for endpoint in policy.endpoints]
         ports = sorted(set[int]().union(*listed)) if all(listed) else []
-        self._cover(key, _rule([_at(ports)] if ports else [], principals=[who]))
+        self._restrict(
+            key, _make_rule([_make_operation(ports)] if ports else [], principals=[who])
+        )
 
-    def _state_application(
+    def _add_application_rule(
         self, one: service_mesh.ApplicationPolicies, policy: service_mesh.MeshPolicy, who: str
     ) -> None:
         name = policy.target_service or policy.target_app_name or ""
-        found = self._model.service(name)
+        found = self._model.find_service(name)
         if policy.target_app_name not in (None, one.application):
             problem = f"{_NOT_ITS_OWN}: {policy.target_app_name}"
-            self._say(Said.AUTHORIZATION_INVALID, one, problem)
+            self._report(Template.AUTHORIZATION_INVALID, one, problem)
         elif found is None:
-            self._say(Said.AUTHORIZATION_WAITS, one, f"waiting for Service {name}")
-        elif not self._model.is_of(found, one.application):
-            self._say(Said.AUTHORIZATION_INVALID, one, f"{_NOT_ITS_OWN}: Service {name}")
+            self._report(Template.AUTHORIZATION_WAITS, one, f"waiting for Service {name}")
+        elif not self._model.is_service_of(found, one.application):
+            self._report(Template.AUTHORIZATION_INVALID, one, f"{_NOT_ITS_OWN}: Service {name}")
         else:
             operations: list[Rule] = []
             for endpoint in policy.endpoints or (service_mesh.AllowedRequests(),):
-                ports, unknown = self._model.pod_ports(found, endpoint.ports or ())
+                ports, unknown = self._model.find_pod_ports(found, endpoint.ports or ())
                 if unknown:
-                    self._say(Said.AUTHORIZATION_WAITS, one, unknown)
+                    self._report(Template.AUTHORIZATION_WAITS, one, unknown)
                 if ports:
                     named = ("hosts", "methods", "paths")
                     more = {key: list(value) for key in named if (value := getattr(endpoint, key))}
-                    operations.append({**_at(ports), **more})
-            rules = [_rule(operations, principals=[who])] if operations else []
-            self._cover(found.selector, *rules)
+                    operations.append({**_make_operation(ports), **more})
+            rules = [_make_rule(operations, principals=[who])] if operations else []
+            self._restrict(found.selector, *rules)
 
-    def _reached(
+    def _find_backends(
         self, services: Collection[tuple[str, int]]
     ) -> Iterator[tuple[Service, list[int]]]:
         for name, port in sorted(services):
-            if found := self._model.service(name):
-                yield found, self._model.pod_ports(found, [port])[0]
+            if found := self._model.find_service(name):
+                yield found, self._model.find_pod_ports(found, [port])[0]
 
-    def _said_to_waypoints(self) -> Iterator[tuple[Service, list[Rule]]]:
+    def _copy_waypoint_rules(self) -> Iterator[tuple[Service, list[Rule]]]:
         """Copy the rules of policies whose target is a Service, with the ports of its pods."""
         for policy in self._asked.others:
-            with fences.around(cluster.reference(policy)):
+            with fences.isolate(cluster.reference(policy)):
                 spec = cluster.at(policy, "spec")
                 if spec.get("action", "ALLOW") != "ALLOW":
                     continue
                 targets = Attachment.of(policy).targets
-                named = [self._model.service(name) for kind, name in targets if kind == "Service"]
+                named = [
+                    self._model.find_service(name) for kind, name in targets if kind == "Service"
+                ]
                 for found in filter(None, named):
                     rules = cluster.parts(spec, "rules")[:_MOST_RULES]
-                    yield found, [each for rule in rules for each in self._at_pods(rule, found)]
+                    yield (
+                        found,
+                        [each for rule in rules for each in self._rewrite_ports(rule, found)],
+                    )
 
-    def _at_pods(self, rule: Rule, found: Service) -> Iterator[Rule]:
+    def _rewrite_ports(self, rule: Rule, found: Service) -> Iterator[Rule]:
         """Rewrite a rule with the ports of pods; a rule without such a port is dropped."""
         known = {str(port.port) for port in found.ports}
         operations: list[Rule] = []
         for each in [cluster.at(each, "operation") for each in cluster.parts(rule, "to")] or [{}]:
             asked = set(map(str, cluster.items(each, "ports"))) or known
             asked = (asked & known).difference(map(str, cluster.items(each, "notPorts")))
-            ports = self._model.pod_ports(found, sorted(map(int, asked)))[0] if asked else []
+            ports = self._model.find_pod_ports(found, sorted(map(int, asked)))[0] if asked else []
             if ports:
                 more = {key: each[key] for key in each if key not in ("ports", "notPorts")}
-                operations.append({**more, **_at(ports)})
+                operations.append({**more, **_make_operation(ports)})
         if operations:
-            yield {**copy.deepcopy(rule), **_rule(operations)}
+            yield {**copy.deepcopy(rule), **_make_rule(operations)}
 
 
-def _rule(operations: Sequence[Rule], **source: list[str]) -> Rule:
+def _make_rule(operations: Sequence[Rule], **source: list[str]) -> Rule:
     """Render a rule; without a source it matches any caller, without operations any request."""
     return {
         **({"from": [{"source": source}]} if source else {}),
@@ -320,12 +331,12 @@ def _rule(operations: Sequence[Rule], **source: list[str]) -> Rule:
     }
 
 
-def _at(ports: Iterable[int]) -> Rule:
+def _make_operation(ports: Iterable[int]) -> Rule:
     """Render an operation with ports of pods."""
     return {"ports": [str(port) for port in ports]}
 
 
-def _joined(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+def _merge_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     """Remove duplicate rules, and merge rules that differ only in their principals."""
     named: dict[str, set[str]] = {}
     others: dict[str, Rule] = {}
@@ -344,41 +355,44 @@ def _joined(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     )
 
 
-def _probes(pod: Pod) -> list[Probe]:
+def _list_probes(pod: Pod) -> list[Probe]:
     """List the kubelet's probes of a pod with a proxy."""
     asked = pod.probes if pod.is_in_mesh else ()
     return [probe for probe in asked if not _PATTERNS.intersection(probe.path)]
 
 
-def _held(attributes: Mapping[str, str]) -> set[str]:
+def _list_ztunnel_fields(attributes: Mapping[str, str]) -> set[str]:
     """List the fields of a source or operation that ztunnel evaluates."""
     found = {field for field, attribute in attributes.items() if attribute in SEEN_BY_ZTUNNEL}
-    return found.union(map(authorization_policy.excluding, found))
+    return found.union(map(authorization_policy.name_excluding_field, found))
 
 
-_PORTS, _CALLERS = _held(authorization_policy.OPERATION), _held(authorization_policy.SOURCE)
+_PORTS, _CALLERS = (
+    _list_ztunnel_fields(authorization_policy.OPERATION),
+    _list_ztunnel_fields(authorization_policy.SOURCE),
+)
 _CONDITIONS = SEEN_BY_ZTUNNEL - {"source.serviceAccount"}
 
 
-def _at_layer_4(rules: Iterable[Rule]) -> tuple[tuple[Rule, ...], bool]:
+def _keep_layer_4(rules: Iterable[Rule]) -> tuple[tuple[Rule, ...], bool]:
     """Keep the parts of rules that ztunnel can enforce, and tell whether any part was removed.
 
     With ztunnel a rule about requests never matches (istio pilot/pkg/serviceregistry/ambient,
     authorization.go); a waypoint would enforce it.
     """
     # Probes bypass ztunnel.
-    asked = [each for each in rules if not _is_the_kubelets(each)]
-    kept = [_held_part(each) for each in asked]
+    asked = [each for each in rules if not _is_probe_rule(each)]
+    kept = [_keep_layer_4_part(each) for each in asked]
     unique = {json.dumps(each, sort_keys=True): each for each in kept}
     return tuple(unique.values()), kept != asked
 
 
-def _is_the_kubelets(rule: Rule) -> bool:
+def _is_probe_rule(rule: Rule) -> bool:
     operations = [cluster.at(each, "operation") for each in cluster.parts(rule, "to")]
     return "from" not in rule and bool(operations) and all("paths" in one for one in operations)
 
 
-def _held_part(rule: Rule) -> Rule:
+def _keep_layer_4_part(rule: Rule) -> Rule:
     found: Rule = {}
     for key, name, fields in (("from", "source", _CALLERS), ("to", "operation", _PORTS)):
         every = [cluster.at(each, name) for each in cluster.parts(rule, key)]

@@ -22,7 +22,7 @@ from istio_integrator.istio.authorization_policy import (
 )
 from istio_integrator.istio.peer_authentication import PeerAuthentication
 from istio_integrator.kube import cluster
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 from istio_integrator.policies import callers, decide
 from istio_integrator.situation.model import Call, Labels, Model, Pod
 from istio_integrator.situation.situation import Situation
@@ -43,7 +43,7 @@ class _KnownCaller(NamedTuple):
 
 class _Loss(NamedTuple):
     target: str
-    said: Said
+    said: Template
     disabling: str
     """The PeerAuthentication with mode DISABLE, by which no caller sends a certificate."""
     callers: tuple[str, ...]
@@ -52,7 +52,7 @@ class _Loss(NamedTuple):
 def preview(
     situation: Situation,
     mesh: installation.Mesh,
-    asked: decide.Asked,
+    asked: decide.PolicyInput,
     decision: decide.AuthorizationPlan,
     would_be: Iterable[cluster.Object],
 ) -> Iterable[Message]:
@@ -71,36 +71,36 @@ def preview(
         authorization_policy.read_all(each, mesh.settings.trust_domains) for each in groups
     )
     peers = peer_authentication.read_all(there(cluster.PEER_AUTHENTICATION))
-    yield from decision.said
-    yield from callers.judge(situation, mesh, [*planned, *others], asked.model.pods)
-    for call, ports in _opened(asked, decision):
+    yield from decision.messages
+    yield from callers.judge_callers(situation, mesh, [*planned, *others], asked.model.pods)
+    for call, ports in _find_open_ports(asked, decision):
         shown = ",".join(map(str, ports))
-        yield Said.PORT_OPEN_TO_ALL(service=call.service, ports=shown, caller=call.caller)
+        yield Template.PORT_OPEN_TO_ALL(service=call.service, ports=shown, caller=call.caller)
     losses: dict[_Loss, list[int]] = {}
     # Rules for the kubelet's probes admit no other caller.
     sides = [[*map(_without_probes, each), *others] for each in (ours, planned)]
-    known = _callers(asked, mesh.settings.trust_domains[0], situation.application)
-    for loss, port in _lost(asked, known, peers, mesh.settings.root_namespace, sides):
+    known = _list_callers(asked, mesh.settings.trust_domains[0], situation.application)
+    for loss, port in _find_losses(asked, known, peers, mesh.settings.root_namespace, sides):
         losses.setdefault(loss, []).append(port)
     for loss, ports in losses.items():
-        yield _message(asked, loss, sorted(set(ports)))
+        yield _make_message(asked, loss, sorted(set(ports)))
 
 
-def _opened(
-    asked: decide.Asked, decision: decide.AuthorizationPlan
+def _find_open_ports(
+    asked: decide.PolicyInput, decision: decide.AuthorizationPlan
 ) -> Iterator[tuple[Call, list[int]]]:
     """Find the ports that stay open to every caller, as some callers have no certificate."""
     model, keys = asked.model, [each.selector for each in decision.policies]
     for call in asked.opened:
-        found = model.service(call.service)
-        if found and any(model.sharing(found.selector, keys)):
-            ports, _ = model.pod_ports(found, [call.port])
+        found = model.find_service(call.service)
+        if found and any(model.find_overlapping(found.selector, keys)):
+            ports, _ = model.find_pod_ports(found, [call.port])
             if ports:
                 yield call, ports
 
 
-def _lost(
-    asked: decide.Asked,
+def _find_losses(
+    asked: decide.PolicyInput,
     known: Iterable[_KnownCaller],
     peers: Collection[PeerAuthentication],
     root: str,
@@ -111,14 +111,16 @@ def _lost(
     `sides` has the policies of today and the planned ones.
     """
     model, is_ambient = asked.model, asked.is_ambient
-    count = collections.Counter(pod.shown for pod in model.pods)
-    for pod, ports in _targets(model):
+    count = collections.Counter(pod.display_name for pod in model.pods)
+    for pod, ports in _list_targets(model):
         held = [
             [each for each in standing if each.selects(pod.metadata.labels, model.name, root)]
             for standing in sides
         ]
         # An application with one pod calls itself inside of the pod.
-        others = [each for each in known if each.name != pod.shown or count[pod.shown] > 1]
+        others = [
+            each for each in known if each.name != pod.display_name or count[pod.display_name] > 1
+        ]
         for port, is_http in ports.items():
             request = InboundRequest(port=port, seen_by="ztunnel" if is_ambient else "http")
             decided = peer_authentication.decide(
@@ -128,33 +130,33 @@ def _lost(
             # ztunnel ignores this mode.
             if decided.policy and decided.mode == "DISABLE" and not is_ambient:
                 disabling = decided.policy.reference
-            lost: dict[Said, list[str]] = {}
-            was, will_be = _answers(held, "", request)
+            lost: dict[Template, list[str]] = {}
+            was, will_be = _decide_sides(held, "", request)
             is_closed = was is Truth.YES and will_be is not Truth.YES
             for each in others:
                 seen = "" if disabling else each.principal
-                was, will_be = _answers(held, seen, request)
+                was, will_be = _decide_sides(held, seen, request)
                 if was and not will_be:
-                    said = Said.CALLERS_UNKNOWN if disabling else Said.CALLERS_LOST
+                    said = Template.CALLERS_UNKNOWN if disabling else Template.CALLERS_LOST
                 elif was > will_be:
-                    said = Said.CALLERS_LIMITED
+                    said = Template.CALLERS_LIMITED
                 elif each.is_routed and is_http and is_closed and not is_ambient:
                     # If a sidecar does not know the Host, it sends the call without a certificate.
-                    said = Said.CALLS_BY_HOST
+                    said = Template.CALLS_BY_HOST
                 else:
                     continue
                 lost.setdefault(said, []).append(each.name)
             for said, found in lost.items():
-                yield _Loss(pod.shown, said, disabling, tuple(found)), port
+                yield _Loss(pod.display_name, said, disabling, tuple(found)), port
 
 
-def _answers(
+def _decide_sides(
     held: Iterable[Collection[AuthorizationPolicy]], caller: str, request: InboundRequest
 ) -> list[Truth]:
     return [authorization_policy.decide(each, caller, request).answer for each in held]
 
 
-def _message(asked: decide.Asked, loss: _Loss, ports: Iterable[int]) -> Message:
+def _make_message(asked: decide.PolicyInput, loss: _Loss, ports: Iterable[int]) -> Message:
     *first, last = loss.callers
     # Of other applications it is not known whether their charm has the endpoint `service-mesh`.
     is_related = loss.target in {each.application for each in asked.consumers}
@@ -168,30 +170,35 @@ def _message(asked: decide.Asked, loss: _Loss, ports: Iterable[int]) -> Message:
     )
 
 
-def _callers(asked: decide.Asked, domain: str, application: str) -> list[_KnownCaller]:
+def _list_callers(asked: decide.PolicyInput, domain: str, application: str) -> list[_KnownCaller]:
     """List the possible callers, without duplicates."""
     model = asked.model
-    services = (model.service(name) for name, _ in asked.exposure.routed)
+    services = (model.find_service(name) for name, _ in asked.exposure.routed)
     routed = [each.selector for each in services if each]
     found: set[_KnownCaller] = set()
-    for pod in model.callers(application):
+    for pod in model.list_callers(application):
         if not pod.is_router:
-            name, who = f"{pod.shown} (without a sidecar)", ""
+            name, who = f"{pod.display_name} (without a sidecar)", ""
             if pod.is_in_mesh:
-                name, who = pod.shown, principal(model.name, pod.spec.service_account_name, domain)
+                name, who = (
+                    pod.display_name,
+                    principal(model.name, pod.spec.service_account_name, domain),
+                )
             found.add(_KnownCaller(name, who, any(key <= pod.labels for key in routed)))
     # The namespace `-` represents namespaces that no policy names.
     elsewhere = _KnownCaller(ELSEWHERE, principal("-", "-", domain))
     return [*sorted(found), elsewhere, _KnownCaller(OUTSIDE)]
 
 
-def _targets(model: Model) -> Iterator[tuple[Pod, dict[int, bool]]]:
+def _list_targets(model: Model) -> Iterator[tuple[Pod, dict[int, bool]]]:
     """List pods with a proxy, and whether each of their ports is declared as HTTP."""
     ports: dict[Labels, list[tuple[int, bool]]] = {}
     for service in model.services:
         of_pods = ports.setdefault(service.selector, [])
         for port in service.ports if service.selector else ():
-            of_pods += [(each, port.is_http) for each in model.pod_ports(service, [port.port])[0]]
+            of_pods += [
+                (each, port.is_http) for each in model.find_pod_ports(service, [port.port])[0]
+            ]
     for pod in model.pods:
         if pod.is_in_mesh and not pod.is_router:
             found = [pair for key, pairs in ports.items() if key <= pod.labels for pair in pairs]

@@ -161,17 +161,17 @@ def read(text: str) -> tuple[IstioIngressRouteConfig | None, str]:
     return kubeflow.read(lambda: IstioIngressRouteConfig.model_validate(bounded.read_json(text)))
 
 
-def received(related: endpoints.Relations) -> list[Received]:
+def read_requests(related: endpoints.Relations) -> list[Received]:
     """Return the routes of every application, the oldest relation first."""
     found = (
         one
         for endpoint in kubeflow.INGRESS_ROUTES
-        for one in kubeflow.received(related, endpoint, lambda bag: read(bag.get(CONFIG, "")))
+        for one in kubeflow.read_messages(related, endpoint, lambda bag: read(bag.get(CONFIG, "")))
     )
     return sorted(found, key=lambda one: one.relation)
 
 
-def answer(related: endpoints.Relations, *, external_host: str, tls_enabled: bool) -> None:
+def publish_host(related: endpoints.Relations, *, external_host: str, tls_enabled: bool) -> None:
     """Write the model's host and TLS to every application; an empty host keeps the last one."""
     told = {EXTERNAL_HOST: external_host} if external_host else {}
     for endpoint in kubeflow.INGRESS_ROUTES:

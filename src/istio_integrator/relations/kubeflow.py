@@ -99,7 +99,7 @@ def _headers(values: tuple[str, ...]) -> tuple[str, ...]:
         raise ValueError(f"has more than {_MOST_HEADERS} headers")
     for value in values:
         if len(value) > _LONGEST_HEADER or not _HEADER.fullmatch(value):
-            raise ValueError(f"'{texts.plain(value, 40)}' is not the name of a header")
+            raise ValueError(f"'{texts.clean(value, 40)}' is not the name of a header")
     return tuple(dict.fromkeys(value.lower() for value in values))
 
 
@@ -223,9 +223,9 @@ def read(parse: Callable[[], _Message | None]) -> tuple[_Message | None, str]:
     try:
         return parse(), ""
     except pydantic.ValidationError as error:
-        return None, texts.problems(error)
+        return None, texts.join_problems(error)
     except bounded.DocumentError as error:
-        return None, texts.plain(f"sends a document that {error}", texts.LONGEST_PROBLEM)
+        return None, texts.clean(f"sends a document that {error}", texts.LONGEST_PROBLEM)
 
 
 def read_request(
@@ -237,7 +237,7 @@ def read_request(
         return None, _SPEAKS_TRAEFIK if is_traefiks else ""
 
     def parse() -> _Service | None:
-        common = _versions(bounded.read_yaml(bag[VERSIONS])) & models.keys()
+        common = _read_versions(bounded.read_yaml(bag[VERSIONS])) & models.keys()
         if not common:
             raise bounded.DocumentError(f"has none of the versions {', '.join(models)}")
         data = bounded.read_yaml(bag[DATA])
@@ -246,13 +246,13 @@ def read_request(
     return read(parse)
 
 
-def _versions(value: Any) -> set[str]:
+def _read_versions(value: Any) -> set[str]:
     items = cast("list[Any]", value) if isinstance(value, list) else []
     # The library allows integers as well as `v1`.
     return {f"v{item}" if isinstance(item, int) else str(item) for item in items}
 
 
-def read_forward_auth(bag: Mapping[str, str]) -> tuple[ForwardAuth | None, str]:
+def read_forward_auth_bag(bag: Mapping[str, str]) -> tuple[ForwardAuth | None, str]:
     """Read a data bag of `forward_auth`; missing data is not a problem."""
     if not bag.get(ADDRESS):
         return None, ""
@@ -264,7 +264,7 @@ def is_of_another_model(application: str) -> bool:
     return bool(_OF_ANOTHER_MODEL.match(application))
 
 
-def received(
+def read_messages(
     related: endpoints.Relations,
     endpoint: str,
     reader: Callable[[Mapping[str, str]], tuple[_Message | None, str]],
@@ -280,27 +280,27 @@ def received(
     return found
 
 
-def ingress(related: endpoints.Relations) -> list[Received[IngressRequest]]:
+def read_ingress(related: endpoints.Relations) -> list[Received[IngressRequest]]:
     """Return the requests for routes on `ingress`."""
-    return received(related, INGRESS, lambda bag: read_request(bag, INGRESS_MODELS))
+    return read_messages(related, INGRESS, lambda bag: read_request(bag, INGRESS_MODELS))
 
 
-def ingress_auth(related: endpoints.Relations) -> list[Received[AuthRequest]]:
+def read_ingress_auth(related: endpoints.Relations) -> list[Received[AuthRequest]]:
     """Return the authorization services on `ingress-auth`."""
-    return received(related, INGRESS_AUTH, lambda bag: read_request(bag, AUTH_MODELS))
+    return read_messages(related, INGRESS_AUTH, lambda bag: read_request(bag, AUTH_MODELS))
 
 
-def forward_auth(related: endpoints.Relations) -> list[Received[ForwardAuth]]:
+def read_forward_auth(related: endpoints.Relations) -> list[Received[ForwardAuth]]:
     """Return the authorization services on `forward-auth`."""
-    return received(related, FORWARD_AUTH, read_forward_auth)
+    return read_messages(related, FORWARD_AUTH, read_forward_auth_bag)
 
 
-def names(received: Iterable[Received[Any]]) -> str:
+def join_senders(received: Iterable[Received[Any]]) -> str:
     """List the senders for a message."""
     return ", ".join(sorted({one.application for one in received}))
 
 
-def root_namespace(related: endpoints.Relations) -> str:
+def read_root_namespace(related: endpoints.Relations) -> str:
     """Return the namespace of a charmed Istio (`istio_metadata`); empty if no relation has it."""
     for bag in related.bags(ISTIO_METADATA):
         named = bag.content.get("root_namespace", "")

@@ -139,12 +139,12 @@ def _entries(bag: endpoints.Bag) -> tuple[list[Any] | None, str]:
     return kubeflow.read(parse)
 
 
-def received(related: endpoints.Relations, *, model: str) -> list[ApplicationPolicies]:
+def read_requests(related: endpoints.Relations, *, model: str) -> list[ApplicationPolicies]:
     """Read the data bag of every related application, the oldest relation first."""
     return [read(bag, model=model) for bag in related.bags(ENDPOINT)]
 
 
-def answer(related: endpoints.Relations, *, labels: Mapping[str, str]) -> None:
+def publish_labels(related: endpoints.Relations, *, labels: Mapping[str, str]) -> None:
     """Write to every application the labels that make its pods members of the mesh."""
     bag = {"labels": json.dumps(dict(labels), sort_keys=True), "mesh_type": json.dumps("istio")}
     related.write(ENDPOINT, bag)

@@ -44,16 +44,16 @@ NamedPorts = frozenset[tuple[str, int]]
 PortNumber = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
-class _Read(msgspec.Struct, frozen=True, rename="camel"):
+class _Partial(msgspec.Struct, frozen=True, rename="camel"):
     pass
 
 
-class _Owner(_Read, frozen=True):
+class _Owner(_Partial, frozen=True):
     name: str = ""
     controller: bool = False
 
 
-class _Metadata(_Read, frozen=True):
+class _Metadata(_Partial, frozen=True):
     name: str = ""
     namespace: str = ""
     labels: dict[str, str] = {}
@@ -63,7 +63,7 @@ class _Metadata(_Read, frozen=True):
     deletion_timestamp: str = ""
 
 
-class ServicePort(_Read, frozen=True):
+class ServicePort(_Partial, frozen=True):
     """A port of a Service, and the port of its pods."""
 
     port: PortNumber
@@ -83,7 +83,7 @@ class ServicePort(_Read, frozen=True):
         """
         return bool(_HTTP.fullmatch(self.app_protocol or self.name))
 
-    def at(self, named: Iterable[tuple[str, int]]) -> set[int]:
+    def resolve(self, named: Iterable[tuple[str, int]]) -> set[int]:
         """Return the ports at which a pod with these named ports serves it."""
         target = self.target_port or self.port
         if isinstance(target, int):
@@ -91,14 +91,14 @@ class ServicePort(_Read, frozen=True):
         return {number for name, number in named if name == target}
 
 
-class _ServiceSpec(_Read, frozen=True):
+class _ServiceSpec(_Partial, frozen=True):
     type: str = "ClusterIP"
     selector: dict[str, str] = {}
     ports: list[ServicePort] = []
     external_ips: list[str] = msgspec.field(name="externalIPs", default_factory=list[str])
 
 
-class Service(_Read, frozen=True):
+class Service(_Partial, frozen=True):
     """A Service."""
 
     metadata: _Metadata
@@ -127,7 +127,7 @@ class Service(_Read, frozen=True):
         return "externalIPs" if is_internal and self.spec.external_ips else self.spec.type
 
     @property
-    def leads_in(self) -> bool:
+    def is_reachable_from_outside(self) -> bool:
         """Whether it is reachable from outside of the cluster."""
         return self.kind in ("NodePort", "LoadBalancer", "externalIPs")
 
@@ -144,34 +144,34 @@ class Service(_Read, frozen=True):
         space = self.metadata.labels.get(names.USE_WAYPOINT_NAMESPACE) or self.metadata.namespace
         return None if name in ("", "none") else (space, name)
 
-    def is_of(self, application: str) -> bool:
+    def belongs_to(self, application: str) -> bool:
         """Tell whether it belongs to an application, by its name, its creator or its selector."""
         return application in (self.name, self.application, self.spec.selector.get(names.NAME))
 
 
-class ContainerPort(_Read, frozen=True):
+class ContainerPort(_Partial, frozen=True):
     """A port that a container declares."""
 
     container_port: PortNumber
     name: str = ""
 
 
-class _HttpGet(_Read, frozen=True):
+class _HttpGet(_Partial, frozen=True):
     port: int | str
     path: str = ""
     host: str = ""
 
 
-class _Grpc(_Read, frozen=True):
+class _Grpc(_Partial, frozen=True):
     port: int
 
 
-class _Handler(_Read, frozen=True):
+class _Handler(_Partial, frozen=True):
     http_get: _HttpGet | None = None
     grpc: _Grpc | None = None
 
 
-class _Lifecycle(_Read, frozen=True):
+class _Lifecycle(_Partial, frozen=True):
     post_start: _Handler = _Handler()
     pre_stop: _Handler = _Handler()
 
@@ -185,12 +185,12 @@ class Probe:
     method: str = "GET"
 
 
-class _Variable(_Read, frozen=True):
+class _Variable(_Partial, frozen=True):
     name: str
     value: str = ""
 
 
-class _Container(_Read, frozen=True):
+class _Container(_Partial, frozen=True):
     name: str
     image: str = ""
     args: list[str] = []
@@ -222,7 +222,7 @@ class _Container(_Read, frozen=True):
                     yield Probe(port, path)
 
 
-class _PodSpec(_Read, frozen=True):
+class _PodSpec(_Partial, frozen=True):
     containers: list[_Container] = []
     init_containers: list[_Container] = []
     service_account_name: str = "default"
@@ -249,17 +249,17 @@ class _PodSpec(_Read, frozen=True):
         return selectors.may_run_on_linux(name, self.node_selector, terms)
 
 
-class _Condition(_Read, frozen=True):
+class _Condition(_Partial, frozen=True):
     type: str
     status: str
 
 
-class _PodStatus(_Read, frozen=True):
+class _PodStatus(_Partial, frozen=True):
     phase: str = ""
     conditions: list[_Condition] = []
 
 
-class Pod(_Read, frozen=True):
+class Pod(_Partial, frozen=True):
     """A pod or a pod template."""
 
     metadata: _Metadata = _Metadata()
@@ -276,7 +276,7 @@ class Pod(_Read, frozen=True):
         return frozenset(self.metadata.labels.items())
 
     @property
-    def stable(self) -> Labels:
+    def workload_labels(self) -> Labels:
         """The labels that all pods of its workload share, before and after injection."""
         return frozenset(
             (key, value)
@@ -285,7 +285,7 @@ class Pod(_Read, frozen=True):
         )
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         """The name of its application, or its own name."""
         return self.metadata.labels.get(names.NAME) or self.metadata.name
 
@@ -339,20 +339,20 @@ class Pod(_Read, frozen=True):
         return list(dict.fromkeys(probe for each in self.containers for probe in each.probes))
 
 
-class _LabelSelector(_Read, frozen=True):
+class _LabelSelector(_Partial, frozen=True):
     match_labels: dict[str, str] = {}
 
 
-class _WorkloadSpec(_Read, frozen=True):
+class _ControllerSpec(_Partial, frozen=True):
     selector: _LabelSelector = _LabelSelector()
     template: Pod = Pod()
 
 
-class Workload(_Read, frozen=True):
+class PodController(_Partial, frozen=True):
     """A Deployment, a StatefulSet or a DaemonSet."""
 
     metadata: _Metadata
-    spec: _WorkloadSpec
+    spec: _ControllerSpec
 
     @property
     def name(self) -> str:  # noqa: D102
@@ -382,7 +382,7 @@ class Model:
     """The name of the model and of its namespace."""
     services: Sequence[Service] = ()
     pods: Sequence[Pod] = ()
-    workloads: Sequence[Workload] = ()
+    workloads: Sequence[PodController] = ()
     """Controllers of pods, including those without a pod at the moment."""
 
     @functools.cached_property
@@ -390,19 +390,21 @@ class Model:
         """The pods, and the templates of the workloads' next pods."""
         return [*self.pods, *(each.spec.template for each in self.workloads)]
 
-    def service(self, name: str) -> Service | None:
+    def find_service(self, name: str) -> Service | None:
         """Find a Service that selects pods."""
         found = (each for each in self.services if each.name == name and each.selector)
         return next(found, None)
 
-    def pod_ports(self, service: Service, wanted: Collection[int] = ()) -> tuple[list[int], str]:
+    def find_pod_ports(
+        self, service: Service, wanted: Collection[int] = ()
+    ) -> tuple[list[int], str]:
         """Return the pods' ports of a Service, and a message about unknown ports."""
         known = {each.port: each for each in service.ports}
-        named = {port for pod in self._chosen(service.selector) for port in pod.ports}
+        named = {port for pod in self._select_pods(service.selector) for port in pod.ports}
         missing: list[int] = []
         found: set[int] = set()
         for number in wanted or known:
-            numbers = known[number].at(named) if number in known else set[int]()
+            numbers = known[number].resolve(named) if number in known else set[int]()
             if not numbers:
                 missing.append(number)
             found |= numbers
@@ -411,24 +413,24 @@ class Model:
             return sorted(found), f"waiting for port {shown} of Service {service.name}"
         return sorted(found), ""
 
-    def sharing(self, key: Labels, others: Iterable[Labels]) -> Iterator[Labels]:
+    def find_overlapping(self, key: Labels, others: Iterable[Labels]) -> Iterator[Labels]:
         """Find the selectors in `others` that share a pod with `key`, or may share one."""
-        own = self._selected(key)
+        own = self._find_indexes(key)
         for other in others:
-            theirs = self._selected(other)
+            theirs = self._find_indexes(other)
             # The pods of a narrower selector are also the wider one's.
             if own & theirs if own and theirs else key <= other or other <= key:
                 yield other
 
-    def is_of(self, service: Service, application: str) -> bool:
+    def is_service_of(self, service: Service, application: str) -> bool:
         """Tell whether a Service belongs to an application and selects only its pods."""
-        return service.is_of(application) and all(
+        return service.belongs_to(application) and all(
             pod.metadata.labels.get(names.NAME) in (None, application)
             or pod.metadata.labels.get(names.CREATED_BY) == application
-            for pod in self._chosen(service.selector)
+            for pod in self._select_pods(service.selector)
         )
 
-    def workload_of(self, pod: Pod) -> tuple[Labels, str]:
+    def find_workload(self, pod: Pod) -> tuple[Labels, str]:
         """Return a pod's narrowest workload selector, and the workload's name.
 
         Without a workload, these are the pod's own labels and name.
@@ -436,11 +438,11 @@ class Model:
         selecting = [each for each in self.workloads if each.selector]
         found = [each for each in selecting if each.selector <= pod.labels]
         if not found:
-            return pod.stable, pod.metadata.name
+            return pod.workload_labels, pod.metadata.name
         nearest = max(found, key=lambda each: (len(each.selector), sorted(each.selector)))
         return nearest.selector, nearest.name
 
-    def callers(self, application: str) -> Iterator[Pod]:
+    def list_callers(self, application: str) -> Iterator[Pod]:
         """List pods that may call mesh members: not Juju's modeloperator or this charm's."""
         for pod in self.pods:
             labels = pod.metadata.labels
@@ -448,11 +450,11 @@ class Model:
             if not (names.is_machinery(labels, application) or names.OWNER in labels):
                 yield pod
 
-    def _chosen(self, by: Labels) -> list[Pod]:
-        return [self.pods_to_come[number] for number in sorted(self._selected(by))]
+    def _select_pods(self, by: Labels) -> list[Pod]:
+        return [self.pods_to_come[number] for number in sorted(self._find_indexes(by))]
 
     @functools.cached_property
-    def _selected(self) -> Callable[[Labels], frozenset[int]]:
+    def _find_indexes(self) -> Callable[[Labels], frozenset[int]]:
         """Finds the indexes of a selector's pods, cached by selector."""
         labels = [pod.labels for pod in self.pods_to_come]
 
@@ -463,16 +465,16 @@ class Model:
         return found
 
 
-def pods_of(api: cluster.Cluster, namespace: str) -> list[Pod]:
+def list_pods(api: cluster.Cluster, namespace: str) -> list[Pod]:
     """Read the pods of a namespace that have not ended, which neither call nor are called."""
-    return [pod for pod in api.typed(api.list(cluster.POD, namespace), Pod) if not pod.has_ended]
+    return [pod for pod in api.decode(api.list(cluster.POD, namespace), Pod) if not pod.has_ended]
 
 
-def calls(objects: Iterable[cluster.Object], *, model: str) -> list[Call]:
+def list_calls(objects: Iterable[cluster.Object], *, model: str) -> list[Call]:
     """List the ports of the model's Services that API servers call."""
 
     def of(obj: cluster.Object) -> Iterable[Call]:
-        for service in _called(obj):
+        for service in _read_services(obj):
             port = service.get("port") or _HTTPS
             if service.get("namespace") == model and pods.is_port(port):
                 yield Call(cluster.reference(obj), str(service.get("name")), port)
@@ -480,7 +482,7 @@ def calls(objects: Iterable[cluster.Object], *, model: str) -> list[Call]:
     return sorted(set(cluster.read_each(objects, of)))
 
 
-def _called(obj: cluster.Object) -> Iterable[cluster.Object]:
+def _read_services(obj: cluster.Object) -> Iterable[cluster.Object]:
     """Find the Service references of an object that makes API servers call Services."""
     for hook in cluster.parts(obj, "webhooks"):
         yield cluster.at(hook, "clientConfig", "service")

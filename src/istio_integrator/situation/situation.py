@@ -122,13 +122,13 @@ class Situation:
             model=self.model,
             application=self.application,
             pod=self.pod,
-            hint=kubeflow.root_namespace(self.related),
+            hint=kubeflow.read_root_namespace(self.related),
         )
         search.reconcile()
         return search
 
     @property
-    def exposes(self) -> bool:
+    def is_exposed(self) -> bool:
         """Whether a relation asks to expose the model outside of the cluster."""
         return self.related.is_related(*kubeflow.EXPOSING)
 

@@ -47,7 +47,7 @@ _LONGEST_ERROR = 500
 
 
 @contextlib.contextmanager
-def pebble(problem: str) -> Generator[None]:
+def translate_pebble_errors(problem: str) -> Generator[None]:
     """Turn errors of Pebble into a LifecycleError with the problem and the reason."""
     try:
         yield
@@ -76,20 +76,20 @@ class WorkloadClient:
             return self.container.get_service(SERVICE).is_running()
         return False
 
-    def settings(self) -> service.Options | None:
+    def read_settings(self) -> service.Options | None:
         """Return the present settings of the service; None if unknown."""
         return self._read(SETTINGS, service.Options)
 
-    def change(self, settings: service.Options) -> None:
+    def write_settings(self, settings: service.Options) -> None:
         """Write the settings of the service; raise LifecycleError if Pebble fails."""
         self._write(SETTINGS, settings)
 
-    def expected(self) -> seen.Expectation | None:
+    def read_expectation(self) -> seen.Expectation | None:
         """Return the gateway's expected configuration of an earlier hook."""
         last = self._read(RESULTS, service.Results)
         return last.expected if last else None
 
-    def record(self, results: service.Results) -> None:
+    def write_results(self, results: service.Results) -> None:
         """Write the results of this hook; if that fails, the next hook writes its own."""
         if self.container.can_connect():
             try:
@@ -97,15 +97,17 @@ class WorkloadClient:
             except errors.LifecycleError as error:
                 logger.warning("What this hook found is not in the metrics: %s", error)
 
-    def uninjected(self) -> Listing:
+    def list_uninjected(self) -> Listing:
         """Return the pods that lack their sidecar."""
         return self._ask(Listing, "GET", "/uninjected")
 
-    def stale(self) -> tuple[PodAnswer, ...]:
+    def list_stale(self) -> tuple[PodAnswer, ...]:
         """Return the pods of the model that have an old sidecar."""
         return self._ask(Listing, "GET", "/uninjected", stale="").pods
 
-    def restart(self, *, dry_run: bool, stale: bool, force: bool = False) -> tuple[PodAnswer, ...]:
+    def restart_pods(
+        self, *, dry_run: bool, stale: bool, force: bool = False
+    ) -> tuple[PodAnswer, ...]:
         """Make the leader's workload replace pods that have an old sidecar or lack one.
 
         The call does not wait for the end. Of the returned pods, the fixable ones are replaced.
@@ -115,10 +117,10 @@ class WorkloadClient:
         words = {word: "" for word, is_so in how.items() if is_so}
         return self._ask(Listing, "POST", "/restart", **words).pods
 
-    def look(self) -> seen.Seen | None:
+    def read_envoy_state(self) -> seen.EnvoyState | None:
         """Return the configuration of the gateway's Envoys; None without an answer."""
         try:
-            return self._ask(seen.Seen, "GET", "/seen")
+            return self._ask(seen.EnvoyState, "GET", "/seen")
         except errors.LifecycleError as error:
             logger.warning("%s", error)
             return None
@@ -134,20 +136,20 @@ class WorkloadClient:
         """
         return self._ask(ProxyAnswer, "POST", "/stop", namespace=namespace, pod=pod)
 
-    def ended(self) -> list[ProxyAnswer]:
+    def list_ended(self) -> list[ProxyAnswer]:
         """Return the decisions about running proxies of pods whose payload has ended."""
         return self._ask(list[ProxyAnswer], "GET", "/ended")
 
-    def contract(self) -> str:
+    def read_contract(self) -> str:
         """Return the contract of the image; empty if the image names none.
 
         A service with the contract in its command runs in an image with that contract.
         """
-        with pebble("waiting for Pebble in lifecycle"):
+        with translate_pebble_errors("waiting for Pebble in lifecycle"):
             running = self.container.get_plan().services.get(SERVICE)
         if running and CONTRACT in itertools.pairwise(shlex.split(running.command)):
             return schema.SCHEMA
-        with pebble("the workload does not answer"):
+        with translate_pebble_errors("the workload does not answer"):
             # The image's user has no home directory, where Pebble would start commands.
             process = self.container.exec(
                 [PROGRAM, "--version"], timeout=_COMMAND_SECONDS, working_dir="/"
@@ -158,7 +160,7 @@ class WorkloadClient:
     @functools.cached_property
     def _token(self) -> str:
         """The listener's token, from the settings file."""
-        told = self.settings()
+        told = self.read_settings()
         if told is None:
             raise errors.LifecycleError("the workload does not answer: it has no settings")
         return told.token
@@ -172,7 +174,7 @@ class WorkloadClient:
             return None
 
     def _write(self, file: str, values: service.Options | service.Results) -> None:
-        with pebble("lifecycle gets no settings"):
+        with translate_pebble_errors("lifecycle gets no settings"):
             self.container.push(file, values.document(), make_dirs=True, permissions=0o600)
 
     def _ask(self, kind: type[_T], method: str, path: str, **parameters: str) -> _T:
@@ -185,7 +187,7 @@ class WorkloadClient:
             text = body.decode(errors="replace")[:200]
             is_input = status == http.HTTPStatus.BAD_REQUEST
             raise errors.LifecycleError(text if is_input else f"the workload reports: {text}")
-        headed = _decode(_Headed, body)
+        headed = _decode(_Answer, body)
         if headed.contract != schema.SCHEMA:
             raise errors.LifecycleError(f"the workload answers by contract {headed.contract[:16]}")
         return _decode(kind, headed.answer)
@@ -207,7 +209,7 @@ def _answer(method: str, path: str, token: str) -> tuple[int, bytes]:
         return answer.status, answer.read(bounded.LONGEST_OBJECT + 1)
 
 
-class _Headed(msgspec.Struct):
+class _Answer(msgspec.Struct):
     """An answer of the service, which names its contract."""
 
     contract: str
@@ -218,5 +220,5 @@ def _decode(kind: type[_T], document: bytes | str | msgspec.Raw) -> _T:
     try:
         return msgspec.json.decode(document, type=kind)
     except (ValueError, RecursionError) as error:
-        said = texts.plain(f"the workload's answer is not understood: {error}", _LONGEST_ERROR)
+        said = texts.clean(f"the workload's answer is not understood: {error}", _LONGEST_ERROR)
         raise errors.LifecycleError(said) from error

@@ -11,7 +11,7 @@ from istio_integrator.asked import gateway
 from istio_integrator.component import Component
 from istio_integrator.facts import Facts
 from istio_integrator.kube import cluster, errors, fences
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 
 FOLDER = "tenant-policy"
 _WORDS = ("notebook", "tensorboard", "pvcviewer", "pvcviewers", "serving", "user")
@@ -44,27 +44,29 @@ class TenantPolicy(Component):
         situation, mode = self._situation, self._situation.config.tenant_policy
         if not situation.leader or self._facts.mesh is None:
             return []
-        if mode == "off" or not situation.exposes:
+        if mode == "off" or not situation.is_exposed:
             self.remove()
         elif isinstance(target := self._facts.target, gateway.Target):
             try:
-                situation.manifests.apply(FOLDER, self._context(target))
+                situation.manifests.apply(FOLDER, self._make_variables(target))
             except errors.KindAbsentError:
                 if mode == "auto":
-                    return [Said.TENANT_POLICY_OFF()]
-                return [Said.TENANT_POLICY_UNKNOWN(mode=mode, application=situation.application)]
-            said = Said.TENANT_WARNED if mode == "warn" else Said.TENANT_REJECTED
-            return [_message(said, *each) for each in self._rejected()]
+                    return [Template.TENANT_POLICY_OFF()]
+                return [
+                    Template.TENANT_POLICY_UNKNOWN(mode=mode, application=situation.application)
+                ]
+            said = Template.TENANT_WARNED if mode == "warn" else Template.TENANT_REJECTED
+            return [_make_message(said, *each) for each in self._find_violations()]
         return []
 
     def remove(self) -> None:
         """Delete the policy."""
         self._situation.manifests.remove(FOLDER)
 
-    def _context(self, target: gateway.Target) -> dict[str, Any]:
+    def _make_variables(self, target: gateway.Target) -> dict[str, Any]:
         pods = self._situation.cluster.list(cluster.POD, target.namespace, dict(target.selector))
-        found = (_pairs(cluster.at(pod, "metadata", "labels")) for pod in pods)
-        selector = _pairs(target.selector)
+        found = (_join_pairs(cluster.at(pod, "metadata", "labels")) for pod in pods)
+        selector = _join_pairs(target.selector)
         paths = [route.path for route in self._facts.route_plan.routes if route.path != "/"]
         return {
             "name": self._name,
@@ -73,7 +75,7 @@ class TenantPolicy(Component):
             "served": self._facts.served,
             "hosts": target.hosts,
             "words": [
-                word for word in _WORDS if not any(_meet(f"/{word}/", each) for each in paths)
+                word for word in _WORDS if not any(_overlap(f"/{word}/", each) for each in paths)
             ],
             "selector": sorted(selector),
             # Labels are written as `key=value`.
@@ -81,25 +83,27 @@ class TenantPolicy(Component):
             "service": f"{target.service}.{target.namespace}",
         }
 
-    def _rejected(self) -> Iterator[tuple[cluster.Object, str]]:
+    def _find_violations(self) -> Iterator[tuple[cluster.Object, str]]:
         """Find existing objects that the policy rejects, each with the words of the rule."""
         served = {*self._facts.served_namespaces} - {self._situation.model}
-        missing = () if served else getattr(self._facts.seen, "missing", ())
+        missing = () if served else getattr(self._facts.envoy_state, "missing", ())
         # Without tenants only another team can have stopped the updates.
         is_needed = served or any(each.cause is Cause.ROUTES_MISSING for each in missing)
-        every = (obj for kind in _KINDS if is_needed for obj in self._situation.cluster.each(kind))
-        levels = ((obj, self._level(obj, served)) for obj in every)
+        every = (
+            obj for kind in _KINDS if is_needed for obj in self._situation.cluster.stream(kind)
+        )
+        levels = ((obj, self._judge_author(obj, served)) for obj in every)
         judged = ((obj, level) for obj, level in levels if level is not None)
         for number, (obj, level) in enumerate(judged):
             reference = cluster.reference(obj)
             if number == _MOST_TRIED:
                 fences.note(reference, f"it and others: tenants have more than {_MOST_TRIED}")
                 return
-            with fences.around(reference):
-                if words := self._rejection(obj, level):
+            with fences.isolate(reference):
+                if words := self._test_object(obj, level):
                     yield obj, words
 
-    def _level(self, obj: cluster.Object, served: set[str]) -> int | None:
+    def _judge_author(self, obj: cluster.Object, served: set[str]) -> int | None:
         """Return how strictly the policy judges the author of an object; None: not at all."""
         metadata, spec = obj["metadata"], cluster.at(obj, "spec")
         if metadata["namespace"] not in served:
@@ -112,7 +116,7 @@ class TenantPolicy(Component):
                 return 1 if group.endswith(_CHOOSING) else 2
         return 3
 
-    def _rejection(self, obj: cluster.Object, level: int) -> str:
+    def _test_object(self, obj: cluster.Object, level: int) -> str:
         """Test a copy by a dry run in the model, where the charm may create such objects."""
         labels = {names.TENANT: obj["metadata"]["namespace"], names.TENANT_LEVEL: str(level)}
         metadata: dict[str, Any] = {
@@ -133,15 +137,15 @@ class TenantPolicy(Component):
         return ""
 
 
-def _meet(word: str, path: str) -> bool:
+def _overlap(word: str, path: str) -> bool:
     return word.startswith(path) or path.startswith(word)
 
 
-def _pairs(labels: Mapping[str, Any]) -> set[str]:
+def _join_pairs(labels: Mapping[str, Any]) -> set[str]:
     return {f"{key}={value}" for key, value in labels.items()}
 
 
-def _message(said: Said, obj: cluster.Object, words: str) -> Message:
+def _make_message(said: Template, obj: cluster.Object, words: str) -> Message:
     kind = cluster.KINDS[obj["apiVersion"], obj["kind"]]
     namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
     resource = f"{kind.plural}.{kind.api_version.rpartition('/')[0]}"

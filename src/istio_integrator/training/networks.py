@@ -29,10 +29,12 @@ def find(situation: Situation) -> list[Network]:
     if situation.config.pod_networks:
         return collapse(situation.config.pod_networks)
     pod = situation.cluster.get(cluster.POD, situation.pod, situation.model)
-    own = _read(each.get("ip") for each in cluster.parts(cluster.at(pod, "status"), "podIPs"))
+    own = _read_networks(
+        each.get("ip") for each in cluster.parts(cluster.at(pod, "status"), "podIPs")
+    )
     for kind, networks_of in _SOURCES.items():
         objects = [*filter(_is_for_pods, situation.cluster.list_if_allowed(kind))]
-        read = cluster.read_each(objects, lambda obj: [_read(networks_of(obj))])  # noqa: B023
+        read = cluster.read_each(objects, lambda obj: [_read_networks(networks_of(obj))])  # noqa: B023
         found = collapse(network for networks in read for network in networks)
         is_complete = all(read) and len(read) == len(objects)
         has_own = bool(own) and all(_overlaps(each, found) for each in own)
@@ -52,11 +54,11 @@ def _is_for_pods(obj: cluster.Object) -> bool:
     return not spec.get("disabled") and "Workload" in uses
 
 
-def service_network(situation: Situation, networks: Iterable[Network]) -> str:
+def find_service_network(situation: Situation, networks: Iterable[Network]) -> str:
     """Return a network of Services that overlaps some of the networks; empty if none does."""
     found = cluster.read_each(
         situation.cluster.list_if_allowed(cluster.SERVICE_CIDR),
-        lambda obj: _read(cluster.items(cluster.at(obj, "spec"), "cidrs")),
+        lambda obj: _read_networks(cluster.items(cluster.at(obj, "spec"), "cidrs")),
     )
     return next((str(each) for each in found if _overlaps(each, networks)), "")
 
@@ -69,7 +71,7 @@ def collapse(networks: Iterable[Network]) -> list[Network]:
     return [*ipaddress.collapse_addresses(four), *ipaddress.collapse_addresses(six)]
 
 
-def _read(texts: Iterable[object]) -> list[Network]:
+def _read_networks(texts: Iterable[object]) -> list[Network]:
     return [ipaddress.ip_network(str(each)) for each in texts]
 
 

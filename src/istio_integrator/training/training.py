@@ -18,7 +18,7 @@ from istio_integrator.config.config import Network
 from istio_integrator.facts import Facts
 from istio_integrator.istio import installation, plain_text
 from istio_integrator.kube import cluster, errors
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 from istio_integrator.situation import model
 from istio_integrator.training import networks
 
@@ -44,16 +44,16 @@ class Training(Component):
         if situation.config.pod_networks is None:
             self.remove()
             return []
-        spaces, present = [*self.namespaces(mesh)], situation.manifests.owned_in(FOLDER)
+        spaces, present = [*self.list_namespaces(mesh)], situation.manifests.list_owned_in(FOLDER)
         if not spaces and not present:
             return []
-        taken = self._taken() if spaces else ()
+        taken = self._list_taken() if spaces else ()
         spaces = [name for name in spaces if name not in taken]
-        jobs, found = self._jobs(), networks.find(situation)
-        services = networks.service_network(situation, found) if found else ""
+        jobs, found = self._count_pods_of_jobs(), networks.find(situation)
+        services = networks.find_service_network(situation, found) if found else ""
         wanted = {name: found for name in spaces if found and not services}
         in_use = {
-            obj["metadata"]["namespace"]: _networks(obj)
+            obj["metadata"]["namespace"]: _read_networks(obj)
             for obj in present
             if jobs is None or obj["metadata"]["namespace"] in jobs
         }
@@ -64,17 +64,17 @@ class Training(Component):
         failing = [name for name in spaces if name not in wanted and (jobs or {}).get(name, 0) > 1]
         application = situation.application
         if services:
-            said.append(Said.POD_NETWORKS_OVERLAP(services=services, application=application))
+            said.append(Template.POD_NETWORKS_OVERLAP(services=services, application=application))
         elif failing:
-            place = texts.listed(failing)
-            said.append(Said.POD_NETWORKS_UNKNOWN(namespaces=place, application=application))
+            place = texts.join(failing)
+            said.append(Template.POD_NETWORKS_UNKNOWN(namespaces=place, application=application))
         return said
 
     def remove(self) -> None:
         """Delete the EnvoyFilters."""
         self._situation.manifests.remove(FOLDER)
 
-    def namespaces(self, mesh: installation.Mesh) -> Iterator[str]:
+    def list_namespaces(self, mesh: installation.Mesh) -> Iterator[str]:
         """Yield the namespaces with sidecars in which plain text between pods is denied."""
         situation = self._situation
         for name in self._facts.served_namespaces:
@@ -86,12 +86,12 @@ class Training(Component):
             ):
                 yield name
 
-    def _taken(self) -> set[str]:
+    def _list_taken(self) -> set[str]:
         """List the namespaces with another integrator's EnvoyFilter, which stays while jobs run.
 
         Envoy rejects all filter chains of a listener if two have the same network.
         """
-        with self._situation.cluster.optional():
+        with self._situation.cluster.skip_if_forbidden():
             found = self._situation.cluster.list(
                 cluster.ENVOY_FILTER, labels={names.COMPONENT: FOLDER}
             )
@@ -99,17 +99,17 @@ class Training(Component):
             return {obj["metadata"]["namespace"] for obj in found if not is_ours(obj)}
         return set()
 
-    def _jobs(self) -> Mapping[str, int] | None:
+    def _count_pods_of_jobs(self) -> Mapping[str, int] | None:
         """Return the most pods that a job has, by namespace; None without the right to list pods.
 
         Pods that have ended do not count.
         """
         most: dict[str, int] = {}
-        with self._situation.cluster.optional():
+        with self._situation.cluster.skip_if_forbidden():
             found = self._situation.cluster.list(cluster.POD, labels={**_LABELS})
-            typed = self._situation.cluster.typed(found, model.Pod)
+            typed = self._situation.cluster.decode(found, model.Pod)
             pods = (each for each in typed if not each.has_ended)
-            counts = collections.Counter((pod.metadata.namespace, job_of(pod)) for pod in pods)
+            counts = collections.Counter((pod.metadata.namespace, find_job(pod)) for pod in pods)
             for (namespace, _), count in counts.items():
                 most[namespace] = max(count, most.get(namespace, 0))
             return most
@@ -134,7 +134,7 @@ class Training(Component):
                 "filters": wanted,
             }
             try:
-                with self._situation.cluster.optional():
+                with self._situation.cluster.skip_if_forbidden():
                     self._situation.manifests.apply(FOLDER, variables)
                 return [*said.values()]
             except (errors.RefusedError, errors.ForeignError) as error:
@@ -144,28 +144,30 @@ class Training(Component):
                 wanted[name] = in_use.pop(name, [])
                 if not wanted[name]:
                     del wanted[name]
-                message = error_messages.of_error(error, application=self._situation.application)
+                message = error_messages.explain_error(
+                    error, application=self._situation.application
+                )
                 said.setdefault(str(message.about.get("author")), message)
 
 
-def job_of(pod: model.Pod) -> tuple[str, str] | None:
+def find_job(pod: model.Pod) -> tuple[str, str] | None:
     """Return the label with the name of the training job of a pod; None without one."""
     labels = pod.metadata.labels
     return next(((key, labels[key]) for key in names.TRAINING_JOBS if key in labels), None)
 
 
-def _networks(obj: cluster.Object) -> list[Network]:
+def _read_networks(obj: cluster.Object) -> list[Network]:
     """Read the networks of an EnvoyFilter, in the order of its filter chains."""
     return [
         network
         for patch in cluster.parts(cluster.at(obj, "spec"), "configPatches")
         for match in [cluster.at(patch, "patch", "value", "filter_chain_match")]
         for each in cluster.parts(match, "prefix_ranges")
-        for network in _network(f"{each.get('address_prefix')}/{each.get('prefix_len')}")
+        for network in _parse_network(f"{each.get('address_prefix')}/{each.get('prefix_len')}")
     ]
 
 
-def _network(text: str) -> Iterator[Network]:
+def _parse_network(text: str) -> Iterator[Network]:
     """Read a network, which other users may have changed."""
     try:
         yield ipaddress.ip_network(text)

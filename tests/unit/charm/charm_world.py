@@ -99,7 +99,7 @@ def model() -> fake_cluster.FakeCluster:
 
 def neighbour(fake):
     """Add objects of an application of the same name in another model."""
-    place, owner = f"{MODEL}-2", {names.OWNER: names.owner(f"{MODEL}-2", APPLICATION)}
+    place, owner = f"{MODEL}-2", {names.OWNER: names.name_owner(f"{MODEL}-2", APPLICATION)}
     fake.namespace(place)
     fake.put("Secret", f"{APPLICATION}-record", place, labels=owner, data={})
     fake.put("ConfigMap", f"{APPLICATION}-convergence", place, labels=owner)

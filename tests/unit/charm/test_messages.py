@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from integrator_contract.seen import Cause
 from istio_integrator import messages
-from istio_integrator.messages import Said, Severity
+from istio_integrator.messages import Severity, Template
 
 APP = "istio-integrator"
 SOURCES = pathlib.Path(messages.__file__).parent
@@ -30,7 +30,7 @@ def calls():
         for node in ast.walk(ast.parse(file.read_text())):
             match node:
                 case ast.Call(
-                    func=ast.Attribute(value=ast.Name(id="Said"), attr=row), keywords=keywords
+                    func=ast.Attribute(value=ast.Name(id="Template"), attr=row), keywords=keywords
                 ):
                     filled = {each.arg for each in keywords}
                     yield pytest.param(row, filled, id=f"{file.name}:{node.lineno}")
@@ -39,18 +39,18 @@ def calls():
 @pytest.mark.parametrize(("row", "filled"), [*calls()])
 def test_message_fills_in_every_name_of_its_row(row, filled):
     # A mapping that is spread out has no name here.
-    assert filled == placeholders(Said[row].value) or None in filled
+    assert filled == placeholders(Template[row].value) or None in filled
 
 
 def test_every_row_is_said():
     sources = "\n".join(file.read_text() for file in SOURCES.rglob("*.py"))
-    said = {*re.findall(r"Said\.([A-Z_]+)", sources), *(each.name for each in Cause)}
-    assert said == {each.name for each in Said}
+    said = {*re.findall(r"Template\.([A-Z_]+)", sources), *(each.name for each in Cause)}
+    assert said == {each.name for each in Template}
 
 
 @given(WORDS, st.integers(1, 250), WORDS)
 def test_command_ends_within_the_visible_characters_and_no_word_is_lost(seen, length, more):
-    said = Said.PODS_WAIT(pods="1/2", problem=seen, command="c" * length, more=more)
+    said = Template.PODS_WAIT(pods="1/2", problem=seen, command="c" * length, more=more)
     message = said.status(application=APP).message
     command = re.search(r"run: (c+|juju run \S+ diagnose)", message)
     assert command.end() <= messages.VISIBLE
@@ -81,7 +81,7 @@ REALISTIC = {
     **dict.fromkeys(("count", "port", "pods", "routes"), "12"),
 }
 """Values as long as those of a cluster; any other is ten characters long."""
-SHOWN = [each for each in Said if each.value.severity not in (Severity.NOTE, Severity.DOUBT)]
+SHOWN = [each for each in Template if each.value.severity not in (Severity.NOTE, Severity.DOUBT)]
 REMEDY = re.compile(
     r"(?:^|[:;] |or )((?:set|integrate|install|remove|rename|delete|keep|move|deploy)\b[^;,]*)"
 )
@@ -96,27 +96,31 @@ def test_author_and_remedy_of_every_row_are_visible(row):
     fields = [name for _, name, *_ in string.Formatter().parse(condition) if name]
     # What a row says first is its author, or what it is about.
     assert condition.startswith("istiod ") or all(about[name] in shown for name in fields[:1])
-    remedies = REMEDY.findall(said.seen)
+    remedies = REMEDY.findall(said.finding)
     assert "run: " in shown or all(each in shown for each in remedies)
 
 
 @pytest.mark.parametrize("severity", [each for each in Severity if each is not Severity.DOUBT])
 def test_severity_is_the_status_of_juju(severity):
-    row = next(each for each in Said if each.value.severity is severity)
+    row = next(each for each in Template if each.value.severity is severity)
     about = dict.fromkeys(placeholders(row.value), "x")
     assert row(**about).status(application=APP).name == severity.value
 
 
 def test_severest_is_shown_and_the_other_problems_counted():
-    notes = [Said.MESH(name="istiod 1.30"), Said.ADMISSION_WORKS()]
+    notes = [Template.MESH(name="istiod 1.30"), Template.ADMISSION_WORKS()]
     assert messages.status(notes, application=APP) == ops.ActiveStatus(
         "istiod 1.30 · admission: webhook"
     )
-    waiting = [*notes, Said.CONTAINER_STARTING(), Said.CERTIFICATE_AWAITED(applications="ca")]
+    waiting = [
+        *notes,
+        Template.CONTAINER_STARTING(),
+        Template.CERTIFICATE_AWAITED(applications="ca"),
+    ]
     assert messages.status(waiting, application=APP) == ops.WaitingStatus(
         "waiting for the lifecycle container; +1 more"
     )
-    blocked = [*waiting, Said.CERTIFICATES_NEED_HOSTS(application=APP)]
+    blocked = [*waiting, Template.CERTIFICATES_NEED_HOSTS(application=APP)]
     assert messages.status(blocked, application=APP) == ops.BlockedStatus(
         "certificates needs hosts; run: juju config istio-integrator hosts=NAME; +2 more"
     )
@@ -124,4 +128,4 @@ def test_severest_is_shown_and_the_other_problems_counted():
 
 def test_message_without_a_value_of_its_row_is_an_error_at_once():
     with pytest.raises(KeyError, match="event"):
-        Said.NOT_IN_MESH_YET(events="istiod")
+        Template.NOT_IN_MESH_YET(events="istiod")

@@ -65,7 +65,7 @@ def test_every_unit_tells_prometheus_its_address(run):
 
 @pytest.mark.parametrize("may_list", [True, False])
 def test_leader_tells_prometheus_what_to_scrape_once(run, ctx, fake, may_list):
-    labels = names.labels(MODEL, APPLICATION, "admission-webhook")
+    labels = names.make_labels(MODEL, APPLICATION, "admission-webhook")
     fake.add(pod("admission-b", labels, "10.1.0.9"))
     fake.add(pod("admission-a", labels, "fd00::9"))
     fake.add(pod("admission-starting", labels, None))

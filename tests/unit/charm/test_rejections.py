@@ -24,7 +24,7 @@ def found(ctx, fake):
     fake_cluster.install_istio(fake)
 
     def write(text="", **found):
-        labels = names.labels("kf", "mesh-2", "convergence")
+        labels = names.make_labels("kf", "mesh-2", "convergence")
         text = text or msgspec.json.encode(Rejections(**found)).decode()
         fake.put("ConfigMap", "mesh-2-convergence", labels=labels, data={KEY: text})
 

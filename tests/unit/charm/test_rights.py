@@ -18,7 +18,7 @@ from tests.unit.charm.charm_world import state
 from tests.unit.charm.diagnosis.world import add_pod, diagnose
 
 MODEL, APP = "ai", "mesh"
-OWNER = names.owner(MODEL, APP)
+OWNER = names.name_owner(MODEL, APP)
 LISTS = {"list", "watch"}
 
 
@@ -41,7 +41,7 @@ def own_names() -> set[str]:
         *(f"{name}.tenants.{kind}" for kind, _ in served.as_selectors()),
         webhook.configuration_name(OWNER),
         *own.secrets.values(),
-        *(names.object_name(APP, suffix) for suffix in (*made, *kept)),
+        *(names.name_object(APP, suffix) for suffix in (*made, *kept)),
         gateway.NAME,
         ACCOUNT,
         f"{MODEL}-{APP}",
@@ -159,9 +159,9 @@ def test_names_in_the_files_are_replaced_everywhere(file):
 
 @pytest.mark.parametrize(("model", "application"), [("m" * 31, "a" * 31), ("m", "a" * 49)])
 def test_longest_names_that_are_not_cut_are_those_that_the_page_says(model, application):
-    owner = names.owner(model, application)
+    owner = names.name_owner(model, application)
     own = manifests.Manifests(Nobody(), model=model, application=application)
-    objects = {*own.secrets.values(), names.object_name(application, "admission-tls")}
+    objects = {*own.secrets.values(), names.name_object(application, "admission-tls")}
     assert owner == f"{model}.{application}"
     assert objects == {
         f"istio-integrator.{owner}",

@@ -94,7 +94,7 @@ def test_what_was_seen_and_can_not_be_read_was_not_seen(ctx, fake, text):
     fake_cluster.install_istio(fake, native=False)
     assert run(ctx, fake)["native"] is False
     fake_cluster.set_istiod(fake, alive=False)
-    fake.find(*MAP)["metadata"]["annotations"][names.SEEN] = text
+    fake.find(*MAP)["metadata"]["annotations"][names.MESH_SETTINGS] = text
     # The nodes alone are asked then.
     assert run(ctx, fake)["native"] is True
 

@@ -20,11 +20,11 @@ ROOT = pathlib.Path(__file__).parents[3]
     ],
 )
 def test_owner_fits_a_label_and_differs_by_application(model, application, want):
-    owner = names.owner(model, application)
+    owner = names.name_owner(model, application)
 
     assert owner.startswith(want)
     assert len(owner) <= 63
-    assert names.owner(model, f"{application}x") != owner
+    assert names.name_owner(model, f"{application}x") != owner
 
 
 def rows(page: str) -> dict[str, str]:

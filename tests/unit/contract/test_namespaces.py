@@ -10,7 +10,9 @@ from tests.unit.cases import cases
 PROFILE = {names.PART_OF: names.PROFILE}
 ENABLED, DISABLED = {names.SERVED: "enabled"}, {names.SERVED: "disabled"}
 THEIRS = {names.SERVED_BY: "other.a"}
-SERVED = namespaces.Served(model="kf", mesh_namespace="istio-system", owner=names.owner("kf", "a"))
+SERVED = namespaces.Served(
+    model="kf", mesh_namespace="istio-system", owner=names.name_owner("kf", "a")
+)
 
 
 @cases(
@@ -32,13 +34,13 @@ SERVED = namespaces.Served(model="kf", mesh_namespace="istio-system", owner=name
     any_other=("other", {}, None),
 )
 def test_a_namespace_is_served(name, labels, want):
-    assert SERVED.kind_of(name, labels) == want
+    assert SERVED.find_kind(name, labels) == want
 
 
 def test_a_profile_is_served_as_such_where_labelled_namespaces_are_not():
     served = namespaces.Served(model="m", owner="m.a", kinds=frozenset(["profiles"]))
 
-    assert served.kind_of("kf-user", {**PROFILE, **ENABLED}) == "profiles"
+    assert served.find_kind("kf-user", {**PROFILE, **ENABLED}) == "profiles"
 
 
 NAMES = st.sampled_from(["m", "istio", "kube-system", "x"])
@@ -62,7 +64,7 @@ def test_selectors_select_what_is_served_each_by_one_of_them(name, labels, kinds
 
     selected = [key for key, each in served.as_selectors() if selectors.matches(each, marks)]
 
-    kind = served.kind_of(name, labels)
+    kind = served.find_kind(name, labels)
     if name == "m":
         assert selected == ["model"]
     elif kind is None:
@@ -72,6 +74,6 @@ def test_selectors_select_what_is_served_each_by_one_of_them(name, labels, kinds
 
 
 def test_kinds_are_read_by_their_names():
-    assert namespaces.kinds(["labelled", "model"]) == {"model", "labelled"}
+    assert namespaces.parse_kinds(["labelled", "model"]) == {"model", "labelled"}
     with pytest.raises(ValueError, match="'team' is none of model, profiles, labelled"):
-        namespaces.kinds(["model", "team"])
+        namespaces.parse_kinds(["model", "team"])

@@ -18,7 +18,7 @@ from tests.unit.cases import cases
 
 def read(document):
     """Read settings as the webhook does."""
-    return msgspec.convert(pods.named(document), pods.Settings)
+    return msgspec.convert(pods.to_fields(document), pods.Settings)
 
 
 MINIMAL: dict[str, Any] = {"application": "a", "model": "m"}

@@ -44,7 +44,7 @@ MISSING_RIGHT = (
     plugin=(403, f"{PODS}{ACCOUNT}", "an admission plugin of Kubernetes", ACCOUNT),
 )
 def test_author_and_words_are_read(code: int, message: str, author: str, words: str) -> None:
-    refusal = refusals.read(code, message)
+    refusal = refusals.read_refusal(code, message)
     assert refusal is not None
     assert (refusal.author, refusal.words) == (author, words)
     assert not refusal.is_istio
@@ -53,7 +53,7 @@ def test_author_and_words_are_read(code: int, message: str, author: str, words: 
 
 def test_webhook_that_does_not_answer_is_told_apart() -> None:
     message = 'failed calling webhook "a.b": failed to call webhook: Post "https://a": refused'
-    refusal = refusals.read(500, message)
+    refusal = refusals.read_refusal(500, message)
     assert refusal is not None
     assert refusal.is_unreachable
     assert str(refusal).startswith('webhook "a.b" does not answer: failed to call')
@@ -69,7 +69,7 @@ def test_webhook_that_does_not_answer_is_told_apart() -> None:
     ],
 )
 def test_only_webhooks_of_istio_speak_for_istiod(name: str, *, is_istio: bool) -> None:
-    refusal = refusals.read(400, f'admission webhook "{name}" denied the request: no')
+    refusal = refusals.read_refusal(400, f'admission webhook "{name}" denied the request: no')
     assert refusal is not None
     assert refusal.is_istio == is_istio
 
@@ -77,13 +77,13 @@ def test_only_webhooks_of_istio_speak_for_istiod(name: str, *, is_istio: bool) -
 @pytest.mark.parametrize("code", [401, 403])
 def test_missing_right_is_no_refusal(code: int) -> None:
     assert refusals.is_missing_right(code, MISSING_RIGHT)
-    assert refusals.read(code, MISSING_RIGHT) is None
+    assert refusals.read_refusal(code, MISSING_RIGHT) is None
 
 
 def test_policy_that_quotes_the_authorizer_is_a_refusal() -> None:
     message = f'admission webhook "a.b" denied the request: {MISSING_RIGHT}'
     assert not refusals.is_missing_right(403, message)
-    refusal = refusals.read(403, message)
+    refusal = refusals.read_refusal(403, message)
     assert refusal is not None
     assert refusal.author == 'webhook "a.b"'
 
@@ -97,7 +97,7 @@ def test_policy_that_quotes_the_authorizer_is_a_refusal() -> None:
     ],
 )
 def test_other_answers_are_no_refusals(code: int, message: str) -> None:
-    assert refusals.read(code, message) is None
+    assert refusals.read_refusal(code, message) is None
 
 
 INVALID = 'Pod "{}" is invalid: spec.containers[1].name: Duplicate value: "istio-proxy"'
@@ -118,7 +118,7 @@ LOST = 'Pod "x" is invalid: spec.initContainers[0].startupProbe: Forbidden: may 
     policy=(400, DENIED, 'webhook "validate.kyverno.svc-fail"', "policy Pod/x/y: no"),
 )
 def test_rejection_of_a_pod_has_an_author(code: int, message: str, author: str, words: str):
-    refusal = refusals.of_pod(code, message)
+    refusal = refusals.read_refusal_of_pod(code, message)
     assert refusal is not None
     assert (refusal.author, refusal.words) == (author, words)
 
@@ -133,7 +133,7 @@ def test_rejection_of_a_pod_has_an_author(code: int, message: str, author: str, 
     no_dry_runs=(400, 'admission webhook "a.b" does not support dry run'),
 )
 def test_answer_that_is_not_about_the_pod_has_no_author(answer: tuple[int, str]) -> None:
-    assert refusals.of_pod(*answer) is None
+    assert refusals.read_refusal_of_pod(*answer) is None
 
 
 CAUSES = 'Pod "{}" is invalid: {}'

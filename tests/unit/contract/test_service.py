@@ -46,16 +46,16 @@ TOTALS = st.integers(0, 5000)
 
 @given(SHARES, TOTALS)
 def test_share_is_rounded_up_and_never_nothing(share, total):
-    most = service.at_most(f"{share}%", total)
+    most = service.resolve_budget(f"{share}%", total)
     assert most == 1 or (most - 1) * 100 < share * total <= most * 100
     assert 1 <= most <= max(1, total)
 
 
 @given(SHARES, TOTALS)
 def test_number_is_the_same_of_any_total(number, total):
-    assert service.at_most(str(number), total) == number
+    assert service.resolve_budget(str(number), total) == number
 
 
 @given(SHARES, st.sampled_from(["", "%"]), st.sampled_from(["", " "]), st.sampled_from(["", "0"]))
 def test_budget_is_read_in_one_spelling(number, sign, around, before):
-    assert service.budget(f"{around}{before}{number}{sign}{around}") == f"{number}{sign}"
+    assert service.parse_budget(f"{around}{before}{number}{sign}{around}") == f"{number}{sign}"

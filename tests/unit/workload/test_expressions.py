@@ -62,7 +62,7 @@ def test_an_expression_takes_no_longer_for_each_character_of_a_longer_text(name:
 
 @pytest.mark.parametrize("text", ["." * COUNT, ":" * COUNT, "a." * COUNT + "/", "/" * COUNT])
 def test_an_image_without_end_is_written_in_full_at_once(text: str):
-    assert mutate.full_image(text).endswith(text)
+    assert mutate.complete_image(text).endswith(text)
 
 
 @pytest.mark.parametrize("piece", ["a,", "(,", "),", ","])

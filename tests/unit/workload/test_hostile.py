@@ -294,14 +294,14 @@ async def test_rules_that_raise_about_one_pod_leave_the_others_to_complete(
     capsys: pytest.CaptureFixture[str],
     error: type[Exception],
 ):
-    rules = finished.finished
+    rules = finished.decide
 
     def broken(pod: types.Pod, policy: finished.Policy) -> finished.ProxyDecision:
         if pod.metadata.name == "hostile":
             raise error("x" * 5000)
         return rules(pod, policy)
 
-    monkeypatch.setattr(finished, "finished", broken)
+    monkeypatch.setattr(finished, "decide", broken)
     async with unit(cluster) as service:
         await until(service.is_ready)
         before = await service.counted("broken_objects_total", "Pod", "decide")
@@ -328,7 +328,7 @@ def test_memory_of_what_was_told_is_bounded():
     guard = fence.Fence()
     for number in range(fence.REMEMBERED + 10):
         item = types.Pod(metadata=types.ObjectMeta(name="p", uid=str(number)))
-        with structlog.testing.capture_logs(), guard.around("decide", item):
+        with structlog.testing.capture_logs(), guard.isolate("decide", item):
             raise ValueError
 
     assert len(guard._told) == fence.REMEMBERED

@@ -37,7 +37,7 @@ def test_pod_gets_in_by_its_service_account(
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
 
-    found = client.of_pod(tmp_path)
+    found = client.connect_from_pod(tmp_path)
 
     assert found.server == want
     assert found._headers() == {"Authorization": "Bearer the token"}

@@ -79,7 +79,7 @@ async def test_what_the_gateway_has_is_told_while_something_is_expected(model: F
         service.change(expected=expected)
         await asyncio.sleep(5)
         found = await service.get("/seen")
-        assert (found["of"], found["unseen"]) == (expected.word(), "no pods")
+        assert (found["of"], found["unseen"]) == (expected.digest(), "no pods")
         service.change(expected=None)
         await asyncio.sleep(5)
         assert (await service.get("/seen"))["of"] == ""

@@ -16,7 +16,7 @@ from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.service_world import MODEL, Service
 
 MESH, SPACE = "istio-system", "istio-ingress"
-OWNER = names.owner(MODEL, service_world.APPLICATION)
+OWNER = names.name_owner(MODEL, service_world.APPLICATION)
 Object = dict[str, Any]
 
 

@@ -65,7 +65,7 @@ def ref(kind, name="x", *, version="apps/v1", uid="u", controller: bool | None =
     ambient_enrolled=({}, {"ambient.istio.io/redirection": "enabled"}, "Ambient"),
 )
 def test_a_pod_of_a_member_namespace_is_judged_by_what_it_says(labels, annotations, want):
-    decided = eligible.wanted(pod(labels, annotations), scope(excluded_pods="app=out"))
+    decided = eligible.decide_membership(pod(labels, annotations), scope(excluded_pods="app=out"))
 
     assert decided.reason == want
     assert decided.wanted is (want == "NamespaceInjection")
@@ -97,7 +97,7 @@ BOTH = {**ENABLED, **AMBIENT}
     leaves_ambient=(BOTH, NONE, {}, "NamespaceInjection"),
 )
 def test_the_namespace_and_the_membership_decide(namespace, labels, settings, want):
-    decided = eligible.wanted(pod(labels), scope(namespace, **settings))
+    decided = eligible.decide_membership(pod(labels), scope(namespace, **settings))
 
     assert (decided.reason, decided.wanted) == (want, want in WANTED)
 
@@ -137,11 +137,11 @@ def left_over(labels=None):
     says_no=(SELECTED_OF_AMBIENT, pod({"app": "in", **NONE}), "OutOfAmbient", False),
 )
 def test_what_a_pod_of_an_ambient_model_is(around, subject, want, in_mesh):
-    decided = eligible.wanted(subject, around)
+    decided = eligible.decide_membership(subject, around)
 
     assert decided.reason == want
     assert decided.wanted is (want in ("Ambient", "SidecarLeft", "Included"))
-    assert eligible.in_mesh(subject, around) is in_mesh
+    assert eligible.is_in_mesh(subject, around) is in_mesh
 
 
 OS, OLD_OS = "kubernetes.io/os", "beta.kubernetes.io/os"
@@ -183,7 +183,7 @@ WINDOWS = (OS, "In", ["windows"])
 def test_a_pod_that_cannot_have_a_sidecar_is_never_wanted_and_is_labelled(spec, want):
     subject = pod()
     subject.spec = msgspec.convert({"containers": [{"name": "main"}], **spec}, types.PodSpec)
-    assert eligible.wanted(subject, scope()).reason == want
+    assert eligible.decide_membership(subject, scope()).reason == want
 
     settings = admission.Settings(application="mesh-2", model="kf")
     changed = mutate.mutate(subject, settings)
@@ -201,7 +201,7 @@ def test_another_applications_integrator_label_does_not_make_it_ours_elsewhere()
     other = pod({"app.kubernetes.io/name": "mesh-2"})
     other.metadata.namespace = "elsewhere"
 
-    assert eligible.wanted(other, scope()).wanted
+    assert eligible.decide_membership(other, scope()).wanted
 
 
 CUSTOMISED = types.Container(name="istio-proxy", image="auto")
@@ -238,7 +238,7 @@ def marked(*containers):
     ),
 )
 def test_a_sidecar_is_recognised_in_any_form(subject, want):
-    assert eligible.injected(subject) is want
+    assert eligible.is_injected(subject) is want
 
 
 NOTEBOOK = ref("Notebook", "nb", version="kubeflow.org/v1", uid="nb")
@@ -294,7 +294,7 @@ def lookup(kind, name):
     static=([ref("Node", version="v1")], "OtherOwner", "Node/x"),
 )
 def test_only_pods_of_plain_workloads_are_ours_to_evict(owners, want, workload):
-    found = eligible.ownership(pod(owners=owners), False, lookup)
+    found = eligible.find_ownership(pod(owners=owners), False, lookup)
 
     assert (found.reason, found.workload) == (want, workload)
     assert found.fixable is (want == "")
@@ -310,7 +310,9 @@ OFF = {names.RESTART_PODS: "disabled"}
     namespace=({}, True),
 )
 def test_a_pod_of_a_plain_workload_can_be_left_alone(subject, namespace_off):
-    found = eligible.ownership(pod(owners=[ref("StatefulSet")], **subject), namespace_off, lookup)
+    found = eligible.find_ownership(
+        pod(owners=[ref("StatefulSet")], **subject), namespace_off, lookup
+    )
 
     assert (found.fixable, found.reason) == (False, "ConvergenceDisabled")
 
@@ -351,17 +353,17 @@ def daemons(spec, **annotations):
 def test_an_eviction_never_rolls_out_a_template_that_waits_for_the_pods_deletion(
     workload, labels, is_withheld
 ):
-    owner = eligible.Owner("u", withheld_from=resources.withheld_from(workload))
+    owner = eligible.Owner("u", withheld_from=resources.find_withheld(workload))
     subject = pod(labels, owners=[ref(type(workload).__name__)])
-    found = eligible.ownership(subject, False, lambda *_: owner)
+    found = eligible.find_ownership(subject, False, lambda *_: owner)
 
     assert found.reason == ("TemplateWithheld" if is_withheld else "")
 
 
 def test_a_trial_of_ambient_mode_asks_for_no_sidecar_and_another_data_plane_lifts_guards():
     around = in_ambient_mode({})
-    assert trial.generic(around, types.Pod())["metadata"]["labels"] == AMBIENT
-    assert facts.fingerprint(around, ()) != facts.fingerprint(scope({}), ())
+    assert trial.make_generic_pod(around, types.Pod())["metadata"]["labels"] == AMBIENT
+    assert facts.compute_fingerprint(around, ()) != facts.compute_fingerprint(scope({}), ())
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Unknown", "Succeeded", "Failed"])
@@ -369,4 +371,4 @@ def test_only_a_pod_that_is_not_over_matters(phase):
     subject = pod()
     subject.status.phase = phase
 
-    assert eligible.alive(subject) is (phase not in ("Succeeded", "Failed"))
+    assert eligible.is_alive(subject) is (phase not in ("Succeeded", "Failed"))

@@ -34,7 +34,7 @@ MANY = 10_000
 
 
 def decide(subject: types.Pod, **policy: object) -> finished.ProxyDecision:
-    return finished.finished(subject, finished.Policy(**policy))  # type: ignore[arg-type]
+    return finished.decide(subject, finished.Policy(**policy))  # type: ignore[arg-type]
 
 
 def annotated(**values: str) -> dict[str, str]:
@@ -322,7 +322,7 @@ def stamp(seconds: int) -> str:
 def test_payload_ends_with_its_last_container(moments: list[int]):
     first, *rest = (ended(finished=stamp(moment)) for moment in moments)
     others: Any = {f"c{number}": state for number, state in enumerate(rest)}
-    assert payload.ended_at(pod(first, others=others), finished.Policy()) == stamp(max(moments))
+    assert payload.find_end(pod(first, others=others), finished.Policy()) == stamp(max(moments))
 
 
 @cases(
@@ -344,15 +344,15 @@ def test_payload_ends_with_its_last_container(moments: list[int]):
 def test_end_of_a_payload_is_that_beside_a_proxy(
     one: types.Pod, ignore: tuple[str, ...], has_ended: bool
 ):
-    assert payload.ended_at(one, finished.Policy(ignore_containers=ignore)) == (
+    assert payload.find_end(one, finished.Policy(ignore_containers=ignore)) == (
         "2026-01-01T00:01:00Z" if has_ended else ""
     )
 
 
 def test_end_is_described_by_each_containers_exit_code():
     main = tuple(each for each in pod().spec.containers if each.name == "main")
-    assert payload.describe(pod(ended(3)), main) == "main ended with 3"
-    assert payload.describe(pod(running()), main) == "main ended with ?"
+    assert payload.describe_ends(pod(ended(3)), main) == "main ended with 3"
+    assert payload.describe_ends(pod(running()), main) == "main ended with ?"
 
 
 # What a pod can make the rules do is bounded, whatever is written into it.
@@ -487,6 +487,6 @@ def test_every_pod_gets_a_reason_and_what_is_not_watched_needs_nothing(
     assert decide(subject, **policy).message
     if whole.action in (Action.STOP, Action.REPORT):
         assert document["status"]["phase"] not in ("Succeeded", "Failed")
-        assert finished.concerns(subject)
-    if not finished.concerns(subject):
+        assert finished.may_be_stopped(subject)
+    if not finished.may_be_stopped(subject):
         assert whole.action is Action.IGNORE

@@ -72,7 +72,7 @@ def documents(draw, mappings=MAPPINGS):
 
 def assert_rule_holds(text, held=True):
     before = parse(text)
-    merged = proxy_config.insert(text, CAMEL, held)
+    merged = proxy_config.insert_setting(text, CAMEL, held)
     says_itself = before is not None and not before.keys().isdisjoint((CAMEL, SNAKE))
     if isinstance(merged, Reason):
         assert says_itself or merged != Reason.CONFIG_SAYS_ITSELF
@@ -84,7 +84,7 @@ def assert_rule_holds(text, held=True):
         assert after is None
     else:
         assert after == {CAMEL: held, **before}
-    assert proxy_config.insert(merged, CAMEL, held) == Reason.CONFIG_SAYS_ITSELF
+    assert proxy_config.insert_setting(merged, CAMEL, held) == Reason.CONFIG_SAYS_ITSELF
 
 
 # Shrinking a document of 2,000 characters takes five minutes.

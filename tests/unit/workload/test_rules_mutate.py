@@ -17,7 +17,7 @@ from tests.functional import admission_cases as table
 
 def load(name):
     values = {"application": table.APPLICATION, "model": "m", **table.SETTINGS[name]}
-    return msgspec.convert(pods.named(values), pods.Settings)
+    return msgspec.convert(pods.to_fields(values), pods.Settings)
 
 
 def images(pod):
@@ -48,7 +48,7 @@ def test_a_pod_gets_what_the_table_says(case):
     assert tuple(f"{skip.change}:{skip.reason}" for skip in result.skipped) == case.skipped
     if "order" not in case.want:
         # The service tries the same patch on a workload's next pod, which has no proxy yet.
-        assert trial.patched(pod, result.patch) == after
+        assert trial.apply_patch(pod, result.patch) == after
     again = mutate.mutate(msgspec.convert(after, types.Pod), load(case.settings), case.namespace)
     assert (again.patch, again.applied) == ([], ())
 

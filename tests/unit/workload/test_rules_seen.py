@@ -9,7 +9,7 @@ import msgspec
 from sidecar_lifecycle.decide import seen as rules
 from sidecar_lifecycle.model import envoy
 
-from integrator_contract.seen import Cause, Expectation, Seen, Server
+from integrator_contract.seen import Cause, EnvoyState, Expectation, Server
 from tests.unit.cases import cases, row
 
 OURS = "https.443.https.kubeflow-gateway.kf"
@@ -104,7 +104,7 @@ def view(
     clusters: tuple[str, ...] = (OIDC,),
     secrets: tuple[str, ...] = (),
     **changes: Any,
-) -> Seen:
+) -> EnvoyState:
     dump = {
         "listeners": listeners,
         "routes": configurations,
@@ -112,13 +112,19 @@ def view(
         "warming_secrets": [{"name": each} for each in secrets],
     }
     expected = dataclasses.replace(EXPECTED, **changes)
-    found = rules.view(expected, msgspec.convert(dump, envoy.Configuration))
-    return rules.judge(expected, [found], ready=1)
+    found = rules.compare_proxy(expected, msgspec.convert(dump, envoy.Configuration))
+    return rules.combine(expected, [found], ready=1)
 
 
 def test_complete_gateway_is_guarded_and_serves_all_routes():
-    assert view() == Seen(
-        of=EXPECTED.word(), unseen=None, pods=1, ready=1, guarded=(80, 443), is_open=True, routes=2
+    assert view() == EnvoyState(
+        of=EXPECTED.digest(),
+        unseen=None,
+        pods=1,
+        ready=1,
+        guarded=(80, 443),
+        is_open=True,
+        routes=2,
     )
 
 
@@ -306,11 +312,11 @@ def test_https_server_is_known_by_gateway_and_port(name: str, guarded: tuple[int
 
 
 def test_every_pod_that_is_looked_at_counts():
-    whole = rules.View(guarded={80, 443}, is_open=True, routes=2)
-    half = rules.View(guarded={80}, unguarded={443}, routes=1)
-    half.lack(Cause.CLUSTER_MISSING, home="kf", service="oidc")
-    half.lack(Cause.FILTERS_MISSING, port=443)
-    answer = rules.judge(EXPECTED, [whole, half, half], ready=9)
+    whole = rules.ProxyComparison(guarded={80, 443}, is_open=True, routes=2)
+    half = rules.ProxyComparison(guarded={80}, unguarded={443}, routes=1)
+    half.add_missing(Cause.CLUSTER_MISSING, home="kf", service="oidc")
+    half.add_missing(Cause.FILTERS_MISSING, port=443)
+    answer = rules.combine(EXPECTED, [whole, half, half], ready=9)
     assert (answer.pods, answer.ready, answer.is_open) == (3, 9, True)
     assert (answer.guarded, answer.unguarded, answer.routes) == ((80,), (443,), 1)
     assert [each.cause for each in answer.missing] == [
@@ -335,4 +341,4 @@ def test_words_about_routes_are_those_of_the_gateways_envoys(
     about = {"proxy": "gw-0.ingress", "kind": usual, **synchronization}
     known = {"resources": {f"type.googleapis.com/{about.pop('kind')}": about}, **about}
     answer = [msgspec.convert(each, envoy.Synchronization) for each in ({"proxy": "gw-0"}, known)]
-    assert rules.words_about_routes({"gw-0.ingress", "gw-1.ingress"}, answer) == words
+    assert rules.find_route_error({"gw-0.ingress", "gw-1.ingress"}, answer) == words

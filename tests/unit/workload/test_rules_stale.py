@@ -58,7 +58,7 @@ def pod(revision="1-31", image="registry.invalid:5000/istio/proxyv2:1.31.1", not
     revision_that_is_no_label=({"revision": "x" * 64}, ""),
 )
 def test_proxy_is_behind(values, want):
-    found = stale.behind(pod(**values), NOW)
+    found = stale.describe_age(pod(**values), NOW)
     assert want in found
     assert bool(want) == bool(found)
 
@@ -66,7 +66,7 @@ def test_proxy_is_behind(values, want):
 def test_native_sidecar_is_read_too():
     proxy = pods.container("istio-proxy", restartPolicy="Always", image="proxyv2:1.30.4")
     native = pods.pod(init=[proxy], proxy_spec={"image": None})
-    assert "1.30.4" in stale.behind(native, NOW)
+    assert "1.30.4" in stale.describe_age(native, NOW)
 
 
 HOSTILE = [
@@ -81,11 +81,11 @@ HOSTILE = [
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"revision": 1}', *HOSTILE])
 def test_status_that_says_nothing_is_no_reason(text):
     unclear = pods.pod(annotations={"sidecar.istio.io/status": text})
-    assert stale.behind(unclear, NOW) == ""
+    assert stale.describe_age(unclear, NOW) == ""
 
 
 def test_nothing_is_old_when_nothing_is_known():
-    assert stale.behind(pod(revision="default", image="proxyv2:1.30.4"), stale.UNKNOWN) == ""
+    assert stale.describe_age(pod(revision="default", image="proxyv2:1.30.4"), stale.UNKNOWN) == ""
 
 
 @pytest.mark.parametrize("injection", ["enabled", "disabled"])
@@ -93,5 +93,5 @@ def test_only_pods_that_should_be_in_this_mesh_are_old(injection):
     scope = eligible.Scope(
         model="kf", application="app", namespace_labels={"istio-injection": injection}
     )
-    found = facts.replica(pod(revision="other"), scope, NOW)
+    found = facts.read_replica(pod(revision="other"), scope, NOW)
     assert bool(found.stale) is (injection == "enabled")

@@ -37,10 +37,10 @@ def test_native_init_container_that_is_called_before_it_counts_as_started_blocks
 ) -> None:
     found = containers({"name": "first"}, helper)
 
-    assert startable.blocking_container(found, {}) == "helper"
-    assert startable.blocking_container(found, UNCHANGED) is None
+    assert startable.find_blocking(found, {}) == "helper"
+    assert startable.find_blocking(found, UNCHANGED) is None
     # istiod has left it as it was.
-    assert startable.blocking_container(found, {}, injected=True) is None
+    assert startable.find_blocking(found, {}, injected=True) is None
 
 
 @cases(
@@ -54,7 +54,7 @@ def test_native_init_container_that_is_called_before_it_counts_as_started_blocks
     no_sidecar={"name": "helper", "restartPolicy": "OnFailure"},
 )
 def test_other_init_containers_do_not_block(helper: dict[str, Any]) -> None:
-    assert startable.blocking_container(containers(helper), {}) is None
+    assert startable.find_blocking(containers(helper), {}) is None
 
 
 @cases(
@@ -65,4 +65,4 @@ def test_other_init_containers_do_not_block(helper: dict[str, Any]) -> None:
 def test_init_container_that_istiod_has_redirected_blocks(helper: dict[str, Any]) -> None:
     found = containers(helper, {"name": "istio-init"})
 
-    assert startable.blocking_container(found, {}, injected=True) == "helper"
+    assert startable.find_blocking(found, {}, injected=True) == "helper"

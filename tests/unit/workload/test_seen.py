@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from integrator_contract.seen import Expectation, Server, Unseen
+from integrator_contract.seen import Expectation, ReadFailure, Server
 from tests.unit.cases import cases
 from tests.unit.workload import service_world
 from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, until
@@ -150,7 +150,7 @@ async def test_of_many_pods_some_are_looked_at(cluster: FakeApiserver):
 async def test_missing_right_is_named(cluster: FakeApiserver, envoy: Envoy, part: str, right: str):
     cluster.denied = lambda _, path: path.endswith(part)
     answer = await look(cluster)
-    assert (answer["unseen"], answer["detail"]) == (Unseen.FORBIDDEN, right)
+    assert (answer["unseen"], answer["detail"]) == (ReadFailure.FORBIDDEN, right)
 
 
 DENIED = 'admission webhook "deny.k-rail.io" denied the request: no port-forwards here'
@@ -193,7 +193,7 @@ async def test_policy_that_rejects_port_forwards_is_named(
 
     cluster.before_answer = refuse
     answer = await look(cluster)
-    assert answer["unseen"] == Unseen.UNREACHABLE
+    assert answer["unseen"] == ReadFailure.UNREACHABLE
     assert answer["refusal"]["author"] == author
     assert message.endswith(answer["refusal"]["words"])
 
@@ -247,16 +247,16 @@ OK = b"HTTP/1.1 200 OK\r\n"
 
 @cases(
     ("raw", "unseen"),
-    no_envoy=(b"HTTP/1.1 404 Not Found\r\n\r\n", Unseen.UNREACHABLE),
-    no_http=(b"SSH-2.0\r\n", Unseen.UNREACHABLE),
-    no_dump=(OK + b"content-length: 4\r\n\r\n[42]", Unseen.UNREACHABLE),
-    no_length=(OK + b"\r\nzz\r\n", Unseen.UNREACHABLE),
-    chunk_too_large=(OK + b"\r\n2000001\r\n", Unseen.TOO_LARGE),
-    too_large=(OK + b"content-length: 33554433\r\n\r\n", Unseen.TOO_LARGE),
-    negative=(OK + b"content-length: -1\r\n\r\n", Unseen.TOO_LARGE),
+    no_envoy=(b"HTTP/1.1 404 Not Found\r\n\r\n", ReadFailure.UNREACHABLE),
+    no_http=(b"SSH-2.0\r\n", ReadFailure.UNREACHABLE),
+    no_dump=(OK + b"content-length: 4\r\n\r\n[42]", ReadFailure.UNREACHABLE),
+    no_length=(OK + b"\r\nzz\r\n", ReadFailure.UNREACHABLE),
+    chunk_too_large=(OK + b"\r\n2000001\r\n", ReadFailure.TOO_LARGE),
+    too_large=(OK + b"content-length: 33554433\r\n\r\n", ReadFailure.TOO_LARGE),
+    negative=(OK + b"content-length: -1\r\n\r\n", ReadFailure.TOO_LARGE),
 )
 async def test_answer_that_is_no_dump_is_not_read(
-    cluster: FakeApiserver, envoy: Envoy, raw: bytes, unseen: Unseen
+    cluster: FakeApiserver, envoy: Envoy, raw: bytes, unseen: ReadFailure
 ):
     envoy.raw = raw
     assert (await look(cluster))["unseen"] == unseen
@@ -266,9 +266,9 @@ async def test_envoy_that_does_not_answer_is_given_up(cluster: FakeApiserver, en
     envoy.mode = "hang"
     began = asyncio.get_running_loop().time()
     async with service_world.running(cluster, expected=EXPECTED) as service:
-        assert (await service.get("/seen"))["unseen"] == Unseen.NOT_YET
+        assert (await service.get("/seen"))["unseen"] == ReadFailure.NOT_YET
         await until(service.told)
-        assert (await service.get("/seen"))["unseen"] == Unseen.UNREACHABLE
+        assert (await service.get("/seen"))["unseen"] == ReadFailure.UNREACHABLE
     assert asyncio.get_running_loop().time() - began < 7
 
 

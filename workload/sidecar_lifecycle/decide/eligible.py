@@ -25,7 +25,7 @@ class Scope(service.Eligibility):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class MembershipDecision:
     """Whether a pod should be in the mesh in the model's mode, and why."""
 
     wanted: bool
@@ -61,12 +61,12 @@ Lookup = Callable[[str, str], Owner | None]
 """Returns an owner in the pod's namespace by kind and name; None if it does not exist."""
 
 
-def alive(pod: types.Pod) -> bool:
+def is_alive(pod: types.Pod) -> bool:
     """Tell whether the pod has not ended, so that its sidecar matters."""
     return pod.status.phase not in ("Succeeded", "Failed")
 
 
-def injected(pod: types.Pod) -> bool:
+def is_injected(pod: types.Pod) -> bool:
     """Tell whether the pod is in the mesh by its own containers, injected or not.
 
     A proxy with the image `auto` is a customisation that the injector has not filled in. The
@@ -84,7 +84,7 @@ def injected(pod: types.Pod) -> bool:
     return bool(added) and added.issubset(containers)
 
 
-def in_mesh(pod: types.Pod, scope: Scope) -> bool:
+def is_in_mesh(pod: types.Pod, scope: Scope) -> bool:
     """Tell whether the pod is in the mesh in the model's mode, sidecar or ambient.
 
     Istio's node agent ignores injected pods, whatever their labels (istio cni/pkg/util,
@@ -92,23 +92,23 @@ def in_mesh(pod: types.Pod, scope: Scope) -> bool:
     does not count.
     """
     if scope.data_plane != "ambient":
-        return injected(pod)
+        return is_injected(pod)
     has_leftover = names.SIDECAR_STATUS in pod.metadata.annotations
-    return _ambient_says(pod.metadata, scope) == "ambient" and not has_leftover
+    return _find_ambient_mode(pod.metadata, scope) == "ambient" and not has_leftover
 
 
-def _ambient_says(meta: types.ObjectMeta, scope: Scope) -> str | None:
+def _find_ambient_mode(meta: types.ObjectMeta, scope: Scope) -> str | None:
     """Return the label that Istio's node agent follows: the pod's, or its namespace's."""
     return meta.labels.get(names.DATAPLANE_MODE, scope.namespace_labels.get(names.DATAPLANE_MODE))
 
 
-def displaced(pod: types.Pod) -> str:
+def find_displaced(pod: types.Pod) -> str:
     """Return the container that the controller expects first, if another one is first."""
-    first = first_container.addressed(pod)
+    first = first_container.find_addressed(pod)
     return first if first is not None and pod.spec.containers[0].name != first else ""
 
 
-def switched_off(meta: types.ObjectMeta) -> bool:
+def is_switched_off(meta: types.ObjectMeta) -> bool:
     """Tell whether convergence is disabled on an object, by annotation or by label."""
     return "disabled" in (
         meta.annotations.get(names.RESTART_PODS),
@@ -116,33 +116,33 @@ def switched_off(meta: types.ObjectMeta) -> bool:
     )
 
 
-def wanted(pod: types.Pod, scope: Scope) -> Wanted:
+def decide_membership(pod: types.Pod, scope: Scope) -> MembershipDecision:
     """Tell whether this pod, created now, would be in the mesh in the model's mode."""
-    if (outside := _outside(pod, scope)) is not None:
+    if (outside := _find_exclusion(pod, scope)) is not None:
         return outside
     if scope.data_plane == "ambient":
-        return _by_ambient(pod, scope)
-    return _without_sidecar(pod, scope) or _by_namespace(pod, scope)
+        return _decide_by_ambient(pod, scope)
+    return _find_opt_out(pod, scope) or _decide_by_namespace(pod, scope)
 
 
-def _outside(pod: types.Pod, scope: Scope) -> Wanted | None:
+def _find_exclusion(pod: types.Pod, scope: Scope) -> MembershipDecision | None:
     """Return why this pod stays outside of the mesh in any namespace."""
     labels, namespace = pod.metadata.labels, pod.metadata.namespace or scope.model
-    if (unsuited := unable(pod.spec)) is not None:
+    if (unsuited := find_inability(pod.spec)) is not None:
         return unsuited
     if namespace == scope.model and names.is_integrator(labels, scope.application):
-        return _no(Reason.INTEGRATOR_ITSELF, "the integrator's own pods stay outside")
+        return _leave_out(Reason.INTEGRATOR_ITSELF, "the integrator's own pods stay outside")
     if names.is_modeloperator(labels):
-        return _no(Reason.MODEL_OPERATOR, "Juju's modeloperator stays outside")
+        return _leave_out(Reason.MODEL_OPERATOR, "Juju's modeloperator stays outside")
     if selectors.matches(scope.excluded, labels):
-        return _no(Reason.EXCLUDED, "it matches excluded-pods")
+        return _leave_out(Reason.EXCLUDED, "it matches excluded-pods")
     return None
 
 
-def unable(spec: types.PodSpec) -> Wanted | None:
+def find_inability(spec: types.PodSpec) -> MembershipDecision | None:
     """Return why a pod cannot have a sidecar, if so: admission labels such pods."""
     if spec.hostNetwork:
-        return _no(Reason.HOST_NETWORK, "pods on the host's network are never in the mesh")
+        return _leave_out(Reason.HOST_NETWORK, "pods on the host's network are never in the mesh")
     affinity = spec.affinity and spec.affinity.nodeAffinity
     required = affinity and affinity.requiredDuringSchedulingIgnoredDuringExecution
     terms = [
@@ -150,104 +150,104 @@ def unable(spec: types.PodSpec) -> Wanted | None:
         for each in (required.nodeSelectorTerms if required else ())
     ]
     if not selectors.may_run_on_linux(spec.os.name if spec.os else "", spec.nodeSelector, terms):
-        return _no(Reason.WINDOWS, "Istio has no sidecar for Windows")
+        return _leave_out(Reason.WINDOWS, "Istio has no sidecar for Windows")
     return None
 
 
-def _no(reason: Reason, message: str) -> Wanted:
-    return Wanted(False, reason, message)
+def _leave_out(reason: Reason, message: str) -> MembershipDecision:
+    return MembershipDecision(False, reason, message)
 
 
-def _by_ambient(pod: types.Pod, scope: Scope) -> Wanted:
+def _decide_by_ambient(pod: types.Pod, scope: Scope) -> MembershipDecision:
     """Apply the selectors of Istio's node agent, which does not control sidecars."""
     labels = pod.metadata.labels
     # The injector gives such a pod a sidecar in a namespace without injection labels.
     if labels.get(names.INJECT) == "true" or names.REVISION in labels:
-        return _no(Reason.POD_INJECTION, "the pod asks for a sidecar itself")
-    says = _ambient_says(pod.metadata, scope)
+        return _leave_out(Reason.POD_INJECTION, "the pod asks for a sidecar itself")
+    says = _find_ambient_mode(pod.metadata, scope)
     if says == "ambient":
         why = f"it is in ambient mode by {names.DATAPLANE_MODE}=ambient"
         if names.SIDECAR_STATUS in pod.metadata.annotations:
-            return Wanted(True, Reason.SIDECAR_LEFT, f"{why}, and still has a sidecar")
-        return Wanted(True, Reason.AMBIENT, why)
+            return MembershipDecision(True, Reason.SIDECAR_LEFT, f"{why}, and still has a sidecar")
+        return MembershipDecision(True, Reason.AMBIENT, why)
     if names.DATAPLANE_MODE in labels:
-        return _no(Reason.OUT_OF_AMBIENT, f"the pod says {names.DATAPLANE_MODE}={says}")
-    return _by_selection(labels, scope)
+        return _leave_out(Reason.OUT_OF_AMBIENT, f"the pod says {names.DATAPLANE_MODE}={says}")
+    return _decide_by_selection(labels, scope)
 
 
-def _without_sidecar(pod: types.Pod, scope: Scope) -> Wanted | None:
+def _find_opt_out(pod: types.Pod, scope: Scope) -> MembershipDecision | None:
     """Return why this pod gets no sidecar in any namespace."""
     meta = pod.metadata
     # The label is the newer interface: istiod reads the annotation only without the label.
     if meta.labels.get(names.INJECT, meta.annotations.get(names.INJECT)) == "false":
-        return _no(Reason.INJECTION_DISABLED, f"the pod says {names.INJECT}=false")
+        return _leave_out(Reason.INJECTION_DISABLED, f"the pod says {names.INJECT}=false")
     is_redirected = meta.annotations.get(names.AMBIENT_REDIRECTION) == "enabled"
-    if is_redirected or _ambient_says(meta, scope) == "ambient":
-        return _no(Reason.AMBIENT, "it is in the mesh by ambient mode")
+    if is_redirected or _find_ambient_mode(meta, scope) == "ambient":
+        return _leave_out(Reason.AMBIENT, "it is in the mesh by ambient mode")
     return None
 
 
-def _by_namespace(pod: types.Pod, scope: Scope) -> Wanted:
+def _decide_by_namespace(pod: types.Pod, scope: Scope) -> MembershipDecision:
     """Apply the selectors of Istio's injector webhooks."""
     labels = scope.namespace_labels
     if (says := labels.get(names.INJECTION)) is not None:
         said = f"its namespace says {names.INJECTION}={says}"
         if says == "enabled":
-            return Wanted(True, Reason.NAMESPACE_INJECTION, said)
-        return _no(Reason.NAMESPACE_DISABLED, said)
+            return MembershipDecision(True, Reason.NAMESPACE_INJECTION, said)
+        return _leave_out(Reason.NAMESPACE_DISABLED, said)
     if revision := labels.get(names.REVISION):
-        return _by_revision(revision, scope, "its namespace")
+        return _decide_by_revision(revision, scope, "its namespace")
     labels = pod.metadata.labels
     if revision := labels.get(names.REVISION):
-        return _by_revision(revision, scope, "the pod")
+        return _decide_by_revision(revision, scope, "the pod")
     if labels.get(names.INJECT) == "true":
-        return Wanted(True, Reason.POD_INJECTION, f"the pod says {names.INJECT}=true")
-    return _by_selection(labels, scope)
+        return MembershipDecision(True, Reason.POD_INJECTION, f"the pod says {names.INJECT}=true")
+    return _decide_by_selection(labels, scope)
 
 
-def _by_selection(labels: Mapping[str, str], scope: Scope) -> Wanted:
+def _decide_by_selection(labels: Mapping[str, str], scope: Scope) -> MembershipDecision:
     if scope.membership != "selected":
-        return _no(Reason.NAMESPACE_OUTSIDE, "its namespace has no label of the mesh")
+        return _leave_out(Reason.NAMESPACE_OUTSIDE, "its namespace has no label of the mesh")
     if selectors.matches(scope.included, labels):
-        return Wanted(True, Reason.INCLUDED, "it matches included-pods")
-    return _no(Reason.NOT_INCLUDED, "it does not match included-pods")
+        return MembershipDecision(True, Reason.INCLUDED, "it matches included-pods")
+    return _leave_out(Reason.NOT_INCLUDED, "it does not match included-pods")
 
 
-def _by_revision(revision: str, scope: Scope, who: str) -> Wanted:
+def _decide_by_revision(revision: str, scope: Scope, who: str) -> MembershipDecision:
     said = f"{who} says {names.REVISION}={revision}"
     if scope.mesh_revision and revision != scope.mesh_revision:
-        return _no(Reason.OTHER_REVISION, f"{said}, which is not {scope.mesh_revision}")
-    return Wanted(True, Reason.REVISION, said)
+        return _leave_out(Reason.OTHER_REVISION, f"{said}, which is not {scope.mesh_revision}")
+    return MembershipDecision(True, Reason.REVISION, said)
 
 
-def ownership(pod: types.Pod, scope_disabled: bool, lookup: Lookup) -> Ownership:
+def find_ownership(pod: types.Pod, scope_disabled: bool, lookup: Lookup) -> Ownership:
     """Tell whether the pod may be evicted, so that its workload creates one with a sidecar."""
-    reference = controller(pod.metadata.ownerReferences)
+    reference = find_controller(pod.metadata.ownerReferences)
     if reference is None:
         return Ownership("", False, Reason.BARE_POD, "nothing would create it again")
-    owner = _found(reference, lookup)
+    owner = _find_owner(reference, lookup)
     if owner is not None and reference.kind == "ReplicaSet":
-        reference = controller(owner.owners) or reference
-        owner = _found(reference, lookup)
+        reference = find_controller(owner.owners) or reference
+        owner = _find_owner(reference, lookup)
     name = f"{reference.kind}/{reference.name}"
-    reasons = _not_ours(pod, name, reference, owner, scope_disabled)
+    reasons = _list_objections(pod, name, reference, owner, scope_disabled)
     reason, message = next(reasons, ("", ""))
     return Ownership(name, not reason, reason, message)
 
 
-def controller(references: tuple[types.OwnerReference, ...]) -> types.OwnerReference | None:
+def find_controller(references: tuple[types.OwnerReference, ...]) -> types.OwnerReference | None:
     """Return the object's controller, if any."""
     return next((each for each in references if each.controller), None)
 
 
-def _found(reference: types.OwnerReference, lookup: Lookup) -> Owner | None:
+def _find_owner(reference: types.OwnerReference, lookup: Lookup) -> Owner | None:
     if not reference.apiVersion.startswith("apps/"):
         return None
     owner = lookup(reference.kind, reference.name)
     return owner if owner is not None and owner.uid == reference.uid else None
 
 
-def _not_ours(
+def _list_objections(
     pod: types.Pod,
     name: str,
     reference: types.OwnerReference,
@@ -268,7 +268,7 @@ def _not_ours(
     above = next((each for each in owner.owners if each.kind != "Namespace"), None)
     if above is not None:
         yield Reason.OWNED_FURTHER_UP, f"{name} belongs to {above.kind} {above.name}"
-    by_pod = switched_off(pod.metadata)
+    by_pod = is_switched_off(pod.metadata)
     off = {name: owner.disabled, "its namespace": scope_disabled, "the pod": by_pod}
     for place in filter(off.get, off):
         yield Reason.CONVERGENCE_DISABLED, f"switched off on {place}"

@@ -72,13 +72,13 @@ class ProxyDecision:
 _Judgement: TypeAlias = tuple[Action, Reason, str]
 
 
-def finished(pod: types.Pod, policy: Policy) -> ProxyDecision:
+def decide(pod: types.Pod, policy: Policy) -> ProxyDecision:
     """Decide about one pod, by the first reason that applies."""
-    if left_alone := next(_left_alone(pod, policy), None):
+    if left_alone := next(_list_objections(pod, policy), None):
         return ProxyDecision(Action.IGNORE, *left_alone)
-    selection = payload.select(pod, policy)
+    selection = payload.select_payload(pod, policy)
     decision = ProxyDecision(
-        *next(_judged(pod, policy, selection)),
+        *next(_judge_state(pod, policy, selection)),
         containers=tuple(each.name for each in selection.containers),
         unknown=selection.unknown,
     )
@@ -86,38 +86,38 @@ def finished(pod: types.Pod, policy: Policy) -> ProxyDecision:
         return decision
     return dataclasses.replace(
         decision,
-        port=proxy_config.status_port(pod.metadata.annotations, policy.status_port) or 0,
-        proxy_id=payload.statuses(pod)[names.PROXY].containerID or "",
-        holding=_holding(pod, selection, policy),
+        port=proxy_config.find_status_port(pod.metadata.annotations, policy.status_port) or 0,
+        proxy_id=payload.map_statuses(pod)[names.PROXY].containerID or "",
+        holding=_list_holding(pod, selection, policy),
     )
 
 
 def explain(pod: types.Pod, policy: Policy) -> answers.ProxyAnswer:
     """Return the decision about one pod, and when its payload ended."""
-    ended = payload.ended_at(pod, policy)
-    return dataclasses.replace(finished(pod, policy).answer(pod), ended=ended)
+    ended = payload.find_end(pod, policy)
+    return dataclasses.replace(decide(pod, policy).answer(pod), ended=ended)
 
 
-def concerns(pod: types.Pod) -> bool:
+def may_be_stopped(pod: types.Pod) -> bool:
     """Tell whether a pod's specification, which never changes, allows a stop of its proxy."""
-    return next(_not_ours(pod), None) is None
+    return next(_list_fixed_objections(pod), None) is None
 
 
-def _not_ours(pod: types.Pod) -> Iterator[tuple[Reason, str]]:
+def _list_fixed_objections(pod: types.Pod) -> Iterator[tuple[Reason, str]]:
     """Yield the reasons in a pod's specification, which never changes, not to stop its proxy."""
     if any(container.name == names.PROXY for container in pod.spec.initContainers):
         yield Reason.NATIVE_SIDECAR, "the kubelet stops a native sidecar by itself"
-    proxy = _proxy(pod)
+    proxy = _find_proxy(pod)
     if proxy is None:
         yield Reason.NO_PROXY, f"no container {names.PROXY}"
     elif container_restart.will_restart(proxy, pod.spec.restartPolicy, types.Terminated()):
         yield Reason.RESTARTS_ALWAYS, "the pod starts a stopped proxy again"
 
 
-def _left_alone(pod: types.Pod, policy: Policy) -> Iterator[tuple[Reason, str]]:
+def _list_objections(pod: types.Pod, policy: Policy) -> Iterator[tuple[Reason, str]]:
     """Yield the reasons in this pod's specification and policy not to stop its proxy."""
     annotations = pod.metadata.annotations
-    yield from _not_ours(pod)
+    yield from _list_fixed_objections(pod)
     if not policy.enabled:
         yield Reason.SWITCHED_OFF, "proxy-shutdown is false"
     if annotations.get(names.PROXY_SHUTDOWN) == "disabled":
@@ -127,11 +127,13 @@ def _left_alone(pod: types.Pod, policy: Policy) -> Iterator[tuple[Reason, str]]:
         yield Reason.NAMESPACE_DISABLED, message
 
 
-def _proxy(pod: types.Pod) -> types.Container | None:
+def _find_proxy(pod: types.Pod) -> types.Container | None:
     return next((each for each in pod.spec.containers if each.name == names.PROXY), None)
 
 
-def _judged(pod: types.Pod, policy: Policy, selection: payload.Selection) -> Iterator[_Judgement]:
+def _judge_state(
+    pod: types.Pod, policy: Policy, selection: payload.Selection
+) -> Iterator[_Judgement]:
     """Yield the judgements that the pod's state requires; the last one always applies."""
     if pod.metadata.deletionTimestamp is not None:
         yield Action.IGNORE, Reason.DELETED, "the pod is being deleted"
@@ -140,7 +142,7 @@ def _judged(pod: types.Pod, policy: Policy, selection: payload.Selection) -> Ite
         yield Action.IGNORE, Reason.ENDED, f"the pod has {phase.lower()}"
     if selection.reason is not None:
         yield Action.REPORT, selection.reason, selection.message
-    if proxy_config.status_port(pod.metadata.annotations, policy.status_port) is None:
+    if proxy_config.find_status_port(pod.metadata.annotations, policy.status_port) is None:
         yield Action.REPORT, Reason.BAD_STATUS_PORT, f"{names.STATUS_PORT} is not a port"
     # A pod is Pending as long as one container has not started, such as a proxy whose image can't
     # be pulled, even if the other containers have ended (getPhase in
@@ -148,32 +150,32 @@ def _judged(pod: types.Pod, policy: Policy, selection: payload.Selection) -> Ite
     if phase not in ("Running", "Pending"):
         yield Action.WAIT, Reason.NOT_RUNNING, f"the pod's phase is {phase or 'not known'}"
 
-    unfinished = payload.unfinished(
+    unfinished = payload.list_unfinished(
         pod, selection.containers, old_ends_count=policy.old_ends_count
     )
-    again = payload.restarting(pod)
-    proxy = payload.statuses(pod).get(names.PROXY)
+    again = payload.find_restart(pod)
+    proxy = payload.map_statuses(pod).get(names.PROXY)
     if proxy is not None and proxy.state.terminated is not None:
-        yield from _proxy_gone(pod, proxy.state.terminated, again, unfinished)
+        yield from _judge_ended_proxy(pod, proxy.state.terminated, again, unfinished)
     if unfinished:
-        yield Action.WAIT, unfinished[0].reason, payload.some(unfinished)
+        yield Action.WAIT, unfinished[0].reason, payload.join_some(unfinished)
     if again is not None:
         yield Action.WAIT, again.reason, str(again)
-    if missing := payload.without_status(pod):
-        message = f"{payload.some(missing, ', ')} has no status yet"
+    if missing := payload.list_without_status(pod):
+        message = f"{payload.join_some(missing, ', ')} has no status yet"
         yield Action.WAIT, Reason.NO_STATUS, message
-    yield from _not_stoppable(pod, proxy)
-    yield Action.STOP, Reason.PAYLOAD_FINISHED, payload.describe(pod, selection.containers)
+    yield from _list_obstacles(pod, proxy)
+    yield Action.STOP, Reason.PAYLOAD_FINISHED, payload.describe_ends(pod, selection.containers)
 
 
-def _proxy_gone(
+def _judge_ended_proxy(
     pod: types.Pod,
     ended: types.Terminated,
     again: payload.Unfinished | None,
     unfinished: tuple[payload.Unfinished, ...],
 ) -> Iterator[_Judgement]:
     """Yield the judgements about a proxy that has ended."""
-    proxy = _proxy(pod)
+    proxy = _find_proxy(pod)
     assert proxy is not None
     how = f"the proxy ended with {ended.exitCode}"
     if container_restart.will_restart(proxy, pod.spec.restartPolicy, ended):
@@ -182,21 +184,21 @@ def _proxy_gone(
         yield Action.WAIT, again.reason, str(again)
     if not unfinished:
         yield Action.IGNORE, Reason.PROXY_ENDED, "payload and proxy have ended"
-    if _disrupted(pod):
+    if _is_disrupted(pod):
         yield Action.IGNORE, Reason.DISRUPTED, "the kubelet is ending the pod"
-    message = f"{how} and is not started again, while {payload.some(unfinished)}"
+    message = f"{how} and is not started again, while {payload.join_some(unfinished)}"
     yield Action.REPORT, Reason.PROXY_LOST, message
 
 
-def _not_stoppable(pod: types.Pod, proxy: types.ContainerStatus | None) -> Iterator[_Judgement]:
+def _list_obstacles(pod: types.Pod, proxy: types.ContainerStatus | None) -> Iterator[_Judgement]:
     """Yield the reasons why the proxy of a finished pod can't be stopped."""
     if proxy is None or proxy.state.running is None or not proxy.containerID:
-        yield Action.REPORT, Reason.PROXY_NOT_RUNNING, _not_running(proxy)
-    if _PROXYLESS in service.words(pod.metadata.annotations.get(names.TEMPLATES, "")):
-        yield Action.REPORT, Reason.PROXY_WITHOUT_ENVOY, _without_envoy(pod)
+        yield Action.REPORT, Reason.PROXY_NOT_RUNNING, _describe_not_running(proxy)
+    if _PROXYLESS in service.split_list(pod.metadata.annotations.get(names.TEMPLATES, "")):
+        yield Action.REPORT, Reason.PROXY_WITHOUT_ENVOY, _describe_without_envoy(pod)
 
 
-def _disrupted(pod: types.Pod) -> bool:
+def _is_disrupted(pod: types.Pod) -> bool:
     """Return whether the kubelet is ending the whole pod, in which containers end in any order."""
     if pod.status.reason in ("Evicted", "DeadlineExceeded", "Preempting", "Terminated"):
         return True
@@ -204,13 +206,13 @@ def _disrupted(pod: types.Pod) -> bool:
     return any((each.type, each.status) == ends for each in pod.status.conditions)
 
 
-def _not_running(proxy: types.ContainerStatus | None) -> str:
+def _describe_not_running(proxy: types.ContainerStatus | None) -> str:
     waiting = proxy.state.waiting if proxy is not None else None
     why = (waiting.reason if waiting else None) or "no reason given"
     return f"work finished, but {names.PROXY} is not running ({why}), so the pod cannot complete"
 
 
-def _without_envoy(pod: types.Pod) -> str:
+def _describe_without_envoy(pod: types.Pod) -> str:
     meta = pod.metadata
     return (
         f"work finished, but only a signal ends the pilot-agent of template {_PROXYLESS}; run: "
@@ -218,8 +220,8 @@ def _without_envoy(pod: types.Pod) -> str:
     )
 
 
-def _holding(pod: types.Pod, selection: payload.Selection, policy: Policy) -> tuple[str, ...]:
+def _list_holding(pod: types.Pod, selection: payload.Selection, policy: Policy) -> tuple[str, ...]:
     without = {names.PROXY, *(container.name for container in selection.containers)}
     rest = tuple(each for each in pod.spec.containers if each.name not in without)
-    held = payload.unfinished(pod, rest, old_ends_count=policy.old_ends_count)
+    held = payload.list_unfinished(pod, rest, old_ends_count=policy.old_ends_count)
     return tuple(entry.container for entry in held)

@@ -12,7 +12,7 @@ from integrator_contract import names
 from sidecar_lifecycle.model import types
 
 
-def addressed(pod: types.Pod) -> str | None:
+def find_addressed(pod: types.Pod) -> str | None:
     """Return the container that the pod's controller expects to be the first, if any."""
     containers = [each.name for each in pod.spec.containers]
     is_unit = any(each.name == names.CHARM_INIT for each in pod.spec.initContainers)

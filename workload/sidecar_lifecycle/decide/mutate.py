@@ -54,18 +54,18 @@ def mutate(pod: types.Pod, settings: pods.Settings, kind: namespaces.Kind = "mod
     if _has_own_proxy(pod.spec):
         draft.skip("all", Reason.HAS_PROXY)
         if is_served:
-            _order(draft)
+            _order_containers(draft)
         return draft.result()
     if kind == "model":
-        _membership(draft, ours=ours)
+        _decide_membership(draft, ours=ours)
         if names.PROBE in draft.labels:
             draft.annotations[names.SETTINGS] = settings.digest
     if is_served:
-        draft.add("pod-traffic", draft.labels, _pod_traffic(draft))
+        draft.add("pod-traffic", draft.labels, _label_traffic(draft))
         for name, change in _ANNOTATING.items():
             draft.add(name, draft.annotations, change(draft))
-        draft.add("images", draft.images, _images(draft))
-        draft.add("labels", draft.labels, _missing(draft, settings.pod_labels, draft.labels))
+        draft.add("images", draft.images, _move_images(draft))
+        draft.add("labels", draft.labels, _find_missing(draft, settings.pod_labels, draft.labels))
     return draft.result()
 
 
@@ -92,8 +92,8 @@ class _Draft:
         # Selectors match the pod as it was sent, without added labels.
         self.sent = pod.metadata.labels
         self.labels = dict(self.sent)
-        self.unable = eligible.unable(pod.spec)
-        self.addressed = first_container.addressed(pod)
+        self.inability = eligible.find_inability(pod.spec)
+        self.addressed = first_container.find_addressed(pod)
         self.annotations = dict(pod.metadata.annotations)
         self.images: dict[str, str] = {}
         """New images by their JSON paths."""
@@ -122,7 +122,7 @@ class _Draft:
         Of Istio's templates only `sidecar` supports native sidecars (istio
         manifests/charts/istio-control/istio-discovery/files).
         """
-        return service.words(self.annotations.get(names.TEMPLATES, "sidecar"))
+        return service.split_list(self.annotations.get(names.TEMPLATES, "sidecar"))
 
     @property
     def is_native(self) -> bool:
@@ -132,8 +132,8 @@ class _Draft:
     @property
     def outside(self) -> Reason | None:
         """The reason why the pod will get no sidecar; None if it may get one."""
-        if self.unable is not None:
-            return self.unable.reason
+        if self.inability is not None:
+            return self.inability.reason
         if self.in_ambient:
             return Reason.AMBIENT
         inject = self.labels.get(names.INJECT, self.annotations.get(names.INJECT))
@@ -144,11 +144,11 @@ class _Draft:
         if self.applied:
             before = filter(None, self.annotations.get(names.APPLIED, "").split(","))
             self.annotations[names.APPLIED] = ",".join(dict.fromkeys([*before, *self.applied]))
-            if not _fit(self.annotations, metadata.annotations):
+            if not _is_accepted(self.annotations, metadata.annotations):
                 self._leave_annotations()
         patch = [
-            *_map_patch("/metadata/annotations", metadata.annotations, self.annotations),
-            *_map_patch("/metadata/labels", metadata.labels, self.labels),
+            *_make_patch("/metadata/annotations", metadata.annotations, self.annotations),
+            *_make_patch("/metadata/labels", metadata.labels, self.labels),
             *(
                 {"op": "replace", "path": path, "value": image}
                 for path, image in self.images.items()
@@ -168,12 +168,12 @@ class _Draft:
                 self.skip(word, Reason.ANNOTATIONS_FULL)
 
 
-def _fit(annotations: Mapping[str, str], sent: Mapping[str, str]) -> bool:
+def _is_accepted(annotations: Mapping[str, str], sent: Mapping[str, str]) -> bool:
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     return len(sent) <= MOST_ANNOTATIONS and size <= MOST_ANNOTATION_BYTES
 
 
-def _map_patch(
+def _make_patch(
     path: str, before: Mapping[str, str], after: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     # An absent map has to be added as a whole; an empty one may be.
@@ -190,10 +190,10 @@ def _map_patch(
     ]
 
 
-def _membership(draft: _Draft, *, ours: bool) -> None:
+def _decide_membership(draft: _Draft, *, ours: bool) -> None:
     settings = draft.settings
-    obstacle = Reason.POD_SAYS_ITSELF if _says_itself(draft) else None
-    is_outside = ours or draft.unable is not None
+    obstacle = Reason.POD_SAYS_ITSELF if _has_own_choice(draft) else None
+    is_outside = ours or draft.inability is not None
     if is_outside or selectors.matches(settings.excluded, draft.labels):
         change, labels = "excluded", settings.outside_label
     elif settings.membership == "selected" and selectors.matches(settings.included, draft.labels):
@@ -205,14 +205,16 @@ def _membership(draft: _Draft, *, ours: bool) -> None:
     draft.add(change, draft.labels, obstacle or labels)
 
 
-def _says_itself(draft: _Draft) -> bool:
+def _has_own_choice(draft: _Draft) -> bool:
     """Tell whether the pod already has the label or annotation, or asks for a sidecar."""
     asked = (draft.labels.get(names.INJECT), draft.annotations.get(names.INJECT))
     says = draft.settings.outside_label.keys() <= draft.labels.keys()
     return says or names.REVISION in draft.labels or "true" in asked
 
 
-def _missing(draft: _Draft, rules: tuple[pods.Entries, ...], entries: Mapping[str, str]) -> _Added:
+def _find_missing(
+    draft: _Draft, rules: tuple[pods.Entries, ...], entries: Mapping[str, str]
+) -> _Added:
     wanted: dict[str, str] = {}
     for rule in rules:
         if rule.selects(draft.sent):
@@ -225,7 +227,7 @@ _PORT = re.compile(r"[^, \t\r\n]+")
 _EMPTY_PLACE = re.compile(r"^[ \t\r\n]*,|,[ \t\r\n]*,|,[ \t\r\n]*\Z")
 
 
-def _ports(draft: _Draft) -> _Added:
+def _exclude_ports(draft: _Draft) -> _Added:
     rules = draft.settings.excluded_outbound_ports
     wanted = [str(p) for rule in rules if rule.selects(draft.sent) for p in rule.ports]
     if not wanted:
@@ -243,13 +245,13 @@ def _ports(draft: _Draft) -> _Added:
     return {names.EXCLUDED_OUTBOUND_PORTS: ",".join([*kept, *missing])}
 
 
-def _native(draft: _Draft) -> _Added:
+def _request_native(draft: _Draft) -> _Added:
     spec = draft.pod.spec
     completes = spec.restartPolicy not in ("", "Always")
     # Before a classic proxy runs, the call is plain text, which the head's namespace may deny.
     waits = any(each.name == names.RAY_WAIT for each in spec.initContainers)
     if not draft.settings.native or not (
-        completes or waits or startable.blocking_container(spec.initContainers, draft.annotations)
+        completes or waits or startable.find_blocking(spec.initContainers, draft.annotations)
     ):
         return {}
     if draft.outside:
@@ -261,7 +263,7 @@ def _native(draft: _Draft) -> _Added:
     return {names.NATIVE_SIDECAR: "true"} if is_alone else Reason.OTHER_TEMPLATE
 
 
-def _hold(draft: _Draft) -> _Added:
+def _request_hold(draft: _Draft) -> _Added:
     if not draft.settings.hold_application:
         return {}
     if draft.outside:
@@ -271,24 +273,24 @@ def _hold(draft: _Draft) -> _Added:
     return (
         Reason.FIRST_CONTAINER
         if draft.addressed
-        else _insert(draft, proxy_config.HOLD, setting=True)
+        else _insert_setting(draft, proxy_config.HOLD, setting=True)
     )
 
 
-def _no_hold(draft: _Draft) -> _Added:
+def _disable_hold(draft: _Draft) -> _Added:
     """Disable the mesh's hold, which would put the proxy before the addressed container."""
     is_wanted = draft.settings.mesh_holds and draft.addressed
     if not is_wanted or draft.outside or draft.is_native:
         return {}
-    return _insert(draft, proxy_config.HOLD, setting=False)
+    return _insert_setting(draft, proxy_config.HOLD, setting=False)
 
 
-def _insert(draft: _Draft, key: str, setting: object) -> _Added:
-    merged = proxy_config.insert(draft.annotations.get(names.PROXY_CONFIG), key, setting)
+def _insert_setting(draft: _Draft, key: str, setting: object) -> _Added:
+    merged = proxy_config.insert_setting(draft.annotations.get(names.PROXY_CONFIG), key, setting)
     return merged if isinstance(merged, Reason) else {names.PROXY_CONFIG: merged}
 
 
-def _pod_traffic(draft: _Draft) -> _Added:
+def _label_traffic(draft: _Draft) -> _Added:
     """Label a pod of a training job. An EnvoyFilter makes it call other pods by mutual TLS."""
     if not draft.settings.pod_traffic or names.TRAINING_JOBS.keys().isdisjoint(draft.sent):
         return {}
@@ -297,7 +299,7 @@ def _pod_traffic(draft: _Draft) -> _Added:
     return draft.outside or {names.POD_TRAFFIC: names.MUTUAL_TLS}
 
 
-def _idle_timeout(draft: _Draft) -> _Added:
+def _disable_idle_timeout(draft: _Draft) -> _Added:
     """Keep idle connections between the pods of a job, which Envoy closes after an hour.
 
     istiod uses the variable for every TCP filter (istio pilot/pkg/networking/core).
@@ -306,10 +308,10 @@ def _idle_timeout(draft: _Draft) -> _Added:
     if not draft.settings.pod_traffic or not is_wanted:
         return {}
     endless = {"ISTIO_META_IDLE_TIMEOUT": "0s"}
-    return draft.outside or _insert(draft, proxy_config.METADATA, endless)
+    return draft.outside or _insert_setting(draft, proxy_config.METADATA, endless)
 
 
-def _order(draft: _Draft) -> None:
+def _order_containers(draft: _Draft) -> None:
     """Move the addressed container to the front."""
     containers = [each.name for each in draft.pod.spec.containers]
     if draft.addressed and draft.addressed != containers[0]:
@@ -317,7 +319,7 @@ def _order(draft: _Draft) -> None:
         draft.applied.append("order")
 
 
-def full_image(image: str) -> str:
+def complete_image(image: str) -> str:
     """Return an image's name with the registry that a container runtime would use."""
     first, slash, _ = image.partition("/")
     if not slash:
@@ -326,13 +328,13 @@ def full_image(image: str) -> str:
     return image if is_registry else f"docker.io/{image}"
 
 
-def _images(draft: _Draft) -> dict[str, str]:
+def _move_images(draft: _Draft) -> dict[str, str]:
     rules = [each for each in draft.settings.image_registries if each.selects(draft.sent)]
     prefixes = [pair for rule in rules for pair in rule.pairs]
     spec = draft.pod.spec
     lists = (("initContainers", spec.initContainers), ("containers", spec.containers))
     found = {
-        f"/spec/{field}/{index}/image": moved_image(container.image or "", prefixes)
+        f"/spec/{field}/{index}/image": move_image(container.image or "", prefixes)
         for field, containers in lists
         for index, container in enumerate(containers)
         if container.image != names.AUTO_IMAGE
@@ -340,9 +342,9 @@ def _images(draft: _Draft) -> dict[str, str]:
     return {path: image for path, image in found.items() if image}
 
 
-def moved_image(image: str, prefixes: list[tuple[str, str]]) -> str:
+def move_image(image: str, prefixes: list[tuple[str, str]]) -> str:
     """Return an image's new name by the first matching prefix; empty if none matches."""
-    full = full_image(image)
+    full = complete_image(image)
     for old, new in prefixes:
         if image and full.startswith(f"{old}/"):
             return f"{new}{full[len(old) :]}"
@@ -350,14 +352,14 @@ def moved_image(image: str, prefixes: list[tuple[str, str]]) -> str:
 
 
 _ANNOTATING: Mapping[str, Callable[[_Draft], _Added]] = {
-    "annotations": lambda draft: _missing(
+    "annotations": lambda draft: _find_missing(
         draft, draft.settings.pod_annotations, draft.annotations
     ),
-    "ports": _ports,
-    "native": _native,
-    "hold": _hold,
-    "no-hold": _no_hold,
-    "idle-timeout": _idle_timeout,
+    "ports": _exclude_ports,
+    "native": _request_native,
+    "hold": _request_hold,
+    "no-hold": _disable_hold,
+    "idle-timeout": _disable_idle_timeout,
 }
 CHANGES = ("excluded", "inject", "pod-traffic", *_ANNOTATING, "images", "labels", "order")
 """The possible changes of a new pod, with the names and order of its annotation."""

@@ -45,7 +45,7 @@ class Unfinished:
         return f"{self.container} {self.message}"
 
 
-def select(pod: types.Pod, rules: service.Rules) -> Selection:
+def select_payload(pod: types.Pod, rules: service.Rules) -> Selection:
     """Return the payload of a pod, by its annotations or else by the rules.
 
     An unknown name in `wait-for-containers` voids the whole list: waiting for more containers than
@@ -53,7 +53,7 @@ def select(pod: types.Pod, rules: service.Rules) -> Selection:
     """
     own = [container for container in pod.spec.containers if container.name != names.PROXY]
     if not own:
-        return _nothing("the pod has no container beside the proxy")
+        return _select_nothing("the pod has no container beside the proxy")
     present = {container.name for container in own}
     annotations = pod.metadata.annotations
     for key in (names.WAIT_FOR_CONTAINERS, names.IGNORE_CONTAINERS):
@@ -65,8 +65,8 @@ def select(pod: types.Pod, rules: service.Rules) -> Selection:
                 message=f"{key} is longer than {LONGEST_LIST} characters or {MOST_NAMES} names",
             )
     # A list of only commas and blanks is empty.
-    asked_wait = service.words(annotations.get(names.WAIT_FOR_CONTAINERS, ""))
-    asked_ignore = service.words(annotations.get(names.IGNORE_CONTAINERS, ""))
+    asked_wait = service.split_list(annotations.get(names.WAIT_FOR_CONTAINERS, ""))
+    asked_ignore = service.split_list(annotations.get(names.IGNORE_CONTAINERS, ""))
 
     waited = set(asked_wait or rules.wait_for_containers)
     narrowed = waited & present if not asked_wait or waited <= present else set[str]()
@@ -83,39 +83,41 @@ def select(pod: types.Pod, rules: service.Rules) -> Selection:
     )
     said = tuple(dict.fromkeys(unknown))
     if not left:
-        return _nothing("every container beside the proxy is to be ignored", said)
+        return _select_nothing("every container beside the proxy is to be ignored", said)
     return Selection(containers=left, unknown=said)
 
 
-def _nothing(message: str, unknown: tuple[str, ...] = ()) -> Selection:
+def _select_nothing(message: str, unknown: tuple[str, ...] = ()) -> Selection:
     reason = Reason.NOTHING_TO_WAIT_FOR
     return Selection(containers=(), unknown=unknown, reason=reason, message=message)
 
 
-def some(parts: Sequence[object], separator: str = "; ") -> str:
+def join_some(parts: Sequence[object], separator: str = "; ") -> str:
     """Join the first parts, and add the number of the others."""
     rest = len(parts) - MOST_SAID
     said = separator.join(map(str, parts[:MOST_SAID]))
     return f"{said}{separator}and {rest} more" if rest > 0 else said
 
 
-def statuses(pod: types.Pod) -> dict[str, types.ContainerStatus]:
+def map_statuses(pod: types.Pod) -> dict[str, types.ContainerStatus]:
     """Return the reported statuses by container; the first of several counts."""
     return {each.name: each for each in reversed(pod.status.containerStatuses)}
 
 
-def without_status(pod: types.Pod) -> tuple[str, ...]:
+def list_without_status(pod: types.Pod) -> tuple[str, ...]:
     """Return all containers without a status from the kubelet, payload or not."""
     known = {status.name for status in pod.status.containerStatuses}
     return tuple(each.name for each in pod.spec.containers if each.name not in known)
 
 
-def unfinished(
+def list_unfinished(
     pod: types.Pod, containers: tuple[types.Container, ...], *, old_ends_count: bool = False
 ) -> tuple[Unfinished, ...]:
     """Return the containers that have not ended permanently."""
-    known = statuses(pod)
-    found = (_unfinished(pod, container, known.get(container.name)) for container in containers)
+    known = map_statuses(pod)
+    found = (
+        _find_unfinished(pod, container, known.get(container.name)) for container in containers
+    )
     return tuple(
         each
         for each in found
@@ -123,7 +125,7 @@ def unfinished(
     )
 
 
-def _unfinished(
+def _find_unfinished(
     pod: types.Pod, container: types.Container, status: types.ContainerStatus | None
 ) -> Unfinished | None:
     name = container.name
@@ -146,14 +148,14 @@ def _unfinished(
     return None
 
 
-def restarting(pod: types.Pod) -> Unfinished | None:
+def find_restart(pod: types.Pod) -> Unfinished | None:
     """Return the cause of a pending restart of all containers, including ended ones."""
     for condition in pod.status.conditions:
         if condition.type == "AllContainersRestarting" and condition.status == "True":
             return Unfinished("all", Reason.POD_RESTARTING, "containers are being restarted")
     # Names are unique across containers and init containers.
     initial = {status.name: status for status in pod.status.initContainerStatuses}
-    known = initial | statuses(pod)
+    known = initial | map_statuses(pod)
     for container in (*pod.spec.containers, *pod.spec.initContainers):
         status = known.get(container.name)
         ended = status.state.terminated if status else None
@@ -168,36 +170,38 @@ def restarting(pod: types.Pod) -> Unfinished | None:
     return None
 
 
-def ended_at(pod: types.Pod, rules: service.Rules) -> str:
+def find_end(pod: types.Pod, rules: service.Rules) -> str:
     """Return when the payload ended permanently before its proxy; empty if it has not.
 
     If every container is ignored, the end of all of them counts.
     """
-    known = statuses(pod)
+    known = map_statuses(pod)
     proxy = known.get(names.PROXY)
     own = tuple(container for container in pod.spec.containers if container.name != names.PROXY)
-    selected = select(pod, rules).containers or own
-    if proxy is None or proxy.state.terminated is not None or unfinished(pod, selected):
+    selected = select_payload(pod, rules).containers or own
+    if proxy is None or proxy.state.terminated is not None or list_unfinished(pod, selected):
         return ""
-    return last_end(pod, [container.name for container in selected])
+    return find_last_end(pod, [container.name for container in selected])
 
 
-def last_end(pod: types.Pod, containers: Collection[str]) -> str:
+def find_last_end(pod: types.Pod, containers: Collection[str]) -> str:
     """Return when the last of these containers ended; empty without an end or its time."""
-    ends = (each.state.terminated for name, each in statuses(pod).items() if name in containers)
+    ends = (
+        each.state.terminated for name, each in map_statuses(pod).items() if name in containers
+    )
     return max((end.finishedAt or "" for end in ends if end is not None), default="")
 
 
-def succeeded(pod: types.Pod) -> tuple[str, ...]:
+def list_succeeded(pod: types.Pod) -> tuple[str, ...]:
     """Return the containers other than the proxy that ended with 0."""
-    ends = {name: status.state.terminated for name, status in statuses(pod).items()}
+    ends = {name: status.state.terminated for name, status in map_statuses(pod).items()}
     return tuple(
         name for name, end in ends.items() if name != names.PROXY and end and not end.exitCode
     )
 
 
-def describe(pod: types.Pod, containers: tuple[types.Container, ...]) -> str:
+def describe_ends(pod: types.Pod, containers: tuple[types.Container, ...]) -> str:
     """Describe how the ended containers ended."""
-    ends = {name: status.state.terminated for name, status in statuses(pod).items()}
+    ends = {name: status.state.terminated for name, status in map_statuses(pod).items()}
     named = [(each.name, ends.get(each.name)) for each in containers]
-    return some([f"{name} ended with {end.exitCode if end else '?'}" for name, end in named])
+    return join_some([f"{name} ended with {end.exitCode if end else '?'}" for name, end in named])

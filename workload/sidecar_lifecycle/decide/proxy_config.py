@@ -25,7 +25,7 @@ _DIGITS = 5
 """Characters of a port: the highest is 65535."""
 
 
-def status_port(annotations: Mapping[str, str], mesh: int) -> int | None:
+def find_status_port(annotations: Mapping[str, str], mesh: int) -> int | None:
     """Return the port of a proxy's agent; None if the pod's own annotation is not a port.
 
     The precedence is annotation, configuration, mesh. 0 means that the agent has no status port:
@@ -33,11 +33,11 @@ def status_port(annotations: Mapping[str, str], mesh: int) -> int | None:
     """
     if text := annotations.get(names.STATUS_PORT, "").strip():
         return _port(text)
-    configured = configured_port(annotations.get(names.PROXY_CONFIG, ""))
+    configured = read_port(annotations.get(names.PROXY_CONFIG, ""))
     return mesh if configured is None else configured
 
 
-def configured_port(text: str) -> int | None:
+def read_port(text: str) -> int | None:
     """Return the port in a configuration; None if it has no port.
 
     An unreadable configuration or an invalid port is ignored: istiod rejects such a pod. If the
@@ -55,7 +55,7 @@ def _port(text: str) -> int | None:
     return int(text) if is_number and int(text) <= pods.HIGHEST_PORT else None
 
 
-def insert(value: str | None, key: str, setting: object) -> str | Reason:
+def insert_setting(value: str | None, key: str, setting: object) -> str | Reason:
     """Insert a setting into the text of a configuration, before its first entry.
 
     The YAML is not rewritten otherwise. A user's own entry stays and takes precedence. An invalid
@@ -90,7 +90,7 @@ def insert(value: str | None, key: str, setting: object) -> str | Reason:
     else:
         entry = f"{key}: {word}\n{' ' * mark.column}"
     merged = f"{value[:at]}{entry}{value[at:]}"
-    # A longer result would hide the pod's own status port from `configured_port`.
+    # A longer result would hide the pod's own status port from `read_port`.
     return merged if len(merged) <= LONGEST else Reason.CONFIG_TOO_LONG
 
 

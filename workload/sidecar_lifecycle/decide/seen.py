@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from integrator_contract import refusals
-from integrator_contract.seen import Cause, Expectation, Missing, Seen, Server
+from integrator_contract.seen import Cause, EnvoyState, Expectation, MissingPart, Server
 from sidecar_lifecycle.model import envoy
 
 _LONGEST = 200
@@ -26,22 +26,22 @@ Gateway API; older versions use dashes."""
 
 
 @dataclass(slots=True)
-class View:
+class ProxyComparison:
     """The configuration found in one Envoy."""
 
     guarded: set[int] = field(default_factory=set[int])
     unguarded: set[int] = field(default_factory=set[int])
     is_open: bool = False
     routes: int = 0
-    missing: list[Missing] = field(default_factory=list[Missing])
+    missing: list[MissingPart] = field(default_factory=list[MissingPart])
 
-    def lack(self, cause: Cause, *, port: int = 0, **texts: str) -> None:
+    def add_missing(self, cause: Cause, *, port: int = 0, **texts: str) -> None:
         """Add a missing part; Envoy's words may quote the charm's filters."""
         shown = {key: refusals.hide_secrets(text)[:_LONGEST] for key, text in texts.items()}
-        self.missing.append(Missing(cause=cause, port=port, **shown))
+        self.missing.append(MissingPart(cause=cause, port=port, **shown))
 
 
-def judge(expected: Expectation, views: Sequence[View], *, ready: int) -> Seen:
+def combine(expected: Expectation, views: Sequence[ProxyComparison], *, ready: int) -> EnvoyState:
     """Combine the views of the gateway's pods.
 
     Args:
@@ -54,8 +54,8 @@ def judge(expected: Expectation, views: Sequence[View], *, ready: int) -> Seen:
     first, *others = views
     guarded = first.guarded.intersection(*(view.guarded for view in others))
     unguarded = first.unguarded.union(*(view.unguarded for view in others))
-    return Seen(
-        of=expected.word(),
+    return EnvoyState(
+        of=expected.digest(),
         unseen=None,
         pods=len(views),
         ready=ready,
@@ -67,29 +67,35 @@ def judge(expected: Expectation, views: Sequence[View], *, ready: int) -> Seen:
     )
 
 
-def words_about_routes(proxies: Collection[str], known: Iterable[envoy.Synchronization]) -> str:
+def find_route_error(proxies: Collection[str], known: Iterable[envoy.Synchronization]) -> str:
     """Return the words of one of these Envoys about routes that it rejects; empty: none."""
     ours = (each.resources for each in known if each.proxy in proxies)
     errors = (each[_ROUTES].last_error for each in ours if _ROUTES in each)
     return refusals.hide_secrets(next(filter(None, errors), ""))[:_LONGEST]
 
 
-def view(expected: Expectation, proxy: envoy.Configuration) -> View:
+def compare_proxy(expected: Expectation, proxy: envoy.Configuration) -> ProxyComparison:
     """Compare one Envoy with the expected configuration."""
     has_hosts = any(server.hosts for server in expected.servers)
     is_read = proxy.routes is not None
-    found = View(routes=expected.routes if has_hosts and is_read else 0, is_open=not is_read)
+    found = ProxyComparison(
+        routes=expected.routes if has_hosts and is_read else 0, is_open=not is_read
+    )
     every = [each.route_config for each in proxy.routes or ()]
     if proxy.unanswered:
-        found.lack(Cause.ROUTES_UNANSWERED, words=proxy.unanswered)
+        found.add_missing(Cause.ROUTES_UNANSWERED, words=proxy.unanswered)
     elif not is_read:
-        found.lack(Cause.ROUTES_UNREAD)
+        found.add_missing(Cause.ROUTES_UNREAD)
     for server in expected.servers:
-        configurations = [each for each in every if _is_of(server, expected.gateway, each)]
+        configurations = [each for each in every if _is_of_server(server, expected.gateway, each)]
         names = {each.name for each in configurations}
         if not is_read:
             # The name of an HTTP configuration does not tell whose ports it has.
-            names = {each for each in _names(proxy) if _may_be_of(server, expected.gateway, each)}
+            names = {
+                each
+                for each in _list_route_names(proxy)
+                if _may_be_of(server, expected.gateway, each)
+            }
         _compare_filters(expected, server, names, proxy, found)
         if server.protocol == "HTTP":
             all_http = [each for each in every if _is_http(each.name)]
@@ -97,8 +103,8 @@ def view(expected: Expectation, proxy: envoy.Configuration) -> View:
         for host in server.hosts if is_read else ():
             _compare_routes(expected, server, host, configurations, found)
         for host in server.hosts:
-            if by := _taken_by(server, host, expected.gateway, proxy):
-                found.lack(Cause.HOST_TAKEN, host=host, port=server.port, by=by)
+            if by := _find_taker(server, host, expected.gateway, proxy):
+                found.add_missing(Cause.HOST_TAKEN, host=host, port=server.port, by=by)
     _compare_clusters(expected, {each.cluster.name for each in proxy.clusters}, found)
     hosts = [host for each in every for host in each.virtual_hosts]
     found.is_open |= any(route.name == expected.entry for host in hosts for route in host.routes)
@@ -108,37 +114,43 @@ def view(expected: Expectation, proxy: envoy.Configuration) -> View:
 def has_chain(start: str, listeners: Iterable[envoy.Listener]) -> bool:
     """Tell whether a filter chain of the listeners has a name that starts so."""
     states = [state for each in listeners for state in (each.active_state, each.warming_state)]
-    return any(chain.name.startswith(start) for state in states for chain in _chains(state))
+    return any(chain.name.startswith(start) for state in states for chain in _list_chains(state))
 
 
 def _compare_filters(
-    expected: Expectation, server: Server, names: set[str], proxy: envoy.Configuration, found: View
+    expected: Expectation,
+    server: Server,
+    names: set[str],
+    proxy: envoy.Configuration,
+    found: ProxyComparison,
 ) -> None:
     port, wanted = server.port, set(expected.filters)
     latest = {*wanted, expected.latest} - {""}
-    active = [chain for each in proxy.listeners for chain in _chains(each.active_state)]
-    warming = [chain for each in proxy.listeners for chain in _chains(each.warming_state)]
-    ours = [_filters(chain) for chain in active if _routes(chain) in names]
+    active = [chain for each in proxy.listeners for chain in _list_chains(each.active_state)]
+    warming = [chain for each in proxy.listeners for chain in _list_chains(each.warming_state)]
+    ours = [_list_filters(chain) for chain in active if _find_route_name(chain) in names]
     if not ours:
-        found.lack(Cause.SERVER_MISSING, port=port, protocol=server.protocol)
+        found.add_missing(Cause.SERVER_MISSING, port=port, protocol=server.protocol)
     elif all(latest <= filters for filters in ours):
         found.guarded.add(port)
     elif all(wanted <= filters and _has_guard(filters, expected.latest) for filters in ours):
-        found.lack(Cause.FILTERS_MISSING, port=port)
+        found.add_missing(Cause.FILTERS_MISSING, port=port)
     else:
         found.unguarded.add(port)
-        every = [_filters(chain) for chain in [*active, *warming]]
+        every = [_list_filters(chain) for chain in [*active, *warming]]
         is_ignored = not any(wanted & each or _has_guard(each, expected.latest) for each in every)
-        found.lack(Cause.FILTERS_IGNORED if is_ignored else Cause.FILTERS_MISSING, port=port)
+        found.add_missing(
+            Cause.FILTERS_IGNORED if is_ignored else Cause.FILTERS_MISSING, port=port
+        )
     for each in proxy.listeners:
-        chains = [*_chains(each.warming_state), *_chains(each.active_state)]
-        if names.isdisjoint(map(_routes, chains)):
+        chains = [*_list_chains(each.warming_state), *_list_chains(each.active_state)]
+        if names.isdisjoint(map(_find_route_name, chains)):
             continue
         if each.error_state.details:
-            found.lack(Cause.UPDATE_REFUSED, port=port, words=each.error_state.details)
-        if _chains(each.warming_state):
+            found.add_missing(Cause.UPDATE_REFUSED, port=port, words=each.error_state.details)
+        if _list_chains(each.warming_state):
             secrets = sorted(secret.name.rpartition("/")[2] for secret in proxy.warming_secrets)
-            found.lack(Cause.WARMING, port=port, secrets=", ".join(secrets))
+            found.add_missing(Cause.WARMING, port=port, secrets=", ".join(secrets))
 
 
 def _has_guard(filters: set[str], latest: str) -> bool:
@@ -151,7 +163,7 @@ def _compare_names(
     expected: Expectation,
     server: Server,
     configurations: Iterable[envoy.RouteConfiguration],
-    found: View,
+    found: ProxyComparison,
 ) -> None:
     """Find hosts in another Gateway's virtual hosts, which the charm's EnvoyFilter misses."""
     port = server.port
@@ -162,7 +174,7 @@ def _compare_names(
         domains = {domain.lower() for domain in each.domains}
         for host in domains.intersection(expected.hosts):
             if each.name not in known:
-                found.lack(
+                found.add_missing(
                     Cause.HOST_TAKEN, host=host, port=port, by=f"with virtual host {each.name}"
                 )
                 found.guarded.discard(port)
@@ -174,7 +186,7 @@ def _compare_routes(
     server: Server,
     host: str,
     configurations: Iterable[envoy.RouteConfiguration],
-    found: View,
+    found: ProxyComparison,
 ) -> None:
     if server.port not in found.guarded:
         found.routes = 0
@@ -186,15 +198,15 @@ def _compare_routes(
         if host in each.domains
         for route in each.routes
     ]
-    asking = {each.name for each in routes if _asks(each)}
+    asking = {each.name for each in routes if _is_ask_entry(each)}
     others = sorted(asking - {expected.entry})
     current = [each for each in routes if expected.entry in asking and _is_ours(expected, each)]
     if others:
         by = others[0].rpartition(".")[0]
-        found.lack(Cause.HOST_SHARED, host=host, port=server.port, by=by)
+        found.add_missing(Cause.HOST_SHARED, host=host, port=server.port, by=by)
     elif len(current) < expected.routes:
         number = f"{len(current)} of {expected.routes}"
-        found.lack(Cause.ROUTES_MISSING, host=host, port=server.port, routes=number)
+        found.add_missing(Cause.ROUTES_MISSING, host=host, port=server.port, routes=number)
     found.routes = min(found.routes, 0 if others else len(current))
 
 
@@ -207,12 +219,12 @@ def _is_ours(expected: Expectation, route: envoy.VirtualHostRoute) -> bool:
     return metadata == [expected.proof] and any(each in expected.marks for each in marks)
 
 
-def _asks(route: envoy.VirtualHostRoute) -> bool:
+def _is_ask_entry(route: envoy.VirtualHostRoute) -> bool:
     """Tell whether an integrator's EnvoyFilter added an entry; only those set its metadata."""
     return route.name.endswith(".ask") and route.metadata.filter_metadata.lua.ask
 
 
-def _compare_clusters(expected: Expectation, known: set[str], found: View) -> None:
+def _compare_clusters(expected: Expectation, known: set[str], found: ProxyComparison) -> None:
     for cluster in expected.clusters:
         if cluster in known:
             continue
@@ -221,12 +233,12 @@ def _compare_clusters(expected: Expectation, known: set[str], found: View) -> No
         service, namespace = host.split(".")[:2]
         begin = f"outbound|{port}||{service}.{namespace}.svc."
         if domain := next((each for each in known if each.startswith(begin)), ""):
-            found.lack(Cause.OTHER_DOMAIN, domain=domain.removeprefix(begin))
+            found.add_missing(Cause.OTHER_DOMAIN, domain=domain.removeprefix(begin))
         else:
-            found.lack(Cause.CLUSTER_MISSING, home=namespace, service=service)
+            found.add_missing(Cause.CLUSTER_MISSING, home=namespace, service=service)
 
 
-def _is_of(server: Server, gateway: str, configuration: envoy.RouteConfiguration) -> bool:
+def _is_of_server(server: Server, gateway: str, configuration: envoy.RouteConfiguration) -> bool:
     """Tell whether a route configuration belongs to a server of the model's Gateway."""
     return _may_be_of(server, gateway, configuration.name) and (
         server.protocol == "HTTPS"
@@ -245,10 +257,10 @@ def _is_http(name: str) -> bool:
     return not name.startswith("https.")
 
 
-def _names(proxy: envoy.Configuration) -> set[str]:
+def _list_route_names(proxy: envoy.Configuration) -> set[str]:
     """List the route configurations to which listeners refer."""
     states = [each for one in proxy.listeners for each in (one.active_state, one.warming_state)]
-    return {_routes(chain) for each in states for chain in _chains(each)} - {""}
+    return {_find_route_name(chain) for each in states for chain in _list_chains(each)} - {""}
 
 
 def _is_of_gateway(name: str, gateway: str) -> bool:
@@ -259,12 +271,12 @@ def _is_of_gateway(name: str, gateway: str) -> bool:
     )
 
 
-def _taken_by(server: Server, host: str, gateway: str, proxy: envoy.Configuration) -> str:
+def _find_taker(server: Server, host: str, gateway: str, proxy: envoy.Configuration) -> str:
     """Return the Gateway, NAMESPACE/NAME, whose filter chain takes the host's TLS connections."""
     names = [
-        _routes(chain)
+        _find_route_name(chain)
         for each in proxy.listeners
-        for chain in _chains(each.active_state)
+        for chain in _list_chains(each.active_state)
         if host in chain.filter_chain_match.server_names
     ]
     for name in names:
@@ -273,15 +285,15 @@ def _taken_by(server: Server, host: str, gateway: str, proxy: envoy.Configuratio
     return ""
 
 
-def _chains(state: envoy.ListenerState) -> list[envoy.Chain]:
+def _list_chains(state: envoy.ListenerState) -> list[envoy.Chain]:
     default = state.listener.default_filter_chain
     return [*state.listener.filter_chains, *([default] if default else [])]
 
 
-def _routes(chain: envoy.Chain) -> str:
+def _find_route_name(chain: envoy.Chain) -> str:
     names = (each.typed_config.rds.route_config_name for each in chain.filters)
     return next(filter(None, names), "")
 
 
-def _filters(chain: envoy.Chain) -> set[str]:
+def _list_filters(chain: envoy.Chain) -> set[str]:
     return {named.name for each in chain.filters for named in each.typed_config.http_filters}

@@ -27,7 +27,7 @@ class Proxy:
     """Such as `1.31.1`."""
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether any field is known."""
         return bool(self.revision or self.version)
 
@@ -35,7 +35,7 @@ class Proxy:
 UNKNOWN = Proxy()
 
 
-def behind(pod: types.Pod, now: Proxy) -> str:
+def describe_age(pod: types.Pod, now: Proxy) -> str:
     """Describe how a pod's proxy is outdated; empty if it is current or unknown."""
     revision = injector_status.read(pod).revision
     is_known = now.revision and 0 < len(revision) <= LONGEST_REVISION
@@ -47,7 +47,7 @@ def behind(pod: types.Pod, now: Proxy) -> str:
     if names.PROXY_IMAGE in notes or _OWN_IMAGE.search(notes.get(names.PROXY_OVERRIDES, "")):
         # A new pod would have the same image.
         return ""
-    has, wants = _version(image or ""), _version(f":{now.version}")
+    has, wants = _read_version(image or ""), _read_version(f":{now.version}")
     # Compare only the parts that both versions have.
     length = min(len(has), len(wants))
     if has[:length] < wants[:length]:
@@ -55,7 +55,7 @@ def behind(pod: types.Pod, now: Proxy) -> str:
     return ""
 
 
-def _version(image: str) -> tuple[int, ...]:
+def _read_version(image: str) -> tuple[int, ...]:
     """Read the version in an image's tag; empty for other images, such as a digest alone."""
     tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
     found = _TAG.match(tag)

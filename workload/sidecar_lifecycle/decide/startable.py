@@ -18,7 +18,7 @@ _REDIRECTED = ("/app-health/", "/app-lifecycle/")
 """Prefixes of pilot-agent's paths for redirected probes (`FormatProberURL`)."""
 
 
-def blocking_container(
+def find_blocking(
     init_containers: Iterable[types.Container],
     annotations: Mapping[str, str],
     *,

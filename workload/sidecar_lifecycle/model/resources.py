@@ -112,7 +112,7 @@ WORKLOADS: dict[str, type[Workload]] = {
 JOBS: dict[str, type[types.Object]] = {each.api.kind: each for each in (Job, CronJob)}
 
 
-def desired(workload: Workload) -> int:
+def count_desired(workload: Workload) -> int:
     """Return the desired number of pods."""
     if isinstance(workload, DaemonSet):
         return workload.status.desiredNumberScheduled
@@ -135,7 +135,7 @@ def creates_pods(workload: Creator) -> bool:
     )
 
 
-def withheld_from(workload: types.Object) -> str | None:
+def find_withheld(workload: types.Object) -> str | None:
     """Return the template of new pods, as their labels name it, under the strategy OnDelete.
 
     Empty if unknown; None with another update strategy.

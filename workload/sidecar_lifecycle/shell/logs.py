@@ -15,7 +15,7 @@ LEVELS = {
 }
 
 
-def configure(level: str) -> None:
+def configure_logs(level: str) -> None:
     """Write the program's logs, and warnings of libraries, to standard error as JSON."""
     structlog.configure(
         processors=[

@@ -36,8 +36,8 @@ def main(arguments: argparse.Namespace) -> None:
     # The part that follows the file reports its errors.
     with contextlib.suppress(InputError):
         results.refresh()
-    logs.configure(live.current.log_level)
-    connection = client.of_pod()
+    logs.configure_logs(live.current.log_level)
+    connection = client.connect_from_pod()
     tune_garbage_collection()
     program = Program(connection, live, results, listen=arguments.listen, port=arguments.port)
     asyncio.run(_until_signalled(program.run()))
@@ -71,7 +71,7 @@ class Program:
         self.listen = listen
         self.port = port
         self.notifier = notices.Notifier()
-        self.looker = seen.Looker(connection, self._tell)
+        self.looker = seen.EnvoyReader(connection, self._notify_charm)
         self.recorder = events.Recorder(connection)
         self.shutdown = shutdown.ShutdownController(connection, live, self.recorder)
 
@@ -88,29 +88,29 @@ class Program:
         try:
             async with (
                 serving.serve(
-                    serving.health_application(self.ready, metrics.REGISTRY), self.listen
+                    serving.make_health_application(self.ready, metrics.REGISTRY), self.listen
                 ),
-                serving.serve(self._answers(), ("127.0.0.1", self.port)) as self.port,
+                serving.serve(self._make_application(), ("127.0.0.1", self.port)) as self.port,
                 asyncio.TaskGroup() as tasks,
             ):
-                for name, part in self._parts().items():
+                for name, part in self._list_parts().items():
                     tasks.create_task(part, name=name)
         finally:
             await self.client.close()
 
-    def _answers(self) -> web.Application:
+    def _make_application(self) -> web.Application:
         model = cluster.ModelClient(self.client, self.live)
-        return serving.charm_application(
+        return serving.make_charm_application(
             self._token,
             reads={
-                "/uninjected": functools.partial(listing.uninjected, model),
-                "/seen": self.looker.tell,
-                "/outbound": self.looker.has_chain,
-                "/ended": self.shutdown.ended,
+                "/uninjected": functools.partial(listing.list_uninjected, model),
+                "/seen": self.looker.answer_state,
+                "/outbound": self.looker.answer_has_chain,
+                "/ended": self.shutdown.list_ended,
             },
             acts={
-                "/restart": functools.partial(listing.restart, model),
-                "/stop": functools.partial(stop.answer, self.client, self.live),
+                "/restart": functools.partial(listing.restart_pods, model),
+                "/stop": functools.partial(stop.answer_stop, self.client, self.live),
             },
         )
 
@@ -121,16 +121,17 @@ class Program:
             self.live.refresh()
         return self.live.current.token
 
-    def _parts(self) -> dict[str, Coroutine[Any, Any, None]]:
+    def _list_parts(self) -> dict[str, Coroutine[Any, Any, None]]:
         settings = self.live.current
         return {
             "shutdown": self.shutdown.run(),
             "convergence": convergence.run(
-                self.client, self.live, progress=self._tell_progress, recorder=self.recorder
+                self.client, self.live, progress=self._notify_progress, recorder=self.recorder
             ),
-            "rejections": rejections.run(self.client, self.live, tell=self._tell),
+            "rejections": rejections.run(self.client, self.live, tell=self._notify_charm),
             "mesh": observe.follow(
-                observe.mesh(self.client, settings.model, joined=settings.joined), self._tell
+                observe.watch_mesh(self.client, settings.model, joined=settings.joined),
+                self._notify_charm,
             ),
             "gateway": self.live.restart(lambda now: now.gateway, self._observe_gateway),
             "seen": self.results.restart(lambda now: now and now.expected, self.looker.run),
@@ -145,20 +146,20 @@ class Program:
         if gateway is None:
             return
         settings = self.live.current
-        kinds = observe.gateway(
+        kinds = observe.watch_gateway(
             self.client,
             model=settings.model,
-            owner=names.owner(settings.model, settings.application),
+            owner=names.name_owner(settings.model, settings.application),
             named=gateway,
         )
-        await observe.follow(kinds, self._tell)
+        await observe.follow(kinds, self._notify_charm)
 
-    def _tell(self) -> None:
+    def _notify_charm(self) -> None:
         self.notifier.notify(names.MESH_NOTICE)
 
-    def _tell_progress(self, summary: answers.Summary) -> None:
+    def _notify_progress(self, summary: answers.Summary) -> None:
         """Notify the charm, unless its last hook already knows this progress."""
-        word = summary.named()
+        word = summary.digest()
 
         def is_news() -> bool:
             last = self.results.current
@@ -168,7 +169,7 @@ class Program:
 
     async def _follow_level(self) -> None:
         async for level in self.live.changes(lambda now: now.log_level):
-            logs.configure(level)
+            logs.configure_logs(level)
             log.info("log level", now=level)
 
 

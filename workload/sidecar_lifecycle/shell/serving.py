@@ -106,14 +106,14 @@ class Connections:
             raise
 
 
-def _listen(address: tuple[str, int]) -> socket.socket:
+def _open_socket(address: tuple[str, int]) -> socket.socket:
     """Listen on an address; an empty host means all addresses of IPv6 and IPv4."""
     dual = not address[0] and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if dual or ":" in address[0] else socket.AF_INET
     return socket.create_server(address, family=family, dualstack_ipv6=dual, backlog=BACKLOG)
 
 
-async def _accept(
+async def _accept_connections(
     listening: socket.socket,
     server: web.Server,
     connections: Connections,
@@ -166,18 +166,20 @@ async def serve(
     await runner.setup()
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(runner.cleanup)
-        listening = stack.enter_context(_listen(address))
+        listening = stack.enter_context(_open_socket(address))
         listening.setblocking(False)
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             # Accepted sockets inherit the sizes. The container's limit includes kernel memory.
             listening.setsockopt(socket.SOL_SOCKET, option, BUFFER)
         assert runner.server is not None
-        accepting = asyncio.create_task(_accept(listening, runner.server, connections, tls))
+        accepting = asyncio.create_task(
+            _accept_connections(listening, runner.server, connections, tls)
+        )
         stack.callback(accepting.cancel)
         yield listening.getsockname()[1]
 
 
-def health_application(
+def make_health_application(
     ready: Readiness, registry: prometheus_client.CollectorRegistry
 ) -> web.Application:
     """Return the application for Pebble, Juju and Prometheus: /livez, /readyz and /metrics."""
@@ -204,7 +206,7 @@ def health_application(
     return app
 
 
-def charm_application(
+def make_charm_application(
     token: Callable[[], str], reads: Mapping[str, Answer], acts: Mapping[str, Answer]
 ) -> web.Application:
     """Return the application for the charm's requests, which must have the token.

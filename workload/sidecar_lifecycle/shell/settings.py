@@ -36,12 +36,12 @@ class ServiceSettings(service.Options):
     @property
     def rules(self) -> finished.Policy:
         """The policy for pods, as if proxy-shutdown were on in all namespaces."""
-        return finished.Policy(**service.values(service.Rules, self))
+        return finished.Policy(**service.select_fields(service.Rules, self))
 
     def scope(self, namespace_labels: Mapping[str, str]) -> eligible.Scope:
         """Return the inputs of the rules for pods of the model."""
         return eligible.Scope(
-            namespace_labels=namespace_labels, **service.values(service.Eligibility, self)
+            namespace_labels=namespace_labels, **service.select_fields(service.Eligibility, self)
         )
 
     def served(self) -> namespaces.Served:
@@ -49,7 +49,7 @@ class ServiceSettings(service.Options):
         return namespaces.Served(
             model=self.model,
             mesh_namespace=self.mesh_namespace,
-            owner=names.owner(self.model, self.application),
+            owner=names.name_owner(self.model, self.application),
             kinds=self.served_namespaces,
         )
 
@@ -98,7 +98,7 @@ def admission(text: bytes | str) -> pods.Settings:
         ValueError: The text is not JSON, or a setting has an unknown name or an invalid value.
     """
     try:
-        return msgspec.convert(pods.named(msgspec.json.decode(text)), pods.Settings)
+        return msgspec.convert(pods.to_fields(msgspec.json.decode(text)), pods.Settings)
     except RecursionError as error:
         raise ValueError(str(error)) from error
 

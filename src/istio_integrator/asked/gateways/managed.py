@@ -9,7 +9,7 @@ from istio_integrator import error_messages, texts
 from istio_integrator.asked import gateway
 from istio_integrator.istio import installation
 from istio_integrator.kube import cluster, errors
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 from istio_integrator.situation.situation import Situation
 
 USUAL_CLASS = "istio"
@@ -29,27 +29,27 @@ _INSTALL = "install the Gateway API 1.4 or newer in the cluster, or set routing=
 
 def find(situation: Situation) -> cluster.Object | None:
     """Read this charm's Gateway; None without a Gateway or without the Gateway API."""
-    found = situation.manifests.owned_of(cluster.KUBERNETES_GATEWAY)
+    found = situation.manifests.list_owned_of(cluster.KUBERNETES_GATEWAY)
     return next((each for each in found if each["metadata"]["name"] == gateway.NAME), None)
 
 
-def obstacle(
+def find_obstacle(
     situation: Situation, mesh: installation.Mesh | None, opened: cluster.Object | None
 ) -> Message | None:
     """Return why a managed gateway cannot serve the model or replace an open Gateway of Istio."""
     if named := situation.config.gateway_service:
-        return Said.GATEWAY_NAMED_WITH_GATEWAY_API(
+        return Template.GATEWAY_NAMED_WITH_GATEWAY_API(
             service=named, application=situation.application
         )
     try:
-        lacking = next(_lacking(situation, mesh), "")
+        lacking = next(_list_lacks(situation, mesh), "")
     except errors.ForbiddenError as error:
-        return error_messages.of_error(error, application=situation.application)
+        return error_messages.explain_error(error, application=situation.application)
     if lacking:
-        return Said.GATEWAY_API_LACKS(problem=lacking)
-    if others := _bound(situation) if opened else ():
-        return Said.GATEWAY_API_CUTS_OFF(
-            names=texts.listed(others),
+        return Template.GATEWAY_API_LACKS(problem=lacking)
+    if others := _list_bound_routes(situation) if opened else ():
+        return Template.GATEWAY_API_CUTS_OFF(
+            names=texts.join(others),
             count=len(others),
             gateway=gateway.NAME,
             application=situation.application,
@@ -57,16 +57,16 @@ def obstacle(
     return None
 
 
-def target(situation: Situation) -> gateway.Target:
+def read_target(situation: Situation) -> gateway.Target:
     """Return the managed gateway, with istiod's messages about it."""
     found = find(situation)
-    said = unserved = _problem(found)
+    said = unserved = _find_problem(found)
     addresses = cluster.parts(cluster.at(found, "status"), "addresses")
     if not said and addresses:
-        address = texts.plain(str(addresses[0].get("value", "")), _LONGEST_MESSAGE)
-        said = Said.GATEWAY_ADDRESS(name=gateway.NAME, address=address)
+        address = texts.clean(str(addresses[0].get("value", "")), _LONGEST_MESSAGE)
+        said = Template.GATEWAY_ADDRESS(name=gateway.NAME, address=address)
     # istiod names the Deployment, the Service and the ServiceAccount alike.
-    name = f"{gateway.NAME}-{class_name(situation)}"
+    name = f"{gateway.NAME}-{find_class(situation)}"
     return gateway.Target(
         namespace=situation.model,
         selector={names.GATEWAY_NAME: gateway.NAME},
@@ -82,7 +82,7 @@ def target(situation: Situation) -> gateway.Target:
     )
 
 
-def _bound(situation: Situation) -> list[str]:
+def _list_bound_routes(situation: Situation) -> list[str]:
     """List other teams' VirtualServices that are bound to this charm's Gateway."""
     found: list[str] = []
     for each in situation.cluster.list(cluster.VIRTUAL_SERVICE):
@@ -98,17 +98,17 @@ def _bound(situation: Situation) -> list[str]:
     return sorted(found)
 
 
-def class_name(situation: Situation) -> str:
+def find_class(situation: Situation) -> str:
     """Return the GatewayClass of the existing Gateway, which can't change, or of a new one."""
     if found := cluster.at(find(situation), "spec").get("gatewayClassName"):
         return str(found)
-    with situation.cluster.optional():
-        if len(classes := _classes(situation)) == 1:
+    with situation.cluster.skip_if_forbidden():
+        if len(classes := _list_classes(situation)) == 1:
             return classes[0]
     return USUAL_CLASS
 
 
-def _classes(situation: Situation) -> list[str]:
+def _list_classes(situation: Situation) -> list[str]:
     return [
         each["metadata"]["name"]
         for each in situation.cluster.list(cluster.GATEWAY_CLASS)
@@ -116,13 +116,13 @@ def _classes(situation: Situation) -> list[str]:
     ]
 
 
-def _lacking(situation: Situation, mesh: installation.Mesh | None) -> Iterator[str]:
+def _list_lacks(situation: Situation, mesh: installation.Mesh | None) -> Iterator[str]:
     kinds = (cluster.KUBERNETES_GATEWAY, cluster.HTTP_ROUTE)
     if missing := [
         kind.name for kind in kinds if not situation.cluster.serves(kind, situation.model)
     ]:
         yield f"the cluster has no Gateway API with v1 of {', '.join(missing)}; {_INSTALL}"
-    if not _names_rules(situation):
+    if not _keeps_rule_names(situation):
         lacks = "its routes' rules have no names"
         yield f"the cluster's Gateway API is too old, {lacks}; {_INSTALL}"
     if mesh is None or mesh.settings.environment is None:
@@ -135,20 +135,20 @@ def _lacking(situation: Situation, mesh: installation.Mesh | None) -> Iterator[s
     for name, what in _NEEDED.items():
         if not booleans.parse(mesh.settings.environment.get(name), default=True):
             yield f"istiod {where} has {what} switched off; unset {name} there"
-    classes = _classes(situation)
+    classes = _list_classes(situation)
     if not classes:
         yield (
             f"istiod {where} offers no GatewayClass of {names.GATEWAY_CONTROLLER}; restart it "
             "if the Gateway API was installed after it, or set routing=virtualservice"
         )
     if len(classes) > 1 and USUAL_CLASS not in classes:
-        shown = texts.listed(classes)
+        shown = texts.join(classes)
         yield f"of several GatewayClasses of istiod ({shown}) none is called {USUAL_CLASS}"
     if (count := len(situation.config.hosts)) > MOST_HOSTS:
         yield f"hosts has {count} names, and a Gateway has listeners for {MOST_HOSTS}"
 
 
-def _names_rules(situation: Situation) -> bool:
+def _keeps_rule_names(situation: Situation) -> bool:
     """Tell whether the API server keeps the name of a route's rule."""
     route = {
         "apiVersion": cluster.HTTP_ROUTE.api_version,
@@ -161,7 +161,7 @@ def _names_rules(situation: Situation) -> bool:
     return any(rule.get("name") == "probe" for rule in rules)
 
 
-def _problem(obj: cluster.Object | None) -> Message | None:
+def _find_problem(obj: cluster.Object | None) -> Message | None:
     """Return why istiod does not serve the Gateway's current generation; None if it does."""
     generation = cluster.at(obj, "metadata").get("generation", 0)
     conditions = {
@@ -170,13 +170,13 @@ def _problem(obj: cluster.Object | None) -> Message | None:
         if each.get("observedGeneration", 0) == generation
     }
     for condition, said in (
-        ("Accepted", Said.GATEWAY_NOT_ACCEPTED),
-        ("Programmed", Said.GATEWAY_NOT_PROGRAMMED),
+        ("Accepted", Template.GATEWAY_NOT_ACCEPTED),
+        ("Programmed", Template.GATEWAY_NOT_PROGRAMMED),
     ):
         found = conditions.get(condition, {})
-        words = texts.plain(str(found.get("message", "")), _LONGEST_MESSAGE)
+        words = texts.clean(str(found.get("message", "")), _LONGEST_MESSAGE)
         if found.get("status") == "False" and words:
             return said(name=gateway.NAME, words=words)
         if found.get("status") != "True":
-            return Said.GATEWAY_NOT_ACCEPTED_YET(name=gateway.NAME)
+            return Template.GATEWAY_NOT_ACCEPTED_YET(name=gateway.NAME)
     return None

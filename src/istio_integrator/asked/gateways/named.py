@@ -10,7 +10,7 @@ from istio_integrator import texts
 from istio_integrator.asked.gateway import Target
 from istio_integrator.istio import installation, meshconfig
 from istio_integrator.kube import cluster, owners
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 from istio_integrator.situation.model import Pod, Service
 from istio_integrator.situation.situation import Situation
 
@@ -20,7 +20,7 @@ _RESERVED_PORTS = frozenset({15000, 15001, 15004, 15006, 15008, 15009, 15020, 15
 """Ports of the proxy itself (istio.io, Application Requirements), which Gateways cannot use."""
 _AUTHORITY = "CA_ADDR"
 """The variable of a proxy with istiod's address, `NAME.NAMESPACE.svc:PORT`."""
-TAKEN = (Said.HOSTS_OF_OTHER_OWNER, Said.HOSTS_OF_REMOVED_OWNER)
+TAKEN = (Template.HOSTS_OF_OTHER_OWNER, Template.HOSTS_OF_REMOVED_OWNER)
 """Messages instead of a gateway, at which another integrator guards all hosts of the model."""
 
 
@@ -35,30 +35,30 @@ def find(situation: Situation, mesh: installation.Mesh | None) -> Target | Messa
     namespace, _, name = reference.partition("/")
     found = situation.cluster.get(cluster.SERVICE, name, namespace)
     api = situation.cluster
-    service = next(iter(api.typed([found] if found else [], Service)), None)
-    if obstacle := _obstacle_in_service(situation, mesh, service):
+    service = next(iter(api.decode([found] if found else [], Service)), None)
+    if obstacle := _find_obstacle_in_service(situation, mesh, service):
         return obstacle
     assert service is not None
-    listed = api.typed(api.list(cluster.POD, labels=service.spec.selector), Pod)
+    listed = api.decode(api.list(cluster.POD, labels=service.spec.selector), Pod)
     present = [pod for pod in listed if not pod.has_ended]
     workloads = {f"{pod.metadata.namespace}/{pod.controller}" for pod in present}
     if elsewhere := [one for one in workloads if not one.startswith(f"{namespace}/")]:
-        listed = texts.listed(elsewhere)
-        return Said.GATEWAY_SELECTS_ELSEWHERE(service=reference, workloads=listed)
-    obstacles = [_obstacle_in_pod(reference, mesh, pod) for pod in present]
+        listed = texts.join(elsewhere)
+        return Template.GATEWAY_SELECTS_ELSEWHERE(service=reference, workloads=listed)
+    obstacles = [_find_obstacle_in_pod(reference, mesh, pod) for pod in present]
     problems = [each for each in obstacles if each][:1]
     if problems and all(obstacles):
         return problems[0]
     gateways = [pod for pod, each in zip(present, obstacles, strict=True) if not each]
     # Controllers do not count a pod whose deletion has begun, and no event follows at its end.
     running = [pod for pod in gateways if not pod.metadata.deletion_timestamp]
-    ports = _ports(service, running)
-    http_port = _usual_or_named(ports, 80, ("http", "http2"))
-    https_port = _usual_or_named(ports, 443, ("https",))
+    ports = _find_ports(service, running)
+    http_port = _choose_port(ports, 80, ("http", "http2"))
+    https_port = _choose_port(ports, 443, ("https",))
     if not (http_port or https_port):
-        return Said.GATEWAY_WITHOUT_PORT(service=reference)
+        return Template.GATEWAY_WITHOUT_PORT(service=reference)
     if not running:
-        problems = [Said.GATEWAY_WITHOUT_PODS(service=reference)]
+        problems = [Template.GATEWAY_WITHOUT_PODS(service=reference)]
     target = Target(
         namespace=namespace,
         selector=service.spec.selector,
@@ -70,10 +70,10 @@ def find(situation: Situation, mesh: installation.Mesh | None) -> Target | Messa
         accounts=tuple(sorted({pod.spec.service_account_name for pod in running})),
         messages=tuple(problems),
     )
-    return _without_taken_hosts(situation, target)
+    return _leave_out_taken_hosts(situation, target)
 
 
-def _without_taken_hosts(situation: Situation, target: Target) -> Target | Message:
+def _leave_out_taken_hosts(situation: Situation, target: Target) -> Target | Message:
     """Leave out hosts that another integrator's EnvoyFilter at this gateway guards.
 
     Users would get 404, because each of two guards rejects what the other one admits. An
@@ -82,14 +82,14 @@ def _without_taken_hosts(situation: Situation, target: Target) -> Target | Messa
     label = {names.OWNER: None}
     found = situation.cluster.list(cluster.ENVOY_FILTER, target.namespace, label)
     # Integrators also write EnvoyFilters without hosts, for training jobs.
-    guards = {each["metadata"]["labels"][names.OWNER]: each for each in found if _hosts(each)}
+    guards = {each["metadata"]["labels"][names.OWNER]: each for each in found if _read_hosts(each)}
     own = guards.pop(situation.manifests.owner, None)
     taken: dict[str, str] = {}
     for owner, each in guards.items():
         selected = cluster.at(each, "spec", "workloadSelector", "labels").items()
         if all(target.selector.get(key, value) == value for key, value in selected):
-            is_younger = own is not None and _age(own) < _age(each)
-            hosts = _hosts(each) - (_hosts(own) if is_younger else set())
+            is_younger = own is not None and _creation(own) < _creation(each)
+            hosts = _read_hosts(each) - (_read_hosts(own) if is_younger else set())
             taken.update((host, owner) for host in hosts)
     lost = [host for host in target.hosts if host in taken]
     if not lost:
@@ -97,9 +97,9 @@ def _without_taken_hosts(situation: Situation, target: Target) -> Target | Messa
     # The other owners follow once this one is known.
     owner, kept = taken[lost[0]], tuple(host for host in target.hosts if host not in lost)
     is_gone = owners.is_gone(situation.cluster, owner)
-    problem = (Said.HOSTS_OF_REMOVED_OWNER if is_gone else Said.HOSTS_OF_OTHER_OWNER)(
+    problem = (Template.HOSTS_OF_REMOVED_OWNER if is_gone else Template.HOSTS_OF_OTHER_OWNER)(
         owner=owner.replace(".", "/", 1),
-        hosts=texts.listed(host for host in lost if taken[host] == owner),
+        hosts=texts.join(host for host in lost if taken[host] == owner),
         namespace=target.namespace,
         name=guards[owner]["metadata"]["name"],
         application=situation.application,
@@ -109,61 +109,65 @@ def _without_taken_hosts(situation: Situation, target: Target) -> Target | Messa
     return dataclasses.replace(target, hosts=kept, messages=(*target.messages, problem))
 
 
-def _age(guard: cluster.Object) -> tuple[str, str]:
+def _creation(guard: cluster.Object) -> tuple[str, str]:
     # Times are in whole seconds.
     return guard["metadata"]["creationTimestamp"], guard["metadata"]["name"]
 
 
-def _hosts(guard: cluster.Object | None) -> set[str]:
+def _read_hosts(guard: cluster.Object | None) -> set[str]:
     annotations = cluster.at(guard, "metadata", "annotations")
     return set(str(annotations.get(names.HOSTS, "")).split(",")) - {""}
 
 
-def _obstacle_in_service(
+def _find_obstacle_in_service(
     situation: Situation, mesh: installation.Mesh | None, service: Service | None
 ) -> Message | None:
     reference, application = situation.config.gateway_service, situation.application
     namespace = reference.partition("/")[0]
     is_elsewhere = namespace != situation.model
     if not situation.config.hosts:
-        return Said.GATEWAY_NEEDS_HOSTS(service=reference, application=application)
+        return Template.GATEWAY_NEEDS_HOSTS(service=reference, application=application)
     if service is None:
-        return Said.GATEWAY_ABSENT(service=reference, namespace=namespace)
+        return Template.GATEWAY_ABSENT(service=reference, namespace=namespace)
     if not service.selector:
-        return Said.GATEWAY_WITHOUT_SELECTOR(service=reference, application=application)
+        return Template.GATEWAY_WITHOUT_SELECTOR(service=reference, application=application)
     selectors = mesh.settings.discovery_selectors if mesh and is_elsewhere else ()
-    if label := meshconfig.missing_label(situation.cluster, selectors, namespace):
+    if label := meshconfig.read_lacking_labels(situation.cluster, selectors, namespace):
         # istiod would serve routes of the model there, but ignore the guard in that namespace.
-        return Said.GATEWAY_IGNORED_BY_ISTIOD(service=reference, namespace=namespace, label=label)
+        return Template.GATEWAY_IGNORED_BY_ISTIOD(
+            service=reference, namespace=namespace, label=label
+        )
     environment = mesh.settings.environment if mesh else None
     setting = (environment or {}).get(_SCOPE_SETTING)
     if is_elsewhere and booleans.parse(setting, default=False):
-        return Said.GATEWAY_SCOPED(
+        return Template.GATEWAY_SCOPED(
             service=reference, setting=_SCOPE_SETTING, application=application
         )
     return None
 
 
-def _obstacle_in_pod(reference: str, mesh: installation.Mesh | None, pod: Pod) -> Message | None:
+def _find_obstacle_in_pod(
+    reference: str, mesh: installation.Mesh | None, pod: Pod
+) -> Message | None:
     proxies = [each for each in pod.spec.containers if each.name == names.PROXY]
     if not any("router" in each.args for each in proxies):
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
-        return Said.GATEWAY_IS_NONE(service=reference, pod=name)
+        return Template.GATEWAY_IS_NONE(service=reference, pod=name)
     addresses = [each.value for each in proxies[0].env if each.name == _AUTHORITY]
     _, other, svc, *_ = [*"".join(addresses).partition(":")[0].split("."), "", "", ""]
     own = mesh.injector.namespace if mesh else ""
     if own and svc == "svc" and other != own:
-        return Said.GATEWAY_OF_OTHER_ISTIOD(service=reference, other=other, own=own)
+        return Template.GATEWAY_OF_OTHER_ISTIOD(service=reference, other=other, own=own)
     return None
 
 
-def _usual_or_named(ports: dict[int, str], usual: int, protocols: Collection[str]) -> int | None:
+def _choose_port(ports: dict[int, str], usual: int, protocols: Collection[str]) -> int | None:
     """Return the usual port, or one whose name has the protocol's prefix by Istio's rules."""
     named = (port for port, name in ports.items() if name.partition("-")[0] in protocols)
     return usual if usual in ports else next(named, None)
 
 
-def _ports(service: Service, running: Sequence[Pod]) -> dict[int, str]:
+def _find_ports(service: Service, running: Sequence[Pod]) -> dict[int, str]:
     listening = [
         [(port.name, port.container_port) for each in pod.spec.containers for port in each.ports]
         for pod in running
@@ -171,7 +175,7 @@ def _ports(service: Service, running: Sequence[Pod]) -> dict[int, str]:
     found: dict[int, str] = {}
     for port in service.ports:
         # The pods of a canary may declare other ports.
-        targets = set[int]().union(*(port.at(named) for named in listening))
+        targets = set[int]().union(*(port.resolve(named) for named in listening))
         if not targets & _RESERVED_PORTS and (targets or not listening):
             found[port.port] = port.name
     return found

@@ -11,9 +11,9 @@ ACCOUNT = "istio-ingressgateway-workload-service-account"
 """Its ServiceAccount, which the bundle's kubeflow-profiles admits to profiles by default."""
 
 
-def target(situation: Situation) -> Target:
+def read_target(situation: Situation) -> Target:
     """Return the gateway, whether or not it runs yet."""
-    name = names.object_name(situation.application, "gateway")
+    name = names.name_object(situation.application, "gateway")
     workload = situation.cluster.get(cluster.DEPLOYMENT, name, situation.model)
     return Target(
         namespace=situation.model,

@@ -102,7 +102,7 @@ class Route:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Requested:
+class RouteRequests:
     """The valid route requests of one relation."""
 
     source: str
@@ -119,7 +119,7 @@ class RoutePlan:
     problems: tuple[str, ...] = ()
 
 
-def plan(requested: Iterable[Requested]) -> RoutePlan:
+def plan_routes(requested: Iterable[RouteRequests]) -> RoutePlan:
     """Decide which routes are served; the first of several with the same match wins."""
     problems: list[str] = []
     taken: dict[tuple[bool, str], Route] = {}

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from istio_integrator import texts
-from istio_integrator.asked.routes.plan import PathMatch, Requested, Route
+from istio_integrator.asked.routes.plan import PathMatch, Route, RouteRequests
 from istio_integrator.relations import ingress_route, kubeflow
 from istio_integrator.situation.situation import Situation
 
@@ -21,7 +21,7 @@ class _RefusedError(ValueError):
     """A route that can't be served; the message says why."""
 
 
-def read(situation: Situation, received: Sequence[Received]) -> list[Requested]:
+def read(situation: Situation, received: Sequence[Received]) -> list[RouteRequests]:
     """Read the applications' requests.
 
     The routes of an application on `ingress` stay, and its requests on the newer interface are
@@ -32,10 +32,10 @@ def read(situation: Situation, received: Sequence[Received]) -> list[Requested]:
     return [_read(situation, one, served) for one in received]
 
 
-def _read(situation: Situation, one: Received, served: set[str]) -> Requested:
+def _read(situation: Situation, one: Received, served: set[str]) -> RouteRequests:
     message = one.message
-    if problem := _refusal(situation, one, served):
-        return Requested(source=one.reference, problems=[problem])
+    if problem := _find_refusal(situation, one, served):
+        return RouteRequests(source=one.reference, problems=[problem])
     if isinstance(message, kubeflow.IngressRequest):
         rewrite = message.rewrite or ""
         route = Route(
@@ -46,20 +46,20 @@ def _read(situation: Situation, one: Received, served: set[str]) -> Requested:
             service=message.service,
             port=message.port,
         )
-        return Requested(source=one.reference, routes=[route])
+        return RouteRequests(source=one.reference, routes=[route])
     found: list[Route] = []
     problems: list[str] = []
     for asked in (*message.http_routes, *message.grpc_routes) if message else ():
         try:
             # A route is served with all of its matches or not at all.
-            found += list(_routes(one, asked))
+            found += list(_read_routes(one, asked))
         except _RefusedError as error:
-            problems.append(f"route {_title(asked)} {error}")
+            problems.append(f"route {_read_title(asked)} {error}")
     routes = [dataclasses.replace(each, place=n) for n, each in enumerate(found)]
-    return Requested(source=one.reference, routes=routes, problems=problems)
+    return RouteRequests(source=one.reference, routes=routes, problems=problems)
 
 
-def _refusal(situation: Situation, one: Received, served: set[str]) -> str:
+def _find_refusal(situation: Situation, one: Received, served: set[str]) -> str:
     message = one.message
     if kubeflow.is_of_another_model(one.application):
         # The other model may be in another cluster and have the name of this model.
@@ -78,8 +78,8 @@ def _refusal(situation: Situation, one: Received, served: set[str]) -> str:
     return ""
 
 
-def _routes(one: Received, asked: _HTTP_OR_GRPC) -> Iterator[Route]:
-    if unserved := _unserved(asked):
+def _read_routes(one: Received, asked: _HTTP_OR_GRPC) -> Iterator[Route]:
+    if unserved := _find_unserved(asked):
         raise _RefusedError(
             f"asks for {unserved}; served are a path prefix or an exact path, a rewrite of "
             "the path, gRPC methods, one Service, and ports 80 and 443"
@@ -88,7 +88,7 @@ def _routes(one: Received, asked: _HTTP_OR_GRPC) -> Iterator[Route]:
     rewrites = [each.url_rewrite.path for each in asked.filters or () if each.url_rewrite]
     modifier = rewrites[0] if rewrites else None
     for match in asked.matches or (ingress_route.HTTPRouteMatch(),):
-        kind, path = _path(match)
+        kind, path = _read_path(match)
         if kind is PathMatch.ALL and not one.is_asked:
             # Requests to notebooks would match this route first and be rejected.
             raise _RefusedError("asks for / without authentication; ask for a longer path")
@@ -100,7 +100,7 @@ def _routes(one: Received, asked: _HTTP_OR_GRPC) -> Iterator[Route]:
             )
         yield Route(
             request=one,
-            title=_title(asked),
+            title=_read_title(asked),
             kind=kind,
             path=path,
             rewrite=modifier.value if modifier else "",
@@ -111,11 +111,11 @@ def _routes(one: Received, asked: _HTTP_OR_GRPC) -> Iterator[Route]:
         )
 
 
-def _title(asked: _HTTP_OR_GRPC) -> str:
-    return texts.plain(asked.name, _LONGEST_TITLE)
+def _read_title(asked: _HTTP_OR_GRPC) -> str:
+    return texts.clean(asked.name, _LONGEST_TITLE)
 
 
-def _path(
+def _read_path(
     match: ingress_route.HTTPRouteMatch | ingress_route.GRPCRouteMatch,
 ) -> tuple[PathMatch, str]:
     if isinstance(match, ingress_route.GRPCRouteMatch):
@@ -130,7 +130,7 @@ def _path(
     return (PathMatch.PREFIX, path) if path else (PathMatch.ALL, "/")
 
 
-def _unserved(asked: _HTTP_OR_GRPC) -> str:
+def _find_unserved(asked: _HTTP_OR_GRPC) -> str:
     filters = asked.filters or ()
     rewrites = [each.url_rewrite for each in filters if each.url_rewrite]
     matches = asked.matches or ()
@@ -138,13 +138,13 @@ def _unserved(asked: _HTTP_OR_GRPC) -> str:
     unserved = [name for each in (asked, *matches, *rewrites) for name in each.unserved]
     types = [each.type for each in paths if each and not each.is_served]
     named = {
-        **{texts.plain(name, _LONGEST_TITLE): True for name in unserved},
+        **{texts.clean(name, _LONGEST_TITLE): True for name in unserved},
         f"port {asked.listener.port}": asked.listener.port not in _PORTS,
         "no Service": not asked.backends,
         "several Services": len(asked.backends) > 1,
         "several filters": len(filters) > 1,
         "a filter that is no URLRewrite": len(rewrites) < len(filters),
         "a rewrite of gRPC": isinstance(asked, ingress_route.GRPCRoute) and rewrites,
-        **{f"a path of type {texts.plain(each, _LONGEST_TITLE)}": True for each in types},
+        **{f"a path of type {texts.clean(each, _LONGEST_TITLE)}": True for each in types},
     }
     return next((name for name, is_asked in named.items() if is_asked), "")

@@ -10,7 +10,7 @@ from istio_integrator.admission.admission import Admission
 from istio_integrator.diagnosis import registry
 from istio_integrator.facts import Facts
 from istio_integrator.kube import cluster, fences
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 
 _OPERATOR = "/modeloperator"
 _MOST_WORKLOADS = 10
@@ -22,13 +22,15 @@ def admission(facts: Facts) -> Iterable[Message]:
     """Check whether the admission webhook prepares a dry-run pod."""
     webhook = Admission(facts)
     if not webhook.is_needed:
-        yield Said.ADMISSION_OFF()
-    elif (problem := webhook.problem()) is None:
-        yield Said.ADMISSION_WORKS()
-    elif problem.said in (Said.ADMISSION_STARTING, Said.ADMISSION_HINDERED):
+        yield Template.ADMISSION_OFF()
+    elif (problem := webhook.find_problem()) is None:
+        yield Template.ADMISSION_WORKS()
+    elif problem.template in (Template.ADMISSION_STARTING, Template.ADMISSION_HINDERED):
         labels = f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}"
-        words = problem.seen.removeprefix("admission: ")
-        yield Said.PODS_NOT_PREPARED(problem=words, namespace=facts.situation.model, labels=labels)
+        words = problem.finding.removeprefix("admission: ")
+        yield Template.PODS_NOT_PREPARED(
+            problem=words, namespace=facts.situation.model, labels=labels
+        )
     else:
         # Another team's refusal of the dry-run pod shows nothing about the webhook.
         yield problem
@@ -38,11 +40,11 @@ def admission(facts: Facts) -> Iterable[Message]:
 def check_rejections(facts: Facts) -> Iterable[Message]:
     """Name the pods that policies of other teams reject, by dry runs and Events."""
     found = rejections.read(facts.situation)
-    yield from rejections.messages(found, facts.situation)
+    yield from rejections.report(found, facts.situation)
     # Juju's modeloperator comes first.
     for workload in sorted(found.workloads, key=lambda name: (not name.endswith(_OPERATOR), name)):
         refusal = found.workloads[workload]
-        yield Said.PODS_REJECTED(
+        yield Template.PODS_REJECTED(
             workload=workload, refusal=refusal, namespace=facts.situation.model
         )
     served = {facts.situation.model, *facts.served_namespaces}
@@ -50,19 +52,19 @@ def check_rejections(facts: Facts) -> Iterable[Message]:
     named = {*map(str, refused.values())}
     told: dict[str, tuple[str, str]] = {}
     # An optional role gives the right to list Events of other namespaces than the model.
-    listed = facts.situation.cluster.events(
+    listed = facts.situation.cluster.list_events(
         "FailedCreate", facts.situation.model if len(served) == 1 else None
     )
     for event in listed:
-        with fences.around(cluster.reference(event)):
+        with fences.isolate(cluster.reference(event)):
             about = cluster.at(event, "involvedObject")
             namespace, name = str(about["namespace"]), str(about["name"])
-            refusal = refusals.of_event(str(event.get("message", "")), name)
+            refusal = refusals.read_event(str(event.get("message", "")), name)
             if namespace in served and (
                 namespace != facts.situation.model or refusal not in named
             ):
                 told[f"{namespace}/{name}"] = (namespace, refusal)
     for place, (namespace, refusal) in [*told.items()][:_MOST_WORKLOADS]:
-        yield Said.PODS_WERE_REJECTED(workload=place, refusal=refusal, namespace=namespace)
+        yield Template.PODS_WERE_REJECTED(workload=place, refusal=refusal, namespace=namespace)
     if not (refused or told):
-        yield Said.PODS_NOT_REJECTED()
+        yield Template.PODS_NOT_REJECTED()

@@ -10,7 +10,7 @@ from istio_integrator.diagnosis import registry
 from istio_integrator.facts import Facts
 from istio_integrator.ingress import certificate, record
 from istio_integrator.kube import cluster
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 
 
 @registry.check(
@@ -26,16 +26,16 @@ def certificates(facts: Facts) -> Iterable[Message]:
     rotate = f"juju run {facts.situation.application}/leader rotate-certificates"
     name = facts.situation.manifests.secrets[webhook.CERTIFICATES_FOLDER]
     secret = facts.situation.cluster.get(cluster.SECRET, name, facts.situation.model)
-    if held := material.Material.read(cluster.at(secret, "data")):
-        yield certificate.judge("webhook", held.certificate, rotate)
+    if held := material.KeyPair.read(cluster.at(secret, "data")):
+        yield certificate.judge_life("webhook", held.certificate, rotate)
         configuration = webhook.configuration_name(facts.situation.manifests.owner)
         found = facts.situation.cluster.get(cluster.MUTATING_WEBHOOK, configuration)
         bundles = {
             cluster.at(hook, "clientConfig").get("caBundle")
             for hook in cluster.parts(found or {}, "webhooks")
         }
-        if bundles - {material.encoded(held.bundle)}:
-            yield Said.WEBHOOK_UNTRUSTED(command=rotate)
+        if bundles - {material.encode(held.bundle)}:
+            yield Template.WEBHOOK_UNTRUSTED(command=rotate)
     if facts.gateway is not None:
         kept = record.Record(facts.situation)
         yield from certificate.GatewayCertificate(facts.situation, kept).judge(facts.gateway)

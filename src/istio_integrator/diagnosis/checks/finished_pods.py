@@ -13,7 +13,7 @@ from istio_integrator import texts
 from istio_integrator.diagnosis import registry
 from istio_integrator.facts import Facts
 from istio_integrator.kube import cluster, fences
-from istio_integrator.messages import Message, Said, Severity
+from istio_integrator.messages import Message, Severity, Template
 
 _GRACE = 30
 """Seconds after a payload's end by which its proxy should have been stopped."""
@@ -28,17 +28,17 @@ def finished_pods(facts: Facts) -> Iterable[Message]:
     is_late = False
     for name in facts.served_namespaces:
         for pod in facts.situation.cluster.list(cluster.POD, name):
-            with fences.around(cluster.reference(pod)):
-                since = _waits_since(pod)
-                if since and (age := _age(since)) >= _GRACE:
+            with fences.isolate(cluster.reference(pod)):
+                since = _find_end_of_training(pod)
+                if since and (age := _seconds_since(since)) >= _GRACE:
                     is_late = True
-                    yield Said.COLLECTOR_WAITS(pod=cluster.namespaced_name(pod), age=age)
+                    yield Template.COLLECTOR_WAITS(pod=cluster.namespaced_name(pod), age=age)
                 elif since:
                     young.append(cluster.namespaced_name(pod))
-    for answer in facts.workload.ended():
+    for answer in facts.workload.list_ended():
         namespace, name = answer.namespace, answer.name
-        with fences.around(f"Pod {namespace}/{name}"):
-            if (age := _age(answer.ended)) < _GRACE:
+        with fences.isolate(f"Pod {namespace}/{name}"):
+            if (age := _seconds_since(answer.ended)) < _GRACE:
                 young.append(f"{namespace}/{name}")
                 continue
             severity = Severity.BLOCKED
@@ -48,7 +48,7 @@ def finished_pods(facts: Facts) -> Iterable[Message]:
             elif facts.situation.config.proxy_shutdown:
                 place = f"pod={name} namespace={namespace}"
                 command = f"juju run {facts.situation.application}/leader stop-proxy {place}"
-            said = Said.POD_NOT_COMPLETE(
+            said = Template.POD_NOT_COMPLETE(
                 pod=f"{namespace}/{name}",
                 age=age,
                 reason=f"{answer.message} ({answer.decision})",
@@ -57,12 +57,12 @@ def finished_pods(facts: Facts) -> Iterable[Message]:
             is_late = True
             yield dataclasses.replace(said, severity=severity)
     if young:
-        yield Said.PROXIES_STILL_RUN(pods=texts.listed(young), seconds=_GRACE)
+        yield Template.PROXIES_STILL_RUN(pods=texts.join(young), seconds=_GRACE)
     elif not is_late:
-        yield Said.NO_PROXY_OUTLIVES()
+        yield Template.NO_PROXY_OUTLIVES()
 
 
-def _waits_since(pod: cluster.Object) -> str:
+def _find_end_of_training(pod: cluster.Object) -> str:
     """Return since when the collector and the proxy of a finished training wait for each other.
 
     With Katib's `waitAllProcesses`, the collector waits for all processes of the pod, whose
@@ -75,19 +75,19 @@ def _waits_since(pod: cluster.Object) -> str:
         told = ("-w", "false") in itertools.pairwise(cluster.items(each, "args"))
         if each.get("name") == _COLLECTOR and told:
             return ""
-    states = _states(pod, "initContainerStatuses") | _states(pod, "containerStatuses")
+    states = _read_states(pod, "initContainerStatuses") | _read_states(pod, "containerStatuses")
     waiting = (states.pop(_COLLECTOR, {}), states.pop(names.PROXY, {}))
-    payload = [states[name] for name in _states(pod, "containerStatuses") if name in states]
+    payload = [states[name] for name in _read_states(pod, "containerStatuses") if name in states]
     ends = [str(cluster.at(each, "terminated").get("finishedAt") or "") for each in payload]
     is_over = all("running" in each for each in waiting) and all(ends)
     return max(ends, default="") if is_over else ""
 
 
-def _states(pod: cluster.Object, key: str) -> dict[str, cluster.Object]:
+def _read_states(pod: cluster.Object, key: str) -> dict[str, cluster.Object]:
     found = cluster.parts(cluster.at(pod, "status"), key)
     return {str(each["name"]): cluster.at(each, "state") for each in found}
 
 
-def _age(since: str) -> int:
+def _seconds_since(since: str) -> int:
     ended = datetime.datetime.fromisoformat(since)
     return int((datetime.datetime.now(datetime.UTC) - ended).total_seconds())

@@ -10,7 +10,7 @@ from istio_integrator.diagnosis import registry
 from istio_integrator.facts import Facts
 from istio_integrator.istio.authorization_policy import Attachment
 from istio_integrator.kube import cluster, fences
-from istio_integrator.messages import Message, Said, Severity
+from istio_integrator.messages import Message, Severity, Template
 
 _FILTERS = (
     cluster.REQUEST_AUTHENTICATION,
@@ -27,8 +27,8 @@ _FILTERS = (
 )
 def gateway(facts: Facts) -> Iterable[Message]:
     """Show the gateway's address, once a pod of it is ready."""
-    if not facts.situation.exposes:
-        yield Said.GATEWAY_NOT_USED()
+    if not facts.situation.is_exposed:
+        yield Template.GATEWAY_NOT_USED()
         return
     if facts.mesh is None:
         return
@@ -47,10 +47,10 @@ def gateway(facts: Facts) -> Iterable[Message]:
         for each in cluster.parts(cluster.at(service, "status", "loadBalancer"), "ingress")
     ] or [str(each) for each in cluster.items(spec, "externalIPs")]
     if kind == "LoadBalancer" and not outside:
-        yield Said.GATEWAY_WITHOUT_ADDRESS(service=target.service, namespace=target.namespace)
+        yield Template.GATEWAY_WITHOUT_ADDRESS(service=target.service, namespace=target.namespace)
     else:
         address = ", ".join(outside) or f"{spec.get('clusterIP')} ({kind})"
-        yield Said.GATEWAY_REACHED(gateway=target.reference, address=address)
+        yield Template.GATEWAY_REACHED(gateway=target.reference, address=address)
 
 
 @registry.check("gateway filters", place=125, symptoms=("403-at-the-gateway",))
@@ -64,7 +64,7 @@ def gateway_filters(facts: Facts) -> Iterable[Message]:
     labels = [pod.metadata.labels for pod in facts.gateway_pods] or [dict(target.selector)]
     found: list[Message] = []
     for each in (obj for kind in _FILTERS for obj in facts.situation.cluster.list(kind)):
-        with fences.around(cluster.reference(each)):
+        with fences.isolate(cluster.reference(each)):
             attachment = Attachment.of(each)
             action = cluster.at(each, "spec").get("action")
             is_other = each["kind"] == "AuthorizationPolicy" and action != "CUSTOM"
@@ -74,14 +74,14 @@ def gateway_filters(facts: Facts) -> Iterable[Message]:
                 attachment.selects(one, namespace, root) for one in labels
             ):
                 found.append(
-                    Said.FILTER_BEFORE(
+                    Template.FILTER_BEFORE(
                         reference=cluster.reference(each),
                         namespace=attachment.namespace,
                         kind=each["kind"].lower(),
                         name=each["metadata"]["name"],
                     )
                 )
-    yield from found or [Said.FILTERS_ABSENT()]
+    yield from found or [Template.FILTERS_ABSENT()]
 
 
 @registry.check("hosts elsewhere", place=127, symptoms=("404-at-the-gateway",))
@@ -92,15 +92,15 @@ def hosts_elsewhere(facts: Facts) -> Iterable[Message]:
         return
     is_ours = facts.situation.manifests.is_ours
     for kind in (cluster.GATEWAY, cluster.INGRESS, cluster.HTTP_ROUTE):
-        for obj in facts.situation.cluster.each(kind):
-            with fences.around(cluster.reference(obj)):
+        for obj in facts.situation.cluster.stream(kind):
+            with fences.isolate(cluster.reference(obj)):
                 selected = cluster.at(obj, "spec", "selector").items()
                 # A Gateway at pods elsewhere does not change the routes of this one.
                 is_elsewhere = kind == cluster.GATEWAY and not selected <= target.selector.items()
-                shared = sorted({*_hosts_of(obj)}.intersection(target.hosts))
+                shared = sorted({*_read_hosts(obj)}.intersection(target.hosts))
                 if shared and not is_elsewhere and not is_ours(obj):
                     metadata = obj["metadata"]
-                    yield Said.HOST_ELSEWHERE(
+                    yield Template.HOST_ELSEWHERE(
                         reference=cluster.reference(obj),
                         host=shared[0],
                         namespace=metadata["namespace"],
@@ -109,7 +109,7 @@ def hosts_elsewhere(facts: Facts) -> Iterable[Message]:
                     )
 
 
-def _hosts_of(obj: cluster.Object) -> Iterable[str]:
+def _read_hosts(obj: cluster.Object) -> Iterable[str]:
     """List the hosts of a Gateway, an Ingress or an HTTPRoute."""
     spec = cluster.at(obj, "spec")
     yield from (str(host).lower() for host in cluster.items(spec, "hostnames"))
@@ -126,16 +126,16 @@ def authentication(facts: Facts) -> Iterable[Message]:
         return  # The gateway serves no routes, which the status reports.
     service, application = facts.authentication.service, facts.situation.application
     if service is None:
-        yield Said.NOT_AUTHENTICATED(application=application)
+        yield Template.NOT_AUTHENTICATED(application=application)
         return
     name, namespace, *_ = service.host.split(".")
     slices = facts.situation.cluster.list(
         cluster.ENDPOINT_SLICE, namespace, {names.SERVICE_NAME: name}
     )
     if not any(cluster.parts(each, "endpoints") for each in slices):
-        yield Said.AUTHENTICATOR_WITHOUT_PODS(namespace=namespace, service=name)
-    seen = facts.seen
+        yield Template.AUTHENTICATOR_WITHOUT_PODS(namespace=namespace, service=name)
+    seen = facts.envoy_state
     # The status reports an Envoy that is not seen, and the parts that it lacks.
     if seen and seen.guarded and not seen.missing:
         where = f"{service.host}:{service.port}"
-        yield Said.AUTHENTICATED(service=where, ports=", ".join(map(str, seen.guarded)))
+        yield Template.AUTHENTICATED(service=where, ports=", ".join(map(str, seen.guarded)))

@@ -12,7 +12,7 @@ from istio_integrator.asked import membership
 from istio_integrator.diagnosis import registry
 from istio_integrator.facts import Facts
 from istio_integrator.kube import cluster
-from istio_integrator.messages import Message, Said, Severity
+from istio_integrator.messages import Message, Severity, Template
 
 
 @registry.check(
@@ -24,7 +24,7 @@ from istio_integrator.messages import Message, Said, Severity
 def istiod(facts: Facts) -> Iterable[Message]:
     """Check whether there is an istiod, and whether it injects into a dry-run pod."""
     search = facts.discovered or facts.situation.discover()
-    istio, said = search.mesh, search.said
+    istio, said = search.mesh, search.messages
     problems = [each for each in said if each.severity is not Severity.NOTE]
     if istio is None or not (istio.alive or istio.proxy.refusal):
         look = ""
@@ -38,9 +38,9 @@ def istiod(facts: Facts) -> Iterable[Message]:
         return
     yield from problems
     if istio.proxy.probed:
-        yield Said.ISTIOD_INJECTS(name=istio.name)
+        yield Template.ISTIOD_INJECTS(name=istio.name)
     elif istio.proxy.refusal is None:
-        yield Said.ISTIOD_NOT_TRIED(name=istio.name, application=facts.situation.application)
+        yield Template.ISTIOD_NOT_TRIED(name=istio.name, application=facts.situation.application)
 
 
 @registry.check("settings", place=15, unfelt="it names settings that other checks cannot read")
@@ -50,7 +50,7 @@ def settings(facts: Facts) -> Iterable[Message]:
     if istio is None or istio.settings.has_settings:
         return
     if not istio.injector.installed_in:
-        yield Said.ISTIOD_NAMESPACE_UNKNOWN(
+        yield Template.ISTIOD_NAMESPACE_UNKNOWN(
             injector=istio.injector.webhook_configuration,
             url=istio.injector.url,
             application=facts.situation.application,
@@ -58,7 +58,7 @@ def settings(facts: Facts) -> Iterable[Message]:
     rules = facts.situation.config.excluded_outbound_ports
     excluded = {port for rule in rules if rule.pods in ("", names.NAME) for port in rule.ports}
     if istio.proxy.captures_outbound and not excluded.issuperset(wanted):
-        yield Said.OUTBOUND_POLICY_UNKNOWN(
+        yield Template.OUTBOUND_POLICY_UNKNOWN(
             ports=", ".join(map(str, sorted(wanted))),
             label=names.NAME,
             application=facts.situation.application,
@@ -81,13 +81,13 @@ def namespace(facts: Facts) -> Iterable[Message]:
     decided, wanted = decide(), facts.situation.config.membership
     if decided.labels and not decided.problem:
         # The namespace waits for the webhook.
-        decided = decide(are_pods_prepared=Admission(facts).problem() is None)
+        decided = decide(are_pods_prepared=Admission(facts).find_problem() is None)
     if decided.problem is not None:
         yield decided.problem
     elif wanted != "namespace":
         why = ": mesh-mode=none" if wanted == "none" else ": included-pods is set"
-        yield Said.NAMESPACE_AS_WANTED(why=why, **place)
+        yield Template.NAMESPACE_AS_WANTED(why=why, **place)
     elif decided.labels:
-        yield Said.NAMESPACE_OF_NO_MESH(application=facts.situation.application, **place)
+        yield Template.NAMESPACE_OF_NO_MESH(application=facts.situation.application, **place)
     elif decided.joined:
-        yield Said.NAMESPACE_AS_WANTED(why="", **place)
+        yield Template.NAMESPACE_AS_WANTED(why="", **place)

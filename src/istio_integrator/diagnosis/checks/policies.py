@@ -15,7 +15,7 @@ from istio_integrator.istio.authorization_policy import (
     principal,
 )
 from istio_integrator.kube import cluster
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 from istio_integrator.mtls import members, mtls
 from istio_integrator.policies import callers as callers_judged
 
@@ -42,7 +42,7 @@ def callers(facts: Facts) -> Iterable[Message]:
         return ()
     places = (facts.situation.model, facts.mesh.settings.root_namespace)
     policies = [each for each in facts.policies if each.namespace in places]
-    return callers_judged.judge(facts.situation, facts.mesh, policies, facts.pods)
+    return callers_judged.judge_callers(facts.situation, facts.mesh, policies, facts.pods)
 
 
 @registry.check("others", place=160, symptoms=("rbac-access-denied",))
@@ -60,8 +60,8 @@ def others(facts: Facts) -> Iterable[Message]:
             count = sum(selected)
             place = {"namespace": each.namespace, "name": each.name}
             if count:
-                denying.append(Said.CALLS_DENIED(policy=each.reference, count=count, **place))
-    yield from denying or [Said.CALLS_NOT_DENIED()]
+                denying.append(Template.CALLS_DENIED(policy=each.reference, count=count, **place))
+    yield from denying or [Template.CALLS_NOT_DENIED()]
 
 
 @registry.check("security", place=175, symptoms=("upstream-connect-error",))
@@ -79,7 +79,7 @@ def client_tls(facts: Facts) -> Iterable[Message]:
         return
     outside = [pod for pod in facts.pods if not pod.is_in_mesh]
     services = facts.services
-    for rule in members.clients_by_rule(
+    for rule in members.list_rule_clients(
         facts.situation.cluster.list(cluster.DESTINATION_RULE),
         ("ISTIO_MUTUAL",),
         model_name=facts.situation.model,
@@ -88,7 +88,7 @@ def client_tls(facts: Facts) -> Iterable[Message]:
         for service in services:
             behind = [pod for pod in outside if service.selector <= pod.labels]
             if rule.service in (service.name, "*") and service.selector and behind:
-                yield Said.CERTIFICATE_EXPECTED(
+                yield Template.CERTIFICATE_EXPECTED(
                     rule=rule.reference,
                     service=service.name,
                     pod=behind[0].metadata.name,
@@ -117,16 +117,16 @@ def profiles(facts: Facts) -> Iterable[Message]:
             named = rule.principals
             for account, caller in callers.items() if is_about_users and named else ():
                 if not _admits(rule, caller):
-                    wrong.setdefault((texts.listed(named), account), []).append(policy.namespace)
+                    wrong.setdefault((texts.join(named), account), []).append(policy.namespace)
     for (named, account), namespaces in wrong.items():
-        yield Said.PROFILES_REJECT_GATEWAY(
-            namespaces=texts.listed(namespaces),
+        yield Template.PROFILES_REJECT_GATEWAY(
+            namespaces=texts.join(namespaces),
             principals=named,
             namespace=space,
             account=account,
         )
     if not wrong:
-        yield Said.PROFILES_ADMIT_GATEWAY()
+        yield Template.PROFILES_ADMIT_GATEWAY()
 
 
 @registry.check(
@@ -149,9 +149,9 @@ def users_apart(facts: Facts) -> Iterable[Message]:
     ]
     if trusting:
         command = relate.format("kfp-profile-controller")
-        yield Said.HEADER_TRUSTED(policies=texts.listed(trusting), command=command)
+        yield Template.HEADER_TRUSTED(policies=texts.join(trusting), command=command)
     else:
-        yield Said.HEADER_NOT_TRUSTED()
+        yield Template.HEADER_NOT_TRUSTED()
     ours = {
         names.OWNER: facts.situation.manifests.owner,
         names.COMPONENT: callers_judged.FOLDER,
@@ -170,13 +170,13 @@ def users_apart(facts: Facts) -> Iterable[Message]:
         and not any(labels <= each.selector for labels in covered)
     ]
     if not open_ones:
-        yield Said.USERS_HAVE_CALLERS()
+        yield Template.USERS_HAVE_CALLERS()
         return
     command = relate.format(open_ones[0].application or open_ones[0].name)
     if facts.situation.config.authorization == "off":
         command = f"juju config {facts.situation.application} authorization=related"
-    listed = texts.listed(each.name for each in open_ones)
-    yield Said.USERS_FROM_ANY_POD(services=listed, command=command)
+    listed = texts.join(each.name for each in open_ones)
+    yield Template.USERS_FROM_ANY_POD(services=listed, command=command)
 
 
 def _admits(rule: AuthorizationRule, caller: str) -> bool:

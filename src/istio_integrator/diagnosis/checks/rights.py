@@ -14,7 +14,7 @@ from istio_integrator.config import config
 from istio_integrator.diagnosis import registry
 from istio_integrator.facts import Facts
 from istio_integrator.kube import cluster
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 
 _ROLES = pathlib.Path(__file__).parents[4] / "rbac" / "roles.yaml"
 OPTIONAL: Mapping[str, Callable[[config.Config], bool]] = {
@@ -76,7 +76,7 @@ _EVERYTHING = Right("*", "*", "*")
 def rights(facts: Facts) -> Iterable[Message]:
     """Name the rights of `rbac/roles.yaml` that are missing."""
     if _is_given(facts, _EVERYTHING):
-        yield Said.TRUSTED()
+        yield Template.TRUSTED()
         return
     shipped = roles(
         _ROLES.read_text(), model=facts.situation.model, application=facts.situation.application
@@ -86,15 +86,15 @@ def rights(facts: Facts) -> Iterable[Message]:
     )
     missing: dict[str, list[str]] = {}
     for need in needs(shipped, model=facts.situation.model):
-        is_needed = facts.situation.exposes or not is_for_ingress(need)
+        is_needed = facts.situation.is_exposed or not is_for_ingress(need)
         is_needed &= not need.role.endswith(optional)
         if is_needed and not _is_given(facts, need):
             missing.setdefault(need.role, []).append(need.text)
     for lacked in missing.values():
-        rights = texts.listed(lacked)
-        yield Said.RIGHTS_MISSING(rights=rights, application=facts.situation.application)
+        rights = texts.join(lacked)
+        yield Template.RIGHTS_MISSING(rights=rights, application=facts.situation.application)
     if not missing:
-        yield Said.RIGHTS_GIVEN()
+        yield Template.RIGHTS_GIVEN()
 
 
 def _is_given(facts: Facts, need: Right) -> bool:

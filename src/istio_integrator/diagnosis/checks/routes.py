@@ -14,7 +14,7 @@ from istio_integrator.asked import gateway
 from istio_integrator.diagnosis import registry
 from istio_integrator.facts import Facts, VirtualService
 from istio_integrator.kube import cluster, fences
-from istio_integrator.messages import Message, Said, Severity
+from istio_integrator.messages import Message, Severity, Template
 
 
 @registry.check("routes", place=120, symptoms=("no-healthy-upstream",))
@@ -22,7 +22,7 @@ def backends(facts: Facts) -> Iterable[Message]:
     """Check whether each route of the model and its profiles has a backend that is ready."""
     domain = facts.situation.cluster_domain
     wanted = {
-        (route, _service(host, route.namespace, domain), port): None
+        (route, _find_service(host, route.namespace, domain), port): None
         for route in facts.virtual_services
         for host, port in route.destinations
     }
@@ -31,15 +31,15 @@ def backends(facts: Facts) -> Iterable[Message]:
         return
     known = {
         name: cluster.at(obj, "spec")
-        for obj in facts.situation.cluster.each(cluster.SERVICE)
+        for obj in facts.situation.cluster.stream(cluster.SERVICE)
         if (name := cluster.namespaced_name(obj)) in names
     }
-    ready = _ready_ports(facts.situation.cluster.each(cluster.ENDPOINT_SLICE), names)
+    ready = _find_ready_ports(facts.situation.cluster.stream(cluster.ENDPOINT_SLICE), names)
     count = 0
     for route, name, port in wanted:
         namespace, _, service = name.partition("/")
-        if problem := name and _problem(name, port, known.get(name), ready):
-            said = Said.BACKEND_NOT_READY(
+        if problem := name and _find_problem(name, port, known.get(name), ready):
+            said = Template.BACKEND_NOT_READY(
                 route=route.name, problem=problem, namespace=namespace, service=service
             )
             severity = Severity.BLOCKED if route.is_ours else Severity.DOUBT
@@ -47,10 +47,10 @@ def backends(facts: Facts) -> Iterable[Message]:
         elif name:
             count += 1
     if count:
-        yield Said.BACKENDS_READY(count=count)
+        yield Template.BACKENDS_READY(count=count)
 
 
-def _problem(
+def _find_problem(
     name: str,
     port: int | None,
     spec: cluster.Object | None,
@@ -67,13 +67,13 @@ def _problem(
     return "" if is_ready else f"Service {name} has no ready endpoint"
 
 
-def _ready_ports(
+def _find_ready_ports(
     slices: Iterable[cluster.Object], services: Collection[str]
 ) -> dict[str, set[str]]:
     """List the names of the ports at which each of some Services has a ready endpoint."""
     found: dict[str, set[str]] = {}
     for part in slices:
-        with fences.around(cluster.reference(part)):
+        with fences.isolate(cluster.reference(part)):
             label = cluster.at(part, "metadata", "labels").get(names.SERVICE_NAME)
             service = f"{part['metadata']['namespace']}/{label}"
             endpoints = cluster.parts(part, "endpoints") if service in services else []
@@ -84,7 +84,7 @@ def _ready_ports(
     return found
 
 
-def _service(host: str, namespace: str, domain: str) -> str:
+def _find_service(host: str, namespace: str, domain: str) -> str:
     """Read a destination as `namespace/name` of a Service; empty for hosts outside the cluster.
 
     A name without dots is a Service in the route's namespace (istio.io, Destination).
@@ -100,15 +100,17 @@ def hosts(facts: Facts) -> Iterable[Message]:
     """Name routes whose Gateway does not exist, or which have no host that the Gateway serves."""
     if not (routes := facts.virtual_services):
         return
-    there = {cluster.namespaced_name(obj) for obj in facts.situation.cluster.each(cluster.GATEWAY)}
+    there = {
+        cluster.namespaced_name(obj) for obj in facts.situation.cluster.stream(cluster.GATEWAY)
+    }
     missing: dict[str, list[str]] = {}
     for route in routes:
         for name in {*route.gateways} - there:
             missing.setdefault(name, []).append(route.name)
     for name, users in sorted(missing.items()):
-        yield Said.ROUTE_WITHOUT_GATEWAY(gateway=name, routes=texts.listed(users))
+        yield Template.ROUTE_WITHOUT_GATEWAY(gateway=name, routes=texts.join(users))
     if not missing:
-        yield Said.GATEWAYS_EXIST()
+        yield Template.GATEWAYS_EXIST()
     if facts.gateway is not None:
         yield judge_hosts(
             routes, f"{facts.situation.model}/{gateway.NAME}", facts.gateway.written_hosts
@@ -121,7 +123,7 @@ def judge_hosts(routes: Iterable[VirtualService], own: str, served: Collection[s
     lacking: list[str] = []
     for route in routes:
         hosts = route.hosts
-        is_served = any(_meet(name, host) for name in hosts for host in served)
+        is_served = any(_overlap(name, host) for name in hosts for host in served)
         if hosts and not is_served and own in route.gateways:
             unserved.append(route.name)
             # Only pods use the hosts of Services.
@@ -129,18 +131,18 @@ def judge_hosts(routes: Iterable[VirtualService], own: str, served: Collection[s
             outside = [n for n in hosts if not n.endswith(inside) and ".svc." not in n]
             lacking += (outside or hosts)[:1]
     if not unserved:
-        return Said.HOSTS_SERVED()
+        return Template.HOSTS_SERVED()
     namespace, _, name = unserved[0].partition("/")
-    return Said.HOSTS_NOT_SERVED(
+    return Template.HOSTS_NOT_SERVED(
         gateway=own,
-        routes=texts.listed(unserved),
-        hosts=texts.listed(lacking),
+        routes=texts.join(unserved),
+        hosts=texts.join(lacking),
         namespace=namespace,
         name=name,
     )
 
 
-def _meet(one: str, other: str) -> bool:
+def _overlap(one: str, other: str) -> bool:
     """Tell whether two hosts, which may begin with a wildcard, have a name in common."""
     if one.startswith("*") and (other.endswith(one[1:]) or one == "*"):
         return True

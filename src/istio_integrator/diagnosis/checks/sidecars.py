@@ -11,7 +11,7 @@ from istio_integrator.diagnosis import registry
 from istio_integrator.facts import Facts
 from istio_integrator.kube import cluster, fences
 from istio_integrator.lifecycle import answers
-from istio_integrator.messages import Message, Said, Severity
+from istio_integrator.messages import Message, Severity, Template
 from istio_integrator.policies import decide, policies
 from istio_integrator.situation.model import Pod
 
@@ -34,18 +34,20 @@ def cni(facts: Facts) -> Iterable[Message]:
     wrong, api = list[Message](), facts.situation.cluster
     for each in api.list(cluster.DAEMON_SET, labels=_NODE_LABELS):
         reference = cluster.reference(each)
-        with fences.around(reference):
+        with fences.isolate(reference):
             status, namespace = cluster.at(each, "status"), each["metadata"]["namespace"]
             count = status.get("desiredNumberScheduled", 0) - status.get("numberReady", 0)
             if count:
                 told = {"reference": reference, "namespace": namespace, "count": count}
-                wrong.append(Said.CNI_NOT_READY(**told))
+                wrong.append(Template.CNI_NOT_READY(**told))
     # A pod of a Job ends as failed if its init container has no network.
-    every_pod = api.typed(api.list(cluster.POD, facts.situation.model), Pod)
+    every_pod = api.decode(api.list(cluster.POD, facts.situation.model), Pod)
     if cut := [pod.reference for pod in every_pod if _is_cut_off(pod)]:
-        pods = texts.listed(cut)
-        wrong.append(Said.INIT_WITHOUT_NETWORK(pods=pods, application=facts.situation.application))
-    yield from wrong or [Said.CNI_READY()]
+        pods = texts.join(cut)
+        wrong.append(
+            Template.INIT_WITHOUT_NETWORK(pods=pods, application=facts.situation.application)
+        )
+    yield from wrong or [Template.CNI_READY()]
 
 
 def _is_cut_off(pod: Pod) -> bool:
@@ -67,17 +69,19 @@ def sidecars(facts: Facts) -> Iterable[Message]:
     if facts.mesh is None:
         return
     application, answer = facts.situation.application, facts.uninjected
-    progress = list(answers.progress(answer.summary, facts))
-    rows: dict[tuple[Said, str], list[str]] = {}
+    progress = list(answers.report_progress(answer.summary, facts))
+    rows: dict[tuple[Template, str], list[str]] = {}
     for row in answer.pods:
-        said = Said.WRONG_POD if row.reason in _WITH_SIDECAR else Said.NO_SIDECAR
+        said = Template.WRONG_POD if row.reason in _WITH_SIDECAR else Template.NO_SIDECAR
         rows.setdefault((said, row.message), []).append(f"{row.namespace}/{row.name}")
-    for row in facts.workload.stale() if answer.summary.stale else ():
-        rows.setdefault((Said.OLD_PROXY, row.message), []).append(f"{row.namespace}/{row.name}")
+    for row in facts.workload.list_stale() if answer.summary.stale else ():
+        rows.setdefault((Template.OLD_PROXY, row.message), []).append(
+            f"{row.namespace}/{row.name}"
+        )
     unmet = [each for each in progress if each.severity is not Severity.NOTE]
     yield from unmet
     for (said, reason), pods in rows.items():
-        yield said(pods=texts.listed(pods), reason=reason, application=application)
+        yield said(pods=texts.join(pods), reason=reason, application=application)
     if not unmet and not rows:
         yield from progress
 
@@ -89,14 +93,16 @@ def ambient(facts: Facts) -> Iterable[Message]:
         return
     waiting = [pod.metadata.name for pod in facts.pods if _is_waiting(pod)]
     if waiting:
-        yield Said.PODS_NOT_IN_ZTUNNEL(pods=texts.listed(waiting))
+        yield Template.PODS_NOT_IN_ZTUNNEL(pods=texts.join(waiting))
     else:
-        yield Said.PODS_IN_ZTUNNEL()
+        yield Template.PODS_IN_ZTUNNEL()
     if facts.situation.config.authorization == "off":
         return
-    if beyond := decide.decide(policies.Authorization(facts).asked(facts.situation.config)).beyond:
-        workloads = texts.listed(beyond)
-        yield Said.HTTP_RULES_NEED_WAYPOINT(
+    if beyond := decide.decide(
+        policies.Authorization(facts).read_input(facts.situation.config)
+    ).unenforced:
+        workloads = texts.join(beyond)
+        yield Template.HTTP_RULES_NEED_WAYPOINT(
             workloads=workloads, application=facts.situation.application
         )
 
@@ -122,17 +128,19 @@ def egress(facts: Facts) -> Iterable[Message]:
     cut = [
         pod
         for pod in facts.pods
-        if names.NAME in pod.metadata.labels and pod.is_in_mesh and not _passes(pod, wanted)
+        if names.NAME in pod.metadata.labels and pod.is_in_mesh and not _bypasses_mesh(pod, wanted)
     ]
     if cut and istio.cuts_off_controller:
         first = cut[0].metadata
-        pods = texts.listed(each.reference for each in cut)
+        pods = texts.join(each.reference for each in cut)
         place = {"namespace": first.namespace, "name": first.name}
-        yield Said.CONTROLLER_NOT_REACHED(pods=pods, **place)
-    yield Said.EGRESS_REGISTRY_ONLY() if istio.settings.registry_only else Said.EGRESS_OPEN()
+        yield Template.CONTROLLER_NOT_REACHED(pods=pods, **place)
+    yield (
+        Template.EGRESS_REGISTRY_ONLY() if istio.settings.registry_only else Template.EGRESS_OPEN()
+    )
 
 
-def _passes(pod: Pod, ports: set[str]) -> bool:
+def _bypasses_mesh(pod: Pod, ports: set[str]) -> bool:
     notes = pod.metadata.annotations
     excluded = {each.strip() for each in notes.get(names.EXCLUDED_OUTBOUND_PORTS, "").split(",")}
     return ports <= excluded or "0.0.0.0/0" in notes.get(names.EXCLUDED_OUTBOUND_RANGES, "")

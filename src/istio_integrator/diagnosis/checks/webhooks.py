@@ -9,7 +9,7 @@ from istio_integrator.diagnosis import registry
 from istio_integrator.facts import Facts
 from istio_integrator.istio import authorization_policy, installation, peer_authentication
 from istio_integrator.kube import cluster
-from istio_integrator.messages import Message, Said
+from istio_integrator.messages import Message, Template
 from istio_integrator.situation import model
 
 
@@ -22,31 +22,33 @@ def webhooks(facts: Facts) -> Iterable[Message]:
     # The permission to list the latter comes from an optional role. Without it the check ends
     # there.
     for kind in (cluster.MUTATING_WEBHOOK, cluster.VALIDATING_WEBHOOK):
-        for call in model.calls(facts.situation.cluster.list(kind), model=facts.situation.model):
-            for pod, port in _backends(facts, call):
+        for call in model.list_calls(
+            facts.situation.cluster.list(kind), model=facts.situation.model
+        ):
+            for pod, port in _find_backends(facts, call):
                 is_called = True
-                if by := _obstacle(facts, facts.mesh, pod, port):
+                if by := _find_obstacle(facts, facts.mesh, pod, port):
                     is_wrong = True
-                    yield Said.WEBHOOK_NOT_REACHED(
+                    yield Template.WEBHOOK_NOT_REACHED(
                         pod=pod.reference,
                         obstacle=by,
                         webhook=call.caller.rpartition(" ")[2],
-                        command=_way_out(pod, facts.situation.application),
+                        command=_exclusion_command(pod, facts.situation.application),
                     )
     if is_called and not is_wrong:
-        yield Said.WEBHOOKS_REACHED()
+        yield Template.WEBHOOKS_REACHED()
 
 
-def _backends(facts: Facts, call: model.Call) -> Iterator[tuple[model.Pod, int]]:
+def _find_backends(facts: Facts, call: model.Call) -> Iterator[tuple[model.Pod, int]]:
     for service in facts.services:
         ports = [port for port in service.ports if port.port == call.port]
         if service.name == call.service and service.selector and ports:
             for pod in facts.pods:
                 if service.selector <= pod.labels and pod.is_in_mesh:
-                    yield from ((pod, port) for port in ports[0].at(pod.ports))
+                    yield from ((pod, port) for port in ports[0].resolve(pod.ports))
 
 
-def _obstacle(facts: Facts, mesh: installation.Mesh, pod: model.Pod, port: int) -> str:
+def _find_obstacle(facts: Facts, mesh: installation.Mesh, pod: model.Pod, port: int) -> str:
     """Return the policy that keeps API servers from calling a pod in the mesh; empty: none.
 
     API servers are outside of the mesh, have no certificate of it, and use TLS that the proxy
@@ -66,7 +68,7 @@ def _obstacle(facts: Facts, mesh: installation.Mesh, pod: model.Pod, port: int) 
     return f"{denied.policy.reference} denies the call" if denied.policy else ""
 
 
-def _way_out(pod: model.Pod, application: str) -> str:
+def _exclusion_command(pod: model.Pod, application: str) -> str:
     again = f"kubectl -n {pod.metadata.namespace} delete pod {pod.metadata.name}"
     marks = pod.metadata.labels
     key = names.NAME if names.NAME in marks else "app"

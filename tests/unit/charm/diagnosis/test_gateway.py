@@ -2,7 +2,7 @@
 
 import pytest
 
-from integrator_contract.seen import Cause, Missing, Seen, Unseen
+from integrator_contract.seen import Cause, EnvoyState, MissingPart, ReadFailure
 from tests import asked, tls_pairs
 from tests.unit.cases import cases
 from tests.unit.charm import ingress_world
@@ -117,16 +117,16 @@ def test_filters_of_other_teams_before_our_authentication_are_named(  # noqa: PL
     assert (f"{kind} {namespace}/theirs" in found.seen) is is_named
 
 
-MISSING = (Missing(cause=Cause.CLUSTER_MISSING),)
+MISSING = (MissingPart(cause=Cause.CLUSTER_MISSING),)
 
 
 @cases(
     ("seen", "wanted"),
-    asked=(Seen(of="x", unseen=None, guarded=(80, 443)), ["80, 443"]),
+    asked=(EnvoyState(of="x", unseen=None, guarded=(80, 443)), ["80, 443"]),
     # The status names what is not seen, and what is missing.
-    forbidden=(Seen(of="x", unseen=Unseen.FORBIDDEN, detail="a right"), []),
-    nothing_written=(Seen(of=""), []),
-    missing=(Seen(of="x", unseen=None, guarded=(80,), missing=MISSING), []),
+    forbidden=(EnvoyState(of="x", unseen=ReadFailure.FORBIDDEN, detail="a right"), []),
+    nothing_written=(EnvoyState(of=""), []),
+    missing=(EnvoyState(of="x", unseen=None, guarded=(80,), missing=MISSING), []),
 )
 def test_authentication_is_judged_by_what_the_workload_saw(world, seen, wanted):
     world.related.append(auth())

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from integrator_contract import refusals
-from integrator_contract.seen import Cause, Missing, Seen, Unseen
+from integrator_contract.seen import Cause, EnvoyState, MissingPart, ReadFailure
 from istio_integrator import messages
 from tests import asked
 from tests.unit.cases import cases
@@ -29,13 +29,13 @@ def world(world):
 
 @pytest.fixture(autouse=True)
 def seen_nothing():
-    asked.SERVICE.seen = Seen(of="")
+    asked.SERVICE.seen = EnvoyState(of="")
 
 
 def sees(world, out, **values):
     """Set the report of the workload about the gateway, and run the next hook."""
-    word = results(world.ctx, out).expected.word()
-    asked.SERVICE.seen = Seen(**{"of": word, "unseen": None, "is_late": True, **values})
+    word = results(world.ctx, out).expected.digest()
+    asked.SERVICE.seen = EnvoyState(**{"of": word, "unseen": None, "is_late": True, **values})
     return world.hook()
 
 
@@ -54,8 +54,8 @@ def opened(world):
     one_not=(False, {"guarded": (80,), "unguarded": (443,)}, HOSTS, []),
     not_any_more=(True, {"guarded": (80,), "unguarded": (443,)}, HOSTS, []),
     server_away=(True, {}, HOSTS, HOSTS),
-    not_seen_stays=(True, {"unseen": Unseen.FORBIDDEN}, HOSTS, HOSTS),
-    not_seen_adds_none=(False, {"unseen": Unseen.UNREACHABLE}, [], []),
+    not_seen_stays=(True, {"unseen": ReadFailure.FORBIDDEN}, HOSTS, HOSTS),
+    not_seen_adds_none=(False, {"unseen": ReadFailure.UNREACHABLE}, [], []),
     of_another=(True, {"of": "x", "unguarded": (80, 443)}, HOSTS, HOSTS),
     of_another_adds_none=(False, {"of": "x", "guarded": (80, 443)}, [], []),
 )
@@ -82,10 +82,10 @@ def test_without_an_answer_hosts_stay_and_none_is_added(world, monkeypatch, capl
 @cases(
     ("values", "seconds"),
     no_virtual_host=({}, 0),
-    no_pods=({"unseen": Unseen.NO_PODS}, 0),
+    no_pods=({"unseen": ReadFailure.NO_PODS}, 0),
     open=({"is_open": True}, 10),
-    unreachable=({"unseen": Unseen.UNREACHABLE}, 10),
-    not_looked_yet=({"unseen": Unseen.NOT_YET}, 10),
+    unreachable=({"unseen": ReadFailure.UNREACHABLE}, 10),
+    not_looked_yet=({"unseen": ReadFailure.NOT_YET}, 10),
 )
 def test_guard_goes_once_no_envoy_has_a_virtual_host_of_the_gateway(
     world, monkeypatch, tmp_path, values, seconds
@@ -94,7 +94,7 @@ def test_guard_goes_once_no_envoy_has_a_virtual_host_of_the_gateway(
     world.run()
     waited = []
     monkeypatch.setattr(time, "sleep", waited.append)
-    asked.SERVICE.seen = Seen(**{"of": "", "unseen": None, **values})
+    asked.SERVICE.seen = EnvoyState(**{"of": "", "unseen": None, **values})
     world.remove()
     assert sum(waited) == seconds
     assert world.guard() is None
@@ -113,28 +113,31 @@ LOOKING = "waiting", f"looking whether gateway {WHERE} serves the routes"
     ),
     some=({"routes": 1}, LOOKING),
     of_another=({"routes": 2, "of": "x"}, LOOKING),
-    missing_of_another=({"missing": (Missing(cause=Cause.CLUSTER_MISSING),), "of": "x"}, LOOKING),
-    not_yet=({"unseen": Unseen.NOT_YET}, LOOKING),
+    missing_of_another=(
+        {"missing": (MissingPart(cause=Cause.CLUSTER_MISSING),), "of": "x"},
+        LOOKING,
+    ),
+    not_yet=({"unseen": ReadFailure.NOT_YET}, LOOKING),
     right=(
-        {"unseen": Unseen.FORBIDDEN, "detail": "create pods/portforward in istio-ingress"},
+        {"unseen": ReadFailure.FORBIDDEN, "detail": "create pods/portforward in istio-ingress"},
         ("blocked", "missing permission: create pods/portforward in istio-ingress"),
     ),
     unreachable=(
-        {"unseen": Unseen.UNREACHABLE, "detail": "refused"},
+        {"unseen": ReadFailure.UNREACHABLE, "detail": "refused"},
         (
             "waiting",
             f"Envoy of {WHERE} is unreachable; run: kubectl -n istio-ingress get pods; refused",
         ),
     ),
     refused=(
-        {"unseen": Unseen.UNREACHABLE, "refusal": REFUSAL},
+        {"unseen": ReadFailure.UNREACHABLE, "refusal": REFUSAL},
         (
             "blocked",
             "ValidatingAdmissionPolicy no-forwards refuses port-forwards to pods in istio-ingress",
         ),
     ),
     # A gateway without ready pods is reported elsewhere.
-    no_pods=({"unseen": Unseen.NO_PODS}, ("active", "1/1 pods in mesh")),
+    no_pods=({"unseen": ReadFailure.NO_PODS}, ("active", "1/1 pods in mesh")),
 )
 def test_status_says_what_was_seen(world, values, said):
     status = sees(world, world.run(), **values).unit_status
@@ -159,7 +162,7 @@ ABOUT = {
 @pytest.mark.parametrize("cause", Cause)
 def test_cause_and_command_are_visible(world, cause):
     out = world.run()
-    missing = (Missing(cause=cause, **ABOUT),)
+    missing = (MissingPart(cause=cause, **ABOUT),)
     late = sees(world, out, missing=missing, routes=2).unit_status
     assert late.name == "blocked"
     visible = late.message[: messages.VISIBLE]
@@ -172,7 +175,7 @@ def test_cause_and_command_are_visible(world, cause):
 
 @cases(("words", "said"), known=("bad regex", "bad regex"), unknown=("", "the log has its words"))
 def test_words_of_envoy_about_routes_follow_the_command(world, words, said):
-    missing = (Missing(cause=Cause.ROUTES_MISSING, **{**ABOUT, "words": ""}),)
+    missing = (MissingPart(cause=Cause.ROUTES_MISSING, **{**ABOUT, "words": ""}),)
     status = sees(world, world.run(), missing=missing, words=words).unit_status
     assert f"Envoy refuses all routes for one with an error: {said}" in status.message
 
@@ -184,7 +187,7 @@ def test_largest_virtual_services_are_named_while_routes_are_too_large(world):
         rule = {"match": [{"uri": {"prefix": "/" + "x" * 10_000 * number}}]}
         spec = {"gateways": bound, "hosts": ["*"], "http": [rule]}
         world.fake.put("VirtualService", name, "kf-user", spec=spec)
-    missing = (Missing(cause=Cause.ROUTES_UNREAD),)
+    missing = (MissingPart(cause=Cause.ROUTES_UNREAD),)
     status = sees(world, out, missing=missing, guarded=(80, 443)).unit_status
     assert status.name == "blocked"
     assert "the largest: kf-user/web (30 kB), kf-user/pipelines (10 kB), kf/" in status.message
@@ -194,7 +197,7 @@ def test_largest_virtual_services_are_named_while_routes_are_too_large(world):
 
 def test_first_cause_is_said_and_the_others_counted(world):
     causes = (Cause.FILTERS_MISSING, Cause.OTHER_DOMAIN)
-    two = tuple(Missing(cause=each, port=443, domain="x") for each in causes)
+    two = tuple(MissingPart(cause=each, port=443, domain="x") for each in causes)
     assert sees(world, world.run(), missing=two).unit_status.message == (
         "run: kubectl -n istio-ingress get envoyfilter; "
         f"port 443 of {WHERE} lacks this charm's filters; and 1 more"

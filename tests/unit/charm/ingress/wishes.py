@@ -60,7 +60,7 @@ def received(relation, *http, application=None, endpoint=ASKED, **more):
 def plan(*newer, older=(), **terms):
     """Plan the routes of applications."""
     scope = types.SimpleNamespace(**{**TERMS, **terms})
-    return planning.plan(requested.read(scope, [*older, *newer]))
+    return planning.plan_routes(requested.read(scope, [*older, *newer]))
 
 
 def served(*http, **terms):

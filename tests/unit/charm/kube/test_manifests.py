@@ -104,7 +104,7 @@ def test_long_names_are_cut_and_their_owner_is_found(ctx, fake, model, name):
     """A label has 63 characters."""
     fake.namespace(model)
     fake.application(name, model)
-    owner = names.owner(model, name)
+    owner = names.name_owner(model, name)
     fake.put("Service", NAME, labels={names.OWNER: owner}, spec={})
     assert f"{owner} has Service kf/{NAME}" in status(ctx, state()).message
     fake.delete("StatefulSet", name, model)

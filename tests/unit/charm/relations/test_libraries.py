@@ -175,14 +175,14 @@ def test_forward_auth_is_agreed_with_the_library(given, address, headers):
     keys = ("decisions_address", "app_names", "headers")
     given = {key: value for key, value in zip(keys, given, strict=True) if value is not None}
     bag = provides(forward_auth.ForwardAuthConfig(**given))
-    message, problem = kubeflow.read_forward_auth(bag)
+    message, problem = kubeflow.read_forward_auth_bag(bag)
     assert problem == ""
     assert message.decisions_address == kubeflow.Address(*address)
     assert message.headers == headers
 
 
 def test_authorization_service_that_has_said_nothing_yet_is_waited_for():
-    assert kubeflow.read_forward_auth(provides(None)) == (None, "")
+    assert kubeflow.read_forward_auth_bag(provides(None)) == (None, "")
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_policies_of_the_library_are_read_whole():
 
 @pytest.mark.parametrize("labels", [{}, {"istio.io/rev": "1-31"}])
 def test_labels_of_members_are_heard_by_the_library(labels):
-    bag = answered("service-mesh", lambda related: meshed.answer(related, labels=labels))
+    bag = answered("service-mesh", lambda related: meshed.publish_labels(related, labels=labels))
     assert set(bag) == {"labels", "mesh_type"}
     assert consume(**bag)[1] == (labels, service_mesh.MeshType.istio)
 
@@ -360,7 +360,7 @@ def test_routes_of_the_library_are_read():
 def test_answer_to_routes_is_what_the_library_reads(tls, word):
     bag = answered(
         wishes.ASKED,
-        lambda related: ingress_route.answer(
+        lambda related: ingress_route.publish_host(
             related, external_host="kf.example.com", tls_enabled=tls
         ),
     )

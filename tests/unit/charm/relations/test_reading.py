@@ -121,7 +121,7 @@ ROUTES = [
     ("read", "given", "problem"),
     [
         *((ingress, *row) for row in REQUESTS),
-        *((kubeflow.read_forward_auth, *row) for row in AUTHS),
+        *((kubeflow.read_forward_auth_bag, *row) for row in AUTHS),
         *((ingress_route.read, *row) for row in ROUTES),
     ],
 )
@@ -141,7 +141,7 @@ def test_what_nobody_should_read_is_a_problem_of_its_sender(read, given, problem
         (ingress, {"data": asks()["data"]}),
         (ingress, bag("{}")),
         (ingress, {"model": "cos", "name": "p", "port": "9", **bag("{}")}),
-        (kubeflow.read_forward_auth, {"app_names": "[]"}),
+        (kubeflow.read_forward_auth_bag, {"app_names": "[]"}),
         (ingress_route.read, ""),
     ],
 )
@@ -157,7 +157,7 @@ def test_what_is_not_written_yet_is_waited_for(read, given):
     ipv6=("http://[::1]:80/x", ("::1", 80, "/x")),
 )
 def test_address_is_read_with_its_path(address, want):
-    message, problem = kubeflow.read_forward_auth(auth(address))
+    message, problem = kubeflow.read_forward_auth_bag(auth(address))
     assert (message.decisions_address, problem) == (kubeflow.Address(*want), "")
 
 
@@ -288,7 +288,7 @@ def test_any_bag_is_read_or_refused(text, versions):
             for models in (kubeflow.INGRESS_MODELS, kubeflow.AUTH_MODELS)
         ),
         *(
-            kubeflow.read_forward_auth({**auth(), key: text})
+            kubeflow.read_forward_auth_bag({**auth(), key: text})
             for key in ("decisions_address", "headers")
         ),
         ingress_route.read(text),

@@ -154,7 +154,7 @@ def asked(*things, mode="related", **more):
     consumers = [each for each in things if isinstance(each, service_mesh.ApplicationPolicies)]
     exposure = types.SimpleNamespace(**{each: more.pop(each, ()) for each in EXPOSURE})
     given = {"model": model(*things), "consumers": consumers, "exposure": exposure}
-    return decisions.Asked(mode=mode, **given, **more)
+    return decisions.PolicyInput(mode=mode, **given, **more)
 
 
 def decide(*things, **more):

@@ -3,7 +3,7 @@
 import pytest
 
 from integrator_contract import names
-from istio_integrator.messages import Said
+from istio_integrator.messages import Template
 from istio_integrator.policies.decide import MOST_WORKLOADS, decide
 from istio_integrator.situation.model import Call as ServerCall
 from tests.unit.cases import cases
@@ -217,7 +217,7 @@ def test_metadata_is_for_everybody_whatever_user_they_name(mode, routed, named):
 )
 def test_what_no_relation_is_about_closes_nothing(given):
     decision = decide(given)
-    assert (decision.policies, decision.is_closed, decision.said) == ((), False, ())
+    assert (decision.policies, decision.is_closed, decision.messages) == ((), False, ())
 
 
 @cases(
@@ -258,7 +258,7 @@ def test_rules_for_one_workload_are_one_policy_and_the_more_exact_workload_comes
 
 
 def problems(decision):
-    return [(each.said, each.about["problem"]) for each in decision.said]
+    return [(each.template, each.about["problem"]) for each in decision.messages]
 
 
 NOT_ITS_OWN = "service-mesh:3 evil: has a policy for what is not its own"
@@ -289,7 +289,7 @@ def test_policy_for_what_is_another_applications_is_refused_by_name(given, probl
     model = (*MINIO, *lures, evil, said("evil", given))
     decision = decide(asked(*model))
     assert decision.policies == ()
-    assert problems(decision) == [(Said.AUTHORIZATION_INVALID, NOT_ITS_OWN + problem)]
+    assert problems(decision) == [(Template.AUTHORIZATION_INVALID, NOT_ITS_OWN + problem)]
     closed = decide(asked(*model, mode="closed"))
     assert not admits(closed, MINIO[1].metadata.labels, Call(sa("friend"), 9000))
 
@@ -336,7 +336,7 @@ REMOTE = "remote-0123456789abcdef0123456789abcdef"
 )
 def test_what_is_not_there_yet_is_waited_for(given, waits):
     assert problems(decide(given)) == [
-        (Said.AUTHORIZATION_WAITS, f"service-mesh:3 kfp-api: {waits}")
+        (Template.AUTHORIZATION_WAITS, f"service-mesh:3 kfp-api: {waits}")
     ]
 
 
@@ -349,11 +349,11 @@ def units(count):
 def test_application_that_speaks_of_many_workloads_is_refused_and_no_other():
     honest = said("minio", policy("kfp-api", "minio"), relation=2)
     few = decide(asked(*MINIO, honest, said("evil", *units(MOST_WORKLOADS))))
-    assert (len(few.policies), few.said) == (MOST_WORKLOADS + 1, ())
+    assert (len(few.policies), few.messages) == (MOST_WORKLOADS + 1, ())
     many = decide(asked(*MINIO, said("evil", *units(512)), honest))
     assert len(many.policies) == MOST_WORKLOADS + 1
     problem = "speaks of more than 16 workloads by labels: the rest is refused"
-    assert problems(many) == [(Said.AUTHORIZATION_INVALID, f"service-mesh:3 evil: {problem}")]
+    assert problems(many) == [(Template.AUTHORIZATION_INVALID, f"service-mesh:3 evil: {problem}")]
     assert admits(many, MINIO[1].metadata.labels, Call(sa("kfp-api"), 9000))
 
 
@@ -386,7 +386,7 @@ def test_what_ztunnel_can_hold_of_a_rule_is_kept(rule, kept, says_more):
     decision = decide(asked(PIPELINES, probed, STATED, **theirs))
     (found,) = decision.policies
     assert [each for each in found.rules if each != UI_AT] == kept
-    assert bool(decision.beyond) == says_more
+    assert bool(decision.unenforced) == says_more
 
 
 def test_policy_of_probes_alone_shuts_nobody_out_in_ambient_mode():

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from ops import testing
 
-from istio_integrator.messages import Said
+from istio_integrator.messages import Template
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.charm_world import state
@@ -51,10 +51,10 @@ def test_exceptions_can_be_tried_and_every_problem_has_a_next_step(ctx, world):
     tried = {"mtls-exceptions": "minio:9000, nothing"}
     found = asked(ctx, mtls="strict", **tried)
     assert not [each for each in found.values() if each["level"] == "broken"]
-    assert found[Said.PORT_EXCEPTED.name]["seen"] == (
+    assert found[Template.PORT_EXCEPTED.name]["seen"] == (
         "minio:9000 stays open to plain text for mtls-exceptions"
     )
-    assert "nothing" in found[Said.MTLS_EXCEPTION_AWAITED.name]["seen"]
+    assert "nothing" in found[Template.MTLS_EXCEPTION_AWAITED.name]["seen"]
     assert all(each["next"] for each in found.values() if each["level"] != "fine")
 
 
@@ -62,7 +62,7 @@ def test_what_is_not_given_is_as_the_application_has_it(ctx, world):
     seen = [each["seen"] for each in asked(ctx).values()]
     assert seen == ["mtls=inherit: this application writes no PeerAuthentication"]
     own = state(mtls="strict", mtls_exceptions="minio:9000")
-    assert Said.PORT_EXCEPTED.name in asked(ctx, own)
+    assert Template.PORT_EXCEPTED.name in asked(ctx, own)
 
 
 def test_off_is_asked_about_in_quotes_since_juju_reads_what_is_typed_as_yaml(ctx, world):
@@ -75,7 +75,7 @@ def test_off_is_asked_about_in_quotes_since_juju_reads_what_is_typed_as_yaml(ctx
     found = asked(
         ctx, state(authorization="closed", mtls="strict"), authorization=yaml.safe_load(value)
     )
-    assert found[Said.OPTION_WRITES_NOTHING.name]["check"] == "authorization"
+    assert found[Template.OPTION_WRITES_NOTHING.name]["check"] == "authorization"
     guide = (ROOT / "docs/how-to/keep-users-apart.md").read_text()
     assert f"preview-security authorization={typed}" in guide
 
@@ -84,7 +84,7 @@ def test_off_is_asked_about_in_quotes_since_juju_reads_what_is_typed_as_yaml(ctx
     ("objects", "said", "words"),
     policy_of_others_keeps_pods_open=(
         [members.peers("theirs", selector={"app.kubernetes.io/name": "minio"}, mode="PERMISSIVE")],
-        Said.POLICY_KEEPS_OPEN,
+        Template.POLICY_KEEPS_OPEN,
         "PeerAuthentication kf/theirs, which this charm did not make, keeps minio open",
     ),
     rule_of_a_user=(
@@ -92,27 +92,27 @@ def test_off_is_asked_about_in_quotes_since_juju_reads_what_is_typed_as_yaml(ctx
             members.profile("kf-user"),
             members.destination_rule("minio.kf.svc.cluster.local", namespace="kf-user"),
         ],
-        Said.CLIENTS_WITHOUT_CERTIFICATE,
+        Template.CLIENTS_WITHOUT_CERTIFICATE,
         "DestinationRule kf-user/theirs has clients call minio:9000 without",
     ),
     sidecar_of_a_user=(
         [members.profile("kf-user"), members.sidecar("./*", namespace="kf-user")],
-        Said.SERVICE_HIDDEN,
+        Template.SERVICE_HIDDEN,
         "Sidecar kf-user/theirs hides minio:9000 from proxies, which then call it in plain",
     ),
     sidecar_of_the_mesh=(
         [members.sidecar("./*", namespace="istio-system")],
-        Said.SERVICE_HIDDEN,
+        Template.SERVICE_HIDDEN,
         "Sidecar istio-system/theirs hides minio:9000 from proxies",
     ),
     webhook=(
         [members.webhook("lure", "minio", 9000)],
-        Said.PORT_EXCEPTED,
+        Template.PORT_EXCEPTED,
         "minio:9000 stays open to plain text for ValidatingWebhookConfiguration lure",
     ),
     webhook_in_a_closed_model=(
         [members.webhook("lure", "minio", 9000)],
-        Said.PORT_OPEN_TO_ALL,
+        Template.PORT_OPEN_TO_ALL,
         "minio:9000 is open to every caller, for ValidatingWebhookConfiguration lure",
     ),
 )
@@ -130,7 +130,7 @@ def test_call_with_the_host_of_a_browser_is_named_until_its_port_is_excepted(ctx
             world.add(each)
     world.find("Service", "mlmd", "kf")["spec"]["ports"][0]["name"] = "grpc-api"
     routed = dataclasses.replace(state(), relations={ingress_world.route()})
-    by_host = Said.CALLS_BY_HOST.name
+    by_host = Template.CALLS_BY_HOST.name
     line = asked(ctx, routed, mtls="strict")[by_host]
     assert line["seen"].startswith("kfp-ui could no longer call mlmd:8080 with the Host of")
     assert "add what it calls to juju config mesh-2 mtls-exc" in line["next"]
@@ -145,7 +145,7 @@ def test_value_that_is_none_fails_the_action(ctx, world):
 
 def test_right_that_is_missing_is_a_line_and_no_failure(ctx, world):
     world.forbidden.add(("list", "customresourcedefinitions"))
-    line = asked(ctx, mtls="strict")[Said.CHECK_FORBIDDEN.name]
+    line = asked(ctx, mtls="strict")[Template.CHECK_FORBIDDEN.name]
     assert (line["check"], "customresourcedefinitions" in line["seen"]) == ("mtls", True)
 
 

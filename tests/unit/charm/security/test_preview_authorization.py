@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from istio_integrator.messages import Said
+from istio_integrator.messages import Template
 from tests.unit.cases import cases
 from tests.unit.charm import ambient_objects, fake_cluster, ingress_world
 from tests.unit.charm.charm_world import state
@@ -112,47 +112,47 @@ UNKNOWN = (
 
 @cases(
     ("change", "said", "want"),
-    nobody_names_them=(nothing, Said.CALLERS_LOST, f"minio, {LOST}"),
+    nobody_names_them=(nothing, Template.CALLERS_LOST, f"minio, {LOST}"),
     no_policy_can_name_them=(
         without_sidecar("minio"),
-        Said.CALLERS_LOST,
+        Template.CALLERS_LOST,
         f"minio (without a sidecar), {LOST}",
     ),
     however_many_they_are=(
         many,
-        Said.CALLERS_LOST,
+        Template.CALLERS_LOST,
         f"{', '.join(f'caller-{each}' for each in range(8))}, minio, {LOST}",
     ),
     called_pod_has_no_sidecar=(
         without_sidecar("kfp-api"),
-        Said.CALLED_WITHOUT_SIDECAR,
+        Template.CALLED_WITHOUT_SIDECAR,
         "kfp-api-0 has no sidecar to restrict its callers",
     ),
     a_condition_would_hold=(
         to_a_service,
-        Said.CALLERS_LIMITED,
+        Template.CALLERS_LIMITED,
         f"minio, {REST} could call kfp-api:8888 only where a condition of its policies holds",
     ),
-    nobody_is_lost_by_a_condition=(to_a_service, Said.CALLERS_LOST, ""),
-    others_name_it=(admit(principals=[sa("minio")]), Said.CALLERS_LOST, ""),
-    others_name_its_end=(admit(principals=["*/sa/minio"]), Said.CALLERS_LOST, ""),
-    others_name_its_namespace=(admit(namespaces=["kube*"]), Said.CALLERS_LOST, ""),
-    others_name_its_account=(admit(serviceAccounts=["minio"]), Said.CALLERS_LOST, ""),
+    nobody_is_lost_by_a_condition=(to_a_service, Template.CALLERS_LOST, ""),
+    others_name_it=(admit(principals=[sa("minio")]), Template.CALLERS_LOST, ""),
+    others_name_its_end=(admit(principals=["*/sa/minio"]), Template.CALLERS_LOST, ""),
+    others_name_its_namespace=(admit(namespaces=["kube*"]), Template.CALLERS_LOST, ""),
+    others_name_its_account=(admit(serviceAccounts=["minio"]), Template.CALLERS_LOST, ""),
     port_without_mutual_tls=(
         disable(selector=API, ports={8888: "DISABLE"}),
-        Said.CALLERS_UNKNOWN,
+        Template.CALLERS_UNKNOWN,
         UNKNOWN,
     ),
-    model_without_mutual_tls=(disable(mode="DISABLE"), Said.CALLERS_UNKNOWN, UNKNOWN),
+    model_without_mutual_tls=(disable(mode="DISABLE"), Template.CALLERS_UNKNOWN, UNKNOWN),
     another_port_without_mutual_tls=(
         disable(selector=API, ports={1: "DISABLE"}),
-        Said.CALLERS_LOST,
+        Template.CALLERS_LOST,
         f"minio, {LOST}",
     ),
-    ztunnel_ignores_that=(disabled_for_ztunnel, Said.CALLERS_LOST, f"minio, {LOST}"),
+    ztunnel_ignores_that=(disabled_for_ztunnel, Template.CALLERS_LOST, f"minio, {LOST}"),
     a_waypoint_calls=(
         behind_a_waypoint,
-        Said.WAYPOINT_HIDES_CALLERS,
+        Template.WAYPOINT_HIDES_CALLERS,
         "waypoint theirs hides the callers; authorization=related names callers",
     ),
 )
@@ -165,7 +165,7 @@ def test_callers_that_would_be_denied_are_named(ctx, fake, change, said, want):
 @cases(("change", "also"), one_unit=(nothing, ""), two_units=(second_unit, "minio, "))
 def test_closed_model_is_called_by_stated_callers_alone(ctx, fake, change, also):
     change(fake)
-    assert seen(lines(ctx, "closed"), Said.CALLERS_LOST) == [
+    assert seen(lines(ctx, "closed"), Template.CALLERS_LOST) == [
         f"kfp-api, kfp-ui, {also}{REST} could no longer call minio:9000",
         f"kfp-api, minio, {REST} could no longer call kfp-ui:3000",
         f"minio, {LOST}",
@@ -185,7 +185,7 @@ def test_pods_that_have_ended_neither_call_nor_are_called(ctx, fake, phase):
 
 def test_off_writes_nothing(ctx, fake):
     (line,) = lines(ctx, "off")
-    assert line["message"] == Said.OPTION_WRITES_NOTHING.name
+    assert line["message"] == Template.OPTION_WRITES_NOTHING.name
 
 
 def test_caller_that_others_do_not_admit_loses_its_relation(ctx, fake):
@@ -193,16 +193,16 @@ def test_caller_that_others_do_not_admit_loses_its_relation(ctx, fake):
     ctx.run(ctx.on.config_changed(), chosen(relations=named, authorization="related"))
     admit(serviceAccounts=["other"])(fake)
     found = lines(ctx, "related", leader=False)
-    assert seen(found, Said.CALLERS_LOST) == ["minio could no longer call kfp-api:8888"]
+    assert seen(found, Template.CALLERS_LOST) == ["minio could no longer call kfp-api:8888"]
 
 
 def test_nothing_is_written_and_nobody_loses_what_is_restricted_already(ctx, fake):
     ctx.run(ctx.on.config_changed(), chosen(authorization="related"))
     fake.writes.clear()
     found = lines(ctx, "related", authorization="related")
-    assert seen(found, Said.CALLERS_LOST) == []
+    assert seen(found, Template.CALLERS_LOST) == []
     closed = lines(ctx, "closed", authorization="related")
-    assert seen(closed, Said.CALLERS_LOST)[0].endswith("could no longer call minio:9000")
+    assert seen(closed, Template.CALLERS_LOST)[0].endswith("could no longer call minio:9000")
     assert not [each for each in fake.writes if "authorizationpolicies" in each]
 
 
@@ -220,7 +220,7 @@ def test_nothing_is_written_and_nobody_loses_what_is_restricted_already(ctx, fak
 )
 def test_caller_that_may_forward_the_host_of_a_browser_is_named(ctx, fake, change, want):
     change(fake)
-    found = seen(lines(ctx, "related", ingress_world.route()), Said.CALLS_BY_HOST)
+    found = seen(lines(ctx, "related", ingress_world.route()), Template.CALLS_BY_HOST)
     assert [each.rpartition(": ")[0] for each in found] == want
 
 
@@ -229,7 +229,7 @@ def test_remedy_is_a_relation_only_to_an_application_that_names_its_callers(ctx,
     remedies = {
         each["seen"].rpartition(" call ")[2].partition(":")[0]: each["next"]
         for each in found
-        if each["message"] == Said.CALLERS_LOST.name
+        if each["message"] == Template.CALLERS_LOST.name
     }
     assert remedies == {
         "kfp-api": f"if one calls: relate the caller to kfp-api, or {WRITE}",

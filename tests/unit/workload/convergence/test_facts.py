@@ -18,7 +18,7 @@ READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00
 
 
 def replica(**values):
-    return facts.replica(pods.pod(**values), MEMBER)
+    return facts.read_replica(pods.pod(**values), MEMBER)
 
 
 def test_a_ready_pod_says_since_when():
@@ -98,7 +98,7 @@ def test_the_end_of_a_crashing_container_is_said():
     status = pods.status("main", pods.waiting(), lastState=pods.ended(137))
     subject = pods.pod()
     subject.status.containerStatuses = (msgspec.convert(status, types.ContainerStatus),)
-    found = facts.replica(subject, MEMBER)
+    found = facts.read_replica(subject, MEMBER)
 
     assert str(found.ailments[0]) == "main: CrashLoopBackOff: exit code 137 (Error)"
 
@@ -108,7 +108,7 @@ def test_a_pod_whose_containers_are_ready_says_why_it_is_not():
     subject = pods.pod(conditions=[{**READY, "status": "False", **gate}])
     for each in subject.status.containerStatuses:
         each.ready = True
-    (found,) = facts.replica(subject, MEMBER).ailments
+    (found,) = facts.read_replica(subject, MEMBER).ailments
 
     assert str(found) == 'the pod: ReadinessGatesNotReady: gate "x" is not "True"'
     assert not found.hangs
@@ -127,7 +127,7 @@ BARE = eligible.Ownership("", False, "BarePod", "nothing would create it again")
 
 
 def judged(pod, given=MEMBER, ownership=OURS):
-    found = facts.owned(facts.replica(pod, given), ownership)
+    found = facts.add_ownership(facts.read_replica(pod, given), ownership)
     return found.fault, found.reason
 
 
@@ -201,15 +201,15 @@ def scope(labels=None, **settings):
 
 def test_the_fingerprint_follows_what_decides_about_injection():
     enabled = {"istio-injection": "enabled"}
-    first = facts.fingerprint(scope(enabled), ("u1",))
+    first = facts.compute_fingerprint(scope(enabled), ("u1",))
 
-    assert facts.fingerprint(scope({**enabled, "other": "x"}), ("u1",)) == first
+    assert facts.compute_fingerprint(scope({**enabled, "other": "x"}), ("u1",)) == first
     others = [
-        facts.fingerprint(scope(enabled), ("u2",)),
-        facts.fingerprint(scope({}), ("u1",)),
-        facts.fingerprint(scope(enabled, mesh_revision="x"), ("u1",)),
-        facts.fingerprint(scope(enabled, excluded_pods="a in (b, c)"), ("u1",)),
-        facts.fingerprint(scope(enabled, excluded_pods="a in (b, d)"), ("u1",)),
+        facts.compute_fingerprint(scope(enabled), ("u2",)),
+        facts.compute_fingerprint(scope({}), ("u1",)),
+        facts.compute_fingerprint(scope(enabled, mesh_revision="x"), ("u1",)),
+        facts.compute_fingerprint(scope(enabled, excluded_pods="a in (b, c)"), ("u1",)),
+        facts.compute_fingerprint(scope(enabled, excluded_pods="a in (b, d)"), ("u1",)),
     ]
     assert len({first, *others}) == 6
 
@@ -229,4 +229,4 @@ def test_an_annotation_forbids_the_disruption_of_a_pod(notes, want):
 
 
 def test_a_pod_without_times_has_facts_all_the_same():
-    assert facts.replica(types.Pod(), MEMBER).created == 0
+    assert facts.read_replica(types.Pod(), MEMBER).created == 0

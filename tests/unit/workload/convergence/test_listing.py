@@ -54,8 +54,8 @@ async def test_replica_set_leads_from_a_pod_to_its_deployment(model, owners, wan
 
 @cases(
     ("owner", "reason"),
-    ours=(names.owner(MODEL, "mesh-2"), ""),
-    of_another_integrator=(names.owner(MODEL, "other"), "OwnedFurtherUp"),
+    ours=(names.name_owner(MODEL, "mesh-2"), ""),
+    of_another_integrator=(names.name_owner(MODEL, "other"), "OwnedFurtherUp"),
     of_another_team=("", "OwnedFurtherUp"),
 )
 async def test_application_does_not_manage_the_gateway_workload_that_is_tied_to_it(
@@ -103,9 +103,9 @@ async def test_pods_without_their_sidecar_are_found_in_the_namespaces_that_are_l
 async def test_hold_counts_while_the_injector_is_the_same(model):
     webhook = {"name": "istiod", "uid": "uid-of-injector", "labels": {"app": "sidecar-injector"}}
     model.put("mutatingwebhookconfigurations", {"metadata": webhook})
-    values = service.values(service.Eligibility, SETTINGS)
+    values = service.select_fields(service.Eligibility, SETTINGS)
     scope = eligible.Scope(namespace_labels=MEMBER, **values)
-    word = facts.fingerprint(scope, ("uid-of-injector",))
+    word = facts.compute_fingerprint(scope, ("uid-of-injector",))
     remember(model, memory.Memory(holds={SET: a_hold(fingerprint=word, revision="")}))
     (before,) = (await listed(model))["pods"]
     model.delete("mutatingwebhookconfigurations", "", "istiod")

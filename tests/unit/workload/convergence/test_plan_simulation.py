@@ -78,7 +78,7 @@ class Model:
         for number in range(chance.randint(1, 6)):
             self.begin(f"StatefulSet/w{number}")
         self.max_unavailable = chance.choice(["1", "2", "3", "1%", "50%", "100%"])
-        self.most = service.at_most(self.max_unavailable, len(self.workloads))
+        self.most = service.resolve_budget(self.max_unavailable, len(self.workloads))
 
     def begin(self, name):
         """Create a workload, whose pods may have a sidecar, and may be Ready."""

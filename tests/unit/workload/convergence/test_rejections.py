@@ -80,7 +80,7 @@ async def test_settings_of_an_application_with_a_long_name_are_found(
     """The charm shortens the names of objects above 63 characters."""
     application = "a" * length
     model.admission = forbidding(names.PROXY_CONFIG)
-    want(model, names.object_name(application, "admission"), application=application)
+    want(model, names.name_object(application, "admission"), application=application)
     async with looking(model, application=application) as service:
         await until(service.told)
 

@@ -31,15 +31,15 @@ def decide(look: Look) -> Moves:
     review(plan)
     _review_request(plan)
     _choose(plan)
-    return plan.moves()
+    return plan.make_moves()
 
 
 def _choose(plan: EvictionPlan) -> None:
-    candidates = _candidates(plan)
-    obstacle = _obstacle(plan) if candidates else None
+    candidates = _list_candidates(plan)
+    obstacle = _find_obstacle(plan) if candidates else None
     victims: list[Replica] = []
     for workload, replicas in candidates.items():
-        victim, wait = _victim(plan, workload, replicas)
+        victim, wait = _choose_victim(plan, workload, replicas)
         if victim is not None:
             victims.append(victim)
             wait = obstacle or (Reason.QUEUED, "other workloads come first")
@@ -47,7 +47,7 @@ def _choose(plan: EvictionPlan) -> None:
             plan.waits[each.uid] = wait
     if obstacle is not None:
         victims = [each for each in victims if each.lost and obstacle[0] not in _NO_DRY_RUN]
-    _take(plan, victims)
+    _take_wave(plan, victims)
     for victim in victims:
         for each in candidates[victim.workload]:
             plan.waits[each.uid] = plan.waits[victim.uid]
@@ -64,12 +64,12 @@ def _name_lasting(plan: EvictionPlan, candidates: dict[str, list[Replica]]) -> N
         since = plan.waiting[workload] = plan.look.memory.waiting.get(workload, plan.look.now)
         if plan.look.now < since + LONG_WAIT:
             continue
-        leaving = plan.look.terminating(workload)
+        leaving = plan.look.find_terminating(workload)
         is_graceful = leaving is not None and plan.look.now < leaving.ends_by
         passing = is_graceful or reason == Reason.NOT_SETTLED.value
         # Without a pod the operator is told to force the eviction, or to look at the workload.
         is_shown = reason == Reason.ORDERED_READY.value or not replicas[0].faulty
-        unready = plan.look.unready(workload) if is_shown else None
+        unready = plan.look.find_unready(workload) if is_shown else None
         pod = unready.name if unready is not None else ""
         plan.troubles.append(Trouble(workload, reason, message, pod, passing=passing))
 
@@ -101,7 +101,7 @@ def _review_request(plan: EvictionPlan) -> None:
     )
 
 
-def _candidates(plan: EvictionPlan) -> dict[str, list[Replica]]:
+def _list_candidates(plan: EvictionPlan) -> dict[str, list[Replica]]:
     """Return the pods to replace, by workload; note the reasons for the other pods."""
     found: dict[str, list[Replica]] = defaultdict(list)
     for replica in plan.look.replicas:
@@ -122,7 +122,7 @@ def _candidates(plan: EvictionPlan) -> dict[str, list[Replica]]:
     return found
 
 
-def _obstacle(plan: EvictionPlan) -> Wait | None:
+def _find_obstacle(plan: EvictionPlan) -> Wait | None:
     """Return the reason not to evict any pod of the model now, if any."""
     if not plan.look.is_served:
         message = f"istiod has not written the ConfigMap {ROOT_CERTIFICATE} into this namespace"
@@ -144,7 +144,7 @@ def _is_fresh(plan: EvictionPlan, trial: Trial) -> bool:
     return plan.look.now < trial.at + TRIAL_TTL
 
 
-def _proof(plan: EvictionPlan, replica: Replica) -> str:
+def _name_proof(plan: EvictionPlan, replica: Replica) -> str:
     """Return the proof that one pod has to give before similar pods are replaced."""
     request = plan.look.memory.request
     if replica.in_mesh and request is not None:
@@ -155,34 +155,34 @@ def _proof(plan: EvictionPlan, replica: Replica) -> str:
 def _is_proven(plan: EvictionPlan, replica: Replica) -> bool:
     # A pod that leaves the mesh returns to its state before the mesh, and a lost pod has none.
     is_exempt = replica.fault == "unwanted" or replica.lost
-    return is_exempt or _proof(plan, replica) in plan.proven
+    return is_exempt or _name_proof(plan, replica) in plan.proven
 
 
-def _victim(
+def _choose_victim(
     plan: EvictionPlan, workload: str, replicas: list[Replica]
 ) -> tuple[Replica | None, Wait]:
     """Return the pod of a workload that may be evicted now, or the reason to wait."""
     lost = [each for each in replicas if each.lost]
-    if (change := _change(plan, workload, is_lost=bool(lost))) is not None:
+    if (change := _find_change(plan, workload, is_lost=bool(lost))) is not None:
         return None, change
     is_proven = _is_proven(plan, replicas[0])
-    serving, wait = _serving(plan, workload, replicas)
+    serving, wait = _choose_serving(plan, workload, replicas)
     broken = [each for each in replicas if _is_broken(plan, each, is_proven=is_proven)]
     comes_first = serving is not None or wait[0] == Reason.NOT_SETTLED.value
     victim = serving
     if lost or (broken and (is_proven or not comes_first)):
         victim = max(lost or broken, key=_ordinal)
-    if victim is not None and (first := plan.look.blocker(workload, victim.ordinal)):
+    if victim is not None and (first := plan.look.find_blocker(workload, victim.ordinal)):
         message = f"{workload} would recreate {victim.name} only after {first} is Ready"
         return None, (Reason.ORDERED_READY, message)
     return victim, wait
 
 
-def _change(plan: EvictionPlan, workload: str, *, is_lost: bool) -> Wait | None:
+def _find_change(plan: EvictionPlan, workload: str, *, is_lost: bool) -> Wait | None:
     """Return the change of a workload that has to end first, if any."""
     if workload in plan.rounds:
         return Reason.REPLACING, f"a pod of {workload} is being replaced"
-    if (leaving := plan.look.terminating(workload)) is not None:
+    if (leaving := plan.look.find_terminating(workload)) is not None:
         return Reason.CHANGING, plan.look.describe_end(leaving)
     if plan.look.desired.get(workload, 0) == 0:
         return Reason.CHANGING, f"{workload} is going away"
@@ -204,12 +204,12 @@ def _is_broken(plan: EvictionPlan, replica: Replica, *, is_proven: bool) -> bool
     return plan.look.now >= since + patience
 
 
-def _serving(
+def _choose_serving(
     plan: EvictionPlan, workload: str, replicas: list[Replica]
 ) -> tuple[Replica | None, Wait]:
     serving = [each for each in replicas if each.ready]
     forced = [each for each in serving if _is_forced(plan, each)]
-    unready = plan.look.unready(workload)
+    unready = plan.look.find_unready(workload)
     if unready is not None and not forced:
         return None, (Reason.NOT_READY, f"{unready.name} is not Ready, so {workload} waits")
     serving = forced or serving
@@ -219,16 +219,16 @@ def _serving(
     return max(settled, key=_ordinal), ("", "")
 
 
-def _take(plan: EvictionPlan, victims: list[Replica]) -> None:
+def _take_wave(plan: EvictionPlan, victims: list[Replica]) -> None:
     """Take the pods of this wave, up to max_unavailable; the first pod is replaced alone."""
     running = sum(desired > 0 for desired in plan.look.desired.values())
-    most = service.at_most(plan.look.max_unavailable, running)
+    most = service.resolve_budget(plan.look.max_unavailable, running)
     left = most
     for victim in sorted(victims, key=lambda each: _rank(plan, each)):
         is_proven = _is_proven(plan, victim)
         is_alone = victim.fault == "unwanted" or not is_proven
         if not is_proven:
-            if (judged := _judged(plan, victim)) is not None:
+            if (judged := _find_judged(plan, victim)) is not None:
                 plan.waits[victim.uid] = (Reason.FIRST_POD, judged.message)
                 continue
             if not victim.ready and _is_coming_up(plan, victims):
@@ -236,12 +236,12 @@ def _take(plan: EvictionPlan, victims: list[Replica]) -> None:
                 continue
         if left == 0 or (is_alone and left < most):
             continue
-        plan.waits[victim.uid], is_taken = _proceed(plan, victim)
+        plan.waits[victim.uid], is_taken = _try_or_evict(plan, victim)
         if is_taken:
             left = 0 if is_alone else left - 1
 
 
-def _judged(plan: EvictionPlan, victim: Replica) -> Hold | None:
+def _find_judged(plan: EvictionPlan, victim: Replica) -> Hold | None:
     request = plan.look.memory.request
     since = request.at if victim.in_mesh and request is not None else 0.0
     for workload, hold in plan.holds.items():
@@ -260,11 +260,11 @@ def _is_coming_up(plan: EvictionPlan, victims: Iterable[Replica]) -> bool:
 
 def _rank(plan: EvictionPlan, victim: Replica) -> tuple[bool, bool, int, str]:
     kind = victim.workload.partition("/")[0]
-    spare = not victim.ready or plan.look.ready(victim.workload) > 1
+    spare = not victim.ready or plan.look.count_ready(victim.workload) > 1
     return victim.fault != "unwanted", not spare, _KINDS.index(kind), victim.workload
 
 
-def _proceed(plan: EvictionPlan, victim: Replica) -> tuple[Wait, bool]:
+def _try_or_evict(plan: EvictionPlan, victim: Replica) -> tuple[Wait, bool]:
     """Evict a pod if a trial shows that its replacement would be right; else ask for a trial.
 
     Returns why the workload's pods wait, and whether this uses a slot of the wave.
@@ -278,21 +278,21 @@ def _proceed(plan: EvictionPlan, victim: Replica) -> tuple[Wait, bool]:
     if not trial.is_right_for(victim) and not is_insisted:
         reason = trial.reason or Reason.SIDECAR_AGAIN
         message = trial.message or "its replacement would have a sidecar, too"
-        plan.hold(victim, reason, message)
+        plan.hold_workload(victim, reason, message)
         return (reason, message), False
     # Beside a Ready pod only a forced eviction finds ailments: its replacement may have the same.
-    pods = plan.look.live(workload) if victim.ready else [victim]
+    pods = plan.look.list_live(workload) if victim.ready else [victim]
     ailments = [ailment for each in pods for ailment in each.ailments]
     plan.evict.append(victim)
     plan.rounds[workload] = Round(
         uid=victim.uid,
-        known=tuple(sorted(each.uid for each in plan.look.pods(workload))),
+        known=tuple(sorted(each.uid for each in plan.look.list_pods(workload))),
         was_ready=victim.ready,
-        ready_before=plan.look.ready(workload),
+        ready_before=plan.look.count_ready(workload),
         since=plan.look.now,
         fingerprint=plan.look.fingerprint,
         broken=tuple(sorted({each.container for each in ailments} - {PROXY})),
-        proves="" if _is_proven(plan, victim) else _proof(plan, victim),
+        proves="" if _is_proven(plan, victim) else _name_proof(plan, victim),
     )
     return (Reason.REPLACING, f"a pod of {workload} is being replaced"), True
 

@@ -128,18 +128,20 @@ class Trial:
         return self.reason is (Reason.INJECTOR_SKIPS if replica.fault == "unwanted" else None)
 
 
-def timestamp(text: str | None) -> float | None:
+def parse_timestamp(text: str | None) -> float | None:
     """Return a Kubernetes timestamp in seconds since the epoch."""
     return datetime.datetime.fromisoformat(text).timestamp() if text else None
 
 
-def replica(pod: types.Pod, scope: eligible.Scope, proxy: stale.Proxy = stale.UNKNOWN) -> Replica:
+def read_replica(
+    pod: types.Pod, scope: eligible.Scope, proxy: stale.Proxy = stale.UNKNOWN
+) -> Replica:
     """Return the facts of one pod but for its owner."""
-    wanted = eligible.wanted(pod, scope)
+    wanted = eligible.decide_membership(pod, scope)
     fault, reason, message = _diagnose(pod, scope, wanted)
-    created = timestamp(pod.metadata.creationTimestamp) or 0.0
+    created = parse_timestamp(pod.metadata.creationTimestamp) or 0.0
     ready = next((each for each in pod.status.conditions if each.type == "Ready"), None)
-    changed = timestamp(ready.lastTransitionTime) if ready else None
+    changed = parse_timestamp(ready.lastTransitionTime) if ready else None
     is_ready = ready is not None and ready.status == "True"
     labels, notes = pod.metadata.labels, pod.metadata.annotations
     forbidding = (
@@ -151,21 +153,21 @@ def replica(pod: types.Pod, scope: eligible.Scope, proxy: stale.Proxy = stale.UN
         created=created,
         wanted=wanted.wanted,
         fault=fault,
-        stale=stale.behind(pod, proxy) if wanted.wanted and not fault else "",
+        stale=stale.describe_age(pod, proxy) if wanted.wanted and not fault else "",
         forbids=next(forbidding, ""),
         reason=reason,
         message=message,
         ready_since=(changed or 0.0) if is_ready else None,
         unready_since=changed or created,
-        ailments=() if is_ready else tuple(ailments(pod)),
+        ailments=() if is_ready else tuple(list_ailments(pod)),
         terminating=pod.metadata.deletionTimestamp is not None,
-        ends_by=timestamp(pod.metadata.deletionTimestamp) or 0.0,
-        ended=not eligible.alive(pod),
+        ends_by=parse_timestamp(pod.metadata.deletionTimestamp) or 0.0,
+        ended=not eligible.is_alive(pod),
         revision=next((labels[key] for key in _TEMPLATE_LABELS if key in labels), ""),
     )
 
 
-def owned(replica: Replica, ownership: eligible.Ownership) -> Replica:
+def add_ownership(replica: Replica, ownership: eligible.Ownership) -> Replica:
     """Return the facts with the pod's workload, and the reason if the pod may not be evicted."""
     found = dataclasses.replace(replica, workload=ownership.workload, fixable=ownership.fixable)
     if ownership.fixable or not (replica.wanted or replica.fault):
@@ -174,29 +176,29 @@ def owned(replica: Replica, ownership: eligible.Ownership) -> Replica:
 
 
 def _diagnose(
-    pod: types.Pod, scope: eligible.Scope, wanted: eligible.Wanted
+    pod: types.Pod, scope: eligible.Scope, wanted: eligible.MembershipDecision
 ) -> tuple[Fault, str, str]:
     """Return the fault of a pod, with a reason and a message."""
-    if wanted.wanted and not eligible.in_mesh(pod, scope):
+    if wanted.wanted and not eligible.is_in_mesh(pod, scope):
         return "missing", wanted.reason, wanted.message
     is_kept_out = wanted.reason in (Reason.MODEL_OPERATOR, Reason.EXCLUDED)
-    if is_kept_out and scope.data_plane == "sidecar" and eligible.injected(pod):
+    if is_kept_out and scope.data_plane == "sidecar" and eligible.is_injected(pod):
         # It was injected before admission could exclude it from the mesh.
         message = f"{wanted.message}, and it has a sidecar"
         if wanted.reason is Reason.EXCLUDED:
             return "unwanted", Reason.EXCLUDED, f"{message}: run restart-uninjected"
         return "unwanted", Reason.SIDECAR_UNWANTED, message
-    if wanted.wanted and (first := eligible.displaced(pod)):
+    if wanted.wanted and (first := eligible.find_displaced(pod)):
         message = f"its first container is not {first}, which its controller addresses"
         return "order", Reason.WRONG_ORDER, message
     return "", wanted.reason, wanted.message
 
 
-def ailments(pod: types.Pod) -> list[Ailment]:
+def list_ailments(pod: types.Pod) -> list[Ailment]:
     """Return the causes why a pod is not Ready, worst first."""
     unscheduled = next(
         (
-            ("not scheduled", _short(each.message))
+            ("not scheduled", _shorten(each.message))
             for each in pod.status.conditions
             if each.type == "PodScheduled" and each.status == "False"
         ),
@@ -215,16 +217,16 @@ def ailments(pod: types.Pod) -> list[Ailment]:
         ends = container in pod.spec.initContainers and container.restartPolicy != "Always"
         ended = status.state.terminated
         if not (ended is not None and ended.exitCode == 0 if ends else status.ready):
-            found.append(_ailment(status, ends=ends))
+            found.append(_describe_ailment(status, ends=ends))
     if not found:
         # The condition names what else keeps the pod from being Ready, such as a readiness gate.
         ready = next((each for each in pod.status.conditions if each.type == "Ready"), None)
         reason, message = (ready.reason, ready.message) if ready else (None, None)
-        found.append(Ailment("the pod", reason or "not Ready", _short(message)))
+        found.append(Ailment("the pod", reason or "not Ready", _shorten(message)))
     return sorted(found, key=lambda each: not each.hangs)
 
 
-def _ailment(status: types.ContainerStatus, *, ends: bool) -> Ailment:
+def _describe_ailment(status: types.ContainerStatus, *, ends: bool) -> Ailment:
     state = status.state
     if state.running is not None:
         return Ailment(status.name, "running" if ends else "running and not Ready")
@@ -233,16 +235,16 @@ def _ailment(status: types.ContainerStatus, *, ends: bool) -> Ailment:
     if state.terminated is not None:
         return Ailment(status.name, "ended", last, hangs=ends)
     reason = (state.waiting.reason if state.waiting else None) or "not started"
-    words = last or _short(state.waiting.message if state.waiting else None)
+    words = last or _shorten(state.waiting.message if state.waiting else None)
     return Ailment(status.name, reason, words, hangs=reason in _HANGS)
 
 
-def _short(text: str | None) -> str:
+def _shorten(text: str | None) -> str:
     words = " ".join((text or "").split())
     return words if len(words) <= _LONGEST_WORDS else f"{words[:_LONGEST_WORDS]}…"
 
 
-def fingerprint(scope: eligible.Scope, injectors: tuple[str, ...]) -> str:
+def compute_fingerprint(scope: eligible.Scope, injectors: tuple[str, ...]) -> str:
     """Return a digest of the settings that decide injection."""
     keys = (names.INJECTION, names.REVISION, names.DATAPLANE_MODE)
     parts = [

@@ -75,43 +75,45 @@ class Look:
             found.setdefault(replica.workload, []).append(replica)
         return found
 
-    def pods(self, workload: str) -> Sequence[Replica]:
+    def list_pods(self, workload: str) -> Sequence[Replica]:
         """Return all pods of a workload, terminating ones included."""
         return self._pods.get(workload, ())
 
-    def live(self, workload: str) -> list[Replica]:
+    def list_live(self, workload: str) -> list[Replica]:
         """Return the pods of a workload that are not terminating."""
-        return [each for each in self.pods(workload) if not each.terminating]
+        return [each for each in self.list_pods(workload) if not each.terminating]
 
-    def ready(self, workload: str) -> int:
+    def count_ready(self, workload: str) -> int:
         """Count the Ready pods of a workload."""
-        return sum(each.ready for each in self.pods(workload))
+        return sum(each.ready for each in self.list_pods(workload))
 
     def lacks_pods(self, workload: str) -> bool:
         """Tell whether a workload has fewer live pods than it should have."""
-        return len(self.live(workload)) < self.desired.get(workload, 0)
+        return len(self.list_live(workload)) < self.desired.get(workload, 0)
 
-    def unready(self, workload: str) -> Replica | None:
+    def find_unready(self, workload: str) -> Replica | None:
         """Return the workload's first pod that is not Ready, if any."""
-        pods = (each for each in self.live(workload) if not each.ready)
+        pods = (each for each in self.list_live(workload) if not each.ready)
         return min(pods, key=lambda each: (each.ordinal, each.name), default=None)
 
-    def blocker(self, workload: str, ordinal: float = math.inf) -> str:
+    def find_blocker(self, workload: str, ordinal: float = math.inf) -> str:
         """Return the unready pod before which a StatefulSet does not create this ordinal."""
-        first = self.unready(workload) if workload in self.ordered else None
+        first = self.find_unready(workload) if workload in self.ordered else None
         return first.name if first is not None and first.ordinal < ordinal else ""
 
     def describe_missing(self, workload: str) -> str:
         """Describe why a workload lacks pods."""
         if refused := self.refused.get(workload):
             return f"a new pod of {workload} is refused: {refused}"
-        message = f"{workload} has {len(self.live(workload))} of {self.desired[workload]} pods"
-        first = self.blocker(workload)
+        message = (
+            f"{workload} has {len(self.list_live(workload))} of {self.desired[workload]} pods"
+        )
+        first = self.find_blocker(workload)
         return f"{message} and creates no other before {first} is Ready" if first else message
 
-    def terminating(self, workload: str) -> Replica | None:
+    def find_terminating(self, workload: str) -> Replica | None:
         """Return the pod of a workload that terminates last, if any."""
-        pods = [each for each in self.pods(workload) if each.terminating]
+        pods = [each for each in self.list_pods(workload) if each.terminating]
         return max(pods, key=lambda each: each.ends_by, default=None)
 
     def describe_end(self, replica: Replica) -> str:
@@ -170,7 +172,7 @@ class Moves:
         lasting = {each.workload for each in self.troubles if each.workload in self.memory.waiting}
         held = sum(each.workload in {*self.memory.holds, *lasting} for each in asked)
         stuck = {each.workload for each in self.troubles if not each.passing}
-        coming = {workload: self._coming(workload) for workload in self.memory.rounds}
+        coming = {workload: self._count_coming(workload) for workload in self.memory.rounds}
         on_the_way = sum(coming.values())
         overdue = sum(count for workload, count in coming.items() if workload in stuck)
         return answers.Summary(
@@ -178,7 +180,7 @@ class Moves:
             in_mesh=in_mesh,
             converging=len(asked) - held + on_the_way - overdue,
             proposed=len(ours) - len(asked),
-            troubles=self._all_troubles({each.workload for each in rows if each.fixable}),
+            troubles=self._list_troubles({each.workload for each in rows if each.fixable}),
             reported=sum(not each.fixable and each.wanted for each in rows),
             unwanted=sum(not each.wanted for each in rows),
             stale=sum(bool(each.stale) and not each.terminating for each in self.look.replicas),
@@ -190,11 +192,13 @@ class Moves:
         is_new = current is not None and replica.uid not in current.known
         return is_new and replica.in_mesh and not replica.ready
 
-    def _coming(self, workload: str) -> int:
+    def _count_coming(self, workload: str) -> int:
         """Count a round's replacements that are missing or not Ready yet, without `rows`."""
-        return self.look.lacks_pods(workload) + sum(map(self._is_coming, self.look.live(workload)))
+        return self.look.lacks_pods(workload) + sum(
+            map(self._is_coming, self.look.list_live(workload))
+        )
 
-    def _all_troubles(self, lacking: set[str]) -> tuple[answers.Trouble, ...]:
+    def _list_troubles(self, lacking: set[str]) -> tuple[answers.Trouble, ...]:
         """Return why pods are not replaced, causes that need the operator first."""
         budget = Reason.DISRUPTION_BUDGET.value
         held = [
@@ -230,12 +234,12 @@ class EvictionPlan:
         self.holds = dict(self.look.memory.holds)
         self.proven = set(self.look.memory.proven)
 
-    def replacements(self, workload: str) -> list[Replica]:
+    def list_replacements(self, workload: str) -> list[Replica]:
         """Return the live pods that were created since the workload's round began."""
         known = self.rounds[workload].known
-        return [each for each in self.look.live(workload) if each.uid not in known]
+        return [each for each in self.look.list_live(workload) if each.uid not in known]
 
-    def hold(
+    def hold_workload(
         self, replica: Replica, reason: Reason, message: str, *, is_lasting: bool = False
     ) -> None:
         """Hold the pod's workload for a time.
@@ -255,7 +259,7 @@ class EvictionPlan:
         if is_lasting or is_skipped:
             self.held.append(replace(replica, reason=reason, message=message))
 
-    def moves(self) -> Moves:
+    def make_moves(self) -> Moves:
         """Return the decisions."""
         request = self.look.memory.request
         if request is not None:

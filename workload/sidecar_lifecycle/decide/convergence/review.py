@@ -32,7 +32,7 @@ def review(plan: EvictionPlan) -> None:
 
 def _is_lifted(plan: EvictionPlan, workload: str, hold: Hold) -> bool:
     """Tell whether a change of the workload or the mesh ends the hold."""
-    live = plan.look.live(workload)
+    live = plan.look.list_live(workload)
     faulty = [each for each in live if each.faulty]
     request = plan.look.memory.request
     asked = request.uids if request is not None and request.at > hold.since else ()
@@ -47,37 +47,39 @@ def _is_lifted(plan: EvictionPlan, workload: str, hold: Hold) -> bool:
         return bool(live) and not faulty
     # The hold stays during another try, so that the status does not change each time.
     return plan.look.now >= hold.until and (
-        not faulty or plan.look.terminating(workload) is not None
+        not faulty or plan.look.find_terminating(workload) is not None
     )
 
 
 def _review_round(plan: EvictionPlan, workload: str) -> None:
     current = plan.rounds[workload]
-    live = plan.look.live(workload)
+    live = plan.look.list_live(workload)
     gone = workload not in plan.look.desired
     if gone or (live and not any(each.fixable for each in live)):
         del plan.rounds[workload]
         return
-    victim = next((each for each in plan.look.pods(workload) if each.uid == current.uid), None)
+    victim = next(
+        (each for each in plan.look.list_pods(workload) if each.uid == current.uid), None
+    )
     if victim is not None and not victim.terminating:
         # Its eviction is in progress, or it never happened.
         if plan.look.now >= current.since + EVICTION_GRACE:
             del plan.rounds[workload]
         return
-    judged = _judge(plan, workload)
+    judged = _judge_replacements(plan, workload)
     is_over = victim is None or victim.ended
     if judged and is_over and _is_restored(plan, workload):
-        if current.proves and plan.replacements(workload):
+        if current.proves and plan.list_replacements(workload):
             plan.proven.add(current.proves)
         del plan.rounds[workload]
     else:
-        _watch(plan, workload, victim)
+        _report_round(plan, workload, victim)
 
 
-def _judge(plan: EvictionPlan, workload: str) -> bool:
+def _judge_replacements(plan: EvictionPlan, workload: str) -> bool:
     """Judge replacements with a fault; return False while a trial is pending."""
     current = plan.rounds[workload]
-    bad = [each for each in plan.replacements(workload) if each.faulty]
+    bad = [each for each in plan.list_replacements(workload) if each.faulty]
     if not bad:
         return True
     if current.fingerprint == plan.look.fingerprint:
@@ -88,9 +90,9 @@ def _judge(plan: EvictionPlan, workload: str) -> bool:
         if trial.is_right_for(bad[0]):
             reason, what = _AGAIN[bad[0].fault]
             message = f"{bad[0].name}, created in place of an evicted pod, {what}: {_REMEDY}"
-            plan.hold(bad[0], reason, message, is_lasting=True)
+            plan.hold_workload(bad[0], reason, message, is_lasting=True)
         elif trial.reason is Reason.INJECTOR_SKIPS:
-            plan.hold(bad[0], trial.reason, trial.message)
+            plan.hold_workload(bad[0], trial.reason, trial.message)
     # From now on these replacements count as old pods, and the round waits only for readiness.
     # This is also so if the injector was down when they were created.
     uids = tuple(each.uid for each in bad)
@@ -102,11 +104,11 @@ def _is_restored(plan: EvictionPlan, workload: str) -> bool:
     """Tell whether the workload has its desired pods and its earlier Ready pods again."""
     current = plan.rounds[workload]
     desired = plan.look.desired[workload]
-    if len(plan.look.live(workload)) < desired:
+    if len(plan.look.list_live(workload)) < desired:
         return False
-    if current.was_ready and plan.look.ready(workload) < min(desired, current.ready_before):
+    if current.was_ready and plan.look.count_ready(workload) < min(desired, current.ready_before):
         return False
-    return all(_is_right(plan, current, each) for each in plan.replacements(workload))
+    return all(_is_right(plan, current, each) for each in plan.list_replacements(workload))
 
 
 def _is_right(plan: EvictionPlan, current: Round, replica: Replica) -> bool:
@@ -117,11 +119,11 @@ def _is_right(plan: EvictionPlan, current: Round, replica: Replica) -> bool:
     return bool(broken or not current.was_ready) and broken <= set(current.broken)
 
 
-def _watch(plan: EvictionPlan, workload: str, victim: Replica | None) -> None:
+def _report_round(plan: EvictionPlan, workload: str, victim: Replica | None) -> None:
     current = plan.rounds[workload]
     is_late = plan.look.now >= current.since + LONG_WAIT
     late = f"after {round(LONG_WAIT / 60)} minutes"
-    new = next((each for each in plan.replacements(workload) if not each.ready), None)
+    new = next((each for each in plan.list_replacements(workload) if not each.ready), None)
     ailments = new.ailments if new else ()
     ailment = next((each for each in ailments if each.container not in current.broken), None)
     why = f": {ailment}" if ailment else ""
@@ -130,7 +132,7 @@ def _watch(plan: EvictionPlan, workload: str, victim: Replica | None) -> None:
     if ailment and ailment.hangs:
         message = f"the replacement {pod} cannot start{why}"
     elif plan.look.lacks_pods(workload) and (is_refused or (victim is None and new is None)):
-        message, pod = plan.look.describe_missing(workload), plan.look.blocker(workload)
+        message, pod = plan.look.describe_missing(workload), plan.look.find_blocker(workload)
         passing = not (is_refused or is_late)
         if passing and not pod:
             return

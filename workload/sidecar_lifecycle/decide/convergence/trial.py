@@ -29,13 +29,13 @@ _ORDINAL = re.compile(r".*-(\d+)")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def creator(pod: types.Pod) -> types.OwnerReference | None:
+def find_creator(pod: types.Pod) -> types.OwnerReference | None:
     """Return the object whose controller creates the pod that replaces this one."""
-    owner = eligible.controller(pod.metadata.ownerReferences)
+    owner = eligible.find_controller(pod.metadata.ownerReferences)
     return owner if owner and owner.kind in _CREATORS else None
 
 
-def of_creator(
+def make_pod_of(
     kind: str, owner: resources.Creator, replaced: types.Pod | None = None
 ) -> dict[str, Any]:
     """Return the pod that a controller creates next, for a CronJob that of its next Job.
@@ -44,7 +44,7 @@ def of_creator(
     which only a ControllerRevision has; the trial uses the new one. The pod of a CronJob or of an
     Indexed Job has no labels for its Job or index. Without `replaced` it is an additional pod.
     """
-    pod = _from_template(kind, owner)
+    pod = _copy_template(kind, owner)
     if kind == "StatefulSet":
         _identify(pod, owner, replaced)
     elif kind == "DaemonSet":
@@ -52,7 +52,7 @@ def of_creator(
     return pod
 
 
-def generic(scope: eligible.Scope, own: types.Pod) -> dict[str, Any]:
+def make_generic_pod(scope: eligible.Scope, own: types.Pod) -> dict[str, Any]:
     """Return a pod without mesh labels of its own: only the namespace's labels decide.
 
     It has the image and owner of this charm's own pod, so that policies about these admit it.
@@ -64,17 +64,17 @@ def generic(scope: eligible.Scope, own: types.Pod) -> dict[str, Any]:
     elif names.INJECTION not in labels and names.REVISION not in labels:
         by_revision = scope.mesh_revision not in ("", "default")
         asked = {names.REVISION: scope.mesh_revision} if by_revision else {names.INJECT: "true"}
-    return plain(own, asked)
+    return make_own_pod(own, asked)
 
 
-def plain(
+def make_own_pod(
     own: types.Pod, labels: Mapping[str, str], restart_policy: str = "Always"
 ) -> dict[str, Any]:
     """Return the dry-run pod of this charm with labels."""
-    return dry_run.pod(msgspec.to_builtins(own), labels, restart_policy=restart_policy)
+    return dry_run.make_pod(msgspec.to_builtins(own), labels, restart_policy=restart_policy)
 
 
-def _from_template(kind: str, owner: resources.Creator) -> dict[str, Any]:
+def _copy_template(kind: str, owner: resources.Creator) -> dict[str, Any]:
     template, name = owner.spec.template, owner.metadata.name
     if kind == "CronJob":
         kind, job = "Job", msgspec.convert(owner.spec.jobTemplate["spec"], resources.CreatorSpec)
@@ -132,7 +132,7 @@ def _bind(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod | N
         # It replaces each toleration of the same taint, with any tolerationSeconds, as in
         # `Toleration.MatchToleration`.
         added = {"key": key, "operator": "Exists", "effect": effect}
-        tolerations = [added if _forever(each) == added else each for each in tolerations]
+        tolerations = [added if _without_seconds(each) == added else each for each in tolerations]
         if added not in tolerations:
             tolerations.append(added)
     spec["tolerations"] = tolerations
@@ -152,18 +152,18 @@ def _bind(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod | N
     spec["affinity"] = {**affinity, "nodeAffinity": {**of_nodes, _REQUIRED: required}}
 
 
-def _forever(toleration: Mapping[str, Any]) -> dict[str, Any]:
+def _without_seconds(toleration: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
 
-def untouched(pod: Mapping[str, Any], **more: str) -> dict[str, Any]:
+def hide_from_webhook(pod: Mapping[str, Any], **more: str) -> dict[str, Any]:
     """Return the pod with the label that makes this charm's webhook ignore it, and `more`."""
     meta: dict[str, Any] = pod["metadata"]
     labels: dict[str, str] = {**(meta.get("labels") or {}), names.MESH_PROBE: "true", **more}
     return {**pod, "metadata": {**meta, "labels": labels}}
 
 
-def patched(pod: Mapping[str, Any], patch: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def apply_patch(pod: Mapping[str, Any], patch: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Apply a JSON patch that only sets values, as `mutate` makes them."""
     result: dict[str, Any] = copy.deepcopy(dict(pod))
     for operation in patch:

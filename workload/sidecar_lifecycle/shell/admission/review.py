@@ -80,43 +80,45 @@ def answer(
     try:
         review = _REVIEW.decode(body)
     except _BAD_INPUT as error:
-        return _malformed(f"this is no AdmissionReview: {error}")
+        return _explain_malformed(f"this is no AdmissionReview: {error}")
     if review.api_version != API_VERSION or review.kind != "AdmissionReview":
-        return _malformed(f"{review.api_version} {review.kind} is not spoken, {API_VERSION} is")
+        return _explain_malformed(
+            f"{review.api_version} {review.kind} is not spoken, {API_VERSION} is"
+        )
     if body.count(b",") > MOST_COMMAS:
-        return _left(review.request.uid, f"the review has more than {MOST_COMMAS} commas")
-    return _reviewed(review.request, settings, kind)
+        return _leave_out(review.request.uid, f"the review has more than {MOST_COMMAS} commas")
+    return _review(review.request, settings, kind)
 
 
-def _reviewed(
+def _review(
     request: AdmissionRequest, settings: pods.Settings, kind: namespaces.Kind
 ) -> ReviewAnswer:
     resource = request.resource
     is_pod = (resource.group, resource.resource) == ("", "pods") and not request.sub_resource
     if request.operation != "CREATE" or not is_pod:
-        return _allowed(request.uid, "not-ours")
+        return _allow(request.uid, "not-ours")
     try:
         pod = types.decode_json(request.object, types.Pod)
     except _BAD_INPUT as error:
-        return _left(request.uid, f"it could not read it: {error}")
+        return _leave_out(request.uid, f"it could not read it: {error}")
     mutation = mutate.mutate(pod, settings, kind)
     patch = _ENCODER.encode(mutation.patch) if mutation.patch else b""
     if len(patch) > LARGEST_PATCH:
-        return _left(request.uid, f"what it would add has more than {LARGEST_PATCH} bytes")
+        return _leave_out(request.uid, f"what it would add has more than {LARGEST_PATCH} bytes")
     warnings = [
         _short(f"istio-integrator: no {skip.change}: {skip.message}")
         for skip in mutation.skipped
         if skip.reason in REPORTED
     ]
     outcome = "patched" if patch else "unchanged"
-    return _allowed(request.uid, outcome, mutation, patch=patch, warnings=warnings)
+    return _allow(request.uid, outcome, mutation, patch=patch, warnings=warnings)
 
 
-def _left(uid: str, why: str) -> ReviewAnswer:
-    return _allowed(uid, "not-understood", warnings=[_short(f"{_WARNING}{why}")])
+def _leave_out(uid: str, why: str) -> ReviewAnswer:
+    return _allow(uid, "not-understood", warnings=[_short(f"{_WARNING}{why}")])
 
 
-def _allowed(
+def _allow(
     uid: str,
     outcome: str,
     mutation: mutate.Mutation | None = None,
@@ -135,7 +137,7 @@ def _allowed(
     return ReviewAnswer(200, _ENCODER.encode(review), outcome, mutation)
 
 
-def _malformed(message: str) -> ReviewAnswer:
+def _explain_malformed(message: str) -> ReviewAnswer:
     return ReviewAnswer(400, _short(message).encode(errors="replace"), "malformed")
 
 

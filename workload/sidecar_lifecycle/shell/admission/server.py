@@ -80,7 +80,7 @@ class ServingCertificate:
     def __init__(self, directory: pathlib.Path) -> None:
         self._files = directory / "tls.crt", directory / "tls.key"
         self._loaded: list[bytes] = []
-        self.context = _context()
+        self.context = _make_context()
         self.refresh()
 
     def refresh(self) -> bool:
@@ -94,13 +94,13 @@ class ServingCertificate:
         if found == self._loaded:
             return False
         # The first context is a test: a key that does not match must not reach the server's.
-        for context in (_context(), self.context):
+        for context in (_make_context(), self.context):
             context.load_cert_chain(*self._files)
         self._loaded = found
         return True
 
 
-def _context() -> ssl.SSLContext:
+def _make_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
@@ -165,7 +165,9 @@ class WebhookServer:
             await stack.enter_async_context(
                 serving.serve(reviews, self.listen, tls=tls, shutdown_seconds=60)
             )
-            probes = serving.health_application(lambda: {"serving": self._ready}, self.registry)
+            probes = serving.make_health_application(
+                lambda: {"serving": self._ready}, self.registry
+            )
             await stack.enter_async_context(serving.serve(probes, self.health))
             files = {
                 "settings": self._refresh_settings,
@@ -229,14 +231,14 @@ class WebhookServer:
         level = file.read_text(errors="replace").strip() if file else self._level
         if level == self._level or level not in logs.LEVELS:
             return False
-        logs.configure(level)
+        logs.configure_logs(level)
         self._level = level
         return True
 
 
 def main(arguments: argparse.Namespace) -> None:
     """Serve until SIGTERM."""
-    logs.configure("info")
+    logs.configure_logs("info")
     try:
         webhook = WebhookServer(
             settings_file=arguments.settings,

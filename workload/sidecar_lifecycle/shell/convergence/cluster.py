@@ -19,7 +19,7 @@ from sidecar_lifecycle.decide.convergence import choice, facts, memory
 from sidecar_lifecycle.decide.convergence.plan import Look, Moves
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import errors
-from sidecar_lifecycle.shell.kube.client import Client, answer, path
+from sidecar_lifecycle.shell.kube.client import Client, decode_answer, path
 from sidecar_lifecycle.shell.kube.fence import Fence
 from sidecar_lifecycle.shell.kube.watch import Watch
 from sidecar_lifecycle.shell.settings import Live, ServiceSettings
@@ -75,7 +75,7 @@ class ModelClient:
 
     # Reads
 
-    async def objects(
+    async def list_objects(
         self,
         kind: type[T],
         *,
@@ -112,58 +112,58 @@ class ModelClient:
         self, kind: type[T], *, labels: str = "", fields: str = ""
     ) -> list[T]:
         try:
-            return await self.objects(kind, labels=labels, fields=fields)
+            return await self.list_objects(kind, labels=labels, fields=fields)
         except errors.StatusError as error:
             if error.code == 403:
                 return []
             raise
 
-    async def owners(self) -> tuple[Owners, dict[str, int], frozenset[str]]:
+    async def read_owners(self) -> tuple[Owners, dict[str, int], frozenset[str]]:
         """Read the owners of pods, the desired replicas by workload, and the ordered workloads."""
         owners: Owners = {}
         desired: dict[str, int] = {}
         ordered: set[str] = set()
         kinds = {**resources.WORKLOADS, "ReplicaSet": resources.ReplicaSet}
-        lists = await asyncio.gather(*map(self.objects, kinds.values()))
+        lists = await asyncio.gather(*map(self.list_objects, kinds.values()))
         for kind, objects in zip(kinds, lists, strict=True):
             for each in objects:
-                with self.fence.around("converge", each):
-                    owners[kind, each.metadata.name] = self._owner(each)
+                with self.fence.isolate("converge", each):
+                    owners[kind, each.metadata.name] = self._read_owner(each)
                     if isinstance(each, resources.Workload):
                         workload = f"{kind}/{each.metadata.name}"
-                        desired[workload] = resources.desired(each)
+                        desired[workload] = resources.count_desired(each)
                         if each.spec.podManagementPolicy == resources.ORDERED:
                             ordered.add(workload)
         return owners, desired, frozenset(ordered)
 
-    def _owner(self, found: types.Object) -> eligible.Owner:
+    def _read_owner(self, found: types.Object) -> eligible.Owner:
         # The application owns the gateway workload only for garbage collection and does not manage
         # its pods. The ReplicaSet has the same label, but its owner reference is kept.
-        ours = names.owner(self.settings.model, self.settings.application)
+        ours = names.name_owner(self.settings.model, self.settings.application)
         has_label = found.metadata.labels.get(names.OWNER) == ours
         is_ours = has_label and isinstance(found, resources.Workload)
         return eligible.Owner(
             uid=found.metadata.uid,
             owners=() if is_ours else tuple(found.metadata.ownerReferences),
-            disabled=eligible.switched_off(found.metadata),
-            withheld_from=resources.withheld_from(found),
+            disabled=eligible.is_switched_off(found.metadata),
+            withheld_from=resources.find_withheld(found),
         )
 
-    async def elsewhere(self) -> list[answers.PodAnswer]:
+    async def list_uninjected_elsewhere(self) -> list[answers.PodAnswer]:
         """Find pods without their sidecar in served namespaces other than the model's."""
         served = self.settings.served()
         if served.kinds <= namespaces.MODEL_ONLY:
             return []
         theirs = [
             each
-            for each in await self.objects(types.Namespace)
-            if served.kind_of(each.metadata.name, each.metadata.labels) not in (None, "model")
+            for each in await self.list_objects(types.Namespace)
+            if served.find_kind(each.metadata.name, each.metadata.labels) not in (None, "model")
         ]
         at_once = asyncio.Semaphore(LISTED_AT_ONCE)
-        found = await asyncio.gather(*(self._lacking(each, at_once) for each in theirs))
+        found = await asyncio.gather(*(self._list_uninjected(each, at_once) for each in theirs))
         return [pod for pods in found for pod in pods]
 
-    async def _lacking(
+    async def _list_uninjected(
         self, namespace: types.Namespace, at_once: asyncio.Semaphore
     ) -> list[answers.PodAnswer]:
         name = namespace.metadata.name
@@ -176,11 +176,11 @@ class ModelClient:
         )
 
         def lacks_sidecar(pod: types.Pod) -> bool:
-            is_missing = eligible.alive(pod) and not eligible.injected(pod)
-            return is_missing and eligible.wanted(pod, scope).wanted
+            is_missing = eligible.is_alive(pod) and not eligible.is_injected(pod)
+            return is_missing and eligible.decide_membership(pod, scope).wanted
 
         async with at_once:
-            pods = await self.objects(types.Pod, namespace=name, concerns=lacks_sidecar)
+            pods = await self.list_objects(types.Pod, namespace=name, concerns=lacks_sidecar)
         return [
             answers.PodAnswer(
                 namespace=name,
@@ -188,7 +188,7 @@ class ModelClient:
                 workload="",
                 fixable=False,
                 reason=Reason.OTHER_NAMESPACE,
-                message=f"{eligible.wanted(pod, scope).message};"
+                message=f"{eligible.decide_membership(pod, scope).message};"
                 " outside of the model pods are only reported",
             )
             for pod in pods
@@ -198,48 +198,50 @@ class ModelClient:
         """Tell whether istiod has written its root certificate into the model's namespace."""
         # A list, because the permission `list` covers any name, and `get` only this charm's.
         fields = f"metadata.name={names.ROOT_CERTIFICATE}"
-        return bool(await self.objects(resources.ConfigMap, fields=fields))
+        return bool(await self.list_objects(resources.ConfigMap, fields=fields))
 
-    async def injectors(self) -> tuple[str, ...]:
+    async def list_injectors(self) -> tuple[str, ...]:
         """Return the UIDs of the injector's webhook configurations."""
         # They only help to end a hold sooner, so a missing permission is accepted.
         kind = types.MutatingWebhookConfiguration
         found = await self._list_if_allowed(kind, labels="app=sidecar-injector")
         return tuple(sorted(each.metadata.uid for each in found))
 
-    async def failing(self) -> set[str]:
+    async def list_failing(self) -> set[str]:
         """Return the objects whose controller could not create a pod, as KIND/NAME."""
         found = await self._list_if_allowed(types.Event, fields="reason=FailedCreate")
-        return {_creator(each.involvedObject) for each in found}
+        return {_name_creator(each.involvedObject) for each in found}
 
-    async def refused(self, since: Mapping[str, float]) -> dict[str, str]:
+    async def list_refusals(self, since: Mapping[str, float]) -> dict[str, str]:
         """Return why workloads get no new pod, from Events of their controllers since a time."""
         found: dict[str, str] = {}
         for each in await self._list_if_allowed(types.Event, fields="reason=FailedCreate"):
-            with self.fence.around("converge", each):
-                workload = _creator(each.involvedObject)
-                at = facts.timestamp(each.lastTimestamp) or 0.0
+            with self.fence.isolate("converge", each):
+                workload = _name_creator(each.involvedObject)
+                at = facts.parse_timestamp(each.lastTimestamp) or 0.0
                 if workload in since and at >= since[workload] - 1:
-                    found[workload] = refusals.of_event(
+                    found[workload] = refusals.read_event(
                         each.message or "", each.involvedObject.name or ""
                     )
         return found
 
     # Dry runs and evictions
 
-    async def ask(self, replica: facts.Replica, scope: eligible.Scope) -> facts.Trial:
+    async def try_replacement(self, replica: facts.Replica, scope: eligible.Scope) -> facts.Trial:
         """Create the next pod of a workload by dry run, and check the result."""
         reason: Reason | None = Reason.REPLACEMENT_REFUSED
         message = f"{replica.workload} can't be dealt with; the log says why"
-        with self.fence.around("converge", self.pod(replica)):
-            reason, message = await trials.Trials(self.client, self.settings).ask(replica, scope)
+        with self.fence.isolate("converge", self.name_pod(replica)):
+            reason, message = await trials.Trials(self.client, self.settings).try_replacement(
+                replica, scope
+            )
         return facts.Trial(reason=reason, message=message, uid=replica.uid, at=self.clock.now())
 
-    def pod(self, replica: facts.Replica) -> types.Pod:
+    def name_pod(self, replica: facts.Replica) -> types.Pod:
         """Return the pod of a replica with its name and UID only."""
-        return types.Pod(metadata=self._meta(replica.name, replica.uid))
+        return types.Pod(metadata=self._make_metadata(replica.name, replica.uid))
 
-    def _meta(self, name: str, uid: str = "") -> types.ObjectMeta:
+    def _make_metadata(self, name: str, uid: str = "") -> types.ObjectMeta:
         return types.ObjectMeta(name=name, namespace=self.settings.model, uid=uid)
 
     async def evict(self, replica: facts.Replica) -> None:
@@ -258,22 +260,22 @@ class ModelClient:
     @property
     def memory_name(self) -> str:
         """The name of the ConfigMap with the memory of convergence."""
-        return rejections.config_map(self.settings.application)
+        return rejections.name_config_map(self.settings.application)
 
-    async def recall(self) -> resources.ConfigMap:
+    async def read_memory(self) -> resources.ConfigMap:
         """Read the ConfigMap; if it does not exist, the result has no resourceVersion."""
         found = await self.client.find(resources.ConfigMap, self.settings.model, self.memory_name)
-        return found or resources.ConfigMap(metadata=self._meta(self.memory_name))
+        return found or resources.ConfigMap(metadata=self._make_metadata(self.memory_name))
 
-    async def remember_entry(self, key: str, text: str) -> None:
+    async def write_entry(self, key: str, text: str) -> None:
         """Write one entry of the ConfigMap, and retry when another process wrote an entry."""
         while True:
-            stored = await self.recall()
+            stored = await self.read_memory()
             with contextlib.suppress(Conflict):
-                await self.remember(stored, {**stored.data, key: text})
+                await self.write_memory(stored, {**stored.data, key: text})
                 return
 
-    async def remember(
+    async def write_memory(
         self, before: resources.ConfigMap, data: dict[str, str]
     ) -> resources.ConfigMap:
         """Write the ConfigMap.
@@ -282,7 +284,7 @@ class ModelClient:
             Conflict: Another process wrote it after `before` was read.
         """
         settings, meta = self.settings, before.metadata
-        ours = names.labels(settings.model, settings.application, "convergence")
+        ours = names.make_labels(settings.model, settings.application, "convergence")
         body = resources.ConfigMap(
             apiVersion="v1",
             kind="ConfigMap",
@@ -298,10 +300,10 @@ class ModelClient:
             if error.code == 409 or (error.code == 404 and method == "PUT"):
                 raise Conflict(str(error)) from error
             raise
-        return answer(written, resources.ConfigMap)
+        return decode_answer(written, resources.ConfigMap)
 
 
-def _creator(about: types.ObjectReference) -> str:
+def _name_creator(about: types.ObjectReference) -> str:
     """Return the workload of an Event about the creation of pods, as KIND/NAME."""
     name = about.name or ""
     if about.kind == "ReplicaSet":
@@ -311,7 +313,7 @@ def _creator(about: types.ObjectReference) -> str:
     return f"{about.kind}/{name}"
 
 
-async def look(
+async def decide_moves(
     cluster: ModelClient,
     pods: list[types.Pod],
     stored: resources.ConfigMap,
@@ -329,27 +331,29 @@ async def look(
     # A StatefulSet creates the next pod only when the evicted one is deleted.
     victims = {each.uid for each in remembered.rounds.values()}
     for pod in pods:
-        with cluster.fence.around("converge", pod):
-            if eligible.alive(pod) or pod.metadata.uid in victims:
-                judged.append((pod, facts.replica(pod, scope, proxy)))
+        with cluster.fence.isolate("converge", pod):
+            if eligible.is_alive(pod) or pod.metadata.uid in victims:
+                judged.append((pod, facts.read_replica(pod, scope, proxy)))
     is_faulty = any(replica.fault for _, replica in judged)
-    is_busy = remembered.rounds or remembered.holds or remembered.request or proxy.known
+    is_busy = remembered.rounds or remembered.holds or remembered.request or proxy.is_known
     is_needed = is_faulty or is_busy
-    owners, desired, ordered = await cluster.owners() if is_needed else ({}, {}, frozenset[str]())
-    disabled = eligible.switched_off(namespace.metadata)
+    owners, desired, ordered = (
+        await cluster.read_owners() if is_needed else ({}, {}, frozenset[str]())
+    )
+    disabled = eligible.is_switched_off(namespace.metadata)
     replicas: list[facts.Replica] = []
     for pod, replica in judged:
-        with cluster.fence.around("converge", pod):
-            ownership = eligible.ownership(
+        with cluster.fence.isolate("converge", pod):
+            ownership = eligible.find_ownership(
                 pod, disabled, lambda kind, name: owners.get((kind, name))
             )
-            replicas.append(facts.owned(replica, ownership))
-    injectors, is_served = await asyncio.gather(cluster.injectors(), cluster.is_served())
+            replicas.append(facts.add_ownership(replica, ownership))
+    injectors, is_served = await asyncio.gather(cluster.list_injectors(), cluster.is_served())
     seen = Look(
         replicas=tuple(replicas),
         desired=desired,
         ordered=ordered,
-        fingerprint=facts.fingerprint(scope, injectors),
+        fingerprint=facts.compute_fingerprint(scope, injectors),
         mesh=f"{scope.data_plane} {scope.mesh_revision or 'default'}",
         is_served=is_served,
         trials=dict(tried),
@@ -363,5 +367,5 @@ async def look(
     since |= {workload: each.since for workload, each in remembered.rounds.items()}
     since = {workload: at for workload, at in since.items() if seen.lacks_pods(workload)}
     if since:
-        seen = dataclasses.replace(seen, refused=await cluster.refused(since))
+        seen = dataclasses.replace(seen, refused=await cluster.list_refusals(since))
     return choice.decide(seen), scope

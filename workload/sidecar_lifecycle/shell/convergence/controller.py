@@ -56,42 +56,42 @@ class ConvergenceController:
     trials: dict[str, facts.Trial] = field(default_factory=dict[str, facts.Trial])
     last: answers.Summary | None = None
 
-    async def look(self) -> float:
+    async def reconcile(self) -> float:
         """Plan and, on the leader, act; return the seconds until the next reconciliation."""
-        stored = await self.cluster.recall()
-        moves, scope = await hands.look(
+        stored = await self.cluster.read_memory()
+        moves, scope = await hands.decide_moves(
             self.cluster, list(self.pods.values()), stored, self.trials
         )
-        has_work = moves.ask or moves.evict or _changed(moves, stored)
+        has_work = moves.ask or moves.evict or _has_changed(moves, stored)
         acting = self.cluster.settings.leader and has_work
         if acting:
             # The watch may lag behind, so the pods are listed before the leader acts.
-            pods = await self.cluster.objects(types.Pod)
-            moves, scope = await hands.look(self.cluster, pods, stored, self.trials)
-            moves = await self._act(moves, scope, stored)
+            pods = await self.cluster.list_objects(types.Pod)
+            moves, scope = await hands.decide_moves(self.cluster, pods, stored, self.trials)
+            moves = await self._carry_out(moves, scope, stored)
         # Drop deleted workloads, or they would accumulate in this long-running process.
         for workload in self.trials.keys() - moves.look.desired.keys():
             del self.trials[workload]
-        summary = self._show(moves)
+        summary = self._publish(moves)
         if acting and (moves.ask or moves.evict):
             return 0.0
         is_moving = summary.converging and all(each.passing for each in summary.troubles)
         return MOVING if is_moving else RESYNC
 
-    async def _act(
+    async def _carry_out(
         self, moves: Moves, scope: eligible.Scope, stored: resources.ConfigMap
     ) -> Moves:
         """Carry out the moves, and return what is left of them after rejected evictions."""
-        stored = await self._remember(moves, stored)
+        stored = await self._store_memory(moves, stored)
         for each in moves.held:
             log.info("held", workload=each.workload, reason=each.reason, why=each.message)
-            pod = self.cluster.pod(each)
+            pod = self.cluster.name_pod(each)
             self.recorder.record(pod, Reason(each.reason), each.message, "Warning")
         at_once = asyncio.Semaphore(ASKED_AT_ONCE)
 
         async def ask(replica: facts.Replica) -> None:
             async with at_once:
-                trial = await self.cluster.ask(replica, scope)
+                trial = await self.cluster.try_replacement(replica, scope)
             self.trials[replica.workload] = trial
             log.debug("asked the injector", workload=replica.workload, reason=trial.reason)
 
@@ -100,14 +100,16 @@ class ConvergenceController:
         for replica in moves.evict:
             if self.cluster.settings.leader:
                 moves = await self._evict(replica, moves)
-                stored = await self._remember(moves, stored)
+                stored = await self._store_memory(moves, stored)
         return moves
 
-    async def _remember(self, moves: Moves, stored: resources.ConfigMap) -> resources.ConfigMap:
-        if not _changed(moves, stored):
+    async def _store_memory(
+        self, moves: Moves, stored: resources.ConfigMap
+    ) -> resources.ConfigMap:
+        if not _has_changed(moves, stored):
             return stored
         data = {**stored.data, memory.STATE: memory.encode(moves.memory)}
-        return await self.cluster.remember(stored, data)
+        return await self.cluster.write_memory(stored, data)
 
     async def _evict(self, replica: facts.Replica, moves: Moves) -> Moves:
         """Evict a pod whose round is stored; a rejection ends the round and may add a hold."""
@@ -115,7 +117,7 @@ class ConvergenceController:
         try:
             await self.cluster.evict(replica)
         except errors.StatusError as error:
-            result, hold = _refusal(error, self.cluster.clock.now())
+            result, hold = _judge_refusal(error, self.cluster.clock.now())
             metrics.EVICTIONS.labels(result).inc()
             log.warning("not evicted", pod=pod, result=result, error=str(error))
             if result == "error":
@@ -127,22 +129,22 @@ class ConvergenceController:
             log.warning("eviction got no answer", pod=pod, error=str(error))
             return moves
         metrics.EVICTIONS.labels("evicted").inc()
-        reason, why = _reason(replica)
+        reason, why = _explain_eviction(replica)
         log.info("evicted", pod=pod, workload=replica.workload, why=why)
         is_without = reason in (Reason.SIDECAR_LEFT, Reason.SIDECAR_UNWANTED)
         self.recorder.record(
-            self.cluster.pod(replica),
+            self.cluster.name_pod(replica),
             reason,
             f"Evicted ({why}): {replica.workload} creates it again "
             f"{'without' if is_without else 'with'} a sidecar",
         )
         return moves
 
-    def _show(self, moves: Moves) -> answers.Summary:
+    def _publish(self, moves: Moves) -> answers.Summary:
         summary = moves.summary
         applied = (pod.metadata.annotations.get(names.APPLIED, "") for pod in self.pods.values())
         reasons = collections.Counter(row.reason for row in moves.rows)
-        show(reasons, summary.in_mesh, len(moves.memory.rounds), applied)
+        set_gauges(reasons, summary.in_mesh, len(moves.memory.rounds), applied)
         if summary != self.last:
             self.last = summary
             self.progress(summary)
@@ -155,9 +157,9 @@ class ConvergenceController:
             self.woken.clear()
             pause = RESYNC
             try:
-                with self.cluster.fence.around("converge", self.cluster.itself):
+                with self.cluster.fence.isolate("converge", self.cluster.itself):
                     if self.synced:
-                        pause = await self.look()
+                        pause = await self.reconcile()
                     failures = 0
             except hands.Conflict as error:
                 log.debug("another process wrote convergence's memory", error=str(error))
@@ -190,12 +192,12 @@ class ConvergenceController:
             self.woken.set()
 
 
-def _changed(moves: Moves, stored: resources.ConfigMap) -> bool:
+def _has_changed(moves: Moves, stored: resources.ConfigMap) -> bool:
     empty = memory.encode(memory.Memory())
     return memory.encode(moves.memory) != stored.data.get(memory.STATE, empty)
 
 
-def show(
+def set_gauges(
     reasons: collections.Counter[str], in_mesh: int, rounds: int, applied: Iterable[str]
 ) -> None:
     """Set the gauges from the counts of a plan and from the pods' annotations."""
@@ -215,7 +217,7 @@ def show(
     metrics.ROUNDS.set(rounds)
 
 
-def _reason(replica: facts.Replica) -> tuple[Reason, str]:
+def _explain_eviction(replica: facts.Replica) -> tuple[Reason, str]:
     if replica.fault == "unwanted":
         return Reason.SIDECAR_UNWANTED, replica.message
     if replica.fault == "order":
@@ -227,13 +229,13 @@ def _reason(replica: facts.Replica) -> tuple[Reason, str]:
     return Reason.SIDECAR_MISSING, f"not in the mesh, though {replica.message}"
 
 
-def _refusal(error: errors.StatusError, now: float) -> tuple[str, memory.Hold | None]:
+def _judge_refusal(error: errors.StatusError, now: float) -> tuple[str, memory.Hold | None]:
     """Return the result for the metric, and the hold of the workload."""
 
     def hold(reason: Reason, message: str, seconds: float) -> memory.Hold:
         return memory.Hold(reason=reason, message=message, since=now, until=now + seconds)
 
-    refused = refusals.read(error.code, error.message)
+    refused = refusals.read_refusal(error.code, error.message)
     if refused is None:
         if error.code in (404, 409):
             return "gone" if error.code == 404 else "replaced", None
@@ -263,7 +265,7 @@ async def run(
     """
 
     async def converge(joined: bool) -> None:
-        show(collections.Counter(), 0, 0, ())
+        set_gauges(collections.Counter(), 0, 0, ())
         if not joined:
             return
         cluster = hands.ModelClient(client, live, clock or hands.Clock())

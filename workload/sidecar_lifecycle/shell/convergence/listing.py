@@ -17,27 +17,31 @@ from sidecar_lifecycle.model import types
 from . import cluster as hands
 
 
-async def uninjected(cluster: hands.ModelClient, parameters: Mapping[str, str]) -> answers.Listing:
+async def list_uninjected(
+    cluster: hands.ModelClient, parameters: Mapping[str, str]
+) -> answers.Listing:
     """List the pods with a missing or an unwanted sidecar.
 
     With the parameter `stale`, list the model's pods with an old sidecar instead.
     """
     is_stale = "stale" in parameters
-    summary, rows = await _look(cluster, stale=is_stale)
-    elsewhere = [] if is_stale else await cluster.elsewhere()
+    summary, rows = await _list_rows(cluster, stale=is_stale)
+    elsewhere = [] if is_stale else await cluster.list_uninjected_elsewhere()
     rows = sorted(rows, key=lambda row: row.name)
     summary = dataclasses.replace(summary, reported=summary.reported + len(elsewhere))
-    return _listing(cluster, rows, elsewhere, summary)
+    return _make_listing(cluster, rows, elsewhere, summary)
 
 
-async def restart(cluster: hands.ModelClient, parameters: Mapping[str, str]) -> answers.Listing:
+async def restart_pods(
+    cluster: hands.ModelClient, parameters: Mapping[str, str]
+) -> answers.Listing:
     """Ask the leader's service to replace pods, also while restart-pods is manual.
 
     The parameter `stale` selects pods with an old sidecar. `dry-run` lists the pods without a
     request. `force` also replaces pods beside unready ones or rejected in a dry run. In the answer
     the fixable pods are those to be replaced.
     """
-    summary, rows = await _look(cluster, stale="stale" in parameters)
+    summary, rows = await _list_rows(cluster, stale="stale" in parameters)
     chosen = [
         dataclasses.replace(each, reason=Reason.REQUESTED, message=each.stale or "to be replaced")
         for each in rows
@@ -50,19 +54,19 @@ async def restart(cluster: hands.ModelClient, parameters: Mapping[str, str]) -> 
             uids=tuple(each.uid for each in chosen),
             force="force" in parameters,
         )
-        await cluster.remember_entry(memory.REQUEST, msgspec.json.encode(request).decode())
+        await cluster.write_entry(memory.REQUEST, msgspec.json.encode(request).decode())
     others = [each for each in rows if not each.fixable]
-    return _listing(cluster, [*chosen, *others], (), summary)
+    return _make_listing(cluster, [*chosen, *others], (), summary)
 
 
-async def _look(
+async def _list_rows(
     cluster: hands.ModelClient, *, stale: bool
 ) -> tuple[answers.Summary, list[facts.Replica]]:
     """Return the plan of the controller, without its dry runs."""
-    stored, pods = await cluster.recall(), await cluster.objects(types.Pod)
-    moves, _ = await hands.look(cluster, pods, stored, {}, cluster.settings.proxy)
+    stored, pods = await cluster.read_memory(), await cluster.list_objects(types.Pod)
+    moves, _ = await hands.decide_moves(cluster, pods, stored, {}, cluster.settings.proxy)
     # The word covers only the model, because the service that notifies the charm does, too.
-    summary = dataclasses.replace(moves.summary, word=moves.summary.named())
+    summary = dataclasses.replace(moves.summary, word=moves.summary.digest())
     if not stale:
         return summary, moves.rows
     return summary, [
@@ -72,7 +76,7 @@ async def _look(
     ]
 
 
-def _listing(
+def _make_listing(
     cluster: hands.ModelClient,
     replicas: Iterable[facts.Replica],
     elsewhere: Iterable[answers.PodAnswer],

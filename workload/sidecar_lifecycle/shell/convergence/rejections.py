@@ -29,7 +29,7 @@ MOST_JOBS = 50
 
 
 @dataclasses.dataclass(slots=True)
-class Observer:
+class RejectionObserver:
     """Tries pods by dry run: all of them after a change of settings, else missing and new ones."""
 
     cluster: hands.ModelClient
@@ -58,16 +58,16 @@ class Observer:
         while True:
             self.woken.clear()
             try:
-                with self.cluster.fence.around("converge", self.cluster.itself):
+                with self.cluster.fence.isolate("converge", self.cluster.itself):
                     if self.cluster.settings.leader and self.is_synced:
-                        await self.look()
+                        await self.find_rejections()
             except errors.KubeError as error:
                 log.warning("rejections are not known", error=str(error))
             await self.cluster.clock.wait(self.woken, PAUSE)
 
     async def follow_settings(self) -> None:
         """Keep `wanted` up to date with the webhook's ConfigMap."""
-        name = names.object_name(self.cluster.settings.application, names.ADMISSION)
+        name = names.name_object(self.cluster.settings.application, names.ADMISSION)
         fields = f"metadata.name={name}"
         async for change in self.cluster.watch(resources.ConfigMap, fields=fields).changes():
             if change.kind == "synced":
@@ -82,9 +82,9 @@ class Observer:
                         log.warning("settings of admission can't be read", error=str(error))
             self.woken.set()
 
-    async def look(self) -> None:
+    async def find_rejections(self) -> None:
         """Find and store the current rejections, and tell the charm if they changed."""
-        before = read((await self.cluster.recall()).data)
+        before = read((await self.cluster.read_memory()).data)
         settings = None
         if self.wanted:
             settings = dataclasses.replace(self.wanted, left_out=(), digest="")
@@ -92,7 +92,7 @@ class Observer:
         rejected: list[dict[str, Any]] = []
 
         async def forbidden(made: dict[str, Any]) -> dict[str, refusals.Refusal]:
-            found = await self.trials.forbidden(made, self.wanted) if self.wanted else {}
+            found = await self.trials.find_forbidden(made, self.wanted) if self.wanted else {}
             if found.keys() - changes.keys():
                 rejected.append(made)
             changes.update(found)
@@ -102,25 +102,25 @@ class Observer:
             await forbidden(made)
         # A change that is no longer forbidden on these pods may be forbidden on others.
         is_everything = settings != self.tried or not before.changes.keys() <= changes.keys()
-        failing = await self.cluster.failing()
+        failing = await self.cluster.list_failing()
         if is_everything or failing - self.failing:
-            own, application = await self.trials.own_pod(), self.cluster.settings.application
+            own, application = await self.trials.read_own_pod(), self.cluster.settings.application
             # Samples of future pods: a server, a task and this charm.
-            await forbidden(trial.plain(own, {}, "Always"))
-            await forbidden(trial.plain(own, {}, "Never"))
-            await forbidden(trial.plain(own, {names.NAME: application}, "Always"))
+            await forbidden(trial.make_own_pod(own, {}, "Always"))
+            await forbidden(trial.make_own_pod(own, {}, "Never"))
+            await forbidden(trial.make_own_pod(own, {names.NAME: application}, "Always"))
         earlier = {**before.workloads, **before.sidecars}
         due = {*earlier, *(failing - self.failing)}
         workloads: dict[str, refusals.Refusal] = {}
         sidecars: dict[str, refusals.Refusal] = {}
-        for workload, made in await self._next_pods(due, everything=is_everything):
-            with self.cluster.fence.around("converge", self.cluster.itself):
-                refusal = await self.trials.refusal_of_next(made)
+        for workload, made in await self._list_next_pods(due, everything=is_everything):
+            with self.cluster.fence.isolate("converge", self.cluster.itself):
+                refusal = await self.trials.find_refusal(made)
                 is_new = refusal is not None and refusal != earlier.get(workload)
                 found = await forbidden(made) if is_everything or is_new else {}
                 if refusal and not found:
-                    outside = trial.untouched(made, **{names.INJECT: "false"})
-                    is_alone = await self.trials.refusal_of_next(outside) is not None
+                    outside = trial.hide_from_webhook(made, **{names.INJECT: "false"})
+                    is_alone = await self.trials.find_refusal(outside) is not None
                     (workloads if is_alone else sidecars)[workload] = refusal
         self.tried, self.rejected, self.failing = settings, rejected, failing
         # The words of a webhook may differ each time, so only another author is news.
@@ -130,11 +130,11 @@ class Observer:
         found = rejections.Rejections(changes=changes, workloads=workloads, sidecars=sidecars)
         if found != before:
             text = msgspec.json.encode(found, order="sorted").decode()
-            await self.cluster.remember_entry(rejections.KEY, text)
+            await self.cluster.write_entry(rejections.KEY, text)
             log.info("rejections", changes=[*changes], workloads=[*workloads])
             self.tell()
 
-    async def _next_pods(
+    async def _list_next_pods(
         self, due: Container[str], *, everything: bool
     ) -> list[tuple[str, dict[str, Any]]]:
         """Return the next pod of every workload, or only of due ones, short ones and new Jobs."""
@@ -142,7 +142,7 @@ class Observer:
         sets: list[resources.Creator] | None = None
         jobs: set[str] = set()
         for kind, model in {**resources.WORKLOADS, **resources.JOBS}.items():
-            listed = await self.cluster.objects(
+            listed = await self.cluster.list_objects(
                 resources.Creator, of=model, concerns=resources.creates_pods
             )
             if kind in resources.JOBS:
@@ -157,12 +157,12 @@ class Observer:
                     continue
                 owner, creator = kind, workload
                 if kind == "Deployment":
-                    sets = sets or await self.cluster.objects(
+                    sets = sets or await self.cluster.list_objects(
                         resources.Creator, of=resources.ReplicaSet
                     )
-                    owner, creator = "ReplicaSet", _newest(workload, sets)
+                    owner, creator = "ReplicaSet", _find_newest(workload, sets)
                 if creator is not None:
-                    found.append((name, trial.of_creator(owner, creator)))
+                    found.append((name, trial.make_pod_of(owner, creator)))
         self.jobs = jobs
         return found
 
@@ -177,13 +177,13 @@ def read(data: dict[str, str]) -> rejections.Rejections:
 
 async def run(client: Client, live: Live, *, tell: Callable[[], None]) -> None:
     """Check for rejections until cancelled, and call `tell` when they change."""
-    observer = Observer(hands.ModelClient(client, live), tell)
+    observer = RejectionObserver(hands.ModelClient(client, live), tell)
     async with asyncio.TaskGroup() as group:
         group.create_task(observer.follow_settings(), name="admission settings")
         group.create_task(observer.run(), name="rejections")
 
 
-def _newest(
+def _find_newest(
     deployment: resources.Creator, sets: list[resources.Creator]
 ) -> resources.Creator | None:
     """Return the ReplicaSet that creates a Deployment's new pods."""

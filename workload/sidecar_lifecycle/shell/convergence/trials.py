@@ -31,29 +31,29 @@ class Trials:
     client: Client
     settings: ServiceSettings
 
-    async def ask(
+    async def try_replacement(
         self, replica: facts.Replica, scope: eligible.Scope
     ) -> tuple[Reason | None, str]:
         """Return why the replacement of a pod would fail; without a reason it would work."""
         try:
-            created = await self._create(await self._replacement(replica))
+            created = await self._create(await self._make_replacement(replica))
         except errors.StatusError as error:
-            return _refused(error)
-        if not eligible.in_mesh(created, scope):
-            return await self._outside(replica.workload, scope)
+            return _explain_refusal(error)
+        if not eligible.is_in_mesh(created, scope):
+            return await self._find_outage(replica.workload, scope)
         containers = [each.name for each in created.spec.containers]
-        waiting = startable.blocking_container(
+        waiting = startable.find_blocking(
             created.spec.initContainers, created.metadata.annotations, injected=True
         )
         if names.PROXY in containers and waiting is not None:
             message = f"its init container {waiting} would wait for istio-proxy forever"
             return Reason.CANNOT_START, message
-        if first := eligible.displaced(created):
+        if first := eligible.find_displaced(created):
             message = f"{containers[0]} would be its first container instead of {first}"
             return Reason.WRONG_ORDER, message
         return None, ""
 
-    async def refusal_of_next(self, made: Mapping[str, Any]) -> refusals.Refusal | None:
+    async def find_refusal(self, made: Mapping[str, Any]) -> refusals.Refusal | None:
         """Return the refusal of a pod; None: the pod is admitted, or a webhook knows no dry runs.
 
         An admitted pod whose native proxy has lost its restartPolicy counts as refused, as it
@@ -65,7 +65,7 @@ class Trials:
         try:
             created = await self._create(made)
         except errors.StatusError as error:
-            refusal = refusals.of_pod(error.code, error.message)
+            refusal = refusals.read_refusal_of_pod(error.code, error.message)
             is_outage = refusal is not None and refusal.is_istio and refusal.is_unreachable
             if is_outage or (refusal is None and error.code != 400):
                 raise
@@ -76,7 +76,7 @@ class Trials:
         words = "it removes restartPolicy from init containers"
         return refusals.Refusal(author=refusals.SOME_WEBHOOK, words=words)
 
-    async def forbidden(
+    async def find_forbidden(
         self, made: Mapping[str, Any], wanted: pods.Settings
     ) -> dict[str, refusals.Refusal]:
         """Return the changes of admission that another team's policy forbids on a pod.
@@ -94,37 +94,39 @@ class Trials:
                 continue
             others = tuple(each for each in mutate.CHANGES if each != change)
             alone = dataclasses.replace(wanted, left_out=others)
-            changed = trial.patched(made, mutate.mutate(pod, alone).patch)
-            if refusal := await self.refusal_of_next(trial.untouched(changed)):
+            changed = trial.apply_patch(made, mutate.mutate(pod, alone).patch)
+            if refusal := await self.find_refusal(trial.hide_from_webhook(changed)):
                 refused[change] = refusal
-        if refused and await self.refusal_of_next(trial.untouched(made)):
+        if refused and await self.find_refusal(trial.hide_from_webhook(made)):
             return {}
         return refused
 
-    async def own_pod(self) -> types.Pod:
+    async def read_own_pod(self) -> types.Pod:
         """Return this charm's own pod, which Juju names after the unit."""
         name = self.settings.unit.replace("/", "-")
         found = await self.client.find(types.Pod, self.settings.model, name)
         return found or types.Pod()
 
-    async def _replacement(self, replica: facts.Replica) -> dict[str, Any]:
+    async def _make_replacement(self, replica: facts.Replica) -> dict[str, Any]:
         model = self.settings.model
         replaced = await self.client.get(types.Pod, model, replica.name)
-        owner = trial.creator(replaced)
+        owner = trial.find_creator(replaced)
         if owner is None:
             raise errors.StatusError(404, message=f"nothing creates {replica.name} again")
         kind = _CREATORS[owner.kind]
         found = await self.client.request("GET", path(kind, model, owner.name))
-        return trial.of_creator(owner.kind, types.decode_json(found, resources.Creator), replaced)
+        return trial.make_pod_of(owner.kind, types.decode_json(found, resources.Creator), replaced)
 
-    async def _outside(self, workload: str, scope: eligible.Scope) -> tuple[Reason | None, str]:
+    async def _find_outage(
+        self, workload: str, scope: eligible.Scope
+    ) -> tuple[Reason | None, str]:
         """Tell whether the injector skips only this workload, or every pod of the model."""
         what = "a sidecar all the same" if scope.data_plane == "ambient" else "no sidecar"
         try:
-            created = await self._create(trial.generic(scope, await self.own_pod()))
+            created = await self._create(trial.make_generic_pod(scope, await self.read_own_pod()))
         except errors.StatusError as error:
-            return _refused(error)
-        if eligible.in_mesh(created, scope):
+            return _explain_refusal(error)
+        if eligible.is_in_mesh(created, scope):
             return Reason.INJECTOR_SKIPS, f"the injector gives pods of {workload} {what}"
         return Reason.MESH_DOWN, f"the injector gives new pods of the model {what}"
 
@@ -139,9 +141,9 @@ class Trials:
         return types.decode_json(data, types.Pod)
 
 
-def _refused(error: errors.StatusError) -> tuple[Reason | None, str]:
+def _explain_refusal(error: errors.StatusError) -> tuple[Reason | None, str]:
     """Return the reason and message: the pod is refused, or injector or API server are down."""
-    refusal = refusals.read(error.code, error.message)
+    refusal = refusals.read_refusal(error.code, error.message)
     if refusal is None:
         message = error.message or str(error)
         if error.code == 429 or error.code >= 500:

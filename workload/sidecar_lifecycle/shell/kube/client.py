@@ -83,7 +83,7 @@ class Client:
     ) -> bytes:
         """Send one request and return the body of a successful answer."""
         headers = {"Content-Type": "application/json"} if body is not None else {}
-        with errors.mapped():
+        with errors.translate_errors():
             async with self.session.request(
                 method,
                 self.server + path,
@@ -96,7 +96,7 @@ class Client:
 
     async def get(self, kind: type[R], namespace: str | None, name: str) -> R:
         """Read an object."""
-        return answer(await self.request("GET", path(kind, namespace, name)), kind)
+        return decode_answer(await self.request("GET", path(kind, namespace, name)), kind)
 
     async def find(self, kind: type[R], namespace: str, name: str) -> R | None:
         """Read an object; None: it does not exist."""
@@ -124,14 +124,14 @@ class Client:
         params = {"labelSelector": labels, "fieldSelector": fields, "limit": str(PAGE)}
         while True:
             data = await self.request("GET", where, params=params, timeout=LIST_TIMEOUT)
-            with errors.understood():
+            with errors.translate_decode_errors():
                 try:
                     listing = msgspec.json.decode(data, type=_Listing)
                 except RecursionError:
                     listing = msgspec.json.decode(bounded.shallow(data), type=_Listing)
             items: list[R] = []
             for raw in listing.items or ():
-                with fence.around("decode", functools.partial(named, kind, raw)):
+                with fence.isolate("decode", functools.partial(decode_name, kind, raw)):
                     item = types.decode_json(raw, kind)
                     if concerns(item):
                         items.append(item)
@@ -149,7 +149,7 @@ class Client:
         After `idle` seconds without a byte the connection is closed.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=idle)
-        with errors.mapped():
+        with errors.translate_errors():
             async with self.session.get(
                 self.server + path, params=params, headers=self._headers(), timeout=timeout
             ) as response:
@@ -163,7 +163,7 @@ class Client:
 
         Both together must end within `deadline` seconds.
         """
-        with errors.mapped():
+        with errors.translate_errors():
             async with asyncio.timeout(deadline):
                 socket = await self.session.ws_connect(
                     self.server + path,
@@ -185,7 +185,7 @@ class Client:
         return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def of_pod(account: Path = SERVICE_ACCOUNT) -> Client:
+def connect_from_pod(account: Path = SERVICE_ACCOUNT) -> Client:
     """Return a client with the ServiceAccount of this pod.
 
     Source: https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/.
@@ -229,16 +229,16 @@ def path(
     return "/".join([*parts, f"{kind.api.kind.lower()}s", *filter(None, (name, sub))])
 
 
-def named(kind: type[R], raw: bytes | msgspec.Raw) -> R:
+def decode_name(kind: type[R], raw: bytes | msgspec.Raw) -> R:
     """Return an object with its metadata only, even if the rest can't be decoded."""
     return kind(metadata=types.decode_json(raw, types.Object).metadata)
 
 
-def answer(data: bytes, kind: type[R]) -> R:
+def decode_answer(data: bytes, kind: type[R]) -> R:
     """Decode an answer with one object.
 
     Raises:
         Unreachable: The answer can't be decoded.
     """
-    with errors.understood():
+    with errors.translate_decode_errors():
         return types.decode_json(data, kind)

@@ -58,7 +58,7 @@ class Status(msgspec.Struct):
 def read_status(body: bytes) -> Status:
     """Decode a Status; text that is none is its message."""
     try:
-        with understood():
+        with translate_decode_errors():
             return msgspec.json.decode(body, type=Status)
     except Unreachable:
         return Status(message=body[:300].decode(errors="replace"))
@@ -74,7 +74,7 @@ def from_response(code: int, body: bytes, retry_after: str | None = None) -> Sta
 
 
 @contextlib.contextmanager
-def understood() -> Generator[None]:
+def translate_decode_errors() -> Generator[None]:
     """Convert errors of decoding to Unreachable: an invalid answer counts as a missing one."""
     try:
         yield
@@ -83,7 +83,7 @@ def understood() -> Generator[None]:
 
 
 @contextlib.contextmanager
-def mapped() -> Generator[None]:
+def translate_errors() -> Generator[None]:
     """Convert errors of aiohttp to Unreachable, with the original error as its cause."""
     try:
         yield

@@ -38,7 +38,7 @@ class Recorder:
         self, about: types.Object, reason: Reason, message: str, kind: Type = "Normal"
     ) -> None:
         """Start writing an Event in the background; a failure is logged."""
-        event = _event(about, reason, message, kind)
+        event = _make_event(about, reason, message, kind)
         task = asyncio.create_task(self._write(event), name="event")
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
@@ -54,7 +54,7 @@ class Recorder:
         meta = event.metadata
         try:
             async with self._slots:
-                with self._fence.around("report", event):
+                with self._fence.isolate("report", event):
                     where = path(types.Event, meta.namespace)
                     await self._client.request("POST", where, body=event)
         except errors.KubeError as error:
@@ -64,7 +64,7 @@ class Recorder:
                 )
 
 
-def _event(about: types.Object, reason: str, message: str, kind: Type) -> types.Event:
+def _make_event(about: types.Object, reason: str, message: str, kind: Type) -> types.Event:
     now = datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     meta, api = about.metadata, about.api
     # Equal Events about one object get the same name, so the API server rejects a second one.

@@ -42,7 +42,7 @@ class Fence:
         self._told: dict[tuple[str, str, str], None] = {}
 
     @contextlib.contextmanager
-    def around(self, stage: Stage, subject: Subject) -> Generator[None]:
+    def isolate(self, stage: Stage, subject: Subject) -> Generator[None]:
         """Catch, count and log every exception of the block.
 
         Errors of the connection are raised, because they do not concern one object.
@@ -53,9 +53,9 @@ class Fence:
             raise
         # Every exception is caught, because objects of other teams can cause any of them.
         except Exception as error:
-            self._caught(stage, subject, error)
+            self._report_error(stage, subject, error)
 
-    def _caught(self, stage: Stage, subject: Subject, error: Exception) -> None:
+    def _report_error(self, stage: Stage, subject: Subject, error: Exception) -> None:
         item = types.Object()
         # If the name can't be read, the object is counted without it.
         with contextlib.suppress(Exception):

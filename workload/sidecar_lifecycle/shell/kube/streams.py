@@ -32,10 +32,10 @@ class PortForward:
         self._greeted: set[int] = set()
         self._received = bytearray()
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Wait until the kubelet has confirmed the port on both channels."""
         while len(self._greeted) < 2:
-            await self._frame()
+            await self._read_frame()
 
     async def post(self, target: str) -> int:
         """Send `POST target` from inside the pod and return the status code of the answer.
@@ -44,7 +44,7 @@ class PortForward:
             StreamError: if the port does not answer with HTTP.
         """
         await self._send(f"POST {target}", "Content-Length: 0", "Connection: close")
-        return await self._status()
+        return await self._read_status()
 
     async def get(self, target: str, *, largest: int) -> bytes:
         """Send `GET target` from inside the pod and return the body of a 200.
@@ -54,58 +54,58 @@ class PortForward:
             TooLarge: if the body has more than `largest` bytes.
         """
         await self._send(f"GET {target}")
-        if (code := await self._status()) != 200:
+        if (code := await self._read_status()) != 200:
             raise errors.StreamError(f"the port answers {code}")
         length = None
-        while header := await self._line():
+        while header := await self._read_line():
             name, _, value = header.lower().partition(b":")
             if name == b"content-length":
-                length = _number(value)
+                length = _parse_number(value)
         # Without Content-Length Envoy sends a chunked body.
         body = bytearray()
         while True:
-            size = _number(await self._line(), base=16) if length is None else length
+            size = _parse_number(await self._read_line(), base=16) if length is None else length
             if not 0 <= size <= largest - len(body):
                 raise errors.TooLarge(f"more than {largest} bytes")
-            body += await self._exactly(size)
+            body += await self._read_exactly(size)
             if length is None:
-                await self._line()
+                await self._read_line()
             if length is not None or not size:
                 return bytes(body)
 
     async def _send(self, request: str, *headers: str) -> None:
         lines = (f"{request} HTTP/1.1", "Host: localhost", *headers, "", "")
-        with errors.mapped():
+        with errors.translate_errors():
             await self._socket.send_bytes(bytes([_DATA]) + "\r\n".join(lines).encode())
 
-    async def _status(self) -> int:
-        head = await self._line()
+    async def _read_status(self) -> int:
+        head = await self._read_line()
         protocol, _, rest = head.partition(b" ")
         code = rest.split(b" ", 1)[0]
         if not protocol.startswith(b"HTTP/") or not (code.isdigit() and len(code) == 3):
             raise errors.StreamError(f"the port does not speak HTTP: {head[:60]!r}")
         return int(code)
 
-    async def _line(self) -> bytes:
+    async def _read_line(self) -> bytes:
         while (end := self._received.find(b"\r\n")) < 0 and len(self._received) <= _LONGEST_HEAD:
-            self._received += await self._frame()
+            self._received += await self._read_frame()
         line = bytes(self._received[: end if end >= 0 else None])
         del self._received[: len(line) + 2]
         return line
 
-    async def _exactly(self, size: int) -> bytes:
+    async def _read_exactly(self, size: int) -> bytes:
         while len(self._received) < size:
-            self._received += await self._frame()
+            self._received += await self._read_frame()
         part = bytes(self._received[:size])
         del self._received[:size]
         return part
 
-    async def _frame(self) -> bytes:
+    async def _read_frame(self) -> bytes:
         """Return the payload of the next frame, b"" for the first frame of each channel."""
-        with errors.mapped():
+        with errors.translate_errors():
             message = await self._socket.receive()
         if message.type is not aiohttp.WSMsgType.BINARY:
-            raise errors.StreamEnded(f"port-forward ended: {_why(self._socket, message)}")
+            raise errors.StreamEnded(f"port-forward ended: {_explain_end(self._socket, message)}")
         data: bytes = message.data
         if not data:
             raise errors.StreamError("port-forward sent a frame without a channel")
@@ -118,14 +118,14 @@ class PortForward:
         return payload
 
 
-def _number(text: bytes, base: int = 10) -> int:
+def _parse_number(text: bytes, base: int = 10) -> int:
     try:
         return int(text, base)
     except ValueError:
         raise errors.StreamError(f"the port does not speak HTTP: {text[:60]!r}") from None
 
 
-def _why(socket: aiohttp.ClientWebSocketResponse, message: aiohttp.WSMessage) -> str:
+def _explain_end(socket: aiohttp.ClientWebSocketResponse, message: aiohttp.WSMessage) -> str:
     reason = message.extra if isinstance(message.extra, str) else ""
     return f"{reason or message.type.name} ({socket.close_code})"
 
@@ -147,7 +147,7 @@ async def port_forward(
     params = [("ports", str(port))]
     async with client.websocket(where, params=params, deadline=deadline) as socket:
         forward = PortForward(socket)
-        await forward.ready()
+        await forward.wait_until_ready()
         yield forward
 
 
@@ -169,7 +169,7 @@ async def run_command(
         while len(output) <= _LONGEST_OUTPUT:
             message = await socket.receive()
             if message.type is not aiohttp.WSMsgType.BINARY:
-                raise errors.StreamEnded(f"exec ended: {_why(socket, message)}")
+                raise errors.StreamEnded(f"exec ended: {_explain_end(socket, message)}")
             data: bytes = message.data
             channel, payload = int.from_bytes(data[:1]), data[1:]
             if channel == _EXEC_ERROR:

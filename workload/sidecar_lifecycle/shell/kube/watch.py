@@ -91,14 +91,14 @@ class Watch(Generic[T]):
         try:
             while True:
                 try:
-                    async with contextlib.aclosing(self._round()) as changes:
+                    async with contextlib.aclosing(self._follow_once()) as changes:
                         async for change in changes:
                             yield change
                     # The server ends a watch after minutes. A watch without events is a failure.
                     delay = errors.delay(self._failures) if self._failures else 0.0
                     self._failures += 1
                 except errors.KubeError as error:
-                    delay = self._failed(error)
+                    delay = self._count_failure(error)
                     # A quiet watch usually ends with 410 Gone, which is not worth a warning.
                     if delay:
                         log.warning(
@@ -115,7 +115,7 @@ class Watch(Generic[T]):
     def _where(self) -> str:
         return client.path(self.kind, None if self.namespace == "*" else self.namespace)
 
-    async def _round(self) -> AsyncGenerator[Change[T]]:
+    async def _follow_once(self) -> AsyncGenerator[Change[T]]:
         """List if needed, then watch until the server ends the watch."""
         if not self._version:
             async for change in self._list():
@@ -132,8 +132,8 @@ class Watch(Generic[T]):
             self.live = True
             while line := await content.readline(max_line_length=LONGEST):
                 changes: list[Change[T]] = []
-                with self.fence.around("decode", functools.partial(self._named, line)):
-                    changes = self._event(line)
+                with self.fence.isolate("decode", functools.partial(self._decode_name, line)):
+                    changes = self._read_event(line)
                 self._failures = 0
                 for change in changes:
                     yield change
@@ -152,22 +152,22 @@ class Watch(Generic[T]):
             version = listed_at
             for item in items:
                 listed.add(_key(item))
-                for change in self._seen(item):
+                for change in self._note_object(item):
                     yield change
         self._version = version
         for key in [key for key in self._known if key not in listed]:
-            yield self._tombstone(key, self._known.pop(key))
+            yield self._make_deletion(key, self._known.pop(key))
         self.live = True
         yield Change("synced")
 
-    def _event(self, line: bytes) -> list[Change[T]]:
+    def _read_event(self, line: bytes) -> list[Change[T]]:
         event = bounded.cut_if_deep(_envelope, line)
         if event.type == "ERROR":
             status = errors.read_status(bytes(event.object))
             raise errors.StatusError(status.code or 500, status.reason, status.message)
         if event.type in ("BOOKMARK", "DELETED"):
             # The name is enough, and it is there even if the rest can't be decoded.
-            item = client.named(self.kind, event.object)
+            item = client.decode_name(self.kind, event.object)
         else:
             item = types.decode_json(event.object, self.kind)
         self._version = item.metadata.resourceVersion or ""
@@ -176,26 +176,26 @@ class Watch(Generic[T]):
         if event.type == "DELETED":
             self._known.pop(_key(item), None)
             return [Change("deleted", item)]
-        return self._seen(item) if self.concerns(item) else []
+        return self._note_object(item) if self.concerns(item) else []
 
-    def _seen(self, item: T) -> list[Change[T]]:
+    def _note_object(self, item: T) -> list[Change[T]]:
         key, uid = _key(item), item.metadata.uid
         before = self._known.get(key)
         self._known[key] = uid
         if before == uid:
             return [Change("modified", item)]
-        gone = [] if before is None else [self._tombstone(key, before)]
+        gone = [] if before is None else [self._make_deletion(key, before)]
         return [*gone, Change("added", item)]
 
-    def _tombstone(self, key: Key, uid: str) -> Change[T]:
+    def _make_deletion(self, key: Key, uid: str) -> Change[T]:
         namespace, name = key
         meta = types.ObjectMeta(name=name, namespace=namespace or None, uid=uid)
         return Change("deleted", self.kind(metadata=meta))
 
-    def _named(self, line: bytes) -> T:
-        return client.named(self.kind, bounded.cut_if_deep(_envelope, line).object)
+    def _decode_name(self, line: bytes) -> T:
+        return client.decode_name(self.kind, bounded.cut_if_deep(_envelope, line).object)
 
-    def _failed(self, error: errors.KubeError) -> float:
+    def _count_failure(self, error: errors.KubeError) -> float:
         """Count a failure and return the seconds until the next try, or raise the failure."""
         self.live = False
         self._failures += 1

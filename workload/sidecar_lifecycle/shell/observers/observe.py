@@ -95,7 +95,7 @@ class ObservedKind(watch.Watch[watch.T]):
                 continue
             key = (item.metadata.namespace or "", item.metadata.name)
             before, now = self.seen.pop(key, None), None
-            with self.fence.around("observe", item):
+            with self.fence.isolate("observe", item):
                 if change.kind != "deleted" and (state := self.state(item)) is not None:
                     applied = item.metadata.annotations.get(names.APPLIED_HASH, "")
                     now = self.seen[key] = Compared(state, self.written(item), applied)
@@ -134,14 +134,14 @@ async def follow(kinds: Iterable[ObservedKind[Any]], changed: Callable[[], None]
             tasks.create_task(each.follow(changed), name=f"observe {each.kind.api.kind}")
 
 
-def mesh(connection: client.Client, model: str, *, joined: bool) -> list[ObservedKind[Any]]:
+def watch_mesh(connection: client.Client, model: str, *, joined: bool) -> list[ObservedKind[Any]]:
     """Return watches of the injectors, their istiod, the model's namespace and this webhook.
 
     A model that has not joined waits for the webhook, which may be ready before the watch starts.
     Training jobs depend on the namespaces of profiles and on the networks of nodes.
     """
     observed = functools.partial(ObservedKind[Any], connection, is_patient=True)
-    injectors = observed(types.MutatingWebhookConfiguration, _of_injector)
+    injectors = observed(types.MutatingWebhookConfiguration, _injector_state)
 
     def named() -> set[tuple[str, str]]:
         # Any user can set istiod's label, so the injector's reference counts.
@@ -151,32 +151,32 @@ def mesh(connection: client.Client, model: str, *, joined: bool) -> list[Observe
         injectors,
         observed(
             types.EndpointSlice,
-            _of_endpoints,
+            _endpoints_state,
             matters=lambda state: state[0] in named(),
             labels=names.ISTIOD,
         ),
         observed(
             Deployment,
-            _of_istiod,
+            _istiod_state,
             matters=lambda state: state[0] in {namespace for namespace, _ in named()},
             labels=names.ISTIOD,
         ),
-        observed(types.Namespace, _of_namespace, fields=f"metadata.name={model}"),
-        observed(types.Namespace, _of_profile, labels=f"{names.PART_OF}={names.PROFILE}"),
+        observed(types.Namespace, _namespace_state, fields=f"metadata.name={model}"),
+        observed(types.Namespace, _profile_state, labels=f"{names.PART_OF}={names.PROFILE}"),
         observed(Node, lambda node: node.spec.get("podCIDRs")),
         observed(
             Deployment,
-            _of_webhook,
+            _webhook_state,
             written=_generation,
             namespace=model,
             labels=f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}",
-            is_ours=lambda item: not any(_of_webhook(item)),
+            is_ours=lambda item: not any(_webhook_state(item)),
             tells_first=not joined,
         ),
     ]
 
 
-def _of_injector(configuration: types.MutatingWebhookConfiguration) -> object:
+def _injector_state(configuration: types.MutatingWebhookConfiguration) -> object:
     """Return the Services of an injector, with its UID, generation and labels."""
     meta = configuration.metadata
     if not meta.name.startswith(INJECTORS):
@@ -186,14 +186,14 @@ def _of_injector(configuration: types.MutatingWebhookConfiguration) -> object:
     return (named, meta.uid, meta.generation, meta.labels)
 
 
-def _of_endpoints(slices: types.EndpointSlice) -> object:
+def _endpoints_state(slices: types.EndpointSlice) -> object:
     """Return the Service of an EndpointSlice, and whether an endpoint is ready."""
     meta = slices.metadata
     is_ready = any(each.conditions.ready is not False for each in slices.endpoints or ())
     return ((meta.namespace, meta.labels.get(names.SERVICE_NAME)), is_ready)
 
 
-def _of_istiod(deployment: Deployment) -> object:
+def _istiod_state(deployment: Deployment) -> object:
     meta = deployment.metadata
     return (meta.namespace, meta.generation, deployment.status.readyReplicas)
 
@@ -202,7 +202,7 @@ class _Membership(msgspec.Struct):
     labels: dict[str, str] = msgspec.field(name="set", default_factory=dict[str, str])
 
 
-def _of_namespace(namespace: types.Namespace) -> object:
+def _namespace_state(namespace: types.Namespace) -> object:
     """Return how the labels of the model's namespace differ from those that the charm set."""
     meta = namespace.metadata
     try:
@@ -214,13 +214,13 @@ def _of_namespace(namespace: types.Namespace) -> object:
     return (others, lost, meta.deletionTimestamp is not None)
 
 
-def _of_profile(namespace: types.Namespace) -> object:
+def _profile_state(namespace: types.Namespace) -> object:
     """Return the labels by which users choose a profile's mesh and its integrator."""
     keys = (names.INJECTION, names.REVISION, names.SERVED)
     return [namespace.metadata.labels.get(key) for key in keys]
 
 
-def _of_webhook(deployment: Deployment) -> tuple[bool, bool]:
+def _webhook_state(deployment: Deployment) -> tuple[bool, bool]:
     """Return whether the webhook has a ready pod, and whether its pods are rejected."""
     refused = ("ReplicaFailure", "True")
     conditions = deployment.status.conditions
@@ -228,7 +228,7 @@ def _of_webhook(deployment: Deployment) -> tuple[bool, bool]:
     return (bool(deployment.status.readyReplicas), is_refused)
 
 
-def gateway(
+def watch_gateway(
     connection: client.Client, *, model: str, owner: str, named: service.Gateway
 ) -> list[ObservedKind[Any]]:
     """Return watches of the gateway's pods or Deployment, its Service, and the Istio objects.
@@ -257,7 +257,7 @@ def gateway(
         observed(
             GatewayService,
             lambda item: is_gateway(item) or None,
-            written=_routed,
+            written=_service_state,
             namespace=home,
             fields=fields,
         ),
@@ -275,7 +275,7 @@ def gateway(
     found += [
         observed(
             Secret,
-            written=_of_secret,
+            written=_hash_secret,
             namespace=home,
             fields=f"metadata.name={secret}",
             is_ours=lambda item: names.APPLIED_HASH in item.metadata.annotations,
@@ -285,23 +285,25 @@ def gateway(
     if named.selector:
         # Pods of another namespace with the gateway's labels would also serve the model's routes.
         labels = ",".join(f"{key}={value}" for key, value in sorted(named.selector.items()))
-        found.append(ObservedPods(connection, types.Pod, _of_pod, is_patient=True, labels=labels))
+        found.append(
+            ObservedPods(connection, types.Pod, _pod_state, is_patient=True, labels=labels)
+        )
     elif not named.name:
         found.append(observed(Deployment, of_deployment, namespace=model))
     return found
 
 
-def _of_secret(secret: Secret) -> int:
+def _hash_secret(secret: Secret) -> int:
     # The service keeps no key.
     return hash(frozenset(secret.data.items()))
 
 
-def _routed(service: GatewayService) -> object:
+def _service_state(service: GatewayService) -> object:
     # A Service has no generation.
     return (service.spec.get("selector"), service.spec.get("ports"))
 
 
-def _of_pod(pod: types.Pod) -> frozenset[object] | None:
+def _pod_state(pod: types.Pod) -> frozenset[object] | None:
     """Return the workload of a gateway's pod, and whether it is ready; None if it has ended."""
     meta = pod.metadata
     if pod.status.phase in ("Succeeded", "Failed"):

@@ -38,7 +38,7 @@ TIMEOUT = 5.0
 _T = TypeVar("_T")
 
 
-class Looker:
+class EnvoyReader:
     """Checks the gateway's Envoys periodically, and calls `changed` when the result changes."""
 
     def __init__(self, connection: client.Client, changed: Callable[[], None]) -> None:
@@ -46,20 +46,20 @@ class Looker:
         self._changed = changed
         self._fence = Fence()
         self._asked = asyncio.Event()
-        self.answer = seen.Seen(of="")
+        self.state = seen.EnvoyState(of="")
         """The last result; `of` is empty while there is no expectation."""
 
     async def run(self, expected: seen.Expectation | None) -> None:
         """Compare the gateway with the expectation until cancelled."""
-        self.answer = seen.Seen(of=expected.word() if expected else "")
+        self.state = seen.EnvoyState(of=expected.digest() if expected else "")
         time = asyncio.get_running_loop().time
         began = time()
         while expected:
-            answer = await self._look(expected)
+            answer = await self._compare_gateway(expected)
             is_late = bool(answer.missing) and time() - began >= LATE
             answer = dataclasses.replace(answer, is_late=is_late)
-            is_news = _news(answer) != _news(self.answer)
-            self.answer = answer
+            is_news = _select_news(answer) != _select_news(self.state)
+            self.state = answer
             if is_news:
                 log.info("gateway seen", answer=answer)
                 self._changed()
@@ -69,12 +69,12 @@ class Looker:
                     await asyncio.wait_for(self._asked.wait(), LATER)
             self._asked.clear()
 
-    async def tell(self, _: Mapping[str, str]) -> seen.Seen:
+    async def answer_state(self, _: Mapping[str, str]) -> seen.EnvoyState:
         """Return the last result and check again soon, as a hook may have changed the gateway."""
         self._asked.set()
-        return self.answer
+        return self.state
 
-    async def has_chain(self, parameters: Mapping[str, str]) -> bool:
+    async def answer_has_chain(self, parameters: Mapping[str, str]) -> bool:
         """Tell whether a pod's Envoy has an outbound filter chain of an EnvoyFilter.
 
         Raises:
@@ -83,59 +83,59 @@ class Looker:
         where = (parameters["namespace"], parameters["pod"], names.PROXY_ADMIN_PORT)
         resource = "dynamic_listeners&name_regex=^virtualOutbound$"
         async with streams.port_forward(self._client, *where, deadline=TIMEOUT) as forward:
-            listeners = await _get(forward, resource, envoy.Listener)
+            listeners = await _get_configs(forward, resource, envoy.Listener)
         if not listeners:
             raise errors.StreamError(f"Envoy of Pod {where[1]} has no outbound listener")
         return rules.has_chain(f"{parameters['name']}.", listeners)
 
-    async def _look(self, expected: seen.Expectation) -> seen.Seen:
+    async def _compare_gateway(self, expected: seen.Expectation) -> seen.EnvoyState:
         ready: list[str] = []
         try:
             labels = ",".join(f"{key}={value}" for key, value in expected.selector.items())
-            ready = await self._ready_pods(expected.namespace, labels)
+            ready = await self._list_ready_pods(expected.namespace, labels)
             views = [
-                rules.view(expected, await self._proxy(expected.namespace, pod))
+                rules.compare_proxy(expected, await self._read_proxy(expected.namespace, pod))
                 for pod in ready[:MOST_PODS]
             ]
         except errors.KubeError as error:
-            unseen, detail, refusal = seen.Unseen.UNREACHABLE, str(error)[:200], None
+            unseen, detail, refusal = seen.ReadFailure.UNREACHABLE, str(error)[:200], None
             if isinstance(error, errors.TooLarge):
-                unseen = seen.Unseen.TOO_LARGE
+                unseen = seen.ReadFailure.TOO_LARGE
             elif isinstance(error, errors.StatusError):
-                refusal = refusals.read(error.code, error.message)
+                refusal = refusals.read_refusal(error.code, error.message)
                 if error.code in (401, 403) and not refusal:
                     right = "get and create pods/portforward" if ready else "list pods"
-                    unseen, detail = seen.Unseen.FORBIDDEN, f"{right} in {expected.namespace}"
-            return seen.Seen(
-                of=expected.word(),
+                    unseen, detail = seen.ReadFailure.FORBIDDEN, f"{right} in {expected.namespace}"
+            return seen.EnvoyState(
+                of=expected.digest(),
                 unseen=unseen,
                 detail=detail,
                 refusal=refusal,
                 ready=len(ready),
             )
         if not views:
-            return seen.Seen(of=expected.word(), unseen=seen.Unseen.NO_PODS)
-        answer = rules.judge(expected, views, ready=len(ready))
+            return seen.EnvoyState(of=expected.digest(), unseen=seen.ReadFailure.NO_PODS)
+        answer = rules.combine(expected, views, ready=len(ready))
         if any(each.cause is seen.Cause.ROUTES_MISSING for each in answer.missing):
-            return dataclasses.replace(answer, words=await self._words(expected, ready))
+            return dataclasses.replace(answer, words=await self._ask_istiod(expected, ready))
         return answer
 
-    async def _words(self, expected: seen.Expectation, pods: Sequence[str]) -> str:
+    async def _ask_istiod(self, expected: seen.Expectation, pods: Sequence[str]) -> str:
         """Ask istiod for Envoy's words about routes that it rejects; empty if it has none."""
         proxies = {f"{pod}.{expected.namespace}" for pod in pods}
         # The right to ask istiod may be missing, and only one of its pods serves an Envoy.
         with contextlib.suppress(errors.KubeError):
-            for pod in (await self._ready_pods(expected.istiod, names.ISTIOD))[:MOST_PODS]:
+            for pod in (await self._list_ready_pods(expected.istiod, names.ISTIOD))[:MOST_PODS]:
                 where = (self._client, expected.istiod, pod, ISTIOD_PORT)
                 async with streams.port_forward(*where, deadline=TIMEOUT) as forward:
                     data = await forward.get("/debug/syncz", largest=LARGEST)
-                with errors.understood():
+                with errors.translate_decode_errors():
                     known = msgspec.json.decode(data, type=list[envoy.Synchronization])
-                if words := rules.words_about_routes(proxies, known):
+                if words := rules.find_route_error(proxies, known):
                     return words
         return ""
 
-    async def _ready_pods(self, namespace: str, labels: str) -> list[str]:
+    async def _list_ready_pods(self, namespace: str, labels: str) -> list[str]:
         """List the ready pods by name, one of each workload first."""
         where = client.path(types.Pod, namespace)
         pages = self._client.pages(where, types.Pod, self._fence, labels=labels, concerns=is_ready)
@@ -144,21 +144,21 @@ class Looker:
         firsts = {next((o.uid for o in found[name].ownerReferences), ""): name for name in listed}
         return sorted(found, key=lambda name: (name not in firsts.values(), name))
 
-    async def _proxy(self, namespace: str, pod: str) -> envoy.Configuration:
+    async def _read_proxy(self, namespace: str, pod: str) -> envoy.Configuration:
         where = (self._client, namespace, pod, names.PROXY_ADMIN_PORT)
         forwarded = functools.partial(streams.port_forward, *where, deadline=TIMEOUT)
         clusters, secrets = "dynamic_active_clusters&mask=cluster.name", "dynamic_warming_secrets"
         async with forwarded() as forward:
             found = envoy.Configuration(
-                listeners=await _get(forward, "dynamic_listeners", envoy.Listener),
+                listeners=await _get_configs(forward, "dynamic_listeners", envoy.Listener),
                 routes=None,
-                clusters=await _get(forward, clusters, envoy.DynamicCluster),
-                warming_secrets=await _get(forward, f"{secrets}&mask=name", envoy.Named),
+                clusters=await _get_configs(forward, clusters, envoy.DynamicCluster),
+                warming_secrets=await _get_configs(forward, f"{secrets}&mask=name", envoy.Named),
             )
         # Tenants' routes may be too large for one or too slow for the other limit.
         try:
             async with forwarded() as forward:
-                found.routes = await _get(forward, "dynamic_route_configs", envoy.Routes)
+                found.routes = await _get_configs(forward, "dynamic_route_configs", envoy.Routes)
         except errors.TooLarge:
             pass
         except errors.Unreachable as error:
@@ -166,13 +166,13 @@ class Looker:
         return found
 
 
-async def _get(forward: streams.PortForward, resource: str, kind: type[_T]) -> list[_T]:
+async def _get_configs(forward: streams.PortForward, resource: str, kind: type[_T]) -> list[_T]:
     data = await forward.get(f"/config_dump?resource={resource}", largest=LARGEST)
-    with errors.understood():
+    with errors.translate_decode_errors():
         return msgspec.json.decode(data, type=dict[str, list[kind]]).get("configs", [])
 
 
-def _news(answer: seen.Seen) -> tuple[object, ...]:
+def _select_news(answer: seen.EnvoyState) -> tuple[object, ...]:
     """Return the part of an answer whose changes the charm gets a notice about.
 
     Tenants can change the other parts, such as names of objects, as often as they like.

@@ -65,9 +65,9 @@ class ShutdownController:
     ) -> None:
         self.live = live
         self._recorder = recorder
-        self._fence = Fence(self._tell)
+        self._fence = Fence(self._report_error)
         self._stops = stops.Stops(
-            connection, recorder, self._fence, decide=self.decide, consider=self._consider
+            connection, recorder, self._fence, decide=self.decide, consider=self._act
         )
         self._client = connection
         self._replaced: Counter[str] = Counter()
@@ -102,9 +102,9 @@ class ShutdownController:
     def decide(self, pod: types.Pod) -> finished.ProxyDecision:
         """Apply the rules to a pod and its namespace."""
         namespace = pod.metadata.namespace or ""
-        kind, is_disabled = self.namespaces.state(namespace)
+        kind, is_disabled = self.namespaces.find_state(namespace)
         if kind is None:
-            return _ignored(Reason.OUT_OF_SCOPE, "the namespace is not served")
+            return _ignore(Reason.OUT_OF_SCOPE, "the namespace is not served")
         tracked = self._tracked.get(pod.metadata.uid)
         policy = dataclasses.replace(
             self.live.current.rules,
@@ -112,11 +112,11 @@ class ShutdownController:
             namespace_enabled=not is_disabled,
             old_ends_count=tracked is not None and tracked.old_ends_count,
         )
-        with self._fence.around("decide", pod):
-            return _shared(finished.finished(pod, policy))
-        return _ignored(Reason.NOT_UNDERSTOOD, "the rules can't deal with it")
+        with self._fence.isolate("decide", pod):
+            return _share(finished.decide(pod, policy))
+        return _ignore(Reason.NOT_UNDERSTOOD, "the rules can't deal with it")
 
-    def _tell(self, item: types.Object, why: str) -> None:
+    def _report_error(self, item: types.Object, why: str) -> None:
         # All units see the same error, and the pod's owner needs one Event.
         if isinstance(item, types.Pod) and self.live.current.leader:
             message = f"The pod can't be dealt with, and its proxy is left alone: {why}"
@@ -128,40 +128,40 @@ class ShutdownController:
         since = [each.pending.since for each in self.view if each.pending is not None]
         return now - min(since) if since else 0.0
 
-    async def ended(self, _: Mapping[str, str]) -> list[answers.ProxyAnswer]:
+    async def list_ended(self, _: Mapping[str, str]) -> list[answers.ProxyAnswer]:
         """Answer the charm: list pods whose payload has ended, and whose proxy has not.
 
         The decisions are those with proxy-shutdown=true.
         """
         rules, found = self.live.current.rules, list[answers.ProxyAnswer]()
         for tracked in self.view:
-            with self._fence.around("decide", tracked.pod):
-                if payload.ended_at(tracked.pod, rules):
+            with self._fence.isolate("decide", tracked.pod):
+                if payload.find_end(tracked.pod, rules):
                     found.append(finished.explain(tracked.pod, rules))
         return found
 
-    def _again(self, pods: Iterable[Tracked]) -> None:
+    def _decide_again(self, pods: Iterable[Tracked]) -> None:
         """Decide again about pods that have not changed themselves."""
         for tracked in pods:
-            with self._fence.around("decide", tracked.pod):
+            with self._fence.isolate("decide", tracked.pod):
                 self._update(tracked.pod)
 
     def _on_namespace(self, name: str) -> None:
-        self.pods.namespaces_changed()
-        self._again(self._within(name))
+        self.pods.follow_namespaces()
+        self._decide_again(self._list_pods(name))
 
     def _forget(self, namespace: str) -> None:
-        for tracked in self._within(namespace):
-            self._gone(tracked.pod.metadata.uid)
+        for tracked in self._list_pods(namespace):
+            self._drop(tracked.pod.metadata.uid)
 
     def _on_change(self, change: watch.Change[types.Pod]) -> None:
         assert change.object is not None
         if change.kind == "deleted":
-            self._gone(change.object.metadata.uid)
+            self._drop(change.object.metadata.uid)
         else:
             self._update(change.object)
 
-    def _within(self, namespace: str) -> list[Tracked]:
+    def _list_pods(self, namespace: str) -> list[Tracked]:
         """Return the pods of a namespace; `*` means all namespaces."""
         return [each for each in self.view if namespace in ("*", each.pod.metadata.namespace)]
 
@@ -177,37 +177,37 @@ class ShutdownController:
                 tracked.since = now
             tracked.pod, tracked.decision = pod, decision
         _count(tracked, 1)
-        self._consider(tracked)
+        self._act(tracked)
 
-    def _gone(self, uid: str) -> None:
+    def _drop(self, uid: str) -> None:
         # A pod leaves the watch when it succeeds, fails or is deleted. Then its proxy has ended.
         tracked = self._tracked.pop(uid, None)
         if tracked is not None:
             _count(tracked, -1)
-            tracked.wait_no_more()
-            self._stops.over(tracked)
+            tracked.cancel_timer()
+            self._stops.end(tracked)
 
-    def _consider(self, tracked: Tracked) -> None:
+    def _act(self, tracked: Tracked) -> None:
         if self._tracked.get(tracked.pod.metadata.uid) is not tracked:
             return
-        tracked.wait_no_more()
+        tracked.cancel_timer()
         decision, loop = tracked.decision, asyncio.get_running_loop()
         if decision.action is not finished.Action.STOP:
-            self._stops.over(tracked)
-        left = tracked.since + self._seconds_to_last(decision) - loop.time()
+            self._stops.end(tracked)
+        left = tracked.since + self._find_delay(decision) - loop.time()
         if self.live.current.leader:
             self._report(tracked, lasts=left <= 0)
         if left > 0:
-            tracked.timer = loop.call_later(left, self._again, [tracked])
+            tracked.timer = loop.call_later(left, self._decide_again, [tracked])
         elif decision.action is finished.Action.STOP:
-            self._stops.needed(tracked)
+            self._stops.begin(tracked)
         elif decision.reason == payload.STALE:
             tracked.old_ends_count = True
             self._update(tracked.pod)
         elif decision.action is finished.Action.WAIT:
             tracked.old_ends_count = False
 
-    def _seconds_to_last(self, decision: finished.ProxyDecision) -> float:
+    def _find_delay(self, decision: finished.ProxyDecision) -> float:
         if decision.action is finished.Action.STOP:
             return TURN * int(self.live.current.unit.rpartition("/")[2])
         return _LASTING.get(decision.reason, 0.0)
@@ -226,17 +226,17 @@ class ShutdownController:
         is_new = stops.warn_once(self._recorder, tracked, decision.reason, message)
         if is_new and is_lost:
             metrics.LOST.inc()
-            owner = eligible.controller(pod.metadata.ownerReferences)
+            owner = eligible.find_controller(pod.metadata.ownerReferences)
             if self.live.current.delete_broken_pods and owner:
-                tracked.deletion = asyncio.create_task(self._replace(pod, owner.uid))
+                tracked.deletion = asyncio.create_task(self._replace_pod(pod, owner.uid))
 
-    async def _replace(self, pod: types.Pod, owner: str) -> None:
-        with self._fence.around("report", pod):
-            if why := await self._delete(pod, owner):
+    async def _replace_pod(self, pod: types.Pod, owner: str) -> None:
+        with self._fence.isolate("report", pod):
+            if why := await self._delete_pod(pod, owner):
                 message = f"The pod is not replaced: {why}."
                 self._recorder.record(pod, Reason.POD_NOT_REPLACED, message, "Warning")
 
-    async def _delete(self, pod: types.Pod, owner: str) -> str:
+    async def _delete_pod(self, pod: types.Pod, owner: str) -> str:
         """Delete a pod so that its controller replaces it.
 
         A pod is kept if a new one would repeat finished work, or if deleting did not help before.
@@ -244,8 +244,8 @@ class ShutdownController:
         Returns:
             Why the pod is kept, if its owner must be told; else an empty text.
         """
-        if done := payload.succeeded(pod):
-            return f"{payload.some(done, ', ')} succeeded, and a new pod would run it again"
+        if done := payload.list_succeeded(pod):
+            return f"{payload.join_some(done, ', ')} succeeded, and a new pod would run it again"
         if self._replaced[owner] >= MOST_REPLACED:
             return f"{MOST_REPLACED} pods of the same controller were deleted for this already"
         meta = pod.metadata
@@ -270,13 +270,13 @@ class ShutdownController:
     async def _drain(self) -> None:
         """Wait for requests that have been sent; other units do the queued stops."""
         for tracked in self.view:
-            tracked.wait_no_more()
+            tracked.cancel_timer()
         await self._stops.drain(self.view, DRAIN)
         await self._recorder.drain(DRAIN_EVENTS)
 
 
 @functools.lru_cache(maxsize=256)
-def _shared(decision: finished.ProxyDecision) -> finished.ProxyDecision:
+def _share(decision: finished.ProxyDecision) -> finished.ProxyDecision:
     """Return the first of equal decisions, because 100,000 pods may wait for the same reason."""
     return decision
 
@@ -290,7 +290,7 @@ def _count(tracked: Tracked, by: int) -> None:
     metrics.PODS.labels(tracked.decision.action, tracked.decision.reason).inc(by)
 
 
-def _ignored(reason: Reason, message: str) -> finished.ProxyDecision:
+def _ignore(reason: Reason, message: str) -> finished.ProxyDecision:
     return finished.ProxyDecision(action=finished.Action.IGNORE, reason=reason, message=message)
 
 

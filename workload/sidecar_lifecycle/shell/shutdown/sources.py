@@ -52,15 +52,15 @@ class Namespaces:
     @property
     def served(self) -> set[str]:
         """The names of the served namespaces."""
-        return {name for name in self._seen if self.state(name)[0]}
+        return {name for name in self._seen if self.find_state(name)[0]}
 
-    def state(self, name: str) -> tuple[namespaces.Kind | None, bool]:
+    def find_state(self, name: str) -> tuple[namespaces.Kind | None, bool]:
         """Return the kind of a namespace, and whether its annotation disables proxy-shutdown."""
         metadata = self._seen.get(name)
         if metadata is None:
             return None, False
         is_disabled = metadata.annotations.get(names.PROXY_SHUTDOWN) == "disabled"
-        return self.rules.kind_of(name, metadata.labels), is_disabled
+        return self.rules.find_kind(name, metadata.labels), is_disabled
 
     async def follow(self, connection: client.Client, changed: Callable[[str], None]) -> None:
         """Watch namespaces forever and call `changed` with the name of each changed one."""
@@ -70,19 +70,19 @@ class Namespaces:
                 self.known.set()
                 changed("*")
                 continue
-            with self.fence.around("decide", change.object):
+            with self.fence.isolate("decide", change.object):
                 if self._note(change.object.metadata, is_there=change.kind != "deleted"):
                     changed(change.object.metadata.name)
 
     def _note(self, metadata: types.ObjectMeta, *, is_there: bool) -> bool:
         """Store a namespace; return whether its kind or its opt-out changed."""
         name = metadata.name
-        before = self.state(name)
+        before = self.find_state(name)
         if is_there:
             self._seen[name] = metadata
         else:
             self._seen.pop(name, None)
-        kind, is_disabled = self.state(name)
+        kind, is_disabled = self.find_state(name)
         has_changed = before != (kind, is_disabled)
         if has_changed and self.known.is_set():
             log.info("namespace changed", namespace=name, served=kind, disabled=is_disabled)
@@ -116,7 +116,7 @@ class Pods:
         """Whether the watches of all served pods are open."""
         return self._has_begun and all(each.live for each in self._watches.values())
 
-    def namespaces_changed(self) -> None:
+    def follow_namespaces(self) -> None:
         """Start and end watches, if there is one per namespace."""
         self._moved.set()
 
@@ -129,7 +129,7 @@ class Pods:
                 await self._watch(namespace)
             except errors.StatusError as error:
                 log.warning("pods can't be watched cluster-wide", error=str(error))
-                await self._each_namespace()
+                await self._watch_each_namespace()
 
     async def _watch(self, namespace: str, *, is_patient: bool = False) -> None:
         self._forget(namespace)
@@ -138,7 +138,7 @@ class Pods:
             types.Pod,
             namespace=namespace,
             fields=FIELDS,
-            concerns=finished.concerns,
+            concerns=finished.may_be_stopped,
             fence=self._fence,
             is_patient=is_patient,
         )
@@ -147,7 +147,7 @@ class Pods:
             async with contextlib.aclosing(pods.changes()) as changes:
                 async for change in changes:
                     if change.object is not None:
-                        with self._fence.around("decide", change.object):
+                        with self._fence.isolate("decide", change.object):
                             compact(change.object)
                             self._on_change(change)
                         continue
@@ -157,13 +157,13 @@ class Pods:
         finally:
             del self._watches[namespace]
 
-    async def _each_namespace(self) -> None:
+    async def _watch_each_namespace(self) -> None:
         """Watch each served namespace until RBAC allows listing pods cluster-wide."""
         watching: dict[str, asyncio.Task[None]] = {}
         try:
             while True:
                 self._moved.clear()
-                await self._adapt(watching)
+                await self._adapt_watches(watching)
                 try:
                     async with asyncio.timeout(watch.ASK_AGAIN):
                         await self._moved.wait()
@@ -173,12 +173,12 @@ class Pods:
                         await self._client.request("GET", where, params={"limit": "1"})
                         return
         finally:
-            await _cancelled(watching.values())
+            await _cancel(watching.values())
 
-    async def _adapt(self, watching: dict[str, asyncio.Task[None]]) -> None:
+    async def _adapt_watches(self, watching: dict[str, asyncio.Task[None]]) -> None:
         wanted = self._namespaces.served
         for name in watching.keys() - wanted:
-            await _cancelled([watching.pop(name)])
+            await _cancel([watching.pop(name)])
             self._forget(name)
         for name in wanted - watching.keys():
             watching[name] = asyncio.create_task(
@@ -186,7 +186,7 @@ class Pods:
             )
 
 
-async def _cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
+async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -197,7 +197,7 @@ def compact(pod: types.Pod) -> None:
     meta, spec, status = pod.metadata, pod.spec, pod.status
     pod.apiVersion = pod.kind = None
     meta.labels = spec.nodeSelector = _NOTHING
-    configured = proxy_config.configured_port(meta.annotations.get(names.PROXY_CONFIG, ""))
+    configured = proxy_config.read_port(meta.annotations.get(names.PROXY_CONFIG, ""))
     if configured is not None and not meta.annotations.get(names.STATUS_PORT, "").strip():
         meta.annotations[names.STATUS_PORT] = str(configured)
     # A value above the limit stays above it after the cut, so the rules still reject it.
@@ -223,7 +223,7 @@ def compact(pod: types.Pod) -> None:
         _compact_status(each)
     for each in status.initContainerStatuses:
         if each.state.terminated is not None:
-            each.state = _ended(each.state.terminated.exitCode)
+            each.state = _make_end(each.state.terminated.exitCode)
     status.conditions = tuple(
         condition for condition in status.conditions if condition.type in _CONDITIONS
     )
@@ -242,5 +242,5 @@ def _compact_status(status: types.ContainerStatus) -> None:
 
 
 @functools.lru_cache
-def _ended(code: int) -> types.ContainerState:
+def _make_end(code: int) -> types.ContainerState:
     return types.ContainerState(terminated=types.Terminated(exitCode=code))

@@ -87,7 +87,7 @@ def classify(error: errors.KubeError) -> Result:
     """Return the result of an attempt that raised an error."""
     if isinstance(error, errors.StatusError):
         if error.code in (401, 403):
-            is_refused = refusals.read(error.code, error.message)
+            is_refused = refusals.read_refusal(error.code, error.message)
             return Result.REFUSED if is_refused else Result.FORBIDDEN
         if error.code == 404:
             return Result.GONE
@@ -99,7 +99,7 @@ def classify(error: errors.KubeError) -> Result:
     return Result.TIMEOUT if isinstance(error.__cause__, TimeoutError) else Result.UNAVAILABLE
 
 
-def next_transport(outcome: Outcome) -> Transport:
+def choose_transport(outcome: Outcome) -> Transport:
     """Choose the transport of the next try.
 
     It changes if this one is forbidden or the proxy did not confirm the stop. It stays if the
@@ -167,7 +167,7 @@ async def stop(
     return Outcome(result, transport, f"the proxy answered {code}")
 
 
-async def answer(
+async def answer_stop(
     connection: client.Client, live: Live, parameters: Mapping[str, str]
 ) -> answers.ProxyAnswer:
     """Answer the charm: stop the proxy of `pod` in `namespace` now, if the rules allow it.
@@ -190,23 +190,23 @@ async def answer(
     rules = live.current.rules
 
     def decide(now: types.Pod) -> finished.ProxyDecision:
-        return finished.finished(now, rules)
+        return finished.decide(now, rules)
 
     decision = decide(pod)
     told = decision.answer(pod)
     if decision.action is finished.Action.STOP:
-        outcome = await _both_ways(connection, pod, decision, decide)
+        outcome = await _stop_both_ways(connection, pod, decision, decide)
         told = dataclasses.replace(
             told, result=outcome.result, transport=outcome.transport, detail=outcome.detail
         )
     return told
 
 
-async def _both_ways(
+async def _stop_both_ways(
     connection: client.Client, pod: types.Pod, decision: finished.ProxyDecision, decide: Decide
 ) -> Outcome:
     first = await stop(connection, pod, decision, Transport.PORT_FORWARD, decide)
-    way = next_transport(first)
+    way = choose_transport(first)
     if way is first.transport:
         return first
     cut_off = first.result is Result.UNANSWERED

@@ -57,7 +57,7 @@ class Lane:
         # A semaphore exists while a try holds it or waits for it.
         self._nodes = weakref.WeakValueDictionary[str, asyncio.Semaphore]()
 
-    def limits(self, node: str) -> tuple[asyncio.Semaphore, asyncio.Semaphore]:
+    def find_limits(self, node: str) -> tuple[asyncio.Semaphore, asyncio.Semaphore]:
         """Return the limit of the node and that of all nodes.
 
         A try acquires them in this order. So each node has only few of the tries that wait for the
@@ -88,7 +88,7 @@ class Stops:
         self._first = Lane(per_node=PER_NODE, total=64)
         self._retries = Lane(per_node=2, total=16)
 
-    def needed(self, tracked: Tracked) -> None:
+    def begin(self, tracked: Tracked) -> None:
         """Start to stop the proxy of a pod, unless a stop is pending."""
         if tracked.pending is not None:
             return
@@ -99,13 +99,13 @@ class Stops:
             "stopping proxy", pod=tracked.name, reason=decision.reason, detail=decision.message
         )
         pending.task = asyncio.create_task(self._stop(tracked, pending), name="stop")
-        pending.task.add_done_callback(functools.partial(self._ended, tracked, pending))
+        pending.task.add_done_callback(functools.partial(self._finish, tracked, pending))
 
-    def over(self, tracked: Tracked) -> None:
+    def end(self, tracked: Tracked) -> None:
         """End the stop of a pod that needs none, or none any more."""
         pending = tracked.pending
         if pending is None:
-            self._account(tracked)
+            self._report_stopped(tracked)
         elif not pending.is_over:
             pending.is_over = True
             if pending.request is None:
@@ -130,7 +130,7 @@ class Stops:
     async def _stop(self, tracked: Tracked, pending: PendingStop) -> None:
         """Try until the stop is over, which cancels this task."""
         way, failures = stop.Transport.PORT_FORWARD, 0
-        with self._fence.around("stop", tracked.pod):
+        with self._fence.isolate("stop", tracked.pod):
             for tries in itertools.count(1):
                 outcome = await self._try(tracked, pending, way, is_first=tries == 1)
                 if pending.is_over:
@@ -139,19 +139,19 @@ class Stops:
                     outcome = await self._await_exit(tracked, outcome)
                 if outcome.result not in stop.OUTDATED:
                     failures += 1
-                    way = stop.next_transport(outcome)
+                    way = stop.choose_transport(outcome)
                     self._report_failure(tracked, outcome, failures)
                 pause = errors.delay(tries, initial=0.5, maximum=60)
                 await asyncio.sleep(max(outcome.retry_after or 0.0, pause))
 
-    def _ended(self, tracked: Tracked, pending: PendingStop, _: asyncio.Task[None]) -> None:
+    def _finish(self, tracked: Tracked, pending: PendingStop, _: asyncio.Task[None]) -> None:
         tracked.pending = None
         metrics.PENDING.dec()
         if pending.is_over:
-            with self._fence.around("stop", tracked.pod):
+            with self._fence.isolate("stop", tracked.pod):
                 # The proxy may need another stop by now.
                 self._consider(tracked)
-                self._account(tracked)
+                self._report_stopped(tracked)
 
     async def _try(
         self, tracked: Tracked, pending: PendingStop, way: stop.Transport, *, is_first: bool
@@ -159,7 +159,7 @@ class Stops:
         """Try once, with a slot of the pod's node."""
         lane = self._first if is_first else self._retries
         with contextlib.ExitStack() as slot:
-            for limit in lane.limits(tracked.pod.spec.nodeName or ""):
+            for limit in lane.find_limits(tracked.pod.spec.nodeName or ""):
                 await limit.acquire()
                 slot.callback(limit.release)
             if is_first:
@@ -183,7 +183,7 @@ class Stops:
             tracked.sent = (decision, way)
 
         outcome = stop.Outcome(stop.Result.UNAVAILABLE, way, "failed unexpectedly")
-        with metrics.IN_FLIGHT.track_inprogress(), self._fence.around("stop", pod):
+        with metrics.IN_FLIGHT.track_inprogress(), self._fence.isolate("stop", pod):
             outcome = await stop.stop(
                 self._client, pod, decision, way, self._decide, on_sent=on_sent
             )
@@ -223,11 +223,11 @@ class Stops:
         if outcome.result is stop.Result.FORBIDDEN:
             rights = "pods/portforward, or pods/exec," if tracked.decision.port else "pods/exec"
             message += f"; grant the application {rights} here"
-        elif refusal := refusals.read(403, outcome.detail):
+        elif refusal := refusals.read_refusal(403, outcome.detail):
             message += f"; {refusal}"
         warn_once(self._recorder, tracked, Reason.PROXY_STOP_FAILED, f"{message}. Retrying.")
 
-    def _account(self, tracked: Tracked) -> None:
+    def _report_stopped(self, tracked: Tracked) -> None:
         """Report that a proxy was stopped, if this unit sent the request."""
         if tracked.sent is None:
             return
@@ -238,16 +238,16 @@ class Stops:
             holding = ", ".join(decision.holding)
             message += f" The pod does not complete before {holding} ends."
         self._recorder.record(tracked.pod, Reason.PROXY_STOPPED, message)
-        if ended := payload.last_end(tracked.pod, decision.containers):
+        if ended := payload.find_last_end(tracked.pod, decision.containers):
             since = datetime.datetime.now(tz=datetime.UTC) - datetime.datetime.fromisoformat(ended)
             metrics.PROXY_EXIT.observe(max(0.0, since.total_seconds()))
 
 
 def warn_once(recorder: events.Recorder, tracked: Tracked, reason: Reason, message: str) -> bool:
     """Warn the owner of a pod, unless it was warned of this before; return whether it was not."""
-    if reason in tracked.told:
+    if reason in tracked.reported:
         return False
-    tracked.told += (reason,)
+    tracked.reported += (reason,)
     log.warning("pod reported", pod=tracked.name, reason=reason, message=message)
     recorder.record(tracked.pod, reason, message, "Warning")
     return True

@@ -28,7 +28,7 @@ class Tracked:
     deletion: asyncio.Task[None] | None = None
     old_ends_count: bool = False
     """Whether the end of a container counts even if it is older than the start of its pod."""
-    told: tuple[str, ...] = ()
+    reported: tuple[str, ...] = ()
     """The reasons that have been reported about this pod, each once."""
 
     @property
@@ -36,7 +36,7 @@ class Tracked:
         """Return `namespace/name`."""
         return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
 
-    def wait_no_more(self) -> None:
+    def cancel_timer(self) -> None:
         """Cancel the timer."""
         if self.timer is not None:
             self.timer.cancel()
