@@ -30,10 +30,11 @@ myst_heading_anchors = 4
 _STYLE = """<style>
 h1 code.literal, h2 code.literal, h3 code.literal, .sidebar-tree code.literal {
   font-size: inherit; padding: 0; border: 0; background: none }
-td code.literal, td a, th code.literal { overflow-wrap: anywhere; white-space: normal }
+td code.literal, th code.literal, .genindextable a { overflow-wrap: anywhere; white-space: normal }
 article .highlight pre { font-size: .75rem }
 :is(.highlight-text, .highlight-console, .highlight-default) pre {
   white-space: pre-wrap; overflow-wrap: anywhere }
+thead:not(:has(p:not(:empty))) { display: none }
 @media (max-width: 46em) {
   article h1 { font-size: 1.9em } article h2 { font-size: 1.5em } article h3 { font-size: 1.2em }
   article .highlight pre { font-size: .68rem; padding: .6rem .5rem }

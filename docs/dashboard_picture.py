@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-COLUMN = 50
+COLUMN = 38
 ROW = 20
 GAP = 6
 ENTRY = 13
@@ -22,8 +22,10 @@ DAY = 86400
 COLOURS = ("#2f6fde", "#e0912f", "#2f9e5b", "#cf2f3c", "#7a3fb5", "#8c96a8")
 STYLE = (
     ".page{fill:#f3f4f6}.panel{fill:#fff;stroke:#dfe2e7}text{fill:#2a2f38}.title{font-weight:600}"
-    ".row{font-weight:600;font-size:13px}.big{font-size:26px;font-weight:600;fill:#2f9e5b}"
+    ".row{font-weight:600;font-size:13px}.big{font-size:26px;font-weight:600}"
     ".axis{stroke:#e3e6ea}.small,.none{fill:#69707d;font-size:10px}"
+    "@media(prefers-color-scheme:dark){.page{fill:#131416}.panel{fill:#1d2127;stroke:#343a43}"
+    "text{fill:#e4e7eb}.axis{stroke:#343a43}.small,.none{fill:#a9b1bd}}"
 )
 
 

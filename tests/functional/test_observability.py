@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import dataclasses
+import datetime
+import functools
 import http.client
+import itertools
 import json
 import pathlib
 import re
@@ -18,13 +23,14 @@ from cosl import JujuTopology
 from ops import testing
 
 import charm
-from integrator_contract import charm_facts, names, service
+from integrator_contract import charm_facts, names, namespaces, service
 from testbed import paths
-from tests import prometheus
+from tests import prometheus, waiting
 from tests.functional import admission_world, convergence_world, loopback_webhook
 from tests.functional.test_workload_reconciler import create
 from tests.kubernetes_objects import pod
 from tests.unit.workload import pods
+from tests.unit.workload.fake_apiserver import FakeApiserver, running_task
 
 DASHBOARD_PICTURE = runpy.run_path(str(paths.SOURCE / "docs/dashboard_picture.py"))
 CASES = pathlib.Path(__file__).parent / "alert_rules.test.yaml"
@@ -133,7 +139,11 @@ RESULTS = service.Results(
         problems=(charm_facts.Problem(part="ingress", severity="waiting"),),
         gateway_ready=True,
         guard="asks",
-        certificates=(charm_facts.Certificate(owner="gateway", not_before=0, not_after=2**32),),
+        certificates=(
+            charm_facts.Certificate(
+                owner="gateway", not_before=0, not_after=time.time() + 60 * 86400
+            ),
+        ),
         old_proxies=0,
     )
 )
@@ -148,12 +158,85 @@ def review(server, pod):
         assert connection.getresponse().status == 200
 
 
-def scraped(told, port, server):
+async def review_often(server, model):
+    """Ask the webhook about a pod without a proxy and one with, as long as the test runs."""
+    for container in itertools.cycle(("main", "istio-proxy")):
+        spec = {"containers": [{"name": container}]}
+        asked = {"metadata": {"namespace": model}, "spec": spec}
+        await asyncio.to_thread(review, server, asked)
+        await asyncio.sleep(0.2)
+
+
+@contextlib.asynccontextmanager
+async def stopping(folder, options):
+    """Run a unit where pods end and proxies answer, which needs a kubelet; yields its port."""
+    folder.mkdir()
+
+    async def end_pods():
+        for number in itertools.count():
+            when = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=number % 3)
+            ended = pods.ended(finished=when.strftime("%Y-%m-%dT%H:%M:%SZ"))
+            job = {"name": f"job-{number}", "uid": f"uid-{number}", "namespace": options.model}
+            cluster.put("pods", pods.pod_json(ended, **job))
+            await asyncio.sleep(0.2 + number % 5 / 5)
+            if number % 10 == 9:
+                # The watch is to list the pods again.
+                cluster.compact()
+                cluster.end_watches()
+
+    async with FakeApiserver() as cluster:
+        cluster.namespace(options.model)
+        parts = {
+            "clusters": {"cluster": {"server": cluster.address}},
+            "users": {"user": {"token": cluster.token}},
+            "contexts": {"context": {"cluster": "x", "user": "x"}},
+        }
+        access = {key: [{"name": "x", **part}] for key, part in parts.items()}
+        (folder / "access").write_text(yaml.safe_dump({"current-context": "x", **access}))
+        with loopback_webhook.reconciler(folder, folder / "access", options) as port:
+            async with running_task(end_pods()):
+                yield port
+
+
+def scraped(told, ports, server):
     """Say what is scraped as the charm does; only the ports are those of this machine."""
-    jobs = told["scrape_jobs"].replace("*:8080", f"*:{port}").replace("127.0.0.1:8080", server)
-    application = {**told, "scrape_jobs": jobs}
-    unit = {"prometheus_scrape_unit_address": "127.0.0.1", "prometheus_scrape_unit_name": "app/0"}
-    return prometheus.jobs(application, [unit])
+    found = []
+    for name, port in ports.items():
+        jobs = told["scrape_jobs"].replace("*:8080", f"*:{port}").replace("127.0.0.1:8080", server)
+        address = {"prometheus_scrape_unit_address": "127.0.0.1"}
+        unit = {**address, "prometheus_scrape_unit_name": name}
+        found.append(prometheus.jobs({**told, "scrape_jobs": jobs}, [unit]))
+    first, *others = found
+    for job, more in (
+        (job, more) for each in others for job, more in zip(first, each, strict=True)
+    ):
+        job["static_configs"] += [
+            one for one in more["static_configs"] if "juju_unit" in one["labels"]
+        ]
+    return first
+
+
+def flat(shown):
+    """Name the panels of lines that have no numbers but 0."""
+    lines = (each for each in shown if each["type"] == "timeseries")
+    return [
+        each["title"]
+        for each in lines
+        if not any(number > 0 for one in each["series"] for _, number in one["values"])
+    ]
+
+
+def draw_dashboard(found, begin):
+    """Draw what is shown once no panel is flat; pods are replaced after the first figures."""
+    assert found.without_data(prometheus.dashboard_queries(), 120) == []
+    begin()
+    waiting.eventually(lambda: not flat(prometheus.shown(found, "30s", 30)), 120)
+    shown = prometheus.shown(found, "30s", 30)
+    assert flat(shown) == []
+    assert [each["title"] for each in shown if each["type"] != "row" and not each["series"]] == []
+    drawn = DASHBOARD_PICTURE["draw"](shown, "The dashboard Istio Integrator")
+    (paths.SOURCE / "build").mkdir(exist_ok=True)
+    (paths.SOURCE / "build/dashboard.svg").write_text(drawn)
 
 
 def plain(model, port):
@@ -207,15 +290,20 @@ async def test_rules_and_dashboard_have_their_figures_with_cos_and_without(
     world, connected, client, kubeconfig, tmp_path
 ):
     model = world.namespace
-    await world.workload("Deployment", "late")
+    await world.workload("Deployment", "late", replicas=3)
     # It is never replaced, so it is counted for as long as Prometheus needs.
     await world.pod("unowned")
     done = pods.pod_json(name="done", namespace=model)
     done["metadata"]["annotations"]["istio-integrator.charmhub.io/applied"] = "hold"
     create(client, done)
     await world.join()
-    unit = service.Options(
-        model=model, application="app", unit="app/0", joined=True, mesh_namespace="istio-system"
+    other = service.Options(model=model, application="app", unit="app/0")
+    unit = dataclasses.replace(
+        other,
+        joined=True,
+        mesh_namespace="istio-system",
+        served_namespaces=namespaces.MODEL_ONLY,
+        restart_max_unavailable="1",
     )
     settings = admission_world.wanted("hold", model).document()
     owner = names.make_labels(model, "app", names.WEBHOOK_COMPONENT)
@@ -223,48 +311,44 @@ async def test_rules_and_dashboard_have_their_figures_with_cos_and_without(
     connected.patch_status(server, {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]})
     told = published(model)
     (shipped,) = (paths.SOURCE / "src" / "prometheus_alert_rules").glob("*")
-    with (
-        loopback_webhook.serving(tmp_path / "admission", settings) as server,
-        loopback_webhook.reconciler(tmp_path, kubeconfig, unit, RESULTS) as port,
-        prometheus.serving(
-            tmp_path / "cos",
-            scraped(told, port, f"127.0.0.1:{server.health}"),
-            json.loads(told["alert_rules"]),
-        ) as cos,
-        prometheus.serving(tmp_path / "plain", plain(model, port), shipped) as found,
-    ):
-        for container in ("main", "istio-proxy"):
-            spec = {"containers": [{"name": container}]}
-            review(server, {"metadata": {"namespace": model}, "spec": spec})
-        assert cos.without_data(prometheus.dashboard_queries(), 120) == []
-        shown = prometheus.shown(cos, "30s", 30)
-        assert [
-            each["title"] for each in shown if each["type"] != "row" and not each["series"]
-        ] == []
-        drawn = DASHBOARD_PICTURE["draw"](shown, "The dashboard Istio Integrator")
-        (paths.SOURCE / "build").mkdir(exist_ok=True)
-        (paths.SOURCE / "build/dashboard.svg").write_text(drawn)
-        assert_rules_are_healthy(cos)
-        (unit,) = cos.query("sidecar_lifecycle_tasks")
-        assert unit["metric"]["juju_unit"] == "app/0"
-        assert unit["metric"]["juju_model_uuid"] == UUID
+    async with world.kubelet(), stopping(tmp_path / "other", other) as second:
+        with (
+            loopback_webhook.serving(tmp_path / "admission", settings) as server,
+            loopback_webhook.reconciler(tmp_path, kubeconfig, unit, RESULTS) as port,
+            prometheus.serving(
+                tmp_path / "cos",
+                scraped(told, {"app/0": port, "app/1": second}, f"127.0.0.1:{server.health}"),
+                json.loads(told["alert_rules"]),
+            ) as cos,
+            prometheus.serving(tmp_path / "plain", plain(model, port), shipped) as found,
+        ):
+            async with running_task(review_often(server, model)):
+                leader = dataclasses.replace(unit, leader=True).document()
+                begin = functools.partial((tmp_path / "settings.json").write_text, leader)
+                await asyncio.to_thread(draw_dashboard, cos, begin)
+            assert_rules_are_healthy(cos)
+            (unit,) = cos.query('sidecar_lifecycle_tasks{juju_unit="app/0"}')
+            assert unit["metric"]["juju_unit"] == "app/0"
+            assert unit["metric"]["juju_model_uuid"] == UUID
 
-        pending = 'ALERTS{alertname="IstioIntegratorUnitWaits", alertstate="pending"}'
-        queries = {"webhook": 'up{pod="istio-integrator-admission-x"}', "pending": pending}
-        assert found.without_data(queries, 60) == []
-        assert_rules_are_healthy(found)
-        (unit,) = found.query('up{juju_unit!=""} == 1')
-        assert {key: unit["metric"][key] for key in unit["metric"] if key.startswith("juju_")} == {
-            "juju_model": model,
-            "juju_application": "istio-integrator",
-            "juju_unit": "istio-integrator/0",
-            "juju_charm": "istio-integrator",
-        }
-        assert {each["metric"]["pod"] for each in found.query("up")} == {
-            "istio-integrator-0",
-            "istio-integrator-admission-x",
-        }
-        asked = [one for one in prometheus.dashboard_variables() if one["type"] == "query"]
-        values = {variable["name"]: answers_of(found, variable) for variable in asked}
-        assert values["juju_model"] == {model}
-        assert values["juju_unit"] == {"istio-integrator/0"}
+            pending = 'ALERTS{alertname="IstioIntegratorUnitWaits", alertstate="pending"}'
+            queries = {"webhook": 'up{pod="istio-integrator-admission-x"}', "pending": pending}
+            assert found.without_data(queries, 60) == []
+            assert_rules_are_healthy(found)
+            (unit,) = found.query('up{juju_unit!=""} == 1')
+            assert {
+                key: unit["metric"][key] for key in unit["metric"] if key.startswith("juju_")
+            } == {
+                "juju_model": model,
+                "juju_application": "istio-integrator",
+                "juju_unit": "istio-integrator/0",
+                "juju_charm": "istio-integrator",
+            }
+            assert {each["metric"]["pod"] for each in found.query("up")} == {
+                "istio-integrator-0",
+                "istio-integrator-admission-x",
+            }
+            asked = [one for one in prometheus.dashboard_variables() if one["type"] == "query"]
+            values = {variable["name"]: answers_of(found, variable) for variable in asked}
+            assert values["juju_model"] == {model}
+            assert values["juju_unit"] == {"istio-integrator/0"}
