@@ -72,6 +72,8 @@ def page() -> str:
 def _line(said: Template) -> str:
     row = said.value
     more = _filled(row.more)
+    if more.startswith("or "):
+        more = f"run the printed command, {more}"
     text = ". ".join(filter(None, (_filled(row.condition), more[:1].upper() + more[1:])))
     symptom = f" ([symptom](../how-to/symptoms.md#{row.symptom}))" if row.symptom else ""
     return f"- `{said.name}`: {text}{symptom}\n"
