@@ -1,3 +1,3 @@
 """What watches pods for istio-integrator: the reconciler, convergence, the webhook, the rules."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
