@@ -254,6 +254,9 @@ def test_names_that_a_pod_lacks_and_containers_that_hold_it_are_named():
     annotation_beats_option=(
         *(agent(running(), wait="agent"), {"wait_for_containers": ("main",)}, "PayloadRunning"),
     ),
+    annotation_to_ignore_beats_option=(
+        *(agent(running(), ignore="main"), {"ignore_containers": ("agent",)}, "PayloadRunning"),
+    ),
     switched_off=(pod(), {"enabled": False}, "SwitchedOff"),
     disabled_in_the_namespace=(pod(), {"namespace_enabled": False}, "NamespaceDisabled"),
 )

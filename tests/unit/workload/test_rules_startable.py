@@ -31,6 +31,8 @@ def containers(*documents: dict[str, Any]) -> list[types.Container]:
     grpc=NATIVE | {"startupProbe": GRPC},
     hook_http=NATIVE | {"lifecycle": {"postStart": HTTP}},
     hook_tcp=NATIVE | {"lifecycle": {"postStart": TCP}},
+    hook_beside_a_probe_of_its_own=NATIVE
+    | {"startupProbe": EXEC, "lifecycle": {"postStart": HTTP}},
 )
 def test_native_init_container_that_is_called_before_it_counts_as_started_blocks(
     helper: dict[str, Any],
