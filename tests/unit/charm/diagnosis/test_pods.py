@@ -92,6 +92,7 @@ def test_cni_plugin_and_init_containers(ctx, fake, pod, ready, want):
     host=({"spec": {"hostNetwork": True}}, False),
     not_ready=({"status": {}}, False),
     taken=({"annotations": TAKEN}, False),
+    pending=({"annotations": dict.fromkeys(TAKEN, "pending")}, True),
 )
 def test_pod_that_no_ztunnel_has_is_named(ctx, fake, pod, is_named):
     install_ambient(fake)

@@ -34,9 +34,12 @@ def service(name, port, target=None, **spec):
 
 def webhook(name, service, port=443, namespace=MODEL, kind="ValidatingWebhookConfiguration"):
     called = {"name": service, "namespace": namespace, "port": port}
-    hook = {"name": "a.b.c", "clientConfig": {"service": called}, "objectSelector": {}}
+    # The first one calls no Service.
+    calls = {"b.b.c": {"url": "https://hooks.example.com"}, "a.b.c": {"service": called}}
     nobody = {"matchLabels": {"nobody": "has-this"}}
-    return make(kind, name, "", webhooks=[{**hook, "namespaceSelector": nobody}])
+    about = {"objectSelector": {}, "namespaceSelector": nobody}
+    hooks = [{"name": each, "clientConfig": call, **about} for each, call in calls.items()]
+    return make(kind, name, "", webhooks=hooks)
 
 
 def definition(name, service, strategy="Webhook"):
