@@ -57,6 +57,7 @@ REFUSED = [
     ("excluded-pods", "a,,b", "excluded-pods: '' is not a"),
     ("inject-label", {}, "inject-label: exactly one label"),
     ("inject-label", {"a": "", "b": ""}, "exactly one label"),
+    ("excluded-outbound-ports", [{"pods": "=", "ports": [80]}], "'=' is not a"),
     ("pod-labels", {}, ""),
     ("pod-labels", ["x"], ""),
     ("pod-labels", [{"pods": "a"}], ""),

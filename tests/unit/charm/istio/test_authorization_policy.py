@@ -131,6 +131,8 @@ def test_policy_of_a_gateway_is_held_by_its_pods_alone():
     labels = {"gateway.networking.k8s.io/gateway-name": "gw"}
     assert answer(named, labels=labels) is NO
     assert answer(named, labels=labels, namespace="other") is YES
+    of_root = policy(namespace=ROOT, targetRefs=[{"kind": "Gateway", "name": "gw"}])
+    assert answer(of_root, labels=labels) is YES
 
 
 @cases(

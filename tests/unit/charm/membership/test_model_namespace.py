@@ -295,6 +295,7 @@ NO_NODES = {"desiredNumberScheduled": 0, "numberReady": 0}
     one_of_two_ready=(
         lambda fake: fake.add(ambient_objects.daemon("z", {"app": "ztunnel"}, ready=0)), "",
     ),
+    some_ready=(daemon("ztunnel", desiredNumberScheduled=2, numberReady=1), ""),
     no_nodes=(daemon("ztunnel", **NO_NODES), ""),
     istiod_has_it_not=(has_environment(name="x"), "istiod has no PILOT_ENABLE_AMBIENT=true"),
     istiod_has_it_as_go_takes_it=(has_environment(value="1"), ""),
