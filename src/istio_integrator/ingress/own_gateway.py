@@ -47,7 +47,7 @@ def report_port_conflicts(
 
     istiod ignores a server of a Gateway younger than this charm's, unless it has an address.
     """
-    since = _age(opened) if opened else None
+    since = cluster.rank_by_age(opened) if opened else None
     pods = situation.cluster.list(cluster.POD, situation.model, dict(target.selector))
     labels = [target.selector, *(cluster.at(pod, "metadata", "labels") for pod in pods)]
     for each in situation.cluster.stream(cluster.GATEWAY):
@@ -56,16 +56,10 @@ def report_port_conflicts(
             selector = cluster.at(spec, "selector").items()
             if not any(selector <= one.items() for one in labels):
                 continue
-            is_first = since is None or _age(each) <= since
+            is_first = since is None or cluster.rank_by_age(each) <= since
             for server in cluster.parts(spec, "servers"):
                 port = cluster.at(server, "port")
                 is_tcp = str(port.get("protocol")).upper() in _TCP
                 if is_tcp and port.get("number") in _PORTS and server.get("bind", is_first):
                     name = {key: metadata[key] for key in ("namespace", "name")}
                     yield Template.PORT_TAKEN(port=port["number"], **name)
-
-
-def _age(obj: cluster.Object) -> list[str]:
-    # Times are in whole seconds. Among objects of one second istiod takes the first name
-    # (`configCompareByCreationTime` in pilot/pkg/model/config.go).
-    return [obj["metadata"][key] for key in ("creationTimestamp", "name", "namespace")]

@@ -158,6 +158,16 @@ def namespaced_name(obj: Object) -> str:
     return f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
 
 
+def rank_by_age(obj: Object) -> tuple[str, str, str]:
+    """Return by what objects are sorted from the oldest to the youngest, as istiod sorts them.
+
+    Times are in whole seconds. Of two objects of one second the first name counts as older
+    (`configCompareByCreationTime` in istio's pilot/pkg/model/config.go).
+    """
+    metadata = obj["metadata"]
+    return metadata["creationTimestamp"], metadata["name"], metadata["namespace"]
+
+
 def read_each(objects: Iterable[Object], reader: Callable[[Object], Iterable[_T]]) -> list[_T]:
     """Read any number of values from each object; skip an object that fails."""
     found: list[_T] = []

@@ -85,10 +85,11 @@ def _leave_out_taken_hosts(situation: Situation, target: Target) -> Target | Mes
     guards = {each["metadata"]["labels"][names.OWNER]: each for each in found if _read_hosts(each)}
     own = guards.pop(situation.manifests.owner, None)
     taken: dict[str, str] = {}
+    rank = cluster.rank_by_age
     for owner, each in guards.items():
         selected = cluster.at(each, "spec", "workloadSelector", "labels").items()
         if all(target.selector.get(key, value) == value for key, value in selected):
-            is_younger = own is not None and _creation(own) < _creation(each)
+            is_younger = own is not None and rank(own) < rank(each)
             hosts = _read_hosts(each) - (_read_hosts(own) if is_younger else set())
             taken.update((host, owner) for host in hosts)
     lost = [host for host in target.hosts if host in taken]
@@ -107,11 +108,6 @@ def _leave_out_taken_hosts(situation: Situation, target: Target) -> Target | Mes
     if not kept:
         return problem
     return dataclasses.replace(target, hosts=kept, messages=(*target.messages, problem))
-
-
-def _creation(guard: cluster.Object) -> tuple[str, str]:
-    # Times are in whole seconds.
-    return guard["metadata"]["creationTimestamp"], guard["metadata"]["name"]
 
 
 def _read_hosts(guard: cluster.Object | None) -> set[str]:
