@@ -9,7 +9,6 @@ from pathlib import Path
 
 from testbed import charmcraft, command_line, paths
 
-NAME = "istio-integrator"
 CHANNELS = ("edge", "stable")
 SECRET = "CHARMCRAFT_AUTH"
 
@@ -44,11 +43,11 @@ def needs(root: Path, version: str) -> Iterator[Need]:
     has_entry = changelog.exists() and bool(_section(changelog.read_text(), f"{version} ("))
     yield Need(f"changelog: {version}", has_entry, "run: make changelog")
     yield Need(
-        f"name: {NAME}",
-        NAME in _ask("charmcraft", "names"),
-        f"run: charmcraft login; charmcraft register {NAME}",
+        f"name: {paths.PRODUCT}",
+        paths.PRODUCT in _ask("charmcraft", "names"),
+        f"run: charmcraft login; charmcraft register {paths.PRODUCT}",
     )
-    released = _ask("charmcraft", "status", NAME)
+    released = _ask("charmcraft", "status", paths.PRODUCT)
     for risk in CHANNELS:
         row = re.search(rf"^.*\b{risk}\b +(\S+)", released, re.MULTILINE)
         how = "push the tag" if risk == "edge" else "start the workflow Release, from edge up"
