@@ -35,11 +35,6 @@ def api(served, client, namespace, monkeypatch):
         served.create(pod(name, namespace, {"labels": labels}, **proxied))
         served.create(made("v1", "Service", name, namespace, service))
     hook = members.webhook(f"katib-{namespace}", "katib", namespace=namespace)
-    hook["webhooks"][0] |= {
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-        "failurePolicy": "Ignore",
-    }
     served.create(hook)
     with loopback_istiod.unanswered(served, namespace, "Ignore"):
         yield served

@@ -37,7 +37,14 @@ def webhook(name, service, port=443, namespace=MODEL, kind="ValidatingWebhookCon
     # The first one calls no Service.
     calls = {"b.b.c": {"url": "https://hooks.example.com"}, "a.b.c": {"service": called}}
     nobody = {"matchLabels": {"nobody": "has-this"}}
-    about = {"objectSelector": {}, "namespaceSelector": nobody}
+    # A real API server refuses a hook without sideEffects and admissionReviewVersions.
+    about = {
+        "objectSelector": {},
+        "namespaceSelector": nobody,
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Ignore",
+    }
     hooks = [{"name": each, "clientConfig": call, **about} for each, call in calls.items()]
     return make(kind, name, "", webhooks=hooks)
 
