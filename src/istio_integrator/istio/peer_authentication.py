@@ -72,7 +72,8 @@ def decide(
     port: int = 0,
 ) -> ModeDecision:
     """Find the mode of a port of a pod; port 0 is a port that no policy names."""
-    by_age = sorted(policies, key=lambda each: (each.created, f"{each.name}.{each.namespace}"))
+    # The order of `cluster.rank_by_age`.
+    by_age = sorted(policies, key=lambda each: (each.created, each.name, each.namespace))
     here = [policy for policy in by_age if policy.namespace == namespace]
     of_pods = (each for each in here if each.selector and each.selector.items() <= labels.items())
     of_all = (each for each in here if not each.selector)

@@ -43,6 +43,14 @@ def mode(*policies, port=9000, labels=LABELS):
         [policy("a", selector=LABELS, mode="STRICT"), dataclasses.replace(OPEN_9000, name="b")],
         "STRICT",
     ),
+    # Names are compared as names, and the namespace only of equal ones.
+    name_that_goes_on=(
+        [
+            policy("a", selector=LABELS, mode="STRICT"),
+            policy("a-b", selector=LABELS, mode="PERMISSIVE"),
+        ],
+        "STRICT",
+    ),
     older_for_the_namespace=(
         [STRICT, policy("b", created=EARLIER, mode="PERMISSIVE")],
         "PERMISSIVE",
