@@ -596,7 +596,7 @@ class Template(enum.Enum):
         "pods of {workload} were rejected: {refusal}",
         "kubectl -n {namespace} get events --field-selector reason=FailedCreate",
     )
-    JOBS_CHANGED = _note("pods of jobs call each other by mutual TLS in {count} namespaces")
+    JOBS_CHANGED = _note("pods of jobs call each other by mutual TLS; namespaces: {count}")
     JOBS_UNCHANGED = _note("pods of jobs keep their traffic: no namespace denies plain text")
     JOB_POD_APART = _doubt(
         "Pod {pod} of a job {lack}, so the job's other pods cannot call it by address",

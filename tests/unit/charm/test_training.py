@@ -339,7 +339,7 @@ def test_pods_of_a_job_with_two_labels_are_listed_and_named_once(ctx, fake):
 
 
 READY = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
-FOLLOWED = ("JOBS_CHANGED", "in 1 namespaces")
+FOLLOWED = ("JOBS_CHANGED", "namespaces: 1")
 EARLY, WRITTEN, LATE = (f"2026-01-01T00:0{minute}:00Z" for minute in range(3))
 
 
