@@ -6,7 +6,6 @@ Usage: python docs/generate.py [--check]   (--check: say what differs, change no
 from __future__ import annotations
 
 import functools
-import itertools
 import pathlib
 import re
 import sys
@@ -39,10 +38,10 @@ def configuration() -> str:
         "# Configuration\n\n"
         "You can set options with `juju config istio-integrator OPTION=VALUE`. Each takes effect\n"
         "at once. If a value is wrong, the unit is Blocked and names the option, and the cluster\n"
-        "does not change until you correct it. The first five are those of a first deployment.\n\n"
-        "The line *Pods* names the pods that an option affects. No option replaces a notebook\n"
-        "or a pod without an owner. Only `delete-broken-pods` deletes pods of Jobs.\n\n"
-        + "\n".join(sections)
+        "does not change until you correct it. You need the first five for a first deployment.\n\n"
+        "The line *Pods* names the pods that an option affects. *New pods* are those of served\n"
+        "namespaces when they are created: running pods keep what they have. No option replaces\n"
+        "a notebook or a pod without an owner.\n\n" + "\n".join(sections)
     )
 
 
@@ -63,8 +62,7 @@ def actions() -> str:
 
 
 def access() -> str:
-    """Describe the files of rbac/: the reason of each right, and the test that uses it."""
-    used: dict[str, Any] = yaml.safe_load(_shipped("scenarios.yaml"))
+    """Describe the files of rbac/: each right with its reason."""
     sections: list[str] = []
     files = ("roles.yaml", "gateway-namespace.yaml")
     documents = [part for file in files for part in _shipped(file).split("\n---\n")]
@@ -73,47 +71,19 @@ def access() -> str:
         if "rules" not in role:
             continue
         meta = role["metadata"]
-        where = f"in `{meta['namespace']}`" if "namespace" in meta else "in the whole cluster"
+        where = f", in `{meta['namespace']}`" if "namespace" in meta else ""
         rules = zip(_reasons(document), role["rules"], strict=True)
         listed = [
-            f"{reason}- {_resources(rule)}: {_verbs(rule, used['roles'][meta['name']])}\n"
-            for reason, rule in rules
+            f"{reason}- {_resources(rule)}: {', '.join(rule['verbs'])}\n" for reason, rule in rules
         ]
-        sections.append(f"## {meta['name']}\n\n{role['kind']}, {where}\n{''.join(listed)}")
-    tests = [(word, f"`{test}`") for word, test in used["scenarios"].items()]
+        sections.append(f"## {meta['name']}\n\n{role['kind']}{where}\n{''.join(listed)}")
     head = (
         "# Access\n\nThe rights of `rbac/roles.yaml` and, last, `rbac/gateway-namespace.yaml`, "
         "for an application\n`istio-integrator` in the model `kubeflow` and the gateway "
-        "`istio-ingress/istio-ingressgateway`.\n`juju trust` gives all of them and more. See\n"
-        "[Deploy without `--trust`](../how-to/without-trust.md).\n\n"
-        "The word after verbs names a test that uses them. It runs the programs with these\n"
-        "roles, and fails unless the API server's audit log has a request that needed the verb.\n"
-        "The test of `race` runs on a node, without an audit log.\n\n"
-        + tables.table(("word", "test"), tests)
+        "`istio-ingress/istio-ingressgateway`.\n`juju trust` gives all of them and more. See "
+        "[Deploy without `--trust`](../how-to/without-trust.md).\n"
     )
     return "\n".join([head, *sections, _limits()])
-
-
-def _verbs(rule: dict[str, Any], used: dict[str, dict[str, list[str]]]) -> str:
-    """List the verbs of a rule, after each group the tests that use it."""
-    found: dict[str, list[str]] = {}
-    for verb in rule["verbs"]:
-        words = {
-            word
-            for target in _targets(rule)
-            for word, verbs in used[target].items()
-            if verb in verbs
-        }
-        found.setdefault(", ".join(sorted(words)), []).append(verb)
-    return ", ".join(f"{', '.join(verbs)} ({words})" for words, verbs in found.items())
-
-
-def _targets(rule: dict[str, Any]) -> list[str]:
-    parts = rule["apiGroups"], rule["resources"], rule.get("resourceNames") or [""]
-    return [
-        f"{resource}{group and f'.{group}'} {name}".strip()
-        for group, resource, name in itertools.product(*parts)
-    ]
 
 
 def _limits() -> str:
@@ -193,9 +163,8 @@ def checks() -> str:
     ]
     return (
         "# Checks\n\n"
-        "This page lists the checks of `juju run istio-integrator/leader diagnose`, in the\n"
-        "order in which a request meets their objects. [Find out why it is not\n"
-        "working](../how-to/debug.md) shows how to read the report.\n\n"
+        "The checks of `juju run istio-integrator/leader diagnose`, in the order of its report.\n"
+        "[Find out why it is not working](../how-to/debug.md) shows how to read it.\n\n"
         + tables.table(
             ("check", "what it does", "feeds the status", "what people see of it"),
             [*known, *beside],

@@ -10,7 +10,6 @@ import tables
 import yaml
 
 ROWS = "tests/functional/installations.yaml"
-TEST = "tests/functional/test_charm_installations.py::test_installation_is_joined_as_its_row_says"
 _COLUMNS = ("installation", "label of the model", "what is found", "to know")
 
 
@@ -22,21 +21,18 @@ def page(root: pathlib.Path) -> str:
     """
     rows: Mapping[str, dict[str, Any]] = yaml.safe_load((root / ROWS).read_text())
     table = tables.table(_COLUMNS, map(_cells, rows.values()))
-    return _PAGE.format(rows=ROWS, test=TEST, table=table)
+    return _PAGE.format(rows=ROWS, table=table)
 
 
 _PAGE = """# Installations of Istio
 
-This table shows what the charm finds for each way to install Istio, and what you need to set. Each
-row is a case of `{test}`.
-The test writes the objects of that installer into a real kube-apiserver, with the real istiod
-behind the injector. Then the charm joins and leaves. `{rows}`
-names the source of each installer's objects. The test uses no cloud and no operator.
+This table shows what the charm finds for each way to install Istio, and what you need to set. A
+test writes the objects of each row (`{rows}`) into a real
+kube-apiserver with a real istiod, and the charm joins and leaves. No cloud or operator is used.
 
 {table}
-The charm reads the webhook configurations and the mesh configuration, and a dry-run pod where
-these have no value. It does not need the trust domain: its policies name `cluster.local`, which
-istiod reads as its own.
+The charm does not need the trust domain: its policies name `cluster.local`, which istiod reads as
+its own.
 """
 
 
@@ -70,6 +66,8 @@ _NAMED = {
 def _found(row: Mapping[str, Any]) -> list[str]:
     facts = [f"`{row['status']}`"]
     for field, value in row["finds"].items():
+        if (field, value) == ("root_namespace", "istio-system"):
+            continue
         if field in _NAMED:
             facts.append(f"{_NAMED[field]} `{value}`")
         elif (field, value) in _MEANINGS:

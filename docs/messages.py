@@ -60,18 +60,16 @@ def page() -> str:
     ]
     return (
         "# Messages\n\n"
-        "This page lists every problem that the status and `diagnose` show, by severity. « and »\n"
-        "enclose values. `juju status` shows the most severe message and counts the others. Only\n"
-        "`diagnose` shows doubts. Both print the next command with the message. If you use\n"
-        "`format=json`, you also get the name of each message. It stays when the text changes.\n"
-        "[Events](events.md) and [reasons](reasons.md) have their own pages.\n\n"
-        + "\n".join(sections)
+        "Every problem that the status and `diagnose` show, by severity. « and » enclose values.\n"
+        "`juju status` shows the most severe message and counts the others. Only `diagnose`\n"
+        "shows doubts. Both print the next command. With `format=json` you get the name of each\n"
+        "message, which stays when the text changes.\n\n" + "\n".join(sections)
     )
 
 
 def _line(said: Template) -> str:
     row = said.value
-    more = _filled(row.more)
+    more = re.sub(r"(^|; )«\w+»$", "", _filled(row.more))
     if more.startswith("or "):
         more = f"run the printed command, {more}"
     text = ". ".join(filter(None, (_filled(row.condition), more[:1].upper() + more[1:])))

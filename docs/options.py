@@ -9,18 +9,18 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-_NEW = "new pods of served namespaces when they are created. Running pods keep what they have"
-_CONVERGED = "pods of the model. Running ones are replaced as `restart-pods` allows"
-_REVISION = "pods of the model. Running ones keep their proxy until `restart-stale`"
+_NEW = "new pods"
+_CONVERGED = "those of the model. Running ones are replaced as `restart-pods` allows"
+_REVISION = "those of the model. Running ones keep their proxy until `restart-stale`"
 _JOBS = "pods that run to completion, also running ones"
 _GATEWAY = "those of the model's own gateway"
 _ROLLED = f"{_GATEWAY}, which are replaced one after the other"
-_RULES = "the sidecars of the model's pods, which answer other callers. No pod restarts"
+_RULES = "those of the model with a sidecar. No pod restarts"
 
 _ALSO = {
     "mesh-mode": (
-        "pods of the model. `ambient` replaces pods that have a sidecar, switching back replaces "
-        "pods that lack one, and `none` replaces no pods"
+        "those of the model. `ambient` replaces pods that have a sidecar, switching back those "
+        "that lack one, and `none` replaces no pods"
     ),
     "included-pods": _CONVERGED,
     "excluded-pods": _CONVERGED,
@@ -29,10 +29,7 @@ _ALSO = {
     "job-sidecars": "new pods that run to completion",
     "served-namespaces": "pods of profiles, of labelled namespaces and of the model",
     "proxy-shutdown": _JOBS,
-    "delete-broken-pods": (
-        "pods that run to completion and have lost their proxy. At most three of one owner are "
-        "deleted"
-    ),
+    "delete-broken-pods": "pods that run to completion and have lost their proxy",
     "restart-pods": "pods of the model's Deployments, StatefulSets and DaemonSets",
     "restart-max-unavailable": "the same, and those that actions restart",
     "gateway-service": f"{_GATEWAY}, which end when you name a gateway",

@@ -87,14 +87,12 @@ def metrics() -> str:
     reconcilers = [row for row in rows if row not in told]
     header = ("metric", "type", "labels", "meaning")
     return (
-        "# Metrics\n\nPort 8080, path `/metrics`. What ends in `_seconds` is in seconds, anything "
-        "else counts.\nA histogram's buckets end at the values given with it. The last one is "
-        "`+Inf`.\n\n"
+        "# Metrics\n\nPort 8080, path `/metrics`. Metrics whose names begin with `process_` are "
+        "those of\nPrometheus' Python client.\n\n"
         "## Of every unit (`sidecar-lifecycle run`)\n\n"
         + tables.table(header, reconcilers)
         + "\n## Of the charm, by way of every unit\n\n"
-        "What the last hook on a unit has found; `update-status` is one each five minutes. The age"
-        " of these figures\nis in `istio_integrator_last_look_timestamp_seconds`.\n\n"
+        "These are as old as the unit's last hook. `update-status` is one every five minutes.\n\n"
         + tables.table(header, told)
         + "\n## Of the webhook (`sidecar-lifecycle admission`)\n\n"
         + tables.table(header, _families(admission))
