@@ -172,6 +172,14 @@ def test_removal_does_not_fail_while_the_workload_is_silent(served, fake, monkey
     assert INJECTION not in fake.labels("kf")
 
 
+def test_object_whose_deletion_has_begun_keeps_no_other(ctx, fake, installed):
+    ctx.run(ctx.on.start(), state())
+    fake.find("Deployment", f"{OURS}-admission", "kf")["metadata"]["deletionTimestamp"] = "2026"
+    ctx.run(ctx.on.remove(), state(units=0))
+    left = [each["kind"] for each in fake.objects.values() if fake_cluster.is_charms(each)]
+    assert left == ["Deployment"]
+
+
 def test_removal_with_wrong_options_is_done(ctx, fake, installed):
     ctx.run(ctx.on.start(), state())
     ctx.run(ctx.on.remove(), state(revision="1.31", units=0))

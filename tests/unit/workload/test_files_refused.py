@@ -84,6 +84,10 @@ def test_settings_that_cannot_be_used_are_named(
     assert reason in refused(path, [command, *rest[command]], capsys)
 
 
+def test_folder_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert "directory" in refused(tmp_path, ["explain", tmp_path], capsys)
+
+
 def test_names_that_move_the_cursor_are_printed_escaped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

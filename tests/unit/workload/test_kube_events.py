@@ -17,8 +17,12 @@ async def test_event_is_about_the_pod_and_shown_by_describe(cluster: FakeApiserv
     cluster.put("pods", pods.pod_json())
     async with unit(cluster):
         await until(lambda: cluster.all("events"))
+        cluster.delete("pods", "kf", "job-x")
+        cluster.put("pods", pods.pod_json(uid="of-the-next"))
+        await until(lambda: len(cluster.all("events")) == 2)
 
-    (event,) = cluster.all("events")
+    event, later = cluster.all("events")
+    assert later["involvedObject"]["uid"] == "of-the-next"
     assert event["metadata"]["namespace"] == "kf"
     pod = {"namespace": "kf", "name": "job-x", "uid": "uid-1"}
     assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Pod", **pod}

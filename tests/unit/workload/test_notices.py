@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from unittest import mock
 
 import pytest
@@ -68,9 +68,9 @@ async def test_changes_without_end_are_few_notices_and_a_later_one_is_soon(
             await asyncio.sleep(GAP)
 
 
-@pytest.mark.parametrize("finds_out", [True, False])
+@pytest.mark.parametrize("finds_out", [True, False, None])
 async def test_progress_that_a_hook_finds_out_meanwhile_is_no_notice(
-    model: FakeApiserver, finds_out: bool
+    model: FakeApiserver, finds_out: bool | None
 ):
     def told() -> int:
         return service.noticed.count(names.PROGRESS_NOTICE)
@@ -78,13 +78,14 @@ async def test_progress_that_a_hook_finds_out_meanwhile_is_no_notice(
     async with converging(model, leader=False) as service:
         word = (await service.get("/uninjected"))["summary"]["word"]
         progress = word if finds_out else "of before"
-        service.change(facts=charm_facts.CharmFacts(looked=1.0, progress=progress))
+        if finds_out is not None:
+            service.change(facts=charm_facts.CharmFacts(looked=1.0, progress=progress))
         assert not told()
         await asyncio.sleep(30)
         assert told() == (not finds_out)
         # What is news later is sent, whatever became of the first.
         model.put("pods", injected(without_sidecar()))
-        await until(lambda: told() == 2 - finds_out)
+        await until(lambda: told() == 2 - bool(finds_out))
 
 
 async def test_notice_that_pebble_refuses_does_not_end_the_service(model: FakeApiserver):
@@ -103,3 +104,17 @@ async def test_service_without_a_pebble_goes_on(model: FakeApiserver):
             await asyncio.sleep(2 * GAP)
         change_mesh(model, 2)
         await until(service.told)
+
+
+async def test_progress_is_told_once_a_slow_list_of_pods_has_come(model: FakeApiserver):
+    model.put("pods", without_sidecar())
+    slow = [3]
+
+    def answer_late(method: str, path: str) -> Awaitable[None] | None:
+        return asyncio.sleep(slow.pop()) if path.endswith(f"{MODEL}/pods") and slow else None
+
+    model.before_answer = answer_late
+    async with converging(model, leader=False) as service:
+        await until(lambda: not slow)
+        await asyncio.sleep(20)
+        assert service.noticed.count(names.PROGRESS_NOTICE)

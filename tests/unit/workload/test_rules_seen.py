@@ -314,14 +314,15 @@ def test_https_server_is_known_by_gateway_and_port(name: str, guarded: tuple[int
 def test_every_pod_that_is_looked_at_counts():
     whole = rules.ProxyComparison(guarded={80, 443}, is_open=True, routes=2)
     half = rules.ProxyComparison(guarded={80}, unguarded={443}, routes=1)
-    half.add_missing(Cause.CLUSTER_MISSING, home="kf", service="oidc")
+    for number in range(9):
+        half.add_missing(Cause.CLUSTER_MISSING, home="kf", service=f"oidc-{number}")
     half.add_missing(Cause.FILTERS_MISSING, port=443)
     answer = rules.combine(EXPECTED, [whole, half, half], ready=9)
     assert (answer.pods, answer.ready, answer.is_open) == (3, 9, True)
     assert (answer.guarded, answer.unguarded, answer.routes) == ((80,), (443,), 1)
     assert [each.cause for each in answer.missing] == [
         Cause.FILTERS_MISSING,
-        Cause.CLUSTER_MISSING,
+        *[Cause.CLUSTER_MISSING] * 7,
     ]
 
 

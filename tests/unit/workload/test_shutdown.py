@@ -290,6 +290,18 @@ async def test_log_says_how_a_try_ended_and_how_long_it_took(
     assert found["milliseconds"] < 60_000
 
 
+async def test_two_reasons_about_a_pod_are_each_told_once(cluster: FakeApiserver):
+    lost = {"proxy": ended(), **MISSPELT}
+    cluster.put("pods", pod_json(running(), **lost))
+    async with unit(cluster):
+        await until(lambda: event_reasons(cluster) == ["ProxyLost", "UnknownContainer"])
+        written = cluster.requests.count(("POST", f"/api/v1/namespaces/{NAMESPACE}/events"))
+        for number in range(3):
+            cluster.put("pods", pod_json(running(), **lost, labels={"a": f"{number}"}))
+            await asyncio.sleep(30)
+    assert cluster.requests.count(("POST", f"/api/v1/namespaces/{NAMESPACE}/events")) == written
+
+
 # Places.
 
 

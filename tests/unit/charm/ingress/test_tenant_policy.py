@@ -5,6 +5,7 @@ What it rejects is tested on a real API server in tests/functional/test_tenant_p
 
 import pytest
 
+from integrator_contract import names
 from tests.unit.cases import cases
 from tests.unit.charm import ingress_world
 from tests.unit.charm.ingress_world import World, auth, route
@@ -67,6 +68,35 @@ def test_path_of_an_application_is_no_path_of_a_namespace(world, prefixes, gone)
     )
     words = {"notebook", "tensorboard", "pvcviewer", "pvcviewers", "serving", "user"}
     assert set(path.partition("(")[2].partition(")")[0].split("|")) == words - gone
+
+
+def owner(group, *, controls=True):
+    return {"apiVersion": f"{group}/v1", "kind": "X", "name": "x", "controller": controls}
+
+
+KNATIVE, KUBEFLOW = owner("networking.internal.knative.dev"), owner("kubeflow.org")
+
+
+@cases(
+    ("owners", "level"),
+    of_no_controller=([], "3"),
+    of_a_controller=([KUBEFLOW], "2"),
+    of_one_that_chooses_hosts=([KNATIVE], "1"),
+    of_a_group_with_such_an_end=([owner("serving.kserve.io")], "1"),
+    of_a_group_that_is_like_it=([owner("knative.dev.example.com")], "2"),
+    of_an_owner_that_is_no_controller=([{**KNATIVE, "controller": False}], "3"),
+    of_the_second_owner=([{**KNATIVE, "controller": False}, KUBEFLOW], "2"),
+)
+def test_existing_object_is_judged_by_its_controller(world, owners, level):
+    world.fake.namespace("kf-user", **{"app.kubernetes.io/part-of": "kubeflow-profile"})
+    world.fake.put("VirtualService", "web", "kf-user", ownerReferences=owners, spec={})
+    tried = []
+    world.fake.validators.append(lambda obj: tried.append(obj["metadata"].get("labels", {})))
+    world.run()
+    found = {
+        (each[names.TENANT], each[names.TENANT_LEVEL]) for each in tried if names.TENANT in each
+    }
+    assert found == {("kf-user", level)}
 
 
 def test_kubernetes_without_such_policies_is_a_note_unless_it_was_asked_for(world):

@@ -52,11 +52,13 @@ def answer(
     everybody=({}, YES, YES),
     any_principal=(by(principals=["*"]), YES, NO),
     principal=(by(principals=[principal(MODEL, "minio")]), YES, NO),
+    principal_whole=(by(principals=[principal(MODEL, "mini")]), NO, NO),
     principal_end=(by(principals=["*/sa/minio"]), YES, NO),
     start=(by(principals=["cluster.local/ns/kf/*"]), YES, NO),
     domain=(by(principals=["other.local/ns/kf/sa/minio"]), NO, NO),
     not_principal=(by(notPrincipals=["*/sa/minio"]), NO, YES),
     account=(by(serviceAccounts=["minio"]), YES, NO),
+    account_of_the_namespace=(by(serviceAccounts=["kf/minio"]), YES, NO),
     account_elsewhere=(by(serviceAccounts=["other/minio"]), NO, NO),
     account_whole=(by(serviceAccounts=["min"]), NO, NO),
     not_account=(by(notServiceAccounts=["minio"]), NO, YES),
@@ -87,6 +89,7 @@ def test_rule_takes_callers(rule, of_minio, of_outside):
     ("rule", "known", "unknown"),
     port=(to(ports=["80"]), YES, MAYBE),
     another_port=(to(ports=["8080"]), NO, MAYBE),
+    port_whole=(to(ports=["8"]), NO, MAYBE),
     not_port=(to(notPorts=["80"]), NO, MAYBE),
     method=(to(methods=["GET"]), MAYBE, MAYBE),
     host=(to(hosts=["web"]), MAYBE, MAYBE),
@@ -102,20 +105,26 @@ def test_rule_takes_requests(rule, known, unknown):
     assert answer(policy(rule), request=InboundRequest()) is unknown
 
 
+IN_KF, OUTSIDE_KF = when("source.namespace", "kf"), when("source.namespace", "other")
+
+
 @cases(
     ("policies", "want"),
     none=([], YES),
     nothing_allowed=([policy()], NO),
+    nothing_allowed_by_default=([policy(action="")], NO),
+    conditions=([policy({"when": [each["when"][0] for each in (IN_KF, OUTSIDE_KF)]})], NO),
     one_allows=([policy(), policy({})], YES),
     deny_first=([policy({}), policy({}, action="DENY")], NO),
     deny_nothing=([policy(action="DENY")], YES),
     custom=([policy({}, action="CUSTOM")], MAYBE),
+    custom_and_allowed=([policy({}, action="CUSTOM"), policy({})], MAYBE),
     custom_and_denied=([policy({}, action="CUSTOM"), policy()], NO),
     audit=([policy({}, action="AUDIT")], YES),
     mesh=([policy(namespace=ROOT)], NO),
     elsewhere=([policy(namespace="other")], YES),
     selected=([policy(selector={"matchLabels": {"app": "web"}})], NO),
-    other_pods=([policy(selector={"matchLabels": {"app": "db"}})], YES),
+    other_pods=([policy(selector={"matchLabels": {"app": "web", "role": "db"}})], YES),
     waypoint=([policy(targetRefs=[{"kind": "Service", "name": "w"}])], YES),
     older=([policy(targetRef={"kind": "Service", "name": "w"})], YES),
     dry_run=([policy(annotations={"istio.io/dry-run": "T"})], YES),
@@ -127,10 +136,11 @@ def test_policies_decide_together(policies, want):
 
 
 def test_policy_of_a_gateway_is_held_by_its_pods_alone():
-    named = policy(targetRefs=[{"kind": "Gateway", "name": "gw"}])
+    named = policy(targetRefs=[{"kind": "Gateway", "name": each} for each in ("other", "gw")])
     labels = {"gateway.networking.k8s.io/gateway-name": "gw"}
     assert answer(named, labels=labels) is NO
     assert answer(named, labels=labels, namespace="other") is YES
+    assert answer(policy(targetRef={"kind": "Service", "name": "gw"}), labels=labels) is YES
     of_root = policy(namespace=ROOT, targetRefs=[{"kind": "Gateway", "name": "gw"}])
     assert answer(of_root, labels=labels) is YES
 
@@ -160,6 +170,7 @@ def test_proxy_without_requests_leaves_out_what_allows_by_them(rule, allows, den
     alias=("td2/ns/a/sa/b", YES),
     another=("td3/ns/a/sa/b", NO),
     any=("*/ns/a/sa/b", YES),
+    no_account_of_an_alias=("td2/ns/a/*", NO),
     end=("*1/ns/a/sa/b", YES),
 )
 def test_principal_of_an_alias_of_the_trust_domain_is_that_of_the_mesh(named, want):
@@ -171,6 +182,7 @@ def test_principal_of_an_alias_of_the_trust_domain_is_that_of_the_mesh(named, wa
         is answer(policy(by(trustDomains=["td1"])), caller=caller, domains=domains)
         is YES
     )
+    assert answer(policy(by(trustDomains=["td3"])), caller=caller, domains=domains) is NO
 
 
 JSON = st.recursive(

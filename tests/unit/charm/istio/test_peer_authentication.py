@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from integrator_contract import names
 from istio_integrator.istio import peer_authentication
 from istio_integrator.istio.peer_authentication import PeerAuthentication
 from tests.unit.cases import cases
@@ -67,15 +68,32 @@ def test_oldest_policy_of_the_nearest_kind_decides(policies, want):
     assert mode(*reversed(policies)) == want
 
 
+def test_pods_of_the_root_namespace_have_no_policy_of_their_own():
+    found = policy("r", ROOT, selector=LABELS, mode="STRICT")
+    assert peer_authentication.decide([found], LABELS, ROOT, ROOT).mode == "PERMISSIVE"
+
+
 def test_object_is_read_as_istiod_reads_it():
     obj = {
         "kind": "PeerAuthentication",
-        "metadata": {"name": "a", "namespace": MODEL, "creationTimestamp": EARLIER},
+        "metadata": {
+            "name": "a",
+            "namespace": MODEL,
+            "creationTimestamp": EARLIER,
+            "labels": {names.OWNER: "kf.mesh-2"},
+        },
         "spec": {
             "selector": {"matchLabels": LABELS},
             "mtls": {"mode": "UNSET"},
-            "portLevelMtls": {"9000": {"mode": "DISABLE"}, "9001": {}, "0": {"mode": "STRICT"}},
+            "portLevelMtls": {
+                "9000": {"mode": "DISABLE"},
+                "9001": {},
+                "0": {"mode": "STRICT"},
+                "65536": {"mode": "STRICT"},
+            },
         },
     }
-    want = policy("a", created=EARLIER, selector=LABELS, ports={9000: "DISABLE"})
+    want = policy(
+        "a", created=EARLIER, selector=LABELS, ports={9000: "DISABLE"}, owner="kf.mesh-2"
+    )
     assert peer_authentication.read_all([obj, {**obj, "spec": 7, "metadata": {}}]) == [want]

@@ -31,6 +31,24 @@ def test_written_kind_is_read_anew_and_no_other(fake, write, is_answered):
     assert fake.requests == ["get configmaps kf settings", "list configmaps kf"]
 
 
+@cases(
+    "read",
+    get=lambda api: api.get_if_allowed(cluster.CONFIG_MAP, "settings", "kf"),
+    list=lambda api: [*api.list_if_allowed(cluster.CONFIG_MAP)],
+)
+def test_only_a_missing_right_reads_as_absence(fake, read):
+    fake.put("ConfigMap", "settings")
+    verbs = ("get", "list")
+    for code in (429, 500, 504):
+        fake.broken = {(verb, "configmaps"): code for verb in verbs}
+        with pytest.raises(errors.ApiError):
+            read(cluster.Cluster(fake.client()))
+    fake.broken = {}
+    assert read(cluster.Cluster(fake.client()))
+    fake.forbidden |= {(verb, "configmaps") for verb in verbs}
+    assert not read(cluster.Cluster(fake.client()))
+
+
 def test_everything_is_read_anew_when_another_client_wrote_in_between(fake):
     seen = cluster.Cluster(fake.client())
     settings = fake.put("ConfigMap", "settings")

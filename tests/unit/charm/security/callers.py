@@ -10,7 +10,7 @@ import msgspec
 from istio_integrator.istio import authorization_policy
 from istio_integrator.policies import decide as decisions
 from istio_integrator.relations import endpoints, service_mesh
-from istio_integrator.situation.model import Model, Pod, Service
+from istio_integrator.situation.model import Model, Pod, PodController, Service
 from tests.unit.charm.objects import make
 
 EXPOSURE = ("gateways", "gateway_pods", "routed", "guards")
@@ -95,7 +95,7 @@ def service(name, *ports, of=None, application="", selector=None, kind="ClusterI
     return msgspec.convert(obj, Service)
 
 
-def pod(name, *probes, labels=(), is_router=False, **ports):
+def pod(name, *probes, labels=(), is_router=False, is_inside=True, **ports):
     """A pod of an application, with its probes and the ports that it names."""
     proxy = {"name": "istio-proxy", "args": ["proxy", "router" if is_router else "sidecar"]}
     listed = [{"name": key, "containerPort": number} for key, number in ports.items()]
@@ -104,9 +104,18 @@ def pod(name, *probes, labels=(), is_router=False, **ports):
     ]
     obj = {
         "metadata": {"name": f"{name}-0", "labels": {NAME: name, **dict(labels)}},
-        "spec": {"containers": [{"name": "app", "ports": listed}, *handlers, proxy]},
+        "spec": {
+            "containers": [{"name": "app", "ports": listed}, *handlers, *[proxy] * is_inside]
+        },
     }
     return msgspec.convert(obj, Pod)
+
+
+def to_come(found):
+    """A workload that has no pod just now, with the template of this one."""
+    selector = types.SimpleNamespace(match_labels=found.metadata.labels)
+    spec = types.SimpleNamespace(template=found, selector=selector)
+    return PodController(metadata=found.metadata, spec=spec)
 
 
 def http(port, path):
@@ -120,6 +129,7 @@ def model(*things):
         name=MODEL,
         services=[each for each in things if isinstance(each, Service)],
         pods=[each for each in things if isinstance(each, Pod)],
+        workloads=[each for each in things if isinstance(each, PodController)],
     )
 
 

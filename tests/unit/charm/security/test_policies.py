@@ -20,6 +20,7 @@ from tests.unit.charm.security.callers import (
     sa,
     said,
     service,
+    to_come,
 )
 
 API = {NAME: "kfp-api"}
@@ -29,13 +30,16 @@ KFP_API = service("kfp-api", (8888, 18888), (8887, "grpc"), (65535, 65535))
 API_POD = pod("kfp-api", grpc=18887)
 PIPELINES = service("ml-pipeline", (8888, 18888), of="kfp-api", application="kfp-api")
 HOOK = (service("hook", (443, 4443)), pod("hook"))
-CALLED = {"calls": [ServerCall("MutatingWebhookConfiguration a", "hook", 443)]}
+CALLED = {"calls": [ServerCall("APIService a", each, 443) for each in ("absent", "hook")]}
 PROBED = pod("kfp-ui", http(3000, "/health"))
 GRPC = Call("", 3000, "POST", "/grpc.health.v1.Health/Check")
 OPERATOR = {names.MODELOPERATOR_LABELS[0]: names.MODELOPERATOR}
 ROUTER = pod("y", labels={"istio": "own", "pod-template-hash": "1"}.items(), is_router=True)
 COMING = frozenset({("istio", "to-come")})
-MADE = pod("viewer", labels={"app.juju.is/created-by": "kfp-viewer"}.items())
+CREATED = {"app.juju.is/created-by": "kfp-viewer"}
+MADE = pod("viewer", labels=CREATED.items())
+CANARY = sa("canary", "istio-ingress")
+AT_NO_PORT = {"to": [{"operation": {"ports": ["9999"]}}]}
 MINIO = (service("minio", 9000), pod("minio", labels={"pod-index": "0"}.items()))
 ANY = Call("", 8080)
 USER = "kubeflow-userid"
@@ -83,11 +87,32 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
             ui(**{**FITTING, "host": "other"}),
         ],
     ),
-    port_of_units=(
-        asked(KFP_API, API_POD, api({"ports": [9090]}, target_type="unit")),
+    endpoints=(
+        asked(KFP_API, API_POD, api({"ports": [8888]}, {"ports": [8887]})), API,
+        [ui(), ui(18887)], [ui(38812)],
+    ),
+    port_that_no_pod_has_beside_another=(
+        asked(KFP_API, API_POD, api({"ports": [99, 8888]})), API, [ui()], [ui(99), ui(18887)],
+    ),
+    service_of_another_name_at_its_own_ports=(
+        asked(KFP_API, service("ml-pipeline", (8888, 9), of="kfp-api", application="kfp-api"),
+              said("kfp-api", policy("kfp-ui", "kfp-api", target_service="ml-pipeline"))),
+        API, [ui(9)], [ui()],
+    ),
+    ports_of_units=(
+        asked(KFP_API, API_POD, api({"ports": [9090]}, {"ports": [9091]}, target_type="unit")),
         API,
-        [ui(9090)],
+        [ui(9090), ui(9091)],
         [ui()],
+    ),
+    every_port_of_units=(
+        asked(API_POD, api({"ports": [9090]}, {"methods": []}, target_type="unit")), API,
+        [ui(9090), ui(1)], [Call("", 9090)],
+    ),
+    units_that_the_application_made=(
+        asked(MADE, said("kfp-viewer", policy("kfp-ui", None, target_type="unit",
+                                              target_selector_labels=CREATED))),
+        MADE.metadata.labels, [ui()], [Call("", 18888)],
     ),
     pods_that_the_application_made=(
         asked(
@@ -104,6 +129,10 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
         UI,
         [],
         [Call(GATEWAY, 3000), Call("", 3000)],
+    ),
+    route_of_a_gateway_with_two_accounts=(
+        asked(WEB, gateways=(GATEWAY, CANARY), routed=LED["routed"]), UI,
+        [Call(GATEWAY, 13000), Call(CANARY, 13000)], [ui(13000)],
     ),
     route_and_relation=(
         asked(WEB, said("kfp-ui", policy("dashboard", "kfp-ui")), **LED),
@@ -134,6 +163,10 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
         [Call("", 4443)],
         [ANY],
     ),
+    webhook_at_a_port_of_no_pod=(
+        asked(service("hook", (443, "web")), said("hook", policy("kfp-ui", "hook")), **CALLED),
+        {NAME: "hook"}, [], [Call("", 4443), Call("", 443), ANY],
+    ),
     webhook_in_a_closed_model=(
         asked(*HOOK, mode="closed", **CALLED),
         {NAME: "hook"},
@@ -152,6 +185,9 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
         [ANY],
         [],
     ),
+    gateway_by_a_template=(
+        asked(to_come(ROUTER), mode="closed"), {NAME: "y", "istio": "own"}, [ANY], [],
+    ),
     gateway_to_come=(asked(mode="closed", gateway_pods=(COMING,)), dict(COMING), [ANY], []),
     other_pods_beside_a_gateway=(
         asked(ROUTER, mode="closed", gateway_pods=(COMING,)),
@@ -163,7 +199,20 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
         asked(WEB, PROBED, said("kfp-ui", policy("dashboard", "kfp-ui"))),
         UI,
         [Call("", 3000, path="/health")],
-        [Call("", 3000), Call("", 3000, "POST", "/health")],
+        [Call("", 3000), Call("", 3000, "POST", "/health"), Call("", 3001, path="/health")],
+    ),
+    probe_of_a_template=(
+        asked(WEB, to_come(PROBED), said("kfp-ui", policy("dashboard", "kfp-ui"))), UI,
+        [Call("", 3000, path="/health")], [Call("", 3000)],
+    ),
+    probe_past_no_proxy=(
+        asked(WEB, pod("kfp-ui", http(3000, "/health"), is_inside=False),
+              said("kfp-ui", policy("dashboard", "kfp-ui"))),
+        UI, [], [Call("", 3000, path="/health")],
+    ),
+    probe_of_a_path_that_is_a_pattern=(
+        asked(WEB, pod("kfp-ui", http(3000, "/*")), said("kfp-ui", policy("dashboard", "kfp-ui"))),
+        UI, [], [Call("", 3000, path="/x"), Call("", 3000, path="/*")],
     ),
     probe_in_a_closed_model=(
         asked(PROBED, mode="closed"),
@@ -183,7 +232,17 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
         [Call(EDITOR, 18888), ui(headers=CLAIM)],
         [Call(EDITOR, 18888, headers=CLAIM), Call(EDITOR, 8887)],
     ),
-)
+    second_rule_for_the_second_target=(
+        asked(PIPELINES, *MINIO, STATED, others=[by_target(AT_NO_PORT, UNCLAIMED, targetRefs=[
+            {"kind": "Service", "name": name} for name in ("minio", "ml-pipeline")])]),
+        API, [Call(EDITOR, 18888), ui()], [Call(EDITOR, 9000)],
+    ),
+    rule_for_all_but_a_namespace=(
+        asked(PIPELINES, STATED, others=[by_target({"from": [{"source": {
+            "principals": ["*"], "notNamespaces": ["kf-user"]}}]})]),
+        API, [ui(), Call(sa("x"), 18888)], [Call(EDITOR, 18888)],
+    ),
+)  # fmt: skip
 def test_calls_are_admitted_as_stated(given, labels, admitted, denied):
     decision = decide(given)
     assert [each for each in (*admitted, *denied) if admits(decision, labels, each)] == admitted
@@ -193,14 +252,15 @@ def test_calls_are_admitted_as_stated(given, labels, admitted, denied):
 @pytest.mark.parametrize("mode", ["related", "closed"])
 @pytest.mark.parametrize("routed", [False, True])
 def test_metadata_is_for_everybody_whatever_user_they_name(mode, routed, named):
-    shared = service(named, (8080, "grpc-api"), of="mlmd")
+    shared = service(named, (8080, "grpc-api"), (8081, 18081), of="mlmd")
     led = [(named, 8080)] if routed else []
     stored = pod("mlmd", **{"grpc-api": 18080})
     decision = decide(asked(shared, stored, mode=mode, routed=led, gateways=(GATEWAY,)))
     # envoy forwards the header and the Host of a browser, so its sidecar shows no certificate.
     for principal in (EDITOR, sa("envoy"), ""):
         for headers in ((), CLAIM):
-            assert admits(decision, {NAME: "mlmd"}, Call(principal, 18080, headers=headers))
+            for port in (18080, 18081):
+                assert admits(decision, {NAME: "mlmd"}, Call(principal, port, headers=headers))
     other = admits(decision, {NAME: "mlmd"}, Call(sa("envoy"), 9))
     assert other == (mode == "related" and not routed)
 
@@ -223,9 +283,10 @@ def test_what_no_relation_is_about_closes_nothing(given):
 @cases(
     "theirs",
     another_service=by_target(UNCLAIMED, target="unknown"),
-    denies=by_target(UNCLAIMED, action="DENY"),
+    **{action: by_target(UNCLAIMED, action=action) for action in ("DENY", "CUSTOM", "AUDIT")},
+    another_kind=by_target(UNCLAIMED, targetRefs=[{"kind": "Gateway", "name": "ml-pipeline"}]),
     without_rules=by_target(),
-    no_such_port=by_target({**UNCLAIMED, "to": [{"operation": {"ports": ["9999"]}}]}),
+    no_such_port=by_target({**UNCLAIMED, **AT_NO_PORT}),
     every_port_but_it=by_target({"to": [{"operation": {"notPorts": ["8888"]}}]}),
     no_rules=by_target(5),
     no_port=by_target({"to": [{"operation": {"ports": ["http"]}}]}),
@@ -270,7 +331,9 @@ NOT_ITS_OWN = "service-mesh:3 evil: has a policy for what is not its own"
     by_service=(policy("friend", None, target_service="minio"), ": Service minio"),
     units_by_name=(policy("friend", "minio", target_type="unit"), ""),
     units_by_labels=(
-        policy("friend", None, target_type="unit", target_selector_labels={NAME: "minio"}),
+        policy(
+            "friend", None, target_type="unit", target_selector_labels={NAME: "minio", "a": "evil"}
+        ),
         "",
     ),
     every_unit=(policy("friend", None, target_type="unit"), ""),
@@ -305,6 +368,7 @@ def test_refusing_all_that_an_application_says_shuts_nobody_out_of_it(refused):
     decision = decide(asked(KFP_API, API_POD, said("kfp-api", refused)))
     assert not decision.policies
     assert problems(decision)[0][1].startswith("service-mesh:3 kfp-api: ")
+    assert len(problems(decide(asked(said("kfp-api", refused, 6, "7"))))) == 3
     honest = policy("kfp-ui", "kfp-api", {"ports": [8888]})
     decision = decide(asked(KFP_API, API_POD, said("kfp-api", refused, honest)))
     assert admits(decision, API, ui())
@@ -319,6 +383,10 @@ REMOTE = "remote-0123456789abcdef0123456789abcdef"
     named_port_of_no_pod=(
         asked(KFP_API, api({"ports": [8887]})),
         "waiting for port 8887 of Service kfp-api",
+    ),
+    one_port_of_two=(
+        asked(KFP_API, API_POD, api({"ports": [8888, 99]})),
+        "waiting for port 99 of Service kfp-api",
     ),
     no_service=(asked(api()), "waiting for Service kfp-api"),
     service_without_pods=(
@@ -360,6 +428,7 @@ def test_application_that_speaks_of_many_workloads_is_refused_and_no_other():
 AT = {"to": [{"operation": {"ports": ["18888"]}}]}
 GET = {"to": [{"operation": {"ports": ["8888"], "methods": ["GET"], "paths": ["/a"]}}]}
 FROM = [{"source": {"principals": [EDITOR]}}]
+BUT = [{"source": {"notPrincipals": [EDITOR], "notServiceAccounts": ["a/b"]}}]
 TOKENS = [{"source": {"requestPrincipals": ["*"]}}]
 WHERE = [{"key": "source.namespace", "values": ["a"]}]
 UI_AT = {"from": [{"source": {"principals": [sa("kfp-ui")]}}], **AT}
@@ -371,6 +440,12 @@ UI_AT = {"from": [{"source": {"principals": [sa("kfp-ui")]}}], **AT}
     layer_4=({"when": WHERE}, [{**AT, "when": WHERE}], False),
     everybody=({}, [AT], False),
     path=({"from": FROM, **GET, "when": WHERE}, [{"from": FROM, **AT, "when": WHERE}], True),
+    some_paths=(
+        {"to": [*GET["to"], {"operation": {"ports": ["8888"]}}]},
+        [{"to": AT["to"] * 2}],
+        True,
+    ),
+    all_but_some=({"from": BUT}, [{"from": BUT, **AT}], False),
     header=(UNCLAIMED, [AT], True),
     header_beside_a_namespace=(
         {"when": [*UNCLAIMED["when"], *WHERE]},
@@ -386,7 +461,7 @@ def test_what_ztunnel_can_hold_of_a_rule_is_kept(rule, kept, says_more):
     decision = decide(asked(PIPELINES, probed, STATED, **theirs))
     (found,) = decision.policies
     assert [each for each in found.rules if each != UI_AT] == kept
-    assert bool(decision.unenforced) == says_more
+    assert decision.unenforced == (f"{NAME}=kfp-api",) * says_more
 
 
 def test_policy_of_probes_alone_shuts_nobody_out_in_ambient_mode():

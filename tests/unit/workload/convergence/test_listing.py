@@ -142,23 +142,23 @@ def failed_create(model, kind, name, message, at):
 @cases(
     ("kind", "name", "message", "said"),
     deployment=(
-        *("ReplicaSet", "web-5d8f7c9b4", f"Error creating: {KYVERNO}"),
+        *("ReplicaSet", "web-2-5d8f7c9b4", f"Error creating: {KYVERNO}"),
         'webhook "validate.kyverno.svc" refuses: no latest tags',
     ),
     statefulset=(
-        *("StatefulSet", "web", f"{FAILED}: exceeded quota: small, {USED}"),
+        *("StatefulSet", "web-2", f"{FAILED}: exceeded quota: small, {USED}"),
         f"ResourceQuota small refuses: {USED}",
     ),
-    words=("DaemonSet", "web", "Error creating: no such thing", "no such thing"),
+    words=("DaemonSet", "web-2", "Error creating: no such thing", "no such thing"),
 )
 async def test_pods_that_are_refused_are_told_with_the_author_of_the_refusal(
     model, kind, name, message, said
 ):
     created = kind.replace("ReplicaSet", "Deployment")
     since = service_world.now()
-    workload(model, f"{created.lower()}s", "web")
-    model.get(f"{created.lower()}s", MODEL, "web")["status"]["desiredNumberScheduled"] = 1
-    remember(model, memory.Memory(rounds={f"{created}/web": a_round(since=since)}))
+    workload(model, f"{created.lower()}s", "web-2")
+    model.get(f"{created.lower()}s", MODEL, "web-2")["status"]["desiredNumberScheduled"] = 1
+    remember(model, memory.Memory(rounds={f"{created}/web-2": a_round(since=since)}))
     model.delete("pods", MODEL, "web-0")
     failed_create(model, kind, name, message, since)
     failed_create(model, kind, "another", message, since)
