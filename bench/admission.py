@@ -139,7 +139,7 @@ def served(
         for name in namespaces.values():
             api.create(namespace_of(name, **(admission_world.INJECTED if name == ISTIOD else {})))
         place = admission_world.World(stack.enter_context(Api(configuration)), "webhook")
-        known = admission_world.wanted(SETTINGS, namespaces[WEBHOOK]).document()
+        known = admission_world.wanted(SETTINGS, namespaces[WEBHOOK]).to_document()
         webhook = stack.enter_context(loopback_webhook.serving(directory / "webhook", known))
         loopback_webhook.configure(place, SETTINGS, webhook, webhook.material.bundle)
         (directory / "istiod").mkdir()

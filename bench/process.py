@@ -87,7 +87,7 @@ class Reconciler(Process):
             log_level=level,
             restart_pods="manual",
         )
-        settings.write_text(told.document())
+        settings.write_text(told.encode())
         words = [
             "-m",
             "tests.workload_access",

@@ -145,12 +145,12 @@ def checks() -> str:
             str(each.find.__doc__).removesuffix("."),
             "yes" if each.feeds_status else "",
             ", ".join(
-                f"[{report.symptoms()[anchor]['seen']}](../how-to/symptoms.md#{anchor})"
+                f"[{report.read_symptoms()[anchor]['seen']}](../how-to/symptoms.md#{anchor})"
                 for anchor in each.symptoms
             )
             or f"no symptom: {each.unfelt}",
         )
-        for each in checks.known().values()
+        for each in checks.list_checks().values()
     ]
     beside = [
         (
@@ -176,7 +176,7 @@ def symptoms() -> str:
     """Return the page of symptoms with the two lines that `diagnose` prints of each."""
     from istio_integrator.diagnosis import report  # noqa: PLC0415  (needs src/ on the path)
 
-    known = {each["seen"]: each for each in report.symptoms().values()}
+    known = {each["seen"]: each for each in report.read_symptoms().values()}
     head, *sections = (ROOT / "docs/how-to/symptoms.md").read_text().split("\n## ")
     for number, section in enumerate(sections):
         each = known.get(section.partition("\n")[0].replace("`", ""))

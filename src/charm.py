@@ -54,7 +54,7 @@ class IstioIntegrator(ops.CharmBase):
             self.on.leader_elected,
             self.on.stop,
             self.on.remove,
-            *endpoints.events(self),
+            *endpoints.list_events(self),
         ):
             framework.observe(event, self._on_event)
         framework.observe(self.on.collect_unit_status, self._on_collect_status)
@@ -113,7 +113,7 @@ class IstioIntegrator(ops.CharmBase):
         except errors.CharmError as error:
             event.fail(str(error))
         else:
-            diagnosis.answer(event, facts, self._hook.messages)
+            diagnosis.answer_action(event, facts, self._hook.messages)
 
     def _on_collect_status(self, event: ops.CollectStatusEvent) -> None:
         # Events without a reconcile keep the last status.

@@ -82,7 +82,7 @@ def is_shallow(value: object, deepest: int = DEEPEST) -> bool:
     return deepest > 0 and all(is_shallow(each, deepest - 1) for each in inner)
 
 
-def shallow(text: bytes, deepest: int = DEEPEST) -> bytes:
+def cut_depth(text: bytes, deepest: int = DEEPEST) -> bytes:
     """Return a JSON document with null in place of values below level `deepest`."""
     kept: list[bytes] = []
     depth = copied = 0
@@ -107,7 +107,7 @@ def cut_if_deep(decode: Callable[[bytes], _V], data: bytes) -> _V:
         text = bytes(data)
         if len(text) > LARGEST_DEEP:
             raise
-        return decode(shallow(text))
+        return decode(cut_depth(text))
 
 
 # An unterminated string matches up to the end, so that no later quote in it is tried again.
@@ -125,17 +125,17 @@ def _check_count(values: int) -> None:
         raise DocumentError(f"has more than {MOST_VALUES} values")
 
 
-def _integer(digits: str) -> int:
+def _parse_integer(digits: str) -> int:
     if len(digits) > _LONGEST_NUMBER:
         raise DocumentError(f"has a number of {len(digits)} characters")
     return int(digits)
 
 
-def _no_constant(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise DocumentError(f"has {name}, which is no number of JSON")
 
 
-_DECODER = json.JSONDecoder(parse_int=_integer, parse_constant=_no_constant)
+_DECODER = json.JSONDecoder(parse_int=_parse_integer, parse_constant=_reject_constant)
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = frozenset(
     f"{_TAG}{name}" for name in ("str", "int", "float", "bool", "null", "timestamp")
@@ -172,12 +172,12 @@ def _check_scalar(node: yaml.ScalarNode) -> None:
     if node.tag not in _SCALARS:
         raise DocumentError(f"has {node.value[:40]!r}, which YAML gives a meaning: quote it")
     if node.tag == f"{_TAG}str":
-        node.value = _joined(node.value)
+        node.value = _join_surrogates(node.value)
     elif len(node.value) > _LONGEST_NUMBER:
         raise DocumentError(f"has a number of {len(node.value)} characters")
 
 
-def _joined(text: str) -> str:
+def _join_surrogates(text: str) -> str:
     """Join surrogate pairs, which JSON writes as two escapes and YAML does not join."""
     try:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")

@@ -80,7 +80,7 @@ class Ports(Rule):
             if not is_port(port):
                 raise ValueError(f"{port!r} is not a port")
 
-    def beside(self, others: Iterable[int]) -> Ports:
+    def merge(self, others: Iterable[int]) -> Ports:
         """Return the rule with the mesh-wide ports added: a pod's own list replaces them."""
         return dataclasses.replace(self, ports=tuple(dict.fromkeys((*self.ports, *others))))
 
@@ -220,7 +220,7 @@ class Settings(Members, PodRules):
         by_mesh = self.hold_application or self.mesh_holds or self.native or self.pod_traffic
         return by_mesh or bool(self.rules)
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """Write the settings for JSON."""
         return {key.replace("_", "-"): value for key, value in dataclasses.asdict(self).items()}
 

@@ -103,7 +103,7 @@ def read_refusal(code: int, message: str) -> Refusal | None:
         return None
     for pattern, kind in _PATTERNS:
         if found := pattern.search(message):
-            return _refusal(found.groupdict(), kind, found[0])
+            return _make_refusal(found.groupdict(), kind, found[0])
     return None
 
 
@@ -142,7 +142,7 @@ def cut_generated(text: str, prefix: str = "") -> str:
     return re.sub(pattern, lambda found: found[1].rstrip("-"), text)
 
 
-def _refusal(groups: dict[str, str], kind: str, text: str) -> Refusal:
+def _make_refusal(groups: dict[str, str], kind: str, text: str) -> Refusal:
     kind, name = groups.get("kind") or kind, groups.get("name") or ""
     return Refusal(
         author=f"{kind} {name}".strip(),

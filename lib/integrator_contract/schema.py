@@ -17,13 +17,13 @@ from typing import Literal, get_args, get_origin
 from . import answers, charm_facts, namespaces, pods, seen, service
 
 
-def digest(modules: Iterable[types.ModuleType]) -> str:
+def compute_digest(modules: Iterable[types.ModuleType]) -> str:
     """Return the digest of the modules' declarations, in any order."""
-    lines = sorted(line for module in modules for line in _shape(module))
+    lines = sorted(line for module in modules for line in _describe_shape(module))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
 
 
-def _shape(module: types.ModuleType) -> Iterator[str]:
+def _describe_shape(module: types.ModuleType) -> Iterator[str]:
     for name, value in vars(module).items():
         if get_origin(value) is Literal:
             yield f"{name}: {', '.join(get_args(value))}"
@@ -39,5 +39,5 @@ def _is_optional(field: dataclasses.Field[object]) -> bool:
     return field.default is not missing or field.default_factory is not missing
 
 
-SCHEMA = digest((answers, charm_facts, namespaces, pods, seen, service))
+SCHEMA = compute_digest((answers, charm_facts, namespaces, pods, seen, service))
 """The contract of this program; the charm and its image need the same."""

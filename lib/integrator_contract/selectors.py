@@ -67,7 +67,7 @@ def parse(text: str) -> Selector:
         raise ValueError(f"a selector has at most {LONGEST} characters")
     if not text.strip():
         return NOTHING
-    return tuple(_requirement(part.strip()) for part in re.split(_COMMA, text))
+    return tuple(_parse_requirement(part.strip()) for part in re.split(_COMMA, text))
 
 
 def is_key(text: str) -> bool:
@@ -82,20 +82,22 @@ def is_value(text: str) -> bool:
     return len(text) <= LONGEST_PART and bool(_VALUE.fullmatch(text))
 
 
-def _requirement(part: str) -> Requirement:
+def _parse_requirement(part: str) -> Requirement:
     if match := _EQUALITY.fullmatch(part):
         operator = "NotIn" if match["operator"] == "!=" else "In"
-        return _checked(part, match["key"], operator, match["value"] or "")
+        return _check_requirement(part, match["key"], operator, match["value"] or "")
     if match := _SET.fullmatch(part):
         values = [value.strip() for value in match["values"].split(",")]
         operator = "In" if match["operator"] == "in" else "NotIn"
-        return _checked(part, match["key"], operator, *values)
+        return _check_requirement(part, match["key"], operator, *values)
     if match := _EXISTS.fullmatch(part):
-        return _checked(part, match["key"], "DoesNotExist" if match["negated"] else "Exists")
+        return _check_requirement(
+            part, match["key"], "DoesNotExist" if match["negated"] else "Exists"
+        )
     raise ValueError(f"'{part}' is not a requirement such as app=web, tier in (a,b) or !legacy")
 
 
-def _checked(part: str, key: str, operator: str, *values: str) -> Requirement:
+def _check_requirement(part: str, key: str, operator: str, *values: str) -> Requirement:
     if any(len(text) > LONGEST_PART for text in (key.rpartition("/")[2], *values)):
         raise ValueError(f"'{part}' has a part longer than {LONGEST_PART} characters")
     for value in values:

@@ -75,7 +75,7 @@ class Gateway:
 
 @dataclasses.dataclass(frozen=True)
 class _File:
-    def document(self) -> str:
+    def encode(self) -> str:
         """Write the file's content; equal values give equal text."""
         # A set has no order of its own.
         return json.dumps(dataclasses.asdict(self), default=sorted)

@@ -68,7 +68,7 @@ def _preview_security(facts: Facts, parameters: Parameters) -> dict[str, str]:
         find = functools.partial(preview, options)
         found += registry.collect_messages(option, find, facts.situation, look=look)
     found += report.report_skipped(fences.read_notes())
-    return report.Report(found).results(parameters.get("format", "text"))
+    return report.Report(found).render(parameters.get("format", "text"))
 
 
 def _override_options(own: config.Config, parameters: Parameters) -> config.Config:

@@ -51,7 +51,7 @@ class VirtualService:
     is_ours: bool
 
     @classmethod
-    def of(cls, obj: cluster.Object, *, is_ours: bool) -> VirtualService:
+    def from_object(cls, obj: cluster.Object, *, is_ours: bool) -> VirtualService:
         """Read a VirtualService."""
         namespace, spec = obj["metadata"]["namespace"], cluster.at(obj, "spec")
         hosts, gateways = (
@@ -319,7 +319,7 @@ class Facts:
         namespaces = {situation.model, *self.profiles}
 
         def read(obj: cluster.Object) -> Iterable[VirtualService]:
-            route = VirtualService.of(obj, is_ours=situation.manifests.is_ours(obj))
+            route = VirtualService.from_object(obj, is_ours=situation.manifests.is_ours(obj))
             if route.namespace in namespaces or any(
                 name.startswith(f"{situation.model}/") for name in route.gateways
             ):

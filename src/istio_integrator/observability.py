@@ -64,17 +64,17 @@ class Observability(Component):
             },
         )
         if situation.leader and related.is_related(GRAFANA):
-            related.write(GRAFANA, {"dashboards": json.dumps(dashboards(self._topology))})
+            related.write(GRAFANA, {"dashboards": json.dumps(read_dashboards(self._topology))})
         if situation.leader and related.is_related(METRICS):
             scraping = {
                 "scrape_metadata": self._topology.as_dict(),
-                "scrape_jobs": scrape_jobs(self._servers()),
-                "alert_rules": alert_rules(self._topology),
+                "scrape_jobs": make_scrape_jobs(self._list_servers()),
+                "alert_rules": read_alert_rules(self._topology),
             }
             related.write(METRICS, {key: json.dumps(value) for key, value in scraping.items()})
         # Loki units without an endpoint will publish one later.
-        units = related.unit_bags(endpoints.LOGGING)
-        urls = {unit: push_url(bag) for unit, bag in units.items() if "endpoint" in bag}
+        units = related.list_unit_bags(endpoints.LOGGING)
+        urls = {unit: read_push_url(bag) for unit, bag in units.items() if "endpoint" in bag}
         self._forward_logs({unit: url for unit, url in urls.items() if url})
         lost = sorted(unit for unit, url in urls.items() if not url)
         return [Template.LOKI_WITHOUT_URL(units=", ".join(lost))] if lost else []
@@ -85,7 +85,7 @@ class Observability(Component):
 
         return JujuTopology.from_charm(self._charm)
 
-    def _servers(self) -> dict[str, str]:
+    def _list_servers(self) -> dict[str, str]:
         pods: list[cluster.Object] = []
         with self._situation.cluster.skip_if_forbidden():
             labels = webhook.pod_labels(self._situation.manifests.owner)
@@ -100,7 +100,7 @@ class Observability(Component):
         if not container.can_connect():
             # The hook of its pebble-ready does this later.
             return
-        targets = log_targets(self._topology, urls) if urls else {}
+        targets = make_log_targets(self._topology, urls) if urls else {}
         with translate_pebble_errors("logs are not forwarded"):
             for name, target in container.get_plan().log_targets.items():
                 if name.startswith(_PREFIX) and name not in targets:
@@ -110,7 +110,7 @@ class Observability(Component):
                 container.add_layer("log-forwarding", {"log-targets": targets}, combine=True)
 
 
-def scrape_jobs(servers: Mapping[str, str]) -> list[dict[str, Any]]:
+def make_scrape_jobs(servers: Mapping[str, str]) -> list[dict[str, Any]]:
     """List the scrape jobs of Prometheus: every unit, and the webhook's servers."""
     jobs: dict[str, list[dict[str, Any]]] = {"lifecycle": [{"targets": [f"*:{service.PORT}"]}]}
     for name, address in sorted(servers.items()):
@@ -125,7 +125,7 @@ def scrape_jobs(servers: Mapping[str, str]) -> list[dict[str, Any]]:
     ]
 
 
-def alert_rules(topology: JujuTopology) -> dict[str, Any]:
+def read_alert_rules(topology: JujuTopology) -> dict[str, Any]:
     """Read the alert rules, for this application's metrics only.
 
     cosl needs a separate binary to write the matchers into expressions, and the consumers of
@@ -134,7 +134,7 @@ def alert_rules(topology: JujuTopology) -> dict[str, Any]:
     """
     from cosl.rules import AlertRules  # noqa: PLC0415
 
-    matchers = ", ".join(f'{key}="{value}"' for key, value in _matchers(topology).items())
+    matchers = ", ".join(f'{key}="{value}"' for key, value in _make_matchers(topology).items())
 
     def selected(metric: re.Match[str]) -> str:
         return f"{metric[1]}{{{matchers}{', ' if metric[2] else '}'}"
@@ -148,15 +148,15 @@ def alert_rules(topology: JujuTopology) -> dict[str, Any]:
     return told
 
 
-def _matchers(topology: JujuTopology) -> dict[str, str]:
+def _make_matchers(topology: JujuTopology) -> dict[str, str]:
     labels = topology.label_matcher_dict
     return {key: value for key, value in labels.items() if key != "juju_charm"}
 
 
-def dashboards(topology: JujuTopology) -> dict[str, Any]:
+def read_dashboards(topology: JujuTopology) -> dict[str, Any]:
     """Read the dashboards in the format of Grafana's charm."""
     sent = {
-        f"file:{path.stem}": _dashboard(path, topology)
+        f"file:{path.stem}": _read_dashboard(path, topology)
         for path in sorted(DASHBOARDS.glob("*.json"))
     }
     digest = hashlib.sha256(json.dumps(sent, sort_keys=True).encode()).hexdigest()
@@ -164,7 +164,7 @@ def dashboards(topology: JujuTopology) -> dict[str, Any]:
     return {"templates": sent, "uuid": digest[:32]}
 
 
-def _dashboard(path: pathlib.Path, topology: JujuTopology) -> dict[str, Any]:
+def _read_dashboard(path: pathlib.Path, topology: JujuTopology) -> dict[str, Any]:
     from cosl import DashboardPath40UID, LZMABase64  # noqa: PLC0415
 
     charm = str(topology.charm_name)
@@ -183,7 +183,7 @@ def _dashboard(path: pathlib.Path, topology: JujuTopology) -> dict[str, Any]:
     }
 
 
-def log_targets(
+def make_log_targets(
     topology: JujuTopology, urls: Mapping[str, str]
 ) -> dict[str, ops.pebble.LogTargetDict]:
     """Return a Pebble log target for each Loki unit's URL."""
@@ -194,13 +194,13 @@ def log_targets(
             "type": "loki",
             "location": url,
             "services": ["all"],
-            "labels": _matchers(topology) | own,
+            "labels": _make_matchers(topology) | own,
         }
         for unit, url in sorted(urls.items())
     }
 
 
-def push_url(bag: Mapping[str, str]) -> str:
+def read_push_url(bag: Mapping[str, str]) -> str:
     """Return the push URL of a Loki unit; empty if it has no valid URL."""
     try:
         endpoint = {"endpoint": bounded.read_json(bag.get("endpoint", "{}"))}

@@ -59,7 +59,7 @@ class Unit:
             log_level="debug",
         )
         settings = self.log.with_suffix(".json")
-        settings.write_text(told.document())
+        settings.write_text(told.encode())
         words = ["--settings", settings, "--listen", f"127.0.0.1:{self.port}", "--port", "0"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(

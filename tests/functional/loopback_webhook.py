@@ -108,9 +108,9 @@ def reconciler(
 ) -> Iterator[int]:
     """Run `sidecar-lifecycle run` as a process; yields its port for health and metrics."""
     port = loopback.free_port()
-    (folder / "settings.json").write_text(settings.document())
+    (folder / "settings.json").write_text(settings.encode())
     if results:
-        service.results_file(folder / "settings.json").write_text(results.document())
+        service.results_file(folder / "settings.json").write_text(results.encode())
     command = [
         *(sys.executable, "-m", "tests.workload_access", kubeconfig, "run"),
         *("--settings", folder / "settings.json", "--listen", f"127.0.0.1:{port}", "--port", "0"),
@@ -184,7 +184,7 @@ def worlds(
         stack.callback(world.delete_namespaces)
         world.create_namespaces()
         for name in names:
-            values = admission_world.wanted(name, world.model(name)).document()
+            values = admission_world.wanted(name, world.model(name)).to_document()
             server = servers[name] = stack.enter_context(serving(root / name, values))
             stack.callback(api.delete, configure(world, name, server, server.material.bundle))
         for name in names:

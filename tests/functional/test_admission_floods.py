@@ -46,7 +46,7 @@ def world(admin):
 @pytest.fixture(scope="module")
 def server(world, tmp_path_factory):
     """A server that the API server asks about the model's pods, through all of the floods."""
-    values = admission_world.wanted(SETTINGS, world.model(SETTINGS)).document()
+    values = admission_world.wanted(SETTINGS, world.model(SETTINGS)).to_document()
     # These would be applied to any pod, however much it costs.
     del values["pod-labels"], values["pod-annotations"]
     with loopback_webhook.serving(tmp_path_factory.mktemp("webhook") / "0", values) as server:

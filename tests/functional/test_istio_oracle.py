@@ -261,7 +261,7 @@ def test_caller_is_answered_as_the_charm_says(istiod, tmp_path, count):
             served.append(at(address, with_files))
     callers = {
         name: (
-            authorization_policy.principal(*who) if who else "",
+            authorization_policy.make_principal(*who) if who else "",
             {"source": source, "pair": authority.certificate(*who) if who else None},
         )
         for name, (who, source) in CALLERS.items()

@@ -305,7 +305,7 @@ async def test_rules_and_dashboard_have_their_figures_with_cos_and_without(
         served_namespaces=namespaces.MODEL_ONLY,
         restart_max_unavailable="1",
     )
-    settings = admission_world.wanted("hold", model).document()
+    settings = admission_world.wanted("hold", model).to_document()
     owner = names.make_labels(model, "app", names.WEBHOOK_COMPONENT)
     server = connected.create(pod("admission-x", model, {"labels": owner}))
     connected.patch_status(server, {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]})
@@ -323,7 +323,7 @@ async def test_rules_and_dashboard_have_their_figures_with_cos_and_without(
             prometheus.serving(tmp_path / "plain", plain(model, port), shipped) as found,
         ):
             async with running_task(review_often(server, model)):
-                leader = dataclasses.replace(unit, leader=True).document()
+                leader = dataclasses.replace(unit, leader=True).encode()
                 begin = functools.partial((tmp_path / "settings.json").write_text, leader)
                 await asyncio.to_thread(draw_dashboard, cos, begin)
             assert_rules_are_healthy(cos)

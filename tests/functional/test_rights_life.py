@@ -146,7 +146,7 @@ def test_workload_watches_all_that_it_needs_and_replaces_a_broken_pod(  # noqa: 
         is_gone = waiting.eventually(lambda: api.get("Pod", "broken", held.model) is None)
         assert waiting.eventually(lambda: told() == reasons), told()
         own = dataclasses.replace(settings, gateway=service.Gateway(secrets=secrets))
-        (tmp_path / "settings.json").write_text(own.document())
+        (tmp_path / "settings.json").write_text(own.encode())
         assert waiting.eventually(lambda: not unused()), unused()
     log = (tmp_path / "run.log").read_text()
     assert is_gone, log

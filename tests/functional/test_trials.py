@@ -299,7 +299,7 @@ async def test_policy_of_another_team_decides_by_the_pod_that_the_controller_mak
     labels = {names.NAME: APPLICATION}
     await world.pod(f"{APPLICATION}-0", ownerReferences=[owner], labels=labels)
     wanted = Wanted(application=APPLICATION, model=world.namespace, native=True)
-    await write(world, f"{APPLICATION}-admission", "settings.json", wanted.document())
+    await write(world, f"{APPLICATION}-admission", "settings.json", wanted.to_document())
     # An earlier policy forbade another change.
     earlier = rejections.Rejections(changes={"native": refusals.Refusal(author="x", words="")})
     await write(world, rejections.name_config_map(APPLICATION), rejections.KEY, earlier)

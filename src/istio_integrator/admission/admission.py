@@ -100,14 +100,14 @@ class Admission(Component):
         mesh, before = self._facts.mesh, None
         if mesh is None or not mesh.proxy.probed:
             before = settings.MeshSettings.read(self._webhook.settings)
-        return settings.MeshSettings.of(self._facts, before)
+        return settings.MeshSettings.from_facts(self._facts, before)
 
     @functools.cached_property
     def _settings(self) -> pods.Settings:
         mesh, left_out = self._facts.mesh, {*self._rejections.changes}
         if mesh is not None and mesh.native_refused:
             left_out.add("native")
-        return settings.make(self._facts, self._mesh_settings, left_out)
+        return settings.make_settings(self._facts, self._mesh_settings, left_out)
 
     def _apply(self, *, rotate: bool = False) -> str:
         served = dataclasses.replace(
@@ -115,7 +115,7 @@ class Admission(Component):
         )
         if not self._settings.changes_lifecycle:
             served = dataclasses.replace(served, kinds=frozenset())
-        annotations = {names.MESH_SETTINGS: self._mesh_settings.text()}
+        annotations = {names.MESH_SETTINGS: self._mesh_settings.encode()}
         return self._webhook.reconcile(
             self._facts.image, self._settings, served, annotations=annotations, rotate=rotate
         )

@@ -54,7 +54,7 @@ class KeyPair:
             return None
         return cls(**found) if found["certificate"] and found["key"] else None
 
-    def data(self) -> dict[str, str]:
+    def to_secret_data(self) -> dict[str, str]:
         """Return the data of a Secret."""
         return {key: encode(getattr(self, field)) for field, key in _FIELDS.items()}
 

@@ -35,7 +35,7 @@ class MeshSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """Whether the mesh holds applications by default, so that pods need not ask for it."""
 
     @classmethod
-    def of(cls, facts: Facts, before: MeshSettings | None) -> MeshSettings:
+    def from_facts(cls, facts: Facts, before: MeshSettings | None) -> MeshSettings:
         """Return the mesh's settings; keep earlier ones while istiod does not answer."""
         situation, mesh = facts.situation, facts.mesh
         seen = before or cls()
@@ -64,7 +64,7 @@ class MeshSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
         except (ValueError, RecursionError):
             return None
 
-    def text(self) -> str:
+    def encode(self) -> str:
         """Return the text for `read`."""
         return msgspec.json.encode(self).decode()
 
@@ -77,7 +77,7 @@ def _find_blocked_ports(situation: Situation, found: installation.Mesh) -> tuple
     return tuple(port for port in ports if port not in found.proxy.excluded_outbound_ports)
 
 
-def make(facts: Facts, seen: MeshSettings, left_out: Iterable[str]) -> pods.Settings:
+def make_settings(facts: Facts, seen: MeshSettings, left_out: Iterable[str]) -> pods.Settings:
     """Return the settings of new pods, from the options and the mesh.
 
     `left_out` lists the changes that another team's admission control rejects.
@@ -107,9 +107,9 @@ def make(facts: Facts, seen: MeshSettings, left_out: Iterable[str]) -> pods.Sett
         left_out=tuple(sorted(left_out)),
         pod_labels=options.pod_labels,
         pod_annotations=options.pod_annotations,
-        excluded_outbound_ports=tuple(rule.beside(seen.mesh_ports) for rule in ports),
+        excluded_outbound_ports=tuple(rule.merge(seen.mesh_ports) for rule in ports),
         image_registries=options.image_registries,
     )
-    values = json.dumps(settings.document(), sort_keys=True)
+    values = json.dumps(settings.to_document(), sort_keys=True)
     digest = hashlib.sha256(values.encode()).hexdigest()
     return dataclasses.replace(settings, digest=digest[:16])

@@ -71,15 +71,15 @@ class Webhook:
         if not image:
             return "waiting for the lifecycle container"
         situation, manifests = self._situation, self._situation.manifests
-        material = self._certificates(rotate=rotate)
+        material = self._renew_certificates(rotate=rotate)
         before = self.configuration
         if before is not None:
             # API servers must trust a certificate before a server presents it.
             self._configure(material, served)
-        secret = {"name": self._secret, "data": material.data()}
+        secret = {"name": self._secret, "data": material.to_secret_data()}
         manifests.apply(CERTIFICATES_FOLDER, secret)
         self.certificate = material.certificate
-        document = json.dumps(settings.document(), sort_keys=True)
+        document = json.dumps(settings.to_document(), sort_keys=True)
         own = situation.cluster.get(cluster.POD, situation.pod, situation.model)
         servers = {
             "name": self._name,
@@ -104,7 +104,7 @@ class Webhook:
         self.changed = before is None or before["metadata"] != after["metadata"] or refreshed
         return ""
 
-    def _certificates(self, *, rotate: bool) -> certificates.KeyPair:
+    def _renew_certificates(self, *, rotate: bool) -> certificates.KeyPair:
         model = self._situation.model
         found = self._situation.cluster.get(cluster.SECRET, self._secret, model)
         service = f"{self._name}.{model}.svc"
@@ -130,13 +130,13 @@ class Webhook:
         wanted = hashlib.sha256(mounted.encode()).hexdigest()[:16]
         patch = {"metadata": {"annotations": {names.REFRESH: wanted}}}
         refreshed = False
-        for pod in self._pods():
+        for pod in self._list_pods():
             if cluster.at(pod, "metadata", "annotations").get(names.REFRESH) != wanted:
                 self._situation.cluster.merge_patch(pod, patch)
                 refreshed = True
         return refreshed
 
-    def _pods(self) -> list[cluster.Object]:
+    def _list_pods(self) -> list[cluster.Object]:
         return self._situation.cluster.list(cluster.POD, self._situation.model, self._pod_labels)
 
     def find_obstacle(self) -> Message | None:
@@ -153,7 +153,7 @@ class Webhook:
             author = refusal.author if refusal else str(failure.get("reason") or "Kubernetes")
             problem, words = f"{author} rejects pods", refusal.words if refusal else words
         elif reason := next(
-            (why for pod in self._pods() if (why := _find_stuck_state(pod))), None
+            (why for pod in self._list_pods() if (why := _find_stuck_state(pod))), None
         ):
             problem = f"webhook pods: {reason.get('reason')}"
             words = str(reason.get("message") or "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from istio_integrator.istio.authorization_policy import principal
+from istio_integrator.istio.authorization_policy import make_principal
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message
 
@@ -47,7 +47,7 @@ class Target:
     @property
     def principals(self) -> list[str]:
         """The identities of its pods."""
-        return [principal(self.namespace, each) for each in self.accounts]
+        return [make_principal(self.namespace, each) for each in self.accounts]
 
     @property
     def written_hosts(self) -> list[str]:

@@ -37,7 +37,7 @@ _LONGEST_LINE = 400
 """Characters of a problem."""
 
 
-def _like(pattern: str, problem: str) -> pydantic.AfterValidator:
+def _require_pattern(pattern: str, problem: str) -> pydantic.AfterValidator:
     def check(value: str) -> str:
         value = value.strip()
         if value and not re.fullmatch(pattern, value):
@@ -47,23 +47,23 @@ def _like(pattern: str, problem: str) -> pydantic.AfterValidator:
     return pydantic.AfterValidator(check)
 
 
-def _selector(value: str) -> str:
+def _validate_selector(value: str) -> str:
     selectors.parse(value)
     return value.strip()
 
 
-def _items(value: Any) -> Any:
+def _split_items(value: Any) -> Any:
     return service.split_list(value) if isinstance(value, str) else value
 
 
-def _container_names(values: tuple[str, ...]) -> tuple[str, ...]:
+def _validate_containers(values: tuple[str, ...]) -> tuple[str, ...]:
     for value in values:
         if not re.fullmatch(_DNS_LABEL, value):
             raise ValueError(f"'{value}' is not the name of a container")
     return values
 
 
-def _hosts(values: tuple[str, ...]) -> tuple[str, ...]:
+def _validate_hosts(values: tuple[str, ...]) -> tuple[str, ...]:
     for value in values:
         if len(value) > 253 or not _HOST.fullmatch(value):
             raise ValueError(f"'{value}' is not a host name such as kubeflow.example.com")
@@ -74,23 +74,24 @@ def _hosts(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 Name = Annotated[
-    str, _like(_DNS_LABEL, "use lower-case letters, digits and inner hyphens, at most 63")
+    str,
+    _require_pattern(_DNS_LABEL, "use lower-case letters, digits and inner hyphens, at most 63"),
 ]
 Budget = Annotated[str, pydantic.AfterValidator(service.parse_budget)]
-Selector = Annotated[str, pydantic.AfterValidator(_selector)]
+Selector = Annotated[str, pydantic.AfterValidator(_validate_selector)]
 ContainerNames = Annotated[
     tuple[str, ...],
-    pydantic.BeforeValidator(_items),
-    pydantic.AfterValidator(_container_names),
+    pydantic.BeforeValidator(_split_items),
+    pydantic.AfterValidator(_validate_containers),
 ]
 NamespaceKinds = Annotated[
     frozenset[namespaces.Kind],
     pydantic.BeforeValidator(namespaces.parse_kinds),
-    pydantic.BeforeValidator(_items),
+    pydantic.BeforeValidator(_split_items),
 ]
 
 
-def _rules(rules: Any, alone: str = "") -> pydantic.BeforeValidator:
+def _make_rules_validator(rules: Any, alone: str = "") -> pydantic.BeforeValidator:
     """Return a validator that reads a tuple of rules from YAML.
 
     A bare value of the field `alone` is a rule for every pod.
@@ -102,7 +103,7 @@ def _rules(rules: Any, alone: str = "") -> pydantic.BeforeValidator:
             return text
         try:
             # In JSON, strict validation accepts lists as tuples and mappings as dataclasses.
-            return adapter.validate_json(json.dumps(_listed(text, alone), default=str))
+            return adapter.validate_json(json.dumps(_read_rules(text, alone), default=str))
         except bounded.DocumentError as error:
             raise ValueError(f"this {error}") from error
         except pydantic.ValidationError as error:
@@ -114,7 +115,7 @@ def _rules(rules: Any, alone: str = "") -> pydantic.BeforeValidator:
     return pydantic.BeforeValidator(read)
 
 
-def _listed(text: str, alone: str) -> Any:
+def _read_rules(text: str, alone: str) -> Any:
     if alone == "ports" and re.fullmatch(r"[0-9,\s]*", text):
         ports = [int(port) for port in re.findall(r"[0-9]+", text)]
         return [{alone: ports}] if ports else []
@@ -124,12 +125,18 @@ def _listed(text: str, alone: str) -> Any:
     return [{alone: value}] if alone == "add" and isinstance(value, dict) else value
 
 
-EntryRules = Annotated[tuple[pods.Entries, ...], _rules(tuple[pods.Entries, ...], alone="add")]
-PortRules = Annotated[tuple[pods.Ports, ...], _rules(tuple[pods.Ports, ...], alone="ports")]
-RegistryRules = Annotated[tuple[pods.Registries, ...], _rules(tuple[pods.Registries, ...])]
+EntryRules = Annotated[
+    tuple[pods.Entries, ...], _make_rules_validator(tuple[pods.Entries, ...], alone="add")
+]
+PortRules = Annotated[
+    tuple[pods.Ports, ...], _make_rules_validator(tuple[pods.Ports, ...], alone="ports")
+]
+RegistryRules = Annotated[
+    tuple[pods.Registries, ...], _make_rules_validator(tuple[pods.Registries, ...])
+]
 
 
-def _cpu(text: str) -> str:
+def _format_cpu(text: str) -> str:
     """Write the amount as the API server does, in the largest unit that keeps an integer.
 
     Another spelling would be applied again at every event.
@@ -141,7 +148,7 @@ def _cpu(text: str) -> str:
     return f"{millis}m" if millis % 1000 else str(millis // 1000)
 
 
-def _memory(text: str) -> str:
+def _format_memory(text: str) -> str:
     found = re.fullmatch(r"([0-9]{1,6})([MG])i", text.strip())
     mebibytes = int(found[1]) * (1 if found[2] == "M" else 1024) if found else 0
     if not 32 <= mebibytes <= 64 * 1024:
@@ -149,7 +156,7 @@ def _memory(text: str) -> str:
     return f"{mebibytes}Mi" if mebibytes % 1024 else f"{mebibytes // 1024}Gi"
 
 
-def _annotations(value: Any) -> Any:
+def _read_annotations(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
@@ -176,16 +183,16 @@ class PlainTextPort:
         return f"{self.name}:{self.port}" if self.port else self.name
 
 
-def _plain_ports(value: Any) -> Any:
+def _read_plain_ports(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    found = tuple(dict.fromkeys(map(_plain_port, service.split_list(value))))
+    found = tuple(dict.fromkeys(map(_read_plain_port, service.split_list(value))))
     if len(found) > MOST_PLAIN_PORTS:
         raise ValueError(f"at most {MOST_PLAIN_PORTS} entries")
     return found
 
 
-def _plain_port(text: str) -> PlainTextPort:
+def _read_plain_port(text: str) -> PlainTextPort:
     name, colon, port = text.partition(":")
     if not re.fullmatch(_DNS_NAME, name) or (colon and not port):
         raise ValueError(f"'{text}' is no Service or workload with a port: {_PLAIN_GRAMMAR}")
@@ -200,7 +207,7 @@ def _plain_port(text: str) -> PlainTextPort:
     return PlainTextPort(name, port)
 
 
-def _networks(value: Any) -> Any:
+def _read_networks(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     words = service.split_list(value)
@@ -208,10 +215,10 @@ def _networks(value: Any) -> Any:
         return None
     if len(words) > MOST_NETWORKS:
         raise ValueError(f"at most {MOST_NETWORKS} networks")
-    return tuple(dict.fromkeys(map(_network, words)))
+    return tuple(dict.fromkeys(map(_read_network, words)))
 
 
-def _network(text: str) -> Network:
+def _read_network(text: str) -> Network:
     example = "write networks as in 10.1.0.0/16, or none"
     try:
         found = ipaddress.ip_network(text)
@@ -224,16 +231,18 @@ def _network(text: str) -> Network:
     return found
 
 
-Annotations = Annotated[Mapping[str, str], pydantic.BeforeValidator(_annotations)]
-Networks = Annotated[tuple[Network, ...] | None, pydantic.BeforeValidator(_networks)]
-PlainPorts = Annotated[tuple[PlainTextPort, ...], pydantic.BeforeValidator(_plain_ports)]
-ServiceName = Annotated[str, _like(f"{_DNS_LABEL}/{_DNS_NAME}", "write it as NAMESPACE/NAME")]
-Cpu = Annotated[str, pydantic.AfterValidator(_cpu)]
-Memory = Annotated[str, pydantic.AfterValidator(_memory)]
+Annotations = Annotated[Mapping[str, str], pydantic.BeforeValidator(_read_annotations)]
+Networks = Annotated[tuple[Network, ...] | None, pydantic.BeforeValidator(_read_networks)]
+PlainPorts = Annotated[tuple[PlainTextPort, ...], pydantic.BeforeValidator(_read_plain_ports)]
+ServiceName = Annotated[
+    str, _require_pattern(f"{_DNS_LABEL}/{_DNS_NAME}", "write it as NAMESPACE/NAME")
+]
+Cpu = Annotated[str, pydantic.AfterValidator(_format_cpu)]
+Memory = Annotated[str, pydantic.AfterValidator(_format_memory)]
 Hosts = Annotated[
     tuple[str, ...],
-    pydantic.BeforeValidator(_items),
-    pydantic.AfterValidator(_hosts),
+    pydantic.BeforeValidator(_split_items),
+    pydantic.AfterValidator(_validate_hosts),
 ]
 
 
@@ -338,10 +347,12 @@ class Config(pydantic.BaseModel):
         try:
             return cls.model_validate(dict(options))
         except pydantic.ValidationError as error:
-            raise errors.ConfigError([_line(problem) for problem in error.errors()]) from error
+            raise errors.ConfigError(
+                [_format_problem(problem) for problem in error.errors()]
+            ) from error
 
 
-def _line(problem: Any) -> str:
+def _format_problem(problem: Any) -> str:
     message = re.sub(r"^(Value error, |Input should be )", "", problem["msg"])
     if not problem["loc"]:
         return message

@@ -25,7 +25,7 @@ STATUS = "status"
 
 
 @functools.cache
-def symptoms() -> dict[str, dict[str, str]]:
+def read_symptoms() -> dict[str, dict[str, str]]:
     """Return what users see, its meaning and its remedy, by anchors of docs/how-to/symptoms.md."""
     return yaml.safe_load(pathlib.Path(__file__).with_name("symptoms.yaml").read_text())
 
@@ -38,7 +38,7 @@ class Level(enum.Enum):
     FINE = "✓"
 
     @classmethod
-    def of(cls, message: Message) -> Level:
+    def from_message(cls, message: Message) -> Level:
         """Return the level of a message."""
         levels = {Severity.BLOCKED: cls.BROKEN, Severity.NOTE: cls.FINE}
         return levels.get(message.severity, cls.DOUBTFUL)
@@ -85,33 +85,33 @@ class Report:
     @property
     def is_broken(self) -> bool:
         """Whether any part is broken."""
-        return any(Level.of(each) is Level.BROKEN for each in self.messages)
+        return any(Level.from_message(each) is Level.BROKEN for each in self.messages)
 
     @property
     def summary(self) -> str:
         """The number of lines at each level, the worst first."""
         words = {Level.BROKEN: "broken", Level.DOUBTFUL: "to look at", Level.FINE: "passed"}
-        levels = [Level.of(each) for each in self.messages]
+        levels = [Level.from_message(each) for each in self.messages]
         counts = {word: levels.count(level) for level, word in words.items()}
         return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
 
-    def results(self, how: str) -> dict[str, str]:
+    def render(self, how: str) -> dict[str, str]:
         """Render the results of an action, as `text` or `json`."""
-        written = self.json() if how == "json" else self.text()
+        written = self.render_json() if how == "json" else self.render_text()
         return {"summary": self.summary, "report": written}
 
-    def text(self) -> str:
+    def render_text(self) -> str:
         """Render the report as text, with meaning and remedy of each symptom once."""
         width = max((len(each.check) for each in self.messages), default=0)
         blank = f"  {'':<{width}}  "
         lines: list[str] = []
         explained: set[str] = set()
-        for level, each in self._sorted():
+        for level, each in self._sort_messages():
             lines.append(f"{level.value} {each.check:<{width}}  {_one_line(each.finding)}")
             if each.next:
                 lines.append(f"{blank}→ {_one_line(each.next)}")
             new = [] if level is Level.FINE else [a for a in each.symptoms if a not in explained]
-            for symptom in map(symptoms().__getitem__, new):
+            for symptom in map(read_symptoms().__getitem__, new):
                 lines.append(f"{blank}{symptom['seen']}: {symptom['meaning']}")
                 lines.append(f"{blank}Remedy: {symptom['remedy']}")
             explained.update(new)
@@ -119,7 +119,7 @@ class Report:
             lines.append(f"See also: {' ; '.join(self.further)}")
         return "\n".join(lines)
 
-    def json(self) -> str:
+    def render_json(self) -> str:
         """Render the report as JSON, in ASCII so that no text in it can control a terminal."""
         rows = [
             {
@@ -130,13 +130,13 @@ class Report:
                 "check": each.check,
                 "symptoms": each.symptoms,
             }
-            for level, each in self._sorted()
+            for level, each in self._sort_messages()
         ]
         return json.dumps(rows)
 
-    def _sorted(self) -> list[tuple[Level, Message]]:
+    def _sort_messages(self) -> list[tuple[Level, Message]]:
         levels = list(Level)
-        rows = [(Level.of(each), each) for each in self.messages]
+        rows = [(Level.from_message(each), each) for each in self.messages]
         return sorted(rows, key=lambda row: levels.index(row[0]))
 
 

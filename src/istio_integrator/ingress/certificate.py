@@ -72,7 +72,7 @@ def observe_relation(charm: ops.CharmBase) -> tls_certificates.TLSCertificatesRe
         hosts = config.Config.load(charm.config).hosts
     except errors.ConfigError:
         return None
-    if any(map(find_problem, endpoints.Relations(charm).bags(endpoints.CERTIFICATES))):
+    if any(map(find_problem, endpoints.Relations(charm).list_bags(endpoints.CERTIFICATES))):
         return None
     # Most models have no such relation, and the import takes as long as a request to the API
     # server.
@@ -240,7 +240,7 @@ class GatewayCertificate:
         self.name = situation.manifests.secrets[SECRET_FOLDER]
         """The Secret that the Gateway names."""
         self._is_related = situation.related.is_related(endpoints.CERTIFICATES)
-        bags = situation.related.bags(endpoints.CERTIFICATES)
+        bags = situation.related.list_bags(endpoints.CERTIFICATES)
         self._authority = ", ".join(bag.application for bag in bags)
         self.is_wanted = bool(situation.config.tls_secret) or self._is_related
         """Whether to serve the model by HTTPS."""
@@ -334,7 +334,7 @@ class GatewayCertificate:
             self.messages.append(Template.CERTIFICATES_NEED_HOSTS(application=application))
             return None
         problems = filter(
-            None, map(find_problem, self._situation.related.bags(endpoints.CERTIFICATES))
+            None, map(find_problem, self._situation.related.list_bags(endpoints.CERTIFICATES))
         )
         self.messages += [Template.REQUEST_INVALID(request=each) for each in problems]
         requirer = self._situation.certificates

@@ -326,7 +326,7 @@ class Ingress(Component):
                 kubeflow.publish_metadata(self._related, metadata)
             return
         kubeflow.publish_metadata(self._related, None)
-        bags = self._related.bags(kubeflow.GATEWAY_METADATA)
+        bags = self._related.list_bags(kubeflow.GATEWAY_METADATA)
         if waiting := ", ".join(sorted(bag.application for bag in bags)):
             self._messages.append(Template.GATEWAY_METADATA_AWAITED(applications=waiting))
 

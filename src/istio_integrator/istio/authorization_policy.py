@@ -149,7 +149,7 @@ class Attachment:
     """Kind and name of each target. A sidecar ignores a policy with targets."""
 
     @staticmethod
-    def of(obj: cluster.Object) -> Attachment:
+    def from_object(obj: cluster.Object) -> Attachment:
         """Read the selector and the targets of a policy."""
         spec = cluster.at(obj, "spec")
         single = cluster.at(spec, "targetRef")
@@ -205,7 +205,7 @@ class Verdict:
     """The policy that denies the request, where the answer is NO."""
 
 
-def principal(namespace: str, account: str, trust_domain: str = OWN_TRUST_DOMAIN) -> str:
+def make_principal(namespace: str, account: str, trust_domain: str = OWN_TRUST_DOMAIN) -> str:
     """Return the principal of a ServiceAccount, as policies and certificates have it."""
     return f"{trust_domain}/ns/{namespace}/sa/{account}"
 
@@ -238,7 +238,11 @@ def decide(
 
 
 def _read(obj: cluster.Object, trust_domains: Sequence[str]) -> Iterator[AuthorizationPolicy]:
-    metadata, spec, attachment = obj["metadata"], cluster.at(obj, "spec"), Attachment.of(obj)
+    metadata, spec, attachment = (
+        obj["metadata"],
+        cluster.at(obj, "spec"),
+        Attachment.from_object(obj),
+    )
     dry_run = cluster.at(metadata, "annotations").get(names.DRY_RUN)
     if booleans.parse(str(dry_run), default=False):
         return
@@ -247,7 +251,7 @@ def _read(obj: cluster.Object, trust_domains: Sequence[str]) -> Iterator[Authori
         part: cluster.Object, attributes: Mapping[str, str]
     ) -> Iterator[AttributeCondition]:
         for field in part:
-            included = _included(field)
+            included = _strip_negation(field)
             # An unknown field counts as an attribute that may match.
             attribute = attributes.get(included, included)
             values = [
@@ -303,7 +307,7 @@ def name_excluding_field(field: str) -> str:
     return f"not{field[:1].upper()}{field[1:]}"
 
 
-def _included(field: str) -> str:
+def _strip_negation(field: str) -> str:
     name = field.removeprefix("not")
     return field if name == field else f"{name[:1].lower()}{name[1:]}"
 
@@ -312,13 +316,15 @@ def _expand_aliases(named: str, trust_domains: Sequence[str]) -> Sequence[str]:
     """Expand a principal for each trust domain of the mesh (pilot/pkg/security/trustdomain)."""
     domain, *rest = named.split("/")
     is_own = domain == OWN_TRUST_DOMAIN or any(
-        _fits(domain, each) or _fits(each, domain) for each in trust_domains
+        _matches_pattern(domain, each) or _matches_pattern(each, domain) for each in trust_domains
     )
     if len(rest) != 4 or domain == "*" or not is_own:
         return (named,)
     return tuple(
         dict.fromkeys(
-            named if domain.startswith("*") and _fits(domain, each) else "/".join((each, *rest))
+            named
+            if domain.startswith("*") and _matches_pattern(domain, each)
+            else "/".join((each, *rest))
             for each in trust_domains
         )
     )
@@ -327,19 +333,19 @@ def _expand_aliases(named: str, trust_domains: Sequence[str]) -> Sequence[str]:
 def _matches(attribute: str, value: str, caller: str, request: InboundRequest) -> Truth:
     """Tell whether a value of an attribute matches a caller or a request."""
     if has_name := _IDENTITIES.get(attribute):
-        return _yes(bool(caller) and has_name(value, caller))
+        return _to_truth(bool(caller) and has_name(value, caller))
     if attribute in OPERATION.values() and value == "*":
         return Truth.YES
     if attribute == "destination.port" and request.port is not None:
-        return _yes(_fits(value, str(request.port)))
+        return _to_truth(_matches_pattern(value, str(request.port)))
     return Truth.MAYBE
 
 
-def _yes(holds: bool) -> Truth:
+def _to_truth(holds: bool) -> Truth:
     return Truth.YES if holds else Truth.NO
 
 
-def _fits(pattern: str, text: str) -> bool:
+def _matches_pattern(pattern: str, text: str) -> bool:
     """Match a text exactly, by a prefix, by a suffix, or any text."""
     if pattern.startswith("*"):
         return text.endswith(pattern[1:])
@@ -360,7 +366,7 @@ def _all(answers: Iterable[Truth]) -> Truth:
 
 
 _IDENTITIES: Mapping[str, Callable[[str, str], bool]] = {
-    "source.principal": _fits,
+    "source.principal": _matches_pattern,
     "source.namespace": lambda value, who: _is_like(f"*/ns/{value}/*", f"/{who}"),
     "source.serviceAccount": lambda value, who: who.endswith(
         "/ns/{}/sa/{}".format(*value.split("/", 1))

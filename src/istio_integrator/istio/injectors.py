@@ -89,7 +89,7 @@ def _read(configuration: cluster.Object) -> list[Injector]:
             read_requirements(cluster.at(each, "namespaceSelector")),
             read_requirements(cluster.at(each, "objectSelector")),
         )
-        is_switched_off = any(_asked(part, names.DEACTIVATED) for part in hook)
+        is_switched_off = any(_list_values(part, names.DEACTIVATED) for part in hook)
         if each.get("name", "").endswith(_WEBHOOK_SUFFIX) and not is_switched_off:
             client = client or cluster.at(each, "clientConfig")
             hooks.append(hook)
@@ -99,14 +99,14 @@ def _read(configuration: cluster.Object) -> list[Injector]:
     marked = cluster.at(configuration, "metadata", "labels").get(names.REVISION)
     service = cluster.at(client, "service")
     namespace = service.get("namespace", "")
-    revisions = {one for hook in hooks for one in _asked(hook.namespaces, names.REVISION)}
+    revisions = {one for hook in hooks for one in _list_values(hook.namespaces, names.REVISION)}
     return [
         Injector(
             namespace=namespace,
             revision=revision,
             istiod_revision=marked or revision,
             is_default=any(
-                "enabled" in _asked(hook.namespaces, names.INJECTION) for hook in hooks
+                "enabled" in _list_values(hook.namespaces, names.INJECTION) for hook in hooks
             ),
             service=service.get("name", ""),
             url=client.get("url", ""),
@@ -118,7 +118,7 @@ def _read(configuration: cluster.Object) -> list[Injector]:
     ]
 
 
-def _asked(found: selectors.Selector, label: str) -> set[str]:
+def _list_values(found: selectors.Selector, label: str) -> set[str]:
     """Return the values of a label that a selector includes."""
     return {
         value

@@ -92,19 +92,19 @@ def _read(obj: cluster.Object) -> PeerAuthentication:
     ports = {
         int(number): mode
         for number, one in cluster.at(spec, "portLevelMtls").items()
-        if number.isdecimal() and pods.is_port(int(number)) and (mode := _mode(one))
+        if number.isdecimal() and pods.is_port(int(number)) and (mode := _read_mode(one))
     }
     return PeerAuthentication(
         namespace=metadata.get("namespace", ""),
         name=metadata["name"],
         created=str(metadata.get("creationTimestamp") or ""),
         selector=cluster.at(spec, "selector", "matchLabels"),
-        mode=_mode(spec.get("mtls")),
+        mode=_read_mode(spec.get("mtls")),
         ports=ports,
         owner=str(cluster.at(metadata, "labels").get(names.OWNER, "")),
     )
 
 
-def _mode(mtls: cluster.Object | None) -> str:
+def _read_mode(mtls: cluster.Object | None) -> str:
     mode = cluster.at(mtls).get("mode")
     return "" if mode in _INHERITED or not isinstance(mode, str) else mode

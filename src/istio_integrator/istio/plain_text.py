@@ -26,7 +26,9 @@ def is_denied(
         found(cluster.AUTHORIZATION_POLICY), mesh.settings.trust_domains
     )
     selected = [each for each in policies if each.selects(labels, namespace, root)]
-    peer = authorization_policy.principal(namespace, "default", mesh.settings.trust_domains[0])
+    peer = authorization_policy.make_principal(
+        namespace, "default", mesh.settings.trust_domains[0]
+    )
     request = authorization_policy.InboundRequest(seen_by="tcp")
 
     def is_refused(caller: str) -> bool:

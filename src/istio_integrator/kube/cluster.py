@@ -48,19 +48,19 @@ KINDS: dict[tuple[str, str], Kind] = {}
 
 
 def _register_kinds(api_version: str, namespaced: bool, *names: str) -> list[Kind]:
-    found = [Kind(api_version, name, _plural(name), namespaced) for name in names]
+    found = [Kind(api_version, name, _pluralize(name), namespaced) for name in names]
     KINDS.update({(api_version, each.name): each for each in found})
     return found
 
 
-def _plural(name: str) -> str:
+def _pluralize(name: str) -> str:
     lower = name.lower()
     if lower.endswith("icy"):
         return f"{lower[:-1]}ies"
     return f"{lower}es" if lower.endswith("s") else f"{lower}s"
 
 
-def kind(api_version: str, name: str) -> Kind:
+def find_kind(api_version: str, name: str) -> Kind:
     """Look up a kind that the charm knows."""
     return KINDS[api_version, name]
 
@@ -114,7 +114,7 @@ _register_kinds("authorization.k8s.io/v1", False, "SelfSubjectAccessReview")
 
 
 @functools.cache
-def _resource(kind: Kind) -> Any:
+def _make_resource(kind: Kind) -> Any:
     group, _, version = kind.api_version.rpartition("/")
     base = (
         lightkube.generic_resource.GenericNamespacedResource
@@ -218,12 +218,12 @@ class Cluster:
         where = f"{kind.name} {f'{namespace}/' if namespace else ''}{name}"
         try:
             with errors.translate_errors(f"get {kind.name}", where):
-                found = self.client.get(_resource(kind), name, namespace=namespace)
+                found = self.client.get(_make_resource(kind), name, namespace=namespace)
         except errors.ApiError as error:
             if error.code == 404:
                 return None
             raise
-        obj = _with_kind(kind, found)
+        obj = _add_kind(kind, found)
         if said := find_defect(obj):
             raise errors.UnreachableError(f"{reference(obj)} can't be read: {said}")
         return obj
@@ -324,7 +324,7 @@ class Cluster:
         """Return the raw answer of a list request."""
         generic = self.client._client  # noqa: SLF001 - the only way to the answer as it came
         asked = generic.prepare_request(
-            "list", _resource(kind), namespace=namespace, params=dict(params)
+            "list", _make_resource(kind), namespace=namespace, params=dict(params)
         )
         answer = generic.send(generic.build_adapter_request(asked))
         generic.raise_for_status(answer)
@@ -345,13 +345,13 @@ class Cluster:
     def create(self, obj: Object, *, dry_run: bool = False) -> Object:
         """Create an object; with `dry_run` return the object that would be created."""
         kind = KINDS[obj["apiVersion"], obj["kind"]]
-        resource = _resource(kind)
+        resource = _make_resource(kind)
         namespace = obj["metadata"].get("namespace")
         with self._dropping_stale("create", obj, dry_run=dry_run):
             created = self.client.create(
                 resource(obj), namespace=namespace, field_manager=FIELD_MANAGER, dry_run=dry_run
             )
-        return _with_kind(kind, created)
+        return _add_kind(kind, created)
 
     def apply(self, obj: Object, *, dry_run: bool = False) -> Object:
         """Apply an object of this application (server-side apply)."""
@@ -371,7 +371,7 @@ class Cluster:
         try:
             with self._dropping_stale("delete", obj):
                 self.client.delete(
-                    _resource(kind),
+                    _make_resource(kind),
                     metadata["name"],
                     namespace=metadata.get("namespace"),
                     cascade=lightkube.types.CascadeType.BACKGROUND,
@@ -387,7 +387,7 @@ class Cluster:
         metadata = obj["metadata"]
         with self._dropping_stale("patch", obj, **options):
             patched = self.client.patch(
-                _resource(kind),
+                _make_resource(kind),
                 metadata["name"],
                 patch,
                 namespace=metadata.get("namespace"),
@@ -396,7 +396,7 @@ class Cluster:
                 force=how is lightkube.types.PatchType.APPLY,
                 **options,
             )
-        return _with_kind(kind, patched)
+        return _add_kind(kind, patched)
 
     @contextlib.contextmanager
     def _dropping_stale(self, verb: str, obj: Object, *, dry_run: bool = False) -> Generator[None]:
@@ -436,7 +436,7 @@ def connect() -> Cluster:
         raise errors.UnreachableError(f"no access to the Kubernetes API: {error}") from error
 
 
-def _with_kind(kind: Kind, obj: Any) -> Object:
+def _add_kind(kind: Kind, obj: Any) -> Object:
     return {**obj, "apiVersion": kind.api_version, "kind": kind.name}
 
 
@@ -452,12 +452,12 @@ def _read_page(kind: Kind, answer: bytes) -> tuple[str, list[Object]]:
         found = [_decode_object(kind, each) for each in page.get("items") or ()]
     except RecursionError:
         # The cut answer can be decoded. An object that was cut still nests too deep.
-        return _read_page(kind, bounded.shallow(answer, bounded.DEEPEST + _AROUND_ITEMS + 1))
+        return _read_page(kind, bounded.cut_depth(answer, bounded.DEEPEST + _AROUND_ITEMS + 1))
     return page.get("metadata", {}).get("continue", ""), found
 
 
 def _decode_object(kind: Kind, text: msgspec.Raw) -> Object:
-    found = _with_kind(kind, msgspec.json.decode(text))
+    found = _add_kind(kind, msgspec.json.decode(text))
     if kind == CUSTOM_RESOURCE_DEFINITION:
         found["spec"] = {"conversion": at(found, "spec", "conversion")}
     return found

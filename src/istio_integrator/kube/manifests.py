@@ -42,7 +42,7 @@ def _to_yaml(value: Any) -> str:
 
 
 @functools.cache
-def _environment() -> jinja2.Environment:
+def _make_environment() -> jinja2.Environment:
     # The templates are YAML: values pass through `tojson`, so nothing is escaped as HTML.
     environment = jinja2.Environment(  # noqa: S701
         loader=jinja2.FileSystemLoader(TEMPLATES),
@@ -55,31 +55,31 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _folders() -> list[str]:
+def _list_folders() -> list[str]:
     return sorted(path.name for path in TEMPLATES.iterdir() if path.is_dir())
 
 
-def _sources(folder: str) -> list[pathlib.Path]:
+def _list_sources(folder: str) -> list[pathlib.Path]:
     return sorted((TEMPLATES / folder).glob("*.yaml.j2"))
 
 
-def kinds(folder: str) -> list[cluster.Kind]:
+def list_kinds(folder: str) -> list[cluster.Kind]:
     """List the kinds that a folder's templates can render.
 
     Each document of a template begins with a literal `apiVersion` line and `kind` line.
     """
     found: dict[cluster.Kind, None] = {}
-    for path in _sources(folder):
+    for path in _list_sources(folder):
         for api_version, name in _KIND_LINES.findall(path.read_text()):
-            found[cluster.kind(api_version, name)] = None
+            found[cluster.find_kind(api_version, name)] = None
     return list(found)
 
 
 def render(folder: str, context: Context) -> list[cluster.Object]:
     """Render every template of a folder below `templates/`."""
     objects: list[cluster.Object] = []
-    for path in _sources(folder):
-        template = _environment().get_template(f"{folder}/{path.name}")
+    for path in _list_sources(folder):
+        template = _make_environment().get_template(f"{folder}/{path.name}")
         objects += [obj for obj in yaml.load_all(template.render(context), Loader=_LOADER) if obj]
     return objects
 
@@ -129,11 +129,11 @@ class Manifests:
         wanted = [self.add_ownership(folder, obj) for obj in render(folder, context)]
         # One list per kind returns all existing objects, however many.
         owned = {
-            _identity(obj): obj
-            for kind in reversed(kinds(folder))
+            _make_key(obj): obj
+            for kind in reversed(list_kinds(folder))
             for obj in self._read_owned(kind, folder)
         }
-        live = [owned.pop(_identity(obj), None) or self._find_live(obj) for obj in wanted]
+        live = [owned.pop(_make_key(obj), None) or self._find_live(obj) for obj in wanted]
         applied = [
             found if found is not None and is_current(found, obj) else self._cluster.apply(obj)
             for found, obj in zip(live, wanted, strict=True)
@@ -207,7 +207,7 @@ class Manifests:
 
     def list_owned(self) -> list[cluster.Object]:
         """List the application's objects of all folders, of the kinds that the charm may list."""
-        return [obj for folder in _folders() for obj in self.list_owned_in(folder)]
+        return [obj for folder in _list_folders() for obj in self.list_owned_in(folder)]
 
     def list_owned_of(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
         """List the application's objects of a kind; empty if the right to list it is missing."""
@@ -263,7 +263,9 @@ class Manifests:
     def list_owned_in(self, folder: str) -> list[cluster.Object]:
         """List a folder's objects, as `list_owned_of` does, in the order of their removal."""
         return [
-            obj for kind in reversed(kinds(folder)) for obj in self.list_owned_of(kind, folder)
+            obj
+            for kind in reversed(list_kinds(folder))
+            for obj in self.list_owned_of(kind, folder)
         ]
 
     def _read_owned(self, kind: cluster.Kind, folder: str = "") -> list[cluster.Object]:
@@ -276,7 +278,7 @@ class Manifests:
         place = self._model if is_in_model else None
         # One list for all folders, which the client keeps.
         found = self._cluster.list(kind, place, {names.OWNER: self.owner})
-        return [obj for obj in found if self.is_ours(obj) and folder in ("", _component(obj))]
+        return [obj for obj in found if self.is_ours(obj) and folder in ("", _read_component(obj))]
 
     def _find_secret(self, folder: str) -> cluster.Object | None:
         place = self._model
@@ -288,7 +290,7 @@ class Manifests:
         return found if self.is_ours(found) else None
 
 
-def _component(obj: cluster.Object) -> str:
+def _read_component(obj: cluster.Object) -> str:
     return str(obj["metadata"]["labels"].get(names.COMPONENT, ""))
 
 
@@ -310,6 +312,6 @@ def is_current(live: Any, wanted: Any) -> bool:
     return live == wanted
 
 
-def _identity(obj: cluster.Object) -> tuple[str, str, str]:
+def _make_key(obj: cluster.Object) -> tuple[str, str, str]:
     metadata = obj["metadata"]
     return obj["kind"], metadata.get("namespace", ""), metadata["name"]

@@ -82,7 +82,7 @@ class WorkloadService(Component):
         elif facts.mesh is not None:
             said.append(Template.DATA_PLANE(data_plane=facts.mesh.sidecars))
         told = self._client.read_settings()
-        wanted = settings.make(facts, told, joined=self._joined)
+        wanted = settings.make_settings(facts, told, joined=self._joined)
         if wanted != told:
             self._client.write_settings(wanted)
         with workload.translate_pebble_errors("lifecycle does not start"):

@@ -26,7 +26,7 @@ def _describe_gateway(situation: Situation) -> service.Gateway:
     return service.Gateway(namespace=namespace, name=name, selector=selector, secrets=shown)
 
 
-def make(facts: Facts, told: service.Options | None, *, joined: bool) -> service.Options:
+def make_settings(facts: Facts, told: service.Options | None, *, joined: bool) -> service.Options:
     """Return the settings, from the options and the facts.
 
     Values that are unknown now keep those of `told`.

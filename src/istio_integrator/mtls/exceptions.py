@@ -126,12 +126,12 @@ class Exceptions:
             for service, port in self.closed
             if service.is_reachable_from_outside
         )
-        return _unique([*unlabelled, *passing, *self._list_rule_needs(self.plain_clients)])
+        return _drop_duplicates([*unlabelled, *passing, *self._report_clients(self.plain_clients)])
 
     @property
     def elsewhere(self) -> list[Message]:
         """The objects elsewhere that block their clients, which does not delay strict mode."""
-        return _unique(self._list_rule_needs(self.plain_elsewhere[:MOST_RULES]))
+        return _drop_duplicates(self._report_clients(self.plain_elsewhere[:MOST_RULES]))
 
     @functools.cached_property
     def closed(self) -> Sequence[tuple[Service, ServicePort]]:
@@ -166,7 +166,7 @@ class Exceptions:
                     kept = member.foreseen & policy.ports.keys()
                     yield from (("its next pod", member, port) for port in kept)
 
-    def _list_rule_needs(self, rules: Iterable[PlainClients]) -> Iterable[Message]:
+    def _report_clients(self, rules: Iterable[PlainClients]) -> Iterable[Message]:
         for rule in rules:
             for service, port in self.closed:
                 if rule.service in (service.name, "*") and rule.port in (0, port.port):
@@ -212,5 +212,5 @@ class Exceptions:
                     yield from ((member, number) for number in sorted(port.resolve(member.ports)))
 
 
-def _unique(found: Iterable[Message]) -> list[Message]:
+def _drop_duplicates(found: Iterable[Message]) -> list[Message]:
     return [each for _, each in sorted({each.text: each for each in found}.items())]

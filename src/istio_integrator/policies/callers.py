@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from integrator_contract import names
 from istio_integrator import texts
 from istio_integrator.istio import installation
-from istio_integrator.istio.authorization_policy import AuthorizationPolicy, principal
+from istio_integrator.istio.authorization_policy import AuthorizationPolicy, make_principal
 from istio_integrator.messages import Message, Template
 from istio_integrator.situation.model import Pod
 from istio_integrator.situation.situation import Situation
@@ -84,7 +84,7 @@ def _list_without_certificate(
     running: dict[str, bool] = {}
     for pod in pods:
         account = pod.spec.service_account_name
-        is_named = principal(pod.metadata.namespace, account, trust_domain) in named
+        is_named = make_principal(pod.metadata.namespace, account, trust_domain) in named
         if is_named:
             running[account] = pod.is_in_mesh or running.get(account, False)
     return [account for account, is_known in running.items() if not is_known]

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from integrator_contract import names
 from istio_integrator import texts
 from istio_integrator.istio import authorization_policy
-from istio_integrator.istio.authorization_policy import SEEN_BY_ZTUNNEL, Attachment, principal
+from istio_integrator.istio.authorization_policy import SEEN_BY_ZTUNNEL, Attachment, make_principal
 from istio_integrator.kube import cluster, fences
 from istio_integrator.messages import Message, Template
 from istio_integrator.relations import kubeflow, service_mesh
@@ -148,7 +148,7 @@ class _PolicyBuilder:
         for one in self._asked.consumers:
             units: set[Labels] = set()
             for policy in one.policies:
-                who = principal(policy.source_namespace, policy.source_app_name)
+                who = make_principal(policy.source_namespace, policy.source_app_name)
                 if kubeflow.is_of_another_model(policy.source_app_name):
                     self._report(Template.AUTHORIZATION_WAITS, one, _UNKNOWN)
                 if policy.target_type == "unit":
@@ -197,7 +197,7 @@ class _PolicyBuilder:
             if found.waypoint:
                 # The waypoint replaces each caller; its own policies decide about callers.
                 self._add_rules(
-                    found.selector, _make_rule([], principals=[principal(*found.waypoint)])
+                    found.selector, _make_rule([], principals=[make_principal(*found.waypoint)])
                 )
         for pod in self._model.pods_to_come:
             for probe in _list_probes(pod):
@@ -297,7 +297,7 @@ class _PolicyBuilder:
                 spec = cluster.at(policy, "spec")
                 if spec.get("action", "ALLOW") != "ALLOW":
                     continue
-                targets = Attachment.of(policy).targets
+                targets = Attachment.from_object(policy).targets
                 named = [
                     self._model.find_service(name) for kind, name in targets if kind == "Service"
                 ]

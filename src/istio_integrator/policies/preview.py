@@ -18,7 +18,7 @@ from istio_integrator.istio.authorization_policy import (
     AuthorizationRule,
     InboundRequest,
     Truth,
-    principal,
+    make_principal,
 )
 from istio_integrator.istio.peer_authentication import PeerAuthentication
 from istio_integrator.kube import cluster
@@ -78,7 +78,7 @@ def preview(
         yield Template.PORT_OPEN_TO_ALL(service=call.service, ports=shown, caller=call.caller)
     losses: dict[_Loss, list[int]] = {}
     # Rules for the kubelet's probes admit no other caller.
-    sides = [[*map(_without_probes, each), *others] for each in (ours, planned)]
+    sides = [[*map(_drop_probes, each), *others] for each in (ours, planned)]
     known = _list_callers(asked, mesh.settings.trust_domains[0], situation.application)
     for loss, port in _find_losses(asked, known, peers, mesh.settings.root_namespace, sides):
         losses.setdefault(loss, []).append(port)
@@ -182,11 +182,11 @@ def _list_callers(asked: decide.PolicyInput, domain: str, application: str) -> l
             if pod.is_in_mesh:
                 name, who = (
                     pod.display_name,
-                    principal(model.name, pod.spec.service_account_name, domain),
+                    make_principal(model.name, pod.spec.service_account_name, domain),
                 )
             found.add(_KnownCaller(name, who, any(key <= pod.labels for key in routed)))
     # The namespace `-` represents namespaces that no policy names.
-    elsewhere = _KnownCaller(ELSEWHERE, principal("-", "-", domain))
+    elsewhere = _KnownCaller(ELSEWHERE, make_principal("-", "-", domain))
     return [*sorted(found), elsewhere, _KnownCaller(OUTSIDE)]
 
 
@@ -206,7 +206,7 @@ def _list_targets(model: Model) -> Iterator[tuple[Pod, dict[int, bool]]]:
             yield pod, dict(sorted(found))
 
 
-def _without_probes(policy: AuthorizationPolicy) -> AuthorizationPolicy:
+def _drop_probes(policy: AuthorizationPolicy) -> AuthorizationPolicy:
     def is_probe(rule: AuthorizationRule) -> bool:
         paths = [any(each.attribute == "request.path" for each in one) for one in rule.operations]
         return not rule.sources and bool(paths) and all(paths)

@@ -15,7 +15,7 @@ LOGGING = "logging"
 """On this endpoint each unit has a data bag, so the departure of a unit matters."""
 
 
-def events(charm: ops.CharmBase) -> Iterable[ops.BoundEvent]:
+def list_events(charm: ops.CharmBase) -> Iterable[ops.BoundEvent]:
     """List the events after which data bags of other applications may differ.
 
     relation-created and relation-joined are left out, since Juju emits relation-changed after
@@ -45,12 +45,12 @@ class Relations:
 
     def is_related(self, *endpoints: str) -> bool:
         """Tell whether any of the endpoints has a relation."""
-        return any(self._active(endpoint) for endpoint in endpoints)
+        return any(self._list_active(endpoint) for endpoint in endpoints)
 
-    def bags(self, endpoint: str) -> list[Bag]:
+    def list_bags(self, endpoint: str) -> list[Bag]:
         """Return the bags of the applications on the other side, the oldest relation first."""
         found: list[Bag] = []
-        for relation in self._active(endpoint):
+        for relation in self._list_active(endpoint):
             try:
                 content = dict(relation.data[relation.app])
             except ops.ModelError:
@@ -61,18 +61,18 @@ class Relations:
 
     def write(self, endpoint: str, bag: Mapping[str, str]) -> None:
         """Write to every relation of an endpoint, as the application; only the leader may."""
-        for relation in self._active(endpoint) if self._charm.unit.is_leader() else ():
+        for relation in self._list_active(endpoint) if self._charm.unit.is_leader() else ():
             try:
-                _update(relation.data[self._charm.app], bag)
+                _update_bag(relation.data[self._charm.app], bag)
             except ops.RelationDataAccessError as error:
                 # Another unit became leader during a long hook, and will write the data.
                 logger.info("Relation %s is not written: %s", relation.name, error)
 
-    def unit_bags(self, endpoint: str) -> dict[str, dict[str, str]]:
+    def list_unit_bags(self, endpoint: str) -> dict[str, dict[str, str]]:
         """Return the data bags of the units on the other side, by the units' names."""
         return {
             unit.name: dict(relation.data[unit])
-            for relation in self._active(endpoint)
+            for relation in self._list_active(endpoint)
             for unit in relation.units
         }
 
@@ -81,18 +81,18 @@ class Relations:
 
         `bag` returns the data for the unit's address in the relation.
         """
-        for relation in self._active(endpoint):
+        for relation in self._list_active(endpoint):
             binding = self._charm.model.get_binding(relation)
             address = binding.network.bind_address if binding else None
             if address is not None:
-                _update(relation.data[self._charm.unit], bag(str(address)))
+                _update_bag(relation.data[self._charm.unit], bag(str(address)))
 
-    def _active(self, endpoint: str) -> list[ops.Relation]:
+    def _list_active(self, endpoint: str) -> list[ops.Relation]:
         # A relation in its relation-broken hook counts as removed.
         return [each for each in self._charm.model.relations[endpoint] if each.active]
 
 
-def _update(own: ops.RelationDataContent, bag: Mapping[str, str]) -> None:
+def _update_bag(own: ops.RelationDataContent, bag: Mapping[str, str]) -> None:
     for key, value in bag.items():
         # Juju does not store empty values.
         if own.get(key, "") != value:

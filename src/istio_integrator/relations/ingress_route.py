@@ -27,14 +27,14 @@ _LONGEST_VALUE = 256
 GrpcName = Annotated[
     kubeflow.Text,
     pydantic.Field(max_length=_LONGEST_VALUE),
-    kubeflow.like(
+    kubeflow.require_pattern(
         r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*",
         "is not a name such as package.Service",
     ),
 ]
 # The Gateway API reads an empty replacement as `/`.
 Replacement = Annotated[
-    kubeflow.Text, pydantic.AfterValidator(lambda value: kubeflow.path(value or "/"))
+    kubeflow.Text, pydantic.AfterValidator(lambda value: kubeflow.validate_path(value or "/"))
 ]
 _Few = pydantic.Field(max_length=16)
 _Many = pydantic.Field(max_length=MOST_ROUTES)
@@ -77,7 +77,7 @@ class HTTPPathMatch(kubeflow.Wire):
     @pydantic.model_validator(mode="after")
     def _is_path(self) -> Self:
         if self.is_served:
-            kubeflow.path(self.value)
+            kubeflow.validate_path(self.value)
         return self
 
 

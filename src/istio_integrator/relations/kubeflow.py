@@ -73,7 +73,7 @@ _OF_ANOTHER_MODEL = re.compile(r"remote-[0-9a-f]{32}$")
 _Message = TypeVar("_Message")
 
 
-def like(pattern: str, problem: str) -> pydantic.AfterValidator:
+def require_pattern(pattern: str, problem: str) -> pydantic.AfterValidator:
     """Return a validator that rejects text which a regular expression does not fully match."""
     compiled = re.compile(pattern)
 
@@ -85,7 +85,7 @@ def like(pattern: str, problem: str) -> pydantic.AfterValidator:
     return pydantic.AfterValidator(check)
 
 
-def path(value: str) -> str:
+def validate_path(value: str) -> str:
     """Return a valid path of a URL, or raise a ValueError with the problem."""
     if len(value) > _LONGEST_PATH:
         raise ValueError(f"is longer than {_LONGEST_PATH} characters")
@@ -94,7 +94,7 @@ def path(value: str) -> str:
     return value
 
 
-def _headers(values: tuple[str, ...]) -> tuple[str, ...]:
+def _validate_headers(values: tuple[str, ...]) -> tuple[str, ...]:
     if len(values) > _MOST_HEADERS:
         raise ValueError(f"has more than {_MOST_HEADERS} headers")
     for value in values:
@@ -113,7 +113,7 @@ class Address:
     """Prefix for the path of a request; empty: no prefix."""
 
 
-def _address(value: object) -> Address:
+def _read_address(value: object) -> Address:
     if not isinstance(value, str) or not _URL.fullmatch(value):
         raise ValueError("is not a URL such as http://oauth2-proxy.kubeflow.svc:4180")
     if len(value) > _LONGEST_ADDRESS:
@@ -132,10 +132,10 @@ def _address(value: object) -> Address:
 
 Text = Annotated[str, pydantic.Strict()]
 Name = Annotated[Text, pydantic.StringConstraints(max_length=253)]
-DnsLabel = Annotated[Text, like(DNS_LABEL.pattern, "is not a name such as kfp-ui")]
-Path = Annotated[Text, pydantic.AfterValidator(path)]
+DnsLabel = Annotated[Text, require_pattern(DNS_LABEL.pattern, "is not a name such as kfp-ui")]
+Path = Annotated[Text, pydantic.AfterValidator(validate_path)]
 Port = Annotated[int, pydantic.Strict(), pydantic.Field(ge=1, le=pods.HIGHEST_PORT)]
-Headers = Annotated[tuple[str, ...], pydantic.AfterValidator(_headers)]
+Headers = Annotated[tuple[str, ...], pydantic.AfterValidator(_validate_headers)]
 
 
 class Wire(pydantic.BaseModel):
@@ -179,7 +179,7 @@ class ForwardAuth(Wire):
     Its `app_names` are not read, because requests to every application are authenticated.
     """
 
-    decisions_address: Annotated[Address, pydantic.BeforeValidator(_address)]
+    decisions_address: Annotated[Address, pydantic.BeforeValidator(_read_address)]
     # The library writes null for an empty list.
     headers: Annotated[
         Headers, pydantic.BeforeValidator(lambda text: bounded.read_json(text) or ())
@@ -271,7 +271,7 @@ def read_messages(
 ) -> list[Received[_Message]]:
     """Return the messages of the applications on an endpoint, the oldest relation first."""
     found: list[Received[_Message]] = []
-    for bag in related.bags(endpoint):
+    for bag in related.list_bags(endpoint):
         message, problem = reader(bag.content)
         is_request = isinstance(message, _ServiceRequest) and message.namespace is None
         if is_request and is_of_another_model(bag.application):
@@ -302,7 +302,7 @@ def join_senders(received: Iterable[Received[Any]]) -> str:
 
 def read_root_namespace(related: endpoints.Relations) -> str:
     """Return the namespace of a charmed Istio (`istio_metadata`); empty if no relation has it."""
-    for bag in related.bags(ISTIO_METADATA):
+    for bag in related.list_bags(ISTIO_METADATA):
         named = bag.content.get("root_namespace", "")
         if DNS_LABEL.fullmatch(named):
             return named
@@ -336,5 +336,5 @@ def publish_pilot(related: endpoints.Relations, *, service: str, port: int) -> N
 
 def publish_routed(related: endpoints.Relations) -> None:
     """Write the applications with routes, which the remote side compares with its `app_names`."""
-    routed = {bag.application for endpoint in ROUTING for bag in related.bags(endpoint)}
+    routed = {bag.application for endpoint in ROUTING for bag in related.list_bags(endpoint)}
     related.write(FORWARD_AUTH, {ROUTED: json.dumps(sorted(routed))})

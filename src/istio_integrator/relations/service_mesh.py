@@ -30,23 +30,28 @@ _Few = pydantic.Field(max_length=32)
 Host = Annotated[
     kubeflow.Text,
     pydantic.Field(max_length=253),
-    kubeflow.like(
+    kubeflow.require_pattern(
         r"(?i:\*|\*?[a-z0-9.-]+(:[0-9]{1,5})?|[a-z0-9.-]+\*)",
         "is not a host such as kfp-api.kubeflow.svc.cluster.local",
     ),
 ]
-Method = Annotated[kubeflow.Text, kubeflow.like("[A-Z]{1,16}", "is not a method such as GET")]
+Method = Annotated[
+    kubeflow.Text, kubeflow.require_pattern("[A-Z]{1,16}", "is not a method such as GET")
+]
 # Istio reads braces as templates, and an asterisk at either end as a wildcard.
 Path = Annotated[
     kubeflow.Text,
     pydantic.Field(max_length=256),
-    kubeflow.like(r"(\*|/)[!-)+-z|~]*\*?", "is not a path such as /metrics or /apis/*"),
+    kubeflow.require_pattern(r"(\*|/)[!-)+-z|~]*\*?", "is not a path such as /metrics or /apis/*"),
 ]
 _WORD = "[A-Za-z0-9][-A-Za-z0-9_.]{0,62}"
 LabelKey = Annotated[
-    kubeflow.Text, kubeflow.like(rf"([a-z0-9][-a-z0-9.]{{0,252}}/)?{_WORD}", "is not a label")
+    kubeflow.Text,
+    kubeflow.require_pattern(rf"([a-z0-9][-a-z0-9.]{{0,252}}/)?{_WORD}", "is not a label"),
 ]
-LabelValue = Annotated[kubeflow.Text, kubeflow.like(f"({_WORD})?", "is not the value of a label")]
+LabelValue = Annotated[
+    kubeflow.Text, kubeflow.require_pattern(f"({_WORD})?", "is not the value of a label")
+]
 
 
 class AllowedRequests(kubeflow.Wire):
@@ -101,7 +106,7 @@ class ApplicationPolicies:
 def read(bag: endpoints.Bag, *, model: str) -> ApplicationPolicies:
     """Read an application's data bag; policies for targets outside of `model` are invalid."""
     policies: list[MeshPolicy] = []
-    entries, problem = _entries(bag)
+    entries, problem = _read_entries(bag)
     problems = [problem] if problem else []
     for number, entry in enumerate(entries or (), 1):
         policy, problem = kubeflow.read(functools.partial(MeshPolicy.model_validate, entry))
@@ -122,7 +127,7 @@ def read(bag: endpoints.Bag, *, model: str) -> ApplicationPolicies:
     )
 
 
-def _entries(bag: endpoints.Bag) -> tuple[list[Any] | None, str]:
+def _read_entries(bag: endpoints.Bag) -> tuple[list[Any] | None, str]:
     text = bag.content.get("policies", "")
     if text and kubeflow.is_of_another_model(bag.application):
         return None, "is of a different model: relate it to the integrator of that model"
@@ -141,7 +146,7 @@ def _entries(bag: endpoints.Bag) -> tuple[list[Any] | None, str]:
 
 def read_requests(related: endpoints.Relations, *, model: str) -> list[ApplicationPolicies]:
     """Read the data bag of every related application, the oldest relation first."""
-    return [read(bag, model=model) for bag in related.bags(ENDPOINT)]
+    return [read(bag, model=model) for bag in related.list_bags(ENDPOINT)]
 
 
 def publish_labels(related: endpoints.Relations, *, labels: Mapping[str, str]) -> None:

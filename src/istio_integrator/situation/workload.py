@@ -99,11 +99,11 @@ class WorkloadClient:
 
     def list_uninjected(self) -> Listing:
         """Return the pods that lack their sidecar."""
-        return self._ask(Listing, "GET", "/uninjected")
+        return self._request_answer(Listing, "GET", "/uninjected")
 
     def list_stale(self) -> tuple[PodAnswer, ...]:
         """Return the pods of the model that have an old sidecar."""
-        return self._ask(Listing, "GET", "/uninjected", stale="").pods
+        return self._request_answer(Listing, "GET", "/uninjected", stale="").pods
 
     def restart_pods(
         self, *, dry_run: bool, stale: bool, force: bool = False
@@ -115,30 +115,32 @@ class WorkloadClient:
         """
         how = {"stale": stale, "dry-run": dry_run, "force": force}
         words = {word: "" for word, is_so in how.items() if is_so}
-        return self._ask(Listing, "POST", "/restart", **words).pods
+        return self._request_answer(Listing, "POST", "/restart", **words).pods
 
     def read_envoy_state(self) -> seen.EnvoyState | None:
         """Return the configuration of the gateway's Envoys; None without an answer."""
         try:
-            return self._ask(seen.EnvoyState, "GET", "/seen")
+            return self._request_answer(seen.EnvoyState, "GET", "/seen")
         except errors.LifecycleError as error:
             logger.warning("%s", error)
             return None
 
     def has_chain(self, namespace: str, pod: str, name: str) -> bool:
         """Tell whether a pod's proxy has an outbound filter chain of an EnvoyFilter."""
-        return self._ask(bool, "GET", "/outbound", namespace=namespace, pod=pod, name=name)
+        return self._request_answer(
+            bool, "GET", "/outbound", namespace=namespace, pod=pod, name=name
+        )
 
     def stop_proxy(self, namespace: str, pod: str) -> ProxyAnswer:
         """Stop the proxy of one pod now, if the rules allow it.
 
         The answer has the decision and, if that is to stop, the `result` of the stop.
         """
-        return self._ask(ProxyAnswer, "POST", "/stop", namespace=namespace, pod=pod)
+        return self._request_answer(ProxyAnswer, "POST", "/stop", namespace=namespace, pod=pod)
 
     def list_ended(self) -> list[ProxyAnswer]:
         """Return the decisions about running proxies of pods whose payload has ended."""
-        return self._ask(list[ProxyAnswer], "GET", "/ended")
+        return self._request_answer(list[ProxyAnswer], "GET", "/ended")
 
     def read_contract(self) -> str:
         """Return the contract of the image; empty if the image names none.
@@ -175,12 +177,12 @@ class WorkloadClient:
 
     def _write(self, file: str, values: service.Options | service.Results) -> None:
         with translate_pebble_errors("lifecycle gets no settings"):
-            self.container.push(file, values.document(), make_dirs=True, permissions=0o600)
+            self.container.push(file, values.encode(), make_dirs=True, permissions=0o600)
 
-    def _ask(self, kind: type[_T], method: str, path: str, **parameters: str) -> _T:
+    def _request_answer(self, kind: type[_T], method: str, path: str, **parameters: str) -> _T:
         query = urllib.parse.urlencode(parameters)
         try:
-            status, body = _answer(method, f"{path}?{query}", self._token)
+            status, body = _send_request(method, f"{path}?{query}", self._token)
         except (OSError, http.client.HTTPException) as error:
             raise errors.LifecycleError(f"the workload does not answer: {error}") from error
         if status != http.HTTPStatus.OK:
@@ -199,7 +201,7 @@ class WorkloadClient:
     wait=tenacity.wait_fixed(0.2),
     reraise=True,
 )
-def _answer(method: str, path: str, token: str) -> tuple[int, bytes]:
+def _send_request(method: str, path: str, token: str) -> tuple[int, bytes]:
     """Return the status and the body of the service's answer."""
     where = ("127.0.0.1", service.LISTENER_PORT)
     connection = http.client.HTTPConnection(*where, timeout=service.ANSWER_SECONDS[method])

@@ -96,7 +96,7 @@ def test_what_is_broken_is_made_anew(material, field, broken):
 
 
 def test_a_secret_is_read_as_it_was_written_and_is_none_where_something_is_missing(material):
-    data = material.data()
+    data = material.to_secret_data()
     assert certificates.KeyPair.read(data) == material
     for broken in ({}, {"tls.crt": "YQ=="}, {**data, "tls.crt": f"%{data['tls.crt']}"}):
         assert certificates.KeyPair.read(broken) is None

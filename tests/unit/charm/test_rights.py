@@ -50,8 +50,8 @@ def own_names() -> set[str]:
 
 
 def needs() -> list[needed_rights.Right]:
-    roles = needed_rights.roles(rights.roles(MODEL, APP), model=MODEL, application=APP)
-    return needed_rights.needs(roles, model=MODEL)
+    roles = needed_rights.read_roles(rights.roles(MODEL, APP), model=MODEL, application=APP)
+    return needed_rights.list_rights(roles, model=MODEL)
 
 
 def limits() -> dict:

@@ -114,7 +114,7 @@ def test_sixty_four_levels_are_read():
 @given(VALUES)
 def test_document_that_is_not_deep_is_left_as_it_is(tree):
     text = json.dumps(tree).encode()
-    assert bounded.shallow(text) == text
+    assert bounded.cut_depth(text) == text
 
 
 @given(VALUES, st.integers(bounded.DEEPEST, 3 * bounded.DEEPEST))
@@ -123,7 +123,7 @@ def test_what_is_nested_too_deep_is_cut_and_all_else_stays(tree, levels):
     for _ in range(levels):
         nested = [nested]
     around = {"before": tree, "deep": nested, "after": tree}
-    found = json.loads(bounded.shallow(json.dumps(around).encode()))
+    found = json.loads(bounded.cut_depth(json.dumps(around).encode()))
 
     assert (found["before"], found["after"]) == (tree, tree)
     inner, height = found["deep"], 0

@@ -107,7 +107,7 @@ REFUSED = [
 def test_settings_come_back_as_they_were_written(change):
     settings = read({**MINIMAL, **change})
 
-    written = json.loads(json.dumps(settings.document()))
+    written = json.loads(json.dumps(settings.to_document()))
 
     assert read(written) == settings
     assert {key: written[key] for key in change} == {
@@ -152,7 +152,7 @@ def test_rule_is_for_the_pods_that_it_selects_and_without_a_selector_for_all(
 
 
 def test_ports_beside_those_that_the_mesh_excludes_are_named_once():
-    assert pods.Ports(ports=(80, 443)).beside((443, 15)).ports == (80, 443, 15)
+    assert pods.Ports(ports=(80, 443)).merge((443, 15)).ports == (80, 443, 15)
 
 
 def test_registries_are_tried_from_the_longest():
@@ -171,4 +171,4 @@ def test_any_key_is_refused_or_one_that_a_pod_may_have(key):
 def test_every_setting_has_its_own_name_in_the_document():
     fields = {field.name.replace("_", "-") for field in dataclasses.fields(pods.Settings)}
 
-    assert set(pods.Settings(**MINIMAL).document()) == fields
+    assert set(pods.Settings(**MINIMAL).to_document()) == fields

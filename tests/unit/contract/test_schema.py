@@ -29,7 +29,7 @@ def word(source):
     # dataclasses look the module of a class up by its name.
     sys.modules["declared"] = module
     exec(source, vars(module))
-    return schema.digest([module])
+    return schema.compute_digest([module])
 
 
 @cases(

@@ -60,11 +60,11 @@ class Service:
         """Write other settings, as a hook does, and other results at its end."""
         found = {key: values.pop(key) for key in ("facts", "expected") if key in values}
         self.settings = dataclasses.replace(self.settings, **values)
-        self.file.write_text(self.settings.document())
+        self.file.write_text(self.settings.encode())
         if any(found.values()) or self.results:
             first = self.results or service.Results(facts=charm_facts.CharmFacts(looked=0.0))
             self.results = dataclasses.replace(first, **found)
-            service.results_file(self.file).write_text(self.results.document())
+            service.results_file(self.file).write_text(self.results.encode())
 
     async def get(self, path: str) -> Any:
         """Return what the charm is told."""

@@ -81,7 +81,7 @@ def test_settings_of_the_service_decide_as_in_run(
         ({"wait_for_containers": ("main",), "status_port": 0}, "stop"),
     ):
         told = service.Options(model="m", application="a", unit="a/0", **values)
-        file.write_text(told.document())
+        file.write_text(told.encode())
         _, out, _ = explain(text, "--settings", str(file), tmp_path=tmp_path, capsys=capsys)
         assert json.loads(out)["decision"] == want
 

@@ -105,7 +105,7 @@ def test_names_that_move_the_cursor_are_printed_escaped(
 
 def test_service_outside_of_a_pod_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     path = tmp_path / "settings.json"
-    path.write_text(service.Options(model="m", application="a", unit="a/0").document())
+    path.write_text(service.Options(model="m", application="a", unit="a/0").encode())
 
     assert cli.main(["run", "--settings", str(path)]) == 2
     assert "no cluster to connect to" in capsys.readouterr().err

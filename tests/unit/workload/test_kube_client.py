@@ -17,7 +17,7 @@ from tests.unit.workload.fake_apiserver import FakeApiserver
 
 def test_delays_grow_to_a_limit_and_are_spread():
     for failures, least in zip((1, 2, 3, 4, 5, 1000), (1, 2, 4, 8, 8, 8), strict=True):
-        delays = [errors.delay(failures, initial=1, maximum=8) for _ in range(50)]
+        delays = [errors.compute_delay(failures, initial=1, maximum=8) for _ in range(50)]
         assert least <= min(delays)
         assert least + 1 < max(delays) <= least + 2
         assert len(set(delays)) > 1
@@ -40,7 +40,7 @@ def test_pod_gets_in_by_its_service_account(
     found = client.connect_from_pod(tmp_path)
 
     assert found.server == want
-    assert found._headers() == {"Authorization": "Bearer the token"}
+    assert found._make_headers() == {"Authorization": "Bearer the token"}
     tls = found._tls
     assert tls is not None
     assert tls.verify_mode is ssl.CERT_REQUIRED
@@ -55,7 +55,7 @@ async def ask(connection: client.Client) -> None:
 
 
 async def watch(connection: client.Client) -> None:
-    async with connection.stream("/api/v1/pods", params={}, idle=60):
+    async with connection.open_stream("/api/v1/pods", params={}, idle=60):
         pass
 
 

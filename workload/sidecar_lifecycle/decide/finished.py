@@ -55,7 +55,7 @@ class ProxyDecision:
     holding: tuple[str, ...] = ()
     """Ignored containers that have not ended: they keep the pod running after its proxy."""
 
-    def answer(self, pod: types.Pod) -> answers.ProxyAnswer:
+    def to_answer(self, pod: types.Pod) -> answers.ProxyAnswer:
         """Return the decision in the form that the charm reads."""
         return answers.ProxyAnswer(
             namespace=pod.metadata.namespace or "",
@@ -95,7 +95,7 @@ def decide(pod: types.Pod, policy: Policy) -> ProxyDecision:
 def explain(pod: types.Pod, policy: Policy) -> answers.ProxyAnswer:
     """Return the decision about one pod, and when its payload ended."""
     ended = payload.find_end(pod, policy)
-    return dataclasses.replace(decide(pod, policy).answer(pod), ended=ended)
+    return dataclasses.replace(decide(pod, policy).to_answer(pod), ended=ended)
 
 
 def may_be_stopped(pod: types.Pod) -> bool:

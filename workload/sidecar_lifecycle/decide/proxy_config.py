@@ -32,7 +32,7 @@ def find_status_port(annotations: Mapping[str, str], mesh: int) -> int | None:
     the proxy can then only be stopped from within its container.
     """
     if text := annotations.get(names.STATUS_PORT, "").strip():
-        return _port(text)
+        return _read_port(text)
     configured = read_port(annotations.get(names.PROXY_CONFIG, ""))
     return mesh if configured is None else configured
 
@@ -47,10 +47,10 @@ def read_port(text: str) -> int | None:
         return None
     config = _read(text) or {}
     value = next((config[key] for key in _PORT_KEYS if key in config), None)
-    return None if isinstance(value, bool) else _port(str(value))
+    return None if isinstance(value, bool) else _read_port(str(value))
 
 
-def _port(text: str) -> int | None:
+def _read_port(text: str) -> int | None:
     is_number = len(text) <= _DIGITS and text.isdecimal()
     return int(text) if is_number and int(text) <= pods.HIGHEST_PORT else None
 

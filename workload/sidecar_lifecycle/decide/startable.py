@@ -34,10 +34,12 @@ def find_blocking(
     """
     if not injected and not booleans.parse(annotations.get(names.REWRITE_PROBES), default=True):
         return None
-    return next((each.name for each in init_containers if _blocks(each, injected=injected)), None)
+    return next(
+        (each.name for each in init_containers if _is_blocking(each, injected=injected)), None
+    )
 
 
-def _blocks(container: types.Container, *, injected: bool) -> bool:
+def _is_blocking(container: types.Container, *, injected: bool) -> bool:
     if container.restartPolicy != "Always" or container.name == names.PROXY:
         return False
     hook = container.lifecycle.postStart if container.lifecycle else None

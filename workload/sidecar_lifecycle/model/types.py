@@ -258,7 +258,7 @@ class MutatingWebhookConfiguration(Object):
 
 
 @functools.cache
-def _decoder(kind: type[R]) -> Callable[[bytes | msgspec.Raw], R]:
+def _find_decoder(kind: type[R]) -> Callable[[bytes | msgspec.Raw], R]:
     """Return the cached decoder of a type, which is slow to create."""
     return msgspec.json.Decoder(kind).decode
 
@@ -271,4 +271,4 @@ def decode_json(data: bytes | msgspec.Raw, kind: type[R]) -> R:
         ValueError: if it is not JSON, or not UTF-8.
         RecursionError: if it is large and nested too deep.
     """
-    return bounded.cut_if_deep(_decoder(kind), data)
+    return bounded.cut_if_deep(_find_decoder(kind), data)

@@ -22,7 +22,7 @@ _ADMISSION = "of admission, as its pods have it"
 _MODULES = {"run": "run", "admission": "admission.server", "explain": "explain"}
 
 
-def _address(text: str) -> tuple[str, int]:
+def _parse_address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > pods.HIGHEST_PORT:
         raise argparse.ArgumentTypeError(f"{text!r} is not [HOST]:PORT")
@@ -30,7 +30,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 _FILE: dict[str, Any] = {"type": pathlib.Path, "metavar": "FILE"}
-_ADDRESS: dict[str, Any] = {"type": _address, "metavar": "[HOST]:PORT"}
+_ADDRESS: dict[str, Any] = {"type": _parse_address, "metavar": "[HOST]:PORT"}
 _EVERYWHERE = "; without a host on every address (default: %(default)s)"
 
 
@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
         ),
     )
     word = "that the charm keeps to; --version ends with this program's"
-    run.add_argument("--contract", type=_contract, metavar="WORD", help=word)
+    run.add_argument("--contract", type=_check_contract, metavar="WORD", help=word)
     run.add_argument("--settings", **_FILE, required=True, help=_SETTINGS)
     where = f"for metrics and health{_EVERYWHERE}"
     run.add_argument("--listen", **_ADDRESS, default=":8080", help=where)
@@ -108,7 +108,7 @@ def _texts(description: str, *examples: str) -> dict[str, Any]:
     }
 
 
-def _contract(text: str) -> str:
+def _check_contract(text: str) -> str:
     if text != schema.SCHEMA:
         raise argparse.ArgumentTypeError(
             f"the charm keeps to contract {text}, this image to {schema.SCHEMA}:"

@@ -30,11 +30,11 @@ def main(arguments: argparse.Namespace) -> None:
     path = arguments.admission_settings
     wanted = settings.read_admission(path) if path else None
     try:
-        for pod in _pods(_read(arguments.source)):
+        for pod in _read_pods(_read(arguments.source)):
             values = dataclasses.asdict(finished.explain(pod, rules))
             line = {key: value for key, value in values.items() if value}
             if wanted is not None:
-                line["admission"] = _admission(pod, wanted)
+                line["admission"] = _explain_admission(pod, wanted)
             print(json.dumps(line))
     except (ValueError, RecursionError) as error:
         raise InputError(f"can't read {arguments.source}: {error}") from error
@@ -48,7 +48,7 @@ def _read(source: str) -> bytes:
         raise ValueError(error.strerror) from error
 
 
-def _pods(text: bytes) -> Iterator[types.Pod]:
+def _read_pods(text: bytes) -> Iterator[types.Pod]:
     document = msgspec.json.decode(text, type=_Document)
     is_list = document.kind in ("List", "PodList")
     for raw in (document.items or []) if is_list else [text]:
@@ -59,7 +59,7 @@ def _pods(text: bytes) -> Iterator[types.Pod]:
         yield pod
 
 
-def _admission(pod: types.Pod, wanted: pods.Settings) -> dict[str, Any]:
+def _explain_admission(pod: types.Pod, wanted: pods.Settings) -> dict[str, Any]:
     in_model = (pod.metadata.namespace or wanted.model) == wanted.model
     mutation = mutate.mutate(pod, wanted, "model" if in_model else "labelled")
     skipped = [each._asdict() for each in mutation.skipped]

@@ -86,12 +86,12 @@ def read_admission(path: Path) -> pods.Settings:
         InputError: The file can't be read, or its settings are invalid.
     """
     try:
-        return admission(path.read_bytes())
+        return parse_admission(path.read_bytes())
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: {error}") from error
 
 
-def admission(text: bytes | str) -> pods.Settings:
+def parse_admission(text: bytes | str) -> pods.Settings:
     """Read settings of admission from JSON.
 
     Raises:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from istio_integrator.diagnosis import registry
 
 
-def known() -> Mapping[str, registry.Check]:
+def list_checks() -> Mapping[str, registry.Check]:
     """Return every check by its name, in the order of the path of a request."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")

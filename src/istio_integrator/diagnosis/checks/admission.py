@@ -18,7 +18,7 @@ _MOST_WORKLOADS = 10
 
 
 @registry.check("admission", place=80, symptoms=("a-notebook-without-network-at-its-start",))
-def admission(facts: Facts) -> Iterable[Message]:
+def check_admission(facts: Facts) -> Iterable[Message]:
     """Check whether the admission webhook prepares a dry-run pod."""
     webhook = Admission(facts)
     if not webhook.is_needed:

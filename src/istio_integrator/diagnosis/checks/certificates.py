@@ -21,7 +21,7 @@ from istio_integrator.messages import Message, Template
         "x509-certificate-has-expired-or-is-not-yet-valid",
     ),
 )
-def certificates(facts: Facts) -> Iterable[Message]:
+def check_certificates(facts: Facts) -> Iterable[Message]:
     """Check the certificates of webhook and gateway, and whether API servers trust them."""
     rotate = f"juju run {facts.situation.application}/leader rotate-certificates"
     name = facts.situation.manifests.secrets[webhook.CERTIFICATES_FOLDER]

@@ -22,7 +22,7 @@ _COLLECTOR = "metrics-logger-and-collector"
 
 
 @registry.check("finished pods", place=70, symptoms=("12-notready",))
-def finished_pods(facts: Facts) -> Iterable[Message]:
+def check_finished_pods(facts: Facts) -> Iterable[Message]:
     """Name pods not complete 30 s after their payload, and collectors of Katib that wait."""
     young: list[str] = []
     is_late = False

@@ -25,7 +25,7 @@ _FILTERS = (
     symptoms=("connection-refused-at-the-gateway",),
     look="juju config {application} gateway-service",
 )
-def gateway(facts: Facts) -> Iterable[Message]:
+def check_gateway(facts: Facts) -> Iterable[Message]:
     """Show the gateway's address, once a pod of it is ready."""
     if not facts.situation.is_exposed:
         yield Template.GATEWAY_NOT_USED()
@@ -54,7 +54,7 @@ def gateway(facts: Facts) -> Iterable[Message]:
 
 
 @registry.check("gateway filters", place=125, symptoms=("403-at-the-gateway",))
-def gateway_filters(facts: Facts) -> Iterable[Message]:
+def check_filters(facts: Facts) -> Iterable[Message]:
     """Name what other teams have the gateway apply to requests before authentication."""
     target = facts.gateway
     if target is None or facts.mesh is None:
@@ -65,7 +65,7 @@ def gateway_filters(facts: Facts) -> Iterable[Message]:
     found: list[Message] = []
     for each in (obj for kind in _FILTERS for obj in facts.situation.cluster.list(kind)):
         with fences.isolate(cluster.reference(each)):
-            attachment = Attachment.of(each)
+            attachment = Attachment.from_object(each)
             action = cluster.at(each, "spec").get("action")
             is_other = each["kind"] == "AuthorizationPolicy" and action != "CUSTOM"
             if is_other or attachment.namespace not in (namespace, root):
@@ -85,7 +85,7 @@ def gateway_filters(facts: Facts) -> Iterable[Message]:
 
 
 @registry.check("hosts elsewhere", place=127, symptoms=("404-at-the-gateway",))
-def hosts_elsewhere(facts: Facts) -> Iterable[Message]:
+def check_hosts_elsewhere(facts: Facts) -> Iterable[Message]:
     """Name other teams' Gateways, Ingresses and HTTPRoutes that have a host of the model."""
     target = facts.gateway
     if target is None or target.is_own:
@@ -120,7 +120,7 @@ def _read_hosts(obj: cluster.Object) -> Iterable[str]:
 
 
 @registry.check("authentication", place=130, symptoms=("403-at-the-gateway",))
-def authentication(facts: Facts) -> Iterable[Message]:
+def check_authentication(facts: Facts) -> Iterable[Message]:
     """Check whether the authorization service has pods, and the gateway's Envoy calls it."""
     if facts.gateway is None or facts.authentication.is_closed:
         return  # The gateway serves no routes, which the status reports.

@@ -21,7 +21,7 @@ from istio_integrator.messages import Message, Severity, Template
     symptoms=("failed-calling-webhook",),
     look="kubectl get mutatingwebhookconfigurations",
 )
-def istiod(facts: Facts) -> Iterable[Message]:
+def check_istiod(facts: Facts) -> Iterable[Message]:
     """Check whether there is an istiod, and whether it injects into a dry-run pod."""
     search = facts.discovered or facts.situation.discover()
     istio, said = search.mesh, search.messages
@@ -44,7 +44,7 @@ def istiod(facts: Facts) -> Iterable[Message]:
 
 
 @registry.check("settings", place=15, unfelt="it names settings that other checks cannot read")
-def settings(facts: Facts) -> Iterable[Message]:
+def check_settings(facts: Facts) -> Iterable[Message]:
     """Name the mesh's settings that this cluster can't show, and the options in their place."""
     istio, wanted = facts.mesh, facts.situation.controller.ports
     if istio is None or istio.settings.has_settings:
@@ -71,7 +71,7 @@ def settings(facts: Facts) -> Iterable[Message]:
     symptoms=("a-pod-without-istio-proxy",),
     look="kubectl get namespace {model} --show-labels",
 )
-def namespace(facts: Facts) -> Iterable[Message]:
+def check_namespace(facts: Facts) -> Iterable[Message]:
     """Check whether the model is a member, or a label contradicts another."""
     found = facts.situation.cluster.get(cluster.NAMESPACE, facts.situation.model) or {}
     marks = cluster.at(found, "metadata", "labels")

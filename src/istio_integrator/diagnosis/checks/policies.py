@@ -12,7 +12,7 @@ from istio_integrator.istio.authorization_policy import (
     AuthorizationRule,
     InboundRequest,
     Truth,
-    principal,
+    make_principal,
 )
 from istio_integrator.kube import cluster
 from istio_integrator.messages import Message, Template
@@ -36,7 +36,7 @@ _TRUSTING = (
 
 
 @registry.check("callers", place=165, feeds_status=True, symptoms=("rbac-access-denied",))
-def callers(facts: Facts) -> Iterable[Message]:
+def check_callers(facts: Facts) -> Iterable[Message]:
     """List callers that are allowed or denied contrary to their relations."""
     if facts.mesh is None or facts.situation.config.authorization == "off":
         return ()
@@ -46,7 +46,7 @@ def callers(facts: Facts) -> Iterable[Message]:
 
 
 @registry.check("others", place=160, symptoms=("rbac-access-denied",))
-def others(facts: Facts) -> Iterable[Message]:
+def check_other_policies(facts: Facts) -> Iterable[Message]:
     """Name policies of other teams that deny every call to the model's pods or to its gateway."""
     if facts.mesh is None:
         return
@@ -65,7 +65,7 @@ def others(facts: Facts) -> Iterable[Message]:
 
 
 @registry.check("security", place=175, symptoms=("upstream-connect-error",))
-def security(facts: Facts) -> Iterable[Message]:
+def check_security(facts: Facts) -> Iterable[Message]:
     """Name callers that the option `mtls` denies."""
     if facts.mesh is None:
         return ()
@@ -73,7 +73,7 @@ def security(facts: Facts) -> Iterable[Message]:
 
 
 @registry.check("client TLS", place=176, symptoms=("upstream-connect-error",))
-def client_tls(facts: Facts) -> Iterable[Message]:
+def check_client_tls(facts: Facts) -> Iterable[Message]:
     """Name DestinationRules by which clients expect a certificate of a pod without a sidecar."""
     if facts.mesh is None or facts.data_plane != "sidecar":
         return
@@ -97,7 +97,7 @@ def client_tls(facts: Facts) -> Iterable[Message]:
 
 
 @registry.check("profiles", place=180, feeds_status=True, symptoms=("rbac-access-denied",))
-def profiles(facts: Facts) -> Iterable[Message]:
+def check_profiles(facts: Facts) -> Iterable[Message]:
     """Check whether the policies of profile namespaces let the real gateway in."""
     # kubeflow-profiles writes the gateway's ServiceAccount into the rules about the header with
     # the user's name. With a wrong ServiceAccount every page there fails with 403 (kubeflow issue
@@ -106,7 +106,7 @@ def profiles(facts: Facts) -> Iterable[Message]:
     if gateway is None or not gateway.accounts or facts.mesh is None:
         return
     space, domain = gateway.namespace, facts.mesh.settings.trust_domains[0]
-    callers = {each: principal(space, each, domain) for each in gateway.accounts}
+    callers = {each: make_principal(space, each, domain) for each in gateway.accounts}
     wrong: dict[tuple[str, str], list[str]] = {}
     for policy in facts.policies:
         is_asked = policy.namespace in facts.profiles and policy.action == "ALLOW"
@@ -132,14 +132,14 @@ def profiles(facts: Facts) -> Iterable[Message]:
 @registry.check(
     "users apart", place=185, unfelt="such calls succeed, for more callers than they should"
 )
-def users_apart(facts: Facts) -> Iterable[Message]:
+def check_user_separation(facts: Facts) -> Iterable[Message]:
     """Check whether a pod in one user's namespace can pass for another user."""
     # Without a relation to `service-mesh`, kfp-profile-controller writes a policy that trusts the
     # user's header from every caller (bundle-kubeflow issue 1115).
     if facts.mesh is None or not facts.profiles:
         return
     relate = f"juju integrate {{}}:service-mesh {facts.situation.application}:service-mesh"
-    other = principal("another-user", "default-editor", facts.mesh.settings.trust_domains[0])
+    other = make_principal("another-user", "default-editor", facts.mesh.settings.trust_domains[0])
     trusting = [
         f"{policy.namespace}/{policy.name}"
         for policy in facts.policies

@@ -73,19 +73,19 @@ _EVERYTHING = Right("*", "*", "*")
 
 
 @registry.check("rights", place=220, symptoms=("is-forbidden-user",))
-def rights(facts: Facts) -> Iterable[Message]:
+def check_rights(facts: Facts) -> Iterable[Message]:
     """Name the rights of `rbac/roles.yaml` that are missing."""
     if _is_given(facts, _EVERYTHING):
         yield Template.TRUSTED()
         return
-    shipped = roles(
+    shipped = read_roles(
         _ROLES.read_text(), model=facts.situation.model, application=facts.situation.application
     )
     optional = tuple(
         end for end, is_needed in OPTIONAL.items() if not is_needed(facts.situation.config)
     )
     missing: dict[str, list[str]] = {}
-    for need in needs(shipped, model=facts.situation.model):
+    for need in list_rights(shipped, model=facts.situation.model):
         is_needed = facts.situation.is_exposed or not is_for_ingress(need)
         is_needed &= not need.role.endswith(optional)
         if is_needed and not _is_given(facts, need):
@@ -114,13 +114,13 @@ def is_for_ingress(need: Right) -> bool:
     )
 
 
-def roles(text: str, *, model: str, application: str) -> list[cluster.Object]:
+def read_roles(text: str, *, model: str, application: str) -> list[cluster.Object]:
     """Read rbac/roles.yaml with the actual names, as its instructions do with sed."""
     named = text.replace("MODEL", model).replace("APPLICATION", application)
     return list(yaml.safe_load_all(named))
 
 
-def needs(roles: Iterable[cluster.Object], *, model: str) -> list[Right]:
+def list_rights(roles: Iterable[cluster.Object], *, model: str) -> list[Right]:
     """List the permissions of roles; those that may be bound by namespace, for the model."""
     found: dict[Right, None] = {}
     for role in roles:

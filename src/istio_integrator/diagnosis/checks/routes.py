@@ -18,7 +18,7 @@ from istio_integrator.messages import Message, Severity, Template
 
 
 @registry.check("routes", place=120, symptoms=("no-healthy-upstream",))
-def backends(facts: Facts) -> Iterable[Message]:
+def check_backends(facts: Facts) -> Iterable[Message]:
     """Check whether each route of the model and its profiles has a backend that is ready."""
     domain = facts.situation.cluster_domain
     wanted = {
@@ -96,7 +96,7 @@ def _find_service(host: str, namespace: str, domain: str) -> str:
 
 
 @registry.check("hosts", place=110, symptoms=("404-at-the-gateway",))
-def hosts(facts: Facts) -> Iterable[Message]:
+def check_hosts(facts: Facts) -> Iterable[Message]:
     """Name routes whose Gateway does not exist, or which have no host that the Gateway serves."""
     if not (routes := facts.virtual_services):
         return

@@ -27,7 +27,7 @@ _WITH_SIDECAR = (Reason.SIDECAR_UNWANTED, Reason.EXCLUDED, Reason.WRONG_ORDER)
 
 
 @registry.check("cni", place=40, symptoms=("an-init-container-without-network",))
-def cni(facts: Facts) -> Iterable[Message]:
+def check_cni(facts: Facts) -> Iterable[Message]:
     """Check whether Istio's plugin is ready, and which init containers have no network."""
     if facts.mesh is None or not facts.mesh.proxy.cni:
         return
@@ -64,7 +64,7 @@ def _is_cut_off(pod: Pod) -> bool:
     symptoms=("a-pod-without-istio-proxy", "stuck-in-terminating"),
     look="juju run {application}/leader list-uninjected",
 )
-def sidecars(facts: Facts) -> Iterable[Message]:
+def check_sidecars(facts: Facts) -> Iterable[Message]:
     """Name the pods without a sidecar or with one of an old revision or version, and why."""
     if facts.mesh is None:
         return
@@ -87,7 +87,7 @@ def sidecars(facts: Facts) -> Iterable[Message]:
 
 
 @registry.check("ambient", place=65, unfelt="pods without a ztunnel answer as without a mesh")
-def ambient(facts: Facts) -> Iterable[Message]:
+def check_ambient(facts: Facts) -> Iterable[Message]:
     """In ambient mode, name the pods that no ztunnel has, and what needs a waypoint."""
     if facts.data_plane != "ambient":
         return
@@ -119,7 +119,7 @@ def _is_waiting(pod: Pod) -> bool:
 
 
 @registry.check("egress", place=190, symptoms=("connection-reset-by-peer",))
-def egress(facts: Facts) -> Iterable[Message]:
+def check_egress(facts: Facts) -> Iterable[Message]:
     """Name the calls out of the model that a proxy would break."""
     istio = facts.mesh
     if istio is None:

@@ -15,7 +15,7 @@ from istio_integrator.training import training as parts
 
 
 @registry.check("training", place=187, symptoms=("rendezvous-timed-out",))
-def training(facts: Facts) -> Iterable[Message]:
+def check_training(facts: Facts) -> Iterable[Message]:
     """Name pods of training jobs that the other pods of their job cannot call."""
     wants = facts.mesh is not None and facts.situation.config.pod_networks is not None
     spaces = [*parts.Training(facts).list_namespaces(facts.mesh)] if wants and facts.mesh else []

@@ -14,7 +14,7 @@ from istio_integrator.situation import model
 
 
 @registry.check("webhooks", place=170, feeds_status=True, symptoms=("failed-calling-webhook",))
-def webhooks(facts: Facts) -> Iterable[Message]:
+def check_webhooks(facts: Facts) -> Iterable[Message]:
     """Check whether policies and mutual TLS keep API servers from webhooks in the model."""
     if facts.mesh is None:
         return

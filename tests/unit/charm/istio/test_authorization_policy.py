@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from istio_integrator.istio import authorization_policy
-from istio_integrator.istio.authorization_policy import InboundRequest, Truth, principal
+from istio_integrator.istio.authorization_policy import InboundRequest, Truth, make_principal
 from tests.unit.cases import cases
 
 ROOT, MODEL = "istio-system", "kf"
-MINIO = principal(MODEL, "minio")
+MINIO = make_principal(MODEL, "minio")
 OUTSIDE = ""
 LABELS = {"app": "web"}
 GET = InboundRequest(port=80)
@@ -51,8 +51,8 @@ def answer(
     ("rule", "of_minio", "of_outside"),
     everybody=({}, YES, YES),
     any_principal=(by(principals=["*"]), YES, NO),
-    principal=(by(principals=[principal(MODEL, "minio")]), YES, NO),
-    principal_whole=(by(principals=[principal(MODEL, "mini")]), NO, NO),
+    principal=(by(principals=[make_principal(MODEL, "minio")]), YES, NO),
+    principal_whole=(by(principals=[make_principal(MODEL, "mini")]), NO, NO),
     principal_end=(by(principals=["*/sa/minio"]), YES, NO),
     start=(by(principals=["cluster.local/ns/kf/*"]), YES, NO),
     domain=(by(principals=["other.local/ns/kf/sa/minio"]), NO, NO),
@@ -199,5 +199,5 @@ def test_policy_may_be_anything(spec, rules, sources):
 
 
 def test_namespace_with_many_wildcards_is_matched_in_linear_time():
-    caller = principal("a" * 60, "b")
+    caller = make_principal("a" * 60, "b")
     assert answer(policy(by(namespaces=["*a" * 50 + "c"])), caller=caller) is NO

@@ -36,7 +36,7 @@ def want(model: FakeApiserver, name: str = "mesh-2-admission", **values: Any) ->
     """Write the webhook's settings as the charm does."""
     wanted = Wanted(**{"application": "mesh-2", "model": MODEL, **values})
     metadata = {"name": name, "namespace": MODEL}
-    text = json.dumps(wanted.document())
+    text = json.dumps(wanted.to_document())
     model.put("configmaps", {"metadata": metadata, "data": {"settings.json": text}})
 
 

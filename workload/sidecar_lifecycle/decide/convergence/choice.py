@@ -171,7 +171,7 @@ def _choose_victim(
     comes_first = serving is not None or wait[0] == Reason.NOT_SETTLED.value
     victim = serving
     if lost or (broken and (is_proven or not comes_first)):
-        victim = max(lost or broken, key=_ordinal)
+        victim = max(lost or broken, key=_rank_by_ordinal)
     if victim is not None and (first := plan.look.find_blocker(workload, victim.ordinal)):
         message = f"{workload} would recreate {victim.name} only after {first} is Ready"
         return None, (Reason.ORDERED_READY, message)
@@ -216,7 +216,7 @@ def _choose_serving(
     settled = [each for each in serving if (each.ready_since or 0) + READY_FOR <= plan.look.now]
     if not settled:
         return None, (Reason.NOT_SETTLED, f"Ready for less than {READY_FOR:.0f} s")
-    return max(settled, key=_ordinal), ("", "")
+    return max(settled, key=_rank_by_ordinal), ("", "")
 
 
 def _take_wave(plan: EvictionPlan, victims: list[Replica]) -> None:
@@ -224,7 +224,7 @@ def _take_wave(plan: EvictionPlan, victims: list[Replica]) -> None:
     running = sum(desired > 0 for desired in plan.look.desired.values())
     most = service.resolve_budget(plan.look.max_unavailable, running)
     left = most
-    for victim in sorted(victims, key=lambda each: _rank(plan, each)):
+    for victim in sorted(victims, key=lambda each: _rank_victim(plan, each)):
         is_proven = _is_proven(plan, victim)
         is_alone = victim.fault == "unwanted" or not is_proven
         if not is_proven:
@@ -258,7 +258,7 @@ def _is_coming_up(plan: EvictionPlan, victims: Iterable[Replica]) -> bool:
     return is_soon or any(each.ready and each.fault for each in victims)
 
 
-def _rank(plan: EvictionPlan, victim: Replica) -> tuple[bool, bool, int, str]:
+def _rank_victim(plan: EvictionPlan, victim: Replica) -> tuple[bool, bool, int, str]:
     kind = victim.workload.partition("/")[0]
     spare = not victim.ready or plan.look.count_ready(victim.workload) > 1
     return victim.fault != "unwanted", not spare, _KINDS.index(kind), victim.workload
@@ -302,6 +302,6 @@ def _is_forced(plan: EvictionPlan, replica: Replica) -> bool:
     return request is not None and request.force and replica.uid in plan.requested
 
 
-def _ordinal(replica: Replica) -> tuple[int, str]:
+def _rank_by_ordinal(replica: Replica) -> tuple[int, str]:
     """Order pods so that a StatefulSet's highest ordinal goes first, as in its own updates."""
     return replica.ordinal, replica.name

@@ -138,7 +138,7 @@ def read_replica(
 ) -> Replica:
     """Return the facts of one pod but for its owner."""
     wanted = eligible.decide_membership(pod, scope)
-    fault, reason, message = _diagnose(pod, scope, wanted)
+    fault, reason, message = _find_fault(pod, scope, wanted)
     created = parse_timestamp(pod.metadata.creationTimestamp) or 0.0
     ready = next((each for each in pod.status.conditions if each.type == "Ready"), None)
     changed = parse_timestamp(ready.lastTransitionTime) if ready else None
@@ -175,7 +175,7 @@ def add_ownership(replica: Replica, ownership: eligible.Ownership) -> Replica:
     return dataclasses.replace(found, reason=ownership.reason, message=ownership.message)
 
 
-def _diagnose(
+def _find_fault(
     pod: types.Pod, scope: eligible.Scope, wanted: eligible.MembershipDecision
 ) -> tuple[Fault, str, str]:
     """Return the fault of a pod, with a reason and a message."""

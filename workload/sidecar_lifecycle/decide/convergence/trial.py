@@ -46,9 +46,9 @@ def make_pod_of(
     """
     pod = _copy_template(kind, owner)
     if kind == "StatefulSet":
-        _identify(pod, owner, replaced)
+        _add_identity(pod, owner, replaced)
     elif kind == "DaemonSet":
-        _bind(pod, owner, replaced)
+        _bind_to_node(pod, owner, replaced)
     return pod
 
 
@@ -102,7 +102,9 @@ def _copy_template(kind: str, owner: resources.Creator) -> dict[str, Any]:
     }
 
 
-def _identify(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod | None) -> None:
+def _add_identity(
+    pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod | None
+) -> None:
     spec, status = owner.spec, owner.status
     found = _ORDINAL.fullmatch(replaced.metadata.name) if replaced else None
     ordinal = int(found[1]) if found else spec.ordinals.start + status.replicas
@@ -122,7 +124,9 @@ def _identify(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod
     pod["spec"] |= {"hostname": name, "subdomain": spec.serviceName, "volumes": volumes}
 
 
-def _bind(pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod | None) -> None:
+def _bind_to_node(
+    pod: dict[str, Any], owner: resources.Creator, replaced: types.Pod | None
+) -> None:
     spec = pod["spec"]
     tolerations: list[dict[str, Any]] = list(spec.get("tolerations") or ())
     taints = list(names.DAEMON_TAINTS)

@@ -73,7 +73,7 @@ _ENCODER = msgspec.json.Encoder()
 _BAD_INPUT = (msgspec.MsgspecError, RecursionError, ValueError)
 
 
-def answer(
+def answer_review(
     body: bytes | bytearray, settings: pods.Settings, kind: namespaces.Kind
 ) -> ReviewAnswer:
     """Answer a review; a pod that can't be decoded is admitted unchanged, with a warning."""
@@ -106,7 +106,7 @@ def _review(
     if len(patch) > LARGEST_PATCH:
         return _leave_out(request.uid, f"what it would add has more than {LARGEST_PATCH} bytes")
     warnings = [
-        _short(f"istio-integrator: no {skip.change}: {skip.message}")
+        _shorten(f"istio-integrator: no {skip.change}: {skip.message}")
         for skip in mutation.skipped
         if skip.reason in REPORTED
     ]
@@ -115,7 +115,7 @@ def _review(
 
 
 def _leave_out(uid: str, why: str) -> ReviewAnswer:
-    return _allow(uid, "not-understood", warnings=[_short(f"{_WARNING}{why}")])
+    return _allow(uid, "not-understood", warnings=[_shorten(f"{_WARNING}{why}")])
 
 
 def _allow(
@@ -138,9 +138,9 @@ def _allow(
 
 
 def _explain_malformed(message: str) -> ReviewAnswer:
-    return ReviewAnswer(400, _short(message).encode(errors="replace"), "malformed")
+    return ReviewAnswer(400, _shorten(message).encode(errors="replace"), "malformed")
 
 
-def _short(message: str) -> str:
+def _shorten(message: str) -> str:
     # The API server may truncate warnings of more than 256 characters.
     return message if len(message) <= 250 else f"{message[:247]}..."

@@ -210,7 +210,7 @@ class WebhookServer:
 
     def _answer(self, body: bytes, kind: namespaces.Kind) -> web.Response:
         started = time.perf_counter()
-        answer = review.answer(body, self._settings, kind)
+        answer = review.answer_review(body, self._settings, kind)
         self._metrics.observe(kind, answer, time.perf_counter() - started)
         if answer.status != 200 and started - self._warned > WARNING_SECONDS:
             self._warned = started

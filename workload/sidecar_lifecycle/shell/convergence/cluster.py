@@ -19,7 +19,7 @@ from sidecar_lifecycle.decide.convergence import choice, facts, memory
 from sidecar_lifecycle.decide.convergence.plan import Look, Moves
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import errors
-from sidecar_lifecycle.shell.kube.client import Client, decode_answer, path
+from sidecar_lifecycle.shell.kube.client import Client, decode_answer, make_path
 from sidecar_lifecycle.shell.kube.fence import Fence
 from sidecar_lifecycle.shell.kube.watch import Watch
 from sidecar_lifecycle.shell.settings import Live, ServiceSettings
@@ -91,8 +91,8 @@ class ModelClient:
         """
         listed_kind = of or kind
         everywhere = kind in (types.MutatingWebhookConfiguration, types.Namespace)
-        where = path(listed_kind, None if everywhere else namespace or self.settings.model)
-        pages = self.client.pages(
+        where = make_path(listed_kind, None if everywhere else namespace or self.settings.model)
+        pages = self.client.list_pages(
             where, kind, self.fence, labels=labels, fields=fields, concerns=concerns
         )
         return [each async for _, items in pages for each in items]
@@ -252,7 +252,7 @@ class ModelClient:
             "metadata": {"name": replica.name, "namespace": self.settings.model},
             "deleteOptions": {"preconditions": {"uid": replica.uid}},
         }
-        where = path(types.Pod, self.settings.model, replica.name, "eviction")
+        where = make_path(types.Pod, self.settings.model, replica.name, "eviction")
         await self.client.request("POST", where, body=body)
 
     # The ConfigMap with the memory of convergence
@@ -292,7 +292,7 @@ class ModelClient:
             data=data,
         )
         method, name = ("PUT", self.memory_name) if meta.resourceVersion else ("POST", "")
-        where = path(resources.ConfigMap, settings.model, name)
+        where = make_path(resources.ConfigMap, settings.model, name)
         try:
             written = await self.client.request(method, where, body=body)
         except errors.StatusError as error:

@@ -15,7 +15,7 @@ from sidecar_lifecycle.decide.convergence import trial
 from sidecar_lifecycle.model import resources
 from sidecar_lifecycle.shell.kube import errors
 from sidecar_lifecycle.shell.kube.client import Client
-from sidecar_lifecycle.shell.settings import Live, admission
+from sidecar_lifecycle.shell.settings import Live, parse_admission
 
 from . import cluster as hands
 from . import trials
@@ -77,7 +77,7 @@ class RejectionObserver:
                 if change.kind != "deleted":
                     try:
                         text = change.object.data.get("settings.json", "")
-                        self.wanted = admission(text)
+                        self.wanted = parse_admission(text)
                     except ValueError as error:
                         log.warning("settings of admission can't be read", error=str(error))
             self.woken.set()

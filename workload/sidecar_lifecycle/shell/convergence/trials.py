@@ -14,7 +14,7 @@ from sidecar_lifecycle.decide import eligible, mutate, startable
 from sidecar_lifecycle.decide.convergence import facts, trial
 from sidecar_lifecycle.model import resources, types
 from sidecar_lifecycle.shell.kube import errors
-from sidecar_lifecycle.shell.kube.client import Client, path
+from sidecar_lifecycle.shell.kube.client import Client, make_path
 from sidecar_lifecycle.shell.settings import ServiceSettings
 
 _CREATORS: Mapping[str, type[types.Object]] = {
@@ -114,7 +114,7 @@ class Trials:
         if owner is None:
             raise errors.StatusError(404, message=f"nothing creates {replica.name} again")
         kind = _CREATORS[owner.kind]
-        found = await self.client.request("GET", path(kind, model, owner.name))
+        found = await self.client.request("GET", make_path(kind, model, owner.name))
         return trial.make_pod_of(owner.kind, types.decode_json(found, resources.Creator), replaced)
 
     async def _find_outage(
@@ -131,7 +131,7 @@ class Trials:
         return Reason.MESH_DOWN, f"the injector gives new pods of the model {what}"
 
     async def _create(self, made: Mapping[str, Any]) -> types.Pod:
-        where = path(types.Pod, self.settings.model)
+        where = make_path(types.Pod, self.settings.model)
         try:
             data = await self.client.request("POST", where, body=made, params={"dryRun": "All"})
         except errors.StatusError as error:

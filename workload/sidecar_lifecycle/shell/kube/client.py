@@ -89,14 +89,14 @@ class Client:
                 self.server + path,
                 params=params,
                 data=msgspec.json.encode(body) if body is not None else None,
-                headers=self._headers() | headers,
+                headers=self._make_headers() | headers,
                 timeout=aiohttp.ClientTimeout(total=timeout),
             ) as response:
                 return await response.read()
 
     async def get(self, kind: type[R], namespace: str | None, name: str) -> R:
         """Read an object."""
-        return decode_answer(await self.request("GET", path(kind, namespace, name)), kind)
+        return decode_answer(await self.request("GET", make_path(kind, namespace, name)), kind)
 
     async def find(self, kind: type[R], namespace: str, name: str) -> R | None:
         """Read an object; None: it does not exist."""
@@ -107,7 +107,7 @@ class Client:
                 return None
             raise
 
-    async def pages(
+    async def list_pages(
         self,
         where: str,
         kind: type[R],
@@ -128,7 +128,7 @@ class Client:
                 try:
                     listing = msgspec.json.decode(data, type=_Listing)
                 except RecursionError:
-                    listing = msgspec.json.decode(bounded.shallow(data), type=_Listing)
+                    listing = msgspec.json.decode(bounded.cut_depth(data), type=_Listing)
             items: list[R] = []
             for raw in listing.items or ():
                 with fence.isolate("decode", functools.partial(decode_name, kind, raw)):
@@ -141,7 +141,7 @@ class Client:
             params["continue"] = listing.metadata.token
 
     @contextlib.asynccontextmanager
-    async def stream(
+    async def open_stream(
         self, path: str, *, params: Mapping[str, str], idle: float
     ) -> AsyncGenerator[aiohttp.StreamReader]:
         """Open a GET whose body never ends, such as a watch.
@@ -151,12 +151,12 @@ class Client:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=idle)
         with errors.translate_errors():
             async with self.session.get(
-                self.server + path, params=params, headers=self._headers(), timeout=timeout
+                self.server + path, params=params, headers=self._make_headers(), timeout=timeout
             ) as response:
                 yield response.content
 
     @contextlib.asynccontextmanager
-    async def websocket(
+    async def open_websocket(
         self, path: str, *, params: list[tuple[str, str]], deadline: float
     ) -> AsyncGenerator[aiohttp.ClientWebSocketResponse]:
         """Upgrade a GET to a WebSocket that is open in the block.
@@ -169,7 +169,7 @@ class Client:
                     self.server + path,
                     params=params,
                     protocols=(STREAM_PROTOCOL,),
-                    headers=self._headers(),
+                    headers=self._make_headers(),
                     max_msg_size=1 << 20,
                 )
                 try:
@@ -180,7 +180,7 @@ class Client:
                     self.closing.add(task)
                     task.add_done_callback(self.closing.discard)
 
-    def _headers(self) -> dict[str, str]:
+    def _make_headers(self) -> dict[str, str]:
         token = self._token().strip()
         return {"Authorization": f"Bearer {token}"} if token else {}
 
@@ -217,7 +217,7 @@ async def _check(response: aiohttp.ClientResponse) -> None:
         raise errors.from_response(response.status, await response.read(), retry)
 
 
-def path(
+def make_path(
     kind: type[types.Object], namespace: str | None = None, name: str = "", sub: str = ""
 ) -> str:
     """Return the URL path of a resource; without a namespace that of the whole cluster."""

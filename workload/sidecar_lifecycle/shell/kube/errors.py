@@ -91,7 +91,7 @@ def translate_errors() -> Generator[None]:
         raise Unreachable(f"{type(error).__name__}: {error}"[:300]) from error
 
 
-def delay(failures: int, *, initial: float = 0.2, maximum: float = 30.0) -> float:
+def compute_delay(failures: int, *, initial: float = 0.2, maximum: float = 30.0) -> float:
     """Return the seconds to wait after a number of consecutive failures.
 
     The delay doubles with each failure up to a maximum. A random part of at most twice the initial

@@ -13,7 +13,7 @@ from integrator_contract.reasons import Reason
 from sidecar_lifecycle.model import types
 
 from . import errors
-from .client import Client, path
+from .client import Client, make_path
 from .fence import Fence
 
 log = structlog.get_logger(__name__)
@@ -55,7 +55,7 @@ class Recorder:
         try:
             async with self._slots:
                 with self._fence.isolate("report", event):
-                    where = path(types.Event, meta.namespace)
+                    where = make_path(types.Event, meta.namespace)
                     await self._client.request("POST", where, body=event)
         except errors.KubeError as error:
             if not isinstance(error, errors.StatusError) or error.code != 409:

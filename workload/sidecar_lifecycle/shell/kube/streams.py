@@ -14,7 +14,7 @@ import aiohttp
 from sidecar_lifecycle.model import types
 
 from . import errors
-from .client import Client, path
+from .client import Client, make_path
 
 _DATA, _ERROR = 0, 1
 _EXEC_ERROR = 3
@@ -143,9 +143,9 @@ async def port_forward(
         StreamError: if nothing listens on the port, or the stream ended.
         Unreachable: if the deadline passed.
     """
-    where = path(types.Pod, namespace, pod, "portforward")
+    where = make_path(types.Pod, namespace, pod, "portforward")
     params = [("ports", str(port))]
-    async with client.websocket(where, params=params, deadline=deadline) as socket:
+    async with client.open_websocket(where, params=params, deadline=deadline) as socket:
         forward = PortForward(socket)
         await forward.wait_until_ready()
         yield forward
@@ -163,9 +163,9 @@ async def run_command(
     """
     params = [("container", container), ("stdout", "true"), ("stderr", "true")]
     params += [("command", argument) for argument in argv]
-    where = path(types.Pod, namespace, pod, "exec")
+    where = make_path(types.Pod, namespace, pod, "exec")
     output = b""
-    async with client.websocket(where, params=params, deadline=deadline) as socket:
+    async with client.open_websocket(where, params=params, deadline=deadline) as socket:
         while len(output) <= _LONGEST_OUTPUT:
             message = await socket.receive()
             if message.type is not aiohttp.WSMsgType.BINARY:

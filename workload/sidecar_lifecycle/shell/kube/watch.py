@@ -95,7 +95,7 @@ class Watch(Generic[T]):
                         async for change in changes:
                             yield change
                     # The server ends a watch after minutes. A watch without events is a failure.
-                    delay = errors.delay(self._failures) if self._failures else 0.0
+                    delay = errors.compute_delay(self._failures) if self._failures else 0.0
                     self._failures += 1
                 except errors.KubeError as error:
                     delay = self._count_failure(error)
@@ -113,7 +113,7 @@ class Watch(Generic[T]):
 
     @property
     def _where(self) -> str:
-        return client.path(self.kind, None if self.namespace == "*" else self.namespace)
+        return client.make_path(self.kind, None if self.namespace == "*" else self.namespace)
 
     async def _follow_once(self) -> AsyncGenerator[Change[T]]:
         """List if needed, then watch until the server ends the watch."""
@@ -128,7 +128,7 @@ class Watch(Generic[T]):
             "resourceVersion": self._version,
             "timeoutSeconds": str(random.randint(240, 360)),  # noqa: S311 - spreads the load
         }
-        async with self.client.stream(self._where, params=params, idle=IDLE) as content:
+        async with self.client.open_stream(self._where, params=params, idle=IDLE) as content:
             self.live = True
             while line := await content.readline(max_line_length=LONGEST):
                 changes: list[Change[T]] = []
@@ -141,7 +141,7 @@ class Watch(Generic[T]):
     async def _list(self) -> AsyncGenerator[Change[T]]:
         listed: set[Key] = set()
         version = ""
-        async for listed_at, items in self.client.pages(
+        async for listed_at, items in self.client.list_pages(
             self._where,
             self.kind,
             self.fence,
@@ -151,7 +151,7 @@ class Watch(Generic[T]):
         ):
             version = listed_at
             for item in items:
-                listed.add(_key(item))
+                listed.add(_make_key(item))
                 for change in self._note_object(item):
                     yield change
         self._version = version
@@ -174,12 +174,12 @@ class Watch(Generic[T]):
         if event.type == "BOOKMARK":
             return []
         if event.type == "DELETED":
-            self._known.pop(_key(item), None)
+            self._known.pop(_make_key(item), None)
             return [Change("deleted", item)]
         return self._note_object(item) if self.concerns(item) else []
 
     def _note_object(self, item: T) -> list[Change[T]]:
-        key, uid = _key(item), item.metadata.uid
+        key, uid = _make_key(item), item.metadata.uid
         before = self._known.get(key)
         self._known[key] = uid
         if before == uid:
@@ -200,7 +200,7 @@ class Watch(Generic[T]):
         self.live = False
         self._failures += 1
         if not isinstance(error, errors.StatusError):
-            return errors.delay(self._failures)
+            return errors.compute_delay(self._failures)
         if error.code in (403, 404):
             if not self.is_patient:
                 raise error
@@ -209,9 +209,9 @@ class Watch(Generic[T]):
             self._version = ""
             if self._failures == 1:
                 return 0.0
-        return error.retry_after or errors.delay(self._failures)
+        return error.retry_after or errors.compute_delay(self._failures)
 
 
-def _key(item: types.Object) -> Key:
+def _make_key(item: types.Object) -> Key:
     # Many objects share a namespace, and the name is kept for each.
     return (sys.intern(item.metadata.namespace or ""), item.metadata.name)

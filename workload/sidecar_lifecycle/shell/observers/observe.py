@@ -64,7 +64,7 @@ class Compared(NamedTuple):
     """The hash of the charm's last manifest; if it differs, the charm made the update."""
 
 
-def _generation(item: types.Object) -> object:
+def _read_generation(item: types.Object) -> object:
     return item.metadata.generation
 
 
@@ -101,12 +101,12 @@ class ObservedKind(watch.Watch[watch.T]):
                     now = self.seen[key] = Compared(state, self.written(item), applied)
             is_made = before is None and self.is_ours(item)
             matters = any(self.matters(each.state) for each in (before, now) if each)
-            if tells and matters and not is_made and self.differs(key, before, now):
+            if tells and matters and not is_made and self.is_changed(key, before, now):
                 log.info("object changed", kind=self.kind.api.kind, name=item.metadata.name)
                 changed()
 
-    def differs(self, key: watch.Key, before: Compared | None, now: Compared | None) -> bool:  # noqa: ARG002
-        """Tell whether another hand than the charm's changed an object."""
+    def is_changed(self, key: watch.Key, before: Compared | None, now: Compared | None) -> bool:  # noqa: ARG002
+        """Tell whether a program other than the charm changed an object."""
         if before is None or now is None:
             return before is not now
         is_edited = before.applied == now.applied and before.written != now.written
@@ -116,7 +116,7 @@ class ObservedKind(watch.Watch[watch.T]):
 class ObservedPods(ObservedKind[types.Pod]):
     """A watch of pods whose states are sets; what another pod has too is no change."""
 
-    def differs(self, key: watch.Key, before: Compared | None, now: Compared | None) -> bool:
+    def is_changed(self, key: watch.Key, before: Compared | None, now: Compared | None) -> bool:
         """Tell whether the union of all states changed."""
         others: list[frozenset[object]] = [
             each.state for other, each in self.seen.items() if other != key
@@ -167,7 +167,7 @@ def watch_mesh(connection: client.Client, model: str, *, joined: bool) -> list[O
         observed(
             Deployment,
             _webhook_state,
-            written=_generation,
+            written=_read_generation,
             namespace=model,
             labels=f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}",
             is_ours=lambda item: not any(_webhook_state(item)),
@@ -261,7 +261,7 @@ def watch_gateway(
             namespace=home,
             fields=fields,
         ),
-        observed(IstioGateway, written=_generation, namespace=model, labels=ours),
+        observed(IstioGateway, written=_read_generation, namespace=model, labels=ours),
         observed(
             EnvoyFilter,
             # Another integrator's hosts may become free.

@@ -137,8 +137,10 @@ class EnvoyReader:
 
     async def _list_ready_pods(self, namespace: str, labels: str) -> list[str]:
         """List the ready pods by name, one of each workload first."""
-        where = client.path(types.Pod, namespace)
-        pages = self._client.pages(where, types.Pod, self._fence, labels=labels, concerns=is_ready)
+        where = client.make_path(types.Pod, namespace)
+        pages = self._client.list_pages(
+            where, types.Pod, self._fence, labels=labels, concerns=is_ready
+        )
         found = {pod.metadata.name: pod.metadata async for _, pods in pages for pod in pods}
         listed = sorted(found, reverse=True)
         firsts = {next((o.uid for o in found[name].ownerReferences), ""): name for name in listed}

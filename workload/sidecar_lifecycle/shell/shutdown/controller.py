@@ -77,7 +77,7 @@ class ShutdownController:
         """All watched pods."""
         self.namespaces = sources.Namespaces(live.current.served(), self._fence)
         self.pods = sources.Pods(
-            connection, self.namespaces, on_change=self._on_change, forget=self._forget
+            connection, self.namespaces, on_change=self._on_change, forget=self._forget_namespace
         )
 
     async def run(self) -> None:
@@ -96,7 +96,7 @@ class ShutdownController:
             self._on_namespace("*")
 
     async def _follow_pods(self, model_only: bool) -> None:
-        self._forget("*")
+        self._forget_namespace("*")
         await self.pods.follow(self.live.current.model if model_only else "*")
 
     def decide(self, pod: types.Pod) -> finished.ProxyDecision:
@@ -144,46 +144,46 @@ class ShutdownController:
         """Decide again about pods that have not changed themselves."""
         for tracked in pods:
             with self._fence.isolate("decide", tracked.pod):
-                self._update(tracked.pod)
+                self._update_pod(tracked.pod)
 
     def _on_namespace(self, name: str) -> None:
         self.pods.follow_namespaces()
         self._decide_again(self._list_pods(name))
 
-    def _forget(self, namespace: str) -> None:
+    def _forget_namespace(self, namespace: str) -> None:
         for tracked in self._list_pods(namespace):
-            self._drop(tracked.pod.metadata.uid)
+            self._drop_pod(tracked.pod.metadata.uid)
 
     def _on_change(self, change: watch.Change[types.Pod]) -> None:
         assert change.object is not None
         if change.kind == "deleted":
-            self._drop(change.object.metadata.uid)
+            self._drop_pod(change.object.metadata.uid)
         else:
-            self._update(change.object)
+            self._update_pod(change.object)
 
     def _list_pods(self, namespace: str) -> list[Tracked]:
         """Return the pods of a namespace; `*` means all namespaces."""
         return [each for each in self.view if namespace in ("*", each.pod.metadata.namespace)]
 
-    def _update(self, pod: types.Pod) -> None:
+    def _update_pod(self, pod: types.Pod) -> None:
         """Store a new or changed pod and decide about it."""
         decision, now = self.decide(pod), asyncio.get_running_loop().time()
         tracked = self._tracked.get(pod.metadata.uid)
         if tracked is None:
             tracked = self._tracked[pod.metadata.uid] = Tracked(pod, decision, now)
         else:
-            _count(tracked, -1)
+            _count_decision(tracked, -1)
             if _kind(tracked.decision) != _kind(decision):
                 tracked.since = now
             tracked.pod, tracked.decision = pod, decision
-        _count(tracked, 1)
+        _count_decision(tracked, 1)
         self._act(tracked)
 
-    def _drop(self, uid: str) -> None:
+    def _drop_pod(self, uid: str) -> None:
         # A pod leaves the watch when it succeeds, fails or is deleted. Then its proxy has ended.
         tracked = self._tracked.pop(uid, None)
         if tracked is not None:
-            _count(tracked, -1)
+            _count_decision(tracked, -1)
             tracked.cancel_timer()
             self._stops.end(tracked)
 
@@ -196,14 +196,14 @@ class ShutdownController:
             self._stops.end(tracked)
         left = tracked.since + self._find_delay(decision) - loop.time()
         if self.live.current.leader:
-            self._report(tracked, lasts=left <= 0)
+            self._report_pod(tracked, lasts=left <= 0)
         if left > 0:
             tracked.timer = loop.call_later(left, self._decide_again, [tracked])
         elif decision.action is finished.Action.STOP:
             self._stops.begin(tracked)
         elif decision.reason == payload.STALE:
             tracked.old_ends_count = True
-            self._update(tracked.pod)
+            self._update_pod(tracked.pod)
         elif decision.action is finished.Action.WAIT:
             tracked.old_ends_count = False
 
@@ -212,7 +212,7 @@ class ShutdownController:
             return TURN * int(self.live.current.unit.rpartition("/")[2])
         return _LASTING.get(decision.reason, 0.0)
 
-    def _report(self, tracked: Tracked, *, lasts: bool) -> None:
+    def _report_pod(self, tracked: Tracked, *, lasts: bool) -> None:
         """Warn of the problems of a pod; some count only when the decision lasts long enough."""
         decision, pod = tracked.decision, tracked.pod
         if decision.unknown:
@@ -257,7 +257,7 @@ class ShutdownController:
         }
         try:
             await self._client.request(
-                "DELETE", client.path(types.Pod, meta.namespace, meta.name), body=body
+                "DELETE", client.make_path(types.Pod, meta.namespace, meta.name), body=body
             )
         except errors.KubeError as error:
             log.warning("broken pod not replaced", pod=meta.name, error=str(error))
@@ -286,7 +286,7 @@ def _kind(decision: finished.ProxyDecision) -> str:
     return decision.action if decision.action is finished.Action.STOP else decision.reason
 
 
-def _count(tracked: Tracked, by: int) -> None:
+def _count_decision(tracked: Tracked, by: int) -> None:
     metrics.PODS.labels(tracked.decision.action, tracked.decision.reason).inc(by)
 
 

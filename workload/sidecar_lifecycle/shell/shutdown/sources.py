@@ -169,7 +169,7 @@ class Pods:
                         await self._moved.wait()
                 except TimeoutError:
                     with contextlib.suppress(errors.KubeError):
-                        where = client.path(types.Pod)
+                        where = client.make_path(types.Pod)
                         await self._client.request("GET", where, params={"limit": "1"})
                         return
         finally:

@@ -193,7 +193,7 @@ async def answer_stop(
         return finished.decide(now, rules)
 
     decision = decide(pod)
-    told = decision.answer(pod)
+    told = decision.to_answer(pod)
     if decision.action is finished.Action.STOP:
         outcome = await _stop_both_ways(connection, pod, decision, decide)
         told = dataclasses.replace(

@@ -132,7 +132,7 @@ class Stops:
         way, failures = stop.Transport.PORT_FORWARD, 0
         with self._fence.isolate("stop", tracked.pod):
             for tries in itertools.count(1):
-                outcome = await self._try(tracked, pending, way, is_first=tries == 1)
+                outcome = await self._try_once(tracked, pending, way, is_first=tries == 1)
                 if pending.is_over:
                     return
                 if outcome.result in stop.SENT:
@@ -141,7 +141,7 @@ class Stops:
                     failures += 1
                     way = stop.choose_transport(outcome)
                     self._report_failure(tracked, outcome, failures)
-                pause = errors.delay(tries, initial=0.5, maximum=60)
+                pause = errors.compute_delay(tries, initial=0.5, maximum=60)
                 await asyncio.sleep(max(outcome.retry_after or 0.0, pause))
 
     def _finish(self, tracked: Tracked, pending: PendingStop, _: asyncio.Task[None]) -> None:
@@ -153,7 +153,7 @@ class Stops:
                 self._consider(tracked)
                 self._report_stopped(tracked)
 
-    async def _try(
+    async def _try_once(
         self, tracked: Tracked, pending: PendingStop, way: stop.Transport, *, is_first: bool
     ) -> stop.Outcome:
         """Try once, with a slot of the pod's node."""
