@@ -38,7 +38,7 @@ async def stop_at_once(connection: client.Client) -> None:
 
     async def quit_proxy(namespace: str, name: str) -> None:
         try:
-            async with streams.port_forward(
+            async with streams.open_port_forward(
                 connection, namespace, name, PORT, deadline=60
             ) as forward:
                 code = await forward.post(stop.PATH)

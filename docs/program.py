@@ -17,7 +17,7 @@ def command_line() -> str:
     # These need workload/ on the path.
     from sidecar_lifecycle.shell import cli  # noqa: PLC0415
 
-    root = cli.parser()
+    root = cli.make_parser()
     commands = next(
         action
         for action in root._actions  # noqa: SLF001  (argparse has no public way to list)

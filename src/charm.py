@@ -120,7 +120,7 @@ class IstioIntegrator(ops.CharmBase):
         if self._hook.messages:
             for each in self._hook.messages:
                 logger.debug("%s: %s.", each.severity.value, each.text)
-            event.add_status(messages.status(self._hook.messages, application=self.app.name))
+            event.add_status(messages.make_status(self._hook.messages, application=self.app.name))
 
     def _reconcile(self) -> Facts | None:
         """Reconcile every part; return None if that is impossible, as the messages explain."""
@@ -129,7 +129,7 @@ class IstioIntegrator(ops.CharmBase):
             return None
         self._hook = hook = order.Hook(self.app.name)
         with _tracer.start_as_current_span("reconcile") as span:
-            if facts := self._claim(hook):
+            if facts := self._claim_model(hook):
                 order.reconcile(hook, facts, self)
             span.set_attribute("leader", self.unit.is_leader())
             span.set_attribute("outcome", "all parts" if facts else "stopped early")
@@ -142,7 +142,7 @@ class IstioIntegrator(ops.CharmBase):
             client.write_results(service.Results(facts=found, expected=client.read_expectation()))
         return facts
 
-    def _claim(self, hook: order.Hook) -> Facts | None:
+    def _claim_model(self, hook: order.Hook) -> Facts | None:
         """Find the Istio to join, and claim the model; return None if that is impossible."""
         kubeflow.announce_versions(endpoints.Relations(self))
         with hook.catch_errors("config"):

@@ -120,7 +120,7 @@ class Results(_File):
     routes."""
 
 
-def results_file(settings: _Path) -> _Path:
+def name_results_file(settings: _Path) -> _Path:
     """Return the file of the results, by that of the settings."""
     return settings.with_suffix(".results.json")
 

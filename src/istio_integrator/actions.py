@@ -30,7 +30,7 @@ def _list_uninjected(facts: Facts, _: Parameters) -> dict[str, str]:
     answer = facts.uninjected
     return {
         "in-mesh": f"{answer.summary.in_mesh}/{answer.summary.eligible}",
-        "pods": _join_lines(answer.pods),
+        "pods": _format_pods(answer.pods),
     }
 
 
@@ -39,9 +39,9 @@ def _restart_pods(facts: Facts, parameters: Parameters, *, stale: bool) -> dict[
     force = bool(parameters.get("force", False))
     pods = facts.workload.restart_pods(dry_run=dry_run, stale=stale, force=force)
     restarting = "would-restart" if dry_run else "restarting"
-    result = {restarting: _join_lines(pod for pod in pods if pod.fixable)}
+    result = {restarting: _format_pods(pod for pod in pods if pod.fixable)}
     if others := [pod for pod in pods if not pod.fixable]:
-        result["restart-yourself"] = _join_lines(others)
+        result["restart-yourself"] = _format_pods(others)
     return result
 
 
@@ -92,12 +92,12 @@ def _show_manifests(facts: Facts, _: Parameters) -> dict[str, str]:
     return {"manifests": refusals.hide_secrets(text)}
 
 
-def _join_lines(pods: Iterable[PodAnswer]) -> str:
+def _format_pods(pods: Iterable[PodAnswer]) -> str:
     lines = (
         f"{pod.namespace}/{pod.name}{f' ({pod.workload})' if pod.workload else ''}: {pod.message}"
         for pod in pods
     )
-    return "\n".join(map(texts.clean, lines)) or "none"
+    return "\n".join(map(texts.escape, lines)) or "none"
 
 
 ANSWERS: dict[str, Answer] = {

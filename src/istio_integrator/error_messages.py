@@ -50,7 +50,7 @@ def explain_refusal(refusal: refusals.Refusal, reference: str, consequence: str 
     return said(
         author=refusal.author if len(refusal.author) <= _LONGEST_AUTHOR else name,
         reference=reference,
-        command=show_author_command(refusal, namespace),
+        command=make_author_command(refusal, namespace),
         more="; ".join(filter(None, (refusal.words, consequence))),
     )
 
@@ -65,7 +65,7 @@ def explain_refused_object(error: errors.ApiError, reference: str) -> Message:
     return Template.OBJECT_INVALID(reference=reference, words=error.message)
 
 
-def show_author_command(refusal: refusals.Refusal, namespace: str) -> str:
+def make_author_command(refusal: refusals.Refusal, namespace: str) -> str:
     """Return the command that shows the author of a refusal in a namespace."""
     kind, _, name = refusal.author.partition(" ")
     if kind == "webhook":

@@ -104,7 +104,7 @@ class Facts:
         return membership.decide(situation, self.mesh, namespace).data_plane
 
     @property
-    def pod_labels(self) -> Mapping[str, str] | None:
+    def member_pod_labels(self) -> Mapping[str, str] | None:
         """The label that makes one pod a mesh member; None without an Istio."""
         if self.mesh is None:
             return None
@@ -144,7 +144,7 @@ class Facts:
     @property
     def services(self) -> list[model.Service]:
         """The Services of the model."""
-        return self._read(model.Service, cluster.SERVICE)
+        return self._read_objects(model.Service, cluster.SERVICE)
 
     @property
     def pods(self) -> list[model.Pod]:
@@ -158,10 +158,10 @@ class Facts:
             name=self.situation.model,
             services=self.services,
             pods=self.pods,
-            workloads=self._read(model.PodController, *model.WORKLOADS),
+            workloads=self._read_objects(model.PodController, *model.WORKLOADS),
         )
 
-    def _read(self, into: type[_T], *kinds: cluster.Kind) -> list[_T]:
+    def _read_objects(self, into: type[_T], *kinds: cluster.Kind) -> list[_T]:
         # The charm writes such objects. The client keeps its lists until then.
         api = self.situation.cluster
         return [
@@ -201,7 +201,7 @@ class Facts:
         if self.contract_mismatch:
             return ""
         situation = self.situation
-        pod = situation.cluster.get(cluster.POD, situation.pod, situation.model)
+        pod = situation.cluster.get(cluster.POD, situation.pod_name, situation.model)
         containers = cluster.parts(cluster.at(pod, "spec"), "containers")
         found = (each for each in containers if each.get("name") == CONTAINER)
         return str(next(found, cluster.Object()).get("image", ""))
@@ -217,7 +217,7 @@ class Facts:
         return self.situation.workload.read_envoy_state()
 
     @functools.cached_property
-    def target(self) -> gateway.Target | Message:
+    def gateway_target(self) -> gateway.Target | Message:
         """The gateway that serves the model, or a message for the operator; nothing is written.
 
         If routing=gateway-api is impossible, it is the gateway that serves the model now.
@@ -228,12 +228,12 @@ class Facts:
         if situation.config.routing == "gateway-api":
             opened = situation.manifests.find_own(cluster.GATEWAY, gateway.NAME)
             why = managed.find_obstacle(situation, self.mesh, opened)
-            if why is None or managed.find(situation) is not None:
+            if why is None or managed.find_gateway(situation) is not None:
                 found = managed.read_target(situation)
             elif opened is None:
                 return why
         if found is None and situation.config.gateway_service:
-            found = named.find(situation, self.mesh)
+            found = named.find_gateway(situation, self.mesh)
         found = found or own.read_target(situation)
         if why and isinstance(found, gateway.Target):
             return dataclasses.replace(found, messages=(why, *found.messages))
@@ -244,7 +244,7 @@ class Facts:
         """The gateway workload that serves the model; None without one."""
         if not self.situation.is_exposed or self.mesh is None:
             return None
-        return self.target if isinstance(self.target, gateway.Target) else None
+        return self.gateway_target if isinstance(self.gateway_target, gateway.Target) else None
 
     @functools.cached_property
     def authentication(self) -> authentication.Authentication:
@@ -252,7 +252,7 @@ class Facts:
         return authentication.decide(self.situation)
 
     @functools.cached_property
-    def requests(self) -> list[requested.Received]:
+    def route_requests(self) -> list[requested.Received]:
         """The relations' requests for routes, those of the older interface first, then by age."""
         related = self.situation.related
         return [*kubeflow.read_ingress(related), *ingress_route.read_requests(related)]
@@ -260,14 +260,14 @@ class Facts:
     @functools.cached_property
     def route_plan(self) -> plan.RoutePlan:
         """The routes that related applications request."""
-        return plan.plan_routes(requested.read(self.situation, self.requests))
+        return plan.plan_routes(requested.read(self.situation, self.route_requests))
 
     @functools.cached_property
     def exposure(self) -> Exposure:
         """The gateway's calls to Services of the model; empty without requests for ingress."""
         if not self.situation.is_exposed:
             return Exposure()
-        target = self.target if isinstance(self.target, gateway.Target) else None
+        target = self.gateway_target if isinstance(self.gateway_target, gateway.Target) else None
         service = self.authentication.service
         namespace, _, guard = service.reference.partition("/") if service else ("", "", "")
         is_here = namespace == self.situation.model

@@ -83,7 +83,7 @@ class Message:
         return self.template.value.more.format(**self.about).strip("; ")
 
     @property
-    def next(self) -> str:
+    def next_command(self) -> str:
         """The command that diagnose shows."""
         return self.command or self.otherwise
 
@@ -98,7 +98,7 @@ class Message:
         command = self.command and f"{_RUN}{self.command}"
         return "; ".join(filter(None, (self.condition, command, self.more)))
 
-    def status(self, *, application: str, others: int = 0) -> ops.StatusBase:
+    def to_status(self, *, application: str, others: int = 0) -> ops.StatusBase:
         """Return the unit status, whose command ends within the visible characters.
 
         If the condition is too long for that, the command comes first. A command that is too long
@@ -112,14 +112,14 @@ class Message:
         run = f"{_RUN}{command}" if command else ""
         more = "; ".join(filter(None, (f"+{others} more" if others else "", self.more)))
         text = "; ".join(filter(None, (condition, run, more)))
-        if command and len(texts.clean(f"{condition}; {run}")) > VISIBLE:
+        if command and len(texts.escape(f"{condition}; {run}")) > VISIBLE:
             if len(command) > _LONGEST_COMMAND:
                 run = f"{_RUN}juju run {application}/leader diagnose"
             text = "; ".join(filter(None, (run, condition, more)))
-        return ops.StatusBase.from_name(self.severity.value, texts.clean(text, LONGEST))
+        return ops.StatusBase.from_name(self.severity.value, texts.escape(text, LONGEST))
 
 
-def status(said: Sequence[Message], *, application: str) -> ops.StatusBase:
+def make_status(said: Sequence[Message], *, application: str) -> ops.StatusBase:
     """Return the status of the most severe message, with the number of other problems.
 
     Among equal severities it is the first. Without problems, all notes form the active status.
@@ -128,8 +128,8 @@ def status(said: Sequence[Message], *, application: str) -> ops.StatusBase:
     if problems:
         severities = list(Severity)
         severest = min(problems, key=lambda each: severities.index(each.severity))
-        return severest.status(application=application, others=len(problems) - 1)
-    return ops.ActiveStatus(texts.clean(" · ".join(each.text for each in said), LONGEST))
+        return severest.to_status(application=application, others=len(problems) - 1)
+    return ops.ActiveStatus(texts.escape(" · ".join(each.text for each in said), LONGEST))
 
 
 _TRUST = "juju trust {application} --scope=cluster"

@@ -88,7 +88,7 @@ class Observability(Component):
     def _list_servers(self) -> dict[str, str]:
         pods: list[cluster.Object] = []
         with self._situation.cluster.skip_if_forbidden():
-            labels = webhook.pod_labels(self._situation.manifests.owner)
+            labels = webhook.make_pod_labels(self._situation.manifests.owner)
             pods = self._situation.cluster.list(cluster.POD, self._situation.model, labels)
         addresses = {
             pod["metadata"]["name"]: cluster.at(pod, "status").get("podIP") for pod in pods

@@ -16,14 +16,14 @@ _MOST_NAMES = 4
 """Names in one message; a status is one line."""
 
 
-def join(names: Iterable[str]) -> str:
+def join_names(names: Iterable[str]) -> str:
     """Return the first names and the number of the others."""
     found = sorted(set(names))
     more = f" and {len(found) - _MOST_NAMES} more" if len(found) > _MOST_NAMES else ""
     return ", ".join(found[:_MOST_NAMES]) + more
 
 
-def clean(text: str, longest: int = 0) -> str:
+def escape(text: str, longest: int = 0) -> str:
     r"""Write characters that are not printed as escapes, such as `\x1b` and `\n`.
 
     Args:
@@ -44,11 +44,11 @@ def join_problems(error: pydantic.ValidationError) -> str:
     """Describe the problems of a message in one line."""
     found = error.errors(include_url=False)
     more = f"; and {len(found) - _MOST_PROBLEMS} more" if len(found) > _MOST_PROBLEMS else ""
-    lines = "; ".join(_join_line(problem) for problem in found[:_MOST_PROBLEMS])
-    return clean(f"{lines}{more}", LONGEST_PROBLEM)
+    lines = "; ".join(_format_problem(problem) for problem in found[:_MOST_PROBLEMS])
+    return escape(f"{lines}{more}", LONGEST_PROBLEM)
 
 
-def _join_line(problem: Any) -> str:
+def _format_problem(problem: Any) -> str:
     message = re.sub(r"^(Value error, |Input )", "", problem["msg"])
     place = ".".join(map(str, problem["loc"]))[:80] or "data"
     value = problem.get("input")

@@ -202,7 +202,7 @@ def test_server_that_speaks_first_at_a_port_of_http_is_not_heard(place):
 def test_certificate_that_somebody_else_writes_is_not_trusted(place):
     owner = names.name_owner(MODEL, APP)
     name = f"mutatingwebhookconfiguration/0-istio-integrator.{owner.lower()}"
-    other = certificates.decide(None, ["x"], datetime.datetime.now(datetime.UTC))
+    other = certificates.renew_if_due(None, ["x"], datetime.datetime.now(datetime.UTC))
     bundle = base64.b64encode(other.bundle.encode()).decode()
     entries = json.loads(place.kubectl("get", name, "-o", "json"))["webhooks"]
     patch = [
@@ -230,7 +230,7 @@ def test_certificate_that_somebody_else_writes_is_not_trusted(place):
 
 def test_certificate_that_ended_is_shown_no_more(place):
     long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=400)
-    old = certificates.decide(None, [gateway_client.HOST], long_ago)
+    old = certificates.renew_if_due(None, [gateway_client.HOST], long_ago)
     with place.broken(workloads.tls_secret("old", istio.INGRESS, old.certificate, old.key)):
         place.juju.config(APP, {"tls-secret": "old"})
 

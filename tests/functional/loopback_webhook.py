@@ -77,7 +77,7 @@ class Server:
 @contextlib.contextmanager
 def serving(directory, values):
     directory.mkdir()
-    material = certificates.decide(None, [NAME], now())
+    material = certificates.renew_if_due(None, [NAME], now())
     server = Server(directory, loopback.free_port(), loopback.free_port(), material, None)
     server.show(material)
     server.settle(values)
@@ -110,7 +110,7 @@ def reconciler(
     port = loopback.free_port()
     (folder / "settings.json").write_text(settings.encode())
     if results:
-        service.results_file(folder / "settings.json").write_text(results.encode())
+        service.name_results_file(folder / "settings.json").write_text(results.encode())
     command = [
         *(sys.executable, "-m", "tests.workload_access", kubeconfig, "run"),
         *("--settings", folder / "settings.json", "--listen", f"127.0.0.1:{port}", "--port", "0"),

@@ -50,7 +50,7 @@ def test_a_namespace_out_of_scope_is_left_alone(world, namespace):
 def test_a_rotation_under_load_skips_no_pod(world, servers):
     server, model = servers["hold"], world.model("hold")
     pod = table.Case(id="").pod(model)
-    rotated = certificates.decide(server.material, [NAME], now(), rotate=True)
+    rotated = certificates.renew_if_due(server.material, [NAME], now(), rotate=True)
     skipped = []
     stop = time.monotonic() + 6
     changed = False

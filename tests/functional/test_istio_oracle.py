@@ -295,7 +295,7 @@ def test_port_asks_for_mutual_tls_as_the_charm_says(istiod, count):
         policies = [of_peers(rng, each, istiod.ports) for each in range(rng.randint(1, 4))]
         read = peer_authentication.read_all(policies)
         for port, listener in istiod.listeners(*policies).items():
-            mode = peer_authentication.decide(
+            mode = peer_authentication.decide_mode(
                 read, LABELS, namespace=MODEL, root_namespace=ROOT, port=port
             ).mode
             said.add(mode)

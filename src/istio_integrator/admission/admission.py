@@ -147,7 +147,7 @@ class Admission(Component):
     def _test_webhook(self) -> Message | None:
         """Return why the webhook does not change a dry-run pod; None if it does."""
         situation = self._situation
-        like = situation.cluster.get(cluster.POD, situation.pod, situation.model)
+        like = situation.cluster.get(cluster.POD, situation.pod_name, situation.model)
         pod = dry_run.make_pod(like or {}, {names.PROBE: "true"}, namespace=situation.model)
         try:
             created = situation.cluster.create(pod, dry_run=True)

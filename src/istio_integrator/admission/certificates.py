@@ -64,7 +64,7 @@ def encode(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def decide(
+def renew_if_due(
     found: KeyPair | None,
     names: Sequence[str],
     now: datetime.datetime,
@@ -75,18 +75,18 @@ def decide(
 
     With `rotate` it is replaced at any age.
     """
-    loaded = _load(found) if found else None
+    loaded = _load_certificate(found) if found else None
     if found is None or loaded is None:
-        return _create(names, now)
+        return _create_key_pair(names, now)
     since, until = loaded.not_valid_before_utc, loaded.not_valid_after_utc
     if rotate or now >= since + RENEW_AT * (until - since) or not _has_names(loaded, names):
-        return dataclasses.replace(_create(names, now), previous=found.certificate)
+        return dataclasses.replace(_create_key_pair(names, now), previous=found.certificate)
     if found.previous and now >= since + SKEW + OVERLAP:
         return dataclasses.replace(found, previous="")
     return found
 
 
-def _load(found: KeyPair) -> x509.Certificate | None:
+def _load_certificate(found: KeyPair) -> x509.Certificate | None:
     """Read a certificate; None if it or its key can't be read, or they do not match."""
     try:
         loaded = x509.load_pem_x509_certificate(found.certificate.encode())
@@ -104,7 +104,7 @@ def _has_names(loaded: x509.Certificate, names: Sequence[str]) -> bool:
     return sorted(found.get_values_for_type(x509.DNSName)) == sorted(names)
 
 
-def _create(names: Sequence[str], now: datetime.datetime) -> KeyPair:
+def _create_key_pair(names: Sequence[str], now: datetime.datetime) -> KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "istio-integrator admission")])
     usage = x509.KeyUsage(**{use: use == "digital_signature" for use in _USES})

@@ -43,7 +43,7 @@ def read(situation: Situation) -> rejections.Rejections:
 def report(found: rejections.Rejections, situation: Situation) -> Iterable[Message]:
     """Return messages about changes that are left out and sidecars, and who rejects them."""
     for change, refusal in sorted(found.changes.items()):
-        command = error_messages.show_author_command(refusal, situation.model)
+        command = error_messages.make_author_command(refusal, situation.model)
         if option := _OPTIONS.get(change):
             command = f"juju config {situation.application} {option}"
         is_unnamed = refusal.author == refusals.SOME_WEBHOOK
@@ -79,4 +79,4 @@ def _name_webhooks(situation: Situation) -> str:
         ]
 
     found = cluster.read_each(situation.cluster.list(cluster.MUTATING_WEBHOOK), read)
-    return f"webhook {texts.join(found)}" if found else ""
+    return f"webhook {texts.join_names(found)}" if found else ""

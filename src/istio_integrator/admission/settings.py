@@ -43,7 +43,7 @@ class MeshSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
             is_known = mesh.proxy.probed or before is None
             seen = cls(
                 native=mesh.native_sidecars if is_known else seen.native,
-                inject_label=next(iter((facts.pod_labels or mesh.pod_labels).items())),
+                inject_label=next(iter((facts.member_pod_labels or mesh.pod_labels).items())),
                 istiod_namespace=mesh.injector.installed_in,
                 controller_ports=_find_blocked_ports(situation, mesh)
                 if is_known

@@ -20,12 +20,12 @@ _STARTING = ("ContainerCreating", "PodInitializing")
 """Waiting reasons of a container that starts normally."""
 
 
-def configuration_name(owner: str) -> str:
+def name_configuration(owner: str) -> str:
     """Name the configuration so that it sorts, and is called, before Istio's injectors."""
     return f"0-istio-integrator.{owner}".lower()
 
 
-def pod_labels(owner: str) -> dict[str, str]:
+def make_pod_labels(owner: str) -> dict[str, str]:
     """Return the labels by which the servers of an owner are found."""
     return {names.COMPONENT: WORKLOAD_FOLDER, names.OWNER: owner}
 
@@ -37,8 +37,8 @@ class Webhook:
         self._situation = situation
         self._name = names.name_object(situation.application, names.ADMISSION)
         self._secret = situation.manifests.secrets[CERTIFICATES_FOLDER]
-        self._configuration = configuration_name(situation.manifests.owner)
-        self._pod_labels = pod_labels(situation.manifests.owner)
+        self._configuration = name_configuration(situation.manifests.owner)
+        self._pod_labels = make_pod_labels(situation.manifests.owner)
         self.certificate = ""
         """The servers' certificate, in PEM."""
         self.changed = False
@@ -75,12 +75,12 @@ class Webhook:
         before = self.configuration
         if before is not None:
             # API servers must trust a certificate before a server presents it.
-            self._configure(material, served)
+            self._apply_configuration(material, served)
         secret = {"name": self._secret, "data": material.to_secret_data()}
         manifests.apply(CERTIFICATES_FOLDER, secret)
         self.certificate = material.certificate
         document = json.dumps(settings.to_document(), sort_keys=True)
-        own = situation.cluster.get(cluster.POD, situation.pod, situation.model)
+        own = situation.cluster.get(cluster.POD, situation.pod_name, situation.model)
         servers = {
             "name": self._name,
             "secret": self._secret,
@@ -100,7 +100,7 @@ class Webhook:
         is_ready = any(cluster.at(each, "status").get("readyReplicas") for each in deployments)
         if before is None and not is_ready:
             return "the webhook's pods are starting"
-        after = self._configure(material, served)
+        after = self._apply_configuration(material, served)
         self.changed = before is None or before["metadata"] != after["metadata"] or refreshed
         return ""
 
@@ -111,9 +111,9 @@ class Webhook:
         hosts = [service, f"{service}.{self._situation.cluster_domain}"]
         now = datetime.datetime.now(datetime.UTC)
         material = certificates.KeyPair.read(cluster.at(found, "data"))
-        return certificates.decide(material, hosts, now, rotate=rotate)
+        return certificates.renew_if_due(material, hosts, now, rotate=rotate)
 
-    def _configure(
+    def _apply_configuration(
         self, material: certificates.KeyPair, served: namespaces.Served
     ) -> cluster.Object:
         context = {

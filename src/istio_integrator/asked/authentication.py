@@ -124,7 +124,7 @@ def decide(situation: Situation) -> Authentication:
     by_name = kubeflow.read_ingress_auth(situation.related)
     by_address = kubeflow.read_forward_auth(situation.related)
     if by_name and by_address:
-        first, second = kubeflow.join_senders(by_name), kubeflow.join_senders(by_address)
+        first, second = kubeflow.format_senders(by_name), kubeflow.format_senders(by_address)
         command = f"juju remove-relation {situation.application}:{kubeflow.FORWARD_AUTH} {second}"
         problem = Template.TWO_WAYS_TO_AUTHENTICATE(
             first=f"{first} on {kubeflow.INGRESS_AUTH}",
@@ -137,7 +137,7 @@ def decide(situation: Situation) -> Authentication:
         closed = Template.NO_AUTHENTICATOR(application=situation.application)
         return Authentication(problem=closed if situation.config.require_authentication else None)
     if len(received) > 1:
-        applications = kubeflow.join_senders(received)
+        applications = kubeflow.format_senders(received)
         return Authentication(problem=Template.SEVERAL_AUTHENTICATORS(applications=applications))
     (one,) = received
     endpoint = kubeflow.INGRESS_AUTH if by_name else kubeflow.FORWARD_AUTH

@@ -54,7 +54,7 @@ class Target:
         """The hosts in the syntax of Gateways and VirtualServices."""
         return list(self.hosts) or ["*"]
 
-    def seen_from(self, model: str) -> tuple[str, ...]:
+    def make_export_to(self, model: str) -> tuple[str, ...]:
         """Return the `exportTo` by which the workload sees objects of the model."""
         return (".",) if self.namespace == model else (".", self.namespace)
 

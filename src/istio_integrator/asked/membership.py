@@ -83,7 +83,9 @@ class ModelNamespace:
 
     def decide(self) -> LabelChange:
         """Decide the labels and their record."""
-        decided = self._join() if self.membership == "namespace" else self._leave()
+        decided = (
+            self._decide_joining() if self.membership == "namespace" else self._decide_leaving()
+        )
         after = {**self.labels, **decided.labels}
         is_led = decided.joined if self.membership == "selected" else ambient.is_labelled(after)
         kept = decided.record
@@ -104,10 +106,10 @@ class ModelNamespace:
         if record is None or sum(0 <= self.now - at < _HOUR for at in restored) < _RESTORES:
             return None
         return Template.LABEL_REMOVED_AGAIN(
-            namespace=self.name, labels=_join_labels(record.values)
+            namespace=self.name, labels=_format_labels(record.values)
         )
 
-    def _join(self) -> LabelChange:
+    def _decide_joining(self) -> LabelChange:
         record, wanted = self.record, self.member_labels
         present = self._find_mesh_labels(self.labels)
         ours = dict(record.values) if record else {}
@@ -125,9 +127,9 @@ class ModelNamespace:
             match = "" if self.data_plane == "ambient" else "or set revision to match; "
             problem = Template.NAMESPACE_OF_OTHER_MESH(
                 namespace=self.name,
-                labels=_join_labels(others),
-                command=_removal_command(self.name, others),
-                more=f"{match}this charm would set {_join_labels(wanted)}",
+                labels=_format_labels(others),
+                command=_make_removal_command(self.name, others),
+                more=f"{match}this charm would set {_format_labels(wanted)}",
             )
             return LabelChange(record=record, problem=problem)
         if self.awaited:
@@ -144,7 +146,7 @@ class ModelNamespace:
             joined=True,
         )
 
-    def _leave(self) -> LabelChange:
+    def _decide_leaving(self) -> LabelChange:
         """Decide the labels of a namespace that this charm does not join to the mesh.
 
         Selected pods join one by one, which works only in a namespace without mesh labels.
@@ -155,9 +157,9 @@ class ModelNamespace:
         present = self._find_mesh_labels(self.labels_after_undo)
         problem = self._find_obstacle(self.labels_after_undo, present)
         if present and not problem:
-            command = _removal_command(self.name, present)
+            command = _make_removal_command(self.name, present)
             problem = Template.EVERY_POD_JOINS(
-                namespace=self.name, labels=_join_labels(present), command=command
+                namespace=self.name, labels=_format_labels(present), command=command
             )
         if self.missing and not problem:
             return LabelChange(record=self.record, problem=self.missing)
@@ -170,7 +172,7 @@ class ModelNamespace:
 
         In ambient mode, `istio-injection=disabled` is allowed: it only disables sidecars.
         """
-        found = injectors.mesh_labels(labels)
+        found = injectors.pick_mesh_labels(labels)
         if self.data_plane == "ambient" and found.get(names.INJECTION) == "disabled":
             del found[names.INJECTION]
         return {**found, **(names.AMBIENT if ambient.is_labelled(labels) else {})}
@@ -190,14 +192,16 @@ class ModelNamespace:
         if not is_so:
             return None
         shown = f"{key}={labels[key]}"
-        return said(namespace=self.name, labels=shown, command=_removal_command(self.name, [key]))
+        return said(
+            namespace=self.name, labels=shown, command=_make_removal_command(self.name, [key])
+        )
 
 
-def _join_labels(labels: Mapping[str, str]) -> str:
+def _format_labels(labels: Mapping[str, str]) -> str:
     return " and ".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
-def _removal_command(namespace: str, labels: Iterable[str]) -> str:
+def _make_removal_command(namespace: str, labels: Iterable[str]) -> str:
     return f"kubectl label ns {namespace} {' '.join(f'{key}-' for key in sorted(labels))}"
 
 

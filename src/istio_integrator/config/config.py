@@ -361,4 +361,4 @@ def _format_problem(problem: Any) -> str:
     if len(shown) > _LONGEST_SHOWN:
         shown = f"{shown[:_LONGEST_SHOWN]}…"
     line = f"{problem['loc'][0]}='{shown}': {expected}{message}"
-    return texts.clean(" ".join(line.split()), _LONGEST_LINE)
+    return texts.escape(" ".join(line.split()), _LONGEST_LINE)

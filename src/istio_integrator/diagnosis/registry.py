@@ -84,8 +84,8 @@ CHECKS: dict[str, Check] = {}
 def check(name: str, **described: Any) -> Callable[[Find], Find]:
     """Register a function as a check, with the fields of `Check`."""
 
-    def known(find: Find) -> Find:
+    def register(find: Find) -> Find:
         CHECKS[name] = Check(name=name, find=find, **described)
         return find
 
-    return known
+    return register

@@ -107,9 +107,9 @@ class Report:
         lines: list[str] = []
         explained: set[str] = set()
         for level, each in self._sort_messages():
-            lines.append(f"{level.value} {each.check:<{width}}  {_one_line(each.finding)}")
-            if each.next:
-                lines.append(f"{blank}→ {_one_line(each.next)}")
+            lines.append(f"{level.value} {each.check:<{width}}  {_to_one_line(each.finding)}")
+            if each.next_command:
+                lines.append(f"{blank}→ {_to_one_line(each.next_command)}")
             new = [] if level is Level.FINE else [a for a in each.symptoms if a not in explained]
             for symptom in map(read_symptoms().__getitem__, new):
                 lines.append(f"{blank}{symptom['seen']}: {symptom['meaning']}")
@@ -126,7 +126,7 @@ class Report:
                 "level": level.name.lower(),
                 "message": each.template.name,
                 "seen": each.finding,
-                "next": each.next,
+                "next": each.next_command,
                 "check": each.check,
                 "symptoms": each.symptoms,
             }
@@ -140,5 +140,5 @@ class Report:
         return sorted(rows, key=lambda row: levels.index(row[0]))
 
 
-def _one_line(text: str) -> str:
-    return texts.clean(" ".join(text.split()), _LONGEST)
+def _to_one_line(text: str) -> str:
+    return texts.escape(" ".join(text.split()), _LONGEST)

@@ -198,7 +198,7 @@ def _find_extension(loaded: x509.Certificate, kind: type[_E]) -> _E | None:
     return next((each.value for each in loaded.extensions if isinstance(each.value, kind)), None)
 
 
-def judge_life(owner: str, pem: str, command: str) -> Message:
+def describe_validity(owner: str, pem: str, command: str) -> Message:
     """Tell how long a certificate is valid."""
     now = datetime.datetime.now(datetime.UTC)
     try:
@@ -271,10 +271,12 @@ class GatewayCertificate:
             self.messages.append(said)
         if data:
             self.served_pem = _decode_pem(data)
-            self.messages += [each for each in self.judge(target) if each.template in _IN_STATUS]
+            self.messages += [
+                each for each in self.report_validity(target) if each.template in _IN_STATUS
+            ]
         return self.name if data else ""
 
-    def judge(self, target: gateway.Target) -> Iterable[Message]:
+    def report_validity(self, target: gateway.Target) -> Iterable[Message]:
         """Tell how long the served certificate is valid, and which host it does not name."""
         shown = self.served_pem or (
             self.is_wanted and _decode_pem(_read_verified(self._read_copy(target)))
@@ -283,13 +285,15 @@ class GatewayCertificate:
             return
         name = self._situation.config.tls_secret or self.name
         owner = f"gateway ({name})"
-        yield judge_life(owner, shown, f"kubectl -n {target.namespace} describe secret {name}")
+        yield describe_validity(
+            owner, shown, f"kubectl -n {target.namespace} describe secret {name}"
+        )
         loaded = x509.load_pem_x509_certificate(shown.encode())
         found = _find_extension(loaded, x509.SubjectAlternativeName) or ()
         names = {each.value.lower() for each in found if isinstance(each, x509.DNSName)}
         parents = {host: f"*.{host.partition('.')[2]}" for host in target.hosts}
         if others := [host for host, parent in parents.items() if not names & {host, parent}]:
-            yield Template.CERTIFICATE_OF_OTHER_HOSTS(owner=owner, hosts=texts.join(others))
+            yield Template.CERTIFICATE_OF_OTHER_HOSTS(owner=owner, hosts=texts.join_names(others))
 
     def prune(self) -> None:
         """Remove the certificate when HTTPS is not wanted any more."""
@@ -343,7 +347,7 @@ class GatewayCertificate:
         found, key = requirer.get_assigned_certificate(requirer.certificate_requests[0])
         if found is None:
             if reasons := [each.error.message for each in requirer.get_request_errors()]:
-                reason = texts.clean(reasons[-1], _LONGEST_REASON)
+                reason = texts.escape(reasons[-1], _LONGEST_REASON)
                 self.messages.append(Template.CERTIFICATE_REFUSED(reason=reason))
             else:
                 self.messages.append(Template.CERTIFICATE_AWAITED(applications=self._authority))

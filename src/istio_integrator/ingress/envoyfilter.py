@@ -94,7 +94,7 @@ def list_access(
     return {repr(each) for each in (decision.service, where, *target.written_hosts, *granted)}
 
 
-def name_ask_entry(owner: str) -> str:
+def name_authentication_entry(owner: str) -> str:
     """Return the name of the entry that authenticates requests of a guarded virtual host."""
     return f"{owner.lower()}.ask"
 
@@ -133,13 +133,13 @@ def _render_leaving_value(header: str, marks: str, services: str) -> str:
     it is empty to a Service of the model, and unchanged to other Services. A value that can't be
     evaluated is empty.
     """
-    key = _quote(header)
-    said = f"metadata.filter_metadata[{_quote(_ANSWER)}][{key}]"
-    marked = f"{_quote(marks)} in metadata.filter_metadata"
-    leads_here = f"xds.cluster_name.endsWith({_quote(services)})"
+    key = _quote_cel(header)
+    said = f"metadata.filter_metadata[{_quote_cel(_ANSWER)}][{key}]"
+    marked = f"{_quote_cel(marks)} in metadata.filter_metadata"
+    leads_here = f"xds.cluster_name.endsWith({_quote_cel(services)})"
     return f"%CEL({marked} ? {said} : {leads_here} ? '' : request.headers[{key}])%"
 
 
-def _quote(text: str) -> str:
+def _quote_cel(text: str) -> str:
     """Render a string literal of CEL, with every special character escaped."""
     return "'" + re.sub(r"[^a-z0-9._-]", lambda match: f"\\x{ord(match[0]):02x}", text) + "'"

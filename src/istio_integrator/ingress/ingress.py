@@ -72,7 +72,7 @@ class Ingress(Component):
         elif found is not None:
             logger.debug("Authentication: %s.", self._facts.authentication.guard_state)
             self.is_up = False
-            target = self._facts.target
+            target = self._facts.gateway_target
             if isinstance(target, gateway.Target) and target.is_deployed_here:
                 target = own_gateway.apply(self._situation, found, target) or target
             if isinstance(target, gateway.Target):
@@ -94,7 +94,7 @@ class Ingress(Component):
     def remove_routes(self) -> None:
         """Remove the routes, and what the charm keeps or changes for them."""
         service_annotations.remove(self._situation, self._record)
-        render.remove(self._situation)
+        render.remove_routes(self._situation)
         self.certificate.remove()
         self._record.remove()
 
@@ -127,7 +127,7 @@ class Ingress(Component):
         decision, routes = self._facts.authentication, self._facts.route_plan.routes
         values = self._record.renew_values(envoyfilter.list_access(decision, target, routes))
         latest, *filters = envoyfilter.apply(self._situation, decision, target, values, routes)
-        served, problems = render.apply(self._situation, routes, target, values)
+        served, problems = render.apply_routes(self._situation, routes, target, values)
         self._messages += problems
         credential = self.certificate.apply(target)
         self._messages += self.certificate.messages
@@ -145,7 +145,7 @@ class Ingress(Component):
             hosts=() if target.is_own else tuple(target.written_hosts),
             filters=tuple(filters),
             latest=latest,
-            entry=envoyfilter.name_ask_entry(self._situation.manifests.owner),
+            entry=envoyfilter.name_authentication_entry(self._situation.manifests.owner),
             # An HTTPRoute has one match.
             routes=len(served) if target.is_managed else matches,
             marks=(values.asked, values.free, values.root),
@@ -183,7 +183,7 @@ class Ingress(Component):
         """Report options that name no possible gateway before an application needs one."""
         config = self._situation.config
         if config.gateway_service or config.routing == "gateway-api":
-            target = self._facts.target
+            target = self._facts.gateway_target
             self._messages += [target] if isinstance(target, Message) else []
 
     def _report_requests(self) -> None:
@@ -193,9 +193,9 @@ class Ingress(Component):
             logger.warning("%s.", problem)
             self._messages.append(Template.REQUEST_INVALID(request=problem))
         for endpoint in kubeflow.ROUTING:
-            received = (one for one in self._facts.requests if one.endpoint == endpoint)
+            received = (one for one in self._facts.route_requests if one.endpoint == endpoint)
             silent = [one for one in received if one.message is None and not one.problem]
-            if names := kubeflow.join_senders(silent):
+            if names := kubeflow.format_senders(silent):
                 said = Template.APPLICATION_SILENT(applications=names, endpoint=endpoint)
                 self._messages.append(said)
 
@@ -262,7 +262,7 @@ class Ingress(Component):
                 )
             reference = f"routes in {self._situation.model}"
             routes, values = self._facts.route_plan.routes, record.RandomValues()
-            render.apply(self._situation, routes, target, values, is_dry_run=True)
+            render.apply_routes(self._situation, routes, target, values, is_dry_run=True)
         except errors.ApiError as error:
             if moves or not error.is_about_the_object:
                 raise
@@ -274,7 +274,7 @@ class Ingress(Component):
         """Remove routes and Gateway, and wait until the Gateway's servers are gone from Envoy."""
         # The Gateway goes after the routes: without it, a hook after a failed one would skip them.
         opened = self._find_gateway()
-        render.remove(self._situation)
+        render.remove_routes(self._situation)
         self.remove_gateway()
         if opened is not None:
             self._wait_until_gone()
@@ -287,7 +287,7 @@ class Ingress(Component):
 
     def _find_gateway(self) -> cluster.Object | None:
         opened = self._situation.manifests.find_own(cluster.GATEWAY, gateway.NAME)
-        return opened or managed.find(self._situation)
+        return opened or managed.find_gateway(self._situation)
 
     def _publish_gateway(
         self, target: gateway.Target | Message, opened: cluster.Object | None

@@ -31,7 +31,7 @@ GRPC = "grpc"
 """Folders of templates."""
 
 
-def apply(
+def apply_routes(
     situation: Situation,
     planned: Sequence[Route],
     target: gateway.Target,
@@ -78,7 +78,7 @@ def apply(
     return served, found
 
 
-def remove(situation: Situation) -> None:
+def remove_routes(situation: Situation) -> None:
     """Remove the routes of both kinds."""
     for folder in (VIRTUAL_SERVICE, HTTP_ROUTES, GRPC):
         situation.manifests.remove(folder)

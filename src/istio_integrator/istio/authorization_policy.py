@@ -83,7 +83,9 @@ class AttributeCondition:
 
     def holds(self, caller: str, request: InboundRequest) -> Truth:
         """Tell whether a caller and a request meet the condition."""
-        found = _any(_matches(self.attribute, each, caller, request) for each in self.values)
+        found = _combine_any(
+            _matches_value(self.attribute, each, caller, request) for each in self.values
+        )
         return Truth(Truth.YES - found) if self.excludes else found
 
 
@@ -125,13 +127,13 @@ class AuthorizationRule:
             return Truth.NO
 
         def hold(conditions: Conditions) -> Truth:
-            return _all(
+            return _combine_all(
                 each.holds(caller, request)
                 for each in conditions
                 if request.has_attribute(each.attribute)
             )
 
-        return _all(_any(map(hold, part)) for part in parts)
+        return _combine_all(_combine_any(map(hold, part)) for part in parts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,7 +195,9 @@ class AuthorizationPolicy(Attachment):
     def matches(self, caller: str, request: InboundRequest) -> Truth:
         """Tell whether one of its rules matches a request."""
         strictly = self.action == "ALLOW"
-        return _any(each.matches(caller, request, strictly=strictly) for each in self.rules)
+        return _combine_any(
+            each.matches(caller, request, strictly=strictly) for each in self.rules
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,7 +218,7 @@ def read_all(
     objects: Iterable[cluster.Object], trust_domains: Sequence[str] = (OWN_TRUST_DOMAIN,)
 ) -> list[AuthorizationPolicy]:
     """Read AuthorizationPolicies, except dry-run policies and those that can't be read."""
-    return cluster.read_each(objects, lambda obj: _read(obj, trust_domains))
+    return cluster.read_each(objects, lambda obj: _read_policy(obj, trust_domains))
 
 
 def decide(
@@ -233,11 +237,13 @@ def decide(
             most = Truth.MAYBE
     allowing = [each for each in policies if each.action == "ALLOW"]
     if allowing:
-        most = min(most, _any(each.matches(caller, request) for each in allowing))
+        most = min(most, _combine_any(each.matches(caller, request) for each in allowing))
     return Verdict(most, None if most else allowing[0])
 
 
-def _read(obj: cluster.Object, trust_domains: Sequence[str]) -> Iterator[AuthorizationPolicy]:
+def _read_policy(
+    obj: cluster.Object, trust_domains: Sequence[str]
+) -> Iterator[AuthorizationPolicy]:
     metadata, spec, attachment = (
         obj["metadata"],
         cluster.at(obj, "spec"),
@@ -257,7 +263,7 @@ def _read(obj: cluster.Object, trust_domains: Sequence[str]) -> Iterator[Authori
             values = [
                 one
                 for each in cluster.items(part, field)
-                for one in _expand(attribute, str(each), attachment.namespace, trust_domains)
+                for one in _expand_value(attribute, str(each), attachment.namespace, trust_domains)
             ]
             if values:
                 yield AttributeCondition(attribute, tuple(values), excludes=field != included)
@@ -289,7 +295,7 @@ def _read(obj: cluster.Object, trust_domains: Sequence[str]) -> Iterator[Authori
     )
 
 
-def _expand(
+def _expand_value(
     attribute: str, value: str, namespace: str, trust_domains: Sequence[str]
 ) -> Sequence[str]:
     """Expand a value of a policy in a namespace, as istiod does."""
@@ -330,7 +336,7 @@ def _expand_aliases(named: str, trust_domains: Sequence[str]) -> Sequence[str]:
     )
 
 
-def _matches(attribute: str, value: str, caller: str, request: InboundRequest) -> Truth:
+def _matches_value(attribute: str, value: str, caller: str, request: InboundRequest) -> Truth:
     """Tell whether a value of an attribute matches a caller or a request."""
     if has_name := _IDENTITIES.get(attribute):
         return _to_truth(bool(caller) and has_name(value, caller))
@@ -357,11 +363,11 @@ def _is_like(pattern: str, text: str) -> bool:
     return fnmatch.fnmatchcase(text, re.sub(r"[?[]", r"[\g<0>]", pattern))
 
 
-def _any(answers: Iterable[Truth]) -> Truth:
+def _combine_any(answers: Iterable[Truth]) -> Truth:
     return max(answers, default=Truth.NO)
 
 
-def _all(answers: Iterable[Truth]) -> Truth:
+def _combine_all(answers: Iterable[Truth]) -> Truth:
     return min(answers, default=Truth.YES)
 
 

@@ -43,8 +43,8 @@ class Discovery:
 
     def reconcile(self) -> None:
         """Search again; nothing is written."""
-        present = injectors.find(self.api.list(cluster.MUTATING_WEBHOOK))
-        chosen = injectors.choose(
+        present = injectors.list_injectors(self.api.list(cluster.MUTATING_WEBHOOK))
+        chosen = injectors.choose_injector(
             present, self.options, application=self.application, hint=self.hint
         )
         if not isinstance(chosen, injectors.Injector):
@@ -159,7 +159,7 @@ class Discovery:
             namespace = self.api.get(cluster.NAMESPACE, name) if name else None
             if namespace is None:
                 continue
-            labels = injectors.mesh_labels(cluster.at(namespace, "metadata", "labels"))
+            labels = injectors.pick_mesh_labels(cluster.at(namespace, "metadata", "labels"))
             if labels == mesh.namespace_labels or (labels and mesh.has_member(labels)):
                 return name, {}
             if not labels:

@@ -54,7 +54,7 @@ class Injector:
         return self.namespace, self.service, self.url, self.istiod_revision
 
 
-def mesh_labels(labels: Mapping[str, str]) -> dict[str, str]:
+def pick_mesh_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """Return the labels of a namespace that decide whether it joins a mesh."""
     return {key: labels[key] for key in MEMBERSHIP_LABELS if key in labels}
 
@@ -76,12 +76,12 @@ def find_injecting(present: Iterable[Injector], labels: Mapping[str, str]) -> In
     return None
 
 
-def find(configurations: Iterable[cluster.Object]) -> list[Injector]:
+def list_injectors(configurations: Iterable[cluster.Object]) -> list[Injector]:
     """List the injectors among all webhook configurations of a cluster."""
-    return sorted(set(cluster.read_each(configurations, _read)))
+    return sorted(set(cluster.read_each(configurations, _read_injectors)))
 
 
-def _read(configuration: cluster.Object) -> list[Injector]:
+def _read_injectors(configuration: cluster.Object) -> list[Injector]:
     hooks: list[InjectionWebhook] = []
     client: cluster.Object = {}
     for each in cluster.parts(configuration, "webhooks"):
@@ -112,7 +112,7 @@ def _read(configuration: cluster.Object) -> list[Injector]:
             url=client.get("url", ""),
             webhook_configuration=name,
             hooks=tuple(hooks),
-            installed_in=namespace or _named_namespace(name, revision, marked),
+            installed_in=namespace or _read_named_namespace(name, revision, marked),
         )
         for revision in revisions or {"default"}
     ]
@@ -128,7 +128,7 @@ def _list_values(found: selectors.Selector, label: str) -> set[str]:
     }
 
 
-def _named_namespace(configuration: str, *revisions: str | None) -> str:
+def _read_named_namespace(configuration: str, *revisions: str | None) -> str:
     """Read the namespace of an installation from the name of its webhook configuration.
 
     Istio's charts name it `istio-sidecar-injector[-REVISION][-NAMESPACE]`, and that of a tag
@@ -155,7 +155,7 @@ def read_requirements(selector: cluster.Object) -> selectors.Selector:
     )
 
 
-def choose(
+def choose_injector(
     injectors: list[Injector], options: config.Config, *, application: str, hint: str = ""
 ) -> Injector | Message:
     """Decide which injector serves the model, by the options `istiod-namespace` and `revision`.
@@ -175,14 +175,14 @@ def choose(
             if not one.installed_in
         ]
     if not here:
-        places = texts.join(one.installed_in or one.url for one in injectors)
+        places = texts.join_names(one.installed_in or one.url for one in injectors)
         return Template.ISTIOD_ELSEWHERE(namespace=place, places=places)
     if revision:
         named = [one for one in here if revision in (one.revision, one.istiod_revision)]
         # A tag shares its revision with the revision's own injector: the exact name wins.
         candidates = [one for one in named if one.revision == revision] or named
         if not candidates:
-            known = texts.join(one.revision for one in here)
+            known = texts.join_names(one.revision for one in here)
             return Template.REVISION_ABSENT(revision=revision, revisions=known)
     else:
         candidates = [one for one in here if one.is_default] or here
@@ -192,7 +192,7 @@ def choose(
 
 
 def _report_ambiguity(candidates: list[Injector], application: str) -> Message:
-    named = texts.join(
+    named = texts.join_names(
         f"{one.revision} ({one.namespace or one.url or one.webhook_configuration})"
         for one in candidates
     )

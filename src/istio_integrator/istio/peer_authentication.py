@@ -61,10 +61,10 @@ class ModeDecision:
 
 def read_all(objects: Iterable[cluster.Object]) -> list[PeerAuthentication]:
     """Read PeerAuthentications, without those that can't be read."""
-    return cluster.read_each(objects, lambda obj: [_read(obj)])
+    return cluster.read_each(objects, lambda obj: [_read_policy(obj)])
 
 
-def decide(
+def decide_mode(
     policies: Collection[PeerAuthentication],
     labels: Mapping[str, str],
     namespace: str,
@@ -87,7 +87,7 @@ def decide(
     return ModeDecision(PERMISSIVE, None, nearest)
 
 
-def _read(obj: cluster.Object) -> PeerAuthentication:
+def _read_policy(obj: cluster.Object) -> PeerAuthentication:
     metadata, spec = obj["metadata"], cluster.at(obj, "spec")
     ports = {
         int(number): mode

@@ -35,5 +35,5 @@ def is_denied(
         answer = authorization_policy.decide(selected, caller, request).answer
         return answer is authorization_policy.Truth.NO
 
-    is_strict = peer_authentication.decide(modes, labels, namespace, root).is_strict
+    is_strict = peer_authentication.decide_mode(modes, labels, namespace, root).is_strict
     return (is_strict or is_refused("")) and not is_refused(peer)

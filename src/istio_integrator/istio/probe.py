@@ -85,7 +85,7 @@ def probe_injector(
     except errors.UnreachableError as error:
         # An injector that accepts connections but never answers delays the API server, too.
         return ProbedProxy(problem=str(error))
-    return read(created)
+    return read_changes(created)
 
 
 def _explain_failure(refusal: refusals.Refusal) -> str:
@@ -104,7 +104,7 @@ def parse_ports(listed: object) -> list[int]:
     return [int(each) for each in found if _PORT.fullmatch(each) and pods.is_port(int(each))]
 
 
-def read(created: cluster.Object) -> ProbedProxy:
+def read_changes(created: cluster.Object) -> ProbedProxy:
     """Read the injector's changes from a created pod."""
     spec = cluster.at(created, "spec")
     inits, containers = cluster.parts(spec, "initContainers"), cluster.parts(spec, "containers")

@@ -313,7 +313,7 @@ class Cluster:
                 raise
             for each in found:
                 if said := find_defect(each):
-                    fences.note(reference(each), said)
+                    fences.note_skipped(reference(each), said)
                 else:
                     yield each
             if not following:
@@ -347,7 +347,7 @@ class Cluster:
         kind = KINDS[obj["apiVersion"], obj["kind"]]
         resource = _make_resource(kind)
         namespace = obj["metadata"].get("namespace")
-        with self._dropping_stale("create", obj, dry_run=dry_run):
+        with self._drop_stale_answers("create", obj, dry_run=dry_run):
             created = self.client.create(
                 resource(obj), namespace=namespace, field_manager=FIELD_MANAGER, dry_run=dry_run
             )
@@ -369,7 +369,7 @@ class Cluster:
         kind = KINDS[obj["apiVersion"], obj["kind"]]
         metadata = obj["metadata"]
         try:
-            with self._dropping_stale("delete", obj):
+            with self._drop_stale_answers("delete", obj):
                 self.client.delete(
                     _make_resource(kind),
                     metadata["name"],
@@ -385,7 +385,7 @@ class Cluster:
     ) -> Object:
         kind = KINDS[obj["apiVersion"], obj["kind"]]
         metadata = obj["metadata"]
-        with self._dropping_stale("patch", obj, **options):
+        with self._drop_stale_answers("patch", obj, **options):
             patched = self.client.patch(
                 _make_resource(kind),
                 metadata["name"],
@@ -399,7 +399,9 @@ class Cluster:
         return _add_kind(kind, patched)
 
     @contextlib.contextmanager
-    def _dropping_stale(self, verb: str, obj: Object, *, dry_run: bool = False) -> Generator[None]:
+    def _drop_stale_answers(
+        self, verb: str, obj: Object, *, dry_run: bool = False
+    ) -> Generator[None]:
         """Drop what a write makes stale, even after a failure: answers get lost."""
         try:
             with errors.translate_errors(f"{verb} {obj['kind']}", reference(obj)):

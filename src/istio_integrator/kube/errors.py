@@ -116,7 +116,7 @@ def translate_errors(request: str, reference: str = "") -> Generator[None]:
         try:
             yield
         except _FAILURES as error:
-            found = _translate(error, reference)
+            found = _translate_error(error, reference)
             span.set_attribute("error.type", str(getattr(found, "code", type(found).__name__)))
             # A traceback would print the cause, whose text may quote secrets.
             raise found from None
@@ -126,7 +126,7 @@ _FAILURES = (httpx2.HTTPError, msgspec.MsgspecError, RecursionError, TypeError, 
 """Exceptions of the client; its ApiError is an HTTPError."""
 
 
-def _translate(error: Exception, reference: str) -> CharmError:
+def _translate_error(error: Exception, reference: str) -> CharmError:
     if isinstance(error, lightkube.ApiError):
         message = error.status.message or str(error.status.reason)
         # An error within a stream has no response of its own.

@@ -36,16 +36,16 @@ def isolate(reference: str) -> Generator[None]:
     try:
         yield
     except _TROUBLE as error:
-        note(reference, f"{type(error).__name__}: {error}"[:200])
+        note_skipped(reference, f"{type(error).__name__}: {error}"[:200])
 
 
-def note(reference: str, reason: str) -> None:
+def note_skipped(reference: str, reason: str) -> None:
     """Log once per hook that an object is skipped, and why."""
     if reference in _noted or len(_noted) >= MOST_NOTED:
         return
     _noted[reference] = reason
     if len(_noted) <= MOST_LOGGED:
-        logger.warning("%s is passed over: %s.", texts.clean(reference), texts.clean(reason))
+        logger.warning("%s is passed over: %s.", texts.escape(reference), texts.escape(reason))
     elif len(_noted) == MOST_LOGGED + 1:
         logger.warning("More objects are passed over: the action diagnose counts them.")
 

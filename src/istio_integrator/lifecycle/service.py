@@ -22,7 +22,7 @@ _LIVE = "live"
 _READY = "ready"
 
 
-def pebble_layer() -> ops.pebble.LayerDict:
+def make_pebble_layer() -> ops.pebble.LayerDict:
     """Return the Pebble layer that runs the service.
 
     The checks have no level: Juju's probes read the levels, and the kubelet would kill the
@@ -86,7 +86,7 @@ class WorkloadService(Component):
         if wanted != told:
             self._client.write_settings(wanted)
         with workload.translate_pebble_errors("lifecycle does not start"):
-            self._client.container.add_layer(workload.SERVICE, pebble_layer(), combine=True)
+            self._client.container.add_layer(workload.SERVICE, make_pebble_layer(), combine=True)
             self._client.container.replan()
         with workload.translate_pebble_errors("waiting for Pebble in lifecycle"):
             check = self._client.container.get_checks(_READY).get(_READY)

@@ -66,7 +66,7 @@ class Claims(Component):
             raise
         except errors.ApiError as error:
             # A webhook rejects the patch, or the namespace is gone: go on with the others.
-            fences.note(cluster.reference(namespace), str(error))
+            fences.note_skipped(cluster.reference(namespace), str(error))
 
     def _report_ignored(self) -> Iterable[Message]:
         facts, situation, mesh = self._facts, self._situation, self._facts.mesh
@@ -84,7 +84,7 @@ class Claims(Component):
             place = {"namespace": home, "label": labels[home]}
             yield Template.SERVICE_IGNORED_BY_ISTIOD(service=service, **place)
         if served := labels.keys() & set(facts.served_namespaces):
-            shown, label = texts.join(served), labels[min(served)]
+            shown, label = texts.join_names(served), labels[min(served)]
             yield Template.NAMESPACES_IGNORED_BY_ISTIOD(
                 count=len(served), names=shown, label=label
             )

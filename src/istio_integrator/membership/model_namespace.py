@@ -121,7 +121,7 @@ class Membership(Component):
                 except errors.ApiError as error:
                     # The pod is gone, or admission control rejects the patch: go on with the
                     # others.
-                    fences.note(reference, str(error))
+                    fences.note_skipped(reference, str(error))
 
     def _read_namespace(self) -> cluster.Object | None:
         return self._situation.cluster.get(cluster.NAMESPACE, self._situation.model)

@@ -209,7 +209,9 @@ class Exceptions:
         for member in self.members if selector else ():
             for port in ports if selector <= member.labels else ():
                 if asked in ("", str(port.port), port.name):
-                    yield from ((member, number) for number in sorted(port.resolve(member.ports)))
+                    yield from (
+                        (member, number) for number in sorted(port.resolve_ports(member.ports))
+                    )
 
 
 def _drop_duplicates(found: Iterable[Message]) -> list[Message]:

@@ -76,7 +76,7 @@ def list_members(found: model.Model) -> list[Member]:
     return inside + [
         _read_member(each.spec.template, each.selector, each.name, is_injected=False)
         for each in absent
-        if not _stays_out(each.spec.template)
+        if not _is_outside_mesh(each.spec.template)
     ]
 
 
@@ -89,23 +89,23 @@ def list_rule_clients(
 ) -> list[PlainClients]:
     """Read the DestinationRules that set one of these TLS modes for calls to the model."""
 
-    def mode_of(policy: cluster.Object) -> object:
+    def read_mode(policy: cluster.Object) -> object:
         return cluster.at(policy, "tls").get("mode")
 
-    def of(obj: cluster.Object) -> Iterable[PlainClients]:
+    def read_clients(obj: cluster.Object) -> Iterable[PlainClients]:
         spec = cluster.at(obj, "spec")
         place = obj["metadata"]["namespace"]
         service = destination_rule.find_service(str(spec.get("host")), place, model_name, domain)
         parted = (cluster.at(each, "trafficPolicy") for each in cluster.parts(spec, "subsets"))
         for policy in (cluster.at(spec, "trafficPolicy"), *parted) if service else ():
-            if mode_of(policy) in modes:
+            if read_mode(policy) in modes:
                 yield PlainClients(cluster.reference(obj), service, 0, place)
             for each in cluster.parts(policy, "portLevelSettings"):
                 number = cluster.at(each, "port").get("number")
-                if mode_of(each) in modes and pods.is_port(number):
+                if read_mode(each) in modes and pods.is_port(number):
                     yield PlainClients(cluster.reference(obj), service, number, place)
 
-    return list(dict.fromkeys(cluster.read_each(objects, of)))
+    return list(dict.fromkeys(cluster.read_each(objects, read_clients)))
 
 
 def list_blind_clients(
@@ -129,7 +129,7 @@ def list_blind_clients(
         for each in found
     )
 
-    def of(obj: cluster.Object) -> Iterable[PlainClients]:
+    def read_clients(obj: cluster.Object) -> Iterable[PlainClients]:
         spec, place = cluster.at(obj, "spec"), obj["metadata"]["namespace"]
         places = [place]
         if place == root_namespace != model_name and not has_own:
@@ -140,10 +140,10 @@ def list_blind_clients(
                 if sidecar.hides_service(spec, host, **scope):
                     yield PlainClients(cluster.reference(obj), name, 0, each, is_hidden=True)
 
-    return cluster.read_each(found, of)
+    return cluster.read_each(found, read_clients)
 
 
-def _stays_out(template: model.Pod) -> bool:
+def _is_outside_mesh(template: model.Pod) -> bool:
     return (
         template.metadata.labels.get(names.INJECT) == "false"
         or template.spec.host_network

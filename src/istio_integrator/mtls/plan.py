@@ -91,14 +91,16 @@ class MutualTlsPlan:
             if need.selector:
                 callers.setdefault(f"{need.workload}:{need.port}", []).append(need.caller)
         for port, found in callers.items():
-            yield Template.PORT_EXCEPTED(port=port, callers=texts.join(found))
+            yield Template.PORT_EXCEPTED(port=port, callers=texts.join_names(found))
         opening: dict[str, list[str]] = {}
         for member in excepted.members:
             decided = self.decide_mode(dict(member.labels))
             if decided.policy and not decided.is_strict:
                 opening.setdefault(decided.policy.reference, []).append(member.workload)
         for reference, workloads in sorted(opening.items()):
-            yield Template.POLICY_KEEPS_OPEN(policy=reference, workloads=texts.join(workloads))
+            yield Template.POLICY_KEEPS_OPEN(
+                policy=reference, workloads=texts.join_names(workloads)
+            )
         # Once strict mode is on, blocked callers have been noticed already.
         if not self.is_on:
             yield from self._report_calls_by_host(routed)
@@ -128,7 +130,7 @@ class MutualTlsPlan:
         self, labels: Mapping[str, str], port: int = 0
     ) -> peer_authentication.ModeDecision:
         """Find the mode of a port of a pod once this charm's policies are written."""
-        return peer_authentication.decide(
+        return peer_authentication.decide_mode(
             self.would_be, labels, self.model, self.root_namespace, port
         )
 

@@ -50,7 +50,9 @@ def judge_callers(
     doubts: list[Message] = []
     if lost := _list_without_certificate(ours, pods, mesh.settings.trust_domains[0]):
         doubts.append(
-            Template.CALLER_WITHOUT_SIDECAR(callers=texts.join(lost), application=application)
+            Template.CALLER_WITHOUT_SIDECAR(
+                callers=texts.join_names(lost), application=application
+            )
         )
     if outside := [
         pod.metadata.name
@@ -60,19 +62,21 @@ def judge_callers(
         and not names.is_machinery(pod.metadata.labels, application)
     ]:
         doubts.append(
-            Template.CALLED_WITHOUT_SIDECAR(pods=texts.join(outside), application=application)
+            Template.CALLED_WITHOUT_SIDECAR(
+                pods=texts.join_names(outside), application=application
+            )
         )
     for each in others:
         hit = [pod.metadata.name for pod in held if selects(each, pod)]
         effect = _EFFECTS.get(each.action)
         if hit and effect and (each.rules or each.action != "ALLOW"):
             place = {"namespace": each.namespace, "name": each.name}
-            about = {"policy": each.reference, "pods": texts.join(hit), "effect": effect}
+            about = {"policy": each.reference, "pods": texts.join_names(hit), "effect": effect}
             doubts.append(Template.POLICY_INTERFERES(**about, **place))
     if lonely := [
         pod.metadata.name for pod in held if not any(selects(each, pod) for each in admitting)
     ]:
-        doubts.append(Template.CALLED_BY_NONE(pods=texts.join(lonely)))
+        doubts.append(Template.CALLED_BY_NONE(pods=texts.join_names(lonely)))
     yield from doubts or [Template.CALLERS_HELD(policies=len(ours), pods=len(shut))]
 
 

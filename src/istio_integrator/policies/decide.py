@@ -131,7 +131,7 @@ class _PolicyBuilder:
         self.messages: list[Message] = []
         for one in asked.consumers:
             for each in one.problems:
-                self._report(Template.AUTHORIZATION_INVALID, one, each)
+                self._report_problem(Template.AUTHORIZATION_INVALID, one, each)
 
     def list_rules(self) -> Iterator[tuple[Labels, tuple[Rule, ...]]]:
         """List the rules of each selector, the more exact selector first.
@@ -150,7 +150,7 @@ class _PolicyBuilder:
             for policy in one.policies:
                 who = make_principal(policy.source_namespace, policy.source_app_name)
                 if kubeflow.is_of_another_model(policy.source_app_name):
-                    self._report(Template.AUTHORIZATION_WAITS, one, _UNKNOWN)
+                    self._report_problem(Template.AUTHORIZATION_WAITS, one, _UNKNOWN)
                 if policy.target_type == "unit":
                     self._add_unit_rule(one, policy, who, units)
                 else:
@@ -164,26 +164,26 @@ class _PolicyBuilder:
             selector = cluster.at(each, "spec", "selector", "matchLabels")
             if selector.get(names.NAME) in refused:
                 rules = cluster.parts(cluster.at(each, "spec"), "rules")
-                self._restrict(frozenset(selector.items()), *rules)
+                self._restrict_workload(frozenset(selector.items()), *rules)
 
     def restrict_backends(self) -> None:
         """Restrict the backends of routes to the gateway and the callers of other rules."""
         for found, ports in self._find_backends(self._asked.exposure.routed):
-            self._restrict(found.selector, *self._make_gateway_rules(ports))
+            self._restrict_workload(found.selector, *self._make_gateway_rules(ports))
 
     def restrict_open_workloads(self) -> None:
         """Add policies for workloads that always have callers from outside of the mesh."""
         for key in self._asked.exposure.gateway_pods:
-            self._restrict(key, {})
+            self._restrict_workload(key, {})
         for pod in self._model.pods_to_come:
             if pod.is_router or names.is_modeloperator(pod.metadata.labels):
-                self._restrict(pod.workload_labels, {})
+                self._restrict_workload(pod.workload_labels, {})
             elif _list_probes(pod) and not self._find_restricted(pod.workload_labels):
-                self._restrict(pod.workload_labels)
+                self._restrict_workload(pod.workload_labels)
         for call in self._asked.opened:
             found = self._model.find_service(call.service)
             if found and not self._find_restricted(found.selector):
-                self._restrict(found.selector)
+                self._restrict_workload(found.selector)
 
     def admit_known_callers(self) -> None:
         """Admit callers that need no relation to the workloads with a policy."""
@@ -208,11 +208,13 @@ class _PolicyBuilder:
         for found, rules in self._copy_waypoint_rules():
             self._add_rules(found.selector, *rules)
 
-    def _report(self, said: Template, one: service_mesh.ApplicationPolicies, problem: str) -> None:
-        text = texts.clean(f"{one.reference}: {problem}", texts.LONGEST_PROBLEM)
+    def _report_problem(
+        self, said: Template, one: service_mesh.ApplicationPolicies, problem: str
+    ) -> None:
+        text = texts.escape(f"{one.reference}: {problem}", texts.LONGEST_PROBLEM)
         self.messages.append(said(problem=text))
 
-    def _restrict(self, key: Labels, *rules: Rule) -> None:
+    def _restrict_workload(self, key: Labels, *rules: Rule) -> None:
         """Restrict the callers of a workload to its rules, and add rules.
 
         An empty selector would match every workload, so it is ignored.
@@ -244,17 +246,17 @@ class _PolicyBuilder:
         if policy.target_app_name:
             labels = {names.NAME: policy.target_app_name}
         if one.application not in (labels.get(names.NAME), labels.get(names.CREATED_BY)):
-            self._report(Template.AUTHORIZATION_INVALID, one, _NOT_ITS_OWN)
+            self._report_problem(Template.AUTHORIZATION_INVALID, one, _NOT_ITS_OWN)
             return
         key = frozenset(labels.items())
         units.add(key)
         if len(units) > MOST_WORKLOADS:
-            self._report(Template.AUTHORIZATION_INVALID, one, _TOO_MANY)
+            self._report_problem(Template.AUTHORIZATION_INVALID, one, _TOO_MANY)
             return
         # A policy without endpoints, or an endpoint without ports, allows every port.
         listed = [endpoint.ports or () for endpoint in policy.endpoints]
         ports = sorted(set[int]().union(*listed)) if all(listed) else []
-        self._restrict(
+        self._restrict_workload(
             key, _make_rule([_make_operation(ports)] if ports else [], principals=[who])
         )
 
@@ -265,23 +267,25 @@ class _PolicyBuilder:
         found = self._model.find_service(name)
         if policy.target_app_name not in (None, one.application):
             problem = f"{_NOT_ITS_OWN}: {policy.target_app_name}"
-            self._report(Template.AUTHORIZATION_INVALID, one, problem)
+            self._report_problem(Template.AUTHORIZATION_INVALID, one, problem)
         elif found is None:
-            self._report(Template.AUTHORIZATION_WAITS, one, f"waiting for Service {name}")
+            self._report_problem(Template.AUTHORIZATION_WAITS, one, f"waiting for Service {name}")
         elif not self._model.is_service_of(found, one.application):
-            self._report(Template.AUTHORIZATION_INVALID, one, f"{_NOT_ITS_OWN}: Service {name}")
+            self._report_problem(
+                Template.AUTHORIZATION_INVALID, one, f"{_NOT_ITS_OWN}: Service {name}"
+            )
         else:
             operations: list[Rule] = []
             for endpoint in policy.endpoints or (service_mesh.AllowedRequests(),):
                 ports, unknown = self._model.find_pod_ports(found, endpoint.ports or ())
                 if unknown:
-                    self._report(Template.AUTHORIZATION_WAITS, one, unknown)
+                    self._report_problem(Template.AUTHORIZATION_WAITS, one, unknown)
                 if ports:
                     named = ("hosts", "methods", "paths")
                     more = {key: list(value) for key in named if (value := getattr(endpoint, key))}
                     operations.append({**_make_operation(ports), **more})
             rules = [_make_rule(operations, principals=[who])] if operations else []
-            self._restrict(found.selector, *rules)
+            self._restrict_workload(found.selector, *rules)
 
     def _find_backends(
         self, services: Collection[tuple[str, int]]

@@ -38,7 +38,7 @@ class Authorization(Component):
             self.remove()
             return [reason]
         elif self._facts.mesh is not None:
-            return self._write(decide.decide(self.read_input(situation.config)))
+            return self._apply_policies(decide.decide(self.read_input(situation.config)))
         return []
 
     def remove(self) -> None:
@@ -105,12 +105,12 @@ class Authorization(Component):
     def _publish_labels(self) -> None:
         """Send applications the labels that make pods members; none if the namespace is one."""
         is_selected = self._situation.config.membership == "selected"
-        labels = self._facts.pod_labels if is_selected else dict[str, str]()
+        labels = self._facts.member_pod_labels if is_selected else dict[str, str]()
         # Labels that were sent earlier are kept. Without them pods would leave the mesh.
         if labels is not None:
             service_mesh.publish_labels(self._situation.related, labels=labels)
 
-    def _write(self, decision: decide.AuthorizationPlan) -> list[Message]:
+    def _apply_policies(self, decision: decide.AuthorizationPlan) -> list[Message]:
         situation = self._situation
         if not decision.is_closed:
             situation.manifests.remove(CLOSED)

@@ -61,16 +61,16 @@ def preview(
     `would_be` has this charm's policies as they would be written.
     """
 
-    def there(kind: cluster.Kind) -> list[cluster.Object]:
+    def list_policies(kind: cluster.Kind) -> list[cluster.Object]:
         places = sorted({situation.model, mesh.settings.root_namespace})
         return [each for place in places for each in situation.cluster.list(kind, place)]
 
-    is_ours, standing = situation.manifests.is_ours, there(cluster.AUTHORIZATION_POLICY)
+    is_ours, standing = situation.manifests.is_ours, list_policies(cluster.AUTHORIZATION_POLICY)
     groups = filter(is_ours, standing), would_be, filterfalse(is_ours, standing)
     ours, planned, others = (
         authorization_policy.read_all(each, mesh.settings.trust_domains) for each in groups
     )
-    peers = peer_authentication.read_all(there(cluster.PEER_AUTHENTICATION))
+    peers = peer_authentication.read_all(list_policies(cluster.PEER_AUTHENTICATION))
     yield from decision.messages
     yield from callers.judge_callers(situation, mesh, [*planned, *others], asked.model.pods)
     for call, ports in _find_open_ports(asked, decision):
@@ -123,7 +123,7 @@ def _find_losses(
         ]
         for port, is_http in ports.items():
             request = InboundRequest(port=port, seen_by="ztunnel" if is_ambient else "http")
-            decided = peer_authentication.decide(
+            decided = peer_authentication.decide_mode(
                 peers, pod.metadata.labels, model.name, root, port
             )
             disabling = ""

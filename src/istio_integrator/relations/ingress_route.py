@@ -154,11 +154,13 @@ class IstioIngressRouteConfig(kubeflow.Wire):
 Received = kubeflow.Received[IstioIngressRouteConfig]
 
 
-def read(text: str) -> tuple[IstioIngressRouteConfig | None, str]:
+def read_config(text: str) -> tuple[IstioIngressRouteConfig | None, str]:
     """Read the document in an application's data bag; a missing document is not a problem."""
     if not text:
         return None, ""
-    return kubeflow.read(lambda: IstioIngressRouteConfig.model_validate(bounded.read_json(text)))
+    return kubeflow.read_message(
+        lambda: IstioIngressRouteConfig.model_validate(bounded.read_json(text))
+    )
 
 
 def read_requests(related: endpoints.Relations) -> list[Received]:
@@ -166,7 +168,9 @@ def read_requests(related: endpoints.Relations) -> list[Received]:
     found = (
         one
         for endpoint in kubeflow.INGRESS_ROUTES
-        for one in kubeflow.read_messages(related, endpoint, lambda bag: read(bag.get(CONFIG, "")))
+        for one in kubeflow.read_messages(
+            related, endpoint, lambda bag: read_config(bag.get(CONFIG, ""))
+        )
     )
     return sorted(found, key=lambda one: one.relation)
 

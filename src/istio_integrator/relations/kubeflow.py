@@ -99,7 +99,7 @@ def _validate_headers(values: tuple[str, ...]) -> tuple[str, ...]:
         raise ValueError(f"has more than {_MOST_HEADERS} headers")
     for value in values:
         if len(value) > _LONGEST_HEADER or not _HEADER.fullmatch(value):
-            raise ValueError(f"'{texts.clean(value, 40)}' is not the name of a header")
+            raise ValueError(f"'{texts.escape(value, 40)}' is not the name of a header")
     return tuple(dict.fromkeys(value.lower() for value in values))
 
 
@@ -218,14 +218,14 @@ class Received(Generic[_Message]):
         return self.endpoint != OPEN_INGRESS_ROUTE
 
 
-def read(parse: Callable[[], _Message | None]) -> tuple[_Message | None, str]:
+def read_message(parse: Callable[[], _Message | None]) -> tuple[_Message | None, str]:
     """Return the message of a data bag, or the reason why it is invalid."""
     try:
         return parse(), ""
     except pydantic.ValidationError as error:
         return None, texts.join_problems(error)
     except bounded.DocumentError as error:
-        return None, texts.clean(f"sends a document that {error}", texts.LONGEST_PROBLEM)
+        return None, texts.escape(f"sends a document that {error}", texts.LONGEST_PROBLEM)
 
 
 def read_request(
@@ -243,7 +243,7 @@ def read_request(
         data = bounded.read_yaml(bag[DATA])
         return models[max(common)].model_validate(data) if data else None
 
-    return read(parse)
+    return read_message(parse)
 
 
 def _read_versions(value: Any) -> set[str]:
@@ -256,7 +256,7 @@ def read_forward_auth_bag(bag: Mapping[str, str]) -> tuple[ForwardAuth | None, s
     """Read a data bag of `forward_auth`; missing data is not a problem."""
     if not bag.get(ADDRESS):
         return None, ""
-    return read(lambda: ForwardAuth.model_validate(bag))
+    return read_message(lambda: ForwardAuth.model_validate(bag))
 
 
 def is_of_another_model(application: str) -> bool:
@@ -295,7 +295,7 @@ def read_forward_auth(related: endpoints.Relations) -> list[Received[ForwardAuth
     return read_messages(related, FORWARD_AUTH, read_forward_auth_bag)
 
 
-def join_senders(received: Iterable[Received[Any]]) -> str:
+def format_senders(received: Iterable[Received[Any]]) -> str:
     """List the senders for a message."""
     return ", ".join(sorted({one.application for one in received}))
 

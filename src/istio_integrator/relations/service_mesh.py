@@ -103,13 +103,15 @@ class ApplicationPolicies:
     """The reasons why other policies, or all, are invalid."""
 
 
-def read(bag: endpoints.Bag, *, model: str) -> ApplicationPolicies:
+def read_policies(bag: endpoints.Bag, *, model: str) -> ApplicationPolicies:
     """Read an application's data bag; policies for targets outside of `model` are invalid."""
     policies: list[MeshPolicy] = []
     entries, problem = _read_entries(bag)
     problems = [problem] if problem else []
     for number, entry in enumerate(entries or (), 1):
-        policy, problem = kubeflow.read(functools.partial(MeshPolicy.model_validate, entry))
+        policy, problem = kubeflow.read_message(
+            functools.partial(MeshPolicy.model_validate, entry)
+        )
         if policy is None:
             problems.append(f"policy {number}: {problem}")
         elif policy.target_namespace != model:
@@ -141,12 +143,12 @@ def _read_entries(bag: endpoints.Bag) -> tuple[list[Any] | None, str]:
             raise bounded.DocumentError(f"has more than {MOST_POLICIES} policies")
         return entries
 
-    return kubeflow.read(parse)
+    return kubeflow.read_message(parse)
 
 
 def read_requests(related: endpoints.Relations, *, model: str) -> list[ApplicationPolicies]:
     """Read the data bag of every related application, the oldest relation first."""
-    return [read(bag, model=model) for bag in related.list_bags(ENDPOINT)]
+    return [read_policies(bag, model=model) for bag in related.list_bags(ENDPOINT)]
 
 
 def publish_labels(related: endpoints.Relations, *, labels: Mapping[str, str]) -> None:

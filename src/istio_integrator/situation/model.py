@@ -83,7 +83,7 @@ class ServicePort(_Partial, frozen=True):
         """
         return bool(_HTTP.fullmatch(self.app_protocol or self.name))
 
-    def resolve(self, named: Iterable[tuple[str, int]]) -> set[int]:
+    def resolve_ports(self, named: Iterable[tuple[str, int]]) -> set[int]:
         """Return the ports at which a pod with these named ports serves it."""
         target = self.target_port or self.port
         if isinstance(target, int):
@@ -404,7 +404,7 @@ class Model:
         missing: list[int] = []
         found: set[int] = set()
         for number in wanted or known:
-            numbers = known[number].resolve(named) if number in known else set[int]()
+            numbers = known[number].resolve_ports(named) if number in known else set[int]()
             if not numbers:
                 missing.append(number)
             found |= numbers
@@ -473,13 +473,13 @@ def list_pods(api: cluster.Cluster, namespace: str) -> list[Pod]:
 def list_calls(objects: Iterable[cluster.Object], *, model: str) -> list[Call]:
     """List the ports of the model's Services that API servers call."""
 
-    def of(obj: cluster.Object) -> Iterable[Call]:
+    def read_calls(obj: cluster.Object) -> Iterable[Call]:
         for service in _read_services(obj):
             port = service.get("port") or _HTTPS
             if service.get("namespace") == model and pods.is_port(port):
                 yield Call(cluster.reference(obj), str(service.get("name")), port)
 
-    return sorted(set(cluster.read_each(objects, of)))
+    return sorted(set(cluster.read_each(objects, read_calls)))
 
 
 def _read_services(obj: cluster.Object) -> Iterable[cluster.Object]:

@@ -39,7 +39,7 @@ class Exposure:
     """The authorization service, if it is in the model."""
 
 
-def _cluster_domain(resolver: str) -> str:
+def _read_cluster_domain(resolver: str) -> str:
     """Read the cluster's domain from a pod's `/etc/resolv.conf`, which the kubelet writes.
 
     It has the line `search NAMESPACE.svc.DOMAIN svc.DOMAIN DOMAIN`.
@@ -108,7 +108,7 @@ class Situation:
         self.workload = workload.WorkloadClient(charm.unit.get_container(workload.CONTAINER))
         self.controller = JujuController.read(os.environ.get("JUJU_API_ADDRESSES", ""))
         """Juju's controller, which every charm calls."""
-        self.cluster_domain = _cluster_domain(_RESOLVER.read_text())
+        self.cluster_domain = _read_cluster_domain(_RESOLVER.read_text())
         """The DNS suffix of the cluster's Services."""
         self.related = endpoints.Relations(charm)
         self.certificates = certificates
@@ -121,7 +121,7 @@ class Situation:
             self.config,
             model=self.model,
             application=self.application,
-            pod=self.pod,
+            pod=self.pod_name,
             hint=kubeflow.read_root_namespace(self.related),
         )
         search.reconcile()
@@ -138,6 +138,6 @@ class Situation:
         return f"{self.model}.svc.{self.cluster_domain}"
 
     @property
-    def pod(self) -> str:
+    def pod_name(self) -> str:
         """The name of this unit's own pod."""
         return self.unit.replace("/", "-")

@@ -34,7 +34,7 @@ SERVICE = "lifecycle"
 PROGRAM = "/usr/bin/sidecar-lifecycle"
 CONTRACT = ("--contract", schema.SCHEMA)
 SETTINGS = "/tmp/sidecar-lifecycle.settings.json"  # noqa: S108  the container's, writable by all
-RESULTS = str(service.results_file(pathlib.PurePath(SETTINGS)))
+RESULTS = str(service.name_results_file(pathlib.PurePath(SETTINGS)))
 
 _T = TypeVar("_T")
 _KEEPS_TO = re.compile(r"\(contract ([0-9a-f]{1,16})\)$")
@@ -78,22 +78,22 @@ class WorkloadClient:
 
     def read_settings(self) -> service.Options | None:
         """Return the present settings of the service; None if unknown."""
-        return self._read(SETTINGS, service.Options)
+        return self._read_file(SETTINGS, service.Options)
 
     def write_settings(self, settings: service.Options) -> None:
         """Write the settings of the service; raise LifecycleError if Pebble fails."""
-        self._write(SETTINGS, settings)
+        self._write_file(SETTINGS, settings)
 
     def read_expectation(self) -> seen.Expectation | None:
         """Return the gateway's expected configuration of an earlier hook."""
-        last = self._read(RESULTS, service.Results)
+        last = self._read_file(RESULTS, service.Results)
         return last.expected if last else None
 
     def write_results(self, results: service.Results) -> None:
         """Write the results of this hook; if that fails, the next hook writes its own."""
         if self.container.can_connect():
             try:
-                self._write(RESULTS, results)
+                self._write_file(RESULTS, results)
             except errors.LifecycleError as error:
                 logger.warning("What this hook found is not in the metrics: %s", error)
 
@@ -167,7 +167,7 @@ class WorkloadClient:
             raise errors.LifecycleError("the workload does not answer: it has no settings")
         return told.token
 
-    def _read(self, file: str, kind: type[_T]) -> _T | None:
+    def _read_file(self, file: str, kind: type[_T]) -> _T | None:
         try:
             with self.container.pull(file, encoding=None) as found:
                 return msgspec.json.decode(found.read(), type=kind)
@@ -175,7 +175,7 @@ class WorkloadClient:
             logger.debug("%s is not known: %s", file, error)
             return None
 
-    def _write(self, file: str, values: service.Options | service.Results) -> None:
+    def _write_file(self, file: str, values: service.Options | service.Results) -> None:
         with translate_pebble_errors("lifecycle gets no settings"):
             self.container.push(file, values.encode(), make_dirs=True, permissions=0o600)
 
@@ -222,5 +222,5 @@ def _decode(kind: type[_T], document: bytes | str | msgspec.Raw) -> _T:
     try:
         return msgspec.json.decode(document, type=kind)
     except (ValueError, RecursionError) as error:
-        said = texts.clean(f"the workload's answer is not understood: {error}", _LONGEST_ERROR)
+        said = texts.escape(f"the workload's answer is not understood: {error}", _LONGEST_ERROR)
         raise errors.LifecycleError(said) from error

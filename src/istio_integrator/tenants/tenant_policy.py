@@ -46,7 +46,7 @@ class TenantPolicy(Component):
             return []
         if mode == "off" or not situation.is_exposed:
             self.remove()
-        elif isinstance(target := self._facts.target, gateway.Target):
+        elif isinstance(target := self._facts.gateway_target, gateway.Target):
             try:
                 situation.manifests.apply(FOLDER, self._make_variables(target))
             except errors.KindAbsentError:
@@ -65,8 +65,8 @@ class TenantPolicy(Component):
 
     def _make_variables(self, target: gateway.Target) -> dict[str, Any]:
         pods = self._situation.cluster.list(cluster.POD, target.namespace, dict(target.selector))
-        found = (_join_pairs(cluster.at(pod, "metadata", "labels")) for pod in pods)
-        selector = _join_pairs(target.selector)
+        found = (_format_labels(cluster.at(pod, "metadata", "labels")) for pod in pods)
+        selector = _format_labels(target.selector)
         paths = [route.path for route in self._facts.route_plan.routes if route.path != "/"]
         return {
             "name": self._name,
@@ -75,7 +75,9 @@ class TenantPolicy(Component):
             "served": self._facts.served,
             "hosts": target.hosts,
             "words": [
-                word for word in _WORDS if not any(_overlap(f"/{word}/", each) for each in paths)
+                word
+                for word in _WORDS
+                if not any(_do_paths_overlap(f"/{word}/", each) for each in paths)
             ],
             "selector": sorted(selector),
             # Labels are written as `key=value`.
@@ -92,18 +94,20 @@ class TenantPolicy(Component):
         every = (
             obj for kind in _KINDS if is_needed for obj in self._situation.cluster.stream(kind)
         )
-        levels = ((obj, self._judge_author(obj, served)) for obj in every)
+        levels = ((obj, self._find_strictness(obj, served)) for obj in every)
         judged = ((obj, level) for obj, level in levels if level is not None)
         for number, (obj, level) in enumerate(judged):
             reference = cluster.reference(obj)
             if number == _MOST_TRIED:
-                fences.note(reference, f"it and others: tenants have more than {_MOST_TRIED}")
+                fences.note_skipped(
+                    reference, f"it and others: tenants have more than {_MOST_TRIED}"
+                )
                 return
             with fences.isolate(reference):
                 if words := self._test_object(obj, level):
                     yield obj, words
 
-    def _judge_author(self, obj: cluster.Object, served: set[str]) -> int | None:
+    def _find_strictness(self, obj: cluster.Object, served: set[str]) -> int | None:
         """Return how strictly the policy judges the author of an object; None: not at all."""
         metadata, spec = obj["metadata"], cluster.at(obj, "spec")
         if metadata["namespace"] not in served:
@@ -137,11 +141,11 @@ class TenantPolicy(Component):
         return ""
 
 
-def _overlap(word: str, path: str) -> bool:
+def _do_paths_overlap(word: str, path: str) -> bool:
     return word.startswith(path) or path.startswith(word)
 
 
-def _join_pairs(labels: Mapping[str, Any]) -> set[str]:
+def _format_labels(labels: Mapping[str, Any]) -> set[str]:
     return {f"{key}={value}" for key, value in labels.items()}
 
 

@@ -20,7 +20,7 @@ _SOURCES: Mapping[cluster.Kind, Callable[[cluster.Object], list[object]]] = {
 may take addresses from the whole network of which each Node has a part, so they are read first."""
 
 
-def find(situation: Situation) -> list[Network]:
+def find_pod_networks(situation: Situation) -> list[Network]:
     """Return the networks that hold pods and no other hosts; empty if they are not known.
 
     A network plugin may ignore the networks of the Nodes. Those of a kind therefore count only if
@@ -28,7 +28,7 @@ def find(situation: Situation) -> list[Network]:
     """
     if situation.config.pod_networks:
         return collapse(situation.config.pod_networks)
-    pod = situation.cluster.get(cluster.POD, situation.pod, situation.model)
+    pod = situation.cluster.get(cluster.POD, situation.pod_name, situation.model)
     own = _read_networks(
         each.get("ip") for each in cluster.parts(cluster.at(pod, "status"), "podIPs")
     )

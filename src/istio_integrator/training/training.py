@@ -49,7 +49,7 @@ class Training(Component):
             return []
         taken = self._list_taken() if spaces else ()
         spaces = [name for name in spaces if name not in taken]
-        jobs, found = self._count_pods_of_jobs(), networks.find(situation)
+        jobs, found = self._count_pods_of_jobs(), networks.find_pod_networks(situation)
         services = networks.find_service_network(situation, found) if found else ""
         wanted = {name: found for name in spaces if found and not services}
         in_use = {
@@ -66,7 +66,7 @@ class Training(Component):
         if services:
             said.append(Template.POD_NETWORKS_OVERLAP(services=services, application=application))
         elif failing:
-            place = texts.join(failing)
+            place = texts.join_names(failing)
             said.append(Template.POD_NETWORKS_UNKNOWN(namespaces=place, application=application))
         return said
 

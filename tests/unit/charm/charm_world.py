@@ -77,7 +77,7 @@ def told(ctx: testing.Context, out: testing.State) -> service.Options:
 def results(ctx: testing.Context, out: testing.State) -> service.Results:
     """Read what the hook has written for the workload at its end."""
     files = out.get_container("lifecycle").get_filesystem(ctx)
-    text = (files / service.results_file(SETTINGS)).read_bytes()
+    text = (files / service.name_results_file(SETTINGS)).read_bytes()
     return msgspec.json.decode(text, type=service.Results)
 
 

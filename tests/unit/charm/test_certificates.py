@@ -21,7 +21,7 @@ DAY = datetime.timedelta(days=1)
 
 @pytest.fixture(scope="module")
 def material():
-    return certificates.decide(None, NAMES, NOW)
+    return certificates.renew_if_due(None, NAMES, NOW)
 
 
 def is_trusted(bundle, shown, when, name=NAMES[0]):
@@ -69,7 +69,7 @@ def test_certificate_is_replaced_when_due_and_both_are_trusted_for_a_day(
     material, days, names, rotate, is_kept
 ):
     when = NOW + days * DAY
-    changed = certificates.decide(material, names, when, rotate=rotate)
+    changed = certificates.renew_if_due(material, names, when, rotate=rotate)
     assert (changed is material) is is_kept
     if is_kept:
         return
@@ -77,22 +77,22 @@ def test_certificate_is_replaced_when_due_and_both_are_trusted_for_a_day(
     assert is_trusted(changed.bundle, material.certificate, when)
     assert is_trusted(changed.bundle, changed.certificate, when, names[0])
     assert not is_trusted(material.bundle, changed.certificate, when, names[0])
-    assert certificates.decide(changed, names, when + 0.9 * DAY) is changed
-    late = certificates.decide(changed, names, when + 1.1 * DAY)
+    assert certificates.renew_if_due(changed, names, when + 0.9 * DAY) is changed
+    late = certificates.renew_if_due(changed, names, when + 1.1 * DAY)
     assert late == dataclasses.replace(changed, previous="")
 
 
 @pytest.mark.parametrize("field", ["certificate", "key"])
 @pytest.mark.parametrize("broken", ["", "garbage", "of another"])
 def test_what_is_broken_is_made_anew(material, field, broken):
-    other = certificates.decide(None, NAMES, NOW)
+    other = certificates.renew_if_due(None, NAMES, NOW)
     text = getattr(other, field) if broken == "of another" else broken
-    healed = certificates.decide(dataclasses.replace(material, **{field: text}), NAMES, NOW)
+    healed = certificates.renew_if_due(dataclasses.replace(material, **{field: text}), NAMES, NOW)
     assert is_trusted(healed.bundle, healed.certificate, NOW)
     key = serialization.load_pem_private_key(healed.key.encode(), password=None)
     loaded = x509.load_pem_x509_certificate(healed.certificate.encode())
     assert loaded.public_key() == key.public_key()
-    assert certificates.decide(healed, NAMES, NOW) is healed
+    assert certificates.renew_if_due(healed, NAMES, NOW) is healed
 
 
 def test_a_secret_is_read_as_it_was_written_and_is_none_where_something_is_missing(material):
@@ -105,10 +105,10 @@ def test_a_secret_is_read_as_it_was_written_and_is_none_where_something_is_missi
 @hypothesis_settings(max_examples=15)
 @given(st.lists(st.tuples(st.integers(0, 200), st.booleans()), max_size=5))
 def test_at_any_time_the_certificate_in_use_is_trusted_before_and_after_each_change(steps):
-    now, found = NOW, certificates.decide(None, NAMES, NOW)
+    now, found = NOW, certificates.renew_if_due(None, NAMES, NOW)
     for days, rotate in steps:
         now += days * DAY
-        before, found = found, certificates.decide(found, NAMES, now, rotate=rotate)
+        before, found = found, certificates.renew_if_due(found, NAMES, now, rotate=rotate)
         assert is_trusted(found.bundle, found.certificate, now)
         # A server that has not noticed yet is still trusted, unless its certificate has ended.
         if is_trusted(before.bundle, before.certificate, now):

@@ -58,7 +58,7 @@ def test_settings_are_only_for_the_workload_and_written_when_they_change(
     given = state(workload(files=tmp_path))
     out = ctx.run(ctx.on.config_changed(), given)
     files = out.get_container("lifecycle").get_filesystem(ctx)
-    both = [SETTINGS, service.results_file(SETTINGS)]
+    both = [SETTINGS, service.name_results_file(SETTINGS)]
     assert [stat.S_IMODE((files / each).stat().st_mode) for each in both] == [0o600] * 2
     assert written == [each.name for each in both]
     written.clear()

@@ -51,7 +51,7 @@ def test_every_row_is_said():
 @given(WORDS, st.integers(1, 250), WORDS)
 def test_command_ends_within_the_visible_characters_and_no_word_is_lost(seen, length, more):
     said = Template.PODS_WAIT(pods="1/2", problem=seen, command="c" * length, more=more)
-    message = said.status(application=APP).message
+    message = said.to_status(application=APP).message
     command = re.search(r"run: (c+|juju run \S+ diagnose)", message)
     assert command.end() <= messages.VISIBLE
 
@@ -91,7 +91,7 @@ REMEDY = re.compile(
 def test_author_and_remedy_of_every_row_are_visible(row):
     about = {name: REALISTIC.get(name, "x" * 10) for name in placeholders(row.value)}
     said = row(**about)
-    shown = said.status(application=APP, others=2).message[: messages.VISIBLE]
+    shown = said.to_status(application=APP, others=2).message[: messages.VISIBLE]
     condition = row.value.condition
     fields = [name for _, name, *_ in string.Formatter().parse(condition) if name]
     # What a row says first is its author, or what it is about.
@@ -104,12 +104,12 @@ def test_author_and_remedy_of_every_row_are_visible(row):
 def test_severity_is_the_status_of_juju(severity):
     row = next(each for each in Template if each.value.severity is severity)
     about = dict.fromkeys(placeholders(row.value), "x")
-    assert row(**about).status(application=APP).name == severity.value
+    assert row(**about).to_status(application=APP).name == severity.value
 
 
 def test_severest_is_shown_and_the_other_problems_counted():
     notes = [Template.MESH(name="istiod 1.30"), Template.ADMISSION_WORKS()]
-    assert messages.status(notes, application=APP) == ops.ActiveStatus(
+    assert messages.make_status(notes, application=APP) == ops.ActiveStatus(
         "istiod 1.30 · admission: webhook"
     )
     waiting = [
@@ -117,11 +117,11 @@ def test_severest_is_shown_and_the_other_problems_counted():
         Template.CONTAINER_STARTING(),
         Template.CERTIFICATE_AWAITED(applications="ca"),
     ]
-    assert messages.status(waiting, application=APP) == ops.WaitingStatus(
+    assert messages.make_status(waiting, application=APP) == ops.WaitingStatus(
         "waiting for the lifecycle container; +1 more"
     )
     blocked = [*waiting, Template.CERTIFICATES_NEED_HOSTS(application=APP)]
-    assert messages.status(blocked, application=APP) == ops.BlockedStatus(
+    assert messages.make_status(blocked, application=APP) == ops.BlockedStatus(
         "certificates needs hosts; run: juju config istio-integrator hosts=NAME; +2 more"
     )
 

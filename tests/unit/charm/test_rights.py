@@ -39,7 +39,7 @@ def own_names() -> set[str]:
         f"{name}.training",
         f"{name}.tenants",
         *(f"{name}.tenants.{kind}" for kind, _ in served.as_selectors()),
-        webhook.configuration_name(OWNER),
+        webhook.name_configuration(OWNER),
         *own.secrets.values(),
         *(names.name_object(APP, suffix) for suffix in (*made, *kept)),
         gateway.NAME,

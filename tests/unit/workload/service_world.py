@@ -64,7 +64,7 @@ class Service:
         if any(found.values()) or self.results:
             first = self.results or service.Results(facts=charm_facts.CharmFacts(looked=0.0))
             self.results = dataclasses.replace(first, **found)
-            service.results_file(self.file).write_text(self.results.encode())
+            service.name_results_file(self.file).write_text(self.results.encode())
 
     async def get(self, path: str) -> Any:
         """Return what the charm is told."""

@@ -60,7 +60,7 @@ async def watch(connection: client.Client) -> None:
 
 
 async def forward(connection: client.Client) -> None:
-    async with streams.port_forward(connection, "kf", "job-x", 15020, deadline=5):
+    async with streams.open_port_forward(connection, "kf", "job-x", 15020, deadline=5):
         pass
 
 

@@ -113,7 +113,7 @@ def view(
     }
     expected = dataclasses.replace(EXPECTED, **changes)
     found = rules.compare_proxy(expected, msgspec.convert(dump, envoy.Configuration))
-    return rules.combine(expected, [found], ready=1)
+    return rules.combine_views(expected, [found], ready=1)
 
 
 def test_complete_gateway_is_guarded_and_serves_all_routes():
@@ -317,7 +317,7 @@ def test_every_pod_that_is_looked_at_counts():
     for number in range(9):
         half.add_missing(Cause.CLUSTER_MISSING, home="kf", service=f"oidc-{number}")
     half.add_missing(Cause.FILTERS_MISSING, port=443)
-    answer = rules.combine(EXPECTED, [whole, half, half], ready=9)
+    answer = rules.combine_views(EXPECTED, [whole, half, half], ready=9)
     assert (answer.pods, answer.ready, answer.is_open) == (3, 9, True)
     assert (answer.guarded, answer.unguarded, answer.routes) == ((80,), (443,), 1)
     assert [each.cause for each in answer.missing] == [

@@ -31,7 +31,7 @@ NAME = "webhook"
 
 def certificate() -> dict[str, bytes]:
     """Return a new certificate and its key, by their files' names."""
-    made = certificates.decide(None, [NAME], datetime.datetime.now(datetime.UTC))
+    made = certificates.renew_if_due(None, [NAME], datetime.datetime.now(datetime.UTC))
     return {name: base64.b64decode(encoded) for name, encoded in made.to_secret_data().items()}
 
 

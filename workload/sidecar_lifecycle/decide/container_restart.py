@@ -15,7 +15,7 @@ policy (`ShouldContainerBeRestarted` in k8s.io/kubernetes/pkg/kubelet/container/
 
 def will_restart(container: types.Container, pod_policy: str, ended: types.Terminated) -> bool:
     """Return whether the kubelet restarts a container after this end."""
-    if ended.reason == _LOST or matching_rule(container, ended.exitCode) is not None:
+    if ended.reason == _LOST or find_matching_rule(container, ended.exitCode) is not None:
         return True
     for policy in (container.restartPolicy, pod_policy):
         if policy == "Never":
@@ -29,11 +29,11 @@ def will_restart(container: types.Container, pod_policy: str, ended: types.Termi
 
 def restarts_all(container: types.Container, exit_code: int) -> bool:
     """Return whether this exit code restarts all containers of the pod, or may."""
-    rule = matching_rule(container, exit_code)
+    rule = find_matching_rule(container, exit_code)
     return rule is not None and rule.action != "Restart"
 
 
-def matching_rule(container: types.Container, exit_code: int) -> types.RestartRule | None:
+def find_matching_rule(container: types.Container, exit_code: int) -> types.RestartRule | None:
     """Return the first of the container's restartPolicyRules that the exit code matches."""
     for rule in container.restartPolicyRules:
         condition = rule.exitCodes

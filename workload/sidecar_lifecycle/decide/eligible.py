@@ -80,7 +80,7 @@ def is_injected(pod: types.Pod) -> bool:
     ]
     if names.PROXY in containers:
         return True
-    added = injector_status.read(pod).added
+    added = injector_status.read(pod).added_containers
     return bool(added) and added.issubset(containers)
 
 

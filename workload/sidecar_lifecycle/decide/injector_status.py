@@ -22,7 +22,7 @@ class InjectorStatus(msgspec.Struct):
     initContainers: list[str] | None = None  # noqa: N815 - the injector's name
 
     @property
-    def added(self) -> set[str]:
+    def added_containers(self) -> set[str]:
         """The names of the containers and init containers that the injector added."""
         return {*(self.containers or ()), *(self.initContainers or ())}
 

@@ -47,7 +47,7 @@ def mutate(pod: types.Pod, settings: pods.Settings, kind: namespaces.Kind = "mod
     if names.MIRROR in draft.annotations or names.MESH_PROBE in draft.labels:
         is_mirror = names.MIRROR in draft.annotations
         draft.skip("all", Reason.MIRROR_POD if is_mirror else Reason.MESH_PROBE)
-        return draft.result()
+        return draft.make_mutation()
     is_ours = names.PROBE in draft.labels or names.is_machinery(draft.labels, settings.application)
     ours = kind == "model" and is_ours
     is_served = not ours and (settings.lifecycle_in_model or kind != "model")
@@ -55,18 +55,20 @@ def mutate(pod: types.Pod, settings: pods.Settings, kind: namespaces.Kind = "mod
         draft.skip("all", Reason.HAS_PROXY)
         if is_served:
             _order_containers(draft)
-        return draft.result()
+        return draft.make_mutation()
     if kind == "model":
         _decide_membership(draft, ours=ours)
         if names.PROBE in draft.labels:
             draft.annotations[names.SETTINGS] = settings.digest
     if is_served:
-        draft.add("pod-traffic", draft.labels, _label_traffic(draft))
+        draft.add_entries("pod-traffic", draft.labels, _label_training_pod(draft))
         for name, change in _ANNOTATING.items():
-            draft.add(name, draft.annotations, change(draft))
-        draft.add("images", draft.images, _move_images(draft))
-        draft.add("labels", draft.labels, _find_missing(draft, settings.pod_labels, draft.labels))
-    return draft.result()
+            draft.add_entries(name, draft.annotations, change(draft))
+        draft.add_entries("images", draft.images, _move_images(draft))
+        draft.add_entries(
+            "labels", draft.labels, _find_missing_entries(draft, settings.pod_labels, draft.labels)
+        )
+    return draft.make_mutation()
 
 
 def _has_own_proxy(spec: types.PodSpec) -> bool:
@@ -102,7 +104,7 @@ class _Draft:
         self.applied: list[str] = []
         self.skipped: list[Skip] = []
 
-    def add(self, change: str, entries: dict[str, str], added: _Added) -> None:
+    def add_entries(self, change: str, entries: dict[str, str], added: _Added) -> None:
         """Add the entries of a change to the pod's labels, annotations or images."""
         if change in self.settings.left_out:
             added = Reason.FORBIDDEN_BY_POLICY
@@ -130,7 +132,7 @@ class _Draft:
         return self.annotations.get(names.NATIVE_SIDECAR) == "true" and "sidecar" in self.templates
 
     @property
-    def outside(self) -> Reason | None:
+    def outside_reason(self) -> Reason | None:
         """The reason why the pod will get no sidecar; None if it may get one."""
         if self.inability is not None:
             return self.inability.reason
@@ -139,7 +141,7 @@ class _Draft:
         inject = self.labels.get(names.INJECT, self.annotations.get(names.INJECT))
         return Reason.NOT_INJECTED if inject == "false" else None
 
-    def result(self) -> Mutation:
+    def make_mutation(self) -> Mutation:
         metadata = self.pod.metadata
         if self.applied:
             before = filter(None, self.annotations.get(names.APPLIED, "").split(","))
@@ -202,7 +204,7 @@ def _decide_membership(draft: _Draft, *, ours: bool) -> None:
             obstacle = Reason.POD_SAYS_ITSELF
     else:
         return
-    draft.add(change, draft.labels, obstacle or labels)
+    draft.add_entries(change, draft.labels, obstacle or labels)
 
 
 def _has_own_choice(draft: _Draft) -> bool:
@@ -212,7 +214,7 @@ def _has_own_choice(draft: _Draft) -> bool:
     return says or names.REVISION in draft.labels or "true" in asked
 
 
-def _find_missing(
+def _find_missing_entries(
     draft: _Draft, rules: tuple[pods.Entries, ...], entries: Mapping[str, str]
 ) -> _Added:
     wanted: dict[str, str] = {}
@@ -232,8 +234,8 @@ def _exclude_ports(draft: _Draft) -> _Added:
     wanted = [str(p) for rule in rules if rule.selects(draft.sent) for p in rule.ports]
     if not wanted:
         return {}
-    if draft.outside:
-        return draft.outside
+    if draft.outside_reason:
+        return draft.outside_reason
     value = draft.annotations.get(names.EXCLUDED_OUTBOUND_PORTS, "")
     if _EMPTY_PLACE.search(value):
         return Reason.PORTS_NOT_MERGEABLE
@@ -245,7 +247,7 @@ def _exclude_ports(draft: _Draft) -> _Added:
     return {names.EXCLUDED_OUTBOUND_PORTS: ",".join([*kept, *missing])}
 
 
-def _request_native(draft: _Draft) -> _Added:
+def _request_native_sidecar(draft: _Draft) -> _Added:
     spec = draft.pod.spec
     completes = spec.restartPolicy not in ("", "Always")
     # Before a classic proxy runs, the call is plain text, which the head's namespace may deny.
@@ -254,8 +256,8 @@ def _request_native(draft: _Draft) -> _Added:
         completes or waits or startable.find_blocking(spec.initContainers, draft.annotations)
     ):
         return {}
-    if draft.outside:
-        return draft.outside
+    if draft.outside_reason:
+        return draft.outside_reason
     if names.NATIVE_SIDECAR in draft.annotations:
         return Reason.POD_SAYS_ITSELF
     # A further template may change istio-proxy among the containers, where a native one is not.
@@ -266,8 +268,8 @@ def _request_native(draft: _Draft) -> _Added:
 def _request_hold(draft: _Draft) -> _Added:
     if not draft.settings.hold_application:
         return {}
-    if draft.outside:
-        return draft.outside
+    if draft.outside_reason:
+        return draft.outside_reason
     if draft.is_native:
         return Reason.NATIVE_SIDECAR
     return (
@@ -280,7 +282,7 @@ def _request_hold(draft: _Draft) -> _Added:
 def _disable_hold(draft: _Draft) -> _Added:
     """Disable the mesh's hold, which would put the proxy before the addressed container."""
     is_wanted = draft.settings.mesh_holds and draft.addressed
-    if not is_wanted or draft.outside or draft.is_native:
+    if not is_wanted or draft.outside_reason or draft.is_native:
         return {}
     return _insert_setting(draft, proxy_config.HOLD, setting=False)
 
@@ -290,13 +292,13 @@ def _insert_setting(draft: _Draft, key: str, setting: object) -> _Added:
     return merged if isinstance(merged, Reason) else {names.PROXY_CONFIG: merged}
 
 
-def _label_traffic(draft: _Draft) -> _Added:
+def _label_training_pod(draft: _Draft) -> _Added:
     """Label a pod of a training job. An EnvoyFilter makes it call other pods by mutual TLS."""
     if not draft.settings.pod_traffic or names.TRAINING_JOBS.keys().isdisjoint(draft.sent):
         return {}
     if names.POD_TRAFFIC in draft.labels:
         return Reason.POD_SAYS_ITSELF
-    return draft.outside or {names.POD_TRAFFIC: names.MUTUAL_TLS}
+    return draft.outside_reason or {names.POD_TRAFFIC: names.MUTUAL_TLS}
 
 
 def _disable_idle_timeout(draft: _Draft) -> _Added:
@@ -308,7 +310,7 @@ def _disable_idle_timeout(draft: _Draft) -> _Added:
     if not draft.settings.pod_traffic or not is_wanted:
         return {}
     endless = {"ISTIO_META_IDLE_TIMEOUT": "0s"}
-    return draft.outside or _insert_setting(draft, proxy_config.METADATA, endless)
+    return draft.outside_reason or _insert_setting(draft, proxy_config.METADATA, endless)
 
 
 def _order_containers(draft: _Draft) -> None:
@@ -352,11 +354,11 @@ def move_image(image: str, prefixes: list[tuple[str, str]]) -> str:
 
 
 _ANNOTATING: Mapping[str, Callable[[_Draft], _Added]] = {
-    "annotations": lambda draft: _find_missing(
+    "annotations": lambda draft: _find_missing_entries(
         draft, draft.settings.pod_annotations, draft.annotations
     ),
     "ports": _exclude_ports,
-    "native": _request_native,
+    "native": _request_native_sidecar,
     "hold": _request_hold,
     "no-hold": _disable_hold,
     "idle-timeout": _disable_idle_timeout,

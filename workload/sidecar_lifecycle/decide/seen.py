@@ -41,7 +41,9 @@ class ProxyComparison:
         self.missing.append(MissingPart(cause=cause, port=port, **shown))
 
 
-def combine(expected: Expectation, views: Sequence[ProxyComparison], *, ready: int) -> EnvoyState:
+def combine_views(
+    expected: Expectation, views: Sequence[ProxyComparison], *, ready: int
+) -> EnvoyState:
     """Combine the views of the gateway's pods.
 
     Args:

@@ -34,11 +34,11 @@ _ADDRESS: dict[str, Any] = {"type": _parse_address, "metavar": "[HOST]:PORT"}
 _EVERYWHERE = "; without a host on every address (default: %(default)s)"
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """Return the command line."""
     root = argparse.ArgumentParser(
         prog="sidecar-lifecycle",
-        **_texts(
+        **_make_help_texts(
             "Adds missing Istio sidecars, and stops them when the work is done.",
             "sidecar-lifecycle explain --help",
             "kubectl get pods -o json | sidecar-lifecycle explain",
@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     run = commands.add_parser(
         "run",
         help="watch pods and act, as the charm's service does",
-        **_texts(
+        **_make_help_texts(
             "Watch pods and act, until SIGTERM. Every unit stops proxies, each later than the one"
             " before it; only Juju's leader evicts and deletes pods.",
             "sidecar-lifecycle run --settings settings.json",
@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     admission = commands.add_parser(
         "admission",
         help="serve the admission webhook",
-        **_texts(
+        **_make_help_texts(
             "Serve the admission webhook, and reload settings and certificate when their files"
             " change.",
             "sidecar-lifecycle admission --settings settings.json --tls-dir tls",
@@ -86,7 +86,7 @@ def parser() -> argparse.ArgumentParser:
     explain = commands.add_parser(
         "explain",
         help="print what the charm would do to pods, and why",
-        **_texts(
+        **_make_help_texts(
             "Read a pod or a list of pods as JSON. Print one JSON object per pod: whether its"
             " proxy would be stopped and, with --admission-settings, what admission would change."
             " A pod without a namespace, or in that of the model, counts as a pod of the model.",
@@ -100,7 +100,7 @@ def parser() -> argparse.ArgumentParser:
     return root
 
 
-def _texts(description: str, *examples: str) -> dict[str, Any]:
+def _make_help_texts(description: str, *examples: str) -> dict[str, Any]:
     return {
         "description": textwrap.fill(description, 79),
         "epilog": "\n  ".join(("examples:", *examples)),
@@ -119,7 +119,7 @@ def _check_contract(text: str) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return its exit code."""
-    arguments = parser().parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     try:
         # Only the command's own module is imported, which saves memory.
         module = importlib.import_module(f"sidecar_lifecycle.shell.{_MODULES[arguments.command]}")

@@ -30,7 +30,7 @@ def main(arguments: argparse.Namespace) -> None:
     path = arguments.admission_settings
     wanted = settings.read_admission(path) if path else None
     try:
-        for pod in _read_pods(_read(arguments.source)):
+        for pod in _read_pods(_read_input(arguments.source)):
             values = dataclasses.asdict(finished.explain(pod, rules))
             line = {key: value for key, value in values.items() if value}
             if wanted is not None:
@@ -40,7 +40,7 @@ def main(arguments: argparse.Namespace) -> None:
         raise InputError(f"can't read {arguments.source}: {error}") from error
 
 
-def _read(source: str) -> bytes:
+def _read_input(source: str) -> bytes:
     """Read a file, or standard input for `-`."""
     try:
         return sys.stdin.buffer.read() if source == "-" else pathlib.Path(source).read_bytes()

@@ -110,25 +110,25 @@ class CharmFactsCollector(registry.Collector):
 
     def describe(self) -> Iterable[core.Metric]:
         """Return the metrics without values."""
-        return _families(charm_facts.CharmFacts(looked=0.0))
+        return _make_families(charm_facts.CharmFacts(looked=0.0))
 
     def collect(self) -> Iterable[core.Metric]:
         """Return the metrics with their current values."""
         known = self.read()
-        return _families(known) if known else ()
+        return _make_families(known) if known else ()
 
 
-def _families(known: charm_facts.CharmFacts) -> list[core.Metric]:
+def _make_families(known: charm_facts.CharmFacts) -> list[core.Metric]:
     problems = collections.Counter((each.part, each.severity) for each in known.problems)
     certificates = {each.owner: each for each in known.certificates}.values()
     guards = charm_facts.GUARDS if known.guard else ()
     return [
-        _family(
+        _make_family(
             "last_look_timestamp_seconds",
             "When the charm last looked on this unit, in Unix time; what it knows is as old.",
             {(): known.looked},
         ),
-        _family(
+        _make_family(
             "problems",
             "Problems, by the part of the charm that reports them and"
             " their severity. The unit's status has their text.",
@@ -136,13 +136,13 @@ def _families(known: charm_facts.CharmFacts) -> list[core.Metric]:
             "part",
             "severity",
         ),
-        _family(
+        _make_family(
             "gateway_ready",
             "1 where the gateway that serves the model is there and open, 0 where not; of the"
             " leader, where the model has an ingress.",
             {(): known.gateway_ready},
         ),
-        _family(
+        _make_family(
             "guard",
             "1 for how requests to the model's routes are authenticated: asks (the authorization"
             " service is asked about each one), closed (no authorization service is available, and"
@@ -151,19 +151,19 @@ def _families(known: charm_facts.CharmFacts) -> list[core.Metric]:
             {(state,): state == known.guard for state in guards},
             "state",
         ),
-        _family(
+        _make_family(
             "certificate_not_before_timestamp_seconds",
             "From when the certificate of gateway or webhook is valid; of the leader.",
             {(each.owner,): each.not_before for each in certificates},
             "owner",
         ),
-        _family(
+        _make_family(
             "certificate_not_after_timestamp_seconds",
             "Until when the certificate of gateway or webhook is valid; of the leader.",
             {(each.owner,): each.not_after for each in certificates},
             "owner",
         ),
-        _family(
+        _make_family(
             "old_proxies",
             "Pods of the model whose proxy is of another revision or of an earlier istiod.",
             {(): known.old_proxies},
@@ -171,7 +171,7 @@ def _families(known: charm_facts.CharmFacts) -> list[core.Metric]:
     ]
 
 
-def _family(
+def _make_family(
     name: str, meaning: str, samples: Mapping[tuple[str, ...], float | None], *labels: str
 ) -> core.GaugeMetricFamily:
     family = core.GaugeMetricFamily(f"istio_integrator_{name}", meaning, labels=labels)

@@ -31,7 +31,7 @@ def main(arguments: argparse.Namespace) -> None:
     """Run until SIGTERM."""
     load = functools.partial(options.read, arguments.settings)
     live = options.Live(load(), load)
-    file = service.results_file(arguments.settings)
+    file = service.name_results_file(arguments.settings)
     results = options.Results(None, functools.partial(options.read_results, file))
     # The part that follows the file reports its errors.
     with contextlib.suppress(InputError):
@@ -40,7 +40,7 @@ def main(arguments: argparse.Namespace) -> None:
     connection = client.connect_from_pod()
     tune_garbage_collection()
     program = Program(connection, live, results, listen=arguments.listen, port=arguments.port)
-    asyncio.run(_until_signalled(program.run()))
+    asyncio.run(_run_until_signalled(program.run()))
 
 
 def tune_garbage_collection() -> None:
@@ -173,7 +173,7 @@ class Program:
             log.info("log level", now=level)
 
 
-async def _until_signalled(program: Coroutine[Any, Any, None]) -> None:
+async def _run_until_signalled(program: Coroutine[Any, Any, None]) -> None:
     task = asyncio.create_task(program, name="program")
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -38,7 +38,7 @@ class ServiceSettings(service.Options):
         """The policy for pods, as if proxy-shutdown were on in all namespaces."""
         return finished.Policy(**service.select_fields(service.Rules, self))
 
-    def scope(self, namespace_labels: Mapping[str, str]) -> eligible.Scope:
+    def make_scope(self, namespace_labels: Mapping[str, str]) -> eligible.Scope:
         """Return the inputs of the rules for pods of the model."""
         return eligible.Scope(
             namespace_labels=namespace_labels, **service.select_fields(service.Eligibility, self)
@@ -60,7 +60,7 @@ def read(path: Path) -> ServiceSettings:
     Raises:
         InputError: The file can't be read, or its settings are invalid.
     """
-    return _read(path, ServiceSettings)
+    return _read_file(path, ServiceSettings)
 
 
 def read_results(path: Path) -> service.Results | None:
@@ -69,10 +69,10 @@ def read_results(path: Path) -> service.Results | None:
     Raises:
         InputError: The file can't be read, or its values are invalid.
     """
-    return _read(path, service.Results) if path.exists() else None
+    return _read_file(path, service.Results) if path.exists() else None
 
 
-def _read(path: Path, kind: type[_T]) -> _T:
+def _read_file(path: Path, kind: type[_T]) -> _T:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, ValueError, RecursionError) as error:

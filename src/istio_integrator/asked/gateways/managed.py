@@ -27,7 +27,7 @@ _LONGEST_MESSAGE = 200
 _INSTALL = "install the Gateway API 1.4 or newer in the cluster, or set routing=virtualservice"
 
 
-def find(situation: Situation) -> cluster.Object | None:
+def find_gateway(situation: Situation) -> cluster.Object | None:
     """Read this charm's Gateway; None without a Gateway or without the Gateway API."""
     found = situation.manifests.list_owned_of(cluster.KUBERNETES_GATEWAY)
     return next((each for each in found if each["metadata"]["name"] == gateway.NAME), None)
@@ -49,7 +49,7 @@ def find_obstacle(
         return Template.GATEWAY_API_LACKS(problem=lacking)
     if others := _list_bound_routes(situation) if opened else ():
         return Template.GATEWAY_API_CUTS_OFF(
-            names=texts.join(others),
+            names=texts.join_names(others),
             count=len(others),
             gateway=gateway.NAME,
             application=situation.application,
@@ -59,11 +59,11 @@ def find_obstacle(
 
 def read_target(situation: Situation) -> gateway.Target:
     """Return the managed gateway, with istiod's messages about it."""
-    found = find(situation)
+    found = find_gateway(situation)
     said = unserved = _find_problem(found)
     addresses = cluster.parts(cluster.at(found, "status"), "addresses")
     if not said and addresses:
-        address = texts.clean(str(addresses[0].get("value", "")), _LONGEST_MESSAGE)
+        address = texts.escape(str(addresses[0].get("value", "")), _LONGEST_MESSAGE)
         said = Template.GATEWAY_ADDRESS(name=gateway.NAME, address=address)
     # istiod names the Deployment, the Service and the ServiceAccount alike.
     name = f"{gateway.NAME}-{find_class(situation)}"
@@ -100,7 +100,7 @@ def _list_bound_routes(situation: Situation) -> list[str]:
 
 def find_class(situation: Situation) -> str:
     """Return the GatewayClass of the existing Gateway, which can't change, or of a new one."""
-    if found := cluster.at(find(situation), "spec").get("gatewayClassName"):
+    if found := cluster.at(find_gateway(situation), "spec").get("gatewayClassName"):
         return str(found)
     with situation.cluster.skip_if_forbidden():
         if len(classes := _list_classes(situation)) == 1:
@@ -142,7 +142,7 @@ def _list_lacks(situation: Situation, mesh: installation.Mesh | None) -> Iterato
             "if the Gateway API was installed after it, or set routing=virtualservice"
         )
     if len(classes) > 1 and USUAL_CLASS not in classes:
-        shown = texts.join(classes)
+        shown = texts.join_names(classes)
         yield f"of several GatewayClasses of istiod ({shown}) none is called {USUAL_CLASS}"
     if (count := len(situation.config.hosts)) > MOST_HOSTS:
         yield f"hosts has {count} names, and a Gateway has listeners for {MOST_HOSTS}"
@@ -174,7 +174,7 @@ def _find_problem(obj: cluster.Object | None) -> Message | None:
         ("Programmed", Template.GATEWAY_NOT_PROGRAMMED),
     ):
         found = conditions.get(condition, {})
-        words = texts.clean(str(found.get("message", "")), _LONGEST_MESSAGE)
+        words = texts.escape(str(found.get("message", "")), _LONGEST_MESSAGE)
         if found.get("status") == "False" and words:
             return said(name=gateway.NAME, words=words)
         if found.get("status") != "True":

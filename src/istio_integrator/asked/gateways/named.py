@@ -24,7 +24,7 @@ TAKEN = (Template.HOSTS_OF_OTHER_OWNER, Template.HOSTS_OF_REMOVED_OWNER)
 """Messages instead of a gateway, at which another integrator guards all hosts of the model."""
 
 
-def find(situation: Situation, mesh: installation.Mesh | None) -> Target | Message:
+def find_gateway(situation: Situation, mesh: installation.Mesh | None) -> Target | Message:
     """Find the gateway by the Service in gateway-service and the pods of its selector.
 
     A Gateway selects pods in all namespaces, but the guard only those in one namespace. Therefore
@@ -43,7 +43,7 @@ def find(situation: Situation, mesh: installation.Mesh | None) -> Target | Messa
     present = [pod for pod in listed if not pod.has_ended]
     workloads = {f"{pod.metadata.namespace}/{pod.controller}" for pod in present}
     if elsewhere := [one for one in workloads if not one.startswith(f"{namespace}/")]:
-        listed = texts.join(elsewhere)
+        listed = texts.join_names(elsewhere)
         return Template.GATEWAY_SELECTS_ELSEWHERE(service=reference, workloads=listed)
     obstacles = [_find_obstacle_in_pod(reference, mesh, pod) for pod in present]
     problems = [each for each in obstacles if each][:1]
@@ -100,7 +100,7 @@ def _leave_out_taken_hosts(situation: Situation, target: Target) -> Target | Mes
     is_gone = owners.is_gone(situation.cluster, owner)
     problem = (Template.HOSTS_OF_REMOVED_OWNER if is_gone else Template.HOSTS_OF_OTHER_OWNER)(
         owner=owner.replace(".", "/", 1),
-        hosts=texts.join(host for host in lost if taken[host] == owner),
+        hosts=texts.join_names(host for host in lost if taken[host] == owner),
         namespace=target.namespace,
         name=guards[owner]["metadata"]["name"],
         application=situation.application,
@@ -171,7 +171,7 @@ def _find_ports(service: Service, running: Sequence[Pod]) -> dict[int, str]:
     found: dict[int, str] = {}
     for port in service.ports:
         # The pods of a canary may declare other ports.
-        targets = set[int]().union(*(port.resolve(named) for named in listening))
+        targets = set[int]().union(*(port.resolve_ports(named) for named in listening))
         if not targets & _RESERVED_PORTS and (targets or not listening):
             found[port.port] = port.name
     return found

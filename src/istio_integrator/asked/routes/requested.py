@@ -29,10 +29,10 @@ def read(situation: Situation, received: Sequence[Received]) -> list[RouteReques
     """
     older = (one for one in received if isinstance(one.message, kubeflow.IngressRequest))
     served = {one.application for one in older}
-    return [_read(situation, one, served) for one in received]
+    return [_read_requests(situation, one, served) for one in received]
 
 
-def _read(situation: Situation, one: Received, served: set[str]) -> RouteRequests:
+def _read_requests(situation: Situation, one: Received, served: set[str]) -> RouteRequests:
     message = one.message
     if problem := _find_refusal(situation, one, served):
         return RouteRequests(source=one.reference, problems=[problem])
@@ -112,7 +112,7 @@ def _read_routes(one: Received, asked: _HTTP_OR_GRPC) -> Iterator[Route]:
 
 
 def _read_title(asked: _HTTP_OR_GRPC) -> str:
-    return texts.clean(asked.name, _LONGEST_TITLE)
+    return texts.escape(asked.name, _LONGEST_TITLE)
 
 
 def _read_path(
@@ -138,13 +138,13 @@ def _find_unserved(asked: _HTTP_OR_GRPC) -> str:
     unserved = [name for each in (asked, *matches, *rewrites) for name in each.unserved]
     types = [each.type for each in paths if each and not each.is_served]
     named = {
-        **{texts.clean(name, _LONGEST_TITLE): True for name in unserved},
+        **{texts.escape(name, _LONGEST_TITLE): True for name in unserved},
         f"port {asked.listener.port}": asked.listener.port not in _PORTS,
         "no Service": not asked.backends,
         "several Services": len(asked.backends) > 1,
         "several filters": len(filters) > 1,
         "a filter that is no URLRewrite": len(rewrites) < len(filters),
         "a rewrite of gRPC": isinstance(asked, ingress_route.GRPCRoute) and rewrites,
-        **{f"a path of type {texts.clean(each, _LONGEST_TITLE)}": True for each in types},
+        **{f"a path of type {texts.escape(each, _LONGEST_TITLE)}": True for each in types},
     }
     return next((name for name, is_asked in named.items() if is_asked), "")

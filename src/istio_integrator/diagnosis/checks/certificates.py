@@ -27,8 +27,8 @@ def check_certificates(facts: Facts) -> Iterable[Message]:
     name = facts.situation.manifests.secrets[webhook.CERTIFICATES_FOLDER]
     secret = facts.situation.cluster.get(cluster.SECRET, name, facts.situation.model)
     if held := material.KeyPair.read(cluster.at(secret, "data")):
-        yield certificate.judge_life("webhook", held.certificate, rotate)
-        configuration = webhook.configuration_name(facts.situation.manifests.owner)
+        yield certificate.describe_validity("webhook", held.certificate, rotate)
+        configuration = webhook.name_configuration(facts.situation.manifests.owner)
         found = facts.situation.cluster.get(cluster.MUTATING_WEBHOOK, configuration)
         bundles = {
             cluster.at(hook, "clientConfig").get("caBundle")
@@ -38,4 +38,6 @@ def check_certificates(facts: Facts) -> Iterable[Message]:
             yield Template.WEBHOOK_UNTRUSTED(command=rotate)
     if facts.gateway is not None:
         kept = record.Record(facts.situation)
-        yield from certificate.GatewayCertificate(facts.situation, kept).judge(facts.gateway)
+        yield from certificate.GatewayCertificate(facts.situation, kept).report_validity(
+            facts.gateway
+        )

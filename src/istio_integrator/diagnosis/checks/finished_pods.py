@@ -30,7 +30,7 @@ def check_finished_pods(facts: Facts) -> Iterable[Message]:
         for pod in facts.situation.cluster.list(cluster.POD, name):
             with fences.isolate(cluster.reference(pod)):
                 since = _find_end_of_training(pod)
-                if since and (age := _seconds_since(since)) >= _GRACE:
+                if since and (age := _count_seconds_since(since)) >= _GRACE:
                     is_late = True
                     yield Template.COLLECTOR_WAITS(pod=cluster.namespaced_name(pod), age=age)
                 elif since:
@@ -38,7 +38,7 @@ def check_finished_pods(facts: Facts) -> Iterable[Message]:
     for answer in facts.workload.list_ended():
         namespace, name = answer.namespace, answer.name
         with fences.isolate(f"Pod {namespace}/{name}"):
-            if (age := _seconds_since(answer.ended)) < _GRACE:
+            if (age := _count_seconds_since(answer.ended)) < _GRACE:
                 young.append(f"{namespace}/{name}")
                 continue
             severity = Severity.BLOCKED
@@ -57,7 +57,7 @@ def check_finished_pods(facts: Facts) -> Iterable[Message]:
             is_late = True
             yield dataclasses.replace(said, severity=severity)
     if young:
-        yield Template.PROXIES_STILL_RUN(pods=texts.join(young), seconds=_GRACE)
+        yield Template.PROXIES_STILL_RUN(pods=texts.join_names(young), seconds=_GRACE)
     elif not is_late:
         yield Template.NO_PROXY_OUTLIVES()
 
@@ -88,6 +88,6 @@ def _read_states(pod: cluster.Object, key: str) -> dict[str, cluster.Object]:
     return {str(each["name"]): cluster.at(each, "state") for each in found}
 
 
-def _seconds_since(since: str) -> int:
+def _count_seconds_since(since: str) -> int:
     ended = datetime.datetime.fromisoformat(since)
     return int((datetime.datetime.now(datetime.UTC) - ended).total_seconds())

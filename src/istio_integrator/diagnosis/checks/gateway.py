@@ -32,7 +32,7 @@ def check_gateway(facts: Facts) -> Iterable[Message]:
         return
     if facts.mesh is None:
         return
-    target = facts.target
+    target = facts.gateway_target
     if not isinstance(target, places.Target):
         yield target
         return

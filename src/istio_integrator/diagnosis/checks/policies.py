@@ -117,10 +117,12 @@ def check_profiles(facts: Facts) -> Iterable[Message]:
             named = rule.principals
             for account, caller in callers.items() if is_about_users and named else ():
                 if not _admits(rule, caller):
-                    wrong.setdefault((texts.join(named), account), []).append(policy.namespace)
+                    wrong.setdefault((texts.join_names(named), account), []).append(
+                        policy.namespace
+                    )
     for (named, account), namespaces in wrong.items():
         yield Template.PROFILES_REJECT_GATEWAY(
-            namespaces=texts.join(namespaces),
+            namespaces=texts.join_names(namespaces),
             principals=named,
             namespace=space,
             account=account,
@@ -149,7 +151,7 @@ def check_user_separation(facts: Facts) -> Iterable[Message]:
     ]
     if trusting:
         command = relate.format("kfp-profile-controller")
-        yield Template.HEADER_TRUSTED(policies=texts.join(trusting), command=command)
+        yield Template.HEADER_TRUSTED(policies=texts.join_names(trusting), command=command)
     else:
         yield Template.HEADER_NOT_TRUSTED()
     ours = {
@@ -175,7 +177,7 @@ def check_user_separation(facts: Facts) -> Iterable[Message]:
     command = relate.format(open_ones[0].application or open_ones[0].name)
     if facts.situation.config.authorization == "off":
         command = f"juju config {facts.situation.application} authorization=related"
-    listed = texts.join(each.name for each in open_ones)
+    listed = texts.join_names(each.name for each in open_ones)
     yield Template.USERS_FROM_ANY_POD(services=listed, command=command)
 
 

@@ -56,7 +56,7 @@ class Right(NamedTuple):
         name = f" {self.name}" if self.name else ""
         return f"{self.verb} {self.resource}{group}{name}"
 
-    def review(self) -> cluster.Object:
+    def render_review(self) -> cluster.Object:
         """Render the SelfSubjectAccessReview for the permission."""
         attributes = {key: value for key, value in self._asdict().items() if key != "role"}
         attributes["resource"], _, attributes["subresource"] = self.resource.partition("/")
@@ -91,14 +91,14 @@ def check_rights(facts: Facts) -> Iterable[Message]:
         if is_needed and not _is_given(facts, need):
             missing.setdefault(need.role, []).append(need.text)
     for lacked in missing.values():
-        rights = texts.join(lacked)
+        rights = texts.join_names(lacked)
         yield Template.RIGHTS_MISSING(rights=rights, application=facts.situation.application)
     if not missing:
         yield Template.RIGHTS_GIVEN()
 
 
 def _is_given(facts: Facts, need: Right) -> bool:
-    answer = facts.situation.cluster.create(need.review())
+    answer = facts.situation.cluster.create(need.render_review())
     return cluster.at(answer, "status").get("allowed") is True
 
 

@@ -108,7 +108,7 @@ def check_hosts(facts: Facts) -> Iterable[Message]:
         for name in {*route.gateways} - there:
             missing.setdefault(name, []).append(route.name)
     for name, users in sorted(missing.items()):
-        yield Template.ROUTE_WITHOUT_GATEWAY(gateway=name, routes=texts.join(users))
+        yield Template.ROUTE_WITHOUT_GATEWAY(gateway=name, routes=texts.join_names(users))
     if not missing:
         yield Template.GATEWAYS_EXIST()
     if facts.gateway is not None:
@@ -123,7 +123,7 @@ def judge_hosts(routes: Iterable[VirtualService], own: str, served: Collection[s
     lacking: list[str] = []
     for route in routes:
         hosts = route.hosts
-        is_served = any(_overlap(name, host) for name in hosts for host in served)
+        is_served = any(_do_hosts_overlap(name, host) for name in hosts for host in served)
         if hosts and not is_served and own in route.gateways:
             unserved.append(route.name)
             # Only pods use the hosts of Services.
@@ -135,14 +135,14 @@ def judge_hosts(routes: Iterable[VirtualService], own: str, served: Collection[s
     namespace, _, name = unserved[0].partition("/")
     return Template.HOSTS_NOT_SERVED(
         gateway=own,
-        routes=texts.join(unserved),
-        hosts=texts.join(lacking),
+        routes=texts.join_names(unserved),
+        hosts=texts.join_names(lacking),
         namespace=namespace,
         name=name,
     )
 
 
-def _overlap(one: str, other: str) -> bool:
+def _do_hosts_overlap(one: str, other: str) -> bool:
     """Tell whether two hosts, which may begin with a wildcard, have a name in common."""
     if one.startswith("*") and (other.endswith(one[1:]) or one == "*"):
         return True

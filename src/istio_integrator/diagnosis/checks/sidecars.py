@@ -43,7 +43,7 @@ def check_cni(facts: Facts) -> Iterable[Message]:
     # A pod of a Job ends as failed if its init container has no network.
     every_pod = api.decode(api.list(cluster.POD, facts.situation.model), Pod)
     if cut := [pod.reference for pod in every_pod if _is_cut_off(pod)]:
-        pods = texts.join(cut)
+        pods = texts.join_names(cut)
         wrong.append(
             Template.INIT_WITHOUT_NETWORK(pods=pods, application=facts.situation.application)
         )
@@ -81,7 +81,7 @@ def check_sidecars(facts: Facts) -> Iterable[Message]:
     unmet = [each for each in progress if each.severity is not Severity.NOTE]
     yield from unmet
     for (said, reason), pods in rows.items():
-        yield said(pods=texts.join(pods), reason=reason, application=application)
+        yield said(pods=texts.join_names(pods), reason=reason, application=application)
     if not unmet and not rows:
         yield from progress
 
@@ -93,7 +93,7 @@ def check_ambient(facts: Facts) -> Iterable[Message]:
         return
     waiting = [pod.metadata.name for pod in facts.pods if _is_waiting(pod)]
     if waiting:
-        yield Template.PODS_NOT_IN_ZTUNNEL(pods=texts.join(waiting))
+        yield Template.PODS_NOT_IN_ZTUNNEL(pods=texts.join_names(waiting))
     else:
         yield Template.PODS_IN_ZTUNNEL()
     if facts.situation.config.authorization == "off":
@@ -101,7 +101,7 @@ def check_ambient(facts: Facts) -> Iterable[Message]:
     if beyond := decide.decide(
         policies.Authorization(facts).read_input(facts.situation.config)
     ).unenforced:
-        workloads = texts.join(beyond)
+        workloads = texts.join_names(beyond)
         yield Template.HTTP_RULES_NEED_WAYPOINT(
             workloads=workloads, application=facts.situation.application
         )
@@ -132,7 +132,7 @@ def check_egress(facts: Facts) -> Iterable[Message]:
     ]
     if cut and istio.cuts_off_controller:
         first = cut[0].metadata
-        pods = texts.join(each.reference for each in cut)
+        pods = texts.join_names(each.reference for each in cut)
         place = {"namespace": first.namespace, "name": first.name}
         yield Template.CONTROLLER_NOT_REACHED(pods=pods, **place)
     yield (

@@ -33,7 +33,7 @@ def check_webhooks(facts: Facts) -> Iterable[Message]:
                         pod=pod.reference,
                         obstacle=by,
                         webhook=call.caller.rpartition(" ")[2],
-                        command=_exclusion_command(pod, facts.situation.application),
+                        command=_make_exclusion_command(pod, facts.situation.application),
                     )
     if is_called and not is_wrong:
         yield Template.WEBHOOKS_REACHED()
@@ -45,7 +45,7 @@ def _find_backends(facts: Facts, call: model.Call) -> Iterator[tuple[model.Pod, 
         if service.name == call.service and service.selector and ports:
             for pod in facts.pods:
                 if service.selector <= pod.labels and pod.is_in_mesh:
-                    yield from ((pod, port) for port in ports[0].resolve(pod.ports))
+                    yield from ((pod, port) for port in ports[0].resolve_ports(pod.ports))
 
 
 def _find_obstacle(facts: Facts, mesh: installation.Mesh, pod: model.Pod, port: int) -> str:
@@ -55,7 +55,7 @@ def _find_obstacle(facts: Facts, mesh: installation.Mesh, pod: model.Pod, port: 
     can't decrypt.
     """
     root, meta = mesh.settings.root_namespace, pod.metadata
-    decided = peer_authentication.decide(
+    decided = peer_authentication.decide_mode(
         facts.peer_authentications, meta.labels, meta.namespace, root, port
     )
     if decided.is_strict and decided.policy is not None:
@@ -68,7 +68,7 @@ def _find_obstacle(facts: Facts, mesh: installation.Mesh, pod: model.Pod, port: 
     return f"{denied.policy.reference} denies the call" if denied.policy else ""
 
 
-def _exclusion_command(pod: model.Pod, application: str) -> str:
+def _make_exclusion_command(pod: model.Pod, application: str) -> str:
     again = f"kubectl -n {pod.metadata.namespace} delete pod {pod.metadata.name}"
     marks = pod.metadata.labels
     key = names.NAME if names.NAME in marks else "app"

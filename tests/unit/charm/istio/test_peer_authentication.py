@@ -21,7 +21,7 @@ EARLIER, LATER = "2025-01-01T00:00:00Z", "2026-06-01T00:00:00Z"
 
 
 def mode(*policies, port=9000, labels=LABELS):
-    return peer_authentication.decide(
+    return peer_authentication.decide_mode(
         policies, labels, namespace=MODEL, root_namespace=ROOT, port=port
     ).mode
 

@@ -242,7 +242,7 @@ def consume(model="kf", **bag):
 
 
 def read_policies(bag, application="kfp-api"):
-    return meshed.read(endpoints.Bag(3, application, bag), model="kf")
+    return meshed.read_policies(endpoints.Bag(3, application, bag), model="kf")
 
 
 def test_policies_of_the_library_are_read_whole():
@@ -336,7 +336,7 @@ def requires(**answer):
 
 def test_routes_of_the_library_are_read():
     bag, _ = requires()
-    config, problem = ingress_route.read(bag[ingress_route.CONFIG])
+    config, problem = ingress_route.read_config(bag[ingress_route.CONFIG])
     assert problem == ""
     (http,), (grpc,) = config.http_routes, config.grpc_routes
     assert (config.model, http.name, http.listener.port) == ("kf", "http-ingress", 443)

@@ -122,7 +122,7 @@ ROUTES = [
     [
         *((ingress, *row) for row in REQUESTS),
         *((kubeflow.read_forward_auth_bag, *row) for row in AUTHS),
-        *((ingress_route.read, *row) for row in ROUTES),
+        *((ingress_route.read_config, *row) for row in ROUTES),
     ],
 )
 def test_what_nobody_should_read_is_a_problem_of_its_sender(read, given, problem):
@@ -142,7 +142,7 @@ def test_what_nobody_should_read_is_a_problem_of_its_sender(read, given, problem
         (ingress, bag("{}")),
         (ingress, {"model": "cos", "name": "p", "port": "9", **bag("{}")}),
         (kubeflow.read_forward_auth_bag, {"app_names": "[]"}),
-        (ingress_route.read, ""),
+        (ingress_route.read_config, ""),
     ],
 )
 def test_what_is_not_written_yet_is_waited_for(read, given):
@@ -162,7 +162,7 @@ def test_address_is_read_with_its_path(address, want):
 
 
 def test_key_that_is_there_twice_counts_once():
-    config, problem = ingress_route.read(routes()[:-1] + ', "model": "other"}')
+    config, problem = ingress_route.read_config(routes()[:-1] + ', "model": "other"}')
     assert (config.model, problem) == ("other", "")
 
 
@@ -211,7 +211,7 @@ def policies(given):
     """Parse the policies of an application."""
     text = given if isinstance(given, str) else json.dumps(given)
     given = endpoints.Bag(3, "kfp-api", {"policies": text})
-    return service_mesh.read(given, model="kf")
+    return service_mesh.read_policies(given, model="kf")
 
 
 @pytest.mark.parametrize("change", NO_POLICIES, ids=json.dumps)
@@ -241,7 +241,7 @@ def test_most_that_an_application_may_say_is_read_and_many_problems_are_few_line
     assert len(policies(many).policies) == 512
     assert len(policies([5] * 100).problems) == 5
     for application in ("kfp-api", "remote-0123456789abcdef0123456789abcdef"):
-        silent = service_mesh.read(endpoints.Bag(3, application, {}), model="kf")
+        silent = service_mesh.read_policies(endpoints.Bag(3, application, {}), model="kf")
         assert (silent.policies, silent.problems) == ((), ())
 
 
@@ -291,7 +291,7 @@ def test_any_bag_is_read_or_refused(text, versions):
             kubeflow.read_forward_auth_bag({**auth(), key: text})
             for key in ("decisions_address", "headers")
         ),
-        ingress_route.read(text),
+        ingress_route.read_config(text),
     ]
     for message, problem in read:
         assert not (message and problem)
@@ -304,7 +304,7 @@ def test_any_bag_is_read_or_refused(text, versions):
 def test_routes_that_are_read_can_be_served_or_are_refused_by_name(place, value):
     said = json.loads(routes())
     (said if place in said else said["http_routes"][0])[place] = value
-    config, problem = ingress_route.read(json.dumps(said))
+    config, problem = ingress_route.read_config(json.dumps(said))
     assert (config is None) == bool(problem)
     if config:
         one = {"endpoint": wishes.ASKED, "relation": 1, "application": "app"}

@@ -156,7 +156,7 @@ def by_target(*rules, target="ml-pipeline", **spec):
 def said(application, *stated, relation=3):
     """Parse the policies of an application."""
     bag = endpoints.Bag(relation, application, {"policies": json.dumps(stated)})
-    return service_mesh.read(bag, model=MODEL)
+    return service_mesh.read_policies(bag, model=MODEL)
 
 
 def asked(*things, mode="related", **more):

@@ -109,7 +109,7 @@ hostile = (
 @given(stated, hostile, routes, modes)
 def test_one_applications_words_change_no_other_workloads_policy(good, bad, routed, mode):
     ours = callers.said("a", *good)
-    theirs = service_mesh.read(endpoints.Bag(4, "b", {"policies": bad}), model=MODEL)
+    theirs = service_mesh.read_policies(endpoints.Bag(4, "b", {"policies": bad}), model=MODEL)
     asked = {"mode": mode, "routed": routed, "gateways": (GATEWAY,)}
 
     def of_others(consumers):

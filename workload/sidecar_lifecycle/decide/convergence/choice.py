@@ -29,12 +29,12 @@ def decide(look: Look) -> Moves:
     """Decide the next actions."""
     plan = EvictionPlan(look)
     review(plan)
-    _review_request(plan)
-    _choose(plan)
+    _prune_request(plan)
+    _choose_evictions(plan)
     return plan.make_moves()
 
 
-def _choose(plan: EvictionPlan) -> None:
+def _choose_evictions(plan: EvictionPlan) -> None:
     candidates = _list_candidates(plan)
     obstacle = _find_obstacle(plan) if candidates else None
     victims: list[Replica] = []
@@ -51,11 +51,11 @@ def _choose(plan: EvictionPlan) -> None:
     for victim in victims:
         for each in candidates[victim.workload]:
             plan.waits[each.uid] = plan.waits[victim.uid]
-    _name_lasting(plan, candidates)
-    _name_lost(plan)
+    _report_lasting_waits(plan, candidates)
+    _report_lost_pods(plan)
 
 
-def _name_lasting(plan: EvictionPlan, candidates: dict[str, list[Replica]]) -> None:
+def _report_lasting_waits(plan: EvictionPlan, candidates: dict[str, list[Replica]]) -> None:
     """Remember since when workloads wait, and name those that wait for long."""
     for workload, replicas in candidates.items():
         reason, message = plan.waits[replicas[0].uid]
@@ -74,7 +74,7 @@ def _name_lasting(plan: EvictionPlan, candidates: dict[str, list[Replica]]) -> N
         plan.troubles.append(Trouble(workload, reason, message, pod, passing=passing))
 
 
-def _name_lost(plan: EvictionPlan) -> None:
+def _report_lost_pods(plan: EvictionPlan) -> None:
     """Name pods whose first container is wrong, and whose workload has no hold that tells so."""
     for each in plan.look.replicas:
         reason, _ = plan.waits.get(each.uid, ("", ""))
@@ -85,7 +85,7 @@ def _name_lost(plan: EvictionPlan) -> None:
             plan.troubles.append(trouble)
 
 
-def _review_request(plan: EvictionPlan) -> None:
+def _prune_request(plan: EvictionPlan) -> None:
     """Keep the pods of an operator's request that can still be replaced."""
     request = plan.look.memory.request
     if request is None:
@@ -144,7 +144,7 @@ def _is_fresh(plan: EvictionPlan, trial: Trial) -> bool:
     return plan.look.now < trial.at + TRIAL_TTL
 
 
-def _name_proof(plan: EvictionPlan, replica: Replica) -> str:
+def _name_required_proof(plan: EvictionPlan, replica: Replica) -> str:
     """Return the proof that one pod has to give before similar pods are replaced."""
     request = plan.look.memory.request
     if replica.in_mesh and request is not None:
@@ -155,7 +155,7 @@ def _name_proof(plan: EvictionPlan, replica: Replica) -> str:
 def _is_proven(plan: EvictionPlan, replica: Replica) -> bool:
     # A pod that leaves the mesh returns to its state before the mesh, and a lost pod has none.
     is_exempt = replica.fault == "unwanted" or replica.lost
-    return is_exempt or _name_proof(plan, replica) in plan.proven
+    return is_exempt or _name_required_proof(plan, replica) in plan.proven
 
 
 def _choose_victim(
@@ -163,7 +163,7 @@ def _choose_victim(
 ) -> tuple[Replica | None, Wait]:
     """Return the pod of a workload that may be evicted now, or the reason to wait."""
     lost = [each for each in replicas if each.lost]
-    if (change := _find_change(plan, workload, is_lost=bool(lost))) is not None:
+    if (change := _find_unfinished_change(plan, workload, is_lost=bool(lost))) is not None:
         return None, change
     is_proven = _is_proven(plan, replicas[0])
     serving, wait = _choose_serving(plan, workload, replicas)
@@ -172,18 +172,20 @@ def _choose_victim(
     victim = serving
     if lost or (broken and (is_proven or not comes_first)):
         victim = max(lost or broken, key=_rank_by_ordinal)
-    if victim is not None and (first := plan.look.find_blocker(workload, victim.ordinal)):
+    if victim is not None and (
+        first := plan.look.find_unready_predecessor(workload, victim.ordinal)
+    ):
         message = f"{workload} would recreate {victim.name} only after {first} is Ready"
         return None, (Reason.ORDERED_READY, message)
     return victim, wait
 
 
-def _find_change(plan: EvictionPlan, workload: str, *, is_lost: bool) -> Wait | None:
+def _find_unfinished_change(plan: EvictionPlan, workload: str, *, is_lost: bool) -> Wait | None:
     """Return the change of a workload that has to end first, if any."""
     if workload in plan.rounds:
         return Reason.REPLACING, f"a pod of {workload} is being replaced"
     if (leaving := plan.look.find_terminating(workload)) is not None:
-        return Reason.CHANGING, plan.look.describe_end(leaving)
+        return Reason.CHANGING, plan.look.describe_termination(leaving)
     if plan.look.desired.get(workload, 0) == 0:
         return Reason.CHANGING, f"{workload} is going away"
     if plan.look.lacks_pods(workload) and not is_lost:
@@ -281,7 +283,7 @@ def _try_or_evict(plan: EvictionPlan, victim: Replica) -> tuple[Wait, bool]:
         plan.hold_workload(victim, reason, message)
         return (reason, message), False
     # Beside a Ready pod only a forced eviction finds ailments: its replacement may have the same.
-    pods = plan.look.list_live(workload) if victim.ready else [victim]
+    pods = plan.look.list_live_pods(workload) if victim.ready else [victim]
     ailments = [ailment for each in pods for ailment in each.ailments]
     plan.evict.append(victim)
     plan.rounds[workload] = Round(
@@ -292,7 +294,7 @@ def _try_or_evict(plan: EvictionPlan, victim: Replica) -> tuple[Wait, bool]:
         since=plan.look.now,
         fingerprint=plan.look.fingerprint,
         broken=tuple(sorted({each.container for each in ailments} - {PROXY})),
-        proves="" if _is_proven(plan, victim) else _name_proof(plan, victim),
+        proves="" if _is_proven(plan, victim) else _name_required_proof(plan, victim),
     )
     return (Reason.REPLACING, f"a pod of {workload} is being replaced"), True
 

@@ -75,14 +75,14 @@ REQUEST = "request"
 
 def decode(data: dict[str, str]) -> Memory:
     """Read the ConfigMap's data; unreadable state is dropped."""
-    memory = _read(data, STATE, Memory) or Memory()
-    request = _read(data, REQUEST, Request)
+    memory = _read_entry(data, STATE, Memory) or Memory()
+    request = _read_entry(data, REQUEST, Request)
     if request is None or request.id == memory.answered:
         return memory
     return msgspec.structs.replace(memory, request=request, answered=request.id)
 
 
-def _read(data: dict[str, str], key: str, kind: type[_T]) -> _T | None:
+def _read_entry(data: dict[str, str], key: str, kind: type[_T]) -> _T | None:
     try:
         return msgspec.json.decode(data.get(key, "null"), type=kind | None)
     except (msgspec.MsgspecError, RecursionError):

@@ -79,7 +79,7 @@ class Look:
         """Return all pods of a workload, terminating ones included."""
         return self._pods.get(workload, ())
 
-    def list_live(self, workload: str) -> list[Replica]:
+    def list_live_pods(self, workload: str) -> list[Replica]:
         """Return the pods of a workload that are not terminating."""
         return [each for each in self.list_pods(workload) if not each.terminating]
 
@@ -89,14 +89,14 @@ class Look:
 
     def lacks_pods(self, workload: str) -> bool:
         """Tell whether a workload has fewer live pods than it should have."""
-        return len(self.list_live(workload)) < self.desired.get(workload, 0)
+        return len(self.list_live_pods(workload)) < self.desired.get(workload, 0)
 
     def find_unready(self, workload: str) -> Replica | None:
         """Return the workload's first pod that is not Ready, if any."""
-        pods = (each for each in self.list_live(workload) if not each.ready)
+        pods = (each for each in self.list_live_pods(workload) if not each.ready)
         return min(pods, key=lambda each: (each.ordinal, each.name), default=None)
 
-    def find_blocker(self, workload: str, ordinal: float = math.inf) -> str:
+    def find_unready_predecessor(self, workload: str, ordinal: float = math.inf) -> str:
         """Return the unready pod before which a StatefulSet does not create this ordinal."""
         first = self.find_unready(workload) if workload in self.ordered else None
         return first.name if first is not None and first.ordinal < ordinal else ""
@@ -106,9 +106,9 @@ class Look:
         if refused := self.refused.get(workload):
             return f"a new pod of {workload} is refused: {refused}"
         message = (
-            f"{workload} has {len(self.list_live(workload))} of {self.desired[workload]} pods"
+            f"{workload} has {len(self.list_live_pods(workload))} of {self.desired[workload]} pods"
         )
-        first = self.find_blocker(workload)
+        first = self.find_unready_predecessor(workload)
         return f"{message} and creates no other before {first} is Ready" if first else message
 
     def find_terminating(self, workload: str) -> Replica | None:
@@ -116,7 +116,7 @@ class Look:
         pods = [each for each in self.list_pods(workload) if each.terminating]
         return max(pods, key=lambda each: each.ends_by, default=None)
 
-    def describe_end(self, replica: Replica) -> str:
+    def describe_termination(self, replica: Replica) -> str:
         """Describe a terminating pod, with the end of its grace period."""
         if self.now >= replica.ends_by:
             return f"{replica.name} is still terminating"
@@ -195,7 +195,7 @@ class Moves:
     def _count_coming(self, workload: str) -> int:
         """Count a round's replacements that are missing or not Ready yet, without `rows`."""
         return self.look.lacks_pods(workload) + sum(
-            map(self._is_coming, self.look.list_live(workload))
+            map(self._is_coming, self.look.list_live_pods(workload))
         )
 
     def _list_troubles(self, lacking: set[str]) -> tuple[answers.Trouble, ...]:
@@ -237,7 +237,7 @@ class EvictionPlan:
     def list_replacements(self, workload: str) -> list[Replica]:
         """Return the live pods that were created since the workload's round began."""
         known = self.rounds[workload].known
-        return [each for each in self.look.list_live(workload) if each.uid not in known]
+        return [each for each in self.look.list_live_pods(workload) if each.uid not in known]
 
     def hold_workload(
         self, replica: Replica, reason: Reason, message: str, *, is_lasting: bool = False

@@ -32,7 +32,7 @@ def review(plan: EvictionPlan) -> None:
 
 def _is_lifted(plan: EvictionPlan, workload: str, hold: Hold) -> bool:
     """Tell whether a change of the workload or the mesh ends the hold."""
-    live = plan.look.list_live(workload)
+    live = plan.look.list_live_pods(workload)
     faulty = [each for each in live if each.faulty]
     request = plan.look.memory.request
     asked = request.uids if request is not None and request.at > hold.since else ()
@@ -53,7 +53,7 @@ def _is_lifted(plan: EvictionPlan, workload: str, hold: Hold) -> bool:
 
 def _review_round(plan: EvictionPlan, workload: str) -> None:
     current = plan.rounds[workload]
-    live = plan.look.list_live(workload)
+    live = plan.look.list_live_pods(workload)
     gone = workload not in plan.look.desired
     if gone or (live and not any(each.fixable for each in live)):
         del plan.rounds[workload]
@@ -104,14 +104,14 @@ def _is_restored(plan: EvictionPlan, workload: str) -> bool:
     """Tell whether the workload has its desired pods and its earlier Ready pods again."""
     current = plan.rounds[workload]
     desired = plan.look.desired[workload]
-    if len(plan.look.list_live(workload)) < desired:
+    if len(plan.look.list_live_pods(workload)) < desired:
         return False
     if current.was_ready and plan.look.count_ready(workload) < min(desired, current.ready_before):
         return False
-    return all(_is_right(plan, current, each) for each in plan.list_replacements(workload))
+    return all(_is_successful(plan, current, each) for each in plan.list_replacements(workload))
 
 
-def _is_right(plan: EvictionPlan, current: Round, replica: Replica) -> bool:
+def _is_successful(plan: EvictionPlan, current: Round, replica: Replica) -> bool:
     """Tell whether a replacement is Ready, or no worse than a pod that was not Ready."""
     if replica.ready_since is not None:
         return replica.ready_since + (FIRST_STAYS if current.proves else 0) <= plan.look.now
@@ -132,7 +132,10 @@ def _report_round(plan: EvictionPlan, workload: str, victim: Replica | None) -> 
     if ailment and ailment.hangs:
         message = f"the replacement {pod} cannot start{why}"
     elif plan.look.lacks_pods(workload) and (is_refused or (victim is None and new is None)):
-        message, pod = plan.look.describe_missing(workload), plan.look.find_blocker(workload)
+        message, pod = (
+            plan.look.describe_missing(workload),
+            plan.look.find_unready_predecessor(workload),
+        )
         passing = not (is_refused or is_late)
         if passing and not pod:
             return
@@ -142,7 +145,7 @@ def _report_round(plan: EvictionPlan, workload: str, victim: Replica | None) -> 
             message = f"the replacement {pod} is not Ready {late}{why}"
     elif victim is not None and is_late:
         pod, passing = victim.name, plan.look.now < victim.ends_by
-        message = f"the evicted pod {plan.look.describe_end(victim)}"
+        message = f"the evicted pod {plan.look.describe_termination(victim)}"
     else:
         return
     reason = Reason.REPLACEMENT_STARTING if passing else Reason.REPLACEMENT_HANGS

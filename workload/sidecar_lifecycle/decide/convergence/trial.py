@@ -136,7 +136,7 @@ def _bind_to_node(
         # It replaces each toleration of the same taint, with any tolerationSeconds, as in
         # `Toleration.MatchToleration`.
         added = {"key": key, "operator": "Exists", "effect": effect}
-        tolerations = [added if _without_seconds(each) == added else each for each in tolerations]
+        tolerations = [added if _drop_seconds(each) == added else each for each in tolerations]
         if added not in tolerations:
             tolerations.append(added)
     spec["tolerations"] = tolerations
@@ -156,7 +156,7 @@ def _bind_to_node(
     spec["affinity"] = {**affinity, "nodeAffinity": {**of_nodes, _REQUIRED: required}}
 
 
-def _without_seconds(toleration: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_seconds(toleration: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
 

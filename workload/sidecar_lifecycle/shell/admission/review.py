@@ -86,7 +86,9 @@ def answer_review(
             f"{review.api_version} {review.kind} is not spoken, {API_VERSION} is"
         )
     if body.count(b",") > MOST_COMMAS:
-        return _leave_out(review.request.uid, f"the review has more than {MOST_COMMAS} commas")
+        return _admit_unchanged(
+            review.request.uid, f"the review has more than {MOST_COMMAS} commas"
+        )
     return _review(review.request, settings, kind)
 
 
@@ -100,11 +102,13 @@ def _review(
     try:
         pod = types.decode_json(request.object, types.Pod)
     except _BAD_INPUT as error:
-        return _leave_out(request.uid, f"it could not read it: {error}")
+        return _admit_unchanged(request.uid, f"it could not read it: {error}")
     mutation = mutate.mutate(pod, settings, kind)
     patch = _ENCODER.encode(mutation.patch) if mutation.patch else b""
     if len(patch) > LARGEST_PATCH:
-        return _leave_out(request.uid, f"what it would add has more than {LARGEST_PATCH} bytes")
+        return _admit_unchanged(
+            request.uid, f"what it would add has more than {LARGEST_PATCH} bytes"
+        )
     warnings = [
         _shorten(f"istio-integrator: no {skip.change}: {skip.message}")
         for skip in mutation.skipped
@@ -114,7 +118,7 @@ def _review(
     return _allow(request.uid, outcome, mutation, patch=patch, warnings=warnings)
 
 
-def _leave_out(uid: str, why: str) -> ReviewAnswer:
+def _admit_unchanged(uid: str, why: str) -> ReviewAnswer:
     return _allow(uid, "not-understood", warnings=[_shorten(f"{_WARNING}{why}")])
 
 

@@ -174,7 +174,9 @@ class WebhookServer:
                 "certificate": self._certificate.refresh,
                 "log level": self._refresh_level,
             }
-            following = settings.follow(files, seconds=self.reload_seconds, count=self._count)
+            following = settings.follow(
+                files, seconds=self.reload_seconds, count=self._count_reload
+            )
             stack.callback(asyncio.create_task(following).cancel)
             self._ready = True
             log.info("webhook serves", listen=self.listen, digest=self._settings.digest)
@@ -219,7 +221,7 @@ class WebhookServer:
         content_type = "application/json" if answer.status == 200 else "text/plain"
         return web.Response(status=answer.status, body=answer.body, content_type=content_type)
 
-    def _count(self, file: str, result: str) -> None:
+    def _count_reload(self, file: str, result: str) -> None:
         self._metrics.reloads.labels(file, result).inc()
 
     def _refresh_settings(self) -> bool:

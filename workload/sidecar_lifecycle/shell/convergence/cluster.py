@@ -69,7 +69,7 @@ class ModelClient:
         return self.live.current
 
     @property
-    def itself(self) -> types.Namespace:
+    def model_namespace(self) -> types.Namespace:
         """The model's namespace, as the subject of errors that concern no single pod."""
         return types.Namespace(metadata=types.ObjectMeta(name=self.settings.model))
 
@@ -326,7 +326,7 @@ async def decide_moves(
     """
     settings, remembered = cluster.settings, memory.decode(stored.data)
     namespace = await cluster.client.get(types.Namespace, None, settings.model)
-    scope = settings.scope(namespace.metadata.labels)
+    scope = settings.make_scope(namespace.metadata.labels)
     judged: list[tuple[types.Pod, facts.Replica]] = []
     # A StatefulSet creates the next pod only when the evicted one is deleted.
     victims = {each.uid for each in remembered.rounds.values()}

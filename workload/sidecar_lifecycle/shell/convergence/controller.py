@@ -72,7 +72,7 @@ class ConvergenceController:
         # Drop deleted workloads, or they would accumulate in this long-running process.
         for workload in self.trials.keys() - moves.look.desired.keys():
             del self.trials[workload]
-        summary = self._publish(moves)
+        summary = self._publish_summary(moves)
         if acting and (moves.ask or moves.evict):
             return 0.0
         is_moving = summary.converging and all(each.passing for each in summary.troubles)
@@ -140,7 +140,7 @@ class ConvergenceController:
         )
         return moves
 
-    def _publish(self, moves: Moves) -> answers.Summary:
+    def _publish_summary(self, moves: Moves) -> answers.Summary:
         summary = moves.summary
         applied = (pod.metadata.annotations.get(names.APPLIED, "") for pod in self.pods.values())
         reasons = collections.Counter(row.reason for row in moves.rows)
@@ -157,7 +157,7 @@ class ConvergenceController:
             self.woken.clear()
             pause = RESYNC
             try:
-                with self.cluster.fence.isolate("converge", self.cluster.itself):
+                with self.cluster.fence.isolate("converge", self.cluster.model_namespace):
                     if self.synced:
                         pause = await self.reconcile()
                     failures = 0

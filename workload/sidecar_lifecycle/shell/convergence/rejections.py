@@ -58,7 +58,7 @@ class RejectionObserver:
         while True:
             self.woken.clear()
             try:
-                with self.cluster.fence.isolate("converge", self.cluster.itself):
+                with self.cluster.fence.isolate("converge", self.cluster.model_namespace):
                     if self.cluster.settings.leader and self.is_synced:
                         await self.find_rejections()
             except errors.KubeError as error:
@@ -114,7 +114,7 @@ class RejectionObserver:
         workloads: dict[str, refusals.Refusal] = {}
         sidecars: dict[str, refusals.Refusal] = {}
         for workload, made in await self._list_next_pods(due, everything=is_everything):
-            with self.cluster.fence.isolate("converge", self.cluster.itself):
+            with self.cluster.fence.isolate("converge", self.cluster.model_namespace):
                 refusal = await self.trials.find_refusal(made)
                 is_new = refusal is not None and refusal != earlier.get(workload)
                 found = await forbidden(made) if is_everything or is_new else {}

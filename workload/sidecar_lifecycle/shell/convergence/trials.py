@@ -36,7 +36,7 @@ class Trials:
     ) -> tuple[Reason | None, str]:
         """Return why the replacement of a pod would fail; without a reason it would work."""
         try:
-            created = await self._create(await self._make_replacement(replica))
+            created = await self._create_pod(await self._make_replacement(replica))
         except errors.StatusError as error:
             return _explain_refusal(error)
         if not eligible.is_in_mesh(created, scope):
@@ -63,7 +63,7 @@ class Trials:
             StatusError: The answer is not about the pod, such as that istiod does not respond.
         """
         try:
-            created = await self._create(made)
+            created = await self._create_pod(made)
         except errors.StatusError as error:
             refusal = refusals.read_refusal_of_pod(error.code, error.message)
             is_outage = refusal is not None and refusal.is_istio and refusal.is_unreachable
@@ -123,14 +123,16 @@ class Trials:
         """Tell whether the injector skips only this workload, or every pod of the model."""
         what = "a sidecar all the same" if scope.data_plane == "ambient" else "no sidecar"
         try:
-            created = await self._create(trial.make_generic_pod(scope, await self.read_own_pod()))
+            created = await self._create_pod(
+                trial.make_generic_pod(scope, await self.read_own_pod())
+            )
         except errors.StatusError as error:
             return _explain_refusal(error)
         if eligible.is_in_mesh(created, scope):
             return Reason.INJECTOR_SKIPS, f"the injector gives pods of {workload} {what}"
         return Reason.MESH_DOWN, f"the injector gives new pods of the model {what}"
 
-    async def _create(self, made: Mapping[str, Any]) -> types.Pod:
+    async def _create_pod(self, made: Mapping[str, Any]) -> types.Pod:
         where = make_path(types.Pod, self.settings.model)
         try:
             data = await self.client.request("POST", where, body=made, params={"dryRun": "All"})

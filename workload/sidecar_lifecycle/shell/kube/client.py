@@ -65,7 +65,9 @@ class Client:
         # Each stop uses its own connection, and the shutdown controller limits their number.
         connector = aiohttp.TCPConnector(limit=0, ssl=self._tls or True)
         # The body of a rejected upgrade names the webhook or policy, but `ws_connect` drops it.
-        return aiohttp.ClientSession(connector=connector, trust_env=False, raise_for_status=_check)
+        return aiohttp.ClientSession(
+            connector=connector, trust_env=False, raise_for_status=_check_status
+        )
 
     async def close(self) -> None:
         """Close all connections."""
@@ -176,7 +178,7 @@ class Client:
                     yield socket
                 finally:
                     # The caller has its answer and does not wait for the closing handshake.
-                    task = asyncio.create_task(_close(socket), name="closing")
+                    task = asyncio.create_task(_close_socket(socket), name="closing")
                     self.closing.add(task)
                     task.add_done_callback(self.closing.discard)
 
@@ -204,14 +206,14 @@ def connect_from_pod(account: Path = SERVICE_ACCOUNT) -> Client:
     return Client(server, tls=tls, token=token.read_text)
 
 
-async def _close(socket: aiohttp.ClientWebSocketResponse) -> None:
+async def _close_socket(socket: aiohttp.ClientWebSocketResponse) -> None:
     # The peer may hang or send forever. The connection is dropped anyway.
     with contextlib.suppress(TimeoutError, aiohttp.ClientError, OSError):
         async with asyncio.timeout(1):
             await socket.close()
 
 
-async def _check(response: aiohttp.ClientResponse) -> None:
+async def _check_status(response: aiohttp.ClientResponse) -> None:
     if response.status >= 300:
         retry = response.headers.get("Retry-After")
         raise errors.from_response(response.status, await response.read(), retry)

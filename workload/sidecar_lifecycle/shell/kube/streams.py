@@ -131,7 +131,7 @@ def _explain_end(socket: aiohttp.ClientWebSocketResponse, message: aiohttp.WSMes
 
 
 @contextlib.asynccontextmanager
-async def port_forward(
+async def open_port_forward(
     client: Client, namespace: str, pod: str, port: int, *, deadline: float
 ) -> AsyncGenerator[PortForward]:
     """Open a port-forward to a pod; the block must end before the deadline, too.

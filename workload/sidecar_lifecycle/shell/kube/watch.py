@@ -103,7 +103,7 @@ class Watch(Generic[T]):
                     if delay:
                         log.warning(
                             "watch interrupted",
-                            resource=self._where,
+                            resource=self._path,
                             error=str(error),
                             retry_in=round(delay, 2),
                         )
@@ -112,7 +112,7 @@ class Watch(Generic[T]):
             self.live = False
 
     @property
-    def _where(self) -> str:
+    def _path(self) -> str:
         return client.make_path(self.kind, None if self.namespace == "*" else self.namespace)
 
     async def _follow_once(self) -> AsyncGenerator[Change[T]]:
@@ -128,7 +128,7 @@ class Watch(Generic[T]):
             "resourceVersion": self._version,
             "timeoutSeconds": str(random.randint(240, 360)),  # noqa: S311 - spreads the load
         }
-        async with self.client.open_stream(self._where, params=params, idle=IDLE) as content:
+        async with self.client.open_stream(self._path, params=params, idle=IDLE) as content:
             self.live = True
             while line := await content.readline(max_line_length=LONGEST):
                 changes: list[Change[T]] = []
@@ -142,7 +142,7 @@ class Watch(Generic[T]):
         listed: set[Key] = set()
         version = ""
         async for listed_at, items in self.client.list_pages(
-            self._where,
+            self._path,
             self.kind,
             self.fence,
             labels=self.labels,

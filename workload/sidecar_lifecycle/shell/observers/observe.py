@@ -141,7 +141,7 @@ def watch_mesh(connection: client.Client, model: str, *, joined: bool) -> list[O
     Training jobs depend on the namespaces of profiles and on the networks of nodes.
     """
     observed = functools.partial(ObservedKind[Any], connection, is_patient=True)
-    injectors = observed(types.MutatingWebhookConfiguration, _injector_state)
+    injectors = observed(types.MutatingWebhookConfiguration, _read_injector_state)
 
     def named() -> set[tuple[str, str]]:
         # Any user can set istiod's label, so the injector's reference counts.
@@ -151,32 +151,32 @@ def watch_mesh(connection: client.Client, model: str, *, joined: bool) -> list[O
         injectors,
         observed(
             types.EndpointSlice,
-            _endpoints_state,
+            _read_endpoints_state,
             matters=lambda state: state[0] in named(),
             labels=names.ISTIOD,
         ),
         observed(
             Deployment,
-            _istiod_state,
+            _read_istiod_state,
             matters=lambda state: state[0] in {namespace for namespace, _ in named()},
             labels=names.ISTIOD,
         ),
-        observed(types.Namespace, _namespace_state, fields=f"metadata.name={model}"),
-        observed(types.Namespace, _profile_state, labels=f"{names.PART_OF}={names.PROFILE}"),
+        observed(types.Namespace, _read_namespace_state, fields=f"metadata.name={model}"),
+        observed(types.Namespace, _read_profile_state, labels=f"{names.PART_OF}={names.PROFILE}"),
         observed(Node, lambda node: node.spec.get("podCIDRs")),
         observed(
             Deployment,
-            _webhook_state,
+            _read_webhook_state,
             written=_read_generation,
             namespace=model,
             labels=f"{names.COMPONENT}={names.WEBHOOK_COMPONENT}",
-            is_ours=lambda item: not any(_webhook_state(item)),
+            is_ours=lambda item: not any(_read_webhook_state(item)),
             tells_first=not joined,
         ),
     ]
 
 
-def _injector_state(configuration: types.MutatingWebhookConfiguration) -> object:
+def _read_injector_state(configuration: types.MutatingWebhookConfiguration) -> object:
     """Return the Services of an injector, with its UID, generation and labels."""
     meta = configuration.metadata
     if not meta.name.startswith(INJECTORS):
@@ -186,14 +186,14 @@ def _injector_state(configuration: types.MutatingWebhookConfiguration) -> object
     return (named, meta.uid, meta.generation, meta.labels)
 
 
-def _endpoints_state(slices: types.EndpointSlice) -> object:
+def _read_endpoints_state(slices: types.EndpointSlice) -> object:
     """Return the Service of an EndpointSlice, and whether an endpoint is ready."""
     meta = slices.metadata
     is_ready = any(each.conditions.ready is not False for each in slices.endpoints or ())
     return ((meta.namespace, meta.labels.get(names.SERVICE_NAME)), is_ready)
 
 
-def _istiod_state(deployment: Deployment) -> object:
+def _read_istiod_state(deployment: Deployment) -> object:
     meta = deployment.metadata
     return (meta.namespace, meta.generation, deployment.status.readyReplicas)
 
@@ -202,7 +202,7 @@ class _Membership(msgspec.Struct):
     labels: dict[str, str] = msgspec.field(name="set", default_factory=dict[str, str])
 
 
-def _namespace_state(namespace: types.Namespace) -> object:
+def _read_namespace_state(namespace: types.Namespace) -> object:
     """Return how the labels of the model's namespace differ from those that the charm set."""
     meta = namespace.metadata
     try:
@@ -214,13 +214,13 @@ def _namespace_state(namespace: types.Namespace) -> object:
     return (others, lost, meta.deletionTimestamp is not None)
 
 
-def _profile_state(namespace: types.Namespace) -> object:
+def _read_profile_state(namespace: types.Namespace) -> object:
     """Return the labels by which users choose a profile's mesh and its integrator."""
     keys = (names.INJECTION, names.REVISION, names.SERVED)
     return [namespace.metadata.labels.get(key) for key in keys]
 
 
-def _webhook_state(deployment: Deployment) -> tuple[bool, bool]:
+def _read_webhook_state(deployment: Deployment) -> tuple[bool, bool]:
     """Return whether the webhook has a ready pod, and whether its pods are rejected."""
     refused = ("ReplicaFailure", "True")
     conditions = deployment.status.conditions
@@ -257,7 +257,7 @@ def watch_gateway(
         observed(
             GatewayService,
             lambda item: is_gateway(item) or None,
-            written=_service_state,
+            written=_read_service_state,
             namespace=home,
             fields=fields,
         ),
@@ -286,7 +286,7 @@ def watch_gateway(
         # Pods of another namespace with the gateway's labels would also serve the model's routes.
         labels = ",".join(f"{key}={value}" for key, value in sorted(named.selector.items()))
         found.append(
-            ObservedPods(connection, types.Pod, _pod_state, is_patient=True, labels=labels)
+            ObservedPods(connection, types.Pod, _read_pod_state, is_patient=True, labels=labels)
         )
     elif not named.name:
         found.append(observed(Deployment, of_deployment, namespace=model))
@@ -298,12 +298,12 @@ def _hash_secret(secret: Secret) -> int:
     return hash(frozenset(secret.data.items()))
 
 
-def _service_state(service: GatewayService) -> object:
+def _read_service_state(service: GatewayService) -> object:
     # A Service has no generation.
     return (service.spec.get("selector"), service.spec.get("ports"))
 
 
-def _pod_state(pod: types.Pod) -> frozenset[object] | None:
+def _read_pod_state(pod: types.Pod) -> frozenset[object] | None:
     """Return the workload of a gateway's pod, and whether it is ready; None if it has ended."""
     meta = pod.metadata
     if pod.status.phase in ("Succeeded", "Failed"):

@@ -82,7 +82,7 @@ class EnvoyReader:
         """
         where = (parameters["namespace"], parameters["pod"], names.PROXY_ADMIN_PORT)
         resource = "dynamic_listeners&name_regex=^virtualOutbound$"
-        async with streams.port_forward(self._client, *where, deadline=TIMEOUT) as forward:
+        async with streams.open_port_forward(self._client, *where, deadline=TIMEOUT) as forward:
             listeners = await _get_configs(forward, resource, envoy.Listener)
         if not listeners:
             raise errors.StreamError(f"Envoy of Pod {where[1]} has no outbound listener")
@@ -115,7 +115,7 @@ class EnvoyReader:
             )
         if not views:
             return seen.EnvoyState(of=expected.digest(), unseen=seen.ReadFailure.NO_PODS)
-        answer = rules.combine(expected, views, ready=len(ready))
+        answer = rules.combine_views(expected, views, ready=len(ready))
         if any(each.cause is seen.Cause.ROUTES_MISSING for each in answer.missing):
             return dataclasses.replace(answer, words=await self._ask_istiod(expected, ready))
         return answer
@@ -127,7 +127,7 @@ class EnvoyReader:
         with contextlib.suppress(errors.KubeError):
             for pod in (await self._list_ready_pods(expected.istiod, names.ISTIOD))[:MOST_PODS]:
                 where = (self._client, expected.istiod, pod, ISTIOD_PORT)
-                async with streams.port_forward(*where, deadline=TIMEOUT) as forward:
+                async with streams.open_port_forward(*where, deadline=TIMEOUT) as forward:
                     data = await forward.get("/debug/syncz", largest=LARGEST)
                 with errors.translate_decode_errors():
                     known = msgspec.json.decode(data, type=list[envoy.Synchronization])
@@ -148,7 +148,7 @@ class EnvoyReader:
 
     async def _read_proxy(self, namespace: str, pod: str) -> envoy.Configuration:
         where = (self._client, namespace, pod, names.PROXY_ADMIN_PORT)
-        forwarded = functools.partial(streams.port_forward, *where, deadline=TIMEOUT)
+        forwarded = functools.partial(streams.open_port_forward, *where, deadline=TIMEOUT)
         clusters, secrets = "dynamic_active_clusters&mask=cluster.name", "dynamic_warming_secrets"
         async with forwarded() as forward:
             found = envoy.Configuration(

@@ -67,7 +67,7 @@ class ShutdownController:
         self._recorder = recorder
         self._fence = Fence(self._report_error)
         self._stops = stops.Stops(
-            connection, recorder, self._fence, decide=self.decide, consider=self._act
+            connection, recorder, self._fence, decide=self.decide, consider=self._act_on_decision
         )
         self._client = connection
         self._replaced: Counter[str] = Counter()
@@ -113,7 +113,7 @@ class ShutdownController:
             old_ends_count=tracked is not None and tracked.old_ends_count,
         )
         with self._fence.isolate("decide", pod):
-            return _share(finished.decide(pod, policy))
+            return _share_equal(finished.decide(pod, policy))
         return _ignore(Reason.NOT_UNDERSTOOD, "the rules can't deal with it")
 
     def _report_error(self, item: types.Object, why: str) -> None:
@@ -173,11 +173,11 @@ class ShutdownController:
             tracked = self._tracked[pod.metadata.uid] = Tracked(pod, decision, now)
         else:
             _count_decision(tracked, -1)
-            if _kind(tracked.decision) != _kind(decision):
+            if _find_lasting_part(tracked.decision) != _find_lasting_part(decision):
                 tracked.since = now
             tracked.pod, tracked.decision = pod, decision
         _count_decision(tracked, 1)
-        self._act(tracked)
+        self._act_on_decision(tracked)
 
     def _drop_pod(self, uid: str) -> None:
         # A pod leaves the watch when it succeeds, fails or is deleted. Then its proxy has ended.
@@ -187,7 +187,7 @@ class ShutdownController:
             tracked.cancel_timer()
             self._stops.end(tracked)
 
-    def _act(self, tracked: Tracked) -> None:
+    def _act_on_decision(self, tracked: Tracked) -> None:
         if self._tracked.get(tracked.pod.metadata.uid) is not tracked:
             return
         tracked.cancel_timer()
@@ -276,12 +276,12 @@ class ShutdownController:
 
 
 @functools.lru_cache(maxsize=256)
-def _share(decision: finished.ProxyDecision) -> finished.ProxyDecision:
+def _share_equal(decision: finished.ProxyDecision) -> finished.ProxyDecision:
     """Return the first of equal decisions, because 100,000 pods may wait for the same reason."""
     return decision
 
 
-def _kind(decision: finished.ProxyDecision) -> str:
+def _find_lasting_part(decision: finished.ProxyDecision) -> str:
     """Return the part of a decision that must stay the same until it has an effect."""
     return decision.action if decision.action is finished.Action.STOP else decision.reason
 

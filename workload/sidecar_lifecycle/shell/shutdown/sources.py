@@ -71,10 +71,12 @@ class Namespaces:
                 changed("*")
                 continue
             with self.fence.isolate("decide", change.object):
-                if self._note(change.object.metadata, is_there=change.kind != "deleted"):
+                if self._store_namespace(
+                    change.object.metadata, is_there=change.kind != "deleted"
+                ):
                     changed(change.object.metadata.name)
 
-    def _note(self, metadata: types.ObjectMeta, *, is_there: bool) -> bool:
+    def _store_namespace(self, metadata: types.ObjectMeta, *, is_there: bool) -> bool:
         """Store a namespace; return whether its kind or its opt-out changed."""
         name = metadata.name
         before = self.find_state(name)
@@ -173,12 +175,12 @@ class Pods:
                         await self._client.request("GET", where, params={"limit": "1"})
                         return
         finally:
-            await _cancel(watching.values())
+            await _cancel_tasks(watching.values())
 
     async def _adapt_watches(self, watching: dict[str, asyncio.Task[None]]) -> None:
         wanted = self._namespaces.served
         for name in watching.keys() - wanted:
-            await _cancel([watching.pop(name)])
+            await _cancel_tasks([watching.pop(name)])
             self._forget(name)
         for name in wanted - watching.keys():
             watching[name] = asyncio.create_task(
@@ -186,7 +188,7 @@ class Pods:
             )
 
 
-async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+async def _cancel_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -223,7 +225,7 @@ def compact(pod: types.Pod) -> None:
         _compact_status(each)
     for each in status.initContainerStatuses:
         if each.state.terminated is not None:
-            each.state = _make_end(each.state.terminated.exitCode)
+            each.state = _make_terminated_state(each.state.terminated.exitCode)
     status.conditions = tuple(
         condition for condition in status.conditions if condition.type in _CONDITIONS
     )
@@ -242,5 +244,5 @@ def _compact_status(status: types.ContainerStatus) -> None:
 
 
 @functools.lru_cache
-def _make_end(code: int) -> types.ContainerState:
+def _make_terminated_state(code: int) -> types.ContainerState:
     return types.ContainerState(terminated=types.Terminated(exitCode=code))

@@ -83,7 +83,7 @@ class Outcome:
         return self.result not in SENT + OUTDATED
 
 
-def classify(error: errors.KubeError) -> Result:
+def classify_error(error: errors.KubeError) -> Result:
     """Return the result of an attempt that raised an error."""
     if isinstance(error, errors.StatusError):
         if error.code in (401, 403):
@@ -128,7 +128,7 @@ async def stop(
     """Try once to stop the proxy of a pod."""
     namespace, name = pod.metadata.namespace or "", pod.metadata.name
 
-    async def look() -> None:
+    async def check_unchanged() -> None:
         current = await connection.get(types.Pod, namespace, name)
         if current.metadata.uid != pod.metadata.uid:
             raise Changed("another pod has the name now")
@@ -140,16 +140,16 @@ async def stop(
 
     try:
         if transport is Transport.EXEC:
-            await look()
+            await check_unchanged()
             await streams.run_command(
                 connection, namespace, name, names.PROXY, COMMAND, deadline=EXEC_WITHIN
             )
             on_sent()
             return Outcome(Result.ACKNOWLEDGED, transport)
-        async with streams.port_forward(
+        async with streams.open_port_forward(
             connection, namespace, name, decision.port, deadline=PORT_FORWARD_WITHIN
         ) as forward:
-            await look()
+            await check_unchanged()
             on_sent()
             try:
                 code = await forward.post(PATH)
@@ -159,7 +159,7 @@ async def stop(
         return Outcome(Result.CHANGED, transport, str(error))
     except errors.KubeError as error:
         retry_after = error.retry_after if isinstance(error, errors.StatusError) else None
-        return Outcome(classify(error), transport, str(error), retry_after)
+        return Outcome(classify_error(error), transport, str(error), retry_after)
     if code == 200:
         return Outcome(Result.ACKNOWLEDGED, transport)
     # The agent answers 403 if the client is not local, as with runtimes that use VMs.

@@ -165,14 +165,16 @@ class Stops:
             if is_first:
                 asyncio.get_running_loop().call_later(PATIENCE, slot.close)
             request = pending.request = asyncio.create_task(
-                self._request(tracked, way, pending.since)
+                self._send_stop_request(tracked, way, pending.since)
             )
             try:
                 return await request
             finally:
                 pending.request = None
 
-    async def _request(self, tracked: Tracked, way: stop.Transport, since: float) -> stop.Outcome:
+    async def _send_stop_request(
+        self, tracked: Tracked, way: stop.Transport, since: float
+    ) -> stop.Outcome:
         pod, decision = tracked.pod, tracked.decision
         if not decision.port:
             way = stop.Transport.EXEC
