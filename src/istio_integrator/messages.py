@@ -139,6 +139,8 @@ _LIST = "juju run {application}/leader list-uninjected"
 _ADMIT = (
     "if one calls: {relate}write an AuthorizationPolicy that admits it, or keep authorization=off"
 )
+_LEAVE_GATEWAY_API = "juju config {application} routing=virtualservice"
+_INSTALL = "or install the Gateway API 1.4 or newer in the cluster"
 _EXCEPT = "add {port} to juju config {application} mtls-exceptions"
 _POLICY = "kubectl -n {namespace} get authorizationpolicy {name} -o yaml"
 
@@ -345,10 +347,37 @@ class Template(enum.Enum):
         "{service} is refused with routing=gateway-api",
         "juju config {application} gateway-service=",
     )
-    GATEWAY_API_LACKS = _blocked("routing=gateway-api: {problem}")
+    GATEWAY_API_MISSING = _blocked(
+        "the cluster has no Gateway API with v1 of {kinds}", _LEAVE_GATEWAY_API, _INSTALL
+    )
+    GATEWAY_API_TOO_OLD = _blocked(
+        "the cluster's Gateway API is too old, its routes' rules have no names",
+        _LEAVE_GATEWAY_API,
+        _INSTALL,
+    )
+    GATEWAY_API_UNVERIFIED = _blocked(
+        "istiod's Deployment can't be read, so it is not known whether requests would be "
+        "authenticated",
+        _LEAVE_GATEWAY_API,
+    )
+    GATEWAY_API_SWITCHED_OFF = _blocked(
+        "istiod {istiod} has {feature} switched off; unset {variable} there"
+    )
+    GATEWAY_CLASS_MISSING = _blocked(
+        "istiod {istiod} offers no GatewayClass",
+        _LEAVE_GATEWAY_API,
+        "or restart istiod if the Gateway API was installed after it",
+    )
+    GATEWAY_CLASS_AMBIGUOUS = _blocked(
+        "of several GatewayClasses of istiod ({classes}) none is called {usual}",
+        _LEAVE_GATEWAY_API,
+    )
+    GATEWAY_HOSTS_TOO_MANY = _blocked(
+        "hosts has {count} names, and a Gateway has listeners for {limit}", _LEAVE_GATEWAY_API
+    )
     GATEWAY_API_CUTS_OFF = _blocked(
         "{names} would be cut off by routing=gateway-api",
-        "juju config {application} routing=virtualservice",
+        _LEAVE_GATEWAY_API,
         "or the owners of these {count} VirtualServices on {gateway} move to HTTPRoutes",
     )
     GATEWAY_NOT_ACCEPTED_YET = _waiting("waiting for istiod to take Gateway {name}")

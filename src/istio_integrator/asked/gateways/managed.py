@@ -24,7 +24,6 @@ _NEEDED = {
 }
 """Variables of istiod, true by default, and the feature that each one enables."""
 _LONGEST_MESSAGE = 200
-_INSTALL = "install the Gateway API 1.4 or newer in the cluster, or set routing=virtualservice"
 
 
 def find_gateway(situation: Situation) -> cluster.Object | None:
@@ -42,11 +41,11 @@ def find_obstacle(
             service=named, application=situation.application
         )
     try:
-        lacking = next(_list_lacks(situation, mesh), "")
+        lacking = next(_list_lacks(situation, mesh), None)
     except errors.ForbiddenError as error:
         return error_messages.explain_error(error, application=situation.application)
     if lacking:
-        return Template.GATEWAY_API_LACKS(problem=lacking)
+        return lacking
     if others := _list_bound_routes(situation) if opened else ():
         return Template.GATEWAY_API_CUTS_OFF(
             names=texts.join_names(others),
@@ -116,36 +115,33 @@ def _list_classes(situation: Situation) -> list[str]:
     ]
 
 
-def _list_lacks(situation: Situation, mesh: installation.Mesh | None) -> Iterator[str]:
+def _list_lacks(situation: Situation, mesh: installation.Mesh | None) -> Iterator[Message]:
+    application = situation.application
     kinds = (cluster.KUBERNETES_GATEWAY, cluster.HTTP_ROUTE)
     if missing := [
         kind.name for kind in kinds if not situation.cluster.serves(kind, situation.model)
     ]:
-        yield f"the cluster has no Gateway API with v1 of {', '.join(missing)}; {_INSTALL}"
+        yield Template.GATEWAY_API_MISSING(kinds=", ".join(missing), application=application)
     if not _keeps_rule_names(situation):
-        lacks = "its routes' rules have no names"
-        yield f"the cluster's Gateway API is too old, {lacks}; {_INSTALL}"
+        yield Template.GATEWAY_API_TOO_OLD(application=application)
     if mesh is None or mesh.settings.environment is None:
-        yield (
-            "istiod's Deployment can't be read, so it is not known whether requests would be "
-            "authenticated; set routing=virtualservice"
-        )
+        yield Template.GATEWAY_API_UNVERIFIED(application=application)
         return
     where = f"{mesh.injector.namespace}/{mesh.injector.service}"
     for name, what in _NEEDED.items():
         if not booleans.parse(mesh.settings.environment.get(name), default=True):
-            yield f"istiod {where} has {what} switched off; unset {name} there"
+            yield Template.GATEWAY_API_SWITCHED_OFF(istiod=where, feature=what, variable=name)
     classes = _list_classes(situation)
     if not classes:
-        yield (
-            f"istiod {where} offers no GatewayClass of {names.GATEWAY_CONTROLLER}; restart it "
-            "if the Gateway API was installed after it, or set routing=virtualservice"
-        )
+        yield Template.GATEWAY_CLASS_MISSING(istiod=where, application=application)
     if len(classes) > 1 and USUAL_CLASS not in classes:
-        shown = texts.join_names(classes)
-        yield f"of several GatewayClasses of istiod ({shown}) none is called {USUAL_CLASS}"
+        yield Template.GATEWAY_CLASS_AMBIGUOUS(
+            classes=texts.join_names(classes), usual=USUAL_CLASS, application=application
+        )
     if (count := len(situation.config.hosts)) > MOST_HOSTS:
-        yield f"hosts has {count} names, and a Gateway has listeners for {MOST_HOSTS}"
+        yield Template.GATEWAY_HOSTS_TOO_MANY(
+            count=count, limit=MOST_HOSTS, application=application
+        )
 
 
 def _keeps_rule_names(situation: Situation) -> bool:

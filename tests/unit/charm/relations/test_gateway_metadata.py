@@ -129,6 +129,10 @@ def switch_off(name, value="false"):
         ),
         (lose_definitions, "no Gateway API with v1 of Gateway, HTTPRoute"),
         (drop_names_of_rules, "too old, its routes' rules have no names"),
+        (
+            lambda world: refuse(world, ("get", "deployments")),
+            "istiod's Deployment can't be read",
+        ),
         (switch_off("PILOT_ENABLE_GATEWAY_API"), "unset PILOT_ENABLE_GATEWAY_API"),
         (switch_off("PILOT_ENABLE_GATEWAY_API_STATUS", "0"), "unset PILOT_ENABLE_GATEWAY_API_STA"),
         (
