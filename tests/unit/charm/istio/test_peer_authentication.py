@@ -70,7 +70,7 @@ def test_oldest_policy_of_the_nearest_kind_decides(policies, want):
 
 def test_pods_of_the_root_namespace_have_no_policy_of_their_own():
     found = policy("r", ROOT, selector=LABELS, mode="STRICT")
-    assert peer_authentication.decide([found], LABELS, ROOT, ROOT).mode == "PERMISSIVE"
+    assert peer_authentication.decide_mode([found], LABELS, ROOT, ROOT).mode == "PERMISSIVE"
 
 
 def test_object_is_read_as_istiod_reads_it():

@@ -130,7 +130,7 @@ def switch_off(name, value="false"):
         (lose_definitions, "no Gateway API with v1 of Gateway, HTTPRoute"),
         (drop_names_of_rules, "too old, its routes' rules have no names"),
         (
-            lambda world: refuse(world, ("get", "deployments")),
+            lambda world: world.fake.delete("Deployment", "istiod", "istio-system"),
             "istiod's Deployment can't be read",
         ),
         (switch_off("PILOT_ENABLE_GATEWAY_API"), "unset PILOT_ENABLE_GATEWAY_API"),
@@ -144,7 +144,10 @@ def switch_off(name, value="false"):
             switch_off("ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY"),
             "unset ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY",
         ),
-        (offer_classes, "offers no GatewayClass"),
+        (
+            offer_classes,
+            "offers no GatewayClass; run: juju config mesh-2 routing=virtualservice; or restart",
+        ),
         (lambda world: offer_classes(world, "a", "b"), "several GatewayClasses of istiod (a, b)"),
         (
             lambda world: world.config.update(
