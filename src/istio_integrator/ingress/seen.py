@@ -73,14 +73,19 @@ def choose_placeholder(target: gateway.Target, opened: cluster.Object | None) ->
     # A host has 253 characters at most.
     first = next((host for host in target.hosts if len(host) < 200), "invalid")
     end = f".{first.removeprefix('*.')}"
-    named = (host for _, hosts in _read_servers(opened) for host in hosts if _HIDDEN.match(host))
+    named = (
+        host for _, hosts in _read_gateway_servers(opened) for host in hosts if _HIDDEN.match(host)
+    )
     return next((host for host in named if host.endswith(end)), record.make_random_value() + end)
 
 
 def list_open_hosts(opened: cluster.Object | None) -> set[str]:
     """List the open hosts of a Gateway."""
     return {
-        host for _, hosts in _read_servers(opened) for host in hosts if not _HIDDEN.match(host)
+        host
+        for _, hosts in _read_gateway_servers(opened)
+        for host in hosts
+        if not _HIDDEN.match(host)
     }
 
 
@@ -151,7 +156,7 @@ def _name_largest_routes(situation: Situation) -> str:
     return ", ".join(f"{name} ({size // 1000} kB)" for size, name in largest)
 
 
-def _read_servers(opened: cluster.Object | None) -> Iterable[tuple[object, Sequence[str]]]:
+def _read_gateway_servers(opened: cluster.Object | None) -> Iterable[tuple[object, Sequence[str]]]:
     """List ports and hosts of a Gateway of Istio or of the Gateway API."""
     spec = cluster.at(opened, "spec")
     for each in cluster.parts(spec, "servers"):
@@ -161,5 +166,7 @@ def _read_servers(opened: cluster.Object | None) -> Iterable[tuple[object, Seque
 
 
 def _read_open_hosts(opened: cluster.Object | None, port: int) -> tuple[str, ...]:
-    found = (host for number, hosts in _read_servers(opened) if number == port for host in hosts)
+    found = (
+        host for number, hosts in _read_gateway_servers(opened) if number == port for host in hosts
+    )
     return tuple(dict.fromkeys(host for host in found if not _HIDDEN.match(host)))

@@ -79,7 +79,7 @@ def read(api: cluster.Cluster, injector: injectors.Injector, *, model: str) -> I
                 for each in api.list_if_allowed(cluster.SIDECAR, namespace)
             ),
             model=model,
-            default=_read_mode(found) == _REGISTRY_ONLY,
+            default=_read_outbound_mode(found) == _REGISTRY_ONLY,
         ),
     )
 
@@ -136,7 +136,7 @@ def _is_registry_only(sidecars: Iterable[cluster.Object], *, model: str, default
     """
 
     def of(obj: cluster.Object) -> Iterable[tuple[tuple[bool, bool], bool]]:
-        spec, mode = cluster.at(obj, "spec"), _read_mode(cluster.at(obj, "spec"))
+        spec, mode = cluster.at(obj, "spec"), _read_outbound_mode(cluster.at(obj, "spec"))
         selects = bool(cluster.at(spec, "workloadSelector", "labels"))
         place = obj["metadata"]["namespace"] == model, selects
         yield place, mode == _REGISTRY_ONLY if mode else default
@@ -148,5 +148,5 @@ def _is_registry_only(sidecars: Iterable[cluster.Object], *, model: str, default
     )
 
 
-def _read_mode(settings: cluster.Object) -> str:
+def _read_outbound_mode(settings: cluster.Object) -> str:
     return str(cluster.at(settings, "outboundTrafficPolicy").get("mode") or "")

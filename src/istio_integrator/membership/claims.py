@@ -34,7 +34,7 @@ class Claims(Component):
                     others.append(owner)
                 elif situation.leader and wanted != owner and own in (wanted, owner):
                     self._write_label(namespace, wanted)
-        said = [*self._report_ignored()]
+        said = [*self._report_ignored_namespaces()]
         if others:
             count = "1 namespace is" if len(others) == 1 else f"{len(others)} namespaces are"
             taken = ", ".join(sorted(set(others)))
@@ -68,7 +68,7 @@ class Claims(Component):
             # A webhook rejects the patch, or the namespace is gone: go on with the others.
             fences.note_skipped(cluster.reference(namespace), str(error))
 
-    def _report_ignored(self) -> Iterable[Message]:
+    def _report_ignored_namespaces(self) -> Iterable[Message]:
         facts, situation, mesh = self._facts, self._situation, self._facts.mesh
         selectors = mesh.settings.discovery_selectors if mesh else ()
         if not selectors:

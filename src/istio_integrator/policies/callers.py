@@ -48,7 +48,7 @@ def judge_callers(
     held = [pod for pod in shut if pod.is_in_mesh]
     admitting = [each for each in ours if each.rules]
     doubts: list[Message] = []
-    if lost := _list_without_certificate(ours, pods, mesh.settings.trust_domains[0]):
+    if lost := _list_callers_without_proxy(ours, pods, mesh.settings.trust_domains[0]):
         doubts.append(
             Template.CALLER_WITHOUT_SIDECAR(
                 callers=texts.join_names(lost), application=application
@@ -80,7 +80,7 @@ def judge_callers(
     yield from doubts or [Template.CALLERS_HELD(policies=len(ours), pods=len(shut))]
 
 
-def _list_without_certificate(
+def _list_callers_without_proxy(
     ours: Sequence[AuthorizationPolicy], pods: Iterable[Pod], trust_domain: str
 ) -> list[str]:
     """List the callers in rules whose pods have no proxy."""

@@ -80,7 +80,7 @@ def preview(
     # Rules for the kubelet's probes admit no other caller.
     sides = [[*map(_drop_probes, each), *others] for each in (ours, planned)]
     known = _list_callers(asked, mesh.settings.trust_domains[0], situation.application)
-    for loss, port in _find_losses(asked, known, peers, mesh.settings.root_namespace, sides):
+    for loss, port in _find_lost_access(asked, known, peers, mesh.settings.root_namespace, sides):
         losses.setdefault(loss, []).append(port)
     for loss, ports in losses.items():
         yield _make_message(asked, loss, sorted(set(ports)))
@@ -99,7 +99,7 @@ def _find_open_ports(
                 yield call, ports
 
 
-def _find_losses(
+def _find_lost_access(
     asked: decide.PolicyInput,
     known: Iterable[_KnownCaller],
     peers: Collection[PeerAuthentication],
@@ -131,11 +131,11 @@ def _find_losses(
             if decided.policy and decided.mode == "DISABLE" and not is_ambient:
                 disabling = decided.policy.reference
             lost: dict[Template, list[str]] = {}
-            was, will_be = _decide_sides(held, "", request)
+            was, will_be = _decide_before_and_after(held, "", request)
             is_closed = was is Truth.YES and will_be is not Truth.YES
             for each in others:
                 seen = "" if disabling else each.principal
-                was, will_be = _decide_sides(held, seen, request)
+                was, will_be = _decide_before_and_after(held, seen, request)
                 if was and not will_be:
                     said = Template.CALLERS_UNKNOWN if disabling else Template.CALLERS_LOST
                 elif was > will_be:
@@ -150,7 +150,7 @@ def _find_losses(
                 yield _Loss(pod.display_name, said, disabling, tuple(found)), port
 
 
-def _decide_sides(
+def _decide_before_and_after(
     held: Iterable[Collection[AuthorizationPolicy]], caller: str, request: InboundRequest
 ) -> list[Truth]:
     return [authorization_policy.decide(each, caller, request).answer for each in held]

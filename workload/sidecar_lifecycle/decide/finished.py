@@ -88,7 +88,7 @@ def decide(pod: types.Pod, policy: Policy) -> ProxyDecision:
         decision,
         port=proxy_config.find_status_port(pod.metadata.annotations, policy.status_port) or 0,
         proxy_id=payload.map_statuses(pod)[names.PROXY].containerID or "",
-        holding=_list_holding(pod, selection, policy),
+        holding=_list_holding_containers(pod, selection, policy),
     )
 
 
@@ -220,7 +220,9 @@ def _describe_without_envoy(pod: types.Pod) -> str:
     )
 
 
-def _list_holding(pod: types.Pod, selection: payload.Selection, policy: Policy) -> tuple[str, ...]:
+def _list_holding_containers(
+    pod: types.Pod, selection: payload.Selection, policy: Policy
+) -> tuple[str, ...]:
     without = {names.PROXY, *(container.name for container in selection.containers)}
     rest = tuple(each for each in pod.spec.containers if each.name not in without)
     held = payload.list_unfinished(pod, rest, old_ends_count=policy.old_ends_count)

@@ -194,7 +194,7 @@ def _make_patch(
 
 def _decide_membership(draft: _Draft, *, ours: bool) -> None:
     settings = draft.settings
-    obstacle = Reason.POD_SAYS_ITSELF if _has_own_choice(draft) else None
+    obstacle = Reason.POD_SAYS_ITSELF if _has_own_membership_label(draft) else None
     is_outside = ours or draft.inability is not None
     if is_outside or selectors.matches(settings.excluded, draft.labels):
         change, labels = "excluded", settings.outside_label
@@ -207,7 +207,7 @@ def _decide_membership(draft: _Draft, *, ours: bool) -> None:
     draft.add_entries(change, draft.labels, obstacle or labels)
 
 
-def _has_own_choice(draft: _Draft) -> bool:
+def _has_own_membership_label(draft: _Draft) -> bool:
     """Tell whether the pod already has the label or annotation, or asks for a sidecar."""
     asked = (draft.labels.get(names.INJECT), draft.annotations.get(names.INJECT))
     says = draft.settings.outside_label.keys() <= draft.labels.keys()

@@ -200,7 +200,7 @@ def _compare_routes(
         if host in each.domains
         for route in each.routes
     ]
-    asking = {each.name for each in routes if _is_ask_entry(each)}
+    asking = {each.name for each in routes if _is_integrator_entry(each)}
     others = sorted(asking - {expected.entry})
     current = [each for each in routes if expected.entry in asking and _is_ours(expected, each)]
     if others:
@@ -221,7 +221,7 @@ def _is_ours(expected: Expectation, route: envoy.VirtualHostRoute) -> bool:
     return metadata == [expected.proof] and any(each in expected.marks for each in marks)
 
 
-def _is_ask_entry(route: envoy.VirtualHostRoute) -> bool:
+def _is_integrator_entry(route: envoy.VirtualHostRoute) -> bool:
     """Tell whether an integrator's EnvoyFilter added an entry; only those set its metadata."""
     return route.name.endswith(".ask") and route.metadata.filter_metadata.lua.ask
 

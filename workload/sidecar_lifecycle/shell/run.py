@@ -139,7 +139,7 @@ class Program:
             "settings": options.follow(
                 {"settings": self.live.refresh, "results": self.results.refresh}
             ),
-            "log level": self._follow_level(),
+            "log level": self._follow_log_level(),
         }
 
     async def _observe_gateway(self, gateway: service.Gateway | None) -> None:
@@ -167,7 +167,7 @@ class Program:
 
         self.notifier.notify(names.PROGRESS_NOTICE, is_news)
 
-    async def _follow_level(self) -> None:
+    async def _follow_log_level(self) -> None:
         async for level in self.live.changes(lambda now: now.log_level):
             logs.configure_logs(level)
             log.info("log level", now=level)

@@ -79,7 +79,7 @@ def _find_refusal(situation: Situation, one: Received, served: set[str]) -> str:
 
 
 def _read_routes(one: Received, asked: _HTTP_OR_GRPC) -> Iterator[Route]:
-    if unserved := _find_unserved(asked):
+    if unserved := _find_unserved_fields(asked):
         raise _RefusedError(
             f"asks for {unserved}; served are a path prefix or an exact path, a rewrite of "
             "the path, gRPC methods, one Service, and ports 80 and 443"
@@ -130,7 +130,7 @@ def _read_path(
     return (PathMatch.PREFIX, path) if path else (PathMatch.ALL, "/")
 
 
-def _find_unserved(asked: _HTTP_OR_GRPC) -> str:
+def _find_unserved_fields(asked: _HTTP_OR_GRPC) -> str:
     filters = asked.filters or ()
     rewrites = [each.url_rewrite for each in filters if each.url_rewrite]
     matches = asked.matches or ()

@@ -75,7 +75,7 @@ _EVERYTHING = Right("*", "*", "*")
 @registry.check("rights", place=220, symptoms=("is-forbidden-user",))
 def check_rights(facts: Facts) -> Iterable[Message]:
     """Name the rights of `rbac/roles.yaml` that are missing."""
-    if _is_given(facts, _EVERYTHING):
+    if _is_right_granted(facts, _EVERYTHING):
         yield Template.TRUSTED()
         return
     shipped = read_roles(
@@ -88,7 +88,7 @@ def check_rights(facts: Facts) -> Iterable[Message]:
     for need in list_rights(shipped, model=facts.situation.model):
         is_needed = facts.situation.is_exposed or not is_for_ingress(need)
         is_needed &= not need.role.endswith(optional)
-        if is_needed and not _is_given(facts, need):
+        if is_needed and not _is_right_granted(facts, need):
             missing.setdefault(need.role, []).append(need.text)
     for lacked in missing.values():
         rights = texts.join_names(lacked)
@@ -97,7 +97,7 @@ def check_rights(facts: Facts) -> Iterable[Message]:
         yield Template.RIGHTS_GIVEN()
 
 
-def _is_given(facts: Facts, need: Right) -> bool:
+def _is_right_granted(facts: Facts, need: Right) -> bool:
     answer = facts.situation.cluster.create(need.render_review())
     return cluster.at(answer, "status").get("allowed") is True
 

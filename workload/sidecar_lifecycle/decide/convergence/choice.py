@@ -166,7 +166,7 @@ def _choose_victim(
     if (change := _find_unfinished_change(plan, workload, is_lost=bool(lost))) is not None:
         return None, change
     is_proven = _is_proven(plan, replicas[0])
-    serving, wait = _choose_serving(plan, workload, replicas)
+    serving, wait = _choose_serving_victim(plan, workload, replicas)
     broken = [each for each in replicas if _is_broken(plan, each, is_proven=is_proven)]
     comes_first = serving is not None or wait[0] == Reason.NOT_SETTLED.value
     victim = serving
@@ -206,7 +206,7 @@ def _is_broken(plan: EvictionPlan, replica: Replica, *, is_proven: bool) -> bool
     return plan.look.now >= since + patience
 
 
-def _choose_serving(
+def _choose_serving_victim(
     plan: EvictionPlan, workload: str, replicas: list[Replica]
 ) -> tuple[Replica | None, Wait]:
     serving = [each for each in replicas if each.ready]
@@ -230,7 +230,7 @@ def _take_wave(plan: EvictionPlan, victims: list[Replica]) -> None:
         is_proven = _is_proven(plan, victim)
         is_alone = victim.fault == "unwanted" or not is_proven
         if not is_proven:
-            if (judged := _find_judged(plan, victim)) is not None:
+            if (judged := _find_earlier_hold(plan, victim)) is not None:
                 plan.waits[victim.uid] = (Reason.FIRST_POD, judged.message)
                 continue
             if not victim.ready and _is_coming_up(plan, victims):
@@ -238,12 +238,12 @@ def _take_wave(plan: EvictionPlan, victims: list[Replica]) -> None:
                 continue
         if left == 0 or (is_alone and left < most):
             continue
-        plan.waits[victim.uid], is_taken = _try_or_evict(plan, victim)
+        plan.waits[victim.uid], is_taken = _try_or_evict_pod(plan, victim)
         if is_taken:
             left = 0 if is_alone else left - 1
 
 
-def _find_judged(plan: EvictionPlan, victim: Replica) -> Hold | None:
+def _find_earlier_hold(plan: EvictionPlan, victim: Replica) -> Hold | None:
     request = plan.look.memory.request
     since = request.at if victim.in_mesh and request is not None else 0.0
     for workload, hold in plan.holds.items():
@@ -266,7 +266,7 @@ def _rank_victim(plan: EvictionPlan, victim: Replica) -> tuple[bool, bool, int, 
     return victim.fault != "unwanted", not spare, _KINDS.index(kind), victim.workload
 
 
-def _try_or_evict(plan: EvictionPlan, victim: Replica) -> tuple[Wait, bool]:
+def _try_or_evict_pod(plan: EvictionPlan, victim: Replica) -> tuple[Wait, bool]:
     """Evict a pod if a trial shows that its replacement would be right; else ask for a trial.
 
     Returns why the workload's pods wait, and whether this uses a slot of the wave.

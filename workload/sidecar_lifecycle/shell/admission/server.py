@@ -172,7 +172,7 @@ class WebhookServer:
             files = {
                 "settings": self._refresh_settings,
                 "certificate": self._certificate.refresh,
-                "log level": self._refresh_level,
+                "log level": self._refresh_log_level,
             }
             following = settings.follow(
                 files, seconds=self.reload_seconds, count=self._count_reload
@@ -228,7 +228,7 @@ class WebhookServer:
         before, self._settings = self._settings, settings.read_admission(self.settings_file)
         return self._settings != before
 
-    def _refresh_level(self) -> bool:
+    def _refresh_log_level(self) -> bool:
         file = self.log_level_file
         level = file.read_text(errors="replace").strip() if file else self._level
         if level == self._level or level not in logs.LEVELS:

@@ -58,7 +58,7 @@ class EnvoyReader:
             answer = await self._compare_gateway(expected)
             is_late = bool(answer.missing) and time() - began >= LATE
             answer = dataclasses.replace(answer, is_late=is_late)
-            is_news = _select_news(answer) != _select_news(self.state)
+            is_news = _select_noticed_part(answer) != _select_noticed_part(self.state)
             self.state = answer
             if is_news:
                 log.info("gateway seen", answer=answer)
@@ -174,7 +174,7 @@ async def _get_configs(forward: streams.PortForward, resource: str, kind: type[_
         return msgspec.json.decode(data, type=dict[str, list[kind]]).get("configs", [])
 
 
-def _select_news(answer: seen.EnvoyState) -> tuple[object, ...]:
+def _select_noticed_part(answer: seen.EnvoyState) -> tuple[object, ...]:
     """Return the part of an answer whose changes the charm gets a notice about.
 
     Tenants can change the other parts, such as names of objects, as often as they like.

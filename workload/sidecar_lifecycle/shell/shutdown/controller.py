@@ -113,7 +113,7 @@ class ShutdownController:
             old_ends_count=tracked is not None and tracked.old_ends_count,
         )
         with self._fence.isolate("decide", pod):
-            return _share_equal(finished.decide(pod, policy))
+            return _share_equal_decisions(finished.decide(pod, policy))
         return _ignore(Reason.NOT_UNDERSTOOD, "the rules can't deal with it")
 
     def _report_error(self, item: types.Object, why: str) -> None:
@@ -276,7 +276,7 @@ class ShutdownController:
 
 
 @functools.lru_cache(maxsize=256)
-def _share_equal(decision: finished.ProxyDecision) -> finished.ProxyDecision:
+def _share_equal_decisions(decision: finished.ProxyDecision) -> finished.ProxyDecision:
     """Return the first of equal decisions, because 100,000 pods may wait for the same reason."""
     return decision
 

@@ -105,7 +105,7 @@ class Stops:
         """End the stop of a pod that needs none, or none any more."""
         pending = tracked.pending
         if pending is None:
-            self._report_stopped(tracked)
+            self._report_stopped_proxy(tracked)
         elif not pending.is_over:
             pending.is_over = True
             if pending.request is None:
@@ -151,7 +151,7 @@ class Stops:
             with self._fence.isolate("stop", tracked.pod):
                 # The proxy may need another stop by now.
                 self._consider(tracked)
-                self._report_stopped(tracked)
+                self._report_stopped_proxy(tracked)
 
     async def _try_once(
         self, tracked: Tracked, pending: PendingStop, way: stop.Transport, *, is_first: bool
@@ -229,7 +229,7 @@ class Stops:
             message += f"; {refusal}"
         warn_once(self._recorder, tracked, Reason.PROXY_STOP_FAILED, f"{message}. Retrying.")
 
-    def _report_stopped(self, tracked: Tracked) -> None:
+    def _report_stopped_proxy(self, tracked: Tracked) -> None:
         """Report that a proxy was stopped, if this unit sent the request."""
         if tracked.sent is None:
             return
