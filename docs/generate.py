@@ -142,8 +142,8 @@ def checks() -> str:
     known = [
         (
             each.name,
-            str(each.find.__doc__).removesuffix("."),
-            "yes" if each.feeds_status else "",
+            str(each.find.__doc__).removesuffix(".")
+            + (". The leader does so at every event" if each.feeds_status else ""),
             ", ".join(
                 f"[{report.read_symptoms()[anchor]['seen']}](../how-to/symptoms.md#{anchor})"
                 for anchor in each.symptoms
@@ -157,16 +157,15 @@ def checks() -> str:
             report.ODD_OBJECTS,
             "Name the objects that cannot be read and that the other checks ignore",
             "",
-            "",
         ),
-        (report.STATUS, "Repeat the problems of the unit's status that no check reports", "", ""),
+        (report.STATUS, "Repeat the problems of the unit's status that no check reports", ""),
     ]
     return (
         "# Checks\n\n"
         "The checks of `juju run istio-integrator/leader diagnose`, in the order of its report.\n"
         "[Find out why it is not working](../how-to/debug.md) shows how to read it.\n\n"
         + tables.table(
-            ("check", "what it does", "feeds the status", "what people see of it"),
+            ("check", "what it does", "what people see of it"),
             [*known, *beside],
         )
     )

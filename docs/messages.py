@@ -70,9 +70,11 @@ def page() -> str:
 def _line(said: Template) -> str:
     row = said.value
     more = re.sub(r"(^|; )«\w+»$", "", _filled(row.more))
+    text = _filled(row.condition)
     if more.startswith("or "):
-        more = f"run the printed command, {more}"
-    text = ". ".join(filter(None, (_filled(row.condition), more[:1].upper() + more[1:])))
+        text += f" (run: …, {more})"
+    elif more:
+        text += f". {more[:1].upper()}{more[1:]}"
     symptom = f" ([symptom](../how-to/symptoms.md#{row.symptom}))" if row.symptom else ""
     return f"- `{said.name}`: {text}{symptom}\n"
 
