@@ -80,12 +80,12 @@ def admits(decision, labels, call):
     return answer is authorization_policy.Truth.YES
 
 
-def service(name, *ports, of=None, application="", selector=None, kind="ClusterIP"):
-    """A Service; each port is a number, or a number, what it is at the pod and its name."""
+def service(name, *ports, of=None, application="", selector=None, kind="ClusterIP", **labels):
+    """A Service; each port is a number, or number, number or name at the pod, name, protocol."""
     listed = [each if isinstance(each, tuple) else (each, each) for each in ports]
-    keys = ("port", "targetPort", "name")
+    keys = ("port", "targetPort", "name", "protocol")
     obj = {
-        "metadata": {"name": name, "labels": {NAME: application} if application else {}},
+        "metadata": {"name": name, "labels": {NAME: application, **labels} if application else {}},
         "spec": {
             "type": kind,
             "selector": selector or {NAME: of or name},
@@ -95,17 +95,20 @@ def service(name, *ports, of=None, application="", selector=None, kind="ClusterI
     return msgspec.convert(obj, Service)
 
 
-def pod(name, *probes, labels=(), is_router=False, is_inside=True, **ports):
+def pod(name, *probes, labels=(), is_router=False, is_inside=True, init=(), notes=(), **ports):
     """A pod of an application, with its probes and the ports that it names."""
     proxy = {"name": "istio-proxy", "args": ["proxy", "router" if is_router else "sidecar"]}
+    proxy["ports"] = [{"name": "grpc", "containerPort": 15090}]
+    known = {key: value for key, value in {NAME: name, **dict(labels)}.items() if value}
     listed = [{"name": key, "containerPort": number} for key, number in ports.items()]
     handlers = [
         {"name": f"probed-{number}", "livenessProbe": each} for number, each in enumerate(probes)
     ]
     obj = {
-        "metadata": {"name": f"{name}-0", "labels": {NAME: name, **dict(labels)}},
+        "metadata": {"name": f"{name}-0", "labels": known, "annotations": dict(notes)},
         "spec": {
-            "containers": [{"name": "app", "ports": listed}, *handlers, *[proxy] * is_inside]
+            "initContainers": [*init],
+            "containers": [{"name": "app", "ports": listed}, *handlers, *[proxy] * is_inside],
         },
     }
     return msgspec.convert(obj, Pod)

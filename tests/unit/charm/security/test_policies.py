@@ -26,12 +26,15 @@ from tests.unit.charm.security.callers import (
 API = {NAME: "kfp-api"}
 UI = {NAME: "kfp-ui"}
 WEB = service("kfp-ui", (3000, 13000))
-KFP_API = service("kfp-api", (8888, 18888), (8887, "grpc"), (65535, 65535))
-API_POD = pod("kfp-api", grpc=18887)
+KFP_API = service("kfp-api", (8888, 18888), (8887, "grpc"), (53, 53, "dns", "UDP"))
+SETUP = {"name": "setup", "ports": [{"name": "grpc", "containerPort": 1}]}
+NATIVE = {"name": "b", "restartPolicy": "Always", "ports": [{"name": "grpc", "containerPort": 2}]}
+API_POD = pod("kfp-api", init=[SETUP, NATIVE], grpc=18887)
 PIPELINES = service("ml-pipeline", (8888, 18888), of="kfp-api", application="kfp-api")
 HOOK = (service("hook", (443, 4443)), pod("hook"))
 CALLED = {"calls": [ServerCall("APIService a", each, 443) for each in ("absent", "hook")]}
-PROBED = pod("kfp-ui", http(3000, "/health"))
+AGENTS = ((15999, "/app-health/app/livez"), (15021, "/healthz/ready"))
+PROBED = pod("kfp-ui", http(3000, "health?all=1"), *(http(*each) for each in AGENTS))
 GRPC = Call("", 3000, "POST", "/grpc.health.v1.Health/Check")
 OPERATOR = {names.MODELOPERATOR_LABELS[0]: names.MODELOPERATOR}
 ROUTER = pod("y", labels={"istio": "own", "pod-template-hash": "1"}.items(), is_router=True)
@@ -39,6 +42,7 @@ COMING = frozenset({("istio", "to-come")})
 CREATED = {"app.juju.is/created-by": "kfp-viewer"}
 MADE = pod("viewer", labels=CREATED.items())
 CANARY = sa("canary", "istio-ingress")
+AB = {"a": "b"}
 AT_NO_PORT = {"to": [{"operation": {"ports": ["9999"]}}]}
 MINIO = (service("minio", 9000), pod("minio", labels={"pod-index": "0"}.items()))
 ANY = Call("", 8080)
@@ -51,6 +55,13 @@ UNCLAIMED = {"when": [{"key": f"request.headers[{USER}]", "notValues": ["*"]}]}
 def api(*endpoints, **more):
     """The policy of kfp-api that admits kfp-ui."""
     return said("kfp-api", policy("kfp-ui", "kfp-api", *endpoints, **more))
+
+
+def of_units(application, **labels):
+    """The policy that admits kfp-ui to pods of an application with more labels."""
+    labels = labels if CREATED.keys() & labels.keys() else {NAME: application, **labels}
+    more = {"target_type": "unit", "target_selector_labels": labels}
+    return said(application, policy("kfp-ui", None, **more))
 
 
 def ui(port=18888, **more):
@@ -69,23 +80,19 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
 @cases(
     ("given", "labels", "admitted", "denied"),
     port_of_the_service_is_the_pods=(
-        asked(KFP_API, API_POD, api({"ports": [8888]})),
-        API,
-        [ui()],
+        asked(KFP_API, API_POD, api({"ports": [8888]})), API, [ui()],
         [ui(8888), ui(18887), Call(sa("kfp-ui", "kf-user"), 18888), Call("", 18888)],
     ),
-    named_port=(asked(KFP_API, API_POD, api({"ports": [8887]})), API, [ui(18887)], [ui()]),
+    named_port=(
+        asked(KFP_API, API_POD, api({"ports": [8887]})), API, [ui(2), ui(18887)],
+        [ui(), ui(1), ui(15090)],
+    ),
     named_port_of_no_pod=(asked(KFP_API, api({"ports": [8887]})), API, [], [ui(18887), ui(8887)]),
-    no_endpoints=(asked(KFP_API, API_POD, api()), API, [ui(), ui(18887)], [ui(38812)]),
+    no_endpoints=(asked(KFP_API, API_POD, api()), API, [ui(), ui(18887)], [ui(53)]),
     methods_paths_and_hosts=(
-        asked(KFP_API, API_POD, LIMITED),
-        API,
-        [ui(**FITTING)],
-        [
-            ui(**{**FITTING, "method": "POST"}),
-            ui(**{**FITTING, "path": "/x"}),
-            ui(**{**FITTING, "host": "other"}),
-        ],
+        asked(KFP_API, API_POD, LIMITED), API, [ui(**FITTING)],
+        [ui(**{**FITTING, "method": "POST"}), ui(**{**FITTING, "path": "/x"}),
+        ui(**{**FITTING, "host": "other"})],
     ),
     endpoints=(
         asked(KFP_API, API_POD, api({"ports": [8888]}, {"ports": [8887]})), API,
@@ -96,38 +103,36 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
     ),
     service_of_another_name_at_its_own_ports=(
         asked(KFP_API, service("ml-pipeline", (8888, 9), of="kfp-api", application="kfp-api"),
-              said("kfp-api", policy("kfp-ui", "kfp-api", target_service="ml-pipeline"))),
-        API, [ui(9)], [ui()],
+        said("kfp-api", policy("kfp-ui", "kfp-api", target_service="ml-pipeline"))), API, [ui(9)],
+        [ui()],
     ),
     ports_of_units=(
         asked(KFP_API, API_POD, api({"ports": [9090]}, {"ports": [9091]}, target_type="unit")),
-        API,
-        [ui(9090), ui(9091)],
-        [ui()],
+        API, [ui(9090), ui(9091)], [ui()],
     ),
     every_port_of_units=(
         asked(API_POD, api({"ports": [9090]}, {"methods": []}, target_type="unit")), API,
         [ui(9090), ui(1)], [Call("", 9090)],
     ),
     units_that_the_application_made=(
-        asked(MADE, said("kfp-viewer", policy("kfp-ui", None, target_type="unit",
-                                              target_selector_labels=CREATED))),
-        MADE.metadata.labels, [ui()], [Call("", 18888)],
+        asked(MADE, of_units("kfp-viewer", **CREATED)), MADE.metadata.labels, [ui()],
+        [Call("", 18888)],
     ),
     pods_that_the_application_made=(
-        asked(
-            service("viewer", 80, application="kfp-viewer"),
-            MADE,
-            said("kfp-viewer", policy("kfp-ui", None, {"ports": [80]}, target_service="viewer")),
-        ),
-        MADE.metadata.labels,
-        [ui(80)],
-        [Call("", 80)],
+        asked(service("viewer", 80, application="viewer", **CREATED), MADE,
+        said("kfp-viewer", policy("kfp-ui", None, {"ports": [80]}, target_service="viewer"))),
+        MADE.metadata.labels, [ui(80)], [Call("", 80)],
+    ),
+    service_by_its_selector=(
+        asked(service("x", 80, of="kfp-api"), API_POD,
+        said("kfp-api", policy("kfp-ui", None, target_service="x"))), API, [ui(80)], [ui()],
+    ),
+    service_by_its_name_and_pods_of_no_application=(
+        asked(service("db", 80, selector={"db": "x"}), said("db", policy("kfp-ui", "db")),
+        pod("db", labels={NAME: "", "db": "x"}.items())), {"db": "x"}, [ui(80)], [ui()],
     ),
     route_to_a_named_port_of_no_pod=(
-        asked(service("kfp-ui", (3000, "web")), **LED),
-        UI,
-        [],
+        asked(service("kfp-ui", (3000, "web")), **LED), UI, [],
         [Call(GATEWAY, 3000), Call("", 3000)],
     ),
     route_of_a_gateway_with_two_accounts=(
@@ -135,71 +140,52 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
         [Call(GATEWAY, 13000), Call(CANARY, 13000)], [ui(13000)],
     ),
     route_and_relation=(
-        asked(WEB, said("kfp-ui", policy("dashboard", "kfp-ui")), **LED),
-        UI,
-        [Call(GATEWAY, 13000), Call(sa("dashboard"), 13000)],
-        [Call("", 13000)],
+        asked(WEB, said("kfp-ui", policy("dashboard", "kfp-ui")), **LED), UI,
+        [Call(GATEWAY, 13000), Call(sa("dashboard"), 13000)], [Call("", 13000)],
     ),
     gateway_that_is_not_known=(
-        asked(WEB, routed=LED["routed"]),
-        UI,
-        [],
-        [Call(GATEWAY, 13000), Call("", 13000)],
+        asked(WEB, routed=LED["routed"]), UI, [], [Call(GATEWAY, 13000), Call("", 13000)],
     ),
     authorization_service=(
-        asked(
-            service("oidc", 8080, 9000),
-            gateways=(GATEWAY,),
-            guards=[("oidc", 8080)],
-            routed=[("oidc", 9000)],
-        ),
-        {NAME: "oidc"},
-        [Call(GATEWAY, 8080), Call(GATEWAY, 9000)],
+        asked(service("oidc", 8080, 9000), gateways=(GATEWAY,), guards=[("oidc", 8080)],
+        routed=[("oidc", 9000)]), {NAME: "oidc"}, [Call(GATEWAY, 8080), Call(GATEWAY, 9000)],
         [Call("", 8080)],
     ),
     webhook_in_a_related_model=(
-        asked(*HOOK, said("hook", policy("kfp-ui", "hook")), **CALLED),
-        {NAME: "hook"},
-        [Call("", 4443)],
-        [ANY],
+        asked(*HOOK, said("hook", policy("kfp-ui", "hook")), **CALLED), {NAME: "hook"},
+        [Call("", 4443)], [ANY],
     ),
+    **{f"webhook_of_{how}_labels_without_a_pod": (
+        asked(service("hook", 443, selector=labels), of_units("hook", **AB), **CALLED),
+        {NAME: "hook", **AB, **labels}, [Call("", 443)], [ANY],
+    ) for how, labels in {"more": {NAME: "hook", **AB, "c": "d"}, "fewer": AB}.items()},
     webhook_at_a_port_of_no_pod=(
         asked(service("hook", (443, "web")), said("hook", policy("kfp-ui", "hook")), **CALLED),
         {NAME: "hook"}, [], [Call("", 4443), Call("", 443), ANY],
     ),
     webhook_in_a_closed_model=(
-        asked(*HOOK, mode="closed", **CALLED),
-        {NAME: "hook"},
-        [Call("", 4443)],
-        [ANY, ui(80)],
+        asked(*HOOK, mode="closed", **CALLED), {NAME: "hook"}, [Call("", 4443)], [ANY, ui(80)],
     ),
     modeloperator=(
-        asked(pod("x", labels=OPERATOR.items()), mode="closed"),
-        {NAME: "x", **OPERATOR},
-        [ANY],
+        asked(pod("x", labels=OPERATOR.items()), mode="closed"), {NAME: "x", **OPERATOR}, [ANY],
         [],
     ),
     gateway_of_the_model=(
-        asked(ROUTER, mode="closed"),
-        {NAME: "y", "istio": "own", "pod-template-hash": "2"},
-        [ANY],
-        [],
+        asked(ROUTER, mode="closed"), {NAME: "y", "istio": "own", "pod-template-hash": "2"},
+        [ANY], [],
     ),
     gateway_by_a_template=(
-        asked(to_come(ROUTER), mode="closed"), {NAME: "y", "istio": "own"}, [ANY], [],
+        asked(to_come(pod("y", notes={names.TEMPLATES: "a,gateway"}.items(), is_inside=False)),
+        mode="closed"), {NAME: "y"}, [ANY], [],
     ),
     gateway_to_come=(asked(mode="closed", gateway_pods=(COMING,)), dict(COMING), [ANY], []),
     other_pods_beside_a_gateway=(
-        asked(ROUTER, mode="closed", gateway_pods=(COMING,)),
-        {NAME: "z"},
-        [],
-        [ANY],
+        asked(ROUTER, mode="closed", gateway_pods=(COMING,)), {NAME: "z"}, [], [ANY],
     ),
     probe_in_a_related_model=(
-        asked(WEB, PROBED, said("kfp-ui", policy("dashboard", "kfp-ui"))),
-        UI,
-        [Call("", 3000, path="/health")],
-        [Call("", 3000), Call("", 3000, "POST", "/health"), Call("", 3001, path="/health")],
+        asked(WEB, PROBED, said("kfp-ui", policy("dashboard", "kfp-ui"))), UI,
+        [Call("", 3000, path="/health")], [Call("", 3000), Call("", 3000, "POST", "/health"),
+        Call("", 3001, path="/health"), *(Call("", port, path=path) for port, path in AGENTS)],
     ),
     probe_of_a_template=(
         asked(WEB, to_come(PROBED), said("kfp-ui", policy("dashboard", "kfp-ui"))), UI,
@@ -207,40 +193,34 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
     ),
     probe_past_no_proxy=(
         asked(WEB, pod("kfp-ui", http(3000, "/health"), is_inside=False),
-              said("kfp-ui", policy("dashboard", "kfp-ui"))),
-        UI, [], [Call("", 3000, path="/health")],
+        said("kfp-ui", policy("dashboard", "kfp-ui"))), UI, [], [Call("", 3000, path="/health")],
     ),
     probe_of_a_path_that_is_a_pattern=(
-        asked(WEB, pod("kfp-ui", http(3000, "/*")), said("kfp-ui", policy("dashboard", "kfp-ui"))),
-        UI, [], [Call("", 3000, path="/x"), Call("", 3000, path="/*")],
+        asked(WEB, pod("kfp-ui", http(3000, "/*")),
+        said("kfp-ui", policy("dashboard", "kfp-ui"))), UI, [], [Call("", 3000, path="/x"),
+        Call("", 3000, path="/*")],
     ),
     probe_in_a_closed_model=(
-        asked(PROBED, mode="closed"),
-        UI,
-        [Call("", 3000, path="/health")],
-        [Call(sa("a"), 3000)],
+        asked(PROBED, mode="closed"), UI, [Call("", 3000, path="/health")], [Call(sa("a"), 3000)],
     ),
     probe_by_grpc=(
-        asked(pod("kfp-ui", {"grpc": {"port": 3000}}), mode="closed"),
-        UI,
-        [GRPC],
+        asked(pod("kfp-ui", {"grpc": {"port": 3000}}), mode="closed"), UI, [GRPC],
         [Call("", 3000, "POST")],
     ),
     policy_for_waypoints=(
-        asked(PIPELINES, STATED, others=[by_target(UNCLAIMED)]),
-        API,
+        asked(PIPELINES, STATED, others=[by_target(UNCLAIMED)]), API,
         [Call(EDITOR, 18888), ui(headers=CLAIM)],
         [Call(EDITOR, 18888, headers=CLAIM), Call(EDITOR, 8887)],
     ),
     second_rule_for_the_second_target=(
-        asked(PIPELINES, *MINIO, STATED, others=[by_target(AT_NO_PORT, UNCLAIMED, targetRefs=[
-            {"kind": "Service", "name": name} for name in ("minio", "ml-pipeline")])]),
+        asked(PIPELINES, *MINIO, STATED, others=[by_target(AT_NO_PORT, UNCLAIMED,
+        targetRefs=[{"kind": "Service", "name": name} for name in ("minio", "ml-pipeline")])]),
         API, [Call(EDITOR, 18888), ui()], [Call(EDITOR, 9000)],
     ),
     rule_for_all_but_a_namespace=(
-        asked(PIPELINES, STATED, others=[by_target({"from": [{"source": {
-            "principals": ["*"], "notNamespaces": ["kf-user"]}}]})]),
-        API, [ui(), Call(sa("x"), 18888)], [Call(EDITOR, 18888)],
+        asked(PIPELINES, STATED, others=[by_target({"from": [{"source": {"principals": ["*"],
+        "notNamespaces": ["kf-user"]}}]})]), API, [ui(), Call(sa("x"), 18888)], [Call(EDITOR,
+        18888)],
     ),
 )  # fmt: skip
 def test_calls_are_admitted_as_stated(given, labels, admitted, denied):
@@ -385,8 +365,8 @@ REMOTE = "remote-0123456789abcdef0123456789abcdef"
         "waiting for port 8887 of Service kfp-api",
     ),
     one_port_of_two=(
-        asked(KFP_API, API_POD, api({"ports": [8888, 99]})),
-        "waiting for port 99 of Service kfp-api",
+        asked(KFP_API, API_POD, api({"ports": [8888, 98, 99]})),
+        "waiting for port 98, 99 of Service kfp-api",
     ),
     no_service=(asked(api()), "waiting for Service kfp-api"),
     service_without_pods=(
@@ -394,7 +374,7 @@ REMOTE = "remote-0123456789abcdef0123456789abcdef"
         "waiting for Service kfp-api",
     ),
     placeholder_port_of_juju=(
-        asked(service("kfp-api"), api()),
+        asked(service("kfp-api", (65535, 65535, "placeholder")), api()),
         "waiting for port any of Service kfp-api",
     ),
     caller_of_another_model=(
