@@ -28,8 +28,10 @@ def stateful_set(name, *containers, labels=None, notes=None, **spec):
 
 def service(name, port, target=None, **spec):
     entry = {"port": port, "targetPort": target or port, "name": "main"}
+    # No caller of a port for UDP needs a certificate.
+    datagrams = {"port": 53, "targetPort": 53, "name": "dns", "protocol": "UDP"}
     selector = {"app.kubernetes.io/name": name}
-    return make("Service", name, spec={"selector": selector, "ports": [entry], **spec})
+    return make("Service", name, spec={"selector": selector, "ports": [entry, datagrams], **spec})
 
 
 def webhook(name, service, port=443, namespace=MODEL, kind="ValidatingWebhookConfiguration"):
@@ -66,10 +68,15 @@ def api_service(name, service):
     return make("APIService", name, "", spec={"service": called})
 
 
-def destination_rule(host, mode="DISABLE", namespace=MODEL, port=0):
-    tls = {"tls": {"mode": mode}}
-    policy = {"portLevelSettings": [{"port": {"number": port}, **tls}]} if port else tls
-    spec = {"host": host, "trafficPolicy": policy}
+def destination_rule(host, mode="DISABLE", namespace=MODEL, port=0, *, is_of_subset=False):
+    """A rule, whose first port and first subset have clients send certificates."""
+    tls, fine = {"tls": {"mode": mode}}, {"tls": {"mode": "ISTIO_MUTUAL"}}
+    ports = [{"port": {"number": 1}, **fine}, {"port": {"number": port}, **tls}]
+    policy = {"portLevelSettings": ports} if port else tls
+    spec = {"host": host, "trafficPolicy": fine if is_of_subset else policy}
+    if is_of_subset:
+        subsets = (("a", fine), ("b", policy))
+        spec["subsets"] = [{"name": name, "trafficPolicy": each} for name, each in subsets]
     return make("DestinationRule", "theirs", namespace, spec=spec)
 
 

@@ -5,6 +5,7 @@ import json
 import ops
 import pytest
 
+from integrator_contract import names
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state, status, workload
@@ -84,6 +85,8 @@ def to_come(*containers, **fields):
 
 
 OS = "kubernetes.io/os"
+ROUTER = {"name": "istio-proxy", "args": ["proxy", "router"]}
+AS_IT_IS = {"sidecar.istio.io/rewriteAppHTTPProbers": "false"}
 
 
 def requiring(*systems):
@@ -98,6 +101,8 @@ PLACES = {
     "names_windows": {"os": {"name": "windows"}},
     "requires_windows": requiring("windows"),
     "requires_linux_or_windows": requiring("linux", "windows"),
+    "uses_the_hosts_network": {"hostNetwork": True},
+    "is_a_gateway": {"initContainers": [], "containers": [probed(8080), ROUTER]},
     "selects_linux": {"nodeSelector": {OS: "linux", "disk": "ssd"}, "os": {"name": "linux"}},
 }
 HOOK = [service("katib", 443, "webhook"), webhook("katib", "katib")]
@@ -107,7 +112,6 @@ RUNNER = {
     "batch.kubernetes.io/job-name": "x",
     "service.istio.io/canonical-name": "runner",
 }
-ROUTER = {"name": "istio-proxy", "args": ["proxy", "router"]}
 WIDE = stateful_set("wide")
 WIDE["spec"]["selector"] = {"matchLabels": {"tier": "x"}}
 FAR = stateful_set("far")
@@ -152,6 +156,10 @@ SHARED = {"tier": "x", "app.kubernetes.io/name": "katib"}
     probe_of_another_host=(member("a", probed(8080, host="10.0.0.1")), "", {}),
     probe_by_grpc=(member("a", {"name": "x", "livenessProbe": {"grpc": {"port": 9}}}), "",
                    {"a": [9]}),
+    probe_at_the_start_and_hook_after_it=(
+        member("a", {"name": "x", "startupProbe": {"httpGet": {"port": 8}},
+                     "lifecycle": {"postStart": {"httpGet": {"port": 9}}}}), "", {"a": [8, 9]},
+    ),
     probe_that_connects=(member("a", {"name": "x", "startupProbe": {"tcpSocket": {"port": 9}}}),
                          "", {}),
     hook_before_the_end=(
@@ -165,6 +173,12 @@ SHARED = {"tier": "x", "app.kubernetes.io/name": "katib"}
     probe_of_the_next_pod_of_one_that_was_evicted=(
         [*to_come(probed(8080), notes={"sidecar.istio.io/rewriteAppHTTPProbers": "false"}),
          pod("a", phase="Failed")], "", {"a": [8080]},
+    ),
+    probe_of_a_pod_with_a_template_of_another_kind=(
+        to_come(probed(8080), notes={**AS_IT_IS, "inject.istio.io/templates": "x"}), "", {},
+    ),
+    probe_of_a_pod_whose_proxy_the_injector_has_not_filled_in=(
+        [pod("a", probed(8080), {"name": "istio-proxy", "image": "auto"}, inside=False)], "", {},
     ),
     probe_of_a_pod_that_stays_out=(
         to_come(probed(8080), labels={"sidecar.istio.io/inject": "false"},
@@ -261,6 +275,7 @@ NO_CERTIFICATE = "has clients call minio:9000 without the mesh's certificates"
     rule_of_the_mesh=([destination_rule(FULL, namespace="istio-system")], NO_CERTIFICATE),
     rule_of_the_gateway=([destination_rule(FULL, namespace="istio-ingress")], NO_CERTIFICATE),
     rule_of_a_user=([destination_rule(FULL, namespace="kf-user")], ""),
+    rule_of_a_subset=([destination_rule("minio", is_of_subset=True)], NO_CERTIFICATE),
     rule_for_another_port=([destination_rule("minio", port=9001)], ""),
     rule_for_the_pods_port=(
         [service("db", 80, 9000, selector=MINIO), destination_rule("db", port=9000)], "",
@@ -278,6 +293,10 @@ NO_CERTIFICATE = "has clients call minio:9000 without the mesh's certificates"
     sidecar_of_the_mesh_with_each_own_namespace=(
         [sidecar("./*", "istio-system/*", namespace="istio-system")], "",
     ),
+    sidecar_of_the_mesh_below_one_of_some_pods=(
+        [sidecar("istio-system/*", namespace="istio-system"),
+         sidecar("*/*", workloadSelector={"labels": KATIB})], HIDDEN,
+    ),
     sidecar_of_the_mesh_below_one_of_the_model=(
         [sidecar("istio-system/*", namespace="istio-system"), sidecar("*/*.local")], "",
     ),
@@ -286,13 +305,14 @@ NO_CERTIFICATE = "has clients call minio:9000 without the mesh's certificates"
     sidecar_of_a_user=([sidecar("./*", namespace="kf-user")], ""),
     pods_without_labels=([BARE], "whose pods have no labels"),
     older_policy_for_the_model=(
-        [peers("theirs", mode="PERMISSIVE")],
+        [peers("theirs", mode="PERMISSIVE", labels={names.OWNER: "kf.other"})],
         "PeerAuthentication kf/theirs, which this charm did not make, is older",
     ),
     older_policy_for_an_excepted_pod=(
         [peers("theirs", selector=KATIB, ports={1: "PERMISSIVE"})],
         "kf/theirs, which this charm did not make, is older and decides about katib:8443",
     ),
+    older_policy_for_a_pod_without_exceptions=([peers("theirs", selector=MINIO)], ""),
     older_policy_that_opens_the_port=(
         [peers("theirs", selector=KATIB, ports={8443: "PERMISSIVE"})], "",
     ),
@@ -315,8 +335,8 @@ def test_victim_is_named_with_its_remedy_which_switches_strict_on(ctx, world):
     assert "preview-security mtls=strict; DestinationRule kf/theirs has" in said.message
     assert "add minio:9000 to juju config mesh-2 mtls-exceptions" in said.message
     assert said.message.endswith("; and 1 more")
-    said = status(ctx, strict(mtls_exceptions="minio:9000"))
-    assert "strict mutual TLS, 2 ports open" in said.message
+    said = status(ctx, strict(mtls_exceptions="minio:9000, minio:8443"))
+    assert "strict mutual TLS, 3 ports open" in said.message
     assert is_strict(world)
 
 

@@ -213,10 +213,20 @@ def test_nothing_is_written_and_nobody_loses_what_is_restricted_already(ctx, fak
         ["kfp-ui could no longer call kfp-api:8888 with the Host of a browser"],
     ),
     port_that_is_open_to_all=(add(theirs({"to": [{"operation": {"ports": ["8888"]}}]})), []),
-    port_without_a_declared_protocol=(
-        lambda fake: fake.find("Service", "kfp-api", "kf")["spec"]["ports"][0].update(name="api"),
-        [],
-    ),
+    **{
+        f"port_{words}": (
+            lambda fake, port=port: fake.find("Service", "kfp-api", "kf")["spec"]["ports"][
+                0
+            ].update(port),
+            ["kfp-ui could no longer call kfp-api:8888 with the Host of a browser"] * is_http,
+        )
+        for words, is_http, port in (
+            ("without_a_declared_protocol", False, {"name": "api"}),
+            ("of_a_name_that_begins_like_one", False, {"name": "httpd"}),
+            ("of_a_protocol_beside_its_name", True, {"name": "api", "appProtocol": "http2"}),
+            ("of_another_protocol_than_its_name", False, {"appProtocol": "tcp"}),
+        )
+    },
 )
 def test_caller_that_may_forward_the_host_of_a_browser_is_named(ctx, fake, change, want):
     change(fake)
