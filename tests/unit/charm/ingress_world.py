@@ -68,7 +68,11 @@ def pod_of(
     **changes,
 ):
     """Add a gateway's pod, as the injector completes it; `of` is its ReplicaSet."""
-    proxy = {"name": "istio-proxy", "args": [*args], "env": [*env]}
+    proxy = {
+        "name": "istio-proxy",
+        "args": [*args],
+        "env": [{"name": "OTHER", "value": "x.y.svc"}, *env],
+    }
     proxy["ports"] = [{"name": "http", "containerPort": 8080}]
     found = {
         "labels": {**LABELS, "pod-template-hash": of.rpartition("-")[2]},
@@ -76,7 +80,10 @@ def pod_of(
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }
     if of:
-        found["ownerReferences"] = [{"kind": "ReplicaSet", "name": of, "controller": True}]
+        found["ownerReferences"] = [
+            {"kind": "Node", "name": "node"},
+            {"kind": "ReplicaSet", "name": of, "controller": True},
+        ]
     if is_ending:
         found["deletionTimestamp"] = "2026-11-25T14:39:26Z"
     fake.put("Pod", name, namespace, **{**found, **changes})
@@ -85,7 +92,8 @@ def pod_of(
 def gateway_api_world(fake, monkeypatch):
     """Return a model with a route that the Gateway API is to serve, with one controller."""
     connect(fake, monkeypatch)
-    fake.put("GatewayClass", "istio", "", spec={"controllerName": names.GATEWAY_CONTROLLER})
+    for name, controller in (("a", "example.com/gateways"), ("istio", names.GATEWAY_CONTROLLER)):
+        fake.put("GatewayClass", name, "", spec={"controllerName": controller})
     controller = testing.Relation("gateway-metadata", remote_app_name="jupyter-controller")
     found = World(fake, route(), auth(), controller, routing="gateway-api")
     found.base = {}

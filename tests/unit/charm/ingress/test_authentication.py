@@ -50,15 +50,13 @@ NO_SERVICES = (
 @cases(
     ("related", "words"),
     incomplete=(
-        [sdi("ingress-auth", "oidc-gatekeeper")],
-        "waiting for oidc-gatekeeper on ingress",
+        [sdi("ingress-auth", "oidc-gatekeeper")], "waiting for oidc-gatekeeper on ingress",
     ),
     malformed=([auth(port="no")], "ingress-auth of oidc-gatekeeper: port"),
     several=([auth(), sdi("ingress-auth", "other", **AUTH)], "keep one of oidc-gatekeeper, other"),
     no_service=([auth(service="gone")], "waiting for Service kf/gone of oidc-gatekeeper"),
     service_elsewhere=(
-        [auth(namespace="team")],
-        "waiting for Service team/oidc of oidc-gatekeeper",
+        [auth(namespace="team")], "waiting for Service team/oidc of oidc-gatekeeper",
     ),
     nothing_on_forward_auth=([silent()], "waiting for oauth2-proxy on forward-auth"),
     https=([forwarding(address=ADDRESS.replace("http", "https"))], "does not begin with http://"),
@@ -72,19 +70,17 @@ NO_SERVICES = (
     ),
     hostile=([forwarding(headers="[" * 2000)], "forward-auth of oauth2-proxy: headers"),
     several_on_forward_auth=(
-        [forwarding(), forwarding("other")],
-        "keep one of oauth2-proxy, other",
+        [forwarding(), forwarding("other")], "keep one of oauth2-proxy, other",
     ),
     both=(
-        [auth(), forwarding()],
-        "oidc-gatekeeper on ingress-auth and oauth2-proxy on forward-auth",
+        [auth(), forwarding()], "oidc-gatekeeper on ingress-auth and oauth2-proxy on forward-auth",
     ),
     both_silent=([sdi("ingress-auth", "oidc-gatekeeper"), silent()], "both authenticate requests"),
     **{
         host: ([forwarding(address=f"http://{host}:80")], f"the host {host.strip('[]')}, which is")
         for host in NO_SERVICES
     },
-)
+)  # fmt: skip
 def test_gateway_is_closed_until_one_service_authenticates(world, related, words):
     """Also where the operator allows requests without authentication."""
     world.config = {"require_authentication": False}
@@ -117,15 +113,13 @@ def test_without_a_relation_the_option_decides(world):
     forward_auth=(forwarding(), "http://oidc.kf.svc.cluster.local:4180", "/decisions"),
     slash=(
         forwarding(address="http://oidc.sso.svc.cluster.local.:4180/decisions/"),
-        "http://oidc.sso.svc.cluster.local:4180",
-        "/decisions",
+        "http://oidc.sso.svc.cluster.local:4180", "/decisions",
     ),
     no_domain=(
-        forwarding(address="http://oidc.sso.svc:4180"),
-        "http://oidc.sso.svc.cluster.local:4180",
+        forwarding(address="http://oidc.sso.svc:4180"), "http://oidc.sso.svc.cluster.local:4180",
         "",
     ),
-)
+)  # fmt: skip
 def test_service_is_asked_at_the_address_that_its_application_names(world, related, uri, path):
     world.fake.put("Service", "oidc", "sso")
     world.related = [route(), related]

@@ -3,6 +3,9 @@
 What keeps the Gateway API from serving it is in relations/test_gateway_metadata.py.
 """
 
+import base64
+import json
+
 import pytest
 from ops import testing
 
@@ -78,6 +81,9 @@ def test_every_host_has_a_listener_at_each_port_and_each_a_name_of_its_own(world
     ] * 32
 
 
+WHOLE = {"type": "ReplaceFullPath", "replaceFullPath": "/b"}
+REWRITE = {"type": "URLRewrite", "urlRewrite": {"path": WHOLE}}
+RENAMED = wishes.route(wishes.match("/a", "Exact"), filters=[REWRITE])
 GRPC = {**wishes.route({"method": {"service": "ml.Store", "method": "Get.All"}})}
 
 
@@ -86,12 +92,15 @@ GRPC = {**wishes.route({"method": {"service": "ml.Store", "method": "Get.All"}})
     method_of_grpc=(wishes.asks("a", grpc=[GRPC]), ("Exact", "/ml.Store/Get.All"), None),
     older=(route("a", prefix="/a/"), ("PathPrefix", "/a"), None),
     older_with_rewrite=(
-        route("a", prefix="/a/", rewrite="/b/"),
-        ("PathPrefix", "/a"),
+        route("a", prefix="/a/", rewrite="/b/"), ("PathPrefix", "/a"),
         {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/b"},
     ),
     everything=(route("a", prefix="/"), ("PathPrefix", "/"), None),
-)
+    exact=(wishes.asks("a", RENAMED), ("Exact", "/a"), WHOLE),
+    without_authentication=(
+        wishes.asks("a", RENAMED, endpoint=wishes.OPEN), ("Exact", "/a"), WHOLE,
+    ),
+)  # fmt: skip
 def test_route_is_an_http_route_that_matches_authenticated_requests(
     world, related, path, rewrites
 ):
@@ -103,6 +112,11 @@ def test_route_is_an_http_route_that_matches_authenticated_requests(
     assert (match["path"]["type"], match["path"]["value"]) == path
     (mark,) = match["headers"]
     assert mark["value"] in str(world.guard("kf"))
+    record = world.fake.find("Secret", f"{OURS}-record", "kf")["data"]["record"]
+    values = json.loads(base64.b64decode(record))["values"]
+    is_free = related.endpoint == wishes.OPEN
+    assert mark == {"name": values["header"], "value": values["free" if is_free else "asked"]}
+    assert rule.get("name") == (f"{values['routes']}-free" if is_free else None)
     filters = [each["urlRewrite"]["path"] for each in rule.get("filters", ())]
     assert filters == ([rewrites] if rewrites else [])
 

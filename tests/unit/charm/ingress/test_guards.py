@@ -9,8 +9,12 @@ from tests.unit.charm.ingress_world import OWN, auth, route
 HTTPS = {"gateway": "kf/kubeflow-gateway"}
 
 
-def free(*paths):
-    wish = wishes.route(*(wishes.match(each) for each in paths))
+PARTS = "path_separated_prefix"
+
+
+def free(*paths, exact=()):
+    matches = [wishes.match(each, "Exact") for each in exact]
+    wish = wishes.route(*(wishes.match(each) for each in paths), *matches)
     return wishes.asks("dex", wish, endpoint=wishes.OPEN)
 
 
@@ -42,7 +46,8 @@ def entries(guard, place=HTTPS):
                 name.rpartition(".")[2]: one["config"].get("name", "asks")
                 for name, one in enabled.items()
             }
-            found.append((*value["match"].values(), scripts))
+            ((how, path),) = value["match"].items()
+            found.append((how, path, scripts))
     return found
 
 
@@ -63,9 +68,14 @@ PASS = {"strip": "strip", "mark": "pass"}
 
 
 def test_entries_are_for_routes_without_authentication_and_for_others_within_them(world):
-    world.related = [free("/dex/", "/login"), asked("/dex/admin", "/dexterity", "/x", "/"), auth()]
+    world.related = [
+        free("/dex/", "/login", exact=["/free"]),
+        asked("/dex/admin", "/dexterity", "/x", "/"),
+        auth(),
+    ]
     world.hook()
-    want = [("/dex/admin", ASK), ("/login", PASS), ("/dex", PASS), ("/", ASK)]
+    want = [("/dex/admin", ASK), ("/login", PASS), ("/dex", PASS)]
+    want = [("path", "/free", PASS), *((PARTS, *each) for each in want), ("prefix", "/", ASK)]
     assert entries(world.guard()) == want
 
 
@@ -95,7 +105,8 @@ def test_closed_guard_marks_nothing(world, related, options, filters, ask):
     world.hook()
     values = [each["patch"]["value"] for each in patches(world.guard(), "HTTP_FILTER")]
     assert [value["name"].rpartition(".")[2] for value in values] == filters
-    assert entries(world.guard()) == [("/dex", PASS if filters[1:] else {}), ("/", ask)]
+    free_script = PASS if filters[1:] else {}
+    assert entries(world.guard()) == [(PARTS, "/dex", free_script), ("prefix", "/", ask)]
     before = world.guard()
     world.hook()
     assert world.guard() == before

@@ -32,8 +32,12 @@ def test_every_application_is_answered_at_once_and_again_when_it_changes(world):
     answer = {"external_host": cluster_name, "tls_enabled": "False"}
     assert [told(world, place) for place in (0, 1)] == [answer, answer]
     service = world.fake.find("Service", SERVICE, "istio-ingress")
-    for address, host in (("2001:db8::7", "[2001:db8::7]"), ("10.64.140.43", "10.64.140.43")):
-        service["status"] = {"loadBalancer": {"ingress": [{"ip": address}]}}
+    for key, address, host in (
+        ("ip", "2001:db8::7", "[2001:db8::7]"),
+        ("ip", "10.64.140.43", "10.64.140.43"),
+        ("hostname", "lb.example.com", "lb.example.com"),
+    ):
+        service["status"] = {"loadBalancer": {"ingress": [{key: address}, {"ip": "10.9.9.9"}]}}
         world.run()
         assert told(world)["external_host"] == host
     world.config = {"hosts": "*.example.org,kf.example.com"}
@@ -137,6 +141,9 @@ def test_gateway_speaks_http2_with_grpc_where_nobody_else_says_how(world):
     (port,) = rules(world)[host]["trafficPolicy"]["portLevelSettings"]
     assert port["port"]["number"] == 9090
     assert port["connectionPool"]["http"]["useClientProtocol"] is True
+    world.fake.put("DestinationRule", "wide", spec={"host": "*.kf.svc.cluster.local"})
+    world.run()
+    assert rules(world) == {}
     # Without the right to it everything is served all the same.
     world.related.append(route("kfp-ui"))
     world.fake.forbidden.add(("list", "destinationrules"))

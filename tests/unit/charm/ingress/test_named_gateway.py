@@ -48,6 +48,12 @@ def of_istiod(world, namespace):
     pod_of(world.fake, env=[address])
 
 
+def ignore_gateways(world):
+    """Have istiod serve the model alone."""
+    selector = "discoverySelectors: [{matchLabels: {model.juju.is/name: kf}}]"
+    world.fake.find("ConfigMap", "istio", "istio-system")["data"] = {"mesh": selector}
+
+
 @cases(
     ("change", "words"),
     no_hosts=(lambda world: world.config.update(hosts=""), "run: juju config mesh-2 hosts=NAME"),
@@ -68,11 +74,13 @@ def of_istiod(world, namespace):
         lambda world: of_istiod(world, "other"),
         "its istiod is that of other, the model's that of istio-system",
     ),
+    ignored=(ignore_gateways, "kubectl label namespace istio-ingress model.juju.is/name=kf"),
     scoped_istiod=(lambda world: set_environment(world.fake, SCOPED, "1"), SCOPED),
     no_port=(lambda world: serve(world, STATUS), "no port for HTTP"),
     reserved_port=(lambda world: serve(world, {**HTTP, "targetPort": 15021}), "no port for HTTP"),
 )
-@pytest.mark.parametrize("related", [[], [route(), auth()]], ids=["unrelated", "related"])
+@pytest.mark.parametrize("related", [[], [route(), auth()]], ids=["unrelated", "related"]
+)  # fmt: skip
 def test_what_can_not_be_the_gateway_is_refused_by_name(world, change, words, related):
     world.related = related
     change(world)
@@ -99,6 +107,9 @@ def canary(**container):
     "change",
     two_pods=lambda world: pod_of(world.fake, name="y", of=f"{GATEWAY}-6"),
     own_istiod=lambda world: of_istiod(world, "istio-system"),
+    istiod_by_another_name=lambda world: pod_of(
+        world.fake, env=[{"name": "CA_ADDR", "value": "istiod.other.example:15012"}]
+    ),
     canary=lambda world: pod_of(world.fake, name="canary-1-x", of="canary-5"),
     copied_pod=lambda world: pod_of(world.fake, name="lone", of=""),
     without_named_ports=lambda world: pod_of(
@@ -181,7 +192,7 @@ def test_pods_that_are_away_are_waited_for_and_what_is_served_stays(served, chan
 
 
 def test_gateway_without_a_ready_pod_is_not_ready(served):
-    pod_of(served.fake, status={"phase": "Running"})
+    pod_of(served.fake, status={"conditions": [{"type": "Ready", "status": "False"}]})
     pod_of(served.fake, name="ready-and-ending", is_ending=True)
     assert f"gateway {SERVICE} is not ready" in served.status().message
 

@@ -201,20 +201,25 @@ BY_POD = {"sidecar.istio.io/inject": "true"}
     older=(OLD, {}, OWN_LABELS, True),
     younger=(YOUNG, {}, OWN_LABELS, False),
     of_the_same_second_with_a_later_name=(OURS, {}, OWN_LABELS, False),
-    younger_at_an_address=(YOUNG, {"bind": "10.1.2.3"}, {}, True),
-    by_a_label_of_pods=(OLD, {}, BY_POD, True),
+    younger_at_an_address=(
+        YOUNG, {"bind": "10.1.2.3", "port": {"number": 443, "protocol": "Redis"}}, {}, True,
+    ),
+    by_a_label_of_pods=(OLD, {"port": {"number": 8080, "protocol": "Mongo"}}, BY_POD, True),
     of_another_workload=(OLD, {}, {**OWN_LABELS, "x": "y"}, False),
     at_a_port_that_is_denied=(OLD, {"port": {"number": 9000, "protocol": "TCP"}}, {}, False),
     at_the_pods_port=(OLD, {"port": {"number": 8443, "protocol": "MySQL"}}, {}, True),
     of_http=(OLD, {"port": {"number": 80, "protocol": "http2"}}, {}, False),
     that_is_odd=(OLD, {"port": "80"}, {}, False),
-)
+)  # fmt: skip
 def test_gateway_that_takes_a_port_for_tcp_is_named(world, created, server, labels, is_named):
     world.run()
     world.fake.put("Pod", "gateway-x", "kf", labels={**OWN_LABELS, **BY_POD})
     world.gateway()["metadata"]["creationTimestamp"] = OURS
     world.fake.namespace("mesh-2")
-    servers = [{"port": {"number": 80, "protocol": "TCP"}, "hosts": ["*"], **server}]
+    ingress_world.neighbour(world.fake)
+    ports = ({"number": 9001, "protocol": "TCP"}, {"number": 80, "protocol": "TCP"})
+    first, second = ({"port": port, "hosts": ["*"]} for port in ports)
+    servers = [first, {**second, **server}]
     spec = {"selector": labels, "servers": servers}
     world.fake.put("Gateway", "tcp", "mesh-2", spec=spec)["metadata"]["creationTimestamp"] = (
         created

@@ -223,12 +223,11 @@ A = match("/a")
     cors=(wishes.route(A, corsPolicy={"allowOrigins": ["*"]}), "asks for corsPolicy"),
     query=(wishes.route({**A, "queryParams": [{"name": "a"}]}), "asks for queryParams"),
     regex=(
-        wishes.route(A, filters=[{"urlRewrite": {"regex": {"pattern": "a"}}}]),
-        "asks for regex",
+        wishes.route(A, filters=[{"urlRewrite": {"regex": {"pattern": "a"}}}]), "asks for regex",
     ),
     # None of a route's matches is served without the others.
     one_match=(wishes.route(match("/fine"), match("/x", method="GET")), "asks for method;"),
-)
+)  # fmt: skip
 def test_route_that_cannot_be_served_is_named_and_the_others_are(asked, words):
     good = wishes.route(match("/good"), name="good")
     found = wishes.plan(wishes.received(1, asked, good))
@@ -254,39 +253,28 @@ ROUTE = "istio-ingress-route"
 @cases(
     ("newer", "by_older", "routes", "problem"),
     oldest_relation=(
-        [wishes.received(3, wishes.route(A)), wishes.received(5, wishes.route(A))],
-        [],
-        [("app-3", "/a")],
-        f"{ROUTE}:5 app-5: route web: /a belongs to app-3",
+        [wishes.received(3, wishes.route(A)), wishes.received(5, wishes.route(A))], [],
+        [("app-3", "/a")], f"{ROUTE}:5 app-5: route web: /a belongs to app-3",
     ),
     older_interface=(
-        [wishes.received(1, wishes.route(A, match("/b")))],
-        [older(2, "/a")],
-        [("app-2", "/a"), ("app-1", "/b")],
-        f"{ROUTE}:1 app-1: route web: /a belongs to app-2",
+        [wishes.received(1, wishes.route(A, match("/b")))], [older(2, "/a")],
+        [("app-2", "/a"), ("app-1", "/b")], f"{ROUTE}:1 app-1: route web: /a belongs to app-2",
     ),
     older_interface_with_slash=(
-        [wishes.received(1, wishes.route(A, match("/b")))],
-        [older(2, "/a/")],
-        [("app-2", "/a/"), ("app-1", "/b")],
-        f"{ROUTE}:1 app-1: route web: /a belongs to app-2",
+        [wishes.received(1, wishes.route(A, match("/b")))], [older(2, "/a/")],
+        [("app-2", "/a/"), ("app-1", "/b")], f"{ROUTE}:1 app-1: route web: /a belongs to app-2",
     ),
     slashes_make_no_other_prefix=(
-        [],
-        [older(1, "/kfp/"), older(2, "/kfp"), older(3, "/kfpx")],
-        [("app-3", "/kfpx"), ("app-1", "/kfp/")],
-        "ingress:2 app-2: prefix /kfp belongs to app-1",
+        [], [older(1, "/kfp/"), older(2, "/kfp"), older(3, "/kfpx")],
+        [("app-3", "/kfpx"), ("app-1", "/kfp/")], "ingress:2 app-2: prefix /kfp belongs to app-1",
     ),
     both_interfaces=(
-        [wishes.received(1, wishes.route(match("/new")), application="dex", endpoint=wishes.OPEN)],
-        [older(2, "/dex", "dex")],
-        [("dex", "/dex")],
-        (
-            f"{wishes.OPEN}:1 dex: dex is served by its relation to ingress; "
-            f"run: juju remove-relation mesh-2:{wishes.OPEN} dex"
-        ),
+        [wishes.received(1, wishes.route(match("/new")), application="dex",
+        endpoint=wishes.OPEN)], [older(2, "/dex", "dex")], [("dex", "/dex")],
+        (f"{wishes.OPEN}:1 dex: dex is served by its relation to ingress; "
+         f"run: juju remove-relation mesh-2:{wishes.OPEN} dex"),
     ),
-)
+)  # fmt: skip
 def test_path_belongs_to_one_application(newer, by_older, routes, problem):
     found = wishes.plan(*newer, older=by_older)
     assert {(route.request.application, route.path) for route in found.routes} == {*routes}

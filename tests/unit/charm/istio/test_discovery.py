@@ -13,7 +13,7 @@ from tests.unit.charm.objects import make
 
 URL = "https://istiod.example:15017/inject"
 ABSENT = "waiting for istiod: the cluster has no sidecar injector"
-NO_DEFAULT = "no default revision for 1 profile namespaces; "
+NO_DEFAULT = "no default revision for 2 profile namespaces; "
 
 
 def heard(ctx, **options):
@@ -59,12 +59,14 @@ def excluding(fake):
 
 def profile(fake):
     labels = {"app.kubernetes.io/part-of": "kubeflow-profile", "istio-injection": "enabled"}
-    fake.namespace("kf-user", **labels)
+    for name in ("kf-user", "kf-user-2"):
+        fake.namespace(name, **labels)
 
 
 def profile_that_goes(fake):
     profile(fake)
-    fake.find("Namespace", "kf-user")["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    for name in ("kf-user", "kf-user-2"):
+        fake.find("Namespace", name)["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 
 
 MANAGED = remote(name="istiod-asm-managed", revision="asm-managed")
@@ -79,80 +81,54 @@ ONE_OF_TWO = all_of(istio(revision="1-30"), istio(revision="1-31", tags=("prod",
     revision=(istio(revision="canary"), {}, "active", "istio-system/istiod-canary canary 1.31 · "),
     outside=(remote(), {}, "active", f"{URL} 1.31 · "),
     several=(
-        ONE_OF_TWO,
-        {},
-        "blocked",
-        (
-            "several Istios; run: juju config mesh-2 revision=1-30; or choose another "
-            "of 1-30 (istio-system), 1-31 (istio-system), prod (istio-system)"
-        ),
+        ONE_OF_TWO, {}, "blocked",
+        ("several Istios; run: juju config mesh-2 revision=1-30; or choose another "
+         "of 1-30 (istio-system), 1-31 (istio-system), prod (istio-system)"),
     ),
     one_outside=(
-        BOTH,
-        {},
-        "blocked",
-        (
-            "several Istios; run: juju config mesh-2 istiod-namespace=istio-system; "
-            f"or choose another of default ({URL}), default (mesh-a)"
-        ),
+        BOTH, {}, "blocked",
+        ("several Istios; run: juju config mesh-2 istiod-namespace=istio-system; "
+         f"or choose another of default ({URL}), default (mesh-a)"),
     ),
     that_outside=(BOTH, {"istiod_namespace": "istio-system"}, "active", URL),
     that_inside=(BOTH, {"istiod_namespace": "mesh-a"}, "active", "mesh-a/istiod"),
     two_for_the_same_pods=(
-        TWICE,
-        {},
-        "blocked",
-        (
-            "several Istios are asked for the same pods; "
-            "run: kubectl delete mutatingwebhookconfiguration m-b; "
-        ),
+        TWICE, {}, "blocked",
+        ("several Istios are asked for the same pods; "
+         "run: kubectl delete mutatingwebhookconfiguration m-b; "),
     ),
     elsewhere=(
-        istio(),
-        {"istiod_namespace": "elsewhere"},
-        "waiting",
+        istio(), {"istiod_namespace": "elsewhere"}, "waiting",
         "waiting for an istiod in elsewhere; there is one in istio-system",
     ),
     option_is_no_reason_to_join_another=(
-        remote(),
-        {"istiod_namespace": "elsewhere"},
-        "waiting",
+        remote(), {"istiod_namespace": "elsewhere"}, "waiting",
         "waiting for an istiod in elsewhere; there is one in istio-system",
     ),
     deactivated=(all_of(istio(), deactivate), {}, "waiting", ABSENT),
     excluding_a_revision=(all_of(istio(), excluding), {}, "active", "istio-system/istiod 1.31 · "),
     dead=(
-        istio(alive=False),
-        {},
-        "waiting",
+        istio(alive=False), {}, "waiting",
         "istio-system/istiod does not inject: object.sidecar-injector.istio.io: connection",
     ),
     never_answers=(
-        all_of(istio(), lambda fake: fake.timeouts.add(("create", "pods"))),
-        {},
-        "waiting",
+        all_of(istio(), lambda fake: fake.timeouts.add(("create", "pods"))), {}, "waiting",
         "timed out",
     ),
     not_to_be_asked=(
-        all_of(istio(), lambda fake: fake.forbidden.add(("create", "pods"))),
-        {},
-        "blocked",
+        all_of(istio(), lambda fake: fake.forbidden.add(("create", "pods"))), {}, "blocked",
         "missing permission: create pods",
     ),
     profile_without_a_default=(
-        all_of(profile, istio(revision="1-31")),
-        {},
-        "blocked",
+        all_of(profile, istio(revision="1-31")), {}, "blocked",
         f"{NO_DEFAULT}run: istioctl tag set default --revision 1-31",
     ),
     profile_that_goes=(all_of(profile_that_goes, istio(revision="1-31")), {}, "active", ""),
     profile_with_a_default=(
-        all_of(profile, istio(revision="1-31", tags=("default",))),
-        {"revision": "1-31"},
-        "active",
-        "istio-system/istiod-1-31 1-31 1.31",
+        all_of(profile, istio(revision="1-31", tags=("default",))), {"revision": "1-31"},
+        "active", "istio-system/istiod-1-31 1-31 1.31",
     ),
-)
+)  # fmt: skip
 def test_status_says_which_istio_it_is_or_what_is_missing(  # noqa: PLR0917 - a table
     ctx, fake, installed, options, name, words
 ):
@@ -255,8 +231,11 @@ def test_istiod_that_may_be_asked_only_in_the_model_is_judged_by_its_endpoints(c
     fake.forbidden.add(("create", "pods", "istio-system"))
     labels, endpoints = (
         {"kubernetes.io/service-name": "istiod"},
-        [{"conditions": {"ready": ready}}],
+        [{"conditions": {"ready": each}} for each in (False, ready)],
     )
+    others = {"kubernetes.io/service-name": "istiod-2"}
+    up = [{"conditions": {"ready": True}}]
+    fake.put("EndpointSlice", "other-x", "istio-system", labels=others, endpoints=up)
     fake.put("EndpointSlice", "istiod-x", "istio-system", labels=labels, endpoints=endpoints)
     ctx.run(ctx.on.config_changed(), state())
     words = "can't be asked while kf has other labels"

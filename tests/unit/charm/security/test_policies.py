@@ -311,18 +311,15 @@ NOT_ITS_OWN = "service-mesh:3 evil: has a policy for what is not its own"
     by_service=(policy("friend", None, target_service="minio"), ": Service minio"),
     units_by_name=(policy("friend", "minio", target_type="unit"), ""),
     units_by_labels=(
-        policy(
-            "friend", None, target_type="unit", target_selector_labels={NAME: "minio", "a": "evil"}
-        ),
-        "",
+        policy("friend", None, target_type="unit",
+        target_selector_labels={NAME: "minio", "a": "evil"}), "",
     ),
     every_unit=(policy("friend", None, target_type="unit"), ""),
     service_of_its_own_that_leads_to_anothers_pods=(policy("friend", "evil"), ": Service evil"),
     service_by_a_label_of_every_first_pod=(
-        policy("friend", None, target_service="lure"),
-        ": Service lure",
+        policy("friend", None, target_service="lure"), ": Service lure",
     ),
-)
+)  # fmt: skip
 def test_policy_for_what_is_another_applications_is_refused_by_name(given, problem):
     lures = (
         service("evil", (80, 9000), of="minio", application="evil"),
@@ -361,8 +358,7 @@ REMOTE = "remote-0123456789abcdef0123456789abcdef"
 @cases(
     ("given", "waits"),
     named_port_of_no_pod=(
-        asked(KFP_API, api({"ports": [8887]})),
-        "waiting for port 8887 of Service kfp-api",
+        asked(KFP_API, api({"ports": [8887]})), "waiting for port 8887 of Service kfp-api",
     ),
     one_port_of_two=(
         asked(KFP_API, API_POD, api({"ports": [8888, 98, 99]})),
@@ -381,7 +377,7 @@ REMOTE = "remote-0123456789abcdef0123456789abcdef"
         asked(KFP_API, API_POD, said("kfp-api", policy(REMOTE, "kfp-api"))),
         "waiting for the name of a caller of another model: relate it to provide-cmr-mesh, too",
     ),
-)
+)  # fmt: skip
 def test_what_is_not_there_yet_is_waited_for(given, waits):
     assert problems(decide(given)) == [
         (Template.AUTHORIZATION_WAITS, f"service-mesh:3 kfp-api: {waits}")

@@ -153,19 +153,20 @@ def test_refused_application_is_named_and_costs_no_other(world):
 
 
 @cases(
-    ("options", "account"),
-    real_account_of_the_pod=({}, "cluster.local/ns/istio-ingress/sa/other"),
+    ("options", "accounts"),
+    real_accounts_of_the_pods=({}, [sa(each, "istio-ingress") for each in ("gateway", "other")]),
     own_gateway_that_is_still_to_come=(
         ingress_world.OWN,
-        sa("istio-ingressgateway-workload-service-account"),
+        [sa("istio-ingressgateway-workload-service-account")],
     ),
 )
-def test_gateway_is_admitted_by_its_account(world, options, account):
+def test_gateway_is_admitted_by_its_accounts(world, options, accounts):
     pod = world.fake.find("Pod", "gateway-0", "istio-ingress")
     pod["spec"]["serviceAccountName"] = "other"
+    ingress_world.pod_of(world.fake, name="gateway-1")
     world.config |= options
     world.run()
-    assert account in principals(written(world.fake)["kfp-ui"])
+    assert principals(written(world.fake)["kfp-ui"]) == accounts
 
 
 @cases(
@@ -199,6 +200,13 @@ def test_model_behind_a_waypoint_gets_no_policies_and_is_told_so(world):
         "waypoint theirs hides the callers; run: juju config mesh-2 authorization=off; "
     )
     assert not written(world.fake)
+
+
+def test_requests_that_ztunnel_does_not_see_are_counted(world):
+    ambient_objects.into_ambient(world.fake)
+    limited = {"ports": [8888], "methods": ["GET"]}
+    world.related[-1] = mesh("kfp-api", policy("kfp-ui", "kfp-api", limited))
+    assert "requests to 1 of them are ignored" in world.status().message
 
 
 @cases(

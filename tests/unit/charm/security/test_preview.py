@@ -102,15 +102,13 @@ def test_off_is_asked_about_in_quotes_since_juju_reads_what_is_typed_as_yaml(ctx
 @cases(
     ("objects", "said", "words"),
     policy_of_others_keeps_pods_open=(
-        [members.peers("theirs", selector={"app.kubernetes.io/name": "minio"}, mode="PERMISSIVE")],
-        Template.POLICY_KEEPS_OPEN,
+        [members.peers("theirs", selector={"app.kubernetes.io/name": "minio"},
+        mode="PERMISSIVE")], Template.POLICY_KEEPS_OPEN,
         "PeerAuthentication kf/theirs, which this charm did not make, keeps minio open",
     ),
     rule_of_a_user=(
-        [
-            members.profile("kf-user"),
-            members.destination_rule("minio.kf.svc.cluster.local", namespace="kf-user"),
-        ],
+        [members.profile("kf-user"),
+        members.destination_rule("minio.kf.svc.cluster.local", namespace="kf-user")],
         Template.CLIENTS_WITHOUT_CERTIFICATE,
         "DestinationRule kf-user/theirs has clients call minio:9000 without",
     ),
@@ -120,8 +118,7 @@ def test_off_is_asked_about_in_quotes_since_juju_reads_what_is_typed_as_yaml(ctx
         "Sidecar kf-user/theirs hides minio:9000 from proxies, which then call it in plain",
     ),
     sidecar_of_the_mesh=(
-        [members.sidecar("./*", namespace="istio-system")],
-        Template.SERVICE_HIDDEN,
+        [members.sidecar("./*", namespace="istio-system")], Template.SERVICE_HIDDEN,
         "Sidecar istio-system/theirs hides minio:9000 from proxies",
     ),
     webhooks=(
@@ -130,11 +127,10 @@ def test_off_is_asked_about_in_quotes_since_juju_reads_what_is_typed_as_yaml(ctx
         "minio:9000 stays open to plain text for ValidatingWebhookConfiguration bait, Validat",
     ),
     webhook_in_a_closed_model=(
-        [members.webhook("lure", "minio", 9000)],
-        Template.PORT_OPEN_TO_ALL,
+        [members.webhook("lure", "minio", 9000)], Template.PORT_OPEN_TO_ALL,
         "minio:9000 is open to every caller, for ValidatingWebhookConfiguration lure",
     ),
-)
+)  # fmt: skip
 def test_what_stays_open_is_named(ctx, world, objects, said, words):
     for each in objects:
         world.add(each)

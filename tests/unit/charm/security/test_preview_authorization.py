@@ -114,23 +114,18 @@ UNKNOWN = (
     ("change", "said", "want"),
     nobody_names_them=(nothing, Template.CALLERS_LOST, f"minio, {LOST}"),
     no_policy_can_name_them=(
-        without_sidecar("minio"),
-        Template.CALLERS_LOST,
-        f"minio (without a sidecar), {LOST}",
+        without_sidecar("minio"), Template.CALLERS_LOST, f"minio (without a sidecar), {LOST}",
     ),
     however_many_they_are=(
-        many,
-        Template.CALLERS_LOST,
+        many, Template.CALLERS_LOST,
         f"{', '.join(f'caller-{each}' for each in range(8))}, minio, {LOST}",
     ),
     called_pod_has_no_sidecar=(
-        without_sidecar("kfp-api"),
-        Template.CALLED_WITHOUT_SIDECAR,
+        without_sidecar("kfp-api"), Template.CALLED_WITHOUT_SIDECAR,
         "kfp-api-0 has no sidecar to restrict its callers",
     ),
     a_condition_would_hold=(
-        to_a_service,
-        Template.CALLERS_LIMITED,
+        to_a_service, Template.CALLERS_LIMITED,
         f"minio, {REST} could call kfp-api:8888 only where a condition of its policies holds",
     ),
     nobody_is_lost_by_a_condition=(to_a_service, Template.CALLERS_LOST, ""),
@@ -139,23 +134,18 @@ UNKNOWN = (
     others_name_its_namespace=(admit(namespaces=["kube*"]), Template.CALLERS_LOST, ""),
     others_name_its_account=(admit(serviceAccounts=["minio"]), Template.CALLERS_LOST, ""),
     port_without_mutual_tls=(
-        disable(selector=API, ports={8888: "DISABLE"}),
-        Template.CALLERS_UNKNOWN,
-        UNKNOWN,
+        disable(selector=API, ports={8888: "DISABLE"}), Template.CALLERS_UNKNOWN, UNKNOWN,
     ),
     model_without_mutual_tls=(disable(mode="DISABLE"), Template.CALLERS_UNKNOWN, UNKNOWN),
     another_port_without_mutual_tls=(
-        disable(selector=API, ports={1: "DISABLE"}),
-        Template.CALLERS_LOST,
-        f"minio, {LOST}",
+        disable(selector=API, ports={1: "DISABLE"}), Template.CALLERS_LOST, f"minio, {LOST}",
     ),
     ztunnel_ignores_that=(disabled_for_ztunnel, Template.CALLERS_LOST, f"minio, {LOST}"),
     a_waypoint_calls=(
-        behind_a_waypoint,
-        Template.WAYPOINT_HIDES_CALLERS,
+        behind_a_waypoint, Template.WAYPOINT_HIDES_CALLERS,
         "waypoint theirs hides the callers; authorization=related names callers",
     ),
-)
+)  # fmt: skip
 def test_callers_that_would_be_denied_are_named(ctx, fake, change, said, want):
     change(fake)
     found = seen(lines(ctx, "related"), said)
