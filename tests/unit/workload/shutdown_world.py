@@ -9,7 +9,10 @@ from tests.unit.workload import service_world
 from tests.unit.workload.fake_apiserver import FakeApiserver
 
 NAMESPACE = service_world.MODEL
-OWNED = [{"kind": "Job", "name": "j", "uid": "u", "controller": True}]
+OWNED = [
+    {"kind": "Queue", "name": "q", "uid": "q"},
+    {"kind": "Job", "name": "j", "uid": "u", "controller": True},
+]
 TURN = 5
 """Seconds by which each unit acts later than the one before it."""
 START_WITHIN = 60

@@ -63,11 +63,11 @@ def written(item: Object, applied: str = "a", **labels: str) -> Object:
     return {**item, "metadata": {**item["metadata"], **metadata, "labels": labels}}
 
 
-def injector(name: str = "istio-sidecar-injector", generation: int = 1) -> Object:
-    service = {"namespace": MESH, "name": "istiod"}
+def injector(name: str = "istio-sidecar-injector", **metadata: Any) -> Object:
+    services = [None, {"namespace": MESH, "name": "istiod"}]
     return {
-        "metadata": {"name": name, "uid": name, "generation": generation},
-        "webhooks": [{"name": "x", "clientConfig": {"service": service}}],
+        "metadata": {"name": name, "uid": name, "generation": 1, **metadata},
+        "webhooks": [{"name": "x", "clientConfig": {"service": each}} for each in services],
     }
 
 
@@ -133,6 +133,10 @@ DELETED_MODEL = {"metadata": {**model()["metadata"], "deletionTimestamp": "2026-
     other_webhook=(INJECTORS, None, injector("other"), False),
     same_injector=(INJECTORS, injector(), injector(), False),
     injector_changed=(INJECTORS, injector(), injector(generation=2), True),
+    injector_made_again=(INJECTORS, injector(), injector(uid="another"), True),
+    injector_labelled=(INJECTORS, injector(), injector(labels={"istio.io/rev": "1"}), True),
+    injector_annotated=(INJECTORS, injector(), injector(annotations={"a": "b"}), False),
+    tag_comes=(INJECTORS, None, injector("istio-revision-tag-prod"), True),
     model_labelled=("namespaces", None, model(labels=JOINED), True),
     model_annotated=("namespaces", None, {"metadata": {"name": MODEL, "annotations": {}}}, False),
     model_is_deleted=("namespaces", model(), DELETED_MODEL, True),
@@ -161,6 +165,8 @@ DELETED_MODEL = {"metadata": {**model()["metadata"], "deletionTimestamp": "2026-
     ),
     profile_comes=("namespaces", None, profile(), True),
     profile_labelled=("namespaces", profile(), profile(**JOINED), True),
+    profile_of_a_revision=(*("namespaces", profile(), profile(**{names.REVISION: "1-31"}), True),),
+    profile_served=("namespaces", profile(), profile(**{names.SERVED: "false"}), True),
     profile_claimed=("namespaces", profile(), profile(**{names.SERVED_BY: OWNER}), False),
     no_profile=("namespaces", None, {"metadata": {"name": "kf-user", "labels": JOINED}}, False),
     node_joins=("nodes", node(), node("10.1.7.0/24"), True),
@@ -175,10 +181,10 @@ async def test_charm_is_told_of_a_change_of_the_mesh_that_matters(
     assert await is_told(plural, before, after) is want
 
 
-def backend(service: str = "istiod", *, ready: bool) -> Object:
+def backend(service: str = "istiod", namespace: str = MESH, *, ready: bool) -> Object:
     labels = {"kubernetes.io/service-name": service, "app": "istiod"}
-    metadata = {"name": f"{service}-1", "namespace": MESH, "labels": labels}
-    endpoints = [{"conditions": {"ready": each}} for each in (ready, False)]
+    metadata = {"name": f"{service}-1", "namespace": namespace, "labels": labels}
+    endpoints = [{"conditions": {"ready": each}} for each in (False, ready)]
     return {"metadata": metadata, "endpoints": endpoints}
 
 
@@ -193,12 +199,15 @@ async def test_istiod_behind_the_injector_is_observed_wherever_it_is_and_until_i
         cluster.put("endpointslices", backend(ready=False))
         # Nobody named these.
         cluster.put("endpointslices", backend("another", ready=False))
+        cluster.put("endpointslices", backend(namespace="tenant", ready=True))
         cluster.put(WORKLOADS, deployment("istiod", "tenant", app="istiod"))
         await asyncio.sleep(5)
         assert service.told() == 2
+        cluster.put(WORKLOADS, deployment("istiod", MESH, 0, 2, app="istiod"))
+        await until(lambda: service.told() == 3)
         cluster.delete(INJECTORS, "", "istio-sidecar-injector")
         cluster.delete(WORKLOADS, MESH, "istiod")
-        await asyncio.sleep(5)
+        await asyncio.sleep(20)
         service.noticed.clear()
         cluster.put(WORKLOADS, istiod)
         await asyncio.sleep(5)
@@ -283,6 +292,11 @@ def ours(generation: int = 1, applied: str = "a", **labels: str) -> Object:
     return written(bare(generation), applied, **labels)
 
 
+def beside(item: Object) -> Object:
+    """Return an object in the namespace of the named gateway."""
+    return {**item, "metadata": {**item["metadata"], "namespace": SPACE}}
+
+
 def guard(hosts: str, generation: int = 1) -> Object:
     """Return the EnvoyFilter of another model's integrator."""
     metadata = {"name": "theirs", "namespace": SPACE, "generation": generation}
@@ -335,6 +349,8 @@ def of_istiod(item: Object) -> Object:
     ),
     routes_of_another_model=row(before=guard("a.example.com"), after=guard("a.example.com", 2)),
     filter_of_another_team=row(before=None, after={"metadata": {"name": "x", "namespace": SPACE}}),
+    guard_made_beside_the_gateway=row(before=None, after=beside(ours())),
+    guard_edited_beside_the_gateway=row(before=beside(ours()), after=beside(ours(2)), want=True),
     # Without a named gateway, what the charm or istiod makes in the model is looked at.
     guard_made=("", "envoyfilters", None, ours(), False),
     guard_written_by_the_charm=("", "envoyfilters", ours(), ours(2, "b"), False),

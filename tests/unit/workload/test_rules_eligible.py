@@ -63,6 +63,7 @@ def ref(kind, name="x", *, version="apps/v1", uid="u", controller: bool | None =
     our_webhook=({names.COMPONENT: "admission-webhook"}, {}, "IntegratorItself"),
     ambient_pod=({names.DATAPLANE_MODE: "ambient"}, {}, "Ambient"),
     ambient_enrolled=({}, {"ambient.istio.io/redirection": "enabled"}, "Ambient"),
+    ambient_no_more=({}, {"ambient.istio.io/redirection": "disabled"}, "NamespaceInjection"),
 )
 def test_a_pod_of_a_member_namespace_is_judged_by_what_it_says(labels, annotations, want):
     decided = eligible.decide_membership(pod(labels, annotations), scope(excluded_pods="app=out"))
@@ -87,6 +88,8 @@ BOTH = {**ENABLED, **AMBIENT}
     both_labels=({**ENABLED, names.REVISION: "other"}, {}, REVISION, "NamespaceInjection"),
     revision=({names.REVISION: "1-31"}, {}, REVISION, "Revision"),
     other_revision=({names.REVISION: "1-30"}, {}, REVISION, "OtherRevision"),
+    longer_revision=({names.REVISION: "1-31-2"}, {}, REVISION, "OtherRevision"),
+    empty_revision=({names.REVISION: ""}, {}, {}, "NamespaceOutside"),
     any_revision=({names.REVISION: "x"}, {}, {}, "Revision"),
     outside=({}, {}, {}, "NamespaceOutside"),
     pod_asks=({}, {names.INJECT: "true"}, {}, "PodInjection"),
@@ -100,6 +103,26 @@ def test_the_namespace_and_the_membership_decide(namespace, labels, settings, wa
     decided = eligible.decide_membership(pod(labels), scope(namespace, **settings))
 
     assert (decided.reason, decided.wanted) == (want, want in WANTED)
+
+
+@cases(
+    ("around", "labels", "message"),
+    namespace=(scope({"istio-injection": "off"}), {}, "its namespace says istio-injection=off"),
+    revision=(
+        *(scope({names.REVISION: "1-30"}, **REVISION), {}),
+        "its namespace says istio.io/rev=1-30, which is not 1-31",
+    ),
+    pod=(scope({}, **REVISION), {names.REVISION: "1-31"}, "the pod says istio.io/rev=1-31"),
+    ambient=(
+        *(scope(AMBIENT, data_plane="ambient"), {}),
+        "it is in ambient mode by istio.io/dataplane-mode=ambient",
+    ),
+    out_of_ambient=(
+        *(scope(AMBIENT, data_plane="ambient"), NONE, "the pod says istio.io/dataplane-mode=none"),
+    ),
+)
+def test_the_object_that_decides_is_named_with_its_label(around, labels, message):
+    assert eligible.decide_membership(pod(labels), around).message == message
 
 
 def in_ambient_mode(namespace=AMBIENT, **settings):
@@ -148,9 +171,14 @@ OS, OLD_OS = "kubernetes.io/os", "beta.kubernetes.io/os"
 
 
 def requires(*terms):
-    """Require nodes by terms, each of expressions `key operator values`."""
+    """Require nodes by terms, each of expressions `key operator values`; the first says nothing."""
+    keys = ("key", "operator", "values")
     wanted = [
-        {"matchExpressions": [dict(zip(("key", "operator", "values"), each, strict=False))]}
+        {
+            "matchExpressions": [
+                dict(zip(keys, one, strict=False)) for one in (("disk", "Exists"), each)
+            ]
+        }
         for each in terms
     ]
     kind = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -217,6 +245,10 @@ def marked(*containers):
     plain=(pod(), False),
     classic=(pod(containers=("main", "istio-proxy")), True),
     native=(pod(initContainers=[types.Container(name="istio-proxy")]), True),
+    native_after_another=(
+        pod(initContainers=[types.Container(name=each) for each in ("setup", "istio-proxy")]),
+        True,
+    ),
     init_only=(pod(initContainers=[types.Container(name="istio-init")]), False),
     customised_not_injected=(pod(initContainers=[CUSTOMISED]), False),
     left_over_mark=(pod(annotations=marked("istio-proxy")), False),
@@ -247,9 +279,10 @@ OWNERS = {
     ("DaemonSet", "x"): eligible.Owner("u"),
     ("Deployment", "x"): eligible.Owner("u"),
     ("ReplicaSet", "x-1"): eligible.Owner("rs", (ref("Deployment"),)),
+    ("ReplicaSet", "x-2"): eligible.Owner("rs", (ref("Deployment", uid="older"),)),
     ("ReplicaSet", "lone"): eligible.Owner("u"),
     ("ReplicaSet", "rollout"): eligible.Owner("u", (ref("Rollout", version="argoproj.io/v1"),)),
-    ("StatefulSet", "nb"): eligible.Owner("u", (NOTEBOOK,)),
+    ("StatefulSet", "nb"): eligible.Owner("u", (ref("Namespace", version="v1"), NOTEBOOK)),
     ("StatefulSet", "plain-owner"): eligible.Owner("u", (ref("App", controller=None),)),
     ("StatefulSet", "of-namespace"): eligible.Owner("u", (ref("Namespace", version="v1"),)),
     ("StatefulSet", "off"): eligible.Owner("u", disabled=True),
@@ -265,6 +298,10 @@ def lookup(kind, name):
     statefulset=([ref("StatefulSet")], "", "StatefulSet/x"),
     daemonset=([ref("DaemonSet")], "", "DaemonSet/x"),
     deployment=([ref("ReplicaSet", "x-1", uid="rs")], "", "Deployment/x"),
+    beside_an_owner_that_does_not_control=(
+        [ref("Node", version="v1", controller=None), ref("StatefulSet")],
+        *("", "StatefulSet/x"),
+    ),
     namespace=([ref("StatefulSet", "of-namespace")], "", "StatefulSet/of-namespace"),
     bare=([], "BarePod", ""),
     job=([ref("Job", version="batch/v1")], "RunsToCompletion", "Job/x"),
@@ -283,6 +320,10 @@ def lookup(kind, name):
         [ref("ReplicaSet", "x-1", uid="older")],
         "OwnerUnknown",
         "ReplicaSet/x-1",
+    ),
+    deployment_recreated=(
+        [ref("ReplicaSet", "x-2", uid="rs")],
+        *("OwnerUnknown", "Deployment/x"),
     ),
     replicaset_gone=([ref("ReplicaSet", "gone")], "OwnerUnknown", "ReplicaSet/gone"),
     gone=([ref("StatefulSet", "gone")], "OwnerUnknown", "StatefulSet/gone"),
@@ -304,17 +345,29 @@ OFF = {names.RESTART_PODS: "disabled"}
 
 
 @cases(
-    ("subject", "namespace_off"),
-    annotation=({"annotations": OFF}, False),
-    label=({"labels": OFF}, False),
-    namespace=({}, True),
+    ("subject", "namespace_off", "place"),
+    annotation=({"annotations": OFF}, False, "the pod"),
+    label=({"labels": OFF}, False, "the pod"),
+    namespace=({}, True, "its namespace"),
 )
-def test_a_pod_of_a_plain_workload_can_be_left_alone(subject, namespace_off):
+def test_a_pod_of_a_plain_workload_can_be_left_alone(subject, namespace_off, place):
     found = eligible.find_ownership(
         pod(owners=[ref("StatefulSet")], **subject), namespace_off, lookup
     )
 
-    assert (found.fixable, found.reason) == (False, "ConvergenceDisabled")
+    message = f"switched off on {place}"
+    assert found == eligible.Ownership("StatefulSet/x", False, "ConvergenceDisabled", message)
+
+
+@cases(
+    ("reference", "message"),
+    gone=(ref("StatefulSet", "gone"), "StatefulSet/gone was not found"),
+    owned=(ref("StatefulSet", "nb"), "StatefulSet/nb belongs to Notebook nb"),
+    off=(ref("StatefulSet", "off"), "switched off on StatefulSet/off"),
+    other=(ref("ReplicaSet", "lone"), "ReplicaSet is no Deployment, StatefulSet or DaemonSet"),
+)
+def test_the_owner_that_keeps_a_pod_from_eviction_is_named(reference, message):
+    assert eligible.find_ownership(pod(owners=[reference]), False, lookup).message == message
 
 
 ON_DELETE = {"updateStrategy": {"type": "OnDelete"}}

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sidecar_lifecycle.decide import finished, payload
 from sidecar_lifecycle.model import types
+from sidecar_lifecycle.shell.shutdown import sources
 
 from integrator_contract import names
 from integrator_contract.answers import Action
@@ -20,6 +21,7 @@ from tests.unit.workload.pods import container, ended, pod, rule, running, statu
 
 ALWAYS = {"restartPolicy": "Always"}
 LOST = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}}
+SCHEDULED = {"type": "PodScheduled", "status": "True"}
 RESTARTING_ALL = {"type": "AllContainersRestarting", "status": "True"}
 EVICTED = {"type": "DisruptionTarget", "status": "True"}
 GRPC = {names.TEMPLATES: "grpc-agent"}
@@ -56,8 +58,11 @@ def agent(state: dict[str, Any] | None, main: Any = None, **notes: str) -> types
 
 
 def beside(name: str, state: dict[str, Any], **spec: Any) -> types.Pod:
-    """A finished pod with an init container."""
-    return pod(init=[container(name, **spec)], init_statuses=[status(name, state)])
+    """A finished pod with two init containers, of which the first has ended."""
+    return pod(
+        init=[container("first"), container(name, **spec)],
+        init_statuses=[status("first", ended()), status(name, state)],
+    )
 
 
 ROWS = {
@@ -109,12 +114,16 @@ ROWS = {
         beside("x", ended(9), **ALWAYS, restartPolicyRules=[rule("RestartAllContainers", 9)]),
         "wait PodRestarting",
     ),
-    "restart_under_way": (pod(conditions=[RESTARTING_ALL]), "wait PodRestarting"),
+    "restart_under_way": (pod(conditions=[SCHEDULED, RESTARTING_ALL]), "wait PodRestarting"),
+    "restart_is_over": (
+        pod(conditions=[{**RESTARTING_ALL, "status": "False"}]),
+        "stop PayloadFinished",
+    ),
     # Init containers and other people's sidecars.
     "init_runs_again_in_a_new_sandbox": (beside("setup", running()), "wait Initializing"),
     "other_native_sidecar_runs": (beside("vault", running(), **ALWAYS), "stop PayloadFinished"),
     # Proxies of other kinds and states.
-    "native_proxy": (pod(init=[container("istio-proxy", **ALWAYS)]), "ignore NativeSidecar"),
+    "native_proxy": (beside("istio-proxy", running(), **ALWAYS), "ignore NativeSidecar"),
     "proxy_crash_loop": (pod(proxy=waiting()), "report ProxyNotRunning"),
     "proxy_customised_and_never_injected": (
         pod(proxy=waiting("ErrImagePull"), proxy_spec={"image": "auto"}),
@@ -124,12 +133,16 @@ ROWS = {
     "proxy_comes_back": (pod(policy="OnFailure", proxy=ended(1)), "wait ProxyRestarting"),
     "proxy_restarts_always": (pod(proxy_spec=ALWAYS), "ignore RestartsAlways"),
     "proxy_without_envoy": (pod(annotations=GRPC), "report ProxyWithoutEnvoy"),
+    "proxy_without_envoy_of_two_templates": (
+        pod(annotations={names.TEMPLATES: "sidecar, grpc-agent"}),
+        "report ProxyWithoutEnvoy",
+    ),
     "proxy_without_envoy_and_a_payload_that_runs": (
         pod(running(), annotations=GRPC),
         "wait PayloadRunning",
     ),
     "proxy_of_another_template": (
-        pod(annotations={names.TEMPLATES: "sidecar,ours"}),
+        pod(annotations={names.TEMPLATES: "sidecar,our-grpc-agent"}),
         "stop PayloadFinished",
     ),
     # The reverse failure.
@@ -140,13 +153,16 @@ ROWS = {
         "wait ProxyRestarting",
     ),
     "lost_in_hold": (pod(waiting("PodInitializing"), proxy=ended(0)), "report ProxyLost"),
-    "kubelet_evicts": (pod(running(), proxy=ended(0), conditions=[EVICTED]), "ignore Disrupted"),
+    "kubelet_evicts": (
+        pod(running(), proxy=ended(0), conditions=[SCHEDULED, EVICTED]),
+        "ignore Disrupted",
+    ),
     "kubelet_evicts_no_more": (
         pod(running(), proxy=ended(0), conditions=[{**EVICTED, "status": "False"}]),
         "report ProxyLost",
     ),
     "another_condition": (
-        pod(running(), proxy=ended(0), conditions=[{"type": "PodScheduled", "status": "True"}]),
+        pod(running(), proxy=ended(0), conditions=[SCHEDULED]),
         "report ProxyLost",
     ),
     "proxy_ended_in_a_restart_of_all": (
@@ -201,6 +217,46 @@ def test_decision_for_a_pod(subject: types.Pod, want: str):
 
     assert f"{decision.action} {decision.reason}" == want, decision.message
     assert decision.message
+    # The service keeps only a part of each pod.
+    sources.compact(subject)
+    assert decide(subject) == decision
+
+
+NOT_RUNNING = "work finished, but istio-proxy is not running ({}), so the pod cannot complete"
+BOTH_IGNORED = {names.IGNORE_CONTAINERS: "agent,log"}
+
+
+@cases(
+    ("subject", "message"),
+    running=(agent(running(), waiting("X")), "main is waiting (X); agent is running"),
+    restarts_all=(
+        ruled(3, rule("RestartAllContainers", 3), rule("Restart", 4)),
+        "main ended with 3 and is started again",
+    ),
+    trigger=(
+        beside("x", ended(9), **ALWAYS, restartPolicyRules=[rule("RestartAllContainers", 7, 9)]),
+        "x ended with 9, which restarts all containers",
+    ),
+    without_status=(
+        pod(others={"agent": None, "log": None}, annotations=BOTH_IGNORED),
+        "agent, log has no status yet",
+    ),
+    proxy_waits=(pod(proxy=waiting("ErrImagePull")), NOT_RUNNING.format("ErrImagePull")),
+    proxy_has_no_state=(pod(proxy={}), NOT_RUNNING.format("no reason given")),
+    proxy_without_envoy=(
+        pod(annotations=GRPC),
+        "work finished, but only a signal ends the pilot-agent of template grpc-agent; run:"
+        " kubectl -n kf exec job-x -c istio-proxy -- bash -c 'kill 1'",
+    ),
+    lost=(
+        pod(running(), proxy=ended(3)),
+        "the proxy ended with 3 and is not started again, while main is running",
+    ),
+    failed=(pod(phase="Failed"), "the pod has failed"),
+    all_ended=(agent(ended(2)), "main ended with 0; agent ended with 2"),
+)
+def test_message_names_each_container_with_its_state(subject: types.Pod, message: str):
+    assert decide(subject).message == message
 
 
 @pytest.mark.parametrize("reason", ["Evicted", "DeadlineExceeded", "Preempting", "Terminated"])
@@ -229,11 +285,15 @@ def test_what_nobody_looks_at_changes_nothing():
 
 
 def test_names_that_a_pod_lacks_and_containers_that_hold_it_are_named():
-    decision = decide(agent(running(), ignore="agent"))
-    assert (decision.holding, decision.containers) == (("agent",), ("main",))
+    held = pod(
+        others={"agent": running(), "done": ended(), "log": waiting()},
+        annotations=annotated(ignore="agent,done,log"),
+    )
+    decision = decide(held)
+    assert (decision.holding, decision.containers) == (("agent", "log"), ("main",))
 
     wrong = annotated(wait="main,typo", ignore="agnet,vault")
-    subject = pod(init=[container("vault", **ALWAYS)], annotations=wrong)
+    subject = pod(init=[container("first"), container("vault", **ALWAYS)], annotations=wrong)
     assert decide(subject).unknown == ("typo", "agnet")
 
 
@@ -388,7 +448,8 @@ def test_messages_about_thousands_of_containers_name_a_few():
     for state, reason in ((running(), "PayloadRunning"), (ended(), "PayloadFinished")):
         decision = decide(pod(others={f"c{number}": state for number in range(MANY)}))
         assert decision.reason == reason
-        assert f"and {MANY - payload.MOST_SAID} more" in decision.message or reason[-1] == "d"
+        more = MANY + (reason == "PayloadFinished") - payload.MOST_SAID
+        assert decision.message.endswith(f"; and {more} more")
         assert len(decision.message) < 500
 
 
@@ -483,11 +544,13 @@ def test_every_pod_gets_a_reason_and_what_is_not_watched_needs_nothing(
 ):
     policy = {"wait_for_containers": tuple(options), "ignore_containers": tuple(options)}
     subject = msgspec.convert(document, types.Pod)
-    whole = decide(subject)
+    whole, end = decide(subject), payload.find_end(subject, finished.Policy())
 
     assert whole.reason
     assert whole.message
     assert decide(subject, **policy).message
+    sources.compact(subject)
+    assert (decide(subject), payload.find_end(subject, finished.Policy())) == (whole, end)
     if whole.action in (Action.STOP, Action.REPORT):
         assert document["status"]["phase"] not in ("Succeeded", "Failed")
         assert finished.may_be_stopped(subject)

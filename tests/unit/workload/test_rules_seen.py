@@ -92,7 +92,7 @@ def https(**given: Any) -> dict[str, Any]:
 
 
 LISTENERS = (
-    listener(chain("http.8080", *FILTERS, "router")),
+    {"active_state": {"listener": {"default_filter_chain": chain("http.8080", *FILTERS)}}},
     listener(chain(OURS, *FILTERS), chain("https.443.https.web.shop", "router", names=("shop",))),
 )
 ROUTES = (routes("http.8080", "first:80"), routes(OURS, "kf.example.com:443"))

@@ -120,6 +120,12 @@ def trial(why, force):
         options={"remembered": requested("uid-a-1", "uid-a-2")},
         why={"a-2": "NotReady"},
     ),
+    beside_a_pod_that_is_not_ready_and_another_is_insisted_on=row(
+        pods=[*THREE[1:], DOWN_0, replica("b-0")],
+        options={"remembered": requested("uid-b-0", force=True)},
+        evicts=["b-0"],
+        why={"a-2": "NotReady"},
+    ),
     # Kubernetes would not recreate these before a lower ordinal is Ready.
     in_order=row(
         pods=[replica("a-0", in_mesh=True, **STUCK), *THREE[1:]],
@@ -796,12 +802,17 @@ def test_a_replacement_without_sidecar_is_blamed_by_a_dry_run(trial, fingerprint
         assert ("new" in current.known) is (hold is not None)
 
 
-def test_a_replacement_without_sidecar_ends_it():
+@pytest.mark.parametrize("tried", ["new-0", "new-1"])
+def test_a_replacement_without_sidecar_ends_it(tried):
     """Of several, the first is asked about and named."""
-    bad = [replacement(in_mesh=False, name=f"a-{number}", uid=f"new-{number}") for number in "01"]
+    bad = [
+        replacement(name="a-2", uid="new-2"),
+        replacement(in_mesh=False, name="a-0", uid="new-0"),
+        replacement(in_mesh=False, name="a-1", uid="new-1", **STARTING),
+    ]
     assert [each.uid for each in decide(snapshot(*bad), remembering()).ask] == ["new-0"]
 
-    decided = decide(snapshot(*bad, trials=[(SET, None, "new-0")]), remembering())
+    decided = decide(snapshot(*bad, trials=[(SET, None, tried)]), remembering())
     hold = decided.memory.holds[SET]
     assert hold.reason == "StillNoSidecar"
     assert hold.message.startswith("a-0, created in place of an evicted pod")
