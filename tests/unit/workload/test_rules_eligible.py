@@ -171,7 +171,7 @@ OS, OLD_OS = "kubernetes.io/os", "beta.kubernetes.io/os"
 
 
 def requires(*terms):
-    """Require nodes by terms, each of expressions `key operator values`; the first says nothing."""
+    """Require nodes by terms, each of an expression `key operator values` after another one."""
     keys = ("key", "operator", "values")
     wanted = [
         {

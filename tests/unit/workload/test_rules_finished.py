@@ -223,6 +223,7 @@ def test_decision_for_a_pod(subject: types.Pod, want: str):
 
 
 NOT_RUNNING = "work finished, but istio-proxy is not running ({}), so the pod cannot complete"
+KILL = "run: kubectl -n kf exec job-x -c istio-proxy -- bash -c 'kill 1'"
 BOTH_IGNORED = {names.IGNORE_CONTAINERS: "agent,log"}
 
 
@@ -245,8 +246,7 @@ BOTH_IGNORED = {names.IGNORE_CONTAINERS: "agent,log"}
     proxy_has_no_state=(pod(proxy={}), NOT_RUNNING.format("no reason given")),
     proxy_without_envoy=(
         pod(annotations=GRPC),
-        "work finished, but only a signal ends the pilot-agent of template grpc-agent; run:"
-        " kubectl -n kf exec job-x -c istio-proxy -- bash -c 'kill 1'",
+        f"work finished, but only a signal ends the pilot-agent of template grpc-agent; {KILL}",
     ),
     lost=(
         pod(running(), proxy=ended(3)),
