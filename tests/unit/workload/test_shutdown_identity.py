@@ -93,7 +93,11 @@ async def test_proxy_that_comes_back_while_its_stop_ends_is_stopped_again(cluste
 
 
 def broken_pod(owner: str = "u", name: str = "job-x", **extra: Any) -> dict[str, Any]:
-    values = {"ownerReferences": [{**OWNED[0], "uid": owner}], "uid": f"uid-{name}", **extra}
+    values = {
+        "ownerReferences": [OWNED[0], {**OWNED[1], "uid": owner}],
+        "uid": f"uid-{name}",
+        **extra,
+    }
     return pod_json(**{"main": running(), "proxy": ended(), "name": name, **values})
 
 
@@ -103,7 +107,7 @@ def broken_pod(owner: str = "u", name: str = "job-x", **extra: Any) -> dict[str,
     owned=(broken_pod(), "", {}, [], False),
     bare=(broken_pod(ownerReferences=[]), "", {}, [], True),
     owned_by_no_controller=row(
-        pod=broken_pod(ownerReferences=[{**OWNED[0], "controller": False}]), told=[]
+        pod=broken_pod(ownerReferences=[{**OWNED[1], "controller": False}]), told=[]
     ),
     forbidden=(broken_pod(), "DELETE", {}, ["PodNotReplaced"], True),
     another_pod=(broken_pod(), "", {"uid": "uid-2"}, [], True),
