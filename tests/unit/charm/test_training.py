@@ -70,30 +70,21 @@ def networks(fake, namespace=USER):
     a_node_without=((["10.1.7.0/24", ""], {}), "", None),
     nodes_of_another_plugin=((["10.8.7.0/24"], {}), "", None),
     calico=((["10.8.7.0/24"], {CALICO: ["10.1.0.0/16"]}), "", ["10.1.0.0/16"]),
-    calico_disabled=row(
-        sources=([""], {CALICO: ["10.1.0.0/16", {"cidr": "10.2.0.0/16", "disabled": True}]}),
+    calico_disabled=row(sources=(
+        [""], {CALICO: ["10.1.0.0/16", {"cidr": "10.2.0.0/16", "disabled": True}]}),
         wanted=["10.1.0.0/16"],
     ),
-    calico_for_balancers=row(
-        sources=(
-            [""],
-            {CALICO: [{"cidr": "10.3.0.0/16", "allowedUses": ["LoadBalancer"]}, "10.1.0.0/16"]},
-        ),
+    calico_for_balancers=row(sources=(
+        [""],
+        {CALICO: [{"cidr": "10.3.0.0/16", "allowedUses": ["LoadBalancer"]}, "10.1.0.0/16"]}),
         wanted=["10.1.0.0/16"],
     ),
-    calico_for_tunnels=row(
-        sources=([""], {CALICO: [{"cidr": "10.1.0.0/16", "allowedUses": ["Tunnel"]}]}), wanted=None
+    calico_for_tunnels=row(sources=(
+        [""], {CALICO: [{"cidr": "10.1.0.0/16", "allowedUses": ["Tunnel"]}]}), wanted=None,
     ),
-    calico_of_some_nodes=row(
-        sources=(
-            [""],
-            {
-                CALICO: [
-                    {"cidr": "10.2.0.0/16", "nodeSelector": "gpu == 'yes'"},
-                    {"cidr": "10.1.0.0/16", "allowedUses": ["Workload"], "disabled": False},
-                ]
-            },
-        ),
+    calico_of_some_nodes=row(sources=(
+        [""], {CALICO: [{"cidr": "10.2.0.0/16", "nodeSelector": "gpu == 'yes'"},
+        {"cidr": "10.1.0.0/16", "allowedUses": ["Workload"], "disabled": False}]}),
         wanted=["10.1.0.0/16", "10.2.0.0/16"],
     ),
     calico_of_no_pods=(([""], {CALICO: [{"cidr": "10.1.0.0/16", "disabled": True}]}), "", None),
@@ -102,7 +93,7 @@ def networks(fake, namespace=USER):
     cilium=(([""], {CALICO: ["10.8.0.0/16"], CILIUM: ["10.1.7.0/24"]}), "", ["10.1.7.0/24"]),
     cilium_of_a_cloud=(([""], {CILIUM: [None]}), "", None),
     cilium_in_part=(([""], {CILIUM: ["10.1.7.0/24", None]}), "", None),
-)
+)  # fmt: skip
 def test_networks_are_named_or_found_for_certain(ctx, fake, sources, option, wanted):
     of_nodes, others = sources
     nodes(fake, *of_nodes)
@@ -114,6 +105,24 @@ def test_networks_are_named_or_found_for_certain(ctx, fake, sources, option, wan
             fake.add({**obj, "spec": spec})
     run(ctx, pod_networks=option)
     assert networks(fake) == wanted
+
+
+def test_job_calls_without_limits_and_with_certificates_of_its_namespace_alone(ctx, fake):
+    mesh = "trustDomain: td\ntrustDomainAliases: [alias]"
+    fake.find("ConfigMap", "istio", "istio-system")["data"] = {"mesh": mesh}
+    run(ctx, pod_networks="10.1.0.0/16")
+    patches = fake.find("EnvoyFilter", NAME, USER)["spec"]["configPatches"]
+    cluster, chain = (each["patch"]["value"] for each in patches)
+    unlimited = dict.fromkeys(("max_connections", "max_pending_requests"), 2**32 - 1)
+    assert cluster["circuit_breakers"] == {"thresholds": [unlimited]}
+    tls = cluster["transport_socket"]["typed_config"]["common_tls_context"]
+    assert [*tls["tls_params"].values()] == ["TLSv1_2", "TLSv1_3"]
+    assert tls["alpn_protocols"] == ["istio"]
+    checked = tls["combined_validation_context"]["default_validation_context"]
+    accounts = [each["matcher"] for each in checked["match_typed_subject_alt_names"]]
+    assert accounts == [{"prefix": f"spiffe://{each}/ns/{USER}/sa/"} for each in ("td", "alias")]
+    (proxy,) = chain["filters"]
+    assert proxy["typed_config"]["idle_timeout"] == "0s"
 
 
 @cases(
@@ -155,16 +164,10 @@ OF_NAMESPACE = {"from": [{"source": {"namespaces": ["team"]}}]}
     allows_nobody=([("AuthorizationPolicy", "team", {})], False),
     allows_all=([("AuthorizationPolicy", "team", {"rules": [{}]})], False),
     of_an_application=(
-        [
-            (
-                "AuthorizationPolicy",
-                "team",
-                {"selector": {"matchLabels": {"app": "web"}}, "rules": [OF_NAMESPACE]},
-            )
-        ],
-        False,
+        [("AuthorizationPolicy", "team",
+        {"selector": {"matchLabels": {"app": "web"}}, "rules": [OF_NAMESPACE]})], False,
     ),
-)
+)  # fmt: skip
 def test_other_served_namespaces_get_one_if_plain_text_is_denied(ctx, fake, policies, wanted):
     fake.namespace("team", **MEMBER, **{"istio-integrator.charmhub.io/served": "enabled"})
     for kind, namespace, spec in policies:
@@ -374,3 +377,5 @@ def test_proxy_that_lacks_the_filter_chains_is_named(ctx, fake, pod, answer, sai
         asked.SERVICE.fails(code, "port-forward ended")
     (row,) = diagnose(ctx, "training", given)
     assert (row.message, said[1] in row.seen) == (said[0], True)
+    asked_for = {path for _, path, _ in asked.SERVICE.requests if path.startswith("/outbound")}
+    assert asked_for <= {f"/outbound?namespace={USER}&pod=mesh-2&name={NAME}"}

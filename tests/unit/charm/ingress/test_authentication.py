@@ -141,7 +141,7 @@ KUBELET = "search kf.svc.{0} svc.{0} {0} example.com\nnameserver 10.96.0.10\n"
     of_no_pod=("nameserver 192.0.2.1\nsearch example.com\n", "cluster.local"),
     nothing_to_search=("search\n", "cluster.local"),
     empty=("", "cluster.local"),
-)
+)  # fmt: skip
 def test_name_of_the_default_domain_means_a_service_of_the_domain_that_pods_search(
     world, monkeypatch, resolver, domain
 ):
@@ -177,14 +177,35 @@ def test_most_headers_that_a_gateway_can_write_are_guarded(world):
 def test_service_gets_and_sets_the_headers_that_its_application_names(world):
     world.related = [route(), auth()]
     world.hook()
-    assert headers(asked(world)["allowed_headers"]) == ["cookie"]
-    told = asked(world)["http_service"]["authorization_response"]["allowed_upstream_headers"]
-    assert headers(told) == ["kubeflow-userid"]
+    found = asked(world)
+    assert (found["failure_mode_allow"], found["transport_api_version"]) == (False, "V3")
+    assert headers(found["allowed_headers"]) == ["cookie"]
+    asking = found["http_service"]
+    assert asking["server_uri"] == {
+        "uri": "http://oidc.kf.svc.cluster.local:8080",
+        "cluster": "outbound|8080||oidc.kf.svc.cluster.local",
+        "timeout": "10s",
+    }
+    assert "authorization_request" not in asking
+    assert {key: headers(each) for key, each in asking["authorization_response"].items()} == {
+        "allowed_client_headers_on_success": ["set-cookie"],
+        "allowed_upstream_headers": ["kubeflow-userid"],
+        "dynamic_metadata_from_headers": ["kubeflow-userid"],
+    }
     world.related = [route(), forwarding()]
     world.hook()
     assert {"accept", "cookie", "x-auth-token"} < {*headers(asked(world)["allowed_headers"])}
-    told = asked(world)["http_service"]["authorization_response"]["allowed_upstream_headers"]
+    asking = asked(world)["http_service"]
+    told = asking["authorization_response"]["allowed_upstream_headers"]
     assert headers(told) == ["x-user", "kubeflow-userid", "kubeflow-groups"]
+    described = {
+        each["key"]: each["value"] for each in asking["authorization_request"]["headers_to_add"]
+    }
+    assert described == {
+        "x-forwarded-method": "%REQ(:method)%",
+        "x-forwarded-host": "%REQ(:authority)%",
+        "x-forwarded-uri": "%REQ(:path)%",
+    }
 
 
 def test_two_ways_to_ask_close_and_both_are_named_with_what_to_remove(world, caplog):

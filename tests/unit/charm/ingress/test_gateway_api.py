@@ -29,11 +29,10 @@ def world(fake, monkeypatch):
     of_an_earlier_generation=({"age": 1}, "waiting for istiod to take Gateway kubeflow-gateway"),
     not_accepted=({"accepted": "False"}, "Gateway kubeflow-gateway: istiod says: address pending"),
     not_programmed=(
-        {"programmed": "False"},
-        "Gateway kubeflow-gateway: istiod says: address pending",
+        {"programmed": "False"}, "Gateway kubeflow-gateway: istiod says: address pending",
     ),
     served=({}, "Gateway kubeflow-gateway at 203.0.113.7"),
-)
+)  # fmt: skip
 def test_what_istiod_says_of_the_gateway_as_it_is_counts(world, said, words):
     world.run()
     program(world.fake, **said)
@@ -76,9 +75,20 @@ def test_every_host_has_a_listener_at_each_port_and_each_a_name_of_its_own(world
     assert {(one["port"], one["hostname"]) for one in found} == {
         (port, host) for port in (80, 443) for host in hosts
     }
-    assert [one["tls"]["certificateRefs"] for one in found if one["port"] == 443] == [
-        [{"group": "", "kind": "Secret", "name": f"istio-integrator.kf.{OURS}"}]
-    ] * 32
+    copied = {"group": "", "kind": "Secret", "name": f"istio-integrator.kf.{OURS}"}
+    tls = {"mode": "Terminate", "certificateRefs": [copied]}
+    assert [one.get("tls") for one in found] == [None] * 32 + [tls] * 32
+    assert all(one["allowedRoutes"]["namespaces"] == {"from": "All"} for one in found)
+    kinds = [[each["kind"] for each in one["allowedRoutes"]["kinds"]] for one in found]
+    assert kinds == [["HTTPRoute", "GRPCRoute"]] * 64
+    # Objects that istiod makes of the Gateway have none of its labels.
+    assert world.gateway()["spec"]["infrastructure"] == {"labels": {}, "annotations": {}}
+    redirect = world.fake.find("EnvoyFilter", f"istio-integrator.kf.{OURS}.https", "kf")["spec"]
+    chosen = {"gateway.networking.k8s.io/gateway-name": "kubeflow-gateway"}
+    assert redirect["workloadSelector"] == {"labels": chosen}
+    assert [each["patch"]["value"] for each in redirect["configPatches"]] == [
+        {"require_tls": "ALL"}
+    ]
 
 
 WHOLE = {"type": "ReplaceFullPath", "replaceFullPath": "/b"}

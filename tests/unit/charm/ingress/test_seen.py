@@ -114,8 +114,7 @@ LOOKING = "waiting", f"looking whether gateway {WHERE} serves the routes"
     some=({"routes": 1}, LOOKING),
     of_another=({"routes": 2, "of": "x"}, LOOKING),
     missing_of_another=(
-        {"missing": (MissingPart(cause=Cause.CLUSTER_MISSING),), "of": "x"},
-        LOOKING,
+        {"missing": (MissingPart(cause=Cause.CLUSTER_MISSING),), "of": "x"}, LOOKING,
     ),
     not_yet=({"unseen": ReadFailure.NOT_YET}, LOOKING),
     right=(
@@ -123,22 +122,16 @@ LOOKING = "waiting", f"looking whether gateway {WHERE} serves the routes"
         ("blocked", "missing permission: create pods/portforward in istio-ingress"),
     ),
     unreachable=(
-        {"unseen": ReadFailure.UNREACHABLE, "detail": "refused"},
-        (
-            "waiting",
-            f"Envoy of {WHERE} is unreachable; run: kubectl -n istio-ingress get pods; refused",
-        ),
+        {"unseen": ReadFailure.UNREACHABLE, "detail": "refused"}, ("waiting",
+        f"Envoy of {WHERE} is unreachable; run: kubectl -n istio-ingress get pods; refused"),
     ),
     refused=(
-        {"unseen": ReadFailure.UNREACHABLE, "refusal": REFUSAL},
-        (
-            "blocked",
-            "ValidatingAdmissionPolicy no-forwards refuses port-forwards to pods in istio-ingress",
-        ),
+        {"unseen": ReadFailure.UNREACHABLE, "refusal": REFUSAL}, ("blocked",
+        "ValidatingAdmissionPolicy no-forwards refuses port-forwards to pods in istio-ingress"),
     ),
     # A gateway without ready pods is reported elsewhere.
     no_pods=({"unseen": ReadFailure.NO_PODS}, ("active", "1/1 pods in mesh")),
-)
+)  # fmt: skip
 def test_status_says_what_was_seen(world, values, said):
     status = sees(world, world.run(), **values).unit_status
     assert (status.name, said[1] in status.message) == (said[0], True), status

@@ -33,8 +33,7 @@ def mode(*policies, port=9000, labels=LABELS):
     port_of_the_pod=([STRICT, OPEN_9000], "PERMISSIVE"),
     # No other policy is asked, although it says nothing of the port.
     older_for_the_pod=(
-        [STRICT, OPEN_9000, policy("b", created=EARLIER, selector=LABELS)],
-        "STRICT",
+        [STRICT, OPEN_9000, policy("b", created=EARLIER, selector=LABELS)], "STRICT",
     ),
     younger_for_the_pod=(
         [STRICT, OPEN_9000, policy("b", created=LATER, selector=LABELS, mode="STRICT")],
@@ -46,23 +45,18 @@ def mode(*policies, port=9000, labels=LABELS):
     ),
     # Names are compared as names, and the namespace only of equal ones.
     name_that_goes_on=(
-        [
-            policy("a", selector=LABELS, mode="STRICT"),
-            policy("a-b", selector=LABELS, mode="PERMISSIVE"),
-        ],
-        "STRICT",
+        [policy("a", selector=LABELS, mode="STRICT"),
+        policy("a-b", selector=LABELS, mode="PERMISSIVE")], "STRICT",
     ),
     older_for_the_namespace=(
-        [STRICT, policy("b", created=EARLIER, mode="PERMISSIVE")],
-        "PERMISSIVE",
+        [STRICT, policy("b", created=EARLIER, mode="PERMISSIVE")], "PERMISSIVE",
     ),
     mesh_is_inherited=([policy("r", ROOT, mode="STRICT"), policy("b")], "STRICT"),
     pods_of_the_root_namespace=([policy("r", ROOT, selector=LABELS, mode="STRICT")], "PERMISSIVE"),
     other_pods=(
-        [STRICT, policy("x", selector={"app": "other"}, ports={9000: "PERMISSIVE"})],
-        "STRICT",
+        [STRICT, policy("x", selector={"app": "other"}, ports={9000: "PERMISSIVE"})], "STRICT",
     ),
-)
+)  # fmt: skip
 def test_oldest_policy_of_the_nearest_kind_decides(policies, want):
     assert mode(*policies) == want
     assert mode(*reversed(policies)) == want

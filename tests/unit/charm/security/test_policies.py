@@ -417,20 +417,16 @@ UI_AT = {"from": [{"source": {"principals": [sa("kfp-ui")]}}], **AT}
     everybody=({}, [AT], False),
     path=({"from": FROM, **GET, "when": WHERE}, [{"from": FROM, **AT, "when": WHERE}], True),
     some_paths=(
-        {"to": [*GET["to"], {"operation": {"ports": ["8888"]}}]},
-        [{"to": AT["to"] * 2}],
-        True,
+        {"to": [*GET["to"], {"operation": {"ports": ["8888"]}}]}, [{"to": AT["to"] * 2}], True,
     ),
     all_but_some=({"from": BUT}, [{"from": BUT, **AT}], False),
     header=(UNCLAIMED, [AT], True),
     header_beside_a_namespace=(
-        {"when": [*UNCLAIMED["when"], *WHERE]},
-        [{**AT, "when": WHERE}],
-        True,
+        {"when": [*UNCLAIMED["when"], *WHERE]}, [{**AT, "when": WHERE}], True,
     ),
     tokens=({"from": [*FROM, *TOKENS]}, [AT], True),
     the_kubelets_probe=(GET, [], False),
-)
+)  # fmt: skip
 def test_what_ztunnel_can_hold_of_a_rule_is_kept(rule, kept, says_more):
     probed = pod("kfp-api", http(9, "/health"))
     theirs = {"others": [by_target(rule)], "is_ambient": True}
