@@ -8,6 +8,8 @@ import re
 import prometheus_client
 import tables
 
+_OF_CLIENT = re.compile(r"`process_(?!resident)")
+"""Metrics that every Python program has, but for the one that the dashboard shows."""
 _DEFAULT = re.compile(r"\s*\(default(?:%\(\w+\)s|[^)])*\)")
 """The table has a column of its own for it."""
 
@@ -84,11 +86,11 @@ def metrics() -> str:
     server.Metrics(admission)
     rows = _families(reconciler.REGISTRY)
     told = [row for row in rows if row[0].startswith("`istio_integrator")]
-    reconcilers = [row for row in rows if row not in told]
+    reconcilers = [row for row in rows if row not in told and not _OF_CLIENT.match(row[0])]
     header = ("metric", "type", "labels", "meaning")
     return (
-        "# Metrics\n\nPort 8080, path `/metrics`. Metrics whose names begin with `process_` are "
-        "those of\nPrometheus' Python client.\n\n"
+        "# Metrics\n\nPort 8080, path `/metrics`. It also has the other metrics of Prometheus' "
+        "Python client\nwhose names begin with `process_`.\n\n"
         "## Of every unit (`sidecar-lifecycle run`)\n\n"
         + tables.table(header, reconcilers)
         + "\n## Of the charm, by way of every unit\n\n"
