@@ -12,11 +12,10 @@ pytestmark = pytest.mark.usefixtures("installed")
 
 
 def test_list_uninjected_names_each_pod_and_why(ctx):
-    ctx.run(ctx.on.action("list-uninjected"), state(workload(POD, eligible=15)))
-    assert ctx.action_results == {
-        "in-mesh": "14/15",
-        "pods": "kf/minio-0 (StatefulSet/minio): was created before the mesh was there",
-    }
+    other = {**POD, "name": "a", "workload": "", "message": "is\x1b[2J new"}
+    ctx.run(ctx.on.action("list-uninjected"), state(workload(POD, other, eligible=15)))
+    minio = "kf/minio-0 (StatefulSet/minio): was created before the mesh was there"
+    assert ctx.action_results == {"in-mesh": "14/15", "pods": f"{minio}\nkf/a: is\\x1b[2J new"}
 
 
 @cases(("dry_run", "result"), for_real=(False, "restarting"), dry_run=(True, "would-restart"))
@@ -32,8 +31,8 @@ def test_restart_asks_the_workload(ctx, *, stale, dry_run, result):
     token = told(ctx, out).token
     assert len(token) == 32
     assert authorization == f"Bearer {token}"
-    assert "kf/minio-0" in ctx.action_results[result]
-    assert ctx.action_results["restart-yourself"] == "kf/job-x: a Job's"
+    minio = "kf/minio-0 (StatefulSet/minio): was created before the mesh was there"
+    assert ctx.action_results == {result: minio, "restart-yourself": "kf/job-x: a Job's"}
 
 
 def test_restart_by_force_says_so_to_the_workload(ctx):
@@ -111,7 +110,14 @@ def test_show_manifests_shows_what_is_ours_and_no_key(ctx, fake):
     ctx.run(ctx.on.config_changed(), state())
     secret = fake.find("Secret", "mesh-2-admission-tls", "kf")
     secret["data"]["more"] = "YQ=="
+    secret["metadata"]["managedFields"] = [{"manager": "kubectl"}]
+    fake.find("Deployment", "mesh-2-admission", "kf")["spec"]["x"] = "x-0123456789abcdef"
     ctx.run(ctx.on.action("show-manifests"), state())
     shown = {one["kind"]: one for one in yaml.safe_load_all(ctx.action_results["manifests"])}
     assert {"Deployment", "Service", "MutatingWebhookConfiguration"} <= shown.keys()
     assert shown["Secret"]["data"] == dict.fromkeys(secret["data"], "(not shown)")
+    assert "managedFields" not in shown["Secret"]["metadata"]
+    assert (shown["Deployment"]["spec"]["x"], "status" in shown["Deployment"]) == (
+        "(not shown)",
+        False,
+    )

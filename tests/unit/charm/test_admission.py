@@ -82,20 +82,25 @@ def has_pod(**status):
     def add(fake):
         owner = {names.OWNER: "kf.mesh-2"}
         labels = {names.COMPONENT: "admission-webhook", **owner}
-        fake.put("Pod", "server", labels=labels, status=status)
+        fake.put("Pod", "a-server", labels=labels, status={"conditions": [SCHEDULED]})
+        fake.put("Pod", "server", labels=labels, status={"conditions": [SCHEDULED], **status})
+        condition = {"type": "ReplicaFailure", "status": "False", "reason": "FailedCreate"}
+        fake.find("Deployment", NAME, "kf")["status"] = {"conditions": [condition]}
 
     return add
 
 
 def pod_waits(reason, message=""):
     waiting = {"waiting": {"reason": reason, "message": message}}
-    return has_pod(containerStatuses=[{"name": "admission", "state": waiting}])
+    running = {"name": "istio-proxy", "state": {"running": {}}}
+    return has_pod(containerStatuses=[running, {"name": "admission", "state": waiting}])
 
 
 def pods_are_refused(message):
     def refused(fake):
         condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}
-        status = {"conditions": [{**condition, "message": message}]}
+        progress = {"type": "Progressing", "status": "True", "message": "no"}
+        status = {"conditions": [progress, {**condition, "message": message}]}
         fake.find("Deployment", NAME, "kf")["status"] = status
 
     return refused
@@ -106,6 +111,7 @@ SECURITY = 'pods "a-7d-x" is forbidden: violates PodSecurity "restricted:latest"
 DENIED = 'admission webhook "validate.kyverno.svc-fail" denied the request: no registry of ours'
 CPU = "0/1 nodes are available: 1 Insufficient cpu."
 UNSCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+SCHEDULED = {"type": "PodScheduled", "status": "True"}
 
 
 @cases(

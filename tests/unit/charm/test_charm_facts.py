@@ -51,7 +51,13 @@ def test_problem_is_told_with_the_part_that_has_it(ctx, given, want, tmp_path):
     container = workload(files=tmp_path)
     ctx.run(ctx.on.start(), state(container))
     found = facts(ctx, ctx.run(ctx.on.config_changed(), state(container, **given)))
-    assert said(found) >= want
+    assert said(found) == want
+
+
+def test_right_that_several_parts_need_is_a_problem_of_each(ctx, fake):
+    fake.forbidden.add(("list", "pods"))
+    found = facts(ctx, ctx.run(ctx.on.update_status(), state()))
+    assert said(found) == {("admission", "blocked"), ("membership", "blocked")}
 
 
 def test_problem_ends_with_the_hook_that_finds_it_gone(ctx, fake):

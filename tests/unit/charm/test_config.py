@@ -1,5 +1,6 @@
 """Options: what each may be, how it is read, and the one line about what it may not be."""
 
+import ipaddress
 import pathlib
 
 import pytest
@@ -35,6 +36,7 @@ WRONG = [
     ("gateway-service", "a_b/c", "as NAMESPACE/NAME"),
     ("gateway-service", "a/b_c", "as NAMESPACE/NAME"),
     ("gateway-service-annotations", "{a.b/c d: e}", "is not an annotation"),
+    ("gateway-service-annotations", "{a.b/c: d, a.b/e: 1}", "'a.b/e' is not an annotation"),
     ("gateway-service-annotations", "[a]", "gateway-service-annot"),
     ("tls-secret", "a/b", "tls-secret='a/b'"),
     ("hosts", "a.example, *", "'*' is not a host name"),
@@ -50,6 +52,9 @@ WRONG = [
         ("pod-networks", f"10.1.0.0/16,{each}", f"'{each}' never has pods")
         for each in ("127.0.0.0/16", "169.254.0.0/16", "224.0.0.0/16", "fe80::/64")
     ),
+    ("pod-networks", "10.0.0.0/7", "'10.0.0.0/7' has more hosts than pods"),
+    ("pod-networks", ",".join(f"10.{n}.0.0/16" for n in range(33)), "at most 32 networks"),
+    ("revision", "x" * 100, f"revision='{'x' * 80}…': use"),
     ("log-level", "trace", "log-level='trace'"),
     ("gateway-replicas", 0, "gateway-replicas='0': must be greater"),
     ("gateway-replicas", 101, "less than or equal to 100"),
@@ -71,6 +76,11 @@ WRONG = [
         "excluded-outbound-ports",
         "[{pods: '!sidecar.istio.io/inject', ports: [80]}]",
         "looks at sidecar.istio.io/inject, which is set here",
+    ),
+    (
+        "image-registries",
+        "[{pods: a, prefixes: {}}, {pods: 'a,istio.io/rev=x', prefixes: {}}]",
+        "looks at istio.io/rev, which is set here",
     ),
     (
         "image-registries",
@@ -105,6 +115,8 @@ def test_config_with_a_wrong_option_has_one_line_naming_it(option, text, expecte
 @cases(
     ("option", "text"),
     members=("excluded-pods", "team=ml"),
+    others=("included-pods", "team=ml"),
+    ports=("excluded-outbound-ports", "[{ports: [1]}, {pods: team=ml, ports: [2]}]"),
     annotations=("pod-annotations", "[{pods: team=ml, add: {a: b}}]"),
 )
 def test_selector_that_looks_at_an_added_label_is_refused(option, text):
@@ -127,12 +139,18 @@ def test_config_defaults_are_those_of_config_yaml_and_no_option_is_missing_in_ei
     assert set(shipped) == {name.replace("_", "-") for name in config.Config.model_fields}
 
 
+NETWORKS = (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("fd00::/48"))
 EVERY = {"team": "ml", "example.com/cost": "7"}
 
 
 @cases(
     ("option", "text", "wanted"),
     hosts_are_written_small=("hosts", LONGEST_HOST.upper(), (LONGEST_HOST,)),
+    hosts_are_written_once=("hosts", "a.example,b.example,A.example", ("a.example", "b.example")),
+    selector_is_trimmed=("included_pods", " istio.io/rev=x ", "istio.io/rev=x"),
+    name_is_trimmed=("revision", " canary\n", "canary"),
+    networks=("pod_networks", "10.0.0.0/8,fd00::/48,10.0.0.0/8", NETWORKS),
+    no_networks=("pod_networks", " none ", None),
     lists_are_split=("wait_for_containers", " main, wait ,", ("main", "wait")),
     cpu=("gateway_cpu", "100m", "100m"),
     cpu_with_zeros=("gateway_cpu", "0100m", "100m"),

@@ -200,8 +200,11 @@ def test_application_that_is_removed_or_told_none_deletes_them(ctx, fake):
     run(ctx, pod_networks="none")
     assert networks(fake) is None
     run(ctx, pod_networks="10.1.0.0/16")
+    labels = fake.find("EnvoyFilter", NAME, USER)["metadata"]["labels"]
+    forged = fake.put("EnvoyFilter", "forged", USER, labels=labels, spec={})
     ctx.run(ctx.on.remove(), state(units=0))
     assert networks(fake) is None
+    assert fake.find("EnvoyFilter", "forged", USER) is forged
 
 
 @cases(
@@ -215,6 +218,9 @@ def test_application_that_is_removed_or_told_none_deletes_them(ctx, fake):
 def test_jobs_of_several_pods_in_unknown_networks_are_named(ctx, fake, pods, options, wanted):
     job(fake, pods)
     job(fake, 3, namespace="default")
+    for name, other, phase in (("gpt-0", "gpt", "Running"), ("bert-9", "bert", "Succeeded")):
+        labels = {**LABEL, JOB: other}
+        fake.put("Pod", name, USER, labels=labels, status={"phase": phase})
     status = run(ctx, **options)
     text = f"fail in {USER}: set pod-networks"
     assert (text in status.message) is wanted
@@ -256,6 +262,20 @@ def test_namespace_that_refuses_the_envoyfilter_is_left_out_and_its_author_named
         None,
     )
     assert "no-filters" in status.message[:100]
+
+
+def test_networks_of_one_family_are_not_enough_for_pods_of_two(ctx, fake):
+    nodes(fake, "10.1.7.0/24")
+    fake.find("Pod", "mesh-2-0", "kf")["status"]["podIPs"].append({"ip": "fd00:7::9"})
+    run(ctx)
+    assert networks(fake) is None
+
+
+def test_networks_stay_while_pods_of_jobs_may_not_be_listed(ctx, fake):
+    run(ctx, pod_networks="10.1.0.0/16")
+    fake.forbidden.add(("list", "pods", ""))
+    run(ctx, pod_networks="10.2.0.0/16")
+    assert networks(fake) == ["10.1.0.0/16", "10.2.0.0/16"]
 
 
 def test_tenants_object_of_the_name_is_left_alone_and_named(ctx, fake):

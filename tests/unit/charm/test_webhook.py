@@ -143,7 +143,10 @@ def test_servers_are_reached_at_their_own_ports_and_no_others(world):
 
 
 def test_servers_have_no_token_and_no_more_rights_than_they_need(world):
+    world.fake.find("Pod", "mesh-2-0", "kf")["spec"]["imagePullSecrets"] = [{"name": "ours"}]
+    world.run()
     pod = template(world)["spec"]
+    assert pod["imagePullSecrets"] == [{"name": "ours"}]
     assert [each["image"] for each in pod["containers"]] == ["workload:1"]
     assert pod["automountServiceAccountToken"] is False
     assert "serviceAccountName" not in pod

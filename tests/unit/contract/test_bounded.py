@@ -106,6 +106,15 @@ def test_character_of_two_escapes_is_one():
     assert bounded.read_json(r'{"a": "\ud83d\ude00"}') == {"a": "😀"}
 
 
+@pytest.mark.parametrize("read", [bounded.read_json, bounded.read_yaml])
+def test_reader_of_long_documents_has_its_own_limit(read):
+    text = json.dumps("x" * bounded.LONGEST)
+    assert read(text, longest=len(text)) == json.loads(text)
+    for longest in (len(text) - 1, 9):
+        with pytest.raises(bounded.DocumentError, match=f"65538 characters, more than {longest}"):
+            read(text, longest=longest)
+
+
 def test_sixty_four_levels_are_read():
     text = "[" * 64 + "]" * 64
     assert bounded.read_json(text) == bounded.read_yaml(text) == json.loads(text)

@@ -30,6 +30,14 @@ MISSING_RIGHT = (
         f"{PODS}ValidatingAdmissionPolicy 'no-hold' with binding 'b' denied request: not here",
         *("ValidatingAdmissionPolicy no-hold", "not here"),
     ),
+    policy_of_the_mesh=(
+        *(422, "ValidatingAdmissionPolicy 'a.istio.io' with binding 'b' denied request: no"),
+        *("ValidatingAdmissionPolicy a.istio.io", "no"),
+    ),
+    webhook_that_quotes=(
+        *(403, 'admission webhook "a.b" denied the request: failed calling webhook "c.d": no'),
+        *('webhook "a.b"', 'failed calling webhook "c.d": no'),
+    ),
     quota=(403, f"{PODS}exceeded quota: small, {USED}", "ResourceQuota small", USED),
     quota_of_limits=(
         *(403, f"{PODS}failed quota: small: must specify limits.cpu for: main"),
@@ -115,6 +123,7 @@ LOST = 'Pod "x" is invalid: spec.initContainers[0].startupProbe: Forbidden: may 
         "another team's webhook",
         f"{LOST} init containers without restartPolicy=Always".partition("invalid: ")[2],
     ),
+    bad_request=(400, "pod rejected: no", "kube-apiserver", "pod rejected: no"),
     policy=(400, DENIED, 'webhook "validate.kyverno.svc-fail"', "policy Pod/x/y: no"),
 )
 def test_rejection_of_a_pod_has_an_author(code: int, message: str, author: str, words: str):

@@ -4,7 +4,7 @@ import pytest
 
 from integrator_contract.seen import Cause, EnvoyState, MissingPart, ReadFailure
 from tests import asked, tls_pairs
-from tests.unit.cases import cases
+from tests.unit.cases import cases, row
 from tests.unit.charm import ingress_world
 from tests.unit.charm.diagnosis.world import diagnose_ingress, said
 from tests.unit.charm.ingress_world import HOST, OWN, auth, route
@@ -24,25 +24,21 @@ BALANCER = {"type": "LoadBalancer"}
 
 
 @cases(
-    ("spec", "status", "want", "words"),
-    inside=({"clusterIP": "10.0.0.1"}, {}, "GATEWAY_REACHED", "10.0.0.1 (ClusterIP)"),
-    outside=(BALANCER, {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}, "GATEWAY_REACHED", ""),
-    by_name=(
-        BALANCER,
-        {"loadBalancer": {"ingress": [{"hostname": "lb.example.com"}]}},
-        "GATEWAY_REACHED",
-        "lb.example.com",
-    ),
-    external=({"externalIPs": ["5.6.7.8"]}, {}, "GATEWAY_REACHED", "5.6.7.8"),
-    pending=(BALANCER, {}, "GATEWAY_WITHOUT_ADDRESS", ""),
+    ("spec", "balancer", "want", "words"),
+    inside=({"clusterIP": "10.0.0.1"}, [], "GATEWAY_REACHED", "10.0.0.1 (ClusterIP)"),
+    outside=(BALANCER, [{"ip": "1.2.3.4"}], "GATEWAY_REACHED", "1.2.3.4"),
+    by_name=(BALANCER, [{"ip": "::1"}, {"hostname": "lb.x"}], "GATEWAY_REACHED", "::1, lb.x"),
+    external=({"externalIPs": ["5.6.7.8", "9.8.7.6"]}, [], "GATEWAY_REACHED", "5.6.7.8, 9.8.7.6"),
+    of_nodes=({"type": "NodePort", "clusterIP": "::1"}, [], "GATEWAY_REACHED", "::1 (NodePort)"),
+    pending=(BALANCER, [], "GATEWAY_WITHOUT_ADDRESS", "without an address"),
 )
-def test_address_of_the_gateway(world, spec, status, want, words):
+def test_address_of_the_gateway(world, spec, balancer, want, words):
     service = world.fake.find("Service", SERVICE, GATEWAY)
     service["spec"] |= spec
-    service["status"] = status
+    service["status"] = {"loadBalancer": {"ingress": balancer}}
     (found,) = diagnose_ingress(world, "gateway")
     assert found.message == want
-    assert words in found.seen
+    assert found.seen.endswith(words)
 
 
 def test_gateway_without_a_ready_pod_is_named(world):
@@ -61,13 +57,13 @@ def server(host, **selector):
 @cases(
     ("kind", "spec", "is_named"),
     gateway=("Gateway", server(HOST, istio="ingressgateway"), True),
-    gateway_of_a_namespace=("Gateway", server(f"shop/{HOST}"), True),
+    gateway_of_a_namespace=("Gateway", server(f"shop/{HOST.upper()}"), True),
     gateway_elsewhere=("Gateway", server(HOST, istio="shop"), False),
     gateway_with_a_longer_name=("Gateway", server(f"x.{HOST}", istio="ingressgateway"), False),
     wildcard_of_a_platform=("Gateway", server("*", istio="ingressgateway"), False),
     ingress=("Ingress", {"rules": [{"host": HOST.upper()}]}, True),
     ingress_without_a_host=("Ingress", {"rules": [{"http": {}}]}, False),
-    route=("HTTPRoute", {"hostnames": [f"x.{HOST}", HOST]}, True),
+    route=("HTTPRoute", {"hostnames": [f"x.{HOST}", HOST.upper()]}, True),
 )
 def test_object_of_another_team_with_a_host_of_the_model_is_named(world, kind, spec, is_named):
     world.fake.put(kind, "theirs", "shop", spec=spec)
@@ -158,44 +154,57 @@ def test_authentication_that_is_switched_off_is_named(world):
 
 def test_authorization_service_without_pods_is_named(world):
     world.related.append(auth())
+    for name, endpoints in (("oidc", []), ("oidc-2", [{}])):
+        labels = {"kubernetes.io/service-name": name}
+        world.fake.put("EndpointSlice", f"{name}-1", labels=labels, endpoints=endpoints)
     world.run()
     found, _ = diagnose_ingress(world, "authentication")
     assert found.message == "AUTHENTICATOR_WITHOUT_PODS"
 
 
-def add_route(fake, name="web", namespace=MODEL, *, gateways=(OURS,), hosts=("*",), to=None):
+def add_route(
+    fake, name="web", namespace=MODEL, *, gateways=(OURS,), hosts=("*",), to=None, how="http"
+):
     destination = {"destination": {"host": to or "web", "port": {"number": 80}}}
-    spec = {"gateways": [*gateways], "hosts": [*hosts], "http": [{"route": [destination]}]}
+    spec = {"gateways": [*gateways], "hosts": [*hosts], how: [{"route": [destination]}]}
     fake.put("VirtualService", name, namespace, spec=spec)
 
 
 def add_backend(fake, *, kind="ClusterIP", port=80, ready=True, name="http"):
-    ports = [{"name": "http", "port": port, "targetPort": 8080}]
-    fake.put("Service", "web", spec={"type": kind, "ports": ports})
+    """Have a Service with two ports and slices, beside another team's with other endpoints."""
     labels = {"kubernetes.io/service-name": "web"}
-    endpoints = [{"conditions": {} if ready is None else {"ready": ready}}]
-    fake.put("EndpointSlice", "web-1", labels=labels, ports=[{"name": name}], endpoints=endpoints)
+    others = {"ready": not ready}
+    for namespace, found in ((MODEL, {} if ready is None else {"ready": ready}), ("shop", others)):
+        ports = [{"name": "metrics", "port": 79}, {"name": "http", "port": port}]
+        fake.put("Service", "web", namespace, spec={"type": kind, "ports": ports})
+        endpoints = [{"conditions": {"ready": False}}, {"conditions": found}]
+        for number, each in enumerate((name, "metrics")):
+            listed = {"ports": [{"name": each}], "endpoints": endpoints}
+            fake.put("EndpointSlice", f"web-{number}", namespace, labels=labels, **listed)
 
 
 FULL = "web.kf.svc.cluster.local"
 
 
 @cases(
-    ("backend", "to", "words"),
-    ready=({}, FULL, ""),
-    short=({}, "web", ""),
-    of_namespace=({}, "web.kf.svc", ""),
-    absent_is_ready=({"ready": None}, FULL, ""),
-    not_ready=({"ready": False}, FULL, "no ready endpoint"),
-    another_port=({"name": "grpc"}, FULL, "no ready endpoint"),
-    no_such_port=({"port": 81}, FULL, "has no port 80"),
-    no_service=({}, "wep.kf.svc", "Service kf/wep does not exist"),
-    external=({"kind": "ExternalName", "ready": False}, FULL, ""),
+    ("backend", "to", "words", "how"),
+    {"backend": {"ready": False}, "to": FULL, "words": "no ready endpoint", "how": "http"},
+    ready=row(backend={}, words=""),
+    short=row(backend={}, to="web", words=""),
+    of_namespace=row(backend={}, to="web.kf.svc", words=""),
+    absent_is_ready=row(backend={"ready": None}, words=""),
+    not_ready=row(),
+    not_ready_by_tls=row(how="tls"),
+    not_ready_by_tcp=row(how="tcp"),
+    another_port=row(backend={"name": "grpc"}),
+    no_such_port=row(backend={"port": 81}, words="has no port 80"),
+    no_service=row(backend={}, to="wep.kf.svc", words="Service kf/wep does not exist"),
+    external=row(backend={"kind": "ExternalName", "ready": False}, words=""),
 )
-def test_backend_of_a_route(world, backend, to, words):
+def test_backend_of_a_route(world, backend, to, words, how):
     world.related = [auth()]
     add_backend(world.fake, **backend)
-    add_route(world.fake, to=to)
+    add_route(world.fake, to=to, how=how)
     (found,) = diagnose_ingress(world, "routes")
     assert found.message == ("BACKEND_NOT_READY" if words else "BACKENDS_READY")
     assert words in found.seen
@@ -227,7 +236,7 @@ def test_routes_are_those_of_the_model_its_profiles_and_its_gateways(world):
     add_route(world.fake, "mine")
     add_route(world.fake, "users", "kf-user", gateways=("shop/web",))
     add_route(world.fake, "bound", "shop")
-    add_route(world.fake, "others", "shop", gateways=("shop/web", "kubeflow2/web"))
+    add_route(world.fake, "others", "shop", gateways=("shop/web", "kf-2/web"))
     add_route(world.fake, "outside", to="web.example.org")
     seen = str(diagnose_ingress(world, "routes"))
     assert [name for name in ("mine", "users", "bound", "others", "outside") if name in seen] == [
@@ -244,6 +253,7 @@ def test_routes_are_those_of_the_model_its_profiles_and_its_gateways(world):
     sidecars=(("mesh",), None),
     elsewhere=(("b/kubeflow-gateway", "mesh"), "b/kubeflow-gateway"),
     gone=(("other",), "kf/other"),
+    second_is_gone=((OURS, "other"), "kf/other"),
 )
 def test_gateway_that_a_route_names_and_that_is_not_there(world, gateways, missing):
     world.run()
@@ -275,7 +285,7 @@ INSIDE = "iris.kf-user.svc.cluster.local"
     every_host_is_the_routes=({}, ["*"], None),
     wildcard_of_the_route=({}, ["*.example.com"], None),
     another_wildcard=({}, ["*.example.org"], "*.example.org"),
-    another=({}, [IRIS], IRIS),
+    another=({}, [IRIS, "b.example.org"], IRIS),
     longer=({}, [f"x{HOST}"], f"x{HOST}"),
     host_for_the_outside=({}, ["iris.kf-user", IRIS, "iris.kf-user.svc", INSIDE], IRIS),
 )
@@ -288,13 +298,14 @@ def test_route_at_no_host_of_ours_is_named_with_one_to_add(world, options, hosts
     odd = {"hosts": 5, "gateways": [OURS, [1]], "http": {"a": 1}}
     world.fake.put("VirtualService", "odd", "mallory", spec=odd)
     add_route(world.fake, "iris", "kf-user", gateways=(OURS, "mesh"), hosts=hosts)
+    add_route(world.fake, "elsewhere", hosts=[IRIS], gateways=("shop/web",))
+    add_route(world.fake, "of-no-host", hosts=[])
     rows = {row.message: row for row in diagnose_ingress(world, "hosts")}
     if lacking is None:
         assert "HOSTS_SERVED" in rows
         return
-    assert "kf-user/iris" in rows["HOSTS_NOT_SERVED"].seen
-    assert lacking in rows["HOSTS_NOT_SERVED"].seen
-    assert INSIDE not in rows["HOSTS_NOT_SERVED"].seen
+    said = f"no host of VirtualService kf-user/iris: add {lacking} to the option hosts"
+    assert said in rows["HOSTS_NOT_SERVED"].seen
 
 
 @cases(

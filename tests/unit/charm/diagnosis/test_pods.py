@@ -1,6 +1,7 @@
 """Pods that are not in the mesh as they should be, do not end, or lose calls there."""
 
 import datetime
+import re
 
 import pytest
 
@@ -16,7 +17,9 @@ LIST = "juju run mesh-2/leader list-uninjected"
 PROXY, INIT = "istio-proxy", "istio-validation"
 TRAFFIC = "traffic.sidecar.istio.io/"
 PORTS, RANGES = f"{TRAFFIC}excludeOutboundPorts", f"{TRAFFIC}includeOutboundIPRanges"
+EVERY = f"{TRAFFIC}excludeOutboundIPRanges"
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
+PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
 TAKEN = {"ambient.istio.io/redirection": "enabled"}
 
 
@@ -39,6 +42,8 @@ WRONG = {**POD, "reason": "WrongOrder", "message": "its first container is not c
         [("NO_SIDECAR", "kf/c, kf/minio-0", LIST), ("NO_SIDECAR", "it is a Job", LIST)],
     ),
     wrong=([WRONG], {}, [("WRONG_POD", "its first container is not charm", LIST)]),
+    unwanted=([{**POD, "reason": "SidecarUnwanted"}], {}, [("WRONG_POD", "kf/minio-0", LIST)]),
+    excluded=([{**POD, "reason": "Excluded"}], {}, [("WRONG_POD", "kf/minio-0", LIST)]),
     ask=([], {"in_mesh": 1, "proposed": 13}, [("PODS_TO_RESTART", "1/14", "restart-uninjected")]),
     coming=([], {"in_mesh": 2, "converging": 1}, [("PODS_TO_BE_REPLACED", "2/14", LIST)]),
     held=([], {"in_mesh": 2, "troubles": [HELD]}, [("PODS_HANG", "again none", LIST)]),
@@ -82,6 +87,7 @@ def test_cni_plugin_and_init_containers(ctx, fake, pod, ready, want):
     add_pod(fake, **{"containers": ["main", PROXY], **pod})
     (found,) = diagnose(ctx, "cni")
     assert found.message == want
+    assert want != "CNI_NOT_READY" or "istio-cni-node is not ready on 1 nodes" in found.seen
 
 
 @cases(
@@ -107,6 +113,11 @@ def test_pod_that_no_ztunnel_has_is_named(ctx, fake, pod, is_named):
     open=("ALLOW_ANY", {}, ["EGRESS_OPEN"]),
     cut_off=("REGISTRY_ONLY", {}, ["CONTROLLER_NOT_REACHED", "EGRESS_REGISTRY_ONLY"]),
     past=("REGISTRY_ONLY", {"annotations": {PORTS: "443, 17070"}}, ["EGRESS_REGISTRY_ONLY"]),
+    past_everything=(
+        "REGISTRY_ONLY",
+        {"annotations": {EVERY: "0.0.0.0/0"}},
+        ["EGRESS_REGISTRY_ONLY"],
+    ),
     other_port=(
         "REGISTRY_ONLY",
         {"annotations": {PORTS: "443"}},
@@ -133,7 +144,7 @@ def ended(seconds):
     return {"terminated": {"exitCode": 0, "finishedAt": ago(seconds)}}
 
 
-def add_job(fake, *, args=(), native=False, **states):
+def add_job(fake, namespace="kf", *, args=(), native=False, **states):
     """Have a pod of a Job with its containers in some states."""
     named = {key.replace("_", "-"): value for key, value in states.items()}
     statuses = [{"name": name, "state": one} for name, one in named.items() if one]
@@ -141,6 +152,7 @@ def add_job(fake, *, args=(), native=False, **states):
     add_pod(
         fake,
         "job",
+        namespace,
         containers=[{"name": name, "args": [*args]} for name in named],
         spec={"restartPolicy": "Never"},
         status={"containerStatuses": statuses, "initContainerStatuses": inits},
@@ -194,9 +206,15 @@ BOTH = {"istio_proxy": RUNNING, COLLECTOR: RUNNING}
     no_collector=({"istio_proxy": RUNNING}, False),
 )
 def test_collector_and_proxy_that_wait_for_each_other_are_named(ctx, fake, job, waits, age):
-    add_job(fake, **{"main": ended(age), **job})
+    fake.namespace("kf-user", **PROFILE)
+    fake.namespace("kf-gone", **PROFILE)["metadata"]["deletionTimestamp"] = ago(1)
+    # A model that is deleted waits for the ends of its pods.
+    fake.find("Namespace", "kf")["metadata"]["deletionTimestamp"] = ago(1)
+    for namespace in ("kf", "kf-user", "kf-gone", "default"):
+        add_job(fake, namespace, **{"main": ended(age), **job})
     rows = diagnose(ctx, "finished pods")
-    (found,) = rows
     wanted = ("COLLECTOR_WAITS" if age > 30 else "PROXIES_STILL_RUN") if waits else None
-    assert found.message == (wanted or "NO_PROXY_OUTLIVES")
-    assert ("kf/job" in found.seen) is waits
+    assert said(rows) == [wanted or "NO_PROXY_OUTLIVES"] * (2 if waits and age > 30 else 1)
+    seen = " ".join(row.seen for row in rows)
+    named = re.findall(r"[-a-z]+/job", seen)
+    assert sorted(named) == (["kf-user/job", "kf/job"] if waits else [])

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from ops import testing
 
 from integrator_contract import names
@@ -15,6 +16,7 @@ from tests.unit.charm.security import callers
 MODEL, ROOT, GATEWAY = "kf", "istio-system", "istio-ingress"
 NAME = "app.kubernetes.io/name"
 PROXY = "istio-proxy"
+READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 
 
 def account(name, namespace=MODEL, domain="cluster.local"):
@@ -30,31 +32,44 @@ PORT = {"to": [{"operation": {"ports": ["1"]}}]}
 
 
 @cases(
-    ("namespace", "fields", "is_named"),
-    allows_none=(MODEL, {}, True),
-    whole_mesh=(ROOT, {}, True),
-    elsewhere=("other", {}, False),
-    denies_all=(MODEL, {"spec": {"action": "DENY"}, "rules": [{}]}, True),
-    denies_some=(MODEL, {"spec": {"action": "DENY"}, "rules": [PORT]}, False),
-    allows_some=(MODEL, {"rules": [PORT]}, False),
-    audits=(MODEL, {"spec": {"action": "AUDIT"}}, False),
-    no_pod=(MODEL, {"spec": {"selector": {"matchLabels": {"app": "z"}}}}, False),
-    pod_that_has_ended=(MODEL, {"spec": {"selector": {"matchLabels": {"job": "z"}}}}, False),
-    of_an_integrator=(MODEL, {"labels": {names.OWNER: "a.app"}}, False),
-    tried=(MODEL, {"annotations": {"istio.io/dry-run": "true"}}, False),
+    ("namespace", "fields", "count"),
+    allows_none=(MODEL, {}, 2),
+    whole_mesh=(ROOT, {}, 2),
+    elsewhere=("other", {}, 0),
+    denies_all=(MODEL, {"spec": {"action": "DENY"}, "rules": [{}]}, 2),
+    denies_some=(MODEL, {"spec": {"action": "DENY"}, "rules": [PORT]}, 0),
+    allows_some=(MODEL, {"rules": [PORT]}, 0),
+    audits=(MODEL, {"spec": {"action": "AUDIT"}}, 0),
+    no_pod=(MODEL, {"spec": {"selector": {"matchLabels": {"app": "z"}}}}, 0),
+    one_pod=(MODEL, {"spec": {"selector": {"matchLabels": {"job": "x"}}}}, 1),
+    pod_without_a_sidecar=(MODEL, {"spec": {"selector": {"matchLabels": {"job": "y"}}}}, 0),
+    pod_that_has_ended=(MODEL, {"spec": {"selector": {"matchLabels": {"job": "z"}}}}, 0),
+    of_an_integrator=(MODEL, {"labels": {names.OWNER: "a.app"}}, 0),
+    tried=(MODEL, {"annotations": {"istio.io/dry-run": "true"}}, 0),
 )
 def test_policy_of_another_team_that_denies_every_call_is_named(
-    ctx, fake, namespace, fields, is_named
+    ctx, fake, namespace, fields, count
 ):
     fake_cluster.install_istio(fake)
     add_pod(fake, containers=["main", PROXY])
-    add_pod(fake, "bare-0", containers=["main"])
+    add_pod(fake, "x", containers=["main", PROXY], labels={"job": "x"})
+    add_pod(fake, "bare-0", containers=["main"], labels={"job": "y"})
     ended = {"labels": {"job": "z"}, "status": {"phase": "Succeeded"}}
     add_pod(fake, "z", containers=["main", PROXY], **ended)
     policy(fake, namespace, **fields)
     (found,) = diagnose(ctx, "others")
-    assert found.message == ("CALLS_DENIED" if is_named else "CALLS_NOT_DENIED")
-    assert not is_named or f"AuthorizationPolicy {namespace}/theirs denies" in found.seen
+    assert found.message == ("CALLS_DENIED" if count else "CALLS_NOT_DENIED")
+    said = f"AuthorizationPolicy {namespace}/theirs denies every caller of {count} pods"
+    assert not count or said in found.seen
+
+
+def test_policy_that_denies_every_call_to_the_gateway_is_named_with_the_pods_that_serve(world):
+    world.related = [route()]
+    pod_of(world.fake, name="gateway-1", status={})
+    add_pod(world.fake, "shop-0", GATEWAY, containers=[PROXY], status=READY)
+    policy(world.fake, GATEWAY)
+    (found,) = diagnose_ingress(world, "others")
+    assert "istio-ingress/theirs denies every caller of 1 pods" in found.seen
 
 
 def of_user(*principals, header="kubeflow-userid"):
@@ -91,6 +106,7 @@ def test_policy_of_a_profile_must_admit_the_real_gateway(world, rules, action, i
     profile(world.fake)
     world.related = [route()]
     policy(world.fake, "kf-user", rules=rules, spec={"action": action})
+    policy(world.fake, "default", rules=[of_user(OTHER)], spec={"action": "ALLOW"})
     (found,) = diagnose_ingress(world, "profiles")
     assert found.message == ("PROFILES_ADMIT_GATEWAY" if is_fine else "PROFILES_REJECT_GATEWAY")
     assert is_fine or "kf-user" in found.seen
@@ -111,6 +127,7 @@ def test_policy_of_a_profile_must_admit_the_account_of_each_workload_of_the_gate
 
 
 CLAIM = {"when": of_user()["when"]}
+USER = "request.headers[kubeflow-userid]"
 
 
 def by(**source):
@@ -127,7 +144,8 @@ def by(**source):
     the_gateway=([by(principals=[account("gateway")])], "ALLOW", False),
     the_model=([by(namespaces=[MODEL])], "ALLOW", False),
     no_claim=([{"from": [{"source": {"namespaces": ["kf-user"]}}]}], "ALLOW", False),
-    claims_nothing=([{"when": [{**CLAIM["when"][0], "values": []}]}], "ALLOW", False),
+    all_but_a_user=([{"when": [{"key": USER, "notValues": ["x"]}]}], "ALLOW", False),
+    claims_nothing=([{"when": [{"key": USER, "values": []}]}], "ALLOW", False),
     other_header=([of_user("*", header="x")], "ALLOW", False),
     no_rule=([5], "ALLOW", False),
     denies=([CLAIM], "DENY", False),
@@ -138,6 +156,7 @@ def test_policy_that_trusts_the_users_header_from_any_pod_is_named(
     fake_cluster.install_istio(fake)
     profile(fake)
     policy(fake, "kf-user", rules=rules, spec={"action": action})
+    policy(fake, "default", "of-no-profile", rules=[CLAIM], spec={"action": "ALLOW"})
     found = diagnose(ctx, "users apart")[0]
     assert found.message == ("HEADER_TRUSTED" if is_named else "HEADER_NOT_TRUSTED")
     assert ("kf-user/theirs" in found.seen) is is_named
@@ -181,16 +200,18 @@ def test_service_that_trusts_the_users_header_of_any_pod_is_named(
     assert "minio" not in found.seen
 
 
-def katib(fake, labels, port=443):
+def katib(fake, labels, port, kind):
     """A webhook in the mesh, whose pod listens elsewhere than its Service."""
     ports = [{"name": "hook", "containerPort": port}]
     add_pod(fake, containers=[{"name": "main", "ports": ports}, PROXY], labels=labels)
     add_pod(fake, "bare-0", containers=["main"], labels=labels)
     ports = [{"port": 80, "targetPort": 8080}, {"port": 443, "targetPort": "hook"}]
-    fake.put("Service", "katib", spec={"selector": labels, "ports": ports})
+    for name in ("katib", "not-called"):
+        fake.put("Service", name, spec={"selector": labels, "ports": ports})
     client = {"service": {"name": "katib", "namespace": MODEL}}
-    hooks = [{"name": "v.katib", "clientConfig": client}]
-    fake.put("ValidatingWebhookConfiguration", "katib.kubeflow.org", "", webhooks=hooks)
+    elsewhere = {"matchExpressions": [{"key": "x", "operator": "Exists"}]}
+    hooks = [{"name": "v.katib", "clientConfig": client, "namespaceSelector": elsewhere}]
+    fake.put(kind, "katib.kubeflow.org", "", webhooks=hooks)
 
 
 def strict(fake):
@@ -212,15 +233,20 @@ EXCLUDE = "juju config mesh-2 excluded-pods=app=web"
     its_port=({"app": "web"}, allowing(ports=["8443"]), ""),
     port_of_the_service=({"app": "web"}, allowing(ports=["443"]), EXCLUDE),
     unseen_requests=({"app": "web"}, allowing(methods=["POST"]), EXCLUDE),
+    two_names=({"app": "x", NAME: "web"}, strict, EXCLUDE.replace("=app=", f"={NAME}=")),
+    no_name=({"tier": "x"}, strict, "kubectl -n kf delete pod web-0"),
     modeloperator=(
-        {"operator.juju.is/name": "modeloperator"},
+        {"operator.juju.is/name": "modeloperator", "app": "web"},
         strict,
         "kubectl -n kf delete pod web-0",
     ),
 )
-def test_webhook_that_api_servers_can_not_call_is_named(ctx, fake, labels, obstacle, command):
+@pytest.mark.parametrize("kind", ["Mutating", "Validating"])
+def test_webhook_that_api_servers_can_not_call_is_named(  # noqa: PLR0917 - a table
+    ctx, fake, labels, obstacle, command, kind
+):
     fake_cluster.install_istio(fake)
-    katib(fake, labels, 8443)
+    katib(fake, labels, 8443, f"{kind}WebhookConfiguration")
     obstacle(fake)
     (found,) = diagnose(ctx, "webhooks")
     assert found.message == ("WEBHOOK_NOT_REACHED" if command else "WEBHOOKS_REACHED")
@@ -237,10 +263,10 @@ def add_application(fake, name, *proxies, number=0, phase="Running", labels=None
     add_pod(fake, f"{name}-{number}", containers=["main", *proxies], **fields)
 
 
-def theirs(labels, action="ALLOW", rules=({},), **target):
+def theirs(labels, action="ALLOW", rules=({},), namespace=MODEL, **target):
     """Have a policy of another team for some pods."""
     spec = target or {"selector": {"matchLabels": labels}}
-    return lambda fake: policy(fake, rules=rules, spec={"action": action, **spec})
+    return lambda fake: policy(fake, namespace, rules=rules, spec={"action": action, **spec})
 
 
 def without(name, number=0, **fields):
@@ -274,6 +300,8 @@ TARGETS = [{"kind": "Service", "name": "a"}]
     others_allow=(theirs(API), {}, "POLICY_INTERFERES", "admits callers beside them"),
     others_ask=(theirs(API, "CUSTOM"), {}, "POLICY_INTERFERES", "has another service decide"),
     others_for_all=(theirs({}), {}, "POLICY_INTERFERES", "kfp-api-0"),
+    others_in_the_mesh=(theirs(API, namespace=ROOT), {}, "POLICY_INTERFERES", "kfp-api-0"),
+    others_elsewhere=(theirs(API, namespace="default"), {}, "CALLERS_HELD", ""),
     of_other_pods=(theirs({NAME: "x"}), {}, "CALLERS_HELD", ""),
     allows_none=(theirs(API, rules=()), {}, "CALLERS_HELD", ""),
     audits=(theirs(API, "AUDIT"), {}, "CALLERS_HELD", ""),
@@ -333,6 +361,7 @@ def test_rule_that_expects_a_certificate_of_a_pod_without_a_sidecar_is_named(
     for name, containers in (("main", ["main", PROXY]), ("bare", ["main"])):
         add_pod(fake, f"{name}-0", containers=containers, labels={NAME: name})
         fake.put("Service", name, MODEL, spec={"selector": {NAME: name}, "ports": [{"port": 80}]})
+    fake.put("Service", "of-no-pods", MODEL, spec={"ports": [{"port": 80}]})
     fake.put("DestinationRule", "theirs", namespace, spec=spec)
     rows = diagnose(ctx, "client TLS")
     assert [row.message for row in rows] == ["CERTIFICATE_EXPECTED"] * is_named

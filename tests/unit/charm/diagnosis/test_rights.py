@@ -8,16 +8,17 @@ from tests.unit.charm.charm_world import state
 from tests.unit.charm.diagnosis.world import diagnose
 from tests.unit.charm.ingress_world import route
 
+EVERYWHERE = ""
 GATEWAY_API = {"routing": "gateway-api"}
 
 
 @cases(
     ("right", "options", "is_named"),
-    pods=("list pods", {}, True),
+    pods=("list pods kf", {}, True),
     injectors=("list mutatingwebhookconfigurations", {}, True),
     policies_for_pods=("list authorizationpolicies", {}, True),
     sidecars=("list sidecars", {}, True),
-    webhook=("patch services", {}, True),
+    webhook=("patch services kf", {}, True),
     exec_is_a_fallback=("create pods/exec", {}, False),
     diagnose=("list wasmplugins", {}, False),
     replace=("delete pods", {"delete_broken_pods": True}, True),
@@ -25,11 +26,11 @@ GATEWAY_API = {"routing": "gateway-api"}
     authorization=("list apiservices", {"authorization": "related"}, True),
     mtls=("list destinationrules", {"mtls": "strict"}, True),
     neither=("list apiservices", {}, False),
-    own_gateway_is_not_related=("list serviceaccounts", {}, False),
+    own_gateway_is_not_related=("list serviceaccounts kf", {}, False),
     ingress_is_not_related=("list virtualservices", {}, False),
-    own_gateway=("list serviceaccounts", {"related": True}, True),
+    own_gateway=("list serviceaccounts kf", {"related": True}, True),
     ingress=("list virtualservices", {"related": True}, True),
-    gateway=("create gateways", {"related": True, "tenant_policy": "off"}, True),
+    gateway=("create gateways kf", {"related": True, "tenant_policy": "off"}, True),
     tenants=("list grpcroutes", {"related": True}, True),
     tenants_are_off=("list grpcroutes", {"related": True, "tenant_policy": "off"}, False),
     gateway_api=("list gatewayclasses", {"related": True, **GATEWAY_API}, True),
@@ -39,14 +40,14 @@ def test_missing_right_is_broken_unless_its_role_may_be_left_out(
     ctx, fake, right, options, is_named
 ):
     fake_cluster.install_istio(fake)
-    verb, _, resource = right.partition(" ")
-    fake.forbidden.add((verb, resource))
+    verb, resource, *model = right.split()
+    fake.forbidden.add((verb, resource, *(model or [EVERYWHERE])))
     related = {route()} if options.get("related") else set()
     chosen = {key: value for key, value in options.items() if key != "related"}
     given = dataclasses.replace(state(**chosen), relations=related)
     rows = diagnose(ctx, "rights", given)
     assert {row.message for row in rows} == {"RIGHTS_MISSING" if is_named else "RIGHTS_GIVEN"}
-    assert any(right in row.seen for row in rows) is is_named
+    assert any(f"{verb} {resource}" in row.seen for row in rows) is is_named
 
 
 def test_trust_is_every_right(ctx, fake):

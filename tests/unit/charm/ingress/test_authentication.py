@@ -6,6 +6,7 @@ import pathlib
 import pytest
 from ops import testing
 
+from istio_integrator.relations import kubeflow
 from tests.unit.cases import cases
 from tests.unit.charm.ingress_world import AUTH, auth, is_closed, route, sdi
 
@@ -225,10 +226,12 @@ def test_two_ways_to_ask_close_and_both_are_named_with_what_to_remove(world, cap
 
 
 def test_application_on_forward_auth_is_told_whose_routes_there_are(world):
-    world.related = [route(), route("dex-auth", prefix="/dex"), forwarding()]
+    others = [f"{kubeflow.INGRESS_ROUTE}{end}" for end in ("", "-unauthenticated")]
+    others = [testing.Relation(each, remote_app_name=f"a{n}") for n, each in enumerate(others)]
+    world.related = [route(), route("dex-auth", prefix="/dex"), forwarding(), *others]
     world.run()
     told = world.related[2].local_app_data["ingress_app_names"]
-    assert json.loads(told) == ["dex-auth", "kfp-ui"]
+    assert json.loads(told) == ["a0", "a1", "dex-auth", "kfp-ui"]
     world.fake.writes.clear()
     world.run()
     assert world.fake.writes == []

@@ -49,6 +49,27 @@ def test_only_a_missing_right_reads_as_absence(fake, read):
     assert not read(cluster.Cluster(fake.client()))
 
 
+def test_list_answers_for_the_narrower_ones_and_no_wider(fake):
+    seen = cluster.Cluster(fake.client())
+    for namespace, name, x in (("kf", "a", "1"), ("kf", "b", "2"), ("kf-2", "a", None)):
+        fake.put("Service", name, namespace, labels={"y": name, **({"x": x} if x else {})})
+    selected = ({"x": "1", "y": "a"}, {"x": "1"}, {"x": None}, {})
+    asked = [*(("kf", each) for each in selected), (None, {})]
+
+    def names():
+        listed = [seen.list(cluster.SERVICE, *each) for each in asked]
+        return [" ".join(map(cluster.namespaced_name, each)) for each in listed]
+
+    want = ["kf/a", "kf/a", "kf/a kf/b", "kf/a kf/b", "kf/a kf/b kf-2/a"]
+    assert names() == want
+    assert len(fake.requests) == 5
+    asked.reverse()
+    seen = cluster.Cluster(fake.client())
+    assert names() == want[::-1]
+    assert seen.get(cluster.SERVICE, "a", "kf-2")["metadata"]["namespace"] == "kf-2"
+    assert len(fake.requests) == 6
+
+
 def test_everything_is_read_anew_when_another_client_wrote_in_between(fake):
     seen = cluster.Cluster(fake.client())
     settings = fake.put("ConfigMap", "settings")

@@ -31,11 +31,16 @@ def role_of_somebody_else(fake):
     fake.find(*ROLE)["metadata"]["labels"] = {}
 
 
+def role_of_another_application(fake):
+    fake.find(*ROLE)["metadata"]["labels"]["app.kubernetes.io/name"] = "mesh"
+
+
 @cases(
     ("change", "is_bound"),
     deployed=(lambda fake: None, True),
     no_role=(no_role, False),
     role_of_somebody_else=(role_of_somebody_else, False),
+    role_of_another_application=(role_of_another_application, False),
     role_is_not_seen=(lambda fake: fake.forbidden.add(("get", "clusterroles")), False),
     role_is_not_written=(lambda fake: fake.forbidden.add(("patch", "clusterroles")), False),
 )

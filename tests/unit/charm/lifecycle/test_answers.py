@@ -27,12 +27,14 @@ MANUAL = "restart-pods=manual"
 STOP = f"; run: juju config mesh-2 {MANUAL}; {MANUAL} stops the restarts"
 HANGS = trouble("ReplacementHangs", "the replacement db-0 cannot start: db: ErrImagePull", "db-0")
 STARTS = trouble("ReplacementStarting", "waiting for db-0 to be Ready", "db-0", passing=True)
+WAITS = trouble("DisruptionBudget", "not now", passing=True)
 REFUSED = trouble("ReplacementRefused", 'webhook "v.kyverno.svc" refuses: no latest tags')
 LIST = "run: juju run mesh-2/leader list-uninjected"
 RESTART = "run: juju run mesh-2/leader restart-uninjected"
 LOST = trouble("WrongOrder", "db-0: not charm", "db-0")
 FORCE = "restart-uninjected force=true"
 DESCRIBE = "run: kubectl -n kf describe pod db-0"
+SEVERITIES = ("blocked:", "waiting:", "maintenance:", "active:")
 ADMIT = "run: juju trust mesh-2 --scope=cluster"
 
 
@@ -80,7 +82,7 @@ ADMIT = "run: juju trust mesh-2 --scope=cluster"
         f"2/3 pods in mesh, db-0: not charm{STOP}",
     ),
     starting=(
-        {"in_mesh": 1, "converging": 2, "troubles": [STARTS]},
+        {"in_mesh": 1, "converging": 2, "troubles": [STARTS, WAITS]},
         "waiting",
         f"1/3 pods in mesh, waiting for db-0 to be Ready{STOP}",
     ),
@@ -115,6 +117,16 @@ ADMIT = "run: juju trust mesh-2 --scope=cluster"
         "blocked",
         f"StatefulSet/db: not charm; {RESTART}",
     ),
+    changing=(
+        {"in_mesh": 2, "troubles": [trouble("Changing", "StatefulSet/db is being updated")]},
+        "blocked",
+        "StatefulSet/db is being updated; run: kubectl -n kf describe StatefulSet/db",
+    ),
+    wrong_order_of_no_pod=(
+        {"in_mesh": 2, "troubles": [trouble("WrongOrder", "not charm")]},
+        "blocked",
+        f"StatefulSet/db: not charm; {LIST}",
+    ),
     budget=(
         {"in_mesh": 2, "troubles": [trouble("DisruptionBudget", "not now", passing=True)]},
         "waiting",
@@ -128,7 +140,11 @@ ADMIT = "run: juju trust mesh-2 --scope=cluster"
 )
 def test_progress_is_said(ctx, caplog, values, status, message):
     assert progress(ctx, **values).name == status
-    assert f"{status}: {message}" in caplog.text
+    lines = [each.getMessage() for each in caplog.records if each.name == "charm"]
+    assert f"{status}: {message}." in lines
+    told = {each.partition(":")[0] for each in lines if each.startswith(SEVERITIES)}
+    is_starting = STARTS in values.get("troubles", ())
+    assert told == {status, "active", *(["waiting"] if is_starting else [])}
 
 
 @pytest.mark.parametrize("pod", ["dashboard-0", f"ml-pipeline-{'x' * 60}-0"])

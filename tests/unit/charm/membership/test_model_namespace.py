@@ -66,6 +66,11 @@ def hide_daemons(fake):
     fake.forbidden.add(("list", "daemonsets"))
 
 
+def ignore_model(fake):
+    selectors = "discoverySelectors: [{matchLabels: {team: ml}}]"
+    fake.find("ConfigMap", "istio", "istio-system")["data"] = {"mesh": selectors}
+
+
 def install_canary(fake):
     fake_cluster.install_istio(fake, revision="canary")
 
@@ -90,6 +95,7 @@ def install_canary(fake):
     selected=({}, [{}, SELECTED], {}, "sidecar", ""),
     selected_after_ambient=({}, [IN_AMBIENT, SELECTED, SELECTED], {}, "sidecar", ""),
     selected_in_ambient=({}, [{**IN_AMBIENT, **SELECTED}], {}, "ambient", ""),
+    selected_while_ignored=({}, [{}, ignore_model, SELECTED], ENABLED, None, "team=ml"),
     off=({}, [{}, OFF], {}, None, ""),
     off_after_ambient=({}, [IN_AMBIENT, OFF], {}, None, ""),
     waits_for_istiod=({}, [{}, kill, IN_AMBIENT], ENABLED, None, "does not inject"),
@@ -160,6 +166,12 @@ def test_follower_and_charm_without_the_right_write_nothing(ctx, fake):
     out = run(ctx)
     assert "patch namespaces" in out.unit_status.message
     assert mesh_labels(fake) == {}
+
+
+def test_model_of_a_controller_is_never_joined(ctx, fake):
+    fake.labels("kf")[names.CONTROLLER_MODEL] = "x"
+    assert run(ctx).unit_status.name == "blocked"
+    assert (mesh_labels(fake), record(fake)) == ({}, None)
 
 
 def test_removal_where_the_namespace_is_gone_is_done(ctx, fake):
@@ -321,6 +333,8 @@ def test_running_pods_stay_outside_before_the_namespace_joins_ambient_mode(ctx, 
     add_pod(fake, "inside", **MODELOPERATOR, **AMBIENT)
     add_pod(fake, "minio-0", app="minio")
     add_pod(fake, "kfp-0", app="kfp")
+    for phase in ("Succeeded", "Failed"):
+        fake.put("Pod", phase.lower(), labels=MODELOPERATOR, spec={}, status={"phase": phase})
     fake.may_change = {"pods kf modeloperator-x", "pods kf minio-0"}
     options = {**IN_AMBIENT, "excluded_pods": "app=minio"}
     run(ctx, **OFF)
