@@ -1,5 +1,7 @@
 """The facts that the plan decides on, from pods as Kubernetes has them."""
 
+import dataclasses
+
 import msgspec
 import pytest
 from sidecar_lifecycle.decide import eligible
@@ -14,6 +16,7 @@ MEMBER = eligible.Scope(
     model="kf", application="app", namespace_labels={"istio-injection": "enabled"}
 )
 OURS = eligible.Ownership("StatefulSet/a", True, "", "")
+SCHEDULED = {"type": "PodScheduled", "status": "True"}
 READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:01:00Z"}
 
 
@@ -22,22 +25,24 @@ def replica(**values):
 
 
 def test_a_ready_pod_says_since_when():
-    found = replica(conditions=[READY], creationTimestamp="2026-01-01T00:00:00Z")
+    found = replica(conditions=[SCHEDULED, READY], creationTimestamp="2026-01-01T00:00:00Z")
 
     assert found.ready_since == found.created + 60
     assert found.ready
     fails = {**READY, "status": "False"}
-    assert replica(conditions=[fails]).unready_since == found.ready_since
+    assert replica(conditions=[SCHEDULED, fails]).unready_since == found.ready_since
 
 
 def test_a_terminating_pod_is_not_ready():
-    found = replica(conditions=[READY], deletionTimestamp="2026-01-01T00:02:00Z")
+    moment = "2026-01-01T00:02:00Z"
+    found = replica(conditions=[READY], deletionTimestamp=moment)
 
-    assert found.terminating
-    assert not found.ready
+    assert (found.terminating, found.ready, found.ended) == (True, False, False)
+    assert found.ends_by == facts.parse_timestamp(moment)
+    assert replica(phase="Failed").ended
 
 
-INIT = [pods.container("charm-init")]
+FIRST, INIT = pods.status("first", pods.ended()), [*map(pods.container, ("first", "charm-init"))]
 NATIVE = [pods.container("istio-proxy", restartPolicy="Always")]
 UNSCHEDULED = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}
 
@@ -51,27 +56,31 @@ UNSCHEDULED = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes 
         "main: ImagePullBackOff: no such image",
         True,
     ),
-    configuration=(
-        {"main": pods.waiting("CreateContainerConfigError")},
-        "main: CreateContainerConfigError",
+    long=(
+        {"main": {"waiting": {"reason": "ErrImagePull", "message": "word " * 30}}},
+        f"main: ErrImagePull: {'word ' * 24}…",
         True,
+    ),
+    worst_first=(
+        {"main": pods.running(), "others": {"agent": pods.waiting()}},
+        *("agent: CrashLoopBackOff", True),
     ),
     crashes=({"main": pods.waiting()}, "main: CrashLoopBackOff", True),
     ended=({"main": pods.ended(3)}, "main: ended: exit code 3 (Error)", False),
     failed_init_container=(
-        {"init": INIT, "init_statuses": [pods.status("charm-init", pods.ended(2))]},
+        {"init": INIT, "init_statuses": [FIRST, pods.status("charm-init", pods.ended(2))]},
         "charm-init: ended: exit code 2 (Error)",
         True,
     ),
     init_container=(
-        {"init": INIT, "init_statuses": [pods.status("charm-init", pods.running())]},
+        {"init": INIT, "init_statuses": [FIRST, pods.status("charm-init", pods.running())]},
         "charm-init: running",
         False,
     ),
     after_the_init_container=(
         {
             "init": INIT,
-            "init_statuses": [pods.status("charm-init", pods.ended())],
+            "init_statuses": [FIRST, pods.status("charm-init", pods.ended())],
             "main": pods.waiting("PodInitializing"),
         },
         "main: PodInitializing",
@@ -84,14 +93,26 @@ UNSCHEDULED = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes 
     ),
     unscheduled=(
         {"conditions": [UNSCHEDULED], "init": INIT},
-        "charm-init: not scheduled: 0/1 nodes are available",
+        "first: not scheduled: 0/1 nodes are available",
         False,
     ),
+    scheduled=({"conditions": [SCHEDULED], "init": INIT}, "first: not started", False),
 )
 def test_what_keeps_a_pod_from_being_ready_is_said_worst_first(values, said, hangs):
     found = replica(**values).ailments[0]
 
     assert (str(found), found.hangs) == (said, hangs)
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        *("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CrashLoopBackOff"),
+        *("CreateContainerConfigError", "CreateContainerError"),
+    ],
+)
+def test_a_container_that_the_kubelet_could_not_start_hangs(reason):
+    assert replica(main=pods.waiting(reason)).ailments[0].hangs
 
 
 def test_the_end_of_a_crashing_container_is_said():
@@ -154,6 +175,10 @@ MODELOPERATOR = {"operator.juju.is/name": "modeloperator"}
     ),
     modeloperator_outside=(pod_of("main", labels=MODELOPERATOR), ("", "ModelOperator")),
     excluded=(pod_of("main", "istio-proxy", labels={"app": "out"}), ("unwanted", "Excluded")),
+    says_no=(
+        pod_of("main", "istio-proxy", labels={names.INJECT: "false"}),
+        ("", "InjectionDisabled"),
+    ),
     our_webhook=(
         pod_of("main", "istio-proxy", labels={names.COMPONENT: names.WEBHOOK_COMPONENT}),
         ("", "IntegratorItself"),
@@ -187,6 +212,31 @@ def test_what_is_wrong_with_a_pod_is_told_by_its_containers(subject, want):
         excluded_pods="app=out",
     )
     assert judged(subject, given) == want
+    ambient = dataclasses.replace(given, data_plane="ambient")
+    assert facts.read_replica(subject, ambient).fault != "unwanted"
+
+
+@cases(
+    ("subject", "message"),
+    missing=(pod_of("main"), "its namespace says istio-injection=enabled"),
+    modeloperator=(
+        pod_of("main", "istio-proxy", labels=MODELOPERATOR),
+        "Juju's modeloperator stays outside, and it has a sidecar",
+    ),
+    excluded=(
+        pod_of("main", "istio-proxy", labels={"app": "out"}),
+        "it matches excluded-pods, and it has a sidecar: run restart-uninjected",
+    ),
+    unit=(
+        pod_of("istio-proxy", "charm", init=["charm-init"]),
+        "its first container is not charm, which its controller addresses",
+    ),
+)
+def test_the_fault_of_a_pod_is_described_unless_its_owner_forbids_an_eviction(subject, message):
+    found = facts.read_replica(subject, dataclasses.replace(MEMBER, excluded_pods="app=out"))
+    assert found.message == message
+    assert facts.add_ownership(found, OURS).message == message
+    assert facts.add_ownership(found, BARE).message == "nothing would create it again"
 
 
 def test_a_pod_that_is_not_evicted_says_why_where_something_is_wrong_with_it():
@@ -206,12 +256,17 @@ def test_the_fingerprint_follows_what_decides_about_injection():
     assert facts.compute_fingerprint(scope({**enabled, "other": "x"}), ("u1",)) == first
     others = [
         facts.compute_fingerprint(scope(enabled), ("u2",)),
+        facts.compute_fingerprint(scope(enabled), ("u1", "u2")),
+        facts.compute_fingerprint(scope({**enabled, names.DATAPLANE_MODE: "x"}), ("u1",)),
+        facts.compute_fingerprint(scope({**enabled, names.REVISION: "x"}), ("u1",)),
+        facts.compute_fingerprint(scope(enabled, membership="selected"), ("u1",)),
+        facts.compute_fingerprint(scope(enabled, included_pods="a=b"), ("u1",)),
         facts.compute_fingerprint(scope({}), ("u1",)),
         facts.compute_fingerprint(scope(enabled, mesh_revision="x"), ("u1",)),
         facts.compute_fingerprint(scope(enabled, excluded_pods="a in (b, c)"), ("u1",)),
         facts.compute_fingerprint(scope(enabled, excluded_pods="a in (b, d)"), ("u1",)),
     ]
-    assert len({first, *others}) == 6
+    assert len({first, *others}) == 11
 
 
 AUTOSCALER = "cluster-autoscaler.kubernetes.io/safe-to-evict"

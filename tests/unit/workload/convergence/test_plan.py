@@ -64,8 +64,9 @@ A, B = of("Deployment/a"), of("Deployment/b")
 ELEVEN = [replica(f"a-{number}") for number in range(11)]
 THREE = [replica(f"a-{number}") for number in range(3)]
 DOWN_0 = replica("a-0", in_mesh=True, **YOUNG)
+DOWN_1 = replica("a-1", in_mesh=True, **YOUNG)
 BROKEN = replica("a-0", ready_since=None, crash_looping=True)
-DOWN = [(SET, "MeshDown", ""), *injecting("StatefulSet/b")]
+DOWN = [*injecting("StatefulSet/b"), (SET, "MeshDown", "")]
 LEFT_OUT = ("Deployment/modeloperator", "InjectorSkips", "")
 MINIO = {"trials": [("Deployment/minio", "InjectorSkips", "")]}
 REFUSED = memory.Hold(reason="ReplacementRefused", message="m", since=NOW - 9, until=NOW + 9)
@@ -164,6 +165,16 @@ def trial(why, force):
         dict.fromkeys(("a-0", "b-0"), "MeshDown"),
     ),
     injector_was_down=(sets("ab"), {"trials": DOWN, "now": NOW + 5}, [], ["a-0", "b-0"], {}),
+    while_another_is_replaced=row(
+        pods=[replica(terminating=True), replica("b-0")],
+        options={"remembered": remembering()},
+        why={"b-0": "Queued"},
+    ),
+    broken_before_the_only_ready_one=row(
+        pods=[of("DaemonSet/a", **STUCK), of("Deployment/b")],
+        options={"max_unavailable": "1"},
+        evicts=["a-0"],
+    ),
     hold_is_over=([replica()], {"remembered": held(until=NOW)}, ["a-0"], [], {}),
     manual=([replica()], {"mode": "manual"}, [], [], {}),
     off=([replica()], {"mode": "off"}, [], [], {}),
@@ -277,6 +288,32 @@ def test_who_is_evicted_or_asked_about_and_why_not(pods, options, evicts, asks, 
     assert reasons(decided) | why == reasons(decided)
 
 
+@cases(
+    ("pod", "options", "message"),
+    {"pod": replica()},
+    manual=row(
+        options={"mode": "manual"}, message="restart-pods is manual: run restart-uninjected"
+    ),
+    forbids=row(
+        pod=replica(forbids="karpenter.sh/do-not-disrupt"),
+        options={},
+        message="it has karpenter.sh/do-not-disrupt: run restart-uninjected",
+    ),
+    injector_is_down=row(options={"trials": DOWN}, message="why"),
+    replaced=row(options={}, message="a pod of StatefulSet/a is being replaced"),
+)
+def test_a_wait_is_described(pod, options, message):
+    assert [each.message for each in look(pod, **options).rows] == [message]
+
+
+def test_a_refused_eviction_ends_the_round_of_its_workload_alone():
+    other = {"StatefulSet/c": a_budget()}
+    decided = look(*sets("abc"), remembered=paused(workload="StatefulSet/c"))
+    refused = decided.without_round(SET, a_budget()).memory
+    assert ([*refused.rounds], refused.holds) == (["StatefulSet/b"], {**other, SET: a_budget()})
+    assert decided.without_round(SET, None).memory.holds == other
+
+
 def test_an_eviction_is_remembered_with_the_pods_that_were_there():
     decided = look(replica())
     assert decided.memory.rounds[SET].known == ("uid-a-0",)
@@ -333,6 +370,11 @@ def test_asking_does_not_lift_the_guard_that_follows(since):
     remembered = requested("uid-a-0", holds=held(since=since).holds)
     decided = look(replica(), remembered=remembered)
     assert (decided.evict, decided.memory.request) == ((), None)
+    # A guard that ends by itself keeps the request.
+    budget = memory.Hold(reason="DisruptionBudget", message="m", since=since, until=NOW + 9)
+    remembered = requested("uid-a-0", holds={SET: budget})
+    decided = look(replica(), remembered=remembered)
+    assert (decided.evict, decided.memory.request) == ((), remembered.request)
 
 
 def test_the_summary_counts_what_we_may_fix_apart_from_what_is_only_reported():
@@ -343,11 +385,12 @@ def test_the_summary_counts_what_we_may_fix_apart_from_what_is_only_reported():
         replica("d-0", wanted=False, fault=""),
         replica("e-0", in_mesh=True, stale="1.29", terminating=True),
         outside(),
+        of("Deployment/x", wanted=False, fault="unwanted", fixable=False),
     ]
     summary = look(*pods, trials=()).summary
 
     assert (summary.eligible, summary.in_mesh, summary.reported) == (2, 1, 1)
-    assert (summary.converging, summary.stale, summary.unwanted) == (1, 1, 1)
+    assert (summary.converging, summary.stale, summary.unwanted) == (1, 1, 2)
     assert look(replica(), mode="manual").summary.proposed == 1
 
 
@@ -381,7 +424,7 @@ WAITING = memory.Memory(proven=PROVEN, waiting={SET: NOW - 600})
 @cases(
     ("pods", "options", "trouble"),
     {"options": {}},
-    unready_sibling=([*THREE[1:], DOWN_0], {}, ("NotReady", NOT_READY, "", False)),
+    unready_siblings=([THREE[2], DOWN_1, DOWN_0], {}, ("NotReady", NOT_READY, "", False)),
     missing_sibling=(
         THREE[1:],
         {"desired": {SET: 3}},
@@ -402,7 +445,11 @@ WAITING = memory.Memory(proven=PROVEN, waiting={SET: NOW - 600})
         trouble=("Changing", "a-0 is still terminating", "", False),
     ),
     terminates_within_its_grace_period=row(
-        pods=[THREE[1], replica("a-0", terminating=True, ready_since=None, ends_by=NOW + 1)],
+        pods=[
+            replica("a-1", terminating=True, ready_since=None, ends_by=NOW),
+            replica("a-0", terminating=True, ready_since=None, ends_by=NOW + 1),
+            THREE[2],
+        ],
         trouble=("Changing", GRACEFUL, "", True),
     ),
 )
@@ -593,6 +640,14 @@ WORDS = 'a new pod of StatefulSet/a is refused: webhook "v" refuses: no'
         *({}, "ReplacementHangs"),
         "the replacement a-0 cannot start: main: ImagePullBackOff: no such image",
     ),
+    second_can_not_start=(
+        [
+            replacement(name="a-1", uid="new-1"),
+            replacement(ready_since=None, ailments=(*crashing("db"), HANGS)),
+        ],
+        *({"broken": ("db",)}, "ReplacementHangs"),
+        "the replacement a-0 cannot start: main: ImagePullBackOff: no such image",
+    ),
     starts=(
         [replacement(ready_since=None, ailments=(STARTS,))],
         {"since": NOW - 599},
@@ -736,6 +791,14 @@ BROKEN_BEFORE = {"was_ready": False, "ready_before": 2}
     crash_looped_before=(
         *([replacement(**STARTING)], 1, {"was_ready": False, "ready_before": 0}, False),
     ),
+    one_of_two_starts=(
+        [replacement(), replacement(name="a-1", uid="new-1", **STARTING)],
+        *(2, {}, True),
+    ),
+    one_of_two_is_not_ours=(
+        [replacement(**STARTING), replica("a-1", in_mesh=True, fixable=False)],
+        *(2, {"known": KNOWN}, True),
+    ),
     eviction_that_never_happened=([replica()], 1, {"since": NOW - 30}, False),
     eviction_that_may_happen=([replica()], 1, {"since": NOW - 29}, True),
     # The workload is not ours any more.
@@ -829,6 +892,7 @@ def test_a_replacement_without_sidecar_ends_it(tried):
     no_pod_right_now=(held(), [], True),
     being_replaced=(held(), [replica(terminating=True)], True),
     new_template=(held(), [replica(revision="r2")], False),
+    new_template_of_one=(held(), [replica(), replica("a-1", revision="r2")], False),
     mesh_changed=(held(fingerprint="old"), [replica()], False),
     cured=(held(), [replica(in_mesh=True)], False),
 )
