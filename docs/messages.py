@@ -72,7 +72,7 @@ def _line(said: Template) -> str:
     more = re.sub(r"(^|; )«\w+»$", "", _filled(row.more))
     text = _filled(row.condition)
     if more.startswith("or "):
-        text += f" (run: …, {more})"
+        text += f" ({more})"
     elif more:
         text += f". {more[:1].upper()}{more[1:]}"
     symptom = f" ([symptom](../how-to/symptoms.md#{row.symptom}))" if row.symptom else ""
