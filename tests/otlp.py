@@ -1,7 +1,5 @@
 """A collector of OpenTelemetry traces by HTTP, as small as it can be."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import http.server

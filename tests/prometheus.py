@@ -1,7 +1,5 @@
 """A real Prometheus that scrapes what data bags say, read as the Prometheus charm does."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

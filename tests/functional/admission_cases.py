@@ -1,7 +1,5 @@
 """Changes to new pods: one table for the pure function and for the webhook."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Namespaces, settings and pods for the table of cases on a real API server."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -3,8 +3,6 @@
 There is no node, so no proxy ever runs; what istiod makes of a new pod is all there is to see.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """The workload's programs as processes on loopback; API servers ask the webhook's by URL."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import datetime

@@ -1,7 +1,5 @@
 """How the charm runs its webhook on a real API server."""
 
-from __future__ import annotations
-
 import ops
 import pytest
 

@@ -1,7 +1,5 @@
 """The webhook's real process under floods from one address, while an API server asks."""
 
-from __future__ import annotations
-
 import base64
 import concurrent.futures
 import contextlib

@@ -1,7 +1,5 @@
 """The text rule for proxy.istio.io/config against istiod's own `mesh.ApplyProxyConfig`."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 

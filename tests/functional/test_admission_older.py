@@ -1,7 +1,5 @@
 """The table of cases on older API servers."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """The webhook's server on a real API server, while settings and certificates change."""
 
-from __future__ import annotations
-
 import dataclasses
 import signal
 import time

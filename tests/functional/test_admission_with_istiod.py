@@ -6,8 +6,6 @@ changes nothing more but the order of containers in pods of Juju units. Two comb
 istiod's settings keep that order wrong, and are asserted as they are.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import time

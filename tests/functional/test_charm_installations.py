@@ -1,8 +1,6 @@
 """What the charm makes of each installation of docs/reference/istio-installations.md, as their own
 installer writes it, with the real istiod on loopback."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import pathlib

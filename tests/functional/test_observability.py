@@ -1,7 +1,5 @@
 """Alert rules and dashboard: judged by promtool, evaluated by a Prometheus that scrapes us."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import dataclasses

@@ -4,8 +4,6 @@ The oracle is a Go program that simulates pods with the kubelet's functions, whi
 starts and write the status. It says of each status whether the pod has work left.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections import Counter
 

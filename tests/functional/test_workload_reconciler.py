@@ -1,7 +1,5 @@
 """The reconciler against a real API server; without a kubelet no stop is answered."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import copy

@@ -1,7 +1,5 @@
 """The life of the charm on a real Juju: deploy, relate, toggle, refresh, scale, remove."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import subprocess

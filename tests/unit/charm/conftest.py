@@ -21,6 +21,7 @@ def fake() -> Iterator[fake_cluster.FakeCluster]:
     found = charm_world.model()
     yield found
     assert found.changed <= {*OFTEN_CHANGED, *found.may_change}, "of other owners"
+    assert found.without_owner() <= found.may_change
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
-"""A small API server that keeps objects, and the injectors of an Istio in it.
+"""The API server of the charm's unit tests, and the injectors of an Istio in it.
 
 It answers the requests that lightkube really sends, so tests assert what the cluster holds
-afterwards. It is no Kubernetes: there are no controllers, defaults or schemas.
+afterwards.
 """
-
-from __future__ import annotations
 
 import copy
 import datetime
@@ -18,15 +16,12 @@ from lightkube.config.kubeconfig import SingleConfig
 from lightkube.config.models import Cluster as ClusterConfig
 from lightkube.config.models import Context, User
 
-from tests.unit import api_objects
+from tests.unit import api_server
+from tests.unit.api_server import TIMEOUT, UNREACHABLE, Key, Refused
 from tests.unit.charm import istio_objects
 from tests.unit.charm.objects import make
 
-Key = tuple[str, str, str, str]
 PREFIX = "istio-integrator.charmhub.io/"
-TIMEOUT = 0
-UNREACHABLE = -1
-"""In place of a code: no answer in time, and none any more until `unreachable` is set back."""
 
 
 def plural(kind: str) -> str:
@@ -37,33 +32,23 @@ def plural(kind: str) -> str:
     return f"{name}es" if name.endswith("s") else f"{name}s"
 
 
-class StatusError(Exception):
-    """An answer that is not an object."""
-
-    def __init__(self, code: int, message: str) -> None:
-        self.code = code
-        self.message = message
+def _named(key: Key) -> str:
+    """Write an object's key as tests name it."""
+    return " ".join(filter(None, key[1:]))
 
 
-class FakeCluster(api_objects.Objects):
+class FakeCluster(api_server.ApiServer):
     """Keeps objects by kind, namespace and name."""
 
     def __init__(self) -> None:
         super().__init__()
         self.writes: list[str] = []
         self.asked: set[tuple[str, str]] = set()
-        self.requests: list[str] = []
-        """Each in its order, such as `list pods kf`."""
         self.forbidden: set[tuple[str, ...]] = set()
         self.absent: set[str] = set()
         self.broken: dict[tuple[str, ...], int] = {}
         self.refused: set[str] = set()
-        self.spelled: dict[str, str] = {}
         self.timeouts: set[tuple[str, str]] = set()
-        self.failing: dict[int, int] = {}
-        """Codes of the requests that fail, by their place in `requests`, each once."""
-        self.unreachable = False
-        self.interference: list[Any] = []
         self.webhook_is_ready = True
         """Whether the pods of the charm's webhook become Ready."""
         self.webhook_answers = True
@@ -80,7 +65,6 @@ class FakeCluster(api_objects.Objects):
         """Objects of other owners that the charm has changed or deleted; it claims namespaces."""
         self.may_change: set[str] = set()
         """Those of them that a test expects."""
-        self._applied: dict[Key, dict[str, Any]] = {}
 
     def client(self) -> Client:
         """Return a client of this server."""
@@ -90,16 +74,14 @@ class FakeCluster(api_objects.Objects):
             cluster=ClusterConfig(server="https://fake.invalid", insecure=True),
             user=User(),
         )
-        # A test may have the server answer otherwise.
-        answer = lambda request: self._answer(request)  # noqa: E731, PLW0108
-        return Client(config=config, transport=httpx2.MockTransport(answer))
+        return Client(config=config, transport=httpx2.MockTransport(self._answer_httpx))
 
     def add(self, obj: dict[str, Any]) -> dict[str, Any]:
         """Create an object as another client."""
         metadata = obj["metadata"]
         place = metadata.get("namespace", "")
         key = (obj["apiVersion"], plural(obj["kind"]), place, metadata["name"])
-        return self._store(key, copy.deepcopy(obj))
+        return self.keep(key, copy.deepcopy(obj))
 
     def put(self, *names: str, **fields: Any) -> dict[str, Any]:
         """Create an object that `make` describes, as another client."""
@@ -115,19 +97,18 @@ class FakeCluster(api_objects.Objects):
         self.put("StatefulSet", name, model, labels=marks)
         self.put("ClusterRole", f"{model}-{name}", "", labels=marks, rules=[])
 
+    def without_owner(self) -> set[str]:
+        """Name what the charm applied and would not recognise at its removal."""
+        applied = (key for key in self._applied if key in self.objects)
+        labels = {key: self.objects[key]["metadata"].get("labels", {}) for key in applied}
+        return {_named(key) for key, found in labels.items() if f"{PREFIX}owner" not in found}
+
     def node(self, name: str = "node", kubelet: str = "v1.36.3") -> None:
         self.put("Node", name, "", status={"nodeInfo": {"kubeletVersion": kubelet}})
 
     def find(self, kind: str, name: str, namespace: str = "") -> dict[str, Any] | None:
-        for obj in self.objects.values():
-            metadata = obj["metadata"]
-            if (obj["kind"], metadata["name"], metadata.get("namespace", "")) == (
-                kind,
-                name,
-                namespace,
-            ):
-                return obj
-        return None
+        found = (key for key in self.objects if key[1:] == (plural(kind), namespace, name))
+        return self.objects.get(next(found, ("", "", "", "")))
 
     def labels(self, namespace: str) -> dict[str, str]:
         found = self.find("Namespace", namespace)
@@ -135,74 +116,52 @@ class FakeCluster(api_objects.Objects):
         return found["metadata"].get("labels", {})
 
     def delete(self, kind: str, name: str, namespace: str = "") -> None:
-        for key, obj in list(self.objects.items()):
-            metadata = obj["metadata"]
-            if obj["kind"] == kind and key[2:] == (namespace, metadata["name"]) == (
-                namespace,
-                name,
-            ):
-                del self.objects[key]
+        for key in [*self.objects]:
+            if key[1:] == (plural(kind), namespace, name):
+                self.drop(key)
 
-    def _store(self, key: Key, obj: dict[str, Any]) -> dict[str, Any]:
-        obj = self.keep(key, obj)
-        # What is created later is younger, also within one second.
-        now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self.version)
-        obj["metadata"].setdefault("creationTimestamp", now.strftime("%Y-%m-%dT%H:%M:%SZ"))
-        return obj
-
-    def _answer(self, request: httpx2.Request) -> httpx2.Response:
-        if self.unreachable:
-            raise httpx2.ConnectError("connection refused")
+    def _answer_httpx(self, request: httpx2.Request) -> httpx2.Response:
+        media = request.headers.get("Content-Type", "")
+        body = json.loads(request.content) if request.content else {}
+        about = (request.method, request.url.path, request.url.params, media, body)
         try:
-            answer = httpx2.Response(200, json=self._handle(request), request=request)
-            if not self.spelled:
-                return answer
-            # What no program of ours could write, answers may say all the same.
-            text = answer.text
-            for placeholder, instead in self.spelled.items():
-                text = text.replace(placeholder, instead)
-            headers = {"Content-Type": "application/json"}
-            return httpx2.Response(200, text=text, headers=headers, request=request)
-        except StatusError as status:
-            if status.code == 404 and not status.message:
+            code, content = 200, self.serve(api_server.Request(*about))
+        except Refused as refused:
+            if refused.code == UNREACHABLE:
+                raise httpx2.ConnectError("connection refused") from refused
+            if refused.code == TIMEOUT:
+                raise httpx2.ReadTimeout("The read operation timed out") from refused
+            code, content = refused.code, json.dumps(refused.status()).encode()
+            if code == 404 and not str(refused):
                 return httpx2.Response(404, text="404 page not found", request=request)
-            body = api_objects.refusal(status.code, status.message)
-            return httpx2.Response(status.code, json=body, request=request)
+        headers = {"Content-Type": "application/json"}
+        return httpx2.Response(code, content=content, headers=headers, request=request)
 
-    def _handle(self, request: httpx2.Request) -> dict[str, Any]:
-        address = api_objects.Address.of(request.url.path)
-        if address.part:
-            raise StatusError(404, "no pod runs here")
-        key = address[:4]
-        if self.absent.intersection(key[:2]):
-            raise StatusError(404, "")
-        verb = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}.get(
-            request.method, "get" if address.name else "list"
-        )
-        if "continue" not in request.url.params:
-            self._check(verb, key)
-            if verb == "list" and "limit" in request.url.params:
-                # A page may be empty although others follow (k8s.io/api, ListOptions.limit).
-                return {"metadata": {"continue": "0"}, "items": []}
-        content = json.loads(request.content) if request.content else {}
-        if verb == "list":
-            found = self._list(key, request.url.params.get("labelSelector", ""))
-            field, _, value = request.url.params.get("fieldSelector", "").partition("=")
-            items = [each for each in found["items"] if not field or each.get(field) == value]
-            return {**found, "items": items}
-        if verb == "create":
-            return self._create(key, content, dry_run="dryRun" in request.url.params)
-        if key not in self.objects and verb != "patch":
-            raise StatusError(404, f'{key[1]} "{key[3]}" not found')
-        if verb == "delete":
-            self.writes.append(f"delete {key[1]} {key[3]}")
-            self._note_foreign(key)
-            return self.objects.pop(key)
-        if verb == "patch":
-            dry_run = "dryRun" in request.url.params
-            how = request.headers["Content-Type"]
-            return self._patch(key, content, how, dry_run=dry_run)
-        return self.objects[key]
+    def describe(self, request: api_server.Request) -> str:
+        """Write a request such as `list pods kf`."""
+        _, *names, _ = api_server.Address.of(request.path)
+        return " ".join(filter(None, (request.verb, *names)))
+
+    def check(self, request: api_server.Request) -> None:
+        """Refuse a request without a right, of an absent kind, or that a test breaks."""
+        version, plural, namespace, name, _ = api_server.Address.of(request.path)
+        if self.absent & {version, plural}:
+            raise Refused("", 404)
+        verb = request.verb
+        self.asked.add((verb, plural))
+        if (verb, plural) in self.timeouts:
+            raise Refused(code=TIMEOUT)
+        # Everybody may ask what they may do.
+        is_review = plural == "selfsubjectaccessreviews"
+        rights = {(verb, plural), (verb, plural, namespace), ("*", "*")}
+        if rights & self.forbidden and not is_review:
+            raise Refused(
+                f'{plural} is forbidden: User "system:serviceaccount:kf:mesh-2" '
+                f'cannot {verb} resource "{plural}" in API group ""',
+            )
+        for broken in ((verb, plural), (verb, plural, name)):
+            if broken in self.broken:
+                raise Refused("the server says no", self.broken[broken])
 
     def _allows(self, asked: dict[str, str]) -> bool:
         if asked["verb"] == "*":
@@ -215,108 +174,42 @@ class FakeCluster(api_objects.Objects):
         }
         return not denied & self.forbidden
 
-    def _check(self, verb: str, key: Key) -> None:
-        plural = key[1]
-        self.asked.add((verb, plural))
-        self.requests.append(" ".join(filter(None, (verb, *key[1:]))))
-        self._fail(self.failing.pop(len(self.requests) - 1, None))
-        if (verb, plural) in self.timeouts:
-            raise httpx2.ReadTimeout("The read operation timed out")
-        if plural == "selfsubjectaccessreviews":
-            # Everybody may ask what they may do.
-            return
-        if {(verb, plural), (verb, plural, key[2]), ("*", "*")} & self.forbidden:
-            raise StatusError(
-                403,
-                f'{plural} is forbidden: User "system:serviceaccount:kf:mesh-2" '
-                f'cannot {verb} resource "{plural}" in API group ""',
-            )
-        for broken in ((verb, plural), (verb, plural, key[3])):
-            if broken in self.broken:
-                raise StatusError(self.broken[broken], "the server says no")
-
-    def _fail(self, code: int | None) -> None:
-        if code == UNREACHABLE:
-            self.unreachable = True
-            raise httpx2.ConnectError("connection refused")
-        if code == TIMEOUT:
-            raise httpx2.ReadTimeout("The read operation timed out")
-        if code:
-            raise StatusError(code, "the server says no")
-
-    def _list(self, key: Key, selector: str) -> dict[str, Any]:
-        items = [
-            obj
-            for found, obj in self.objects.items()
-            if found[:2] == key[:2]
-            and key[2] in ("", found[2])
-            and api_objects.has_labels(obj, selector)
-        ]
-        return {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}
-
-    def _create(self, key: Key, obj: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
-        metadata = obj["metadata"]
+    def _create(self, key: Key, item: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
         if key[1] == "selfsubjectaccessreviews":
-            return {**obj, "status": {"allowed": self._allows(obj["spec"]["resourceAttributes"])}}
-        if key[1] == "pods":
-            metadata["creationTimestamp"] = self.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-            self._prepare(obj)
-            self._inject(key[2], obj)
-        name = metadata.get("name") or metadata["generateName"] + "x7k2p"
-        key = (*key[:3], name)
-        if name in self.refused:
-            raise StatusError(422, f'{key[1]} "{name}" is invalid')
-        if key in self.objects:
-            raise StatusError(409, f'{key[1]} "{name}" already exists')
-        metadata["name"] = name
-        self._validate(obj)
-        if dry_run:
-            return obj
-        self.writes.append(f"create {key[1]} {name}")
-        return self._store(key, obj)
+            allowed = self._allows(item["spec"]["resourceAttributes"])
+            return {**item, "status": {"allowed": allowed}}
+        return super()._create(key, item, dry_run=dry_run)
 
-    def _patch(
-        self, key: Key, content: dict[str, Any], content_type: str, *, dry_run: bool
-    ) -> dict[str, Any]:
-        while self.interference:
-            self.interference.pop(0)()
-        live = self.objects.get(key)
-        version = content.get("metadata", {}).get("resourceVersion")
-        if live and version and version != live["metadata"]["resourceVersion"]:
-            raise StatusError(409, "the object has been modified")
-        if dry_run and self.has_side_effects:
-            raise StatusError(400, 'admission webhook "count.x" does not support dry run')
+    def admit(self, key: Key, item: dict[str, Any], *, is_new: bool) -> dict[str, Any]:
+        """Let injectors, the charm's webhook and other teams' judge an object."""
+        if key[1] == "pods" and is_new:
+            item["metadata"]["creationTimestamp"] = self.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+            self._prepare(item)
+            self._inject(key[2], item)
+        if key[3] in self.refused and is_new:
+            raise Refused(f'{key[1]} "{key[3]}" is invalid', 422)
+        for validate in self.validators:
+            if refused := validate(item):
+                code, message = refused
+                raise Refused(message, code)
+        if key[1] == "deployments" and self.webhook_is_ready and is_webhooks(item):
+            item["status"] = {"readyReplicas": 2}
+        return item
+
+    def note(self, verb: str, key: Key, *, dry_run: bool) -> None:
+        """Keep what is written, and which objects of other owners."""
+        if dry_run and self.has_side_effects and verb == "patch":
+            raise Refused('admission webhook "count.x" does not support dry run', 400)
         if not dry_run:
-            self.writes.append(f"patch {key[1]} {key[3]}")
+            self.writes.append(f"{verb} {key[1]} {key[3]}")
             self._note_foreign(key)
-        if content_type == "application/merge-patch+json":
-            if live is None:
-                raise StatusError(404, f'{key[1]} "{key[3]}" not found')
-            patched = api_objects.merged(live, content)
-            self._validate(patched)
-            return self._store(key, patched)
-        assert content_type == "application/apply-patch+yaml", content_type
-        base = api_objects.without(live or {"metadata": {}}, self._applied.get(key, {}), content)
-        applied = api_objects.merged(base, content)
-        self._validate(applied)
-        if dry_run:
-            return applied
-        self._applied[key] = copy.deepcopy(content)
-        if key[1] == "deployments" and self.webhook_is_ready and is_webhooks(applied):
-            applied["status"] = {"readyReplicas": 2}
-        return self._store(key, applied)
 
     def _note_foreign(self, key: Key) -> None:
         labels = self.objects.get(key, {}).get("metadata", {}).get("labels", {})
         is_ours = key in self._applied or labels.get(f"{PREFIX}owner") == "kf.mesh-2"
         is_served = "app.kubernetes.io/part-of" in labels or f"{PREFIX}served" in labels
         if key in self.objects and not is_ours and not (is_served and key[1] == "namespaces"):
-            self.changed.add(" ".join(filter(None, key[1:])))
-
-    def _validate(self, obj: dict[str, Any]) -> None:
-        for validate in self.validators:
-            if refused := validate(obj):
-                raise StatusError(*refused)
+            self.changed.add(_named(key))
 
     def _prepare(self, pod: dict[str, Any]) -> None:
         """Do what the charm's webhook does to a dry-run pod that asks for its settings."""
@@ -354,11 +247,11 @@ class FakeCluster(api_objects.Objects):
         otherwise = self.remote.get(client.get("url", ""), {"alive": "url" in client})
         behaviour = (istiod or {}).get("behaviour", otherwise)
         if not behaviour["alive"]:
-            raise StatusError(
-                500,
+            raise Refused(
                 f'Internal error: failed calling webhook "{hook["name"]}": failed to call '
                 f"webhook: Post {client.get('url') or service['name']}: "
                 f"{behaviour.get('problem', 'connection refused')}",
+                500,
             )
         annotations = pod["metadata"].setdefault("annotations", {})
         annotations["sidecar.istio.io/status"] = json.dumps(

@@ -1,7 +1,5 @@
 """The injectors' webhook configurations, as Istio's own charts render them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.unit.charm.objects import make

@@ -260,15 +260,15 @@ def cut_off(world):
     Juju ends the hook's process, so what is left is what was there.
     """
     fake, states = world.fake, []
-    check = fake._check
+    check = fake.check
 
-    def note(verb, key):
-        check(verb, key)
+    def note(request):
+        check(request)
         states.append((fake.requests[-1], dict(fake.objects)))
 
-    fake._check = note
+    fake.check = note
     world.remove()
-    del fake._check
+    del fake.check
     return [*states, ("", dict(fake.objects))]
 
 

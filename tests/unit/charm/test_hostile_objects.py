@@ -3,7 +3,6 @@
 import contextlib
 import json
 
-import httpx2
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -251,10 +250,7 @@ GARBAGE = ("", "<html>", "[1]", "5", "null", '{"items": 5}', '{"items": [5]}', "
 
 @pytest.mark.parametrize("garbage", [*GARBAGE, "[" * 5000])
 def test_answer_that_is_garbage_becomes_a_status(world, garbage):
-    def answer(request):
-        return httpx2.Response(200, text=garbage, request=request)
-
-    world.fake._answer = answer
+    world.fake.serve = lambda _: garbage.encode()
     out = world.run()
     assert not isinstance(out.unit_status, testing.ActiveStatus)
     assert out.unit_status.message.isprintable()

@@ -1,7 +1,5 @@
 """The author of a rejected request, read from the API server's message."""
 
-from __future__ import annotations
-
 import pytest
 
 from integrator_contract import refusals

@@ -7,7 +7,6 @@ from integrator_contract import schema
 from tests.unit.cases import cases
 
 SOURCE = '''
-from __future__ import annotations
 import dataclasses, enum
 from typing import Literal
 

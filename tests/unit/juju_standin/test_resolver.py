@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from juju_standin.agent import resolver
 from juju_standin.agent.hook import Hook
 from juju_standin.agent.resolver import LocalRelation, LocalState, Moment, RemoteRelation
+from tests.unit.cases import cases, row
 
 READY = Moment(unit="a/0", relation_order=("1",))
 
@@ -24,16 +25,8 @@ def remote(relation=None, **values):
 
 def local(relation=None, **values):
     relations = {"1": relation} if relation else {}
-    return LocalState(
-        **{
-            "installed": True,
-            "started": True,
-            "leader": True,
-            "config_hash": "c",
-            "relations": relations,
-            **values,
-        }
-    )
+    normal = {"installed": True, "started": True, "leader": True, "config_hash": "c"}
+    return LocalState(**{**normal, "relations": relations, **values})
 
 
 def known(**values):
@@ -44,71 +37,49 @@ PENDING = Hook(kind="start")
 NOTICE = Hook(kind="pebble-custom-notice", workload="w")
 
 
-@pytest.mark.parametrize(
+IN_ERROR = local(pending=PENDING, failed=True)
+STOPPED = local(started=False, stopped=True)
+DYING, OPTION, ACTION = remote(life="dying"), remote(config_hash="d"), remote(actions=("7",))
+LEADS, RUNS = Hook(kind="leader-elected"), resolver.RunAction("7")
+
+
+@cases(
     ("here", "there", "moment", "want"),
-    [
-        pytest.param(LocalState(), remote(), READY, Hook(kind="install"), id="new unit"),
-        pytest.param(
-            LocalState(), remote(life="dying"), READY, resolver.Finish(dead=True),
-            id="dies before it was installed",
-        ),
-        pytest.param(
-            local(started=False), remote(), READY, Hook(kind="start"), id="agent restarted"
-        ),
-        pytest.param(
-            local(leader=False), remote(config_hash="d"), READY, Hook(kind="leader-elected"),
-            id="leadership before configuration",
-        ),
-        pytest.param(
-            local(), remote(leader=False), READY, resolver.Resign(), id="leadership lost"
-        ),
-        pytest.param(
-            local(), remote(actions=("7",), config_hash="d"), READY, resolver.RunAction("7"),
-            id="action before configuration",
-        ),
-        pytest.param(
-            local(pending=PENDING, failed=True), remote(actions=("7",)), READY,
-            resolver.RunAction("7"), id="action while in error",
-        ),
-        pytest.param(
-            local(pending=PENDING), remote(actions=("7",)), READY, PENDING,
-            id="no action before a queued hook",
-        ),
-        pytest.param(
-            local(pending=PENDING, failed=True), remote(config_hash="d"),
-            dataclasses.replace(READY, retry_due=False), None, id="nothing else while in error",
-        ),
-        pytest.param(
-            local(), remote(config_hash="d"), dataclasses.replace(READY, shutting_down=True),
-            Hook(kind="stop"), id="pod goes",
-        ),
-        pytest.param(
-            local(started=False, stopped=True), remote(),
-            dataclasses.replace(READY, shutting_down=True), resolver.Finish(dead=False),
-            id="pod goes, stopped",
-        ),
-        pytest.param(
-            local(known()), remote(remote_relation({"b/0": 1})),
-            dataclasses.replace(READY, workload_hook=NOTICE), NOTICE,
-            id="notice before a relation's joined",
-        ),
-        pytest.param(
-            local(), remote(), dataclasses.replace(READY, update_status_due=True),
-            Hook(kind="update-status"), id="idle",
-        ),
-        pytest.param(local(), remote(life="dying"), READY, Hook(kind="stop"), id="dying"),
-        pytest.param(
-            local(started=False, stopped=True), remote(life="dying"), READY,
-            Hook(kind="remove"), id="dying, stopped",
-        ),
-        pytest.param(
-            local(known(is_peer=True)), remote(remote_relation(is_peer=True), life="dying"), READY,
-            Hook(kind="stop"), id="a peer relation is kept until the unit is dead",
-        ),
-    ],
-)  # fmt: skip
+    {"here": local(), "there": remote(), "moment": {}},
+    new_unit=row(here=LocalState(), want=Hook(kind="install")),
+    dies_before_it_was_installed=row(
+        here=LocalState(), there=DYING, want=resolver.Finish(dead=True)
+    ),
+    agent_restarted=row(here=local(started=False), want=Hook(kind="start")),
+    leadership_before_configuration=row(here=local(leader=False), there=OPTION, want=LEADS),
+    leadership_lost=row(there=remote(leader=False), want=resolver.Resign()),
+    action_before_configuration=row(there=remote(actions=("7",), config_hash="d"), want=RUNS),
+    action_while_in_error=row(here=IN_ERROR, there=ACTION, want=RUNS),
+    no_action_before_a_queued_hook=row(here=local(pending=PENDING), there=ACTION, want=PENDING),
+    no_option_while_in_error=row(
+        here=IN_ERROR, there=OPTION, moment={"retry_due": False}, want=None
+    ),
+    pod_goes=row(there=OPTION, moment={"shutting_down": True}, want=Hook(kind="stop")),
+    pod_goes_and_is_stopped=row(
+        here=STOPPED, moment={"shutting_down": True}, want=resolver.Finish(dead=False)
+    ),
+    notice_before_a_relation_is_joined=row(
+        here=local(known()),
+        there=remote(remote_relation({"b/0": 1})),
+        moment={"workload_hook": NOTICE},
+        want=NOTICE,
+    ),
+    idle=row(moment={"update_status_due": True}, want=Hook(kind="update-status")),
+    dying=row(there=DYING, want=Hook(kind="stop")),
+    dying_and_stopped=row(here=STOPPED, there=DYING, want=Hook(kind="remove")),
+    dying_in_a_peer_relation=row(
+        here=local(known(is_peer=True)),
+        there=remote(remote_relation(is_peer=True), life="dying"),
+        want=Hook(kind="stop"),
+    ),
+)
 def test_next_step_is_the_most_urgent(here, there, moment, want):
-    assert resolver.next_step(here, there, moment) == want
+    assert resolver.next_step(here, there, dataclasses.replace(READY, **moment)) == want
 
 
 worlds = st.builds(

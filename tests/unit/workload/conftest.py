@@ -1,7 +1,5 @@
 """What the workload's unit tests share."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 

@@ -1,7 +1,5 @@
 """A model of which convergence takes care, on the small apiserver."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable
@@ -9,8 +7,9 @@ from typing import Any
 
 from sidecar_lifecycle.decide.convergence import memory
 
+from tests.unit.api_server import Refused
 from tests.unit.workload import pods, service_world
-from tests.unit.workload.fake_apiserver import FakeApiserver, Refused
+from tests.unit.workload.fake_apiserver import FakeApiserver
 from tests.unit.workload.service_world import MODEL
 
 SETTINGS = dataclasses.replace(service_world.SETTINGS, joined=True)

@@ -1,10 +1,7 @@
-"""An apiserver small enough to read: real HTTP, watch streams and WebSocket frames, in-process.
+"""The API server of the workload's unit tests: real HTTP, watches and WebSocket frames.
 
-It keeps objects, versions and a history, evaluates the selectors that the workload sends, and has
-pods whose proxies answer a port-forward or an exec, each in the way that a test chooses.
+It has pods whose proxies answer a port-forward or an exec, each in the way that a test chooses.
 """
-
-from __future__ import annotations
 
 import asyncio
 import contextlib
@@ -18,39 +15,34 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from tests.unit import api_objects
-from tests.unit.api_objects import Object
+from tests.unit import api_server
+from tests.unit.api_server import Key, Object, Refused
 from tests.unit.workload import kubelet
 from tests.unit.workload.fake_proxy import Proxy
 
-Key = tuple[str, str, str]
-"""Plural, namespace, name."""
+VERSIONS = {
+    **dict.fromkeys(("daemonsets", "deployments", "replicasets", "statefulsets"), "apps/v1"),
+    "cronjobs": "batch/v1",
+    "endpointslices": "discovery.k8s.io/v1",
+    "envoyfilters": "networking.istio.io/v1alpha3",
+    "gateways": "networking.istio.io/v1",
+    "jobs": "batch/v1",
+    "mutatingwebhookconfigurations": "admissionregistration.k8s.io/v1",
+}
+"""The API versions of kinds that are not in the core group."""
 PROXY = "istio-proxy"
 PROTOCOL = "v4.channel.k8s.io"
 
 
-class Refused(Exception):  # noqa: N818
-    """Raised by an admission, or before an answer: code and message of the API's answer."""
-
-    def __init__(self, message: str = "fake", code: int = 403, **headers: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.headers = {key.replace("_", "-"): value for key, value in headers.items()}
-
-
-class FakeApiserver(api_objects.Objects):
+class FakeApiserver(api_server.ApiServer):
     """The server, which `async with` runs."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.history: list[tuple[int, str, str, Object, Object | None]] = []
+        self.history: list[tuple[int, str, Object | None, Object | None]] = []
         self.compacted = 0
         self.watchers: dict[asyncio.Queue[Any], str] = {}
         self.proxies: defaultdict[str, Proxy] = defaultdict(Proxy)
-        self.denied: Callable[[str, str], bool] = lambda method, path: False
-        self.failures: list[tuple[str, int, dict[str, str]]] = []
-        """(path part, status, headers): the next request that matches gets it once."""
-        self.requests: list[tuple[str, str]] = []
         self.before_answer: Callable[[str, str], Awaitable[None] | None] = lambda *_: None
         self.admission: Callable[[Object], Object] = lambda item: item
         """Admission of an object in a dry run; it may raise `Refused`."""
@@ -60,8 +52,6 @@ class FakeApiserver(api_objects.Objects):
         """UIDs of pods, deleted ones too."""
         self.raw: defaultdict[str, list[bytes]] = defaultdict(list)
         """Objects by plural that every list and watch has besides, as the bytes that are sent."""
-        self.answers: dict[str, bytes] = {}
-        """To GET requests for an object, instead of it, by path."""
         self.token = "t"
         """Whose bearer is let in."""
         self.streams: list[str] = []
@@ -93,30 +83,28 @@ class FakeApiserver(api_objects.Objects):
         A pod has the phase that the kubelet gives it for its containers' statuses.
         """
         meta = item["metadata"]
-        key = (plural, meta.get("namespace") or "", meta["name"])
+        key = _key(plural, meta.get("namespace") or "", meta["name"])
         before = self.objects.get(key)
         item = copy.deepcopy(item)
         if plural == "pods" and "spec" in item:
             item.setdefault("status", {})["phase"] = _phase(item, before)
-        item = self.keep(key, item)
-        self._publish(plural, "MODIFIED" if before else "ADDED", item, before)
-        return item
+        return self.keep(key, item)
 
     def delete(self, plural: str, namespace: str, name: str) -> None:
         """Remove an object."""
-        before = self.objects.pop((plural, namespace, name))
-        self.version += 1
-        gone = copy.deepcopy(before)
-        gone["metadata"]["resourceVersion"] = str(self.version)
-        self._publish(plural, "DELETED", gone, before)
+        self.drop(_key(plural, namespace, name))
 
     def get(self, plural: str, namespace: str, name: str) -> Object:
         """Return an object as it is."""
-        return self.objects[plural, namespace, name]
+        return self.objects[_key(plural, namespace, name)]
+
+    def find(self, plural: str, namespace: str, name: str) -> Object | None:
+        """Return an object if it is there."""
+        return self.objects.get(_key(plural, namespace, name))
 
     def all(self, plural: str) -> list[Object]:
         """Return all objects of a kind."""
-        return [item for key, item in self.objects.items() if key[0] == plural]
+        return [item for key, item in self.objects.items() if key[1] == plural]
 
     def namespace(self, name: str, **metadata: Any) -> None:
         """Create a namespace."""
@@ -152,125 +140,68 @@ class FakeApiserver(api_objects.Objects):
 
     # Serving.
 
-    def _publish(self, plural: str, kind: str, item: Object, before: Object | None) -> None:
-        entry = (self.version, plural, kind, item, before)
+    def publish(self, key: Key, item: Object | None, before: Object | None) -> None:
+        """Tell the watches of a kind."""
+        entry = (self.version, key[1], item, before)
         self.history.append(entry)
         for queue, wanted in self.watchers.items():
-            if wanted == plural:
+            if wanted == key[1]:
                 queue.put_nowait(entry)
+
+    def admit(self, key: Key, item: Object, *, is_new: bool) -> Object:
+        """Try a pod by `admission`."""
+        if key[1] != "pods" or not is_new:
+            return item
+        self.tried.append(copy.deepcopy(item))
+        return self.admission(item)
+
+    def note(self, verb: str, key: Key, *, dry_run: bool) -> None:
+        """Keep what is evicted."""
+        if verb == "delete":
+            self.evicted.append(self.objects[key]["metadata"]["uid"])
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         path = f"/{request.match_info['path']}"
-        if "continue" not in request.query:
-            self.requests.append((request.method, path))
+        media = request.content_type if request.body_exists else ""
+        body = await request.read()
         try:
+            asked = api_server.Request(
+                request.method, path, request.query, media, json.loads(body or b"{}")
+            )
+            self.accept(asked)
             if (waiting := self.before_answer(request.method, path)) is not None:
                 await waiting
-            self._refuse(request, path)
-            return await self._answer(request, path)
+            self.refuse(asked)
+            return await self._respond(request, asked)
         except Refused as error:
-            return _status(error.code, str(error), error.headers)
+            return web.json_response(error.status(), status=error.code, headers=error.headers)
 
-    async def _answer(self, request: web.Request, path: str) -> web.StreamResponse:
-        _, plural, namespace, name, sub = api_objects.Address.of(path)
-        if sub in ("portforward", "exec"):
-            return await self._stream(request, namespace, name, sub)
-        if request.method == "GET" and not name:
-            if request.query.get("watch"):
-                return await self._watch(request, plural, namespace)
-            return self._list(request, plural, namespace)
-        body = json.loads(await request.read() or b"{}")
-        if sub == "eviction":
-            key = (plural, namespace, name)
-            self._remove(key, body.get("deleteOptions", {}))
-            return web.json_response({}, status=201)
-        return self._single(request, (plural, namespace, name), body)
-
-    def _refuse(self, request: web.Request, path: str) -> None:
-        for failure in list(self.failures):
-            part, status, headers = failure
-            if part in path:
-                self.failures.remove(failure)
-                raise Refused("Injected", status, **headers)
+    async def _respond(
+        self, request: web.Request, asked: api_server.Request
+    ) -> web.StreamResponse:
         if request.headers.get("Authorization") != f"Bearer {self.token}":
             raise Refused("Unauthorized", 401)
-        if request.body_exists and not request.content_type.endswith("json"):
+        _, plural, namespace, name, part = api_server.Address.of(asked.path)
+        if part in ("portforward", "exec"):
+            return await self._stream(request, namespace, name, part)
+        if request.query.get("watch"):
+            return await self._watch(request, plural, namespace)
+        if asked.media and not asked.media.endswith("json"):
             raise Refused("Unsupported Media Type", 415)
-        if self.denied(request.method, path):
-            raise Refused("Forbidden")
-
-    def _single(self, request: web.Request, key: Key, body: Object) -> web.Response:
-        method = request.method
-        if method == "POST":
-            if request.query.get("dryRun"):
-                self.tried.append(body)
-                return web.json_response(self.admission(body), status=201)
-            key = (key[0], key[1], body["metadata"]["name"])
-            if key in self.objects:
-                raise Refused("AlreadyExists", 409)
-            return web.json_response(self.put(key[0], body), status=201)
-        if key not in self.objects:
-            raise Refused("NotFound", 404)
-        current = self.objects[key]
-        if method == "GET":
-            answer = self.answers.get(request.path) or json.dumps(current).encode()
-            return web.Response(body=answer, content_type="application/json")
-        if method == "DELETE":
-            self._remove(key, body)
-            return web.json_response({})
-        wanted = body.get("metadata", {}).get("resourceVersion")
-        if method == "PUT" and wanted and wanted != current["metadata"]["resourceVersion"]:
-            raise Refused("Conflict", 409)
-        return web.json_response(self.put(key[0], {**current, **body}))
-
-    def _remove(self, key: Key, options: Object) -> None:
-        if key not in self.objects:
-            raise Refused("NotFound", 404)
-        found = self.objects[key]["metadata"]
-        wanted = options.get("preconditions", {})
-        if any(found.get(field) != value for field, value in wanted.items()):
-            raise Refused("Conflict", 409)
-        self.evicted.append(found["uid"])
-        self.delete(*key)
-
-    def _select(self, request: web.Request, namespace: str) -> Callable[[Object], bool]:
-        labels = request.query.get("labelSelector", "")
-        fields = [part for part in request.query.get("fieldSelector", "").split(",") if part]
-
-        def matches(item: Object) -> bool:
-            meta = item["metadata"]
-            if namespace and meta.get("namespace") != namespace:
-                return False
-            return api_objects.has_labels(item, labels) and all(
-                _field(part, item) for part in fields
-            )
-
-        return matches
-
-    def _list(self, request: web.Request, plural: str, namespace: str) -> web.Response:
-        matches = self._select(request, namespace)
-        items = [item for item in self.all(plural) if matches(item)]
-        start = int(request.query.get("continue", 0))
-        limit = int(request.query.get("limit", 0))
-        if limit and "continue" not in request.query:
-            # A page may be empty although others follow (k8s.io/api, ListOptions.limit).
-            return self._page([], "0")
-        limit = limit or len(items)
-        more = str(start + limit) if start + limit < len(items) else ""
-        texts = [json.dumps(item).encode() for item in items[start : start + limit]]
-        raw = [] if more else self.raw[plural]
-        return self._page([*texts, *raw], more)
-
-    def _page(self, texts: list[bytes], more: str) -> web.Response:
-        metadata = {"resourceVersion": str(self.version), "continue": more}
-        body = b'{"kind":"List","metadata":%s,"items":[%s]}'
-        body %= json.dumps(metadata).encode(), b",".join(texts)
-        return web.Response(body=body, content_type="application/json")
+        text = self.carry_out(asked)
+        if asked.verb == "list" and b'"continue": ""' in text:
+            raw = b",".join(self.raw[plural])
+            comma = b"," if raw and not text.endswith(b"[]}") else b""
+            text = text.removesuffix(b"]}") + comma + raw + b"]}"
+        status = 201 if asked.verb == "create" else 200
+        return web.Response(body=text, status=status, content_type="application/json")
 
     async def _watch(
         self, request: web.Request, plural: str, namespace: str
     ) -> web.StreamResponse:
-        matches = self._select(request, namespace)
+        def matches(item: Object) -> bool:
+            return api_server.is_selected(item, namespace, request.query)
+
         since = int(request.query.get("resourceVersion") or 0)
         queue: asyncio.Queue[Any] = asyncio.Queue()
         self.watchers[queue] = plural
@@ -305,21 +236,19 @@ class FakeApiserver(api_objects.Objects):
     async def _event(
         self, response: web.StreamResponse, entry: Any, matches: Callable[[Object], bool]
     ) -> None:
-        version, _, kind, item, before = entry
-        now, then = matches(item) and kind != "DELETED", before is not None and matches(before)
+        version, _, item, before = entry
+        now, then = (each is not None and matches(each) for each in (item, before))
         if now:
             await _send(response, "MODIFIED" if then else "ADDED", item)
         elif then:
             # What leaves a selection is sent as it was before, with the new version.
-            last = copy.deepcopy(before)
-            assert last is not None
-            last["metadata"]["resourceVersion"] = str(version)
-            await _send(response, "DELETED", last)
+            last = {**before["metadata"], "resourceVersion": str(version)}
+            await _send(response, "DELETED", {**before, "metadata": last})
 
     async def _stream(
         self, request: web.Request, namespace: str, name: str, sub: str
     ) -> web.StreamResponse:
-        if ("pods", namespace, name) not in self.objects:
+        if _key("pods", namespace, name) not in self.objects:
             raise Refused("NotFound", 404)
         if PROTOCOL not in request.headers.get("Sec-WebSocket-Protocol", ""):
             raise Refused("BadRequest", 400)
@@ -342,7 +271,7 @@ class FakeApiserver(api_objects.Objects):
     def _quit(self, namespace: str, name: str, uid: str) -> None:
         ended = {"terminated": {"exitCode": 0, "finishedAt": "2026-01-01T00:02:00Z"}}
         # A pod deleted meanwhile has no kubelet to report.
-        pod = self.objects.get(("pods", namespace, name))
+        pod = self.objects.get(_key("pods", namespace, name))
         if pod and pod["metadata"]["uid"] == uid:
             self.set_state(namespace, name, PROXY, ended)
 
@@ -356,17 +285,8 @@ def _phase(pod: Object, before: Object | None) -> str:
     return kubelet.phase(pod)
 
 
-def _field(part: str, item: Object) -> bool:
-    key, _, value = part.replace("!=", "=").partition("=")
-    found: Any = item
-    for step in key.split("."):
-        found = found.get(step) or {}
-    found = found or ""
-    return (found != value) if "!=" in part else (found == value)
-
-
-def _status(code: int, message: str, headers: dict[str, str]) -> web.Response:
-    return web.json_response(api_objects.refusal(code, message), status=code, headers=headers)
+def _key(plural: str, namespace: str, name: str) -> Key:
+    return VERSIONS.get(plural, "v1"), plural, namespace, name
 
 
 async def _send(response: web.StreamResponse, kind: str, item: Object) -> None:

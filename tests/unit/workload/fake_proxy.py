@@ -1,7 +1,5 @@
 """A proxy that takes a stop by port-forward or exec, in the way that a test chooses."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

@@ -6,13 +6,11 @@ oracle test compares with Kubernetes'. Evictions and lost nodes, which set a pha
 the containers, are left out.
 """
 
-from __future__ import annotations
-
 import msgspec
 from sidecar_lifecycle.decide import container_restart
 from sidecar_lifecycle.model import types
 
-from tests.unit.api_objects import Object
+from tests.unit.api_server import Object
 
 TERMINAL = ("Succeeded", "Failed")
 

@@ -1,7 +1,5 @@
 """Builders for pods as an apiserver shows them, three lines per case."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """The service on the small API server: its settings file, its two ports, and its Pebble."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import dataclasses

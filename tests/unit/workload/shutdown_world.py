@@ -1,7 +1,5 @@
 """A unit's service, and what is seen of the pods whose proxies it stops."""
 
-from __future__ import annotations
-
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 

@@ -1,7 +1,5 @@
 """AdmissionReviews of any kind: an answer each time, never a crash, never a refused pod."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import AsyncIterator

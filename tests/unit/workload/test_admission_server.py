@@ -1,7 +1,5 @@
 """The webhook's server: what it answers over TLS, counts and logs; how it follows its files."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import pathlib

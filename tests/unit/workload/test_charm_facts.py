@@ -1,7 +1,5 @@
 """The charm's facts as metrics."""
 
-from __future__ import annotations
-
 from integrator_contract import charm_facts
 from tests.unit.workload import service_world
 from tests.unit.workload.fake_apiserver import FakeApiserver

@@ -1,7 +1,5 @@
 """The command by which people and the charm ask what would be done about pods."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Regular expressions of the decisions and of the contract take linear time on any text."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import itertools

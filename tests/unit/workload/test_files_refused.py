@@ -1,7 +1,5 @@
 """Files and places that commands cannot use: exit code 2 and one line that names them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Each object is spoilt in one place, by each of many values: a share of them in e
 them in the runs marked `long`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import itertools
@@ -22,6 +20,7 @@ from sidecar_lifecycle.shell.kube import fence
 
 from integrator_contract import names
 from integrator_contract.service import Gateway
+from tests.unit.api_server import Refused
 from tests.unit.workload import pods
 from tests.unit.workload.converging import (
     MEMORY,
@@ -31,7 +30,7 @@ from tests.unit.workload.converging import (
     remembered,
     without_sidecar,
 )
-from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, until
+from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.service_world import Service
 from tests.unit.workload.shutdown_world import phase, unit
 
@@ -247,7 +246,7 @@ async def test_pod_whose_workload_is_not_understood_stays(model: FakeApiserver):
                 assert hold.reason == "ReplacementRefused"
             model.evicted.clear()
             for each in (("pods", "web-0"), ("configmaps", MEMORY)):
-                if (each[0], MODEL, each[1]) in model.objects:
+                if model.find(each[0], MODEL, each[1]):
                     model.delete(each[0], MODEL, each[1])
             # A trial counts for a while.
             await asyncio.sleep(plan.TRIAL_TTL)

@@ -1,7 +1,5 @@
 """Credentials that rotate on disk, paths, and errors by what to do about them."""
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path

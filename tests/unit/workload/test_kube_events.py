@@ -1,7 +1,5 @@
 """Events: written once, by whichever replica, never a reason to fail."""
 
-from __future__ import annotations
-
 import asyncio
 
 from tests.unit.workload import pods

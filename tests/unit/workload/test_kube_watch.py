@@ -1,7 +1,5 @@
 """The service's view of watched pods, whatever the API server does."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import sys
@@ -174,10 +172,11 @@ async def test_server_that_ends_each_watch_at_once_is_asked_ever_more_slowly(
     cluster.compacted = sys.maxsize if is_forgotten else 0
     moments: list[float] = []
 
-    def note(method: str, path: str) -> None:
+    def note(method: str, path: str) -> Awaitable[None] | None:
         if path == PODS:
             moments.append(now())
-            assert len(moments) < 1000, "the server is asked without a pause"
+        # Requests without a pause would stop the clock, and with it every wait.
+        return asyncio.sleep(1e6) if len(moments) >= 100 else None
 
     cluster.before_answer = note
     async with unit(cluster):

@@ -1,7 +1,5 @@
 """The listener on 127.0.0.1, as the charm asks it."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import json
@@ -94,7 +92,7 @@ async def test_restart_is_left_to_the_leader(model: FakeApiserver, how: str, for
     async with served(model) as service:
         planned = await service.post("/restart?dry-run=")
         assert [pod["name"] for pod in planned["pods"]] == ["web-0"]
-        assert ("configmaps", MODEL, MEMORY) not in model.objects
+        assert not model.find("configmaps", MODEL, MEMORY)
         await service.post(f"/restart?{how}")
         stored = memory.decode(model.get("configmaps", MODEL, MEMORY)["data"])
         await asyncio.sleep(60)

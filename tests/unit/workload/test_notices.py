@@ -1,7 +1,5 @@
 """However much happens, the charm is told of it in few notices: each runs a hook."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

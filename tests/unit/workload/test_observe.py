@@ -1,7 +1,5 @@
 """The charm is told when what it rests on changed by another's hand, and not otherwise."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """The decision about a pod: rows of cases, and what holds for any pod."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

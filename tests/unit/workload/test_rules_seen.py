@@ -1,7 +1,5 @@
 """The evaluation of a gateway's Envoy configuration: rows of small dumps."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

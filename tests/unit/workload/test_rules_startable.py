@@ -1,7 +1,5 @@
 """Which init container keeps a pod with a classic proxy from starting."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """The whole of `run`: readiness, settings that change, and the word of the contract."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path
@@ -13,8 +11,9 @@ from sidecar_lifecycle.shell import cli
 
 from integrator_contract import names, namespaces, schema
 from integrator_contract.service import Gateway
+from tests.unit.api_server import Refused
 from tests.unit.workload import pods, service_world
-from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, until
+from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.shutdown_world import phase
 
 RUNS = pods.running()

@@ -1,7 +1,5 @@
 """When the gateway is looked at, and what comes of a look that is not possible."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import json
@@ -10,9 +8,10 @@ from typing import Any
 import pytest
 
 from integrator_contract.seen import Expectation, ReadFailure, Server
+from tests.unit.api_server import Refused
 from tests.unit.cases import cases
 from tests.unit.workload import service_world
-from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, until
+from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.fake_proxy import Proxy
 
 EXPECTED = Expectation(

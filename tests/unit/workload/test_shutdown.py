@@ -1,7 +1,5 @@
 """The life of pods whose work ends: by which way the proxy is stopped, and what is reported."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import json
@@ -11,8 +9,9 @@ from typing import Any
 import pytest
 
 from integrator_contract import names
+from tests.unit.api_server import Refused
 from tests.unit.cases import cases, row
-from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, until
+from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.pods import ended, pod_json, running, waiting
 from tests.unit.workload.shutdown_world import (
     NAMESPACE,

@@ -1,7 +1,5 @@
 """A stop only reaches the pod and the proxy that were judged, not later ones of that name."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import gc
@@ -80,7 +78,7 @@ async def test_proxy_that_comes_back_while_its_stop_ends_is_stopped_again(cluste
         # At once, so that the stop under way sees neither its end nor its beginning.
         if cluster.proxies["job-x"].requests:
             cluster.before_answer = lambda method, path: None
-            cluster.objects["pods", NAMESPACE, "job-x"]["status"]["phase"] = "Running"
+            cluster.get("pods", NAMESPACE, "job-x")["status"]["phase"] = "Running"
             cluster.put("pods", with_proxy(1))
 
     cluster.before_answer = come_back
@@ -282,11 +280,12 @@ async def test_pods_without_a_node_or_a_sidecar_are_not_kept(cluster: FakeApiser
 
 async def listed(cluster: FakeApiserver, service: Service, items: list[dict[str, Any]]) -> None:
     """Put these pods as they are, without the phases that a kubelet would report."""
+    relists = await service.counted("relists_total")
+    # The watch that ends hears of none of them.
+    cluster.end_watches()
     for number, item in enumerate(items):
         item["metadata"] |= {"name": f"pod-{number}", "uid": f"uid-{number}"}
-        cluster.keep(("pods", NAMESPACE, f"pod-{number}"), item)
-    relists = await service.counted("relists_total")
-    cluster.end_watches()
+        cluster.keep(("v1", "pods", NAMESPACE, f"pod-{number}"), item)
     cluster.compact()
     await until(lambda: service.shows(relists + 1, "relists_total"))
 
@@ -323,7 +322,7 @@ async def test_pod_under_watch_keeps_no_more_of_an_annotation_than_is_read(clust
             await listed(cluster, service, [copy.deepcopy(pod) for _ in range(15)])
             gc.collect()
             # The API server keeps its answer.
-            others = tracemalloc.Filter(inclusive=False, filename_pattern="*/fake_apiserver.py")
+            others = tracemalloc.Filter(inclusive=False, filename_pattern="*api*server.py")
             held = tracemalloc.take_snapshot().filter_traces([others])
         finally:
             tracemalloc.stop()

@@ -1,7 +1,5 @@
 """Actions of several units on the same pods, and actions of Juju's leader alone."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

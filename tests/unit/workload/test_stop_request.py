@@ -1,7 +1,5 @@
 """The request by which the charm's action stops one proxy."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

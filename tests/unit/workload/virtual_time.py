@@ -4,8 +4,6 @@ All tests of the workload get it (conftest.py). Sockets are real. Only when no s
 or written does time move on, to the next timer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import selectors
 from typing import Any

@@ -1,7 +1,5 @@
 """The admission webhook, run by its command line, and reviews as an API server sends them."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import contextlib

@@ -1,7 +1,5 @@
 """Convergence on the small apiserver: who evicts, exactly what, and what it keeps in mind."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime
 import json
@@ -11,6 +9,7 @@ from typing import Any
 import pytest
 from sidecar_lifecycle.decide.convergence import plan
 
+from tests.unit.api_server import Refused
 from tests.unit.cases import cases
 from tests.unit.workload.converging import (
     MEMORY,
@@ -26,7 +25,7 @@ from tests.unit.workload.converging import (
     remembered,
     without_sidecar,
 )
-from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, until
+from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.service_world import Service, now
 
 AWAY = "Internal error occurred: failed calling webhook"

@@ -1,7 +1,5 @@
 """Changes of admission and workloads that policies reject, as the service finds them."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import itertools
@@ -15,6 +13,7 @@ from sidecar_lifecycle.model import resources
 
 from integrator_contract import names, rejections
 from integrator_contract.pods import Settings as Wanted
+from tests.unit.api_server import Refused
 from tests.unit.cases import cases
 from tests.unit.workload.converging import (
     MEMORY,
@@ -29,7 +28,7 @@ from tests.unit.workload.converging import (
     refuse,
     workload,
 )
-from tests.unit.workload.fake_apiserver import FakeApiserver, Refused, until
+from tests.unit.workload.fake_apiserver import FakeApiserver, until
 
 
 def want(model: FakeApiserver, name: str = "mesh-2-admission", **values: Any) -> None:
@@ -45,7 +44,7 @@ looking = functools.partial(converging, joined=False)
 
 
 def stored(model: FakeApiserver) -> rejections.Rejections:
-    found = model.objects.get(("configmaps", MODEL, MEMORY), {"data": {}})
+    found = model.find("configmaps", MODEL, MEMORY) or {"data": {}}
     text = found["data"].get(rejections.KEY, "{}")
     return msgspec.json.decode(text, type=rejections.Rejections)
 
