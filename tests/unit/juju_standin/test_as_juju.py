@@ -176,15 +176,12 @@ LAST = ["stop", "remove"]
 @cases(
     ("endpoints", "removal", "last"),
     nothing=({}, "whole", []),
-    nothing_to_0=({}, "units", []),
-    endpoint_without_relation=(DATABASE, "whole", []),
     endpoint_without_relation_to_0=(DATABASE, "units", []),
     relation=(DATABASE, "whole", [*LEFT, *LAST]),
     peers=(PEERS, "whole", LAST),
     peers_to_0=(PEERS, "units", LAST),
     peers_by_force=(PEERS, "force", []),
     this_charm=(PRODUCT, "whole", LAST),
-    this_charm_to_0=(PRODUCT, "units", LAST),
 )  # fmt: skip
 def test_unit_runs_its_last_hooks_only_if_it_has_a_relation(
     model, described, endpoints, removal, last
