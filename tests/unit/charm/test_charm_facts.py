@@ -108,7 +108,8 @@ def test_gateway_that_is_away_is_told_as_not_ready(world):
     gateway = world.fake.find("Deployment", "istio-ingressgateway", "istio-ingress")
     gateway["status"]["readyReplicas"] = 0
     world.fake.delete("Pod", "gateway-0", "istio-ingress")
-    assert of_world(world).gateway_ready is False
+    found = of_world(world)
+    assert (found.gateway_ready, found.guard) == (False, "asks")
 
 
 def test_unit_that_does_not_lead_leaves_the_ingress_out(world):

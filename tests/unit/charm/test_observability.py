@@ -69,7 +69,7 @@ def test_leader_tells_prometheus_what_to_scrape_once(run, ctx, fake, may_list):
     fake.add(pod("admission-b", labels, "10.1.0.9"))
     fake.add(pod("admission-a", labels, "fd00::9"))
     fake.add(pod("admission-starting", labels, None))
-    fake.add(pod("other", {"app": "other"}, "10.1.0.7"))
+    fake.add(pod("gateway", {**labels, names.COMPONENT: "own-gateway"}, "10.1.0.7"))
     if not may_list:
         fake.forbidden.add(("list", "pods"))
     relation = testing.Relation("metrics-endpoint")
@@ -159,6 +159,12 @@ def test_logs_go_to_every_unit_of_loki(run):
         "juju_unit": f"{APPLICATION}/0",
         "product": "Juju",
     }
+
+
+def test_units_of_loki_without_a_url_are_all_named_and_cost_no_other_its_logs(run):
+    out = run(loki("http://a:0/", "http://loki-1:3100/push", "http://:80/"))
+    assert [*targets(out)] == ["loki-loki-1"]
+    assert "logging: loki/0, loki/2 sends no URL" in out.unit_status.message
 
 
 def test_logs_no_longer_go_to_a_unit_that_went(run):

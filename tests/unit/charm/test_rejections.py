@@ -38,6 +38,8 @@ def left_out(fake):
 
 @pytest.mark.parametrize("refusal", [POLICY, WEBHOOK, LONG])
 def test_change_that_a_policy_forbids_is_left_out_and_its_author_named(ctx, fake, found, refusal):
+    # The webhook's ConfigMap is an object of this charm, too.
+    status(ctx, state())
     found(changes={"hold": refusal})
     said = status(ctx, state())
     assert left_out(fake) == ["hold"]

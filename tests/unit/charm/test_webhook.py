@@ -205,7 +205,7 @@ def test_level_of_the_log_is_a_file_that_the_servers_follow(fake, world):
 
 
 def test_pods_of_others_are_left_alone(fake, world, server):
-    fake.put("Pod", "theirs", spec={})
+    fake.put("Pod", "theirs", labels={names.OWNER: "kf.mesh-2"}, spec={})
     world.run()
     assert refreshed(fake)
     assert "annotations" not in fake.find("Pod", "theirs", "kf")["metadata"]

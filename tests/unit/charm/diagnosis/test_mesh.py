@@ -89,6 +89,11 @@ def disabled(fake):
     fake.labels("kf")["istio-injection"] = "disabled"
 
 
+def unprepared(fake):
+    default(fake)
+    fake.webhook_answers = False
+
+
 def unwritable(fake):
     default(fake)
     fake.forbidden.add(("patch", "namespaces"))
@@ -102,6 +107,7 @@ def unwritable(fake):
     conflict=(disabled, {}, "INJECTION_DISABLED"),
     not_written=(unwritable, {}, "NAMESPACE_OF_NO_MESH"),
     waiting=(dead, {}, "NOT_IN_MESH_YET"),
+    waiting_for_the_webhook=(unprepared, {}, "NOT_IN_MESH_YET"),
 )
 def test_namespace_is_judged_by_what_would_be_done_with_it(ctx, fake, installed, given, want):
     installed(fake)
