@@ -31,7 +31,7 @@ SETUP = {"name": "setup", "ports": [{"name": "grpc", "containerPort": 1}]}
 NATIVE = {"name": "b", "restartPolicy": "Always", "ports": [{"name": "grpc", "containerPort": 2}]}
 API_POD = pod("kfp-api", init=[SETUP, NATIVE], grpc=18887)
 PIPELINES = service("ml-pipeline", (8888, 18888), of="kfp-api", application="kfp-api")
-HOOK = (service("hook", (443, 4443)), pod("hook"))
+HOOK = (service("hook", (443, 4443)), pod("hook", notes={names.TEMPLATES: "x-gateway"}.items()))
 CALLED = {"calls": [ServerCall("APIService a", each, 443) for each in ("absent", "hook")]}
 AGENTS = ((15999, "/app-health/app/livez"), (15021, "/healthz/ready"))
 PROBED = pod("kfp-ui", http(3000, "health?all=1"), *(http(*each) for each in AGENTS))
@@ -86,6 +86,10 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
     named_port=(
         asked(KFP_API, API_POD, api({"ports": [8887]})), API, [ui(2), ui(18887)],
         [ui(), ui(1), ui(15090)],
+    ),
+    named_port_of_two_versions=(
+        asked(KFP_API, API_POD, pod("kfp-api", grpc=3), api({"ports": [8887]})), API,
+        [ui(2), ui(3), ui(18887)], [ui()],
     ),
     named_port_of_no_pod=(asked(KFP_API, api({"ports": [8887]})), API, [], [ui(18887), ui(8887)]),
     no_endpoints=(asked(KFP_API, API_POD, api()), API, [ui(), ui(18887)], [ui(53)]),
@@ -315,6 +319,7 @@ NOT_ITS_OWN = "service-mesh:3 evil: has a policy for what is not its own"
         target_selector_labels={NAME: "minio", "a": "evil"}), "",
     ),
     every_unit=(policy("friend", None, target_type="unit"), ""),
+    by_service_without_pods=(policy("friend", None, target_service="idle"), ": Service idle"),
     service_of_its_own_that_leads_to_anothers_pods=(policy("friend", "evil"), ": Service evil"),
     service_by_a_label_of_every_first_pod=(
         policy("friend", None, target_service="lure"), ": Service lure",
@@ -322,6 +327,7 @@ NOT_ITS_OWN = "service-mesh:3 evil: has a policy for what is not its own"
 )  # fmt: skip
 def test_policy_for_what_is_another_applications_is_refused_by_name(given, problem):
     lures = (
+        service("idle", 80),
         service("evil", (80, 9000), of="minio", application="evil"),
         service("lure", (80, 9000), selector={"pod-index": "0"}, application="evil"),
     )
@@ -352,6 +358,7 @@ def test_refusing_all_that_an_application_says_shuts_nobody_out_of_it(refused):
     assert not admits(decision, API, Call(sa("dashboard"), 18888))
 
 
+NAMED = api({"ports": [8887]})
 REMOTE = "remote-0123456789abcdef0123456789abcdef"
 
 
@@ -363,6 +370,10 @@ REMOTE = "remote-0123456789abcdef0123456789abcdef"
     one_port_of_two=(
         asked(KFP_API, API_POD, api({"ports": [8888, 98, 99]})),
         "waiting for port 98, 99 of Service kfp-api",
+    ),
+    named_port_of_pods_with_one_of_its_labels=(
+        asked(service("kfp-api", (8887, "grpc"), selector={**API, **AB}), API_POD, NAMED),
+        "waiting for port 8887 of Service kfp-api",
     ),
     no_service=(asked(api()), "waiting for Service kfp-api"),
     service_without_pods=(

@@ -26,6 +26,8 @@ def fake(monkeypatch):
     ingress_world.connect(found, monkeypatch)
     for name, port in (("kfp-ui", 3000), ("kfp-api", 8888), ("minio", 9000)):
         add_application(found, name, port)
+    console = {"port": 9001, "name": "http-console"}
+    found.find("Service", "minio", "kf")["spec"]["ports"].append(console)
     for obj in found.objects.values():
         if obj["kind"] == "Pod" and obj["metadata"]["namespace"] == "kf":
             obj["spec"]["serviceAccountName"] = obj["metadata"]["name"].removesuffix("-0")
@@ -156,7 +158,7 @@ def test_callers_that_would_be_denied_are_named(ctx, fake, change, said, want):
 def test_closed_model_is_called_by_stated_callers_alone(ctx, fake, change, also):
     change(fake)
     assert seen(lines(ctx, "closed"), Template.CALLERS_LOST) == [
-        f"kfp-api, kfp-ui, {also}{REST} could no longer call minio:9000",
+        f"kfp-api, kfp-ui, {also}{REST} could no longer call minio:9000,9001",
         f"kfp-api, minio, {REST} could no longer call kfp-ui:3000",
         f"minio, {LOST}",
     ]
@@ -192,7 +194,7 @@ def test_nothing_is_written_and_nobody_loses_what_is_restricted_already(ctx, fak
     found = lines(ctx, "related", authorization="related")
     assert seen(found, Template.CALLERS_LOST) == []
     closed = lines(ctx, "closed", authorization="related")
-    assert seen(closed, Template.CALLERS_LOST)[0].endswith("could no longer call minio:9000")
+    assert seen(closed, Template.CALLERS_LOST)[0].endswith("could no longer call minio:9000,9001")
     assert not [each for each in fake.writes if "authorizationpolicies" in each]
 
 
