@@ -91,6 +91,11 @@ def test_virtual_service_is_exported_to_the_gateway_and_never_to_all(world):
             {"name": f"{values(world)['routes']}-end", **last},
         ],
     }
+    world.related = [route(prefix="/"), auth()]
+    world.run()
+    ((matched,), _) = (each["match"] for each in world.http())
+    marked = {values(world)["header"]: {"exact": values(world)["root"]}}
+    assert matched == {"uri": {"prefix": "/"}, "headers": marked}
     world.related = [auth(), testing.Relation("gateway-info", remote_app_name="kserve")]
     world.run()
     assert world.all("VirtualService") == []

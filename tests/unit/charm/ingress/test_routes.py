@@ -142,6 +142,7 @@ PARTED = VirtualServiceEntry((Uri("exact", "/a"), Uri("prefix", "/a/")))
     slashes=(wishes.route(match("//")), [WHOLE]),
     no_match=(wishes.route(), [WHOLE]),
     empty_match=(wishes.route({}), [WHOLE]),
+    of_https=(wishes.route(match("/a"), listener={"port": 443, "protocol": "HTTP"}), [PARTED]),
     exact=(wishes.route(match("/a/", "Exact")), [VirtualServiceEntry((Uri("exact", "/a/"),))]),
     exact_rewrite=(
         wishes.route(match("/a", "Exact"), filters=[rewrite("ReplaceFullPath", "/new")]),
@@ -181,11 +182,22 @@ def test_grpc_methods_are_paths():
     read = wishes.plan(wishes.received(1, grpc=calls))
     assert read.problems == ()
     assert [route.is_grpc for route in read.routes] == [True, True, True]
+    rewritten = wishes.route({"method": methods[0]}, filters=[rewrite("ReplaceFullPath", "/b")])
+    (problem,) = wishes.plan(wishes.received(1, grpc=[rewritten])).problems
+    assert "asks for a rewrite of gRPC" in problem
     values = [[uri.value for uri in route.entries[0].uris] for route in read.routes]
     assert values == [["/ml.Store/Get"], ["/ml.Store", "/ml.Store/"], ["/"]]
 
 
 A = match("/a")
+
+
+def test_first_of_equal_matches_is_served_and_each_has_a_place():
+    found = served(wishes.route(A, match("/bc")), wishes.route(A, name="b", service="two"))
+    assert [(each.path, each.service, each.place) for each in found] == [
+        ("/bc", "app", 1),
+        ("/a", "app", 0),
+    ]
 
 
 @cases(
@@ -198,13 +210,17 @@ A = match("/a")
         wishes.route(A, backends=[{"service": name, "port": 80} for name in "ab"]),
         "asks for several Services",
     ),
-    type=(wishes.route(match("/(", "RegularExpression")), "a path of type RegularExpression"),
+    type=(wishes.route(A, match("/(", "RegularExpression")), "a path of type RegularExpression"),
     port=(
         wishes.route(A, listener={"port": 8080, "protocol": "HTTP"}),
         "asks for port 8080; served are",
     ),
     prefix_of_exact=(
         wishes.route(match("/a", "Exact"), filters=[rewrite("ReplacePrefixMatch", "/b")]),
+        "replaces the prefix of an exact path",
+    ),
+    prefix_of_exact_beside_another=(
+        wishes.route(A, match("/b", "Exact"), filters=[rewrite("ReplacePrefixMatch", "/c")]),
         "replaces the prefix of an exact path",
     ),
     whole_of_prefix=(
@@ -248,10 +264,17 @@ def test_root_without_authentication_is_refused():
 
 
 ROUTE = "istio-ingress-route"
+EXACT = match("/a", "Exact")
 
 
 @cases(
     ("newer", "by_older", "routes", "problem"),
+    slash_makes_another_exact_path=(
+        [wishes.received(1, wishes.route(EXACT)), wishes.received(3, wishes.route(EXACT)),
+         wishes.received(2, wishes.route(match("/a/", "Exact"), A))],
+        [], [("app-1", "/a"), ("app-2", "/a/"), ("app-2", "/a")],
+        f"{ROUTE}:3 app-3: route web: /a belongs to app-1",
+    ),
     oldest_relation=(
         [wishes.received(3, wishes.route(A)), wishes.received(5, wishes.route(A))], [],
         [("app-3", "/a")], f"{ROUTE}:5 app-5: route web: /a belongs to app-3",
@@ -270,7 +293,8 @@ ROUTE = "istio-ingress-route"
     ),
     both_interfaces=(
         [wishes.received(1, wishes.route(match("/new")), application="dex",
-        endpoint=wishes.OPEN)], [older(2, "/dex", "dex")], [("dex", "/dex")],
+        endpoint=wishes.OPEN)], [older(4, "/x", "x"), older(2, "/dex", "dex")],
+        [("x", "/x"), ("dex", "/dex")],
         (f"{wishes.OPEN}:1 dex: dex is served by its relation to ingress; "
          f"run: juju remove-relation mesh-2:{wishes.OPEN} dex"),
     ),
