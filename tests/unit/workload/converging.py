@@ -69,12 +69,18 @@ def fill(cluster: FakeApiserver) -> None:
     own["spec"]["containers"][0] |= {"name": "charm", "image": OWN_IMAGE}
     cluster.put("pods", own)
     cluster.put("pods", without_sidecar())
+    # Namesakes in a namespace that convergence has nothing to do with.
+    elsewhere = without_sidecar("uid-elsewhere")
+    elsewhere["metadata"]["namespace"] = "elsewhere"
+    cluster.put("pods", elsewhere)
+    for name in ("istio-ca-root-cert", MEMORY):
+        cluster.put("configmaps", {"metadata": {"name": name, "namespace": "elsewhere"}})
 
 
 def remembered(cluster: FakeApiserver) -> memory.Memory:
     """Read the memory of convergence from its ConfigMap."""
-    found = (each for each in cluster.all("configmaps") if each["metadata"]["name"] == MEMORY)
-    return memory.decode(next((each.get("data", {}) for each in found), {}))
+    found = cluster.objects.get(("configmaps", MODEL, MEMORY), {})
+    return memory.decode(found.get("data", {}))
 
 
 def looked(cluster: FakeApiserver) -> int:

@@ -118,13 +118,14 @@ async def test_whoever_creates_the_pod_is_warned_of_a_hold_that_was_meant_for_it
         b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}',
         b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {}}',
         request(version="admission.k8s.io/v1beta1"),
+        request().replace(b"AdmissionReview", b"PodReview"),
     ],
 )
 async def test_what_is_no_review_is_a_bad_request_that_says_why(webhook: Webhook, body: bytes):
     assert await webhook.status(body) == 400
 
     assert await is_counted(webhook, "malformed")
-    assert webhook.answer.startswith((b"this is no AdmissionReview", b"admission.k8s.io/v1beta1 "))
+    assert webhook.answer.startswith((b"this is no AdmissionReview", b"admission.k8s.io/v1"))
 
 
 KEYS = ["metadata", "spec", "labels", "annotations", "containers", "name", "image", "x"]

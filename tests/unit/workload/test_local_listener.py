@@ -109,7 +109,8 @@ async def test_who_does_not_know_the_token_is_told_nothing(
     async def refused(method: str, path: str, given: str | None) -> bool:
         headers = {} if given is None else {"Authorization": given}
         async with aiohttp.request(method, service.listener + path, headers=headers) as answer:
-            return answer.status == 401
+            told = answer.status, await answer.text()
+            return told == (401, "the token is another one")
 
     async with served(model) as service:
         for method, path in (("GET", "/uninjected"), ("POST", "/restart"), ("GET", "/x")):

@@ -419,6 +419,21 @@ def test_a_trial_of_ambient_mode_asks_for_no_sidecar_and_another_data_plane_lift
     assert facts.compute_fingerprint(around, ()) != facts.compute_fingerprint(scope({}), ())
 
 
+@cases(
+    ("labels", "revision", "want"),
+    no_revision=({}, "", {names.INJECT: "true"}),
+    default_revision=({}, "default", {names.INJECT: "true"}),
+    revision=({}, "1-31", {names.REVISION: "1-31"}),
+    member=(ENABLED, "1-31", {}),
+    member_of_a_revision=({names.REVISION: "1-31"}, "1-31", {}),
+)
+def test_a_trial_without_a_workload_asks_for_a_sidecar_where_the_namespace_does_not(
+    labels, revision, want
+):
+    around = scope(labels, mesh_revision=revision)
+    assert trial.make_generic_pod(around, types.Pod())["metadata"]["labels"] == want
+
+
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Unknown", "Succeeded", "Failed"])
 def test_only_a_pod_that_is_not_over_matters(phase):
     subject = pod()

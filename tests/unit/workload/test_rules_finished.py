@@ -370,6 +370,8 @@ def test_status_port_of_the_proxys_configuration_comes_before_the_meshs(
         if port is None
         else ("PayloadFinished", port, "containerd://istio-proxy-0")
     )
+    sources.compact(subject)
+    assert decide(subject, status_port=MESH) == decision
 
 
 # When the work of a pod ended.

@@ -157,6 +157,8 @@ def test_gateway_is_open_while_a_virtual_host_has_our_entry():
     gone = {"route_config": {"name": OURS}}
     assert not view(configurations=(left, gone)).is_open
     assert view(configurations=(left, ROUTES[1])).is_open
+    beside = {"name": "http.8080", "virtual_hosts": [others, *HIDDEN]}
+    assert view(configurations=({"route_config": beside}, gone)).is_open
 
 
 def tls(*listeners: Any, **given: Any) -> dict[str, Any]:
@@ -371,4 +373,5 @@ def test_words_about_routes_are_those_of_the_gateways_envoys(
     about = {"proxy": "gw-0.ingress", "kind": usual, **synchronization}
     known = {"resources": {f"type.googleapis.com/{about.pop('kind')}": about}, **about}
     answer = [msgspec.convert(each, envoy.Synchronization) for each in ({"proxy": "gw-0"}, known)]
-    assert rules.find_route_error({"gw-0.ingress", "gw-1.ingress"}, answer) == words
+    for each in (answer, answer[::-1]):
+        assert rules.find_route_error({"gw-0.ingress", "gw-1.ingress"}, each) == words

@@ -23,7 +23,9 @@ EXPECTED = Expectation(
     entry="ask",
 )
 MANAGER = {"rds": {"route_config_name": "http.80"}, "http_filters": [{"name": "guard"}]}
-LISTENER = {"filter_chains": [{"filters": [{"typed_config": MANAGER}]}]}
+LISTENER = {
+    "filter_chains": [{"filters": [{"typed_config": MANAGER}]}, {"name": "kf.us.peers"}],
+}
 HOST = {"name": "blackhole:80", "domains": ["*"]}
 DUMPS: dict[str, list[Any]] = {
     "dynamic_listeners": [{"active_state": {"listener": LISTENER}}],
@@ -34,17 +36,18 @@ DUMPS: dict[str, list[Any]] = {
 class Envoy(Proxy):
     """A proxy whose administration answers."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 15000) -> None:
         super().__init__()
+        self.port = port
         self.raw: bytes | None = None
         """An answer that replaces the usual ones."""
         self.routes: bytes | None = None
         """An answer about routes; an empty one never ends."""
 
     async def port_forward(self, request: Any, socket: Any, quits: Any) -> None:
-        assert request.query["ports"] == "15000"
+        assert request.query["ports"] == str(self.port)
         for channel in (b"\0", b"\1"):
-            await socket.send_bytes(channel + (15000).to_bytes(2, "little"))
+            await socket.send_bytes(channel + self.port.to_bytes(2, "little"))
         if self.mode == "hang":
             await self.release.wait()
         async for message in socket:
@@ -150,6 +153,39 @@ async def test_missing_right_is_named(cluster: FakeApiserver, envoy: Envoy, part
     cluster.denied = lambda _, path: path.endswith(part)
     answer = await look(cluster)
     assert (answer["unseen"], answer["detail"]) == (ReadFailure.FORBIDDEN, right)
+
+
+async def test_istiods_words_about_rejected_routes_are_told(cluster: FakeApiserver, envoy: Envoy):
+    """One of its pods serves another gateway's Envoy of that name."""
+    server = Server(port=80, protocol="HTTP", hosts=("kf.example.com",))
+    expected = dataclasses.replace(EXPECTED, servers=(server,), routes=1, istiod="istio-system")
+    kind = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+    for number, (proxy, words) in enumerate((("gw-0.shop", "theirs"), ("gw-0.ingress", "bad"))):
+        add(cluster, f"istiod-{number}", namespace="istio-system", labels={"app": "istiod"})
+        told = [{"proxy": proxy, "resources": {kind: {"lastError": words}}}]
+        body = json.dumps(told).encode()
+        istiod = cluster.proxies[f"istiod-{number}"] = Envoy(15014)
+        istiod.raw = OK + b"content-length: %d\r\n\r\n" % len(body) + body
+    async with service_world.running(cluster, expected=expected) as service:
+        await until(service.told)
+        assert (await service.get("/seen"))["words"] == "bad"
+
+
+@cases(("name", "found"), chain=("kf.us", True), start_of_a_part=("kf.u", False), no=("us", False))
+async def test_outbound_chain_of_a_pod_is_found_by_the_first_parts_of_its_name(
+    cluster: FakeApiserver, envoy: Envoy, name: str, found: bool
+):
+    add(cluster, "gw-1")
+    async with service_world.running(cluster) as service:
+        path = "/outbound?namespace=ingress&pod=gw-0&name="
+        assert await service.get(path + name) is found
+        assert envoy.requests == [
+            "/config_dump?resource=dynamic_listeners&name_regex=^virtualOutbound$"
+        ]
+        envoy.raw = OK + b"content-length: 2\r\n\r\n{}"
+        async with service.asked.get(path + name) as answer:
+            text = "Envoy of Pod gw-0 has no outbound listener"
+            assert (answer.status, await answer.text()) == (502, text)
 
 
 DENIED = 'admission webhook "deny.k-rail.io" denied the request: no port-forwards here'

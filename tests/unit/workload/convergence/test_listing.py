@@ -96,7 +96,11 @@ async def test_pods_without_their_sidecar_are_found_in_the_namespaces_that_are_l
     model.set_state("team", "over", "main", pods.ended())
 
     found = await listed(model)
-    assert [(each["namespace"], each["name"]) for each in found["pods"]] == [("team", "bare")]
+    message = "its namespace says istio-injection=enabled; outside of the model pods are only"
+    assert found["pods"] == [
+        {"namespace": "team", "name": "bare", "workload": "", "fixable": False}
+        | {"reason": "OtherNamespace", "message": f"{message} reported"}
+    ]
     assert found["summary"]["reported"] == 1
 
 
