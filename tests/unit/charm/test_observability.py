@@ -162,9 +162,9 @@ def test_logs_go_to_every_unit_of_loki(run):
 
 
 def test_units_of_loki_without_a_url_are_all_named_and_cost_no_other_its_logs(run):
-    out = run(loki("http://a:0/", "http://loki-1:3100/push", "http://:80/"))
+    out = run(loki("http://a:0/", "http://loki-1:3100/push", "http://:80/", "http://a b/"))
     assert [*targets(out)] == ["loki-loki-1"]
-    assert "logging: loki/0, loki/2 sends no URL" in out.unit_status.message
+    assert "logging: loki/0, loki/2, loki/3 sends no URL" in out.unit_status.message
 
 
 def test_logs_no_longer_go_to_a_unit_that_went(run):

@@ -20,6 +20,7 @@ class Answer:
     """About a pod."""
     name: str
     since: int = 1
+    ends: list[int] = dataclasses.field(default_factory=list)
 '''
 
 
@@ -36,6 +37,7 @@ def word(source):
     another_field=("    name: str\n", "    name: str\n    uid: str\n", False),
     a_field_less=("    since: int = 1\n", "", False),
     a_field_that_is_required=("    since: int = 1\n", "    since: int\n", False),
+    a_list_that_is_required=(" = dataclasses.field(default_factory=list)", "", False),
     another_name=("    since: int", "    until: int", False),
     another_type=("    since: int", "    since: float", False),
     another_word=('"manual"]', '"manual", "off"]', False),

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.unit.cases import cases
+from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state, status, workload
 
 pytestmark = pytest.mark.usefixtures("installed")
@@ -154,6 +155,14 @@ def test_waiting_status_shows_the_command_that_stops_restarts(ctx, pod):
     assert f"run: juju config mesh-2 {MANUAL}" in message[:100]
     assert f"0/3 pods in mesh, waiting for {pod}" in message
     assert message.endswith("; restart-pods=manual stops the restarts")
+
+
+def test_pods_wait_for_an_istiod_that_is_away(ctx, fake, caplog):
+    fake.labels("kf")["istio-injection"] = "enabled"
+    fake_cluster.set_istiod(fake, alive=False)
+    progress(ctx, in_mesh=1, converging=2)
+    assert f"waiting: 1/3 pods in mesh, 2 waiting to be replaced{STOP}." in caplog.text
+    assert "maintenance" not in caplog.text
 
 
 def test_only_waiting_is_said_while_a_replacement_starts(ctx, caplog):

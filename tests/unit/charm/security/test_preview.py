@@ -82,6 +82,7 @@ def test_what_is_not_given_is_as_the_application_has_it(ctx, world):
     assert Template.PORT_EXCEPTED.name in found
     # Strict mode has been switched on.
     assert unknown not in found
+    assert Template.PORT_EXCEPTED.name not in asked(ctx, own, **{"mtls-exceptions": ""})
 
 
 def test_off_is_asked_about_in_quotes_since_juju_reads_what_is_typed_as_yaml(ctx, world):
