@@ -2,12 +2,13 @@
 
 import asyncio
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
-from sidecar_lifecycle.shell import cli
+from sidecar_lifecycle.shell import cli, logs
 
 from integrator_contract import names, namespaces, schema
 from integrator_contract.service import Gateway
@@ -141,3 +142,23 @@ def test_charm_of_the_same_contract_is_served(tmp_path: Path, capsys: pytest.Cap
     file = tmp_path / "settings.json"
     assert cli.main(["run", f"--settings={file}", f"--contract={schema.SCHEMA}"]) == 2
     assert str(file) in capsys.readouterr().err
+
+
+def test_what_libraries_warn_of_is_a_json_object_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", root.level)
+    logs.configure_logs("info")
+    logging.getLogger("asyncio").warning('%s isn\'t "done"\nyet', "task")
+    logging.getLogger("asyncio").info("not about users")
+    structlog.get_logger().info("ready", unit=0)
+    of_library, own = map(json.loads, capsys.readouterr().err.splitlines())
+    assert {**of_library, "time": ""} == {
+        "level": "warning",
+        "logger": "asyncio",
+        "time": "",
+        "message": 'task isn\'t "done"\nyet',
+    }
+    assert {**own, "time": ""} == {"level": "info", "message": "ready", "time": "", "unit": 0}
