@@ -113,10 +113,6 @@ ROWS = {
         "wait PodRestarting",
     ),
     "restart_under_way": (pod(conditions=[SCHEDULED, RESTARTING_ALL]), "wait PodRestarting"),
-    "restart_is_over": (
-        pod(conditions=[{**RESTARTING_ALL, "status": "False"}]),
-        "stop PayloadFinished",
-    ),
     # Init containers and other people's sidecars.
     "init_runs_again_in_a_new_sandbox": (beside("setup", running()), "wait Initializing"),
     "other_native_sidecar_runs": (beside("vault", running(), **ALWAYS), "stop PayloadFinished"),
@@ -410,12 +406,6 @@ def test_end_of_a_payload_is_that_beside_a_proxy(
     assert payload.find_end(one, finished.Policy(ignore_containers=ignore)) == (
         "2026-01-01T00:01:00Z" if has_ended else ""
     )
-
-
-def test_end_is_described_by_each_containers_exit_code():
-    main = tuple(each for each in pod().spec.containers if each.name == "main")
-    assert payload.describe_ends(pod(ended(3)), main) == "main ended with 3"
-    assert payload.describe_ends(pod(running()), main) == "main ended with ?"
 
 
 # What a pod can make the rules do is bounded, whatever is written into it.

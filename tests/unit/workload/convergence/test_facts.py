@@ -163,6 +163,12 @@ def pod_of(*containers, labels=None, init=()):
 
 
 MODELOPERATOR = {"operator.juju.is/name": "modeloperator"}
+SAID = {
+    "NamespaceInjection": "its namespace says istio-injection=enabled",
+    "SidecarUnwanted": "Juju's modeloperator stays outside, and it has a sidecar",
+    "Excluded": "it matches excluded-pods, and it has a sidecar: run restart-uninjected",
+}
+"""Messages by reason."""
 
 
 @cases(
@@ -212,31 +218,17 @@ def test_what_is_wrong_with_a_pod_is_told_by_its_containers(subject, want):
         excluded_pods="app=out",
     )
     assert judged(subject, given) == want
+    found = facts.read_replica(subject, given)
+    assert found.message == SAID.get(found.reason, found.message)
+    assert facts.add_ownership(found, OURS).message == found.message
+    assert not found.fault or facts.add_ownership(found, BARE).message == BARE.message
     ambient = dataclasses.replace(given, data_plane="ambient")
     assert facts.read_replica(subject, ambient).fault != "unwanted"
 
 
-@cases(
-    ("subject", "message"),
-    missing=(pod_of("main"), "its namespace says istio-injection=enabled"),
-    modeloperator=(
-        pod_of("main", "istio-proxy", labels=MODELOPERATOR),
-        "Juju's modeloperator stays outside, and it has a sidecar",
-    ),
-    excluded=(
-        pod_of("main", "istio-proxy", labels={"app": "out"}),
-        "it matches excluded-pods, and it has a sidecar: run restart-uninjected",
-    ),
-    unit=(
-        pod_of("istio-proxy", "charm", init=["charm-init"]),
-        "its first container is not charm, which its controller addresses",
-    ),
-)
-def test_the_fault_of_a_pod_is_described_unless_its_owner_forbids_an_eviction(subject, message):
-    found = facts.read_replica(subject, dataclasses.replace(MEMBER, excluded_pods="app=out"))
-    assert found.message == message
-    assert facts.add_ownership(found, OURS).message == message
-    assert facts.add_ownership(found, BARE).message == "nothing would create it again"
+def test_a_pod_in_the_wrong_order_names_the_container_that_should_be_first():
+    found = facts.read_replica(pod_of("istio-proxy", "charm", init=["charm-init"]), MEMBER)
+    assert found.message == "its first container is not charm, which its controller addresses"
 
 
 def test_a_pod_that_is_not_evicted_says_why_where_something_is_wrong_with_it():
