@@ -94,7 +94,7 @@ def test_what_is_no_json_is_refused(text, why):
     merge_keys=(MERGED, ALIAS),
     contains_itself=("&a {x: *a}", ALIAS),
     tag=("!!python/object/apply:os.abort []", "has the tag"),
-    no_YAML=("{", "is not valid YAML"),
+    no_YAML=("a: b\n{", "is not valid YAML: .*, line 2, column 1$"),
 )
 def test_what_only_yaml_has_is_refused(text, why):
     with pytest.raises(bounded.DocumentError, match=why):
@@ -104,6 +104,10 @@ def test_what_only_yaml_has_is_refused(text, why):
 def test_character_of_two_escapes_is_one():
     assert bounded.read_yaml(r'a: "\ud83d\ude00"') == {"a": "😀"}
     assert bounded.read_json(r'{"a": "\ud83d\ude00"}') == {"a": "😀"}
+
+
+def test_tags_of_plain_text_are_read():
+    assert bounded.read_yaml("[!!str 1, ! a]") == ["1", "a"]
 
 
 @pytest.mark.parametrize("read", [bounded.read_json, bounded.read_yaml])

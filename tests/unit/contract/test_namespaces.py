@@ -37,6 +37,12 @@ def test_a_namespace_is_served(name, labels, want):
     assert SERVED.find_kind(name, labels) == want
 
 
+def test_only_namespaces_of_users_are_tenants():
+    every = ("kf", "kf-user", "kube-system", "istio-system")
+    assert [name for name in every if SERVED.is_tenant(name, PROFILE)] == ["kf-user"]
+    assert not SERVED.is_tenant("other", {})
+
+
 def test_a_profile_is_served_as_such_where_labelled_namespaces_are_not():
     served = namespaces.Served(model="m", owner="m.a", kinds=frozenset(["profiles"]))
 

@@ -84,6 +84,7 @@ def test_only_webhooks_of_istio_speak_for_istiod(name: str, *, is_istio: bool) -
 def test_missing_right_is_no_refusal(code: int) -> None:
     assert refusals.is_missing_right(code, MISSING_RIGHT)
     assert refusals.read_refusal(code, MISSING_RIGHT) is None
+    assert refusals.is_missing_right(code, "Unauthorized") is (code == 401)
 
 
 def test_policy_that_quotes_the_authorizer_is_a_refusal() -> None:
