@@ -30,6 +30,8 @@ INSIDE = {
     "unit/charm/kube/test_cluster.py": "when what a hook has read is out of date",
     "unit/workload/test_hostile.py": "a bound of memory",
     "unit/workload/test_kube_client.py": "credentials at a fixed path of a pod",
+    "unit/workload/test_rules_finished.py": "what the service keeps of a pod",
+    "unit/workload/test_run.py": "what libraries log, of which a run has nothing",
 }
 """Modules that import something else of the product, each for what no seam shows."""
 

@@ -79,7 +79,7 @@ def fill(cluster: FakeApiserver) -> None:
 
 def remembered(cluster: FakeApiserver) -> memory.Memory:
     """Read the memory of convergence from its ConfigMap."""
-    found = cluster.objects.get(("configmaps", MODEL, MEMORY), {})
+    found = cluster.find("configmaps", MODEL, MEMORY) or {}
     return memory.decode(found.get("data", {}))
 
 
