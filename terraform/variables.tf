@@ -52,7 +52,7 @@ variable "storage_directives" {
 }
 
 variable "units" {
-  description = "Number of units; one acts, the others stand by."
+  description = "Number of units; one acts, the others wait."
   type        = number
   default     = 1
 }
