@@ -88,7 +88,8 @@ def _words(_app: sphinx.application.Sphinx, _page: str, source: list[str]) -> No
 
 
 def _indexed(found: re.Match[str]) -> str:
-    words = ", ".join(f"!{word}" for word in re.findall(r"`([^`]+)`", found[0]))
+    # A comma would end the entry.
+    words = ", ".join(f"!{word.replace(',', ' ')}" for word in re.findall(r"`([^`]+)`", found[0]))
     return f"```{{index}} {words}\n```\n\n{found[0]}"
 
 
