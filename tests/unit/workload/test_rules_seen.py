@@ -159,6 +159,8 @@ def test_gateway_is_open_while_a_virtual_host_has_our_entry():
     assert view(configurations=(left, ROUTES[1])).is_open
     beside = {"name": "http.8080", "virtual_hosts": [others, *HIDDEN]}
     assert view(configurations=({"route_config": beside}, gone)).is_open
+    # Of routes that could not be read it does not tell that they are gone.
+    assert view(configurations=None).is_open
 
 
 def tls(*listeners: Any, **given: Any) -> dict[str, Any]:

@@ -241,6 +241,12 @@ async def test_service_is_ready_while_no_namespace_of_the_served_kinds_exists(
         await until(lambda: service.shows(kept + 1, "pods"))
 
 
+async def test_service_ends_while_no_namespace_is_served(cluster: FakeApiserver):
+    cluster.denied = lambda method, path: path == "/api/v1/pods"
+    async with unit(cluster, served_namespaces=frozenset({"labelled"})) as service:
+        await until(service.is_ready)
+
+
 async def test_right_to_list_namespaces_may_be_granted_later(cluster: FakeApiserver):
     cluster.denied = lambda method, path: path == "/api/v1/namespaces"
     cluster.put("pods", pod_json())
@@ -257,6 +263,16 @@ async def test_switched_off_stops_nothing(cluster: FakeApiserver):
         await asyncio.sleep(60)
 
     assert not opened(cluster)
+
+
+async def test_switching_off_ends_stops_that_are_pending(cluster: FakeApiserver):
+    cluster.denied = lambda method, path: path.endswith(("/portforward", "/exec"))
+    cluster.put("pods", pod_json())
+    async with unit(cluster) as service:
+        await until(lambda: service.shows(1, "stops_pending"))
+        await until(lambda: len(opened(cluster)) > 3)
+        service.change(proxy_shutdown=False)
+        await until(lambda: service.shows(0, "stops_pending"))
 
 
 async def test_pods_without_a_node_or_a_sidecar_are_not_kept(cluster: FakeApiserver):

@@ -18,6 +18,7 @@ FORWARD, EXEC = "port-forward", "exec"
     ("pod", "modes", "denied", "want", "asked"),
     finished=({}, "ok ok", "-", ("stop", "acknowledged", FORWARD), [FORWARD]),
     one_way_closed=({}, "ok ok", "portforward", ("stop", "acknowledged", EXEC), [EXEC]),
+    command_ends_in_garbage=({}, "ok garbage", "portforward", ("stop", "refused", EXEC), [EXEC]),
     answer_is_cut_off=({}, "cut ok", "-", ("stop", "acknowledged", FORWARD), [FORWARD]),
     hangs=({}, "hang hang", "-", ("stop", "timeout", EXEC), [FORWARD, EXEC]),
     busy=({"main": pods.running()}, "ok ok", "-", ("wait", "", ""), []),

@@ -45,6 +45,16 @@ async def test_leader_replaces_a_pod_that_missed_its_sidecar(model: FakeApiserve
     assert event["message"].endswith("StatefulSet/web creates it again with a sidecar")
 
 
+async def test_startup_probe_may_be_led_to_a_proxy_that_starts_before(model: FakeApiserver):
+    proxy = {"name": "istio-proxy", "restartPolicy": "Always"}
+    model.admission = lambda pod: {
+        **pod,
+        "spec": {**pod["spec"], "initContainers": [proxy, HELPER]},
+    }
+    async with converging(model):
+        await until(lambda: model.evicted)
+
+
 async def test_pod_is_replaced_soon_after_it_has_been_ready_for_a_minute(model: FakeApiserver):
     pod = without_sidecar()
     began = datetime.datetime.fromtimestamp(now(), tz=datetime.UTC)
