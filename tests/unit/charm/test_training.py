@@ -84,7 +84,7 @@ def networks(fake, namespace=USER):
     ),
     calico_of_some_nodes=row(sources=(
         [""], {CALICO: [{"cidr": "10.2.0.0/16", "nodeSelector": "gpu == 'yes'"},
-        {"cidr": "10.1.0.0/16", "allowedUses": ["Workload"], "disabled": False}]}),
+        {"cidr": "10.1.0.0/16", "allowedUses": ["Workload", "Tunnel"], "disabled": False}]}),
         wanted=["10.1.0.0/16", "10.2.0.0/16"],
     ),
     calico_of_no_pods=(([""], {CALICO: [{"cidr": "10.1.0.0/16", "disabled": True}]}), "", None),

@@ -155,12 +155,15 @@ def test_old_proxies_are_not_given_what_they_would_refuse_their_routes_for(world
 
 
 def test_header_that_the_service_is_shown_is_one_that_clients_may_set(world):
-    headers = ["kubeflow-userid", "x-auth-token", "authorization"]
+    headers = ["kubeflow-userid", "x_user", "x-auth-token", "authorization"]
     shown = {"allowed-request-headers": ["x-auth-token"], "allowed-response-headers": headers}
-    for related, options in ([auth(**shown)], {}), ([], {"require_authentication": False}):
+    for related, options, own in (
+        ([auth(**shown)], {}, ["x-user"]),
+        ([], {"require_authentication": False}, []),
+    ):
         world.related, world.config = [route(), *related], options
         world.hook()
         strip = patches(world.guard(), "HTTP_FILTER")[0]["patch"]["value"]["typed_config"]
         script = strip["source_codes"]["strip"]["inline_string"]
         stripped = re.findall(r"identity\[ \[\[(.+?)\]\] \]", script)
-        assert stripped == ["kubeflow-userid", "kubeflow-groups"]
+        assert stripped == ["kubeflow-userid", *own, "kubeflow-groups"]
