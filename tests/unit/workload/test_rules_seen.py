@@ -344,6 +344,12 @@ def test_https_server_is_known_by_gateway_and_port(name: str, guarded: tuple[int
     assert answer.guarded == guarded
 
 
+def test_answer_is_about_every_field_of_the_expectation():
+    fields = [field.name for field in dataclasses.fields(EXPECTED)]
+    changed = [dataclasses.replace(EXPECTED, **{name: ("else",)}) for name in fields]
+    assert len({EXPECTED.digest(), *(each.digest() for each in changed)}) == len(fields) + 1
+
+
 def test_every_pod_that_is_looked_at_counts():
     whole = rules.ProxyComparison(guarded={80, 443}, routes=2)
     half = rules.ProxyComparison(guarded={80}, unguarded={443}, is_open=True, routes=1)

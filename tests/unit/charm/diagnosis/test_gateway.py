@@ -297,7 +297,7 @@ def test_route_at_no_host_of_ours_is_named_with_one_to_add(world, options, hosts
         world.get_ready("mesh-2-gateway")
     odd = {"hosts": 5, "gateways": [OURS, [1]], "http": {"a": 1}}
     world.fake.put("VirtualService", "odd", "mallory", spec=odd)
-    add_route(world.fake, "iris", "kf-user", gateways=(OURS, "mesh"), hosts=hosts)
+    add_route(world.fake, "iris", "kf-user", gateways=("shop/web", "mesh", OURS), hosts=hosts)
     add_route(world.fake, "elsewhere", hosts=[IRIS], gateways=("shop/web",))
     add_route(world.fake, "of-no-host", hosts=[])
     rows = {row.message: row for row in diagnose_ingress(world, "hosts")}
