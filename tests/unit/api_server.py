@@ -144,10 +144,10 @@ class ApiServer:
         return text.encode()
 
     def keep(self, key: Key, item: Object) -> Object:
-        """Create or replace an object; what is replaced stays itself."""
+        """Create or replace an object; a replaced object keeps its UID and age."""
         self.version += 1
         before, metadata = self.objects.get(key), item["metadata"]
-        # What is created later is younger, also within one second.
+        # A later object is younger, also within one second.
         now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self.version)
         created = {
             "uid": f"uid-{self.version}",

@@ -151,7 +151,7 @@ class FakeCluster(api_server.ApiServer):
         self.asked.add((verb, plural))
         if (verb, plural) in self.timeouts:
             raise Refused(code=TIMEOUT)
-        # Everybody may ask what they may do.
+        # Each user may ask for their own rights.
         is_review = plural == "selfsubjectaccessreviews"
         rights = {(verb, plural), (verb, plural, namespace), ("*", "*")}
         if rights & self.forbidden and not is_review:
@@ -197,7 +197,7 @@ class FakeCluster(api_server.ApiServer):
         return item
 
     def note(self, verb: str, key: Key, *, dry_run: bool) -> None:
-        """Keep what is written, and which objects of other owners."""
+        """Keep the writes, and the written objects of other owners."""
         if dry_run and self.has_side_effects and verb == "patch":
             raise Refused('admission webhook "count.x" does not support dry run', 400)
         if not dry_run:

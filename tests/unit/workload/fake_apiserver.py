@@ -156,7 +156,7 @@ class FakeApiserver(api_server.ApiServer):
         return self.admission(item)
 
     def note(self, verb: str, key: Key, *, dry_run: bool) -> None:
-        """Keep what is evicted."""
+        """Keep the UIDs of evicted pods."""
         if verb == "delete":
             self.evicted.append(self.objects[key]["metadata"]["uid"])
 
