@@ -129,9 +129,8 @@ class Admission(Component):
         return self._find_cause(problem) or Template.ADMISSION_WORKS()
 
     def _find_cause(self, problem: Message | None) -> Message | None:
-        if problem is not None and problem.template is Template.ADMISSION_STARTING:
-            return self._webhook.find_obstacle() or problem
-        return problem
+        # A quota or policy that rejects the webhook's pods often refuses the dry-run pod, too.
+        return None if problem is None else self._webhook.find_obstacle() or problem
 
     def _test_repeatedly(self, *, patiently: bool) -> Message | None:
         end = time.monotonic() + PROBE_SECONDS

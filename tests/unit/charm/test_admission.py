@@ -203,6 +203,12 @@ def test_refused_dry_run_pod_is_told_by_its_author_and_not_tried_again(ctx, fake
     (found,) = diagnose(ctx, "admission")
     assert found.message == "OBJECT_REFUSED"
     assert author in found.seen
+    # A webhook whose pods are rejected by the same author prepares no pods.
+    pods_are_refused(message)(fake)
+    assert f"admission: {author} rejects pods" in run(ctx).message
+    (found,) = diagnose(ctx, "admission")
+    assert found.message == "PODS_NOT_PREPARED"
+    assert author in found.seen
 
 
 PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile", **MEMBER}
