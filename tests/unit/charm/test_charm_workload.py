@@ -67,13 +67,13 @@ def test_settings_are_only_for_the_workload_and_written_when_they_change(
     assert written == [both[1].name]
 
 
-def test_unit_that_leads_no_more_does_not_look_at_the_gateway(world, tmp_path):
+def test_only_a_leader_with_relations_looks_at_the_gateway(world, tmp_path):
     related = {ingress_world.route(), ingress_world.auth()}
-    for leader in (True, False):
+    for leader, relations in ((True, related), (False, related), (True, related), (True, set())):
         given = state(workload(files=tmp_path), leader=leader, **ingress_world.NAMED)
-        given = dataclasses.replace(given, relations=related)
+        given = dataclasses.replace(given, relations=relations)
         out = world.ctx.run(world.ctx.on.config_changed(), given)
-        assert (results(world.ctx, out).expected is not None) is leader
+        assert (results(world.ctx, out).expected is not None) is (leader and bool(relations))
 
 
 def test_container_that_is_not_there_yet_is_waited_for(ctx):

@@ -1,5 +1,6 @@
 """Statuses for requests that other teams' webhooks, policies and quotas reject."""
 
+import contextlib
 import json
 import re
 
@@ -170,6 +171,9 @@ def test_only_the_answer_of_istiods_own_webhook_is_istiods(  # noqa: PLR0917 - a
     assert isinstance(shown, testing.WaitingStatus)
     assert words in shown.message[: messages.VISIBLE]
     assert ("does not inject" in shown.message) is is_of_istiod
+    with contextlib.suppress(testing.ActionFailed):
+        ctx.run(ctx.on.action("diagnose"), state())
+    assert ctx.action_results["report"].startswith("✗ istiod" if is_of_istiod else "! istiod")
 
 
 def test_envoyfilter_that_a_provider_refuses_is_named_and_nothing_is_opened(world):

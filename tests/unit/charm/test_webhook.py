@@ -3,9 +3,11 @@
 The model joins after the webhook works, and settings reach its servers by a mounted file.
 """
 
+import base64
 import dataclasses
 
 import pytest
+from cryptography import x509
 from ops import testing
 
 from integrator_contract import names, namespaces, selectors
@@ -66,6 +68,8 @@ def test_webhook_is_asked_at_creation_only_before_and_after_injectors_and_fails_
     (found,) = world.all("MutatingWebhookConfiguration")
     (secret,) = [each for each in world.all("Secret") if "tls.crt" in each["data"]]
     (port,) = spec(world, "Service")["ports"]
+    served = x509.load_pem_x509_certificate(base64.b64decode(secret["data"]["tls.crt"]))
+    hosts = served.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     kinds = [hook["name"].split(".")[0] for hook in found["webhooks"]]
     assert kinds == ["model", "profiles", "profiles-ours", "labelled", "labelled-ours"]
     for kind, hook in zip(kinds, found["webhooks"], strict=True):
@@ -76,6 +80,7 @@ def test_webhook_is_asked_at_creation_only_before_and_after_injectors_and_fails_
             f"/mutate/{each}" for each in namespaces.KINDS if kind in (each, f"{each}-ours")
         )
         assert client["service"] == {**service, "path": path}
+        assert f"{NAME}.kf.svc" in hosts.get_values_for_type(x509.DNSName)
         assert client["caBundle"] == secret["data"]["tls.crt"]
         everything = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
         assert hook["rules"] == [{**everything, "operations": ["CREATE"], "scope": "Namespaced"}]

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,18 @@ def test_settings_add_what_admission_would_change(
     assert [operation["op"] for operation in first["patch"]] == ["add", "add"]
     assert (second["applied"], second["patch"]) == ([], [])
     assert second["skipped"][0]["reason"] == "HostNetwork"
+
+
+def test_reader_that_ends_early_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path, errors = tmp_path / "pods.json", io.StringIO()
+    path.write_text(json.dumps(DONE))
+    monkeypatch.setattr("sys.stderr", errors)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb", buffering=0) as pipe:
+        monkeypatch.setattr("sys.stdout", io.TextIOWrapper(pipe, write_through=True))
+        assert cli.main(["explain", str(path)]) == 0
+    assert errors.closed
 
 
 @cases("arguments", nothing=[], unknown_command=["dance"], missing_option=["run"])

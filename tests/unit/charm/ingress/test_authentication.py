@@ -3,6 +3,7 @@
 import json
 import pathlib
 
+import ops
 import pytest
 from ops import testing
 
@@ -105,6 +106,22 @@ def test_without_a_relation_the_option_decides(world):
     world.config = {"require_authentication": False}
     assert world.status().name == "active"
     assert not is_closed(world.guard())
+
+
+def test_gateway_stays_closed_while_juju_has_no_data_of_the_service(world, monkeypatch):
+    world.config = {"require_authentication": False}
+    world.related = [route(), auth()]
+    read = ops.RelationData.__getitem__
+
+    def refuse(data, key):
+        if key.name == "oidc-gatekeeper":
+            raise ops.ModelError("ERROR application not found")
+        return read(data, key)
+
+    monkeypatch.setattr(ops.RelationData, "__getitem__", refuse)
+    awaited = "ingress is closed: waiting for oidc-gatekeeper on ingress-auth"
+    assert world.hook().unit_status.message.startswith(awaited)
+    assert is_closed(world.guard())
 
 
 @cases(

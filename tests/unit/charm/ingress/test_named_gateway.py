@@ -304,6 +304,17 @@ def test_change_that_a_webhook_cannot_try_goes_on(served):
     assert served.gateway()["spec"]["servers"][0]["hosts"] == ["ai.example.com"]
 
 
+def test_api_server_that_fails_once_rejects_no_hosts(served):
+    served.run()
+    failing = [(500, "etcdserver: leader changed")]
+    served.fake.validators.append(
+        lambda obj: failing.pop() if failing and obj["kind"] == "Gateway" else None
+    )
+    served.config = {"hosts": "ai.example.com"}
+    assert served.hook().unit_status.name == "waiting"
+    assert served.status().name == "active"
+
+
 def test_pods_elsewhere_with_the_gateways_labels_end_the_service_until_they_are_gone(served):
     served.run()
     install_gateway(served.fake, "elsewhere")

@@ -28,6 +28,7 @@ def fake(monkeypatch):
         add_application(found, name, port)
     console = {"port": 9001, "name": "http-console"}
     found.find("Service", "minio", "kf")["spec"]["ports"].append(console)
+    found.add({**members.service("minio", 9002), "metadata": {"namespace": "kf", "name": "z"}})
     for obj in found.objects.values():
         if obj["kind"] == "Pod" and obj["metadata"]["namespace"] == "kf":
             obj["spec"]["serviceAccountName"] = obj["metadata"]["name"].removesuffix("-0")
@@ -60,18 +61,18 @@ def without_sidecar(name):
     return change
 
 
-def theirs(*rules, **spec):
-    spec = {"selector": {"matchLabels": {NAME: "kfp-api"}}, "rules": list(rules), **spec}
-    return make("AuthorizationPolicy", "theirs", spec=spec)
+def theirs(*rules, namespace="kf"):
+    spec = {"selector": {"matchLabels": {NAME: "kfp-api"}}, "rules": list(rules)}
+    return make("AuthorizationPolicy", "theirs", namespace, spec=spec)
 
 
 def add(obj):
     return lambda fake: fake.add(obj)
 
 
-def admit(**source):
+def admit(namespace="kf", **source):
     """Add another team's policy that admits callers of kfp-api."""
-    return add(theirs({"from": [{"source": source}]}))
+    return add(theirs({"from": [{"source": source}]}, namespace=namespace))
 
 
 def to_a_service(fake):
@@ -132,6 +133,9 @@ UNKNOWN = (
     ),
     nobody_is_lost_by_a_condition=(to_a_service, Template.CALLERS_LOST, ""),
     others_name_it=(admit(principals=[sa("minio")]), Template.CALLERS_LOST, ""),
+    others_name_it_for_the_mesh=(
+        admit("istio-system", principals=[sa("minio")]), Template.CALLERS_LOST, "",
+    ),
     others_name_its_end=(admit(principals=["*/sa/minio"]), Template.CALLERS_LOST, ""),
     others_name_its_namespace=(admit(namespaces=["kube*"]), Template.CALLERS_LOST, ""),
     others_name_its_account=(admit(serviceAccounts=["minio"]), Template.CALLERS_LOST, ""),
@@ -139,6 +143,10 @@ UNKNOWN = (
         disable(selector=API, ports={8888: "DISABLE"}), Template.CALLERS_UNKNOWN, UNKNOWN,
     ),
     model_without_mutual_tls=(disable(mode="DISABLE"), Template.CALLERS_UNKNOWN, UNKNOWN),
+    mesh_without_mutual_tls=(
+        disable(mode="DISABLE", namespace="istio-system"), Template.CALLERS_UNKNOWN,
+        UNKNOWN.replace("kf/", "istio-system/"),
+    ),
     another_port_without_mutual_tls=(
         disable(selector=API, ports={1: "DISABLE"}), Template.CALLERS_LOST, f"minio, {LOST}",
     ),
@@ -158,7 +166,7 @@ def test_callers_that_would_be_denied_are_named(ctx, fake, change, said, want):
 def test_closed_model_is_called_by_stated_callers_alone(ctx, fake, change, also):
     change(fake)
     assert seen(lines(ctx, "closed"), Template.CALLERS_LOST) == [
-        f"kfp-api, kfp-ui, {also}{REST} could no longer call minio:9000,9001",
+        f"kfp-api, kfp-ui, {also}{REST} could no longer call minio:9000,9001,9002",
         f"kfp-api, minio, {REST} could no longer call kfp-ui:3000",
         f"minio, {LOST}",
     ]
@@ -194,7 +202,7 @@ def test_nothing_is_written_and_nobody_loses_what_is_restricted_already(ctx, fak
     found = lines(ctx, "related", authorization="related")
     assert seen(found, Template.CALLERS_LOST) == []
     closed = lines(ctx, "closed", authorization="related")
-    assert seen(closed, Template.CALLERS_LOST)[0].endswith("could no longer call minio:9000,9001")
+    assert seen(closed, Template.CALLERS_LOST)[0].endswith(" minio:9000,9001,9002")
     assert not [each for each in fake.writes if "authorizationpolicies" in each]
 
 

@@ -619,6 +619,9 @@ def test_a_request_to_restart_pods_of_the_mesh_has_a_first_of_its_own():
     decided = look(*pods, remembered=remembered, max_unavailable="100%")
 
     assert evicted(decided) == ["a-0"]
+    outside = [of(f"Deployment/{name}") for name in "abc"]
+    joining = look(*outside, remembered=remembered, max_unavailable="100%")
+    assert evicted(joining) == ["a-0", "b-0", "c-0"]
     new = of("Deployment/a", 1, in_mesh=True, ready_since=NOW - 10)
     after = look(new, *pods[1:], remembered=decided.memory)
     assert after.memory.proven == ("request 1", "sidecar")
