@@ -189,6 +189,10 @@ def test_webhook_without_pods_leaves_the_first_request_without_network(place):
         assert "refused" in seen, seen
         place.leads("a-notebook-without-network-at-its-start", "new pods are not prepared")
     place.kubectl("delete", "namespace", "alice")
+    # The ReplicaSet tries again ever later, and Juju sends update-status each five minutes.
+    place.kubectl("rollout", "restart", "deployment", "-n", MODEL, *labels)
+    place.kubectl("rollout", "status", "deployment", "-n", MODEL, *labels, "--timeout=120s")
+    place.touch()
 
 
 def test_server_that_speaks_first_at_a_port_of_http_is_not_heard(place):
