@@ -151,7 +151,8 @@ class World:
     def __init__(self, fake, *related, **config):
         self.fake = fake
         fake.put("Service", AUTH["service"])
-        spec = {"containers": [{"name": "lifecycle", "image": "workload:1"}]}
+        images = {"charm": "charm:1", "lifecycle": "workload:1"}
+        spec = {"containers": [{"name": name, "image": images[name]} for name in images]}
         fake.put("Pod", f"{OURS}-0", spec=spec)
         self.ctx = context()
         self.related = [*related]

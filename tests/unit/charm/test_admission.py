@@ -52,11 +52,18 @@ def test_webhook_that_changed_is_tried_a_few_times_and_another_once(ctx, fake, m
     assert len(tries) == 3
     run(ctx)
     assert len(tries) == 4
+    # A server that was told of new settings, and a configuration that was written, are changes.
+    owned = {names.COMPONENT: "admission-webhook", names.OWNER: "kf.mesh-2"}
+    fake.put("Pod", "server", labels=owned)
+    run(ctx)
+    assert len(tries) == 11
+    run(ctx, served_namespaces="model")
+    assert len(tries) == 18
     # A webhook that is silent takes three seconds of each.
     fake.delete(*CONFIGURATION)
     fake.validators.append(lambda obj: late.append(obj) if is_probe(obj) else None)
     run(ctx)
-    assert len(tries) == 6
+    assert len(tries) == 20
 
 
 def test_older_settings_are_not_taken_for_the_current_ones(ctx, fake):

@@ -63,6 +63,7 @@ def test_clocks_that_differ_by_less_than_a_day_do_not_matter(material, hours):
     nothing_is_due=(50, NAMES, False, True),
     two_thirds_of_its_life_are_over=(61, NAMES, False, False),
     other_names=(1, ["new.m.svc"], False, False),
+    fewer_names=(1, NAMES[:1], False, False),
     asked_for=(1, NAMES, True, False),
 )
 def test_certificate_is_replaced_when_due_and_both_are_trusted_for_a_day(

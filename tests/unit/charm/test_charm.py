@@ -184,6 +184,9 @@ def test_integrator_that_served_before_another_withdraws_until_that_is_gone(ctx,
     for is_taken in (True, False):
         if is_taken:
             take(fake)
+            fake.writes.clear()
+            ctx.run(ctx.on.update_status(), dataclasses.replace(out, leader=False))
+            assert fake.writes == []
         else:
             fake.delete("StatefulSet", "first", "kf")
         out = ctx.run(ctx.on.update_status(), out)

@@ -40,6 +40,9 @@ def test_model_that_is_as_it_should_be_has_no_problems(ctx):
         looked=found.looked, old_proxies=0, certificates=found.certificates
     )
     assert found == want
+    (told,) = found.certificates
+    assert told.owner == "webhook"
+    assert told.not_after - told.not_before > certificates.LIFE.total_seconds()
 
 
 @cases(
@@ -69,26 +72,16 @@ def test_problem_ends_with_the_hook_that_finds_it_gone(ctx, fake):
     assert said(facts(ctx, out)) == set()
 
 
-def test_pods_with_an_old_proxy_are_counted(ctx):
-    out = ctx.run(ctx.on.update_status(), state(workload(stale=3)))
-    assert facts(ctx, out).old_proxies == 3
-
-
-def test_workload_hears_which_of_its_summaries_the_status_was_made_of(ctx):
-    found = facts(ctx, ctx.run(ctx.on.update_status(), state(workload(word="0123456789abcdef"))))
-    assert found.progress == "0123456789abcdef"
+def test_pods_with_an_old_proxy_are_counted_and_the_workloads_summary_is_named(ctx):
+    given = state(workload(stale=3, word="0123456789abcdef"))
+    found = facts(ctx, ctx.run(ctx.on.update_status(), given))
+    assert (found.old_proxies, found.progress) == (3, "0123456789abcdef")
 
 
 def test_workload_that_does_not_answer_leaves_their_number_open(ctx):
     found = facts(ctx, ctx.run(ctx.on.update_status(), state(workload(code=502))))
     assert found.old_proxies is None
     assert ("lifecycle", "waiting") in said(found)
-
-
-def test_guard_and_gateway_are_told_where_the_model_is_exposed(world):
-    world.related = [route(), auth()]
-    found = of_world(world)
-    assert (found.gateway_ready, found.guard) == (True, "asks")
 
 
 def test_routes_that_nobody_guards_are_told_as_closed_until_somebody_does(world):
@@ -103,19 +96,17 @@ def test_routes_that_nobody_guards_are_told_as_closed_until_somebody_does(world)
     assert of_world(world).guard == "none"
 
 
-def test_gateway_that_is_away_is_told_as_not_ready(world):
+def test_leader_tells_of_the_guard_and_whether_the_gateway_is_ready(world):
     world.related = [route(), auth()]
+    found = of_world(world)
+    assert (found.gateway_ready, found.guard) == (True, "asks")
+    found = of_world(world, leader=False)
+    assert (found.gateway_ready, found.guard) == (None, None)
     gateway = world.fake.find("Deployment", "istio-ingressgateway", "istio-ingress")
     gateway["status"]["readyReplicas"] = 0
     world.fake.delete("Pod", "gateway-0", "istio-ingress")
     found = of_world(world)
     assert (found.gateway_ready, found.guard) == (False, "asks")
-
-
-def test_unit_that_does_not_lead_leaves_the_ingress_out(world):
-    world.related = [route(), auth()]
-    found = of_world(world, leader=False)
-    assert (found.gateway_ready, found.guard) == (None, None)
 
 
 def test_end_of_the_operator_s_certificate_is_told(world):
@@ -127,13 +118,6 @@ def test_end_of_the_operator_s_certificate_is_told(world):
     # The copy is served while the Secret is useless.
     world.fake.find("Secret", "kf", "istio-ingress")["data"]["tls.crt"] = "bm9uZQ=="
     assert of_owner(of_world(world), "gateway") == [told]
-
-
-def test_end_of_the_webhook_s_certificate_is_told(ctx):
-    out = ctx.run(ctx.on.update_status(), state())
-    (told,) = facts(ctx, out).certificates
-    assert told.owner == "webhook"
-    assert told.not_after - told.not_before > certificates.LIFE.total_seconds()
 
 
 def test_file_says_no_names_and_no_messages(world):

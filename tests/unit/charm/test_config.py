@@ -25,7 +25,7 @@ WRONG = [
     ("served-namespaces", "model,all", "'all' is none of"),
     ("wait-for-containers", "main,B", "'B' is not the name"),
     ("hosts", "a.example,B_C", "'B_C' is not a host name"),
-    ("hosts", "https://a.example", "is not a host name"),
+    ("hosts", "https://a.example/" + "b" * 400, "'https://a.example/bbb"),
     ("hosts", LONGEST_HOST + "m", "is not a host name"),
     ("hosts", "a.example:8080", "is not a host name"),
     ("hosts", "a.example/b", "is not a host name"),
@@ -110,6 +110,7 @@ def test_config_with_a_wrong_option_has_one_line_naming_it(option, text, expecte
     (problem,) = raised.value.problems
     assert expected in problem
     assert "\n" not in problem
+    assert len(problem) <= 400
 
 
 @cases(
@@ -140,6 +141,7 @@ def test_config_defaults_are_those_of_config_yaml_and_no_option_is_missing_in_ei
 
 
 NETWORKS = (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("fd00::/48"))
+MOST = tuple(ipaddress.ip_network(f"10.{n}.0.0/16") for n in range(32))
 EVERY = {"team": "ml", "example.com/cost": "7"}
 
 
@@ -151,6 +153,25 @@ EVERY = {"team": "ml", "example.com/cost": "7"}
     name_is_trimmed=("revision", " canary\n", "canary"),
     networks=("pod_networks", "10.0.0.0/8,fd00::/48,10.0.0.0/8", NETWORKS),
     no_networks=("pod_networks", " none ", None),
+    networks_most=("pod_networks", ",".join(map(str, MOST)), MOST),
+    plain_ports=(
+        "mtls_exceptions",
+        "minio:9000, mlmd,x:http-web , minio:09000,a:65535",
+        (
+            *map(
+                config.PlainTextPort,
+                ("minio", "mlmd", "x", "a"),
+                ("9000", "", "http-web", "65535"),
+            ),
+        ),
+    ),
+    plain_ports_most=(
+        "mtls_exceptions",
+        ",".join(f"a{n}" for n in range(200)),
+        tuple(config.PlainTextPort(f"a{n}") for n in range(200)),
+    ),
+    replicas_most=("gateway_replicas", 100, 100),
+    budget_most=("restart_max_unavailable", " 100% ", "100%"),
     lists_are_split=("wait_for_containers", " main, wait ,", ("main", "wait")),
     cpu=("gateway_cpu", "100m", "100m"),
     cpu_with_zeros=("gateway_cpu", "0100m", "100m"),
@@ -203,8 +224,3 @@ def test_config_of_any_text_loads_or_says_one_line_per_option(options):
         problems = error.problems
     assert len(problems) <= len(dashed)
     assert not any("\n" in problem for problem in problems)
-
-
-def test_exceptions_are_names_with_and_without_ports():
-    found = config.Config.load({"mtls-exceptions": "minio:9000, mlmd,x:http-web , minio:09000"})
-    assert [str(each) for each in found.mtls_exceptions] == ["minio:9000", "mlmd", "x:http-web"]

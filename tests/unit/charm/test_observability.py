@@ -33,13 +33,13 @@ def run(ctx, fake):
     """Run a hook with relations."""
     fake_cluster.install_istio(fake)
 
-    def run(*relations, leader=True, container=None) -> testing.State:
+    def run(*relations, leader=True, container=None, event=None) -> testing.State:
         given = dataclasses.replace(
             state(container, leader=leader),
             relations=frozenset(relations),
             model=testing.Model(MODEL, uuid=UUID, type="kubernetes"),
         )
-        return ctx.run(ctx.on.update_status(), given)
+        return ctx.run(event or ctx.on.update_status(), given)
 
     return run
 
@@ -137,7 +137,8 @@ def test_dashboard_arrives_as_the_library_reads_it_and_stays(run, ctx):
 
 
 def loki(*addresses: str) -> testing.Relation:
-    units = {n: {"endpoint": json.dumps({"url": url})} for n, url in enumerate(addresses)}
+    said = [{"endpoint": json.dumps({"url": url})} if url else {} for url in addresses]
+    units = dict(enumerate(said))
     return testing.Relation("logging", remote_app_name="loki", remote_units_data=units)
 
 
@@ -162,14 +163,20 @@ def test_logs_go_to_every_unit_of_loki(run):
 
 
 def test_units_of_loki_without_a_url_are_all_named_and_cost_no_other_its_logs(run):
-    out = run(loki("http://a:0/", "http://loki-1:3100/push", "http://:80/", "http://a b/"))
+    out = run(loki("http://a:0/", "http://loki-1:3100/push", "http://:80/", "http://a b/", ""))
     assert [*targets(out)] == ["loki-loki-1"]
     assert "logging: loki/0, loki/2, loki/3 sends no URL" in out.unit_status.message
 
 
-def test_logs_no_longer_go_to_a_unit_that_went(run):
+def test_logs_no_longer_go_to_a_unit_that_went(run, ctx):
     before = run(loki("http://loki-0:3100/push", "http://loki-1:3100/push"))
-    after = run(loki("http://loki-0:3100/push"), container=before.get_container("lifecycle"))
+    left = loki("http://loki-0:3100/push")
+    event = ctx.on.relation_departed(left, remote_unit=1, departing_unit=1)
+    kept = before.get_container("lifecycle")
+    theirs = {"override": "replace", "type": "loki", "location": "http://x/", "services": ["all"]}
+    layers = {**kept.layers, "theirs": ops.pebble.Layer({"log-targets": {"other": theirs}})}
+    after = run(left, container=dataclasses.replace(kept, layers=layers), event=event)
+    assert targets(after)["other"].services == ["all"]
     assert targets(after)["loki-loki-0"].services == ["all"]
     assert targets(after)["loki-loki-1"].services == ["-all"]
     back = run(

@@ -139,17 +139,6 @@ def test_refusal_of_the_dry_run_pod_is_no_answer_about_istiod(  # noqa: PLR0917 
     assert ("istio-injection" in fake.labels("kf")) is joined
 
 
-def test_diagnose_names_who_refused_the_dry_run_pod_and_the_command(ctx, fake):
-    fake_cluster.install_istio(fake)
-    fake.validators.append(allowed_registries("other/"))
-    with pytest.raises(testing.ActionFailed):
-        ctx.run(ctx.on.action("diagnose"), state())
-    report = ctx.action_results["report"]
-    assert "ValidatingAdmissionPolicy allowed-registries refuses the charm's dry-run Pod" in report
-    assert "→ kubectl get validatingadmissionpolicy allowed-registries -o yaml" in report
-    assert "does not inject" not in report
-
-
 AWAY = 'failed calling webhook "check.opa.sh": failed to call webhook: connection refused'
 OWN = 'admission webhook "namespace.sidecar-injector.istio.io" denied the request: no template'
 
@@ -232,6 +221,8 @@ DENIED = (
 LONG = "istio-integrator-limits-of-kubeflow"
 LOOK = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
 DIAGNOSE = "run: juju run mesh-2/leader diagnose"
+TRUST = "run: juju trust mesh-2 --scope=cluster"
+ELSEWHERE = 'namespaces "kf" is forbidden: User "u" cannot patch resource "a" in API group "b.c"'
 OF_NAMESPACES = 'namespaces "kf" is forbidden: User "u" cannot patch resource "namespaces" in'
 
 
@@ -269,8 +260,16 @@ OF_NAMESPACES = 'namespaces "kf" is forbidden: User "u" cannot patch resource "n
         403,
         f'{OF_NAMESPACES} API group ""',
         "blocked",
-        "missing permission: patch namespaces kf; run: juju trust mesh-2",
-        "juju trust mesh-2 --scope=cluster",
+        f"missing permission: patch namespaces kf; {TRUST}",
+        TRUST[5:],
+    ),
+    right_of_a_group=(
+        *(403, ELSEWHERE),
+        *("blocked", f"missing permission: patch a.b.c; {TRUST}", TRUST[5:]),
+    ),
+    no_right_at_all=(
+        *(401, "Unauthorized", "blocked", f"missing permission: Unauthorized; {TRUST}"),
+        TRUST[5:],
     ),
 )
 def test_who_keeps_the_namespace_from_being_labelled_is_named(  # noqa: PLR0917 - a table

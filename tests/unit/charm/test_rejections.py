@@ -40,6 +40,7 @@ def left_out(fake):
 def test_change_that_a_policy_forbids_is_left_out_and_its_author_named(ctx, fake, found, refusal):
     # The webhook's ConfigMap is an object of this charm, too.
     status(ctx, state())
+    webhook(fake, "all.example")
     found(changes={"hold": refusal})
     said = status(ctx, state())
     assert left_out(fake) == ["hold"]
@@ -82,12 +83,15 @@ def webhook(fake, name, resources=("pods",), **selector):
     rule = {"operations": ["CREATE"], "apiGroups": [""], "resources": [*resources]}
     use = {"key": "azure.workload.identity/use", "operator": "Exists"}
     selectors = {"namespaceSelector": selector, "objectSelector": {"matchExpressions": [use]}}
-    listed = [{"name": name, "rules": [rule], **selectors}]
+    other = {**rule, "resources": ["persistentvolumeclaims"]}
+    listed = [{"name": name, "rules": [other, rule], **selectors}]
     fake.put("MutatingWebhookConfiguration", f"z-{name}", None, webhooks=listed)
 
 
 def test_webhooks_that_may_have_dropped_a_field_are_named(ctx, fake, found):
-    webhook(fake, "mutation.azure-workload-identity.io")
+    webhook(fake, "mutation.azure-workload-identity.io", resources=["jobs", "pods"])
+    webhook(fake, "every.example", resources=["*/*"])
+    webhook(fake, "a.istio.io")
     unmarked = {"key": "skip", "operator": "DoesNotExist"}
     webhook(fake, "all.example", resources=["*"], matchExpressions=[unmarked])
     webhook(fake, "claims.example", resources=["persistentvolumeclaims"])
@@ -95,7 +99,7 @@ def test_webhooks_that_may_have_dropped_a_field_are_named(ctx, fake, found):
     found(changes={"native": Refusal(author=SOME_WEBHOOK, words="it removes restartPolicy")})
     said = status(ctx, state())
     assert left_out(fake) == ["native"]
-    assert "webhook all.example, mutation.azure-workload-identity.io" in said.message[:120]
+    assert "webhook all.example, every.example, mutation.azure-w" in said.message[:120]
     (row,) = diagnose(ctx, "rejections")
     assert "it removes restartPolicy" in row.seen
     assert row.next == "juju config mesh-2 job-sidecars=classic"

@@ -8,7 +8,7 @@ import pytest
 from integrator_contract import names, pods
 from istio_integrator.config.config import Config
 from tests.unit.cases import cases
-from tests.unit.charm import fake_cluster
+from tests.unit.charm import ambient_objects, fake_cluster
 from tests.unit.charm.charm_world import state
 
 MAP = ("ConfigMap", "mesh-2-admission", "kf")
@@ -25,19 +25,31 @@ def run(ctx, fake, **options):
 
 def test_no_option_about_new_pods_is_forgotten(ctx, fake, installed):
     options = {
-        "included_pods": "app=web",
-        "excluded_pods": "tier=db",
+        "included_pods": "in",
+        "excluded_pods": "out",
         "hold_application": False,
-        "pod_labels": "team: ml",
-        "pod_annotations": "example.com/team: ml",
-        "excluded_outbound_ports": "5432",
-        "image_registries": "[{pods: app, prefixes: {docker.io: mirror.example.com}}]",
+        "pod_labels": "{team: ml}",
+        "pod_annotations": "{a/b: c}",
+        "excluded_outbound_ports": "80",
+        "image_registries": "[{pods: q, prefixes: {docker.io: m.io/x}}]",
     }
     shared = {each.name for each in dataclasses.fields(pods.Settings)} & {*Config.model_fields}
     assert options.keys() == shared
-    plain, found = run(ctx, fake), run(ctx, fake, **options)
-    keys = {each.replace("_", "-") for each in options}
-    assert {key for key in keys if plain[key] == found[key]} == set()
+    got = run(ctx, fake, **options)
+    want = {
+        "model": "kf",
+        "application": "mesh-2",
+        "membership": "selected",
+        "included-pods": "in",
+        "excluded-pods": "out",
+        "hold-application": False,
+        "pod-labels": [{"pods": "", "add": {"team": "ml"}}],
+        "pod-annotations": [{"pods": "", "add": {"a/b": "c"}}],
+        "excluded-outbound-ports": [{"pods": "", "ports": [80]}],
+        "image-registries": [{"pods": "q", "prefixes": {"docker.io": "m.io/x"}}],
+    }
+    assert {key: got[key] for key in want} == want
+    assert run(ctx, fake, included_pods="in", mesh_mode="none")["included-pods"] == ""
 
 
 def charms(*ports):
@@ -133,34 +145,10 @@ def test_ports_that_the_mesh_excludes_stay_so_beside_others(ctx, fake):
     fake_cluster.install_istio(fake, mesh_config=OUTSIDE, excluded_ports="3306,5432")
     rules = run(ctx, fake, excluded_outbound_ports="5432")["excluded-outbound-ports"]
     assert [each["ports"] for each in rules] == [[5432, 3306], [17070, 3306, 5432]]
-
-
-def test_option_of_a_settings_name_is_what_new_pods_get(ctx, fake):
-    fake_cluster.install_istio(fake)
-    got = run(
-        ctx,
-        fake,
-        included_pods="in",
-        excluded_pods="out",
-        hold_application=False,
-        pod_labels="{team: ml}",
-        pod_annotations="{a/b: c}",
-        excluded_outbound_ports="80",
-        image_registries="[{pods: q, prefixes: {docker.io: m.io/x}}]",
-    )
-    want = {
-        "model": "kf",
-        "application": "mesh-2",
-        "membership": "selected",
-        "included-pods": "in",
-        "excluded-pods": "out",
-        "hold-application": False,
-        "pod-labels": [{"pods": "", "add": {"team": "ml"}}],
-        "pod-annotations": [{"pods": "", "add": {"a/b": "c"}}],
-        "excluded-outbound-ports": [{"pods": "", "ports": [80]}],
-        "image-registries": [{"pods": "q", "prefixes": {"docker.io": "m.io/x"}}],
-    }
-    assert {key: got[key] for key in want} == want
+    ambient_objects.install_ambient(fake)
+    got = run(ctx, fake, excluded_outbound_ports="5432", mesh_mode="ambient")
+    assert [each["ports"] for each in got["excluded-outbound-ports"]] == [[5432, 3306]]
+    assert got["data-plane"] == "ambient"
 
 
 @pytest.mark.parametrize("left_alone", [True, False])

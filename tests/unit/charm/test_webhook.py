@@ -80,7 +80,8 @@ def test_webhook_is_asked_at_creation_only_before_and_after_injectors_and_fails_
             f"/mutate/{each}" for each in namespaces.KINDS if kind in (each, f"{each}-ours")
         )
         assert client["service"] == {**service, "path": path}
-        assert f"{NAME}.kf.svc" in hosts.get_values_for_type(x509.DNSName)
+        names_of = [f"{NAME}.kf.svc", f"{NAME}.kf.svc.cluster.local"]
+        assert hosts.get_values_for_type(x509.DNSName) == names_of
         assert client["caBundle"] == secret["data"]["tls.crt"]
         everything = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
         assert hook["rules"] == [{**everything, "operations": ["CREATE"], "scope": "Namespaced"}]
@@ -261,6 +262,8 @@ def test_model_that_another_team_labelled_is_not_held_up(fake, fresh):
 
 def test_member_stays_one_while_the_webhook_is_silent(fake, fresh):
     fresh.run()
+    fake.webhook_is_ready, fake.find("Deployment", NAME, "kf")["status"] = False, {}
+    assert fresh.run().unit_status.name == "active"
     fake.webhook_answers = False
     fresh.run()
     assert joined(fake)

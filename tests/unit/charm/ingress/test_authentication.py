@@ -55,7 +55,7 @@ NO_SERVICES = (
         [sdi("ingress-auth", "oidc-gatekeeper")], "waiting for oidc-gatekeeper on ingress",
     ),
     malformed=([auth(port="no")], "ingress-auth of oidc-gatekeeper: port"),
-    several=([auth(), sdi("ingress-auth", "other", **AUTH)], "keep one of oidc-gatekeeper, other"),
+    several=([auth(), sdi("ingress-auth", "a", **AUTH)], "keep one of a, oidc-gatekeeper"),
     no_service=([auth(service="gone")], "waiting for Service kf/gone of oidc-gatekeeper"),
     service_elsewhere=(
         [auth(namespace="team")], "waiting for Service team/oidc of oidc-gatekeeper",

@@ -14,6 +14,7 @@ from tests.unit.charm.ingress_world import (
     HOST,
     LABELS,
     OWN,
+    OWNER,
     auth,
     install_gateway,
     neighbour,
@@ -48,7 +49,8 @@ def test_complete_relations_make_the_model_reachable(world):
     assert told.local_app_data["gateway_up"] == "true"
 
 
-def test_workload_is_told_what_the_gateways_envoy_is_to_have(world):
+def test_workload_is_told_what_the_gateways_envoy_is_to_have(world, tmp_path):
+    world.files = tmp_path
     assert charm_world.told(world.ctx, world.run()).gateway is None
     world.related = [route(), auth()]
     out = world.run()
@@ -62,6 +64,8 @@ def test_workload_is_told_what_the_gateways_envoy_is_to_have(world):
         "outbound|8080||oidc.kf.svc.cluster.local",
     )
     assert expected.routes == 1
+    world.related.append(route("b"))
+    assert charm_world.results(world.ctx, world.run()).expected.routes == 2
 
 
 def test_virtual_service_is_exported_to_the_gateway_and_never_to_all(world):
@@ -142,6 +146,11 @@ def move_gateway(world):
     world.config["gateway_service"] = f"other/{LABELS['app']}"
 
 
+def take_record(world):
+    labels = world.fake.find("Secret", "mesh-2-record", "kf")["metadata"]["labels"]
+    labels[OWNER] = "kf.gone"
+
+
 @cases(
     ("change", "is_narrower"),
     route_added=(lambda world: world.related.append(route("b")), False),
@@ -154,6 +163,7 @@ def move_gateway(world):
     host_added=(lambda world: world.config.update(hosts="a.example,b.example,c.example"), False),
     own_gateway=(lambda world: world.config.update(OWN), True),
     gateway_moved=(move_gateway, True),
+    record_is_of_one_that_is_gone=(take_record, True),
 )
 def test_values_of_routes_are_new_whenever_access_narrows_and_only_then(
     world, change, is_narrower

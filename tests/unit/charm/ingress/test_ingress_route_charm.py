@@ -12,6 +12,7 @@ from tests.unit.charm.ingress import wishes
 from tests.unit.charm.ingress_world import auth, authority, route, sign
 
 REFUSAL = 'admission webhook "validation.istio.io" denied the request: no such path'
+AWAY = 'failed calling webhook "a.b": failed to call webhook: connection refused'
 SERVICE = "istio-ingressgateway"
 
 
@@ -54,6 +55,9 @@ def test_host_is_told_while_no_gateway_is_there(world):
     world.related = [wishes.asks("kfp-ui")]
     world.run()
     assert told(world) == {"external_host": "kf.example.com", "tls_enabled": "False"}
+    world.config["hosts"] = ""
+    world.run()
+    assert told(world)["external_host"] == "kf.example.com"
 
 
 def test_routes_of_both_generations_are_one_object_and_each_trouble_its_own(world, caplog):
@@ -88,8 +92,9 @@ def test_routes_of_both_generations_are_one_object_and_each_trouble_its_own(worl
 @pytest.mark.parametrize("code", [400, 403, 422])
 def test_relation_whose_routes_are_not_taken_is_named_and_goes_alone(world, code):
     def refuse(obj):
-        is_bad = obj["kind"] == "VirtualService" and "poison" in json.dumps(obj["spec"])
-        return (code, REFUSAL) if is_bad else None
+        text = json.dumps(obj["spec"]) if obj["kind"] == "VirtualService" else ""
+        is_away = "/away" in text and "poison" not in text
+        return (code, REFUSAL) if "poison" in text else (500, AWAY) if is_away else None
 
     world.fake.validators.append(refuse)
     world.related = [route("good"), wishes.asks("bad", path("/poison")), auth()]
@@ -101,9 +106,12 @@ def test_relation_whose_routes_are_not_taken_is_named_and_goes_alone(world, code
     assert "run: juju run mesh-2/leader diagnose" in visible
     assert f"{where.rpartition(' ')[2]} in kf; no such path" in status.message
     assert world.routes() == [f"mesh-2-ingress-{world.related[0].id}"]
-    # With nobody else there, what was served stays served.
+    # What was served stays served with only that one, and with an answer that is no judgement.
     world.related = world.related[1:]
     world.run()
+    assert len(world.routes()) == 1
+    world.related += [wishes.asks("late", path("/away")), route("new")]
+    assert "does not answer" in world.status().message
     assert len(world.routes()) == 1
 
 

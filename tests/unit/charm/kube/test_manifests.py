@@ -74,8 +74,10 @@ def test_what_others_add_stays_and_what_they_change_is_repaired(ctx, fake):
     status(ctx, state())
     assert fake.writes == []
     before, kept["data"]["settings.json"] = kept["data"]["settings.json"], "drifted"
+    port = fake.find(*SERVICE)["spec"]["ports"].pop()
     status(ctx, state())
     assert fake.find(*SETTINGS)["data"]["settings.json"] == before
+    assert fake.find(*SERVICE)["spec"]["ports"] == [port]
     assert "app.juju.is/created-by" in fake.find(*SETTINGS)["metadata"]["labels"]
 
 
@@ -104,7 +106,9 @@ def test_foreign_object_is_left_alone_while_its_owner_is_there(ctx, fake, labels
         assert found["metadata"]["labels"][names.OWNER] == "kf.mesh-2"
 
 
-@pytest.mark.parametrize(("model", "name"), [("m" * 60, "a" * 60), ("m" * 51 + "-a", "app")])
+@pytest.mark.parametrize(
+    ("model", "name"), [("m" * 60, "a" * 60), ("m" * 51, "a" * 20), ("m" * 51 + "-a", "app")]
+)
 def test_long_names_are_cut_and_their_owner_is_found(ctx, fake, model, name):
     """A label has 63 characters."""
     fake.namespace(model)

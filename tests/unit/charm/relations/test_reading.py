@@ -2,6 +2,8 @@
 
 import functools
 import json
+import pathlib
+import types
 
 import pytest
 from hypothesis import example, given, settings
@@ -152,6 +154,25 @@ def test_what_is_not_written_yet_is_waited_for(read, given):
     assert read(given) == (None, "")
 
 
+@pytest.mark.parametrize(
+    ("read", "given"),
+    [
+        (ingress, asks(prefix="/" + "a" * 255, port=65535)),
+        (kubeflow.read_forward_auth_bag, auth("http://a.b.svc:65535/" + "x" * 491)),
+        (
+            kubeflow.read_forward_auth_bag,
+            auth(headers=json.dumps(["a" * 128, *(f"a{n}" for n in range(63))])),
+        ),
+        (ingress_route.read_config, routes(*[json.loads(routes())["http_routes"][0]] * 128)),
+        (ingress_route.read_config, routes(matches=[wishes.match("/" + "a" * 255)] * 16)),
+        (ingress_route.read_config, routes(name="x" * 253)),
+    ],
+)
+def test_most_that_may_be_asked_for_is_read(read, given):
+    message, problem = read(given)
+    assert (message is None, problem) == (False, "")
+
+
 @cases(
     ("address", "want"),
     default_port=("http://a.b.svc.cluster.local", ("a.b.svc.cluster.local", 80, "")),
@@ -162,6 +183,48 @@ def test_what_is_not_written_yet_is_waited_for(read, given):
 def test_address_is_read_with_its_path(address, want):
     message, problem = kubeflow.read_forward_auth_bag(auth(address))
     assert (message.decisions_address, problem) == (kubeflow.Address(*want), "")
+
+
+def related(**bags):
+    """Relations by their endpoints, of which each has an id, an application and its bag."""
+    return types.SimpleNamespace(
+        list_bags=lambda endpoint: [
+            endpoints.Bag(*each) for each in bags.get(endpoint.replace("-", "_"), ())
+        ]
+    )
+
+
+REMOTE = "remote-0123456789abcdef0123456789abcdef"
+
+
+@cases(
+    ("application", "given", "problem"),
+    of_the_model=("remote", asks(), ""),
+    offered=(REMOTE, asks(), "sends no namespace"),
+    offered_with_a_namespace=(REMOTE, asks(namespace="sso"), ""),
+    offered_and_silent=(REMOTE, {}, ""),
+)
+def test_request_of_another_model_has_to_name_its_namespace(application, given, problem):
+    (one,) = kubeflow.read_ingress(related(ingress=[(3, application, given)]))
+    assert (one.message is None, problem in one.problem) == (bool(problem) or not given, True)
+    assert bool(one.problem) is bool(problem)
+
+
+def test_routes_are_in_the_order_of_their_relations_whatever_their_endpoint():
+    asked, free = [(10, "a", {})], [(9, "b", {}), (11, "c", {})]
+    found = related(istio_ingress_route=asked, istio_ingress_route_unauthenticated=free)
+    assert [each.relation for each in ingress_route.read_requests(found)] == [9, 10, 11]
+
+
+def test_bags_are_in_the_order_of_their_relations():
+    app = pathlib.PurePath("a")
+    listed = [
+        types.SimpleNamespace(id=number, app=app, active=True, data={app: {}})
+        for number in (10, 9)
+    ]
+    charm = types.SimpleNamespace(model=types.SimpleNamespace(relations={"ingress": listed}))
+    found = endpoints.Relations(charm).list_bags("ingress")
+    assert [each.relation for each in found] == [9, 10]
 
 
 def test_key_that_is_there_twice_counts_once():
@@ -243,7 +306,10 @@ def test_most_that_an_application_may_say_is_read_and_many_problems_are_few_line
     many = [{**STATED, "source_app_name": f"client-{number}"} for number in range(512)]
     assert len(policies(many).policies) == 512
     assert len(policies([5] * 100).problems) == 5
-    for application in ("kfp-api", "remote-0123456789abcdef0123456789abcdef"):
+    of_units = {**STATED, **UNIT, "target_app_name": None, "target_selector_labels": {"a": "b"}}
+    by_service = {**STATED, "target_app_name": None, "target_service": "kfp-api"}
+    assert len(policies([of_units, by_service]).policies) == 2
+    for application in ("kfp-api", REMOTE):
         silent = service_mesh.read_policies(endpoints.Bag(3, application, {}), model="kf")
         assert (silent.policies, silent.problems) == ((), ())
 

@@ -65,6 +65,11 @@ def test_related_workloads_are_called_by_gateway_and_stated_callers(world):
     }
     assert found["kfp-api"]["rules"][0]["to"] == [{"operation": {"ports": ["8888"]}}]
     assert writes(world) == []
+    # A Service of the same name elsewhere authenticates.
+    world.fake.put("Service", "kfp-api", "sso")
+    world.related[1] = ingress_world.auth(service="kfp-api", namespace="sso", port=8888)
+    world.run()
+    assert principals(written(world.fake)["kfp-api"]) == [sa("kfp-ui")]
 
 
 def test_closed_model_is_closed_after_everybody_is_let_in(world):
