@@ -72,10 +72,11 @@ def test_list_answers_for_the_narrower_ones_and_no_wider(fake):
 
 def test_everything_is_read_anew_when_another_client_wrote_in_between(fake):
     seen = cluster.Cluster(fake.client())
-    settings = fake.put("ConfigMap", "settings")
+    settings, _ = fake.put("ConfigMap", "settings"), fake.put("Service", "a")
     seen.list(cluster.SERVICE)
     with pytest.raises(errors.ConflictError):
         seen.merge_patch(settings, {"metadata": {"resourceVersion": "0"}})
     fake.requests.clear()
+    seen.get(cluster.SERVICE, "a", "kf")
     seen.list(cluster.SERVICE)
-    assert fake.requests == ["list services"]
+    assert fake.requests == ["get services kf a", "list services"]

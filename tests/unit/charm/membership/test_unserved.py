@@ -9,6 +9,7 @@ from tests.unit.charm.ingress_world import OWN, auth, route
 
 SELECTORS = (
     "rootNamespace: istio-system\ndiscoverySelectors:\n- matchLabels: {istio-discovery: enabled}\n"
+    "  matchExpressions: [{key: unseen, operator: DoesNotExist}]\n"
 )
 
 
@@ -69,12 +70,15 @@ def test_authorization_service_that_istiod_ignores_is_named(selective):
 def test_profiles_that_istiod_ignores_are_a_note(selective):
     select(selective, "istio-ingress")
     for name in ("kf-user", "bob", "carol"):
-        selective.fake.namespace(name, **{names.PART_OF: names.PROFILE})
+        labels = {names.PART_OF: names.PROFILE, **({"unseen": "x"} if name == "kf-user" else {})}
+        selective.fake.namespace(name, **labels)
     select(selective, "carol")
     found = status(selective)
     assert isinstance(found, testing.ActiveStatus)
     assert "istiod ignores 2 served namespaces (bob, kf-user)" in found.message
     assert "istio-discovery=enabled" in found.message
+    assert "unseen-" not in found.message
+    del selective.fake.find("Namespace", "kf-user")["metadata"]["labels"]["unseen"]
     for name in ("kf-user", "bob"):
         select(selective, name)
     assert "ignores" not in status(selective).message
