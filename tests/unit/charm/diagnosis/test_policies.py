@@ -9,6 +9,7 @@ from integrator_contract import names
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.ambient_objects import into_ambient
+from tests.unit.charm.charm_world import state
 from tests.unit.charm.diagnosis.world import add_pod, diagnose, diagnose_ingress
 from tests.unit.charm.ingress_world import pod_of, route
 from tests.unit.charm.security import callers
@@ -105,6 +106,7 @@ UI = account("ml-pipeline-ui")
 def test_policy_of_a_profile_must_admit_the_real_gateway(world, rules, action, is_fine):
     profile(world.fake)
     world.related = [route()]
+    fake_cluster.install_istio(world.fake, mesh_config="trustDomainAliases: [td3]")
     policy(world.fake, "kf-user", rules=rules, spec={"action": action})
     policy(world.fake, "kf-user", "second", rules=rules, spec={"action": action})
     policy(world.fake, "default", rules=[of_user(OTHER)], spec={"action": "ALLOW"})
@@ -180,7 +182,7 @@ RELATE = "juju integrate kfp-api:service-mesh mesh-2:service-mesh"
     ("related", "options", "command"),
     covered=([stated()], RELATED, None),
     another=([stated("minio")], RELATED, RELATE),
-    none=([], RELATED, RELATE),
+    none=([], {"authorization": "closed"}, RELATE),
     option_is_off=([stated()], {}, "juju config mesh-2 authorization=related"),
 )
 def test_service_that_trusts_the_users_header_of_any_pod_is_named(
@@ -188,9 +190,14 @@ def test_service_that_trusts_the_users_header_of_any_pod_is_named(
 ):
     profile(world.fake)
     for name in ("kfp-api", "minio"):
-        spec = {"selector": {NAME: name}, "ports": [{"name": "http", "port": 8888}]}
+        spec = {"selector": {NAME: name, "tier": "x"}, "ports": [{"name": "http", "port": 8888}]}
         world.fake.put("Service", name, spec=spec, labels={NAME: name})
+    narrower = {NAME: "kfp-api", "tier": "x", "zone": "a"}
+    spec = {"selector": narrower, "ports": [{"port": 1}]}
+    world.fake.put("Service", "jupyter-ui", spec=spec, labels={NAME: "kfp-api"})
     world.related, world.config = related, options
+    labels = {names.OWNER: "k.mesh", names.COMPONENT: "authorization"}
+    policy(world.fake, labels=labels, spec={"selector": {"matchLabels": {NAME: "kfp-api"}}})
     rows = {each.message: each for each in diagnose_ingress(world, "users apart")}
     if command is None:
         assert "USERS_HAVE_CALLERS" in rows
@@ -369,3 +376,5 @@ def test_rule_that_expects_a_certificate_of_a_pod_without_a_sidecar_is_named(
     assert all(
         "has clients use mutual TLS with bare, whose pod bare-0" in row.seen for row in rows
     )
+    into_ambient(fake)
+    assert diagnose(ctx, "client TLS", state(mesh_mode="ambient")) == []
