@@ -167,12 +167,9 @@ class FakeCluster(api_server.ApiServer):
         if asked["verb"] == "*":
             return not self.forbidden
         resource = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
-        denied = {
-            ("*", "*"),
-            (asked["verb"], resource),
-            (asked["verb"], resource, asked["namespace"]),
-        }
-        return not denied & self.forbidden
+        place = asked["verb"], resource, asked["namespace"]
+        named = {(*place, asked["name"]), (*place, asked["group"])}
+        return not {("*", "*"), place[:2], place, *named} & self.forbidden
 
     def _create(self, key: Key, item: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
         if key[1] == "selfsubjectaccessreviews":

@@ -210,15 +210,20 @@ def test_service_that_trusts_the_users_header_of_any_pod_is_named(
 
 def katib(fake, labels, port, kind):
     """A webhook in the mesh, whose pod listens elsewhere than its Service."""
-    ports = [{"name": "hook", "containerPort": port}]
-    add_pod(fake, containers=[{"name": "main", "ports": ports}, PROXY], labels=labels)
-    add_pod(fake, "bare-0", containers=["main"], labels=labels)
+    main = {"name": "main", "ports": [{"name": "hook", "containerPort": port}]}
+    selector = {**labels, "part": "hook"}
+    add_pod(fake, containers=[main, PROXY], labels=selector)
+    add_pod(fake, "bare-0", containers=[main], labels=selector)
+    add_pod(fake, "other-0", containers=[main, PROXY], labels=labels)
     ports = [{"port": 80, "targetPort": 8080}, {"port": 443, "targetPort": "hook"}]
-    for name in ("katib", "not-called"):
-        fake.put("Service", name, spec={"selector": labels, "ports": ports})
-    client = {"service": {"name": "katib", "namespace": MODEL}}
+    for name, chosen in (("katib", selector), ("not-called", selector), ("of-no-pods", {})):
+        fake.put("Service", name, spec={"selector": chosen, "ports": ports})
     elsewhere = {"matchExpressions": [{"key": "x", "operator": "Exists"}]}
-    hooks = [{"name": "v.katib", "clientConfig": client, "namespaceSelector": elsewhere}]
+    hooks = [
+        {"name": f"v.{name}", "clientConfig": {"service": {"name": name, "namespace": MODEL}}}
+        for name in ("katib", "of-no-pods")
+    ]
+    hooks = [{**each, "namespaceSelector": elsewhere} for each in hooks]
     fake.put(kind, "katib.kubeflow.org", "", webhooks=hooks)
 
 

@@ -9,6 +9,7 @@ from ops import testing
 
 from istio_integrator.relations import kubeflow
 from tests.unit.cases import cases
+from tests.unit.charm.diagnosis.world import diagnose_ingress
 from tests.unit.charm.ingress_world import AUTH, auth, is_closed, route, sdi
 
 ADDRESS = "http://oidc.kf.svc.cluster.local:4180/decisions"
@@ -177,6 +178,8 @@ def test_name_of_the_default_domain_means_a_service_of_the_domain_that_pods_sear
     (found,) = world.all("VirtualService")
     (backend,) = found["spec"]["http"][0]["route"]
     assert backend["destination"]["host"] == f"kfp-ui.kf.svc.{domain}"
+    (found,) = diagnose_ingress(world, "routes")
+    assert "Service kf/kfp-ui does not exist" in found.seen
 
 
 def test_most_headers_that_a_gateway_can_write_are_guarded(world):

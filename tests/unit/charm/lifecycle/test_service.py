@@ -102,10 +102,11 @@ def test_answer_that_is_none_is_waited_for(ctx, text, words):
     assert words in shown.message
 
 
-def test_removal_goes_on_without_the_container(ctx, fake, monkeypatch):
+@pytest.mark.parametrize("error", [GONE, ops.ModelError("gone"), RuntimeError("no service")])
+def test_removal_goes_on_without_the_container(ctx, fake, monkeypatch, error):
     for name in ("mesh-2-convergence", "other"):
         fake.put("ConfigMap", name)
-    breaks(monkeypatch, "stop", GONE)
+    breaks(monkeypatch, "stop", error)
     ctx.run(ctx.on.remove(), state(units=0))
     assert fake.find("ConfigMap", "mesh-2-convergence", "kf") is None
 
@@ -126,6 +127,8 @@ def test_service_on_a_busy_node_has_a_minute_to_answer_before_it_is_restarted(ct
 def test_memory_of_the_workload_goes_with_the_application(ctx, fake):
     fake.application()
     fake.put("ConfigMap", "mesh-2-convergence")
+    status(ctx, leader=False)
+    assert fake.writes == []
     status(ctx)
     found = fake.find("ConfigMap", "mesh-2-convergence", "kf")["metadata"]
     (owner,) = found["ownerReferences"]
@@ -148,6 +151,9 @@ def test_token_stays_and_is_written_nowhere_else(ctx, fake, tmp_path):
     given = state(workload(files=tmp_path))
     out = ctx.run(ctx.on.config_changed(), given)
     token = told(ctx, out).token
+    written = (tmp_path / "sidecar-lifecycle.settings.json").stat()
+    ctx.run(ctx.on.config_changed(), given)
+    assert (tmp_path / "sidecar-lifecycle.settings.json").stat().st_mtime_ns == written.st_mtime_ns
     after = ctx.run(ctx.on.config_changed(), dataclasses.replace(given, config={"mtls": "strict"}))
     assert told(ctx, after).token == token
     assert token not in repr(told(ctx, after))
