@@ -10,7 +10,7 @@ from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.ambient_objects import install_ambient
 from tests.unit.charm.charm_world import state
-from tests.unit.charm.diagnosis.world import diagnose
+from tests.unit.charm.diagnosis.world import diagnose, said
 
 NAME = "mesh-2-admission"
 CONFIGURATION = ("MutatingWebhookConfiguration", "0-istio-integrator.kf.mesh-2")
@@ -320,6 +320,10 @@ def rotate(ctx, container=None, **options):
 def test_certificates_are_replaced_when_asked_for(ctx, fake):
     run(ctx)
     before = fake.find("Secret", f"{NAME}-tls", "kf")["data"]
+    hooks = fake.find(*CONFIGURATION)["webhooks"]
+    hooks[-1]["clientConfig"]["caBundle"] = "eA=="
+    rows = {row.message: row for row in diagnose(ctx, "certificates", state(leader=False))}
+    assert "rotate-certificates" in rows["WEBHOOK_UNTRUSTED"].next
     fake.writes.clear()
     assert rotate(ctx) == "certificates are replaced, the webhook answers"
     kinds = [each.split()[1] for each in fake.writes]
@@ -328,6 +332,7 @@ def test_certificates_are_replaced_when_asked_for(ctx, fake):
     after = fake.find("Secret", f"{NAME}-tls", "kf")["data"]
     assert after["tls.crt"] != before["tls.crt"]
     assert after["previous.crt"] == before["tls.crt"]
+    assert "WEBHOOK_UNTRUSTED" not in said(diagnose(ctx, "certificates"))
 
 
 @cases(

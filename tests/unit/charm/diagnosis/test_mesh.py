@@ -59,7 +59,7 @@ def test_istiod_is_judged_by_its_answer(ctx, fake, installed, level, want, comma
 
 
 EVERY = "[{ports: [17070, 443]}]"
-CHARMS = "[{pods: app.kubernetes.io/name, ports: [17070]}]"
+CHARMS = "[{pods: app.kubernetes.io/name, ports: [17070, 443]}]"
 UNKNOWN = "OUTBOUND_POLICY_UNKNOWN"
 MANAGED = {"name": "istiod-asm-managed", "revision": "asm-managed"}
 INBOUND_ONLY = {"traffic.sidecar.istio.io/excludeOutboundIPRanges": "0.0.0.0/0"}
@@ -70,12 +70,15 @@ INBOUND_ONLY = {"traffic.sidecar.istio.io/excludeOutboundIPRanges": "0.0.0.0/0"}
     nothing_told=({}, "", [UNKNOWN]),
     namespace_not_known=(MANAGED, EVERY, ["ISTIOD_NAMESPACE_UNKNOWN"]),
     of_some_pods=({}, "[{pods: app=trainer, ports: [17070]}]", [UNKNOWN]),
-    other_port=({}, "5432", [UNKNOWN]),
+    one_of_two_ports=({}, "17070", [UNKNOWN]),
     of_every_pod=({}, EVERY, []),
     of_charms=({}, CHARMS, []),
     not_captured=({"injected_annotations": INBOUND_ONLY}, "", []),
 )
-def test_settings_that_are_not_known_are_told_by_the_options(ctx, fake, installed, ports, want):
+def test_settings_that_are_not_known_are_told_by_the_options(  # noqa: PLR0917 - a table
+    ctx, fake, monkeypatch, installed, ports, want
+):
+    monkeypatch.setenv("JUJU_API_ADDRESSES", "controller.example.com:443 10.1.2.3:17070")
     istio_objects.install_remote(fake, **installed)
     rows = diagnose(ctx, "settings", state(excluded_outbound_ports=ports))
     assert said(rows) == want
