@@ -154,14 +154,3 @@ def test_kind_that_a_route_needs_and_the_cluster_lacks_is_named(ctx, fake):
     said = ctx.run(ctx.on.config_changed(), given).unit_status
     assert said.name == "waiting"
     assert "/apis/networking.istio.io/v1/namespaces/kf/" in said.message
-
-
-def test_refresh_adopts_what_an_older_revision_made(ctx, fake):
-    run(ctx)
-    service = ("Service", "mesh-2-admission", "kf")
-    found = fake.find(*service)
-    wanted = found["spec"]
-    found["spec"] = {**wanted, "publishNotReadyAddresses": True, "ports": []}
-    found["metadata"]["annotations"]["istio-integrator.charmhub.io/applied-hash"] = "old"
-    assert isinstance(run(ctx, "upgrade_charm"), testing.ActiveStatus)
-    assert fake.find(*service)["spec"]["ports"] == wanted["ports"]

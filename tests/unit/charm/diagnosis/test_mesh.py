@@ -118,12 +118,10 @@ def test_namespace_is_judged_by_what_would_be_done_with_it(ctx, fake, installed,
 
 
 @cases(
-    ("answers", "options", "want"),
-    works=(True, {}, "ADMISSION_WORKS"),
-    not_needed=(True, {"mesh_mode": "none"}, "ADMISSION_OFF"),
-    stuck=(False, {}, "PODS_NOT_PREPARED"),
+    ("options", "want"),
+    works=({}, "ADMISSION_WORKS"),
+    not_needed=({"mesh_mode": "none"}, "ADMISSION_OFF"),
 )
-def test_preparation_of_new_pods_is_named(ctx, fake, answers, options, want):
+def test_preparation_of_new_pods_is_named(ctx, fake, options, want):
     default(fake)
-    fake.webhook_answers = answers
     assert said(diagnose(ctx, "admission", state(**options))) == [want]

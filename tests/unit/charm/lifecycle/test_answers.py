@@ -163,8 +163,3 @@ def test_pods_wait_for_an_istiod_that_is_away(ctx, fake, caplog):
     progress(ctx, in_mesh=1, converging=2)
     assert f"waiting: 1/3 pods in mesh, 2 waiting to be replaced{STOP}." in caplog.text
     assert "maintenance" not in caplog.text
-
-
-def test_only_waiting_is_said_while_a_replacement_starts(ctx, caplog):
-    progress(ctx, in_mesh=1, converging=2, troubles=[STARTS])
-    assert "maintenance" not in caplog.text
