@@ -24,20 +24,17 @@ def test_restart_asks_the_workload(ctx, *, stale, dry_run, result):
     job = {**POD, "name": "job-x", "workload": "", "fixable": False, "message": "a Job's"}
     container = workload(POD, job)
     action = "restart-stale" if stale else "restart-uninjected"
-    out = ctx.run(ctx.on.action(action, params={"dry-run": dry_run}), state(container))
+    params = {"dry-run": dry_run} if stale else {"dry-run": dry_run, "force": not dry_run}
+    out = ctx.run(ctx.on.action(action, params=params), state(container))
     method, path, authorization = asked.SERVICE.requests[-1]
     assert (method, path.partition("?")[0]) == ("POST", "/restart")
-    assert ("stale=" in path, "dry-run=" in path, "force=" in path) == (stale, dry_run, False)
+    forces = not stale and not dry_run
+    assert ("stale=" in path, "dry-run=" in path, "force=" in path) == (stale, dry_run, forces)
     token = told(ctx, out).token
     assert len(token) == 32
     assert authorization == f"Bearer {token}"
     minio = "kf/minio-0 (StatefulSet/minio): was created before the mesh was there"
     assert ctx.action_results == {result: minio, "restart-yourself": "kf/job-x: a Job's"}
-
-
-def test_restart_by_force_says_so_to_the_workload(ctx):
-    ctx.run(ctx.on.action("restart-uninjected", params={"force": True}), state(workload(POD)))
-    assert asked.SERVICE.requests[-1][1] == "/restart?force="
 
 
 def test_action_without_an_answer_fails_with_the_reason(ctx):

@@ -88,8 +88,8 @@ def test_report_of_a_page_is_what_diagnose_prints(ctx, fake, page):
     assert ctx.action_results["report"].startswith(shown)
 
 
-def failed_create(fake, namespace, name, message, **changes):
-    about = {"kind": "StatefulSet", "name": name, "namespace": namespace}
+def failed_create(fake, namespace, name, message, kind="StatefulSet", **changes):
+    about = {"kind": kind, "name": name, "namespace": namespace}
     event = {"reason": "FailedCreate", "message": message, "involvedObject": about, **changes}
     fake.put("Event", f"{name}.1", namespace, **event)
 
@@ -135,9 +135,7 @@ KYVERNO = 'Error creating: admission webhook "validate.kyverno.svc" denied the r
 def test_pods_of_the_model_that_were_refused_are_named_without_random_names(
     ctx, fake, kind, message, said
 ):
-    about = {"kind": kind, "name": "train", "namespace": "kf"}
-    event = {"reason": "FailedCreate", "message": message, "involvedObject": about}
-    fake.put("Event", "train.1", "kf", **event)
+    failed_create(fake, "kf", "train", message, kind)
     ctx.run(ctx.on.action("diagnose", params={"format": "json"}), state())
     rows = json.loads(ctx.action_results["report"])
     (row,) = (each for each in rows if each["check"] == "rejections")
@@ -152,31 +150,26 @@ BROKEN, DOUBTFUL, FINE = "broken", "doubtful", "fine"
 @cases(
     ("change", "options", "want"),
     istiod_is_away=(
-        lambda fake: fake_cluster.set_istiod(fake, alive=False),
-        {},
+        lambda fake: fake_cluster.set_istiod(fake, alive=False), {},
         {"istiod": (BROKEN, "ISTIOD_AWAY")},
     ),
     wrong_option=(
-        lambda _: None,
-        {"job_sidecars": "sometimes"},
+        lambda _: None, {"job_sidecars": "sometimes"},
         {"status": (BROKEN, "CONFIG_INVALID"), "istiod": (FINE, "ISTIOD_INJECTS")},
     ),
     no_right=(
-        lambda fake: fake.forbidden.add(("*", "*")),
-        {},
+        lambda fake: fake.forbidden.add(("*", "*")), {},
         {"rights": (BROKEN, "RIGHTS_MISSING"), "istiod": (DOUBTFUL, "CHECK_FORBIDDEN")},
     ),
     no_workload=(
-        lambda _: asked.SERVICE.fails(502, "no API"),
-        {},
+        lambda _: asked.SERVICE.fails(502, "no API"), {},
         {"sidecars": (DOUBTFUL, "CHECK_FAILED"), "rights": (FINE, "TRUSTED")},
     ),
     no_api_server=(
-        lambda fake: setattr(fake, "unreachable", True),
-        {},
+        lambda fake: setattr(fake, "unreachable", True), {},
         {"istiod": (DOUBTFUL, "CHECK_FAILED")},
     ),
-)
+)  # fmt: skip
 def test_what_fails_is_a_row_and_everything_else_is_looked_at(ctx, fake, change, options, want):
     given = state(**options)
     change(fake)

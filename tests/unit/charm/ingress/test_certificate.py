@@ -136,6 +136,11 @@ def test_copy_goes_after_the_gateway_does_not_name_it(secured):
     )
     assert gateway < copied
     assert secrets(secured) == ["istio-ingress"]
+    secured.config["https_redirect"] = True
+    status = secured.status()
+    assert isinstance(status, testing.BlockedStatus)
+    assert "https-redirect needs a certificate" in status.message
+    assert hosts(secured) == {80: [HOST]}
 
 
 def test_copy_that_is_refused_is_named_and_http_is_served(world):
@@ -171,15 +176,6 @@ def test_certificate_that_clients_reject_is_served_with_a_message(secured, value
     assert secured.fake.find("Secret", COPY, "istio-ingress")["data"] == found["data"]
 
 
-def test_redirect_to_https_needs_a_certificate(secured):
-    del secured.config["tls_secret"]
-    secured.config["https_redirect"] = True
-    status = secured.status()
-    assert isinstance(status, testing.BlockedStatus)
-    assert "https-redirect needs a certificate" in status.message
-    assert hosts(secured) == {80: [HOST]}
-
-
 @cases(
     ("options", "is_said"),
     wildcard=({"hosts": "*.example.com"}, True),
@@ -204,12 +200,14 @@ def test_gateway_without_a_port_for_https_says_so(world):
 
 
 def test_certificate_is_asked_for_and_handed_to_the_gateway(world):
-    world.config = {"hosts": "kf.example.com"}
+    # It is too long for a common name.
+    host = f"{'a' * 60}.example.com"
+    world.config = {"hosts": host}
     world.related = [route(), auth(), authority()]
     status = world.status()
     assert "waiting for a certificate" in status.message
     asked = request(world)
-    assert "BEGIN CERTIFICATE REQUEST" in asked
+    assert tls_certificates.CertificateSigningRequest.from_string(asked).sans_dns == {host}
     # Plain HTTP is served in the meantime.
     assert len(world.gateway()["spec"]["servers"]) == 1
     world.run()
@@ -254,29 +252,13 @@ def test_certificate_is_renewed_while_the_old_one_serves(certified):
     assert shown(certified)["tls.crt"] != before
 
 
-def test_host_that_is_too_long_for_a_common_name_is_requested(world):
-    host = f"{'a' * 60}.example.com"
-    world.config = {"hosts": host}
-    world.related = [route(), auth(), authority()]
-    world.run()
-    asked = request(world)
-    assert tls_certificates.CertificateSigningRequest.from_string(asked).sans_dns == {host}
-    world.run()
-    assert request(world) == asked
-
-
-def test_invalid_option_withdraws_no_request(certified):
+def test_other_hosts_need_another_certificate_and_an_invalid_option_does_not(certified):
     certified.run()
     asked = request(certified)
-    certified.config["routing"] = "x"
+    certified.config |= {"hosts": "ai.example.com", "routing": "x"}
     assert isinstance(certified.status(), testing.BlockedStatus)
     assert request(certified) == asked
-
-
-def test_other_hosts_need_another_certificate(certified):
-    certified.run()
-    asked = request(certified)
-    certified.config["hosts"] = "ai.example.com"
+    del certified.config["routing"]
     certified.run()
     assert request(certified) != asked
 
