@@ -345,6 +345,8 @@ def test_pod_that_the_others_of_its_job_can_not_call_is_named(ctx, fake, pod, wa
     fake.put("Service", "web", "kf", spec={"ports": ports})
     add_pod(fake, "bert-0", USER, **SIDECAR, **OF_JOB)
     add_pod(fake, "bert-1", USER, **pod)
+    for name in ("of-no-job-0", "of-no-job-1"):
+        add_pod(fake, name, USER)
     found = diagnose(ctx, "training", state(pod_networks="10.1.0.0/16"))
     doubts = [row.seen for row in found if row.level == "doubtful"]
     assert len(doubts) == (wanted is not None)
@@ -382,6 +384,7 @@ EARLY, WRITTEN, LATE = (f"2026-01-01T00:0{minute}:00Z" for minute in range(3))
     declining_pod=row(
         pod={"creationTimestamp": LATE, "labels": {next(iter(LABEL)): "unchanged", JOB: "gpt"}}
     ),
+    pod_without_a_sidecar=row(pod={"creationTimestamp": LATE, "inits": []}),
     starting_pod=row(pod={"creationTimestamp": LATE, "status": {"phase": "Pending"}}),
 )
 def test_proxy_that_lacks_the_filter_chains_is_named(ctx, fake, pod, answer, said):
