@@ -41,13 +41,14 @@ def test_address_of_the_gateway(world, spec, balancer, want, words):
     assert found.seen.endswith(words)
 
 
-def test_gateway_without_a_ready_pod_is_named(world):
+def test_gateway_without_a_ready_pod_is_named_and_leads_to_its_symptom(world):
     ingress_world.pod_of(world.fake, GATEWAY, status={})
     assert diagnose_ingress(world, "gateway") == []
-    (found,) = (
-        row for row in diagnose_ingress(world, "status") if row.message == "GATEWAY_NOT_READY"
-    )
+    rows = diagnose_ingress(world, "status")
+    (found,) = (row for row in rows if row.message == "GATEWAY_NOT_READY")
     assert found.symptoms == ["connection-refused-at-the-gateway"]
+    (found,) = (row for row in rows if "ingress is closed" in row.seen)
+    assert found.symptoms == ["403-at-the-gateway"]
 
 
 def server(host, **selector):
@@ -323,9 +324,3 @@ def test_certificate_of_the_gateway_is_judged_by_its_age(world, days, want):
     world.run()
     rows = [row for row in diagnose_ingress(world, "certificates") if "gateway" in row.seen]
     assert said(rows) == [want]
-
-
-def test_line_of_the_status_leads_to_its_symptom(world):
-    rows = diagnose_ingress(world, "status")
-    (found,) = (row for row in rows if "ingress is closed" in row.seen)
-    assert found.symptoms == ["403-at-the-gateway"]

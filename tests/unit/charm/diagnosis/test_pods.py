@@ -84,6 +84,7 @@ def test_cni_plugin_and_init_containers(ctx, fake, pod, ready, want):
     labels, status = {"k8s-app": "istio-cni-node"}, {"desiredNumberScheduled": 3}
     status["numberReady"] = ready
     fake.put("DaemonSet", "istio-cni-node", "kube-system", labels=labels, status=status)
+    fake.put("DaemonSet", "other", "kube-system", status={"desiredNumberScheduled": 3})
     add_pod(fake, **{"containers": ["main", PROXY], **pod})
     (found,) = diagnose(ctx, "cni")
     assert found.message == want
