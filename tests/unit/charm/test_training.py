@@ -174,6 +174,12 @@ def test_other_served_namespaces_get_one_if_plain_text_is_denied(ctx, fake, poli
         fake.add(policy(kind, namespace, **spec))
     run(ctx, pod_networks="10.1.0.0/16")
     assert (networks(fake, "team") is not None) is wanted
+    # The model is served without the right to list namespaces, and while it goes.
+    fake.find("Namespace", "kf")["metadata"]["deletionTimestamp"] = "2026-11-25T14:39:26Z"
+    fake.add(policy("PeerAuthentication", "kf", mtls={"mode": "STRICT"}))
+    fake.forbidden.add(("list", "namespaces"))
+    run(ctx, pod_networks="10.1.0.0/16")
+    assert (networks(fake, "kf"), networks(fake, "team")) == (["10.1.0.0/16"], None)
 
 
 def test_network_of_a_running_job_stays_until_the_job_ends(ctx, fake):

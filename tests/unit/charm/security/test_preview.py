@@ -53,6 +53,7 @@ def test_loss_is_named_with_its_remedy_and_nothing_is_written(ctx, world):
 
 
 def test_exceptions_can_be_tried_and_every_problem_has_a_next_step(ctx, world):
+    world.put("Service", "odd", spec={"ports": 5})
     tried = {"mtls-exceptions": "minio:9000, nothing, nought"}
     found = asked(ctx, mtls="strict", **tried)
     assert not [each for each in found.values() if each["level"] == "broken"]
@@ -67,6 +68,7 @@ def test_exceptions_can_be_tried_and_every_problem_has_a_next_step(ctx, world):
     outside = found[Template.CALLER_OUTSIDE_MESH.name]["seen"].splitlines()
     assert [each.partition(" ")[0] for each in outside] == ["loose-0", "lost-0"]
     assert all(each["next"] for each in found.values() if each["level"] != "fine")
+    assert "Service kf/odd is passed over" in found[Template.OBJECT_PASSED_OVER.name]["seen"]
 
 
 def test_what_is_not_given_is_as_the_application_has_it(ctx, world):
