@@ -67,7 +67,7 @@ def test_gateway_is_for_the_istiod_of_the_revision_that_is_asked_for(world, revi
     assert {key: made[key] for key in made if key == "istio.io/rev"} == labels
 
 
-def test_what_was_told_stays_while_pods_restart_and_goes_with_the_mode(world):
+def test_what_was_told_stays_while_pods_restart_and_goes_with_the_mode(world, caplog):
     world.run()
     program(world.fake)
     world.run()
@@ -75,6 +75,10 @@ def test_what_was_told_stays_while_pods_restart_and_goes_with_the_mode(world):
     state = world.run()
     assert "address pending" in state.unit_status.message
     assert heard(told(state)) is not None
+    caplog.clear()
+    switch_off("PILOT_ENABLE_GATEWAY_API")(world)
+    assert "unset PILOT_ENABLE_GATEWAY_API" in world.status().message
+    assert "address pending" in caplog.text
     world.config["routing"] = "virtualservice"
     assert heard(told(world.run())) is None
     assert "set routing=gateway-api" in world.status().message
