@@ -23,6 +23,7 @@ WORDS = st.from_regex(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,8}[A-Za-z0-9])?", fullmatch
     not_equals=("a!=b", (R("a", "NotIn", ("b",)),)),
     empty_value=("a=", (R("a", "In", ("",)),)),
     exists=("a", (R("a", "Exists"),)),
+    longest=(",".join(["a=b"] * 1024) + " ", (R("a", "In", ("b",)),) * 1024),
     long_prefix=(f"{LONG}={'b' * 63}", (R(LONG, "In", ("b" * 63,)),)),
     does_not_exist=("!a", (R("a", "DoesNotExist"),)),
     in_=("a in (b, c)", (R("a", "In", ("b", "c")),)),

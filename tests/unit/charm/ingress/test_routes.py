@@ -337,6 +337,7 @@ def test_many_problems_of_one_application_are_few_lines():
     assert len(problems) == 4
     assert "route r0 asks for no Service" in first
     assert last == f"{ROUTE}:1 app-1: 125 more routes can't be served"
+    assert "route r3 asks for no Service" in wishes.plan(wishes.received(1, *bad[:4])).problems[3]
 
 
 @cases(("length", "matches", "count"), long_paths=(200, 16, 20), many_matches=(1, 16, 40))
@@ -352,7 +353,7 @@ def test_one_application_cannot_take_the_room_of_all(length, matches, count):
     assert problem == f"{ROUTE}:1 app-1: asks for more routes than there is room for"
 
 
-def test_all_routes_together_have_room_in_one_object():
+def test_all_routes_together_have_room_in_one_object(monkeypatch):
     many = [
         wishes.received(
             n, *(wishes.route(match(f"/{n}/{'x' * 200}/{m}"), name=f"r{m}") for m in range(100))
@@ -363,3 +364,7 @@ def test_all_routes_together_have_room_in_one_object():
     assert found.problems
     assert sum(route.size for route in found.routes) <= planning.MOST_OF_ALL
     assert {0, 1, 2} <= {route.request.relation for route in found.routes}
+    size = sum(route.size for route in wishes.plan(many[0]).routes)
+    for most in ("MOST_OF_ONE", "MOST_OF_ALL"):
+        monkeypatch.setattr(planning, most, size)
+    assert not wishes.plan(many[0]).problems
