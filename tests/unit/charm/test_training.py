@@ -370,7 +370,7 @@ def test_pods_of_a_job_with_two_labels_are_listed_and_named_once(ctx, fake):
 
 
 READY = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
-FOLLOWED = ("JOBS_CHANGED", "namespaces: 1")
+FOLLOWED = ("JOBS_CHANGED", "namespaces: 2")
 EARLY, WRITTEN, LATE = (f"2026-01-01T00:0{minute}:00Z" for minute in range(3))
 
 
@@ -394,6 +394,7 @@ EARLY, WRITTEN, LATE = (f"2026-01-01T00:0{minute}:00Z" for minute in range(3))
     starting_pod=row(pod={"creationTimestamp": LATE, "status": {"phase": "Pending"}}),
 )
 def test_proxy_that_lacks_the_filter_chains_is_named(ctx, fake, pod, answer, said):
+    fake.namespace("team", **PROFILE, **MEMBER)
     given = state(pod_networks="10.1.0.0/16")
     ctx.run(ctx.on.config_changed(), given)
     fake.find("EnvoyFilter", NAME, USER)["metadata"]["creationTimestamp"] = WRITTEN
