@@ -16,6 +16,7 @@ from tests.unit.charm.ingress_world import (
     OWN,
     OWNER,
     auth,
+    authority,
     install_gateway,
     neighbour,
     route,
@@ -66,6 +67,11 @@ def test_workload_is_told_what_the_gateways_envoy_is_to_have(world, tmp_path):
     assert expected.routes == 1
     world.related.append(route("b"))
     assert charm_world.results(world.ctx, world.run()).expected.routes == 2
+    own = f"istio-integrator.{names.name_owner('kf', 'mesh-2')}"
+    world.config = {"tls_secret": "theirs"}
+    assert charm_world.told(world.ctx, world.run()).gateway.secrets == ("theirs", own)
+    world.config, world.related = {}, [*world.related, authority()]
+    assert charm_world.told(world.ctx, world.run()).gateway.secrets == (own,)
 
 
 def test_virtual_service_is_exported_to_the_gateway_and_never_to_all(world):
