@@ -144,6 +144,7 @@ def test_workload_is_told_what_the_mesh_is(ctx, fake):
     assert (found.mesh_namespace, found.mesh_revision) == ("istio-system", "canary")
     assert (found.proxy_revision, found.proxy_version) == ("canary", "1.31.1")
     assert found.status_port == 15999
+    assert heard(ctx, mesh_mode="none").mesh_revision == ""
 
 
 @cases(
@@ -367,7 +368,12 @@ def test_model_stays_joined_while_an_istiod_outside_the_cluster_is_away(ctx, fak
     assert told(ctx, out).status_port == 15099
     assert out.unit_status.name == "waiting"
     assert "new pods are refused: namespace.sidecar-injector" in out.unit_status.message
+    mesh_configuration(fake, "defaultConfig: {statusPort: 15098}")
+    out = ctx.run(ctx.on.update_status(), out)
+    assert told(ctx, out).status_port == 15098
+    fake.delete("ConfigMap", "istio", "istio-system")
     istiod["alive"] = True
-    assert ctx.run(ctx.on.update_status(), out).unit_status == before.unit_status
+    out = ctx.run(ctx.on.update_status(), out)
+    assert (out.unit_status, told(ctx, out).status_port) == (before.unit_status, 15099)
     fake.delete("MutatingWebhookConfiguration", "istio-sidecar-injector")
     assert told(ctx, ctx.run(ctx.on.update_status(), out)).status_port == 15099
