@@ -66,6 +66,7 @@ def networks(fake, namespace=USER):
     option_within_another=(([""], {}), "10.2.3.0/24,10.2.0.0/16", ["10.2.0.0/16"]),
     nodes=((["10.1.7.0/24", "10.1.9.0/24"], {}), "", ["10.1.7.0/24", "10.1.9.0/24"]),
     adjacent_nodes=((["10.1.7.0/24", "10.1.6.0/24"], {}), "", ["10.1.6.0/23"]),
+    too_many=(([f"10.{n // 128}.{n % 128 * 2 + 1}.0/24" for n in range(1001)], {}), "", None),
     both_families=((["10.1.7.0/24 fd00:7::/64"], {}), "", ["10.1.7.0/24", "fd00:7::/64"]),
     a_node_without=((["10.1.7.0/24", ""], {}), "", None),
     nodes_of_another_plugin=((["10.8.7.0/24"], {}), "", None),
@@ -201,6 +202,8 @@ def test_network_of_a_running_job_stays_until_the_job_ends(ctx, fake):
 
 def test_application_that_is_removed_or_told_none_deletes_them(ctx, fake):
     job(fake)
+    run(ctx, pod_networks="10.1.0.0/16", leader=False)
+    assert networks(fake) is None
     run(ctx, pod_networks="10.1.0.0/16")
     assert networks(fake)
     run(ctx, pod_networks="none")
