@@ -69,6 +69,7 @@ def test_leader_tells_prometheus_what_to_scrape_once(run, ctx, fake, may_list):
     fake.add(pod("admission-b", labels, "10.1.0.9"))
     fake.add(pod("admission-a", labels, "fd00::9"))
     fake.add(pod("admission-starting", labels, None))
+    fake.put("Pod", "forged", "kf-user", labels=labels, status={"podIP": "10.1.0.8"})
     fake.add(pod("gateway", {**labels, names.COMPONENT: "own-gateway"}, "10.1.0.7"))
     if not may_list:
         fake.forbidden.add(("list", "pods"))

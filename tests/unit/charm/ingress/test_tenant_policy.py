@@ -32,6 +32,7 @@ def policies(world):
 )
 def test_policy_comes_with_the_ingress_and_goes_with_it(world, given, actions):
     world.config["tenant_policy"] = given
+    world.fake.put("Pod", "web-0", "istio-ingress", labels={"app": "web-2"}, spec={})
     world.run()
     kind = "ValidatingAdmissionPolicyBinding"
     profiles = world.fake.find(kind, f"{NAME}.profiles")
@@ -41,6 +42,7 @@ def test_policy_comes_with_the_ingress_and_goes_with_it(world, given, actions):
     # A label that the gateway's pods have and its selector has not.
     policy = world.fake.find("ValidatingAdmissionPolicy", NAME)
     assert "pod-template-hash=5" in str(policy["spec"])
+    assert "app=web-2" not in str(policy["spec"])
     world.related = []
     world.run()
     assert policies(world) == []

@@ -144,7 +144,8 @@ def test_workload_is_told_what_the_mesh_is(ctx, fake):
     assert (found.mesh_namespace, found.mesh_revision) == ("istio-system", "canary")
     assert (found.proxy_revision, found.proxy_version) == ("canary", "1.31.1")
     assert found.status_port == 15999
-    assert heard(ctx, mesh_mode="none").mesh_revision == ""
+    found = heard(ctx, mesh_mode="none")
+    assert (found.mesh_revision, found.membership) == ("", "none")
 
 
 @cases(
@@ -238,6 +239,7 @@ def test_istiod_that_may_be_asked_only_in_the_model_is_judged_by_its_endpoints(c
     up = [{"conditions": {"ready": True}}]
     fake.put("EndpointSlice", "other-x", "istio-system", labels=others, endpoints=up)
     fake.put("EndpointSlice", "istiod-x", "istio-system", labels=labels, endpoints=endpoints)
+    fake.put("EndpointSlice", "istiod-x", "kf", labels=labels, endpoints=up)
     ctx.run(ctx.on.config_changed(), state())
     words = "can't be asked while kf has other labels"
     assert (words in str(status(ctx, state(mesh_mode="none")))) is not ready
