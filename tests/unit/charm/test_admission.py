@@ -330,11 +330,9 @@ def test_certificates_are_replaced_when_asked_for(ctx, fake):
 @cases(
     ("given", "words"),
     follower=({"leader": False}, "only the leader"),
-    no_image=(
-        {"container": testing.Container("lifecycle", can_connect=False)},
-        "nothing is replaced: waiting for the lifecycle",
-    ),
-)
+    no_image=({"container": testing.Container("lifecycle", can_connect=False)},
+        "nothing is replaced: waiting for the lifecycle"),
+)  # fmt: skip
 def test_certificates_are_not_replaced_by_a_follower_or_without_an_image(ctx, fake, given, words):
     run(ctx)
     fake.writes.clear()

@@ -126,12 +126,9 @@ KYVERNO = 'Error creating: admission webhook "validate.kyverno.svc" denied the r
     job=("Job", INVALID.format("train-x7k2p"), 'spec.containers[1].name: Duplicate value: "a"'),
     server=("ReplicaSet", KYVERNO.format("pod/train-bcdfg"), "refuses: no pod/train here"),
     other=("CloneSet", "Error creating: no room", "no room"),
-    combined=(
-        "ReplicaSet",
-        f"(combined from similar events): {INVALID.format('train-x7k2p')}",
-        'kube-apiserver refuses: spec.containers[1].name: Duplicate value: "a"',
-    ),
-)
+    combined=("ReplicaSet", f"(combined from similar events): {INVALID.format('train-x7k2p')}",
+        'kube-apiserver refuses: spec.containers[1].name: Duplicate value: "a"'),
+)  # fmt: skip
 def test_pods_of_the_model_that_were_refused_are_named_without_random_names(
     ctx, fake, kind, message, said
 ):

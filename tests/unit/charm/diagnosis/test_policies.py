@@ -248,12 +248,9 @@ EXCLUDE = "juju config mesh-2 excluded-pods=app=web"
     unseen_requests=({"app": "web"}, allowing(methods=["POST"]), EXCLUDE),
     two_names=({"app": "x", NAME: "web"}, strict, EXCLUDE.replace("=app=", f"={NAME}=")),
     no_name=({"tier": "x"}, strict, "kubectl -n kf delete pod web-0"),
-    modeloperator=(
-        {"operator.juju.is/name": "modeloperator", "app": "web"},
-        strict,
-        "kubectl -n kf delete pod web-0",
-    ),
-)
+    modeloperator=({"operator.juju.is/name": "modeloperator", "app": "web"}, strict,
+        "kubectl -n kf delete pod web-0"),
+)  # fmt: skip
 @pytest.mark.parametrize("kind", ["Mutating", "Validating"])
 def test_webhook_that_api_servers_can_not_call_is_named(  # noqa: PLR0917 - a table
     ctx, fake, labels, obstacle, command, kind

@@ -206,6 +206,7 @@ BY_POD = {"sidecar.istio.io/inject": "true"}
     ),
     by_a_label_of_pods=(OLD, {"port": {"number": 8080, "protocol": "Mongo"}}, BY_POD, True),
     of_another_workload=(OLD, {}, {**OWN_LABELS, "x": "y"}, False),
+    of_other_pods=(OLD, {}, {"x": "y"}, False),
     at_a_port_that_is_denied=(OLD, {"port": {"number": 9000, "protocol": "TCP"}}, {}, False),
     at_the_pods_port=(OLD, {"port": {"number": 8443, "protocol": "MySQL"}}, {}, True),
     of_http=(OLD, {"port": {"number": 80, "protocol": "http2"}}, {}, False),
@@ -214,6 +215,7 @@ BY_POD = {"sidecar.istio.io/inject": "true"}
 def test_gateway_that_takes_a_port_for_tcp_is_named(world, created, server, labels, is_named):
     world.run()
     world.fake.put("Pod", "gateway-x", "kf", labels={**OWN_LABELS, **BY_POD})
+    world.fake.put("Pod", "web-0", "kf", labels={"x": "y"})
     world.gateway()["metadata"]["creationTimestamp"] = OURS
     world.fake.namespace("mesh-2")
     ingress_world.neighbour(world.fake)
