@@ -1,5 +1,6 @@
 """Other applications' data bags are read, awaited, or rejected with the reason."""
 
+import collections
 import functools
 import json
 import pathlib
@@ -186,12 +187,15 @@ def test_address_is_read_with_its_path(address, want):
 
 
 def related(**bags):
-    """Relations by their endpoints, of which each has an id, an application and its bag."""
-    return types.SimpleNamespace(
-        list_bags=lambda endpoint: [
-            endpoints.Bag(*each) for each in bags.get(endpoint.replace("-", "_"), ())
-        ]
-    )
+    """The charm's relations by endpoint, each with its id, an application and its bag."""
+    relations = collections.defaultdict(list)
+    for endpoint, listed in bags.items():
+        for number, name, content in listed:
+            app = pathlib.PurePath(name)
+            one = types.SimpleNamespace(id=number, app=app, active=True, data={app: content})
+            relations[endpoint.replace("_", "-")].append(one)
+    model = types.SimpleNamespace(relations=relations)
+    return endpoints.Relations(types.SimpleNamespace(model=model))
 
 
 REMOTE = "remote-0123456789abcdef0123456789abcdef"
@@ -214,17 +218,8 @@ def test_routes_are_in_the_order_of_their_relations_whatever_their_endpoint():
     asked, free = [(10, "a", {})], [(9, "b", {}), (11, "c", {})]
     found = related(istio_ingress_route=asked, istio_ingress_route_unauthenticated=free)
     assert [each.relation for each in ingress_route.read_requests(found)] == [9, 10, 11]
-
-
-def test_bags_are_in_the_order_of_their_relations():
-    app = pathlib.PurePath("a")
-    listed = [
-        types.SimpleNamespace(id=number, app=app, active=True, data={app: {}})
-        for number in (10, 9)
-    ]
-    charm = types.SimpleNamespace(model=types.SimpleNamespace(relations={"ingress": listed}))
-    found = endpoints.Relations(charm).list_bags("ingress")
-    assert [each.relation for each in found] == [9, 10]
+    (first, _) = kubeflow.read_ingress(related(ingress=[(10, "a", {}), (9, "b", {})]))
+    assert first.relation == 9
 
 
 def test_key_that_is_there_twice_counts_once():
