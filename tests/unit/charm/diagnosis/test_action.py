@@ -7,6 +7,7 @@ import pytest
 from ops import testing
 
 from integrator_contract import names
+from istio_integrator.diagnosis import report
 from tests import asked
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
@@ -209,3 +210,12 @@ def test_status_without_the_optional_right_says_nothing_of_it(ctx, fake, cut_off
 
 def test_follower_leaves_it_to_the_leader(ctx, cut_off):
     assert not isinstance(status(ctx, state(leader=False)), testing.BlockedStatus)
+
+
+def test_of_many_odd_objects_the_first_are_named_with_the_command_that_shows_each():
+    most = report._MOST_ODD
+    odd = {"Node a": "odd", **{f"Pod kf/p{number}": "odd" for number in range(most)}}
+    *rows, rest = report.report_skipped(odd)
+    shown = [row.next_command for row in rows]
+    assert shown[:2] == ["kubectl get node a -o yaml", "kubectl -n kf get pod p0 -o yaml"]
+    assert (len(rows), rest.template.name) == (most, "OBJECTS_PASSED_OVER")

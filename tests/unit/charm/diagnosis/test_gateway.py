@@ -94,6 +94,7 @@ def target(kind, name):
     wasm=("WasmPlugin", GATEWAY, {**SELECTED, "phase": "AUTHN"}, True),
     wasm_for_others=("WasmPlugin", GATEWAY, OTHERS, False),
     wasm_of_the_service=("WasmPlugin", GATEWAY, target("Service", SERVICE), True),
+    wasm_elsewhere=("WasmPlugin", "shop", target("Gateway", "kubeflow-gateway"), False),
     wasm_of_another=("WasmPlugin", GATEWAY, target("Service", "web"), False),
     custom=("AuthorizationPolicy", GATEWAY, {**SELECTED, "action": "CUSTOM"}, True),
     allow=("AuthorizationPolicy", GATEWAY, {**SELECTED, "action": "ALLOW"}, False),
