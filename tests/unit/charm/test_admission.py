@@ -124,25 +124,33 @@ SCHEDULED = {"type": "PodScheduled", "status": "True"}
 @cases(
     ("trouble", "what", "words"),
     image=(
-        pod_waits("ImagePullBackOff", "Back-off pulling image"), "webhook pods: ImagePullBackOff",
+        pod_waits("ImagePullBackOff", "Back-off pulling image"),
+        "webhook pods: ImagePullBackOff",
         "Back-off pulling image",
     ),
     crashing=(pod_waits("CrashLoopBackOff"), "webhook pods: CrashLoopBackOff", ""),
     unschedulable=(
-        has_pod(conditions=[{**UNSCHEDULED, "message": CPU}]), "webhook pods: Unschedulable", CPU,
+        has_pod(conditions=[{**UNSCHEDULED, "message": CPU}]),
+        "webhook pods: Unschedulable",
+        CPU,
     ),
     quota=(pods_are_refused(QUOTA), "ResourceQuota small rejects pods", "requested: pods=1"),
     pod_security=(
-        pods_are_refused(SECURITY), "Pod Security restricted:latest rejects pods", "capabilities",
+        pods_are_refused(SECURITY),
+        "Pod Security restricted:latest rejects pods",
+        "capabilities",
     ),
     webhook=(
-        pods_are_refused(DENIED), 'webhook "validate.kyverno.svc-fail" rejects pods',
+        pods_are_refused(DENIED),
+        'webhook "validate.kyverno.svc-fail" rejects pods',
         "no registry of ours",
     ),
     anything=(
-        pods_are_refused("no image was found"), "FailedCreate rejects pods", "no image was found",
+        pods_are_refused("no image was found"),
+        "FailedCreate rejects pods",
+        "no image was found",
     ),
-)  # fmt: skip
+)
 @pytest.mark.parametrize("is_asked", [False, True], ids=["from-the-start", "later"])
 def test_what_keeps_the_webhooks_pods_from_being_ready_is_named(  # noqa: PLR0917 - a table
     ctx, fake, trouble, what, words, is_asked
@@ -330,9 +338,11 @@ def test_certificates_are_replaced_when_asked_for(ctx, fake):
 @cases(
     ("given", "words"),
     follower=({"leader": False}, "only the leader"),
-    no_image=({"container": testing.Container("lifecycle", can_connect=False)},
-        "nothing is replaced: waiting for the lifecycle"),
-)  # fmt: skip
+    no_image=(
+        {"container": testing.Container("lifecycle", can_connect=False)},
+        "nothing is replaced: waiting for the lifecycle",
+    ),
+)
 def test_certificates_are_not_replaced_by_a_follower_or_without_an_image(ctx, fake, given, words):
     run(ctx)
     fake.writes.clear()

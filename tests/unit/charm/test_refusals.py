@@ -103,18 +103,24 @@ IN_OUR_WORDS = 'admission webhook "a.b" denied the request: cannot use this reso
 @cases(
     ("validator", "author", "command", "words"),
     policy=(
-        allowed_registries("other/"), "ValidatingAdmissionPolicy allowed-registries",
-        "juju run mesh-2/leader diagnose", "an image is not allowed",
+        allowed_registries("other/"),
+        "ValidatingAdmissionPolicy allowed-registries",
+        "juju run mesh-2/leader diagnose",
+        "an image is not allowed",
     ),
     quota=(
-        lambda obj: (403, QUOTA) if obj["kind"] == "Pod" else None, "ResourceQuota team",
-        "kubectl describe namespace kf;", "requested: pods=1",
+        lambda obj: (403, QUOTA) if obj["kind"] == "Pod" else None,
+        "ResourceQuota team",
+        "kubectl describe namespace kf;",
+        "requested: pods=1",
     ),
     webhook_in_the_authorizers_words=(
-        lambda obj: (400, IN_OUR_WORDS) if obj["kind"] == "Pod" else None, 'webhook "a.b"',
-        "juju run mesh-2/leader diagnose", "cannot use this resource",
+        lambda obj: (400, IN_OUR_WORDS) if obj["kind"] == "Pod" else None,
+        'webhook "a.b"',
+        "juju run mesh-2/leader diagnose",
+        "cannot use this resource",
     ),
-)  # fmt: skip
+)
 def test_refusal_of_the_dry_run_pod_is_no_answer_about_istiod(  # noqa: PLR0917 - a table
     ctx, fake, validator, author, command, words, joined
 ):
@@ -223,33 +229,49 @@ OF_NAMESPACES = 'namespaces "kf" is forbidden: User "u" cannot patch resource "n
 @cases(
     ("code", "message", "name", "visible", "command"),
     policy=(
-        422, DENIED.format("labels"), "blocked",
+        422,
+        DENIED.format("labels"),
+        "blocked",
         f"{DIAGNOSE}; ValidatingAdmissionPolicy labels refuses Namespace",
         "kubectl get validatingadmissionpolicy labels -o yaml",
     ),
     policy_of_a_long_name=(
-        422, DENIED.format(LONG), "blocked", f"{DIAGNOSE}; {LONG} refuses",
+        422,
+        DENIED.format(LONG),
+        "blocked",
+        f"{DIAGNOSE}; {LONG} refuses",
         f"kubectl get validatingadmissionpolicy {LONG} -o yaml",
     ),
     webhook=(
-        400, 'admission webhook "a.b" denied the request: no labels here', "blocked",
-        f'{DIAGNOSE}; webhook "a.b" refuses Namespace kf', LOOK,
+        400,
+        'admission webhook "a.b" denied the request: no labels here',
+        "blocked",
+        f'{DIAGNOSE}; webhook "a.b" refuses Namespace kf',
+        LOOK,
     ),
     webhook_that_is_away=(
-        500, f"Internal error occurred: {AWAY}", "waiting",
-        f'{DIAGNOSE}; webhook "check.opa.sh" does not answer', LOOK,
+        500,
+        f"Internal error occurred: {AWAY}",
+        "waiting",
+        f'{DIAGNOSE}; webhook "check.opa.sh" does not answer',
+        LOOK,
     ),
     right_to_one=(
-        403, f'{OF_NAMESPACES} API group ""', "blocked",
-        f"missing permission: patch namespaces kf; {TRUST}", TRUST[5:],
+        403,
+        f'{OF_NAMESPACES} API group ""',
+        "blocked",
+        f"missing permission: patch namespaces kf; {TRUST}",
+        TRUST[5:],
     ),
     right_of_a_group=(
-        *(403, ELSEWHERE), *("blocked", f"missing permission: patch a.b.c; {TRUST}", TRUST[5:]),
+        *(403, ELSEWHERE),
+        *("blocked", f"missing permission: patch a.b.c; {TRUST}", TRUST[5:]),
     ),
     no_right_at_all=(
-        *(401, "Unauthorized", "blocked", f"missing permission: Unauthorized; {TRUST}"), TRUST[5:],
+        *(401, "Unauthorized", "blocked", f"missing permission: Unauthorized; {TRUST}"),
+        TRUST[5:],
     ),
-)  # fmt: skip
+)
 def test_who_keeps_the_namespace_from_being_labelled_is_named(  # noqa: PLR0917 - a table
     ctx, fake, code, message, name, visible, command
 ):

@@ -131,12 +131,16 @@ def test_job_calls_without_limits_and_with_certificates_of_its_namespace_alone(c
     profile=({**PROFILE, **MEMBER}, True),
     profile_without_sidecars=(PROFILE, False),
     profile_of_another_integrator=(
-        {**PROFILE, **MEMBER, "istio-integrator.charmhub.io/served-by": "k.mesh"}, False),
-    served_disabled=({**PROFILE, **MEMBER, "istio-integrator.charmhub.io/served": "disabled"},
-        False),
+        {**PROFILE, **MEMBER, "istio-integrator.charmhub.io/served-by": "k.mesh"},
+        False,
+    ),
+    served_disabled=(
+        {**PROFILE, **MEMBER, "istio-integrator.charmhub.io/served": "disabled"},
+        False,
+    ),
     labelled=({**MEMBER, "istio-integrator.charmhub.io/served": "enabled"}, False),
     other=(MEMBER, False),
-)  # fmt: skip
+)
 def test_profiles_with_sidecars_get_one(ctx, fake, labels, wanted):
     fake.namespace("k")
     fake.application("mesh", "k")
@@ -328,18 +332,22 @@ OF_JOB = {"labels": {**LABEL, JOB: "bert"}}
     whole=({**SIDECAR, **OF_JOB}, None),
     no_sidecar=(OF_JOB, "Pod kf-user/bert-1 of a job has no sidecar"),
     no_label=({**SIDECAR, "labels": {JOB: "bert"}}, "lacks the label pod-traffic"),
-    declines=({**SIDECAR, "labels": {JOB: "bert", next(iter(LABEL)): "unchanged"}},
-        "is labelled to stay unchanged"),
+    declines=(
+        {**SIDECAR, "labels": {JOB: "bert", next(iter(LABEL)): "unchanged"}},
+        "is labelled to stay unchanged",
+    ),
     of_another_job=({"labels": {JOB: "gpt"}}, None),
     ended=({**OF_JOB, "status": {"phase": "Succeeded"}}, None),
     http_port=(
         {**SIDECAR, **OF_JOB, "containers": [{"name": "a", "ports": [{"containerPort": 8080}]}]},
-        "has port 8080, as HTTP Service kf/web"),
+        "has port 8080, as HTTP Service kf/web",
+    ),
     port_of_the_proxy=({**OF_JOB, "containers": [{"name": "a"}, PROXY]}, None),
     tcp_port=(
         {**SIDECAR, **OF_JOB, "containers": [{"name": "a", "ports": [{"containerPort": 9000}]}]},
-        None),
-)  # fmt: skip
+        None,
+    ),
+)
 def test_pod_that_the_others_of_its_job_can_not_call_is_named(ctx, fake, pod, wanted):
     ports = [{"name": "http-web", "port": 8080}, {"name": "tcp-db", "port": 9000}]
     ports.append({"name": "http-envoy-prom", "port": 15090})
@@ -373,16 +381,21 @@ EARLY, WRITTEN, LATE = (f"2026-01-01T00:0{minute}:00Z" for minute in range(3))
     ("pod", "answer", "said"),
     {"answer": (200, False), "said": FOLLOWED},
     followed=({"creationTimestamp": LATE}, (200, True), FOLLOWED),
-    ignored=(*({"creationTimestamp": LATE}, (200, False)),
-        ("JOB_FILTERS_IGNORED", f"Pod {USER}/mesh-2 has no filter chain of EnvoyFilter {NAME}")),
-    not_seen=(*({"creationTimestamp": LATE}, (502, False)),
-        ("CHECK_FAILED", "not known: the workload reports: port-forward ended")),
+    ignored=(
+        *({"creationTimestamp": LATE}, (200, False)),
+        ("JOB_FILTERS_IGNORED", f"Pod {USER}/mesh-2 has no filter chain of EnvoyFilter {NAME}"),
+    ),
+    not_seen=(
+        *({"creationTimestamp": LATE}, (502, False)),
+        ("CHECK_FAILED", "not known: the workload reports: port-forward ended"),
+    ),
     earlier_pod=({"creationTimestamp": EARLY}, (200, False), FOLLOWED),
     declining_pod=row(
-        pod={"creationTimestamp": LATE, "labels": {next(iter(LABEL)): "unchanged", JOB: "gpt"}}),
+        pod={"creationTimestamp": LATE, "labels": {next(iter(LABEL)): "unchanged", JOB: "gpt"}}
+    ),
     pod_without_a_sidecar=row(pod={"creationTimestamp": LATE, "inits": []}),
     starting_pod=row(pod={"creationTimestamp": LATE, "status": {"phase": "Pending"}}),
-)  # fmt: skip
+)
 def test_proxy_that_lacks_the_filter_chains_is_named(ctx, fake, pod, answer, said):
     fake.namespace("team", **PROFILE, **MEMBER)
     given = state(pod_networks="10.1.0.0/16")

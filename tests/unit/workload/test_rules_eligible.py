@@ -299,7 +299,8 @@ def lookup(kind, name):
     daemonset=([ref("DaemonSet")], "", "DaemonSet/x"),
     deployment=([ref("ReplicaSet", "x-1", uid="rs")], "", "Deployment/x"),
     beside_an_owner_that_does_not_control=(
-        [ref("Node", version="v1", controller=None), ref("StatefulSet")], *("", "StatefulSet/x"),
+        [ref("Node", version="v1", controller=None), ref("StatefulSet")],
+        *("", "StatefulSet/x"),
     ),
     namespace=([ref("StatefulSet", "of-namespace")], "", "StatefulSet/of-namespace"),
     bare=([], "BarePod", ""),
@@ -309,21 +310,27 @@ def lookup(kind, name):
     rollout=([ref("ReplicaSet", "rollout")], "OtherOwner", "Rollout/x"),
     notebook=([ref("StatefulSet", "nb")], "OwnedFurtherUp", "StatefulSet/nb"),
     owner_that_does_not_control=(
-        [ref("StatefulSet", "plain-owner")], "OwnedFurtherUp", "StatefulSet/plain-owner",
+        [ref("StatefulSet", "plain-owner")],
+        "OwnedFurtherUp",
+        "StatefulSet/plain-owner",
     ),
     off=([ref("StatefulSet", "off")], "ConvergenceDisabled", "StatefulSet/off"),
     recreated=([ref("StatefulSet", uid="older")], "OwnerUnknown", "StatefulSet/x"),
     replicaset_recreated=(
-        [ref("ReplicaSet", "x-1", uid="older")], "OwnerUnknown", "ReplicaSet/x-1",
+        [ref("ReplicaSet", "x-1", uid="older")],
+        "OwnerUnknown",
+        "ReplicaSet/x-1",
     ),
     deployment_recreated=([ref("ReplicaSet", "x-2", uid="rs")], *("OwnerUnknown", "Deployment/x")),
     replicaset_gone=([ref("ReplicaSet", "gone")], "OwnerUnknown", "ReplicaSet/gone"),
     gone=([ref("StatefulSet", "gone")], "OwnerUnknown", "StatefulSet/gone"),
     another_kind_of_that_name=(
-        [ref("StatefulSet", version="apps.kruise.io/v1")], "OtherOwner", "StatefulSet/x",
+        [ref("StatefulSet", version="apps.kruise.io/v1")],
+        "OtherOwner",
+        "StatefulSet/x",
     ),
     static=([ref("Node", version="v1")], "OtherOwner", "Node/x"),
-)  # fmt: skip
+)
 def test_only_pods_of_plain_workloads_are_ours_to_evict(owners, want, workload):
     found = eligible.find_ownership(pod(owners=owners), False, lookup)
 

@@ -128,9 +128,12 @@ KYVERNO = 'Error creating: admission webhook "validate.kyverno.svc" denied the r
     job=("Job", INVALID.format("train-x7k2p"), 'spec.containers[1].name: Duplicate value: "a"'),
     server=("ReplicaSet", KYVERNO.format("pod/train-bcdfg"), "refuses: no pod/train here"),
     other=("CloneSet", "Error creating: no room", "no room"),
-    combined=("ReplicaSet", f"(combined from similar events): {INVALID.format('train-x7k2p')}",
-        'kube-apiserver refuses: spec.containers[1].name: Duplicate value: "a"'),
-)  # fmt: skip
+    combined=(
+        "ReplicaSet",
+        f"(combined from similar events): {INVALID.format('train-x7k2p')}",
+        'kube-apiserver refuses: spec.containers[1].name: Duplicate value: "a"',
+    ),
+)
 def test_pods_of_the_model_that_were_refused_are_named_without_random_names(
     ctx, fake, kind, message, said
 ):
@@ -149,26 +152,31 @@ BROKEN, DOUBTFUL, FINE = "broken", "doubtful", "fine"
 @cases(
     ("change", "options", "want"),
     istiod_is_away=(
-        lambda fake: fake_cluster.set_istiod(fake, alive=False), {},
+        lambda fake: fake_cluster.set_istiod(fake, alive=False),
+        {},
         {"istiod": (BROKEN, "ISTIOD_AWAY")},
     ),
     wrong_option=(
-        lambda _: None, {"job_sidecars": "sometimes"},
+        lambda _: None,
+        {"job_sidecars": "sometimes"},
         {"status": (BROKEN, "CONFIG_INVALID"), "istiod": (FINE, "ISTIOD_INJECTS")},
     ),
     no_right=(
-        lambda fake: fake.forbidden.add(("*", "*")), {},
+        lambda fake: fake.forbidden.add(("*", "*")),
+        {},
         {"rights": (BROKEN, "RIGHTS_MISSING"), "istiod": (DOUBTFUL, "CHECK_FORBIDDEN")},
     ),
     no_workload=(
-        lambda _: asked.SERVICE.fails(502, "no API"), {},
+        lambda _: asked.SERVICE.fails(502, "no API"),
+        {},
         {"sidecars": (DOUBTFUL, "CHECK_FAILED"), "rights": (FINE, "TRUSTED")},
     ),
     no_api_server=(
-        lambda fake: setattr(fake, "unreachable", True), {},
+        lambda fake: setattr(fake, "unreachable", True),
+        {},
         {"istiod": (DOUBTFUL, "CHECK_FAILED")},
     ),
-)  # fmt: skip
+)
 def test_what_fails_is_a_row_and_everything_else_is_looked_at(ctx, fake, change, options, want):
     given = state(**options)
     change(fake)

@@ -89,8 +89,12 @@ def target(kind, name):
     jwt_of_the_mesh=("RequestAuthentication", "istio-system", {}, True),
     jwt_for_others=("RequestAuthentication", GATEWAY, OTHERS, False),
     jwt_elsewhere=("RequestAuthentication", "shop", SELECTED, False),
-    jwt_of_our_gateway=("RequestAuthentication", GATEWAY,
-        {"targetRef": {"kind": "Gateway", "name": "kubeflow-gateway"}}, True),
+    jwt_of_our_gateway=(
+        "RequestAuthentication",
+        GATEWAY,
+        {"targetRef": {"kind": "Gateway", "name": "kubeflow-gateway"}},
+        True,
+    ),
     wasm=("WasmPlugin", GATEWAY, {**SELECTED, "phase": "AUTHN"}, True),
     wasm_for_others=("WasmPlugin", GATEWAY, OTHERS, False),
     wasm_of_the_service=("WasmPlugin", GATEWAY, target("Service", SERVICE), True),
@@ -99,7 +103,7 @@ def target(kind, name):
     custom=("AuthorizationPolicy", GATEWAY, {**SELECTED, "action": "CUSTOM"}, True),
     allow=("AuthorizationPolicy", GATEWAY, {**SELECTED, "action": "ALLOW"}, False),
     default=("AuthorizationPolicy", GATEWAY, SELECTED, False),
-)  # fmt: skip
+)
 def test_filters_of_other_teams_before_our_authentication_are_named(  # noqa: PLR0917 - a table
     world, kind, namespace, spec, is_named, is_ready
 ):

@@ -33,16 +33,24 @@ def not_tried(fake):
     alive=(default, "fine", "ISTIOD_INJECTS", ""),
     not_tried=(not_tried, "doubtful", "ISTIOD_NOT_TRIED", ""),
     dead=(
-        dead, "broken", "ISTIOD_AWAY", "kubectl -n istio-system get pods,endpoints -l app=istiod",
+        dead,
+        "broken",
+        "ISTIOD_AWAY",
+        "kubectl -n istio-system get pods,endpoints -l app=istiod",
     ),
     dead_elsewhere=(
-        dead_elsewhere, "broken", "ISTIOD_AWAY",
+        dead_elsewhere,
+        "broken",
+        "ISTIOD_AWAY",
         "kubectl get mutatingwebhookconfiguration istio-sidecar-injector",
     ),
     none=(
-        lambda _: None, "broken", "INJECTOR_ABSENT", "kubectl get mutatingwebhookconfigurations",
+        lambda _: None,
+        "broken",
+        "INJECTOR_ABSENT",
+        "kubectl get mutatingwebhookconfigurations",
     ),
-)  # fmt: skip
+)
 def test_istiod_is_judged_by_its_answer(ctx, fake, installed, level, want, command):  # noqa: PLR0917
     installed(fake)
     (found,) = diagnose(ctx, "istiod")

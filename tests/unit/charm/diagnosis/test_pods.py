@@ -36,8 +36,11 @@ WRONG = {**POD, "reason": "WrongOrder", "message": "its first container is not c
 @cases(
     ("pods", "summary", "want"),
     whole=([], {}, [("PODS_IN_MESH", "14/14 pods in mesh", "")]),
-    none=([POD, {**POD, "name": "c"}, OTHER], {},
-        [("NO_SIDECAR", "kf/c, kf/minio-0", LIST), ("NO_SIDECAR", "it is a Job", LIST)]),
+    none=(
+        [POD, {**POD, "name": "c"}, OTHER],
+        {},
+        [("NO_SIDECAR", "kf/c, kf/minio-0", LIST), ("NO_SIDECAR", "it is a Job", LIST)],
+    ),
     wrong=([WRONG], {}, [("WRONG_POD", "its first container is not charm", LIST)]),
     unwanted=([{**POD, "reason": "SidecarUnwanted"}], {}, [("WRONG_POD", "kf/minio-0", LIST)]),
     excluded=([{**POD, "reason": "Excluded"}], {}, [("WRONG_POD", "kf/minio-0", LIST)]),
@@ -45,7 +48,7 @@ WRONG = {**POD, "reason": "WrongOrder", "message": "its first container is not c
     coming=([], {"in_mesh": 2, "converging": 1}, [("PODS_TO_BE_REPLACED", "2/14", LIST)]),
     held=([], {"in_mesh": 2, "troubles": [HELD]}, [("PODS_HANG", "again none", LIST)]),
     hangs=([], {"in_mesh": 2, "troubles": [HANGS]}, [("PODS_HANG", "", "describe pod web-1")]),
-)  # fmt: skip
+)
 def test_pods_outside_the_mesh_are_named_with_the_reason(ctx, pods, summary, want):
     rows = diagnose(ctx, "sidecars", state(workload(*pods, **summary)))
     assert said(rows) == [name for name, _, _ in want]
@@ -111,14 +114,20 @@ def test_pod_that_no_ztunnel_has_is_named(ctx, fake, pod, is_named):
     open=("ALLOW_ANY", {}, ["EGRESS_OPEN"]),
     cut_off=("REGISTRY_ONLY", {}, ["CONTROLLER_NOT_REACHED", "EGRESS_REGISTRY_ONLY"]),
     past=("REGISTRY_ONLY", {"annotations": {PORTS: "443, 17070"}}, ["EGRESS_REGISTRY_ONLY"]),
-    past_everything=("REGISTRY_ONLY", {"annotations": {EVERY: "0.0.0.0/0"}},
-        ["EGRESS_REGISTRY_ONLY"]),
-    other_port=("REGISTRY_ONLY", {"annotations": {PORTS: "443"}},
-        ["CONTROLLER_NOT_REACHED", "EGRESS_REGISTRY_ONLY"]),
+    past_everything=(
+        "REGISTRY_ONLY",
+        {"annotations": {EVERY: "0.0.0.0/0"}},
+        ["EGRESS_REGISTRY_ONLY"],
+    ),
+    other_port=(
+        "REGISTRY_ONLY",
+        {"annotations": {PORTS: "443"}},
+        ["CONTROLLER_NOT_REACHED", "EGRESS_REGISTRY_ONLY"],
+    ),
     no_charm=("REGISTRY_ONLY", {"labels": {}}, ["EGRESS_REGISTRY_ONLY"]),
     no_proxy=("REGISTRY_ONLY", {"containers": ["charm"]}, ["EGRESS_REGISTRY_ONLY"]),
     ended=("REGISTRY_ONLY", {"status": {"phase": "Succeeded"}}, ["EGRESS_REGISTRY_ONLY"]),
-)  # fmt: skip
+)
 def test_charm_must_reach_its_controller(ctx, fake, mode, pod, want):
     outside = f"outboundTrafficPolicy: {{mode: {mode}}}"
     fake_cluster.install_istio(fake, mesh_config=outside)

@@ -248,9 +248,12 @@ EXCLUDE = "juju config mesh-2 excluded-pods=app=web"
     unseen_requests=({"app": "web"}, allowing(methods=["POST"]), EXCLUDE),
     two_names=({"app": "x", NAME: "web"}, strict, EXCLUDE.replace("=app=", f"={NAME}=")),
     no_name=({"tier": "x"}, strict, "kubectl -n kf delete pod web-0"),
-    modeloperator=({"operator.juju.is/name": "modeloperator", "app": "web"}, strict,
-        "kubectl -n kf delete pod web-0"),
-)  # fmt: skip
+    modeloperator=(
+        {"operator.juju.is/name": "modeloperator", "app": "web"},
+        strict,
+        "kubectl -n kf delete pod web-0",
+    ),
+)
 @pytest.mark.parametrize("kind", ["Mutating", "Validating"])
 def test_webhook_that_api_servers_can_not_call_is_named(  # noqa: PLR0917 - a table
     ctx, fake, labels, obstacle, command, kind
@@ -293,10 +296,15 @@ TARGETS = [{"kind": "Service", "name": "a"}]
     caller_on_its_way=(without("kfp-ui", 1), {}, "CALLERS_HELD", ""),
     called_without_sidecar=(without("kfp-api"), {}, "CALLED_WITHOUT_SIDECAR", "kfp-api-0"),
     called_with_a_name_like_the_charm_s=(
-        without("mesh-2-ui", labels=API), {}, "CALLED_WITHOUT_SIDECAR", "mesh-2-ui-0",
+        without("mesh-2-ui", labels=API),
+        {},
+        "CALLED_WITHOUT_SIDECAR",
+        "mesh-2-ui-0",
     ),
     called_with_a_name_like_juju_s=(
-        without("modeloperator-ui", labels=API), {}, "CALLED_WITHOUT_SIDECAR",
+        without("modeloperator-ui", labels=API),
+        {},
+        "CALLED_WITHOUT_SIDECAR",
         "modeloperator-ui-0",
     ),
     caller_that_has_failed=(without("kfp-ui", phase="Failed"), {}, "CALLERS_HELD", "1 pods"),
@@ -312,10 +320,12 @@ TARGETS = [{"kind": "Service", "name": "a"}]
     audits=(theirs(API, "AUDIT"), {}, "CALLERS_HELD", ""),
     of_a_waypoint=(theirs(API, targetRefs=TARGETS), {}, "CALLERS_HELD", ""),
     called_by_none=(
-        lambda fake: add_application(fake, "kfp-db", PROXY), {"authorization": "closed"},
-        "CALLED_BY_NONE", "kfp-db-0, kfp-ui-0",
+        lambda fake: add_application(fake, "kfp-db", PROXY),
+        {"authorization": "closed"},
+        "CALLED_BY_NONE",
+        "kfp-db-0, kfp-ui-0",
     ),
-)  # fmt: skip
+)
 def test_callers_are_held_to_what_relations_say(world, change, options, want, words):
     for name in ("kfp-api", "kfp-ui"):
         add_application(world.fake, name, PROXY)

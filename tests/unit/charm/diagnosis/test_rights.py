@@ -30,14 +30,17 @@ GATEWAY_API = {"routing": "gateway-api"}
     ingress_is_not_related=("list virtualservices", {}, False),
     own_gateway=("list serviceaccounts kf", {"related": True}, True),
     ingress=("list virtualservices", {"related": True}, True),
-    gateway=("create gateways kf networking.istio.io", {"related": True, "tenant_policy": "off"},
-        True),
+    gateway=(
+        "create gateways kf networking.istio.io",
+        {"related": True, "tenant_policy": "off"},
+        True,
+    ),
     tenants_are_not_related=("list grpcroutes", {}, False),
     tenants=("list grpcroutes", {"related": True}, True),
     tenants_are_off=("list grpcroutes", {"related": True, "tenant_policy": "off"}, False),
     gateway_api=("list gatewayclasses", {"related": True, **GATEWAY_API}, True),
     virtual_services=("list gatewayclasses", {"related": True}, False),
-)  # fmt: skip
+)
 def test_missing_right_is_broken_unless_its_role_may_be_left_out(
     ctx, fake, right, options, is_named
 ):

@@ -57,20 +57,28 @@ def ignore_gateways(world):
 @cases(
     ("change", "words"),
     no_hosts=(lambda world: world.config.update(hosts=""), "run: juju config mesh-2 hosts=NAME"),
-    no_service=(lambda world: world.fake.delete("Service", GATEWAY, "istio-ingress"),
-        f"Service {SERVICE} does not exist"),
+    no_service=(
+        lambda world: world.fake.delete("Service", GATEWAY, "istio-ingress"),
+        f"Service {SERVICE} does not exist",
+    ),
     no_selector=(lambda world: serve(world, HTTP, selector={}), "selects no pods"),
-    also_elsewhere=(lambda world: pod_of(world.fake, "team-a"),
-        f"also selects pods elsewhere: team-a/{GATEWAY}"),
-    sidecar=(lambda world: pod_of(world.fake, args=("proxy", "sidecar")),
-        "is not a gateway of Istio"),
-    another_istiod=(lambda world: of_istiod(world, "other"),
-        "its istiod is that of other, the model's that of istio-system"),
+    also_elsewhere=(
+        lambda world: pod_of(world.fake, "team-a"),
+        f"also selects pods elsewhere: team-a/{GATEWAY}",
+    ),
+    sidecar=(
+        lambda world: pod_of(world.fake, args=("proxy", "sidecar")),
+        "is not a gateway of Istio",
+    ),
+    another_istiod=(
+        lambda world: of_istiod(world, "other"),
+        "its istiod is that of other, the model's that of istio-system",
+    ),
     ignored=(ignore_gateways, "kubectl label namespace istio-ingress model.juju.is/name=kf"),
     scoped_istiod=(lambda world: set_environment(world.fake, SCOPED, "1"), SCOPED),
     no_port=(lambda world: serve(world, STATUS), "no port for HTTP"),
     reserved_port=(lambda world: serve(world, {**HTTP, "targetPort": 15021}), "no port for HTTP"),
-)  # fmt: skip
+)
 @pytest.mark.parametrize("related", [[], [route(), auth()]], ids=["unrelated", "related"]
 )  # fmt: skip
 def test_what_can_not_be_the_gateway_is_refused_by_name(world, change, words, related):
@@ -100,12 +108,14 @@ def canary(**container):
     two_pods=lambda world: pod_of(world.fake, name="y", of=f"{GATEWAY}-6"),
     own_istiod=lambda world: of_istiod(world, "istio-system"),
     istiod_by_another_name=lambda world: pod_of(
-        world.fake, env=[{"name": "CA_ADDR", "value": "istiod.other.example:15012"}]),
+        world.fake, env=[{"name": "CA_ADDR", "value": "istiod.other.example:15012"}]
+    ),
     canary=lambda world: pod_of(world.fake, name="canary-1-x", of="canary-5"),
     copied_pod=lambda world: pod_of(world.fake, name="lone", of=""),
     without_named_ports=lambda world: pod_of(
-        world.fake, name="canary-1-x", of="canary-5", spec=canary()),
-)  # fmt: skip
+        world.fake, name="canary-1-x", of="canary-5", spec=canary()
+    ),
+)
 def test_pods_of_the_services_namespace_are_the_gateway(served, change):
     change(served)
     serve(served, {**HTTP, "targetPort": "http"})
@@ -118,10 +128,12 @@ def test_pods_of_the_services_namespace_are_the_gateway(served, change):
 @cases(
     ("spec", "words"),
     another_workload=(canary(args=["proxy", "sidecar"]), "Pod istio-ingress/canary-1-x is not"),
-    another_istiod=(canary(env=[{"name": "CA_ADDR", "value": "istiod.other.svc:15012"}]),
-        "its istiod is that of other"),
+    another_istiod=(
+        canary(env=[{"name": "CA_ADDR", "value": "istiod.other.svc:15012"}]),
+        "its istiod is that of other",
+    ),
     reserved_port=(canary(ports=[{"name": "http", "containerPort": 15021}]), "no port for HTTP"),
-)  # fmt: skip
+)
 def test_pod_beside_the_gateway_that_can_not_be_one_is_named(served, spec, words):
     served.run()
     serve(served, {**HTTP, "targetPort": "http"})

@@ -52,9 +52,11 @@ def test_policy_comes_with_the_ingress_and_goes_with_it(world, given, actions):
     ("prefixes", "gone"),
     none_of_them=(["/", "/notebooks", "/jupyter/notebook/", "/users"], set()),
     below_a_word=(["/user/profile", "/serving/"], {"user", "serving"}),
-    around_words=(["/pvcviewer", "/tensor", "/notebook"],
-        {"pvcviewer", "pvcviewers", "tensorboard", "notebook"}),
-)  # fmt: skip
+    around_words=(
+        ["/pvcviewer", "/tensor", "/notebook"],
+        {"pvcviewer", "pvcviewers", "tensorboard", "notebook"},
+    ),
+)
 def test_path_of_an_application_is_no_path_of_a_namespace(world, prefixes, gone):
     world.related = [
         *(route(f"app-{at}", prefix=each) for at, each in enumerate(prefixes)),

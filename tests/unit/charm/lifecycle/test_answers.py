@@ -44,16 +44,19 @@ ADMIT = "run: juju trust mesh-2 --scope=cluster"
     all_in=({}, "active", "3/3 pods in mesh"),
     some_reported=({"reported": 2}, "active", "3/3 pods in mesh, 2 need a restart by hand"),
     outside=(
-        {"unwanted": 1}, "active",
+        {"unwanted": 1},
+        "active",
         "3/3 pods in mesh, 1 outside the mesh with a sidecar: restart-uninjected",
     ),
     old_proxies=({"stale": 3}, "active", "3/3 pods in mesh, 3 with an old proxy: restart-stale"),
     converging=(
-        {"in_mesh": 1, "converging": 1}, "maintenance",
+        {"in_mesh": 1, "converging": 1},
+        "maintenance",
         f"1/3 pods in mesh, 1 waiting to be replaced{STOP}",
     ),
     asked_for=(
-        {"in_mesh": 1, "converging": 1, "mode": "manual"}, "maintenance",
+        {"in_mesh": 1, "converging": 1, "mode": "manual"},
+        "maintenance",
         "1/3 pods in mesh, 1 waiting to be replaced",
     ),
     waits_for_long=(
@@ -66,61 +69,76 @@ ADMIT = "run: juju trust mesh-2 --scope=cluster"
     ),
     in_order=(
         {"in_mesh": 2, "troubles": [trouble("OrderedReady", "StatefulSet/db waits", "db-0")]},
-        "blocked", f"StatefulSet/db waits; {DESCRIBE}",
+        "blocked",
+        f"StatefulSet/db waits; {DESCRIBE}",
     ),
     missing=(
         {"in_mesh": 2, "troubles": [trouble("ReplacementHangs", "StatefulSet/db has 2 of 3")]},
-        "blocked", "StatefulSet/db has 2 of 3; run: kubectl -n kf describe StatefulSet/db",
+        "blocked",
+        "StatefulSet/db has 2 of 3; run: kubectl -n kf describe StatefulSet/db",
     ),
     lost_and_being_replaced=(
-        {"in_mesh": 2, "converging": 1, "troubles": [{**LOST, "passing": True}]}, "waiting",
+        {"in_mesh": 2, "converging": 1, "troubles": [{**LOST, "passing": True}]},
+        "waiting",
         f"2/3 pods in mesh, not charm{STOP}",
     ),
     starting=(
-        {"in_mesh": 1, "converging": 2, "troubles": [STARTS, WAITS]}, "waiting",
+        {"in_mesh": 1, "converging": 2, "troubles": [STARTS, WAITS]},
+        "waiting",
         f"1/3 pods in mesh, waiting for db-0 to be Ready{STOP}",
     ),
     nothing_begun=({"in_mesh": 1}, "maintenance", "1/3 pods in mesh, 2 waiting to be replaced"),
     manual=(
-        {"in_mesh": 1, "proposed": 2, "mode": "manual"}, "blocked", f"1/3 pods in mesh; {RESTART}",
+        {"in_mesh": 1, "proposed": 2, "mode": "manual"},
+        "blocked",
+        f"1/3 pods in mesh; {RESTART}",
     ),
     forbidden=(
-        {"in_mesh": 1, "proposed": 2}, "blocked",
+        {"in_mesh": 1, "proposed": 2},
+        "blocked",
         f"1/3 pods in mesh, 2 forbid eviction; {RESTART}",
     ),
     hangs=(
-        {"in_mesh": 1, "converging": 2, "troubles": [HANGS, STARTS]}, "blocked",
+        {"in_mesh": 1, "converging": 2, "troubles": [HANGS, STARTS]},
+        "blocked",
         f"StatefulSet/db: the replacement db-0 cannot start: db: ErrImagePull; {DESCRIBE}",
     ),
     refused=(
-        {"in_mesh": 1, "troubles": [REFUSED] * 2}, "blocked",
+        {"in_mesh": 1, "troubles": [REFUSED] * 2},
+        "blocked",
         f'StatefulSet/db: webhook "v.kyverno.svc" refuses: no latest tags, and 1 more; {LIST}',
     ),
     not_served=(
-        {"troubles": [trouble("NotServed", "istiod has not", workload="")]}, "blocked",
+        {"troubles": [trouble("NotServed", "istiod has not", workload="")]},
+        "blocked",
         "istiod has not; run: kubectl get namespace kf --show-labels",
     ),
     wrong_order=(
-        {"in_mesh": 2, "converging": 1, "troubles": [LOST]}, "blocked",
+        {"in_mesh": 2, "converging": 1, "troubles": [LOST]},
+        "blocked",
         f"StatefulSet/db: not charm; {RESTART}",
     ),
     changing=(
         {"in_mesh": 2, "troubles": [trouble("Changing", "StatefulSet/db is being updated")]},
-        "blocked", "StatefulSet/db is being updated; run: kubectl -n kf describe StatefulSet/db",
+        "blocked",
+        "StatefulSet/db is being updated; run: kubectl -n kf describe StatefulSet/db",
     ),
     wrong_order_of_no_pod=(
-        {"in_mesh": 2, "troubles": [trouble("WrongOrder", "not charm")]}, "blocked",
+        {"in_mesh": 2, "troubles": [trouble("WrongOrder", "not charm")]},
+        "blocked",
         f"StatefulSet/db: not charm; {LIST}",
     ),
     budget=(
         {"in_mesh": 2, "troubles": [trouble("DisruptionBudget", "not now", passing=True)]},
-        "waiting", "2/3 pods in mesh, StatefulSet/db waits: not now",
+        "waiting",
+        "2/3 pods in mesh, StatefulSet/db waits: not now",
     ),
     eviction_forbidden=(
-        {"in_mesh": 2, "troubles": [trouble("Forbidden", NO_EVICTION)]}, "blocked",
+        {"in_mesh": 2, "troubles": [trouble("Forbidden", NO_EVICTION)]},
+        "blocked",
         f"missing permission: create pods/eviction; {ADMIT}",
     ),
-)  # fmt: skip
+)
 def test_progress_is_said(ctx, caplog, values, status, message):
     assert progress(ctx, **values).name == status
     lines = [each.getMessage() for each in caplog.records if each.name == "charm"]

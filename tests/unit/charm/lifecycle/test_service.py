@@ -44,13 +44,15 @@ def breaks(monkeypatch, method, error):
 
 @cases(
     ("method", "error", "words"),
-    service_that_exits_at_once=("replan",
+    service_that_exits_at_once=(
+        "replan",
         ops.pebble.ChangeError("cannot perform:\n- cannot start", CHANGE),
-        "lifecycle does not start: cannot start"),
+        "lifecycle does not start: cannot start",
+    ),
     container_gone=("replan", GONE, "lifecycle does not start: no socket"),
     gone_in_between=("get_checks", GONE, "waiting for Pebble in lifecycle"),
     gone_from_the_start=("get_plan", GONE, "waiting for Pebble in lifecycle"),
-)  # fmt: skip
+)
 def test_workload_in_trouble_is_waited_for(  # noqa: PLR0917 - a table
     ctx, monkeypatch, caplog, method, error, words
 ):

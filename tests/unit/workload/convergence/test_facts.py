@@ -53,11 +53,13 @@ UNSCHEDULED = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes 
     new=({"main": pods.waiting("ContainerCreating")}, "main: ContainerCreating", False),
     image=(
         {"main": {"waiting": {"reason": "ImagePullBackOff", "message": "no\n such image"}}},
-        "main: ImagePullBackOff: no such image", True,
+        "main: ImagePullBackOff: no such image",
+        True,
     ),
     long=(
         {"main": {"waiting": {"reason": "ErrImagePull", "message": "word " * 30}}},
-        f"main: ErrImagePull: {'word ' * 24}…", True,
+        f"main: ErrImagePull: {'word ' * 24}…",
+        True,
     ),
     worst_first=(
         {"main": pods.running(), "others": {"agent": pods.waiting()}},
@@ -67,11 +69,13 @@ UNSCHEDULED = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes 
     ended=({"main": pods.ended(3)}, "main: ended: exit code 3 (Error)", False),
     failed_init_container=(
         {"init": INIT, "init_statuses": [FIRST, pods.status("charm-init", pods.ended(2))]},
-        "charm-init: ended: exit code 2 (Error)", True,
+        "charm-init: ended: exit code 2 (Error)",
+        True,
     ),
     init_container=(
         {"init": INIT, "init_statuses": [FIRST, pods.status("charm-init", pods.running())]},
-        "charm-init: running", False,
+        "charm-init: running",
+        False,
     ),
     after_the_init_container=(
         {
@@ -84,14 +88,16 @@ UNSCHEDULED = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes 
     ),
     native_sidecar=(
         {"init": NATIVE, "init_statuses": [pods.status("istio-proxy", pods.running())]},
-        "istio-proxy: running and not Ready", False,
+        "istio-proxy: running and not Ready",
+        False,
     ),
     unscheduled=(
         {"conditions": [UNSCHEDULED], "init": INIT},
-        "first: not scheduled: 0/1 nodes are available", False,
+        "first: not scheduled: 0/1 nodes are available",
+        False,
     ),
     scheduled=({"conditions": [SCHEDULED], "init": INIT}, "first: not started", False),
-)  # fmt: skip
+)
 def test_what_keeps_a_pod_from_being_ready_is_said_worst_first(values, said, hangs):
     found = replica(**values).ailments[0]
 
@@ -170,12 +176,14 @@ SAID = {
     missing=(pod_of("main"), ("missing", "NamespaceInjection")),
     right=(pod_of("main", "istio-proxy"), ("", "NamespaceInjection")),
     modeloperator=(
-        pod_of("istio-proxy", "main", labels=MODELOPERATOR), ("unwanted", "SidecarUnwanted"),
+        pod_of("istio-proxy", "main", labels=MODELOPERATOR),
+        ("unwanted", "SidecarUnwanted"),
     ),
     modeloperator_outside=(pod_of("main", labels=MODELOPERATOR), ("", "ModelOperator")),
     excluded=(pod_of("main", "istio-proxy", labels={"app": "out"}), ("unwanted", "Excluded")),
     says_no=(
-        pod_of("main", "istio-proxy", labels={names.INJECT: "false"}), ("", "InjectionDisabled"),
+        pod_of("main", "istio-proxy", labels={names.INJECT: "false"}),
+        ("", "InjectionDisabled"),
     ),
     our_webhook=(
         pod_of("main", "istio-proxy", labels={names.COMPONENT: names.WEBHOOK_COMPONENT}),
@@ -183,7 +191,8 @@ SAID = {
     ),
     unit=(pod_of("istio-proxy", "charm", "db", init=["charm-init"]), ("order", "WrongOrder")),
     unit_in_order=(
-        pod_of("charm", "istio-proxy", init=["charm-init"]), ("", "NamespaceInjection"),
+        pod_of("charm", "istio-proxy", init=["charm-init"]),
+        ("", "NamespaceInjection"),
     ),
     unit_alone=(pod_of("charm", init=["charm-init"]), ("missing", "NamespaceInjection")),
     ray=(
@@ -191,14 +200,16 @@ SAID = {
         ("order", "WrongOrder"),
     ),
     ray_alone=(
-        pod_of("istio-proxy", labels={"ray.io/node-type": "worker"}), ("", "NamespaceInjection"),
+        pod_of("istio-proxy", labels={"ray.io/node-type": "worker"}),
+        ("", "NamespaceInjection"),
     ),
     order_does_not_matter=(pod_of("istio-proxy", "main"), ("", "NamespaceInjection")),
     charm_of_no_unit=(pod_of("istio-proxy", "charm"), ("", "NamespaceInjection")),
     unit_without_a_charm=(
-        pod_of("istio-proxy", "db", init=["charm-init"]), ("", "NamespaceInjection"),
+        pod_of("istio-proxy", "db", init=["charm-init"]),
+        ("", "NamespaceInjection"),
     ),
-)  # fmt: skip
+)
 def test_what_is_wrong_with_a_pod_is_told_by_its_containers(subject, want):
     given = eligible.Scope(
         model="kf",

@@ -149,7 +149,8 @@ def trial(why, force):
         evicts=["a-0", "b-0", "c-0"],
     ),
     all_in_one_wave_but_those_whose_budget_forbids_it=(
-        sets("abcd"), {"remembered": paused(workload="StatefulSet/b"), "max_unavailable": "100%"},
+        sets("abcd"),
+        {"remembered": paused(workload="StatefulSet/b"), "max_unavailable": "100%"},
         *(["a-0", "c-0", "d-0"], [], {"b-0": "DisruptionBudget"}),
     ),
     pause_takes_no_slot=(
@@ -157,7 +158,11 @@ def trial(why, force):
         *(["b-0"], [], {"a-0": "DisruptionBudget"}),
     ),
     injector_is_down=(
-        sets("ab"), {"trials": DOWN}, [], [], dict.fromkeys(("a-0", "b-0"), "MeshDown"),
+        sets("ab"),
+        {"trials": DOWN},
+        [],
+        [],
+        dict.fromkeys(("a-0", "b-0"), "MeshDown"),
     ),
     injector_was_down=(sets("ab"), {"trials": DOWN, "now": NOW + 5}, [], ["a-0", "b-0"], {}),
     while_another_is_replaced=row(
@@ -240,7 +245,8 @@ def trial(why, force):
         *(FIRST, ["b-0"], [], {}),
     ),
     first_after_ten_minutes_without_a_ready_pod=(
-        [of("DaemonSet/a", **STUCK), of("Deployment/b", **STUCK)], *(FIRST, ["b-0"], [], {}),
+        [of("DaemonSet/a", **STUCK), of("Deployment/b", **STUCK)],
+        *(FIRST, ["b-0"], [], {}),
     ),
     first_would_be_refused=(
         [A, B],
@@ -274,7 +280,7 @@ def trial(why, force):
         options={**MINIO, "remembered": requested("uid-minio-0", proven=PROVEN)},
         evicts=["minio-0"],
     ),
-)  # fmt: skip
+)
 def test_who_is_evicted_or_asked_about_and_why_not(pods, options, evicts, asks, why):
     decided = look(*pods, **options)
 
@@ -633,7 +639,8 @@ WORDS = 'a new pod of StatefulSet/a is refused: webhook "v" refuses: no'
 @cases(
     ("pods", "given", "trouble", "words"),
     can_not_start=(
-        [replacement(ready_since=None, ailments=(HANGS,))], *({}, "ReplacementHangs"),
+        [replacement(ready_since=None, ailments=(HANGS,))],
+        *({}, "ReplacementHangs"),
         "the replacement a-0 cannot start: main: ImagePullBackOff: no such image",
     ),
     second_can_not_start=(
@@ -645,32 +652,37 @@ WORDS = 'a new pod of StatefulSet/a is refused: webhook "v" refuses: no'
         "the replacement a-0 cannot start: main: ImagePullBackOff: no such image",
     ),
     starts=(
-        [replacement(ready_since=None, ailments=(STARTS,))], {"since": NOW - 599},
+        [replacement(ready_since=None, ailments=(STARTS,))],
+        {"since": NOW - 599},
         *("ReplacementStarting", "waiting for a-0 to be Ready"),
     ),
     starts_for_ten_minutes=(
-        [replacement(ready_since=None, ailments=(STARTS,))], {"since": NOW - 600},
+        [replacement(ready_since=None, ailments=(STARTS,))],
+        {"since": NOW - 600},
         "ReplacementHangs",
         "the replacement a-0 is not Ready after 10 minutes: main: ContainerCreating",
     ),
     gate=(
-        [replacement(ready_since=None, ailments=(GATE,))], {"since": NOW - 600},
+        [replacement(ready_since=None, ailments=(GATE,))],
+        {"since": NOW - 600},
         *("ReplacementHangs", 'the pod: ReadinessGatesNotReady: gate "x" is not "True"'),
     ),
     missing=([], {"since": NOW - 600}, "ReplacementHangs", f"{SET} has 0 of 1 pods"),
     terminates=(
-        [replica(terminating=True, ends_by=NOW)], {"since": NOW - 600},
+        [replica(terminating=True, ends_by=NOW)],
+        {"since": NOW - 600},
         *("ReplacementHangs", "the evicted pod a-0 is still terminating"),
     ),
     terminates_within_its_grace_period=(
-        [replica(terminating=True, ends_by=NOW + 1)], {"since": NOW - 600},
+        [replica(terminating=True, ends_by=NOW + 1)],
+        {"since": NOW - 600},
         *("ReplacementStarting", f"the evicted pod {GRACEFUL}"),
     ),
     is_refused=(
         *([], {"model": {"refused": {SET: 'webhook "v" refuses: no'}}}),
         *("ReplacementHangs", WORDS),
     ),
-)  # fmt: skip
+)
 @pytest.mark.parametrize("proves", ["sidecar", ""], ids=["first", "later"])
 def test_nothing_else_is_evicted_while_a_replacement_is_not_right(
     pods, given, trouble, words, proves
