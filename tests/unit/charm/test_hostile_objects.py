@@ -268,4 +268,11 @@ def test_nodes_that_say_nothing_of_their_kubelets_are_passed_over_and_fill_no_lo
     report = diagnosed(world)
     assert "Node a\\x1b[2J INFO all is well is passed over" in report
     assert "201 objects" in report
+    assert "kubectl get node node-8 -o yaml" in report
+    assert "node-9" not in report
     assert all(each.getMessage().isprintable() for each in caplog.records)
+    for number in range(9, 200):
+        world.fake.delete("Node", f"node-{number}", "")
+    report = diagnosed(world)
+    assert "node-8" in report
+    assert "10 objects" not in report

@@ -7,8 +7,6 @@ import pytest
 from ops import testing
 
 from integrator_contract import names
-from istio_integrator.diagnosis import registry, report
-from istio_integrator.messages import Template
 from tests import asked
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
@@ -219,20 +217,3 @@ def test_status_without_the_optional_right_says_nothing_of_it(ctx, fake, cut_off
 
 def test_follower_leaves_it_to_the_leader(ctx, cut_off):
     assert not isinstance(status(ctx, state(leader=False)), testing.BlockedStatus)
-
-
-def test_of_many_odd_objects_the_first_are_named_with_the_command_that_shows_each():
-    most = report._MOST_ODD
-    odd = {"Node a": "odd", **{f"Pod kf/p{number}": "odd" for number in range(most)}}
-    *rows, rest = report.report_skipped(odd)
-    shown = [row.next_command for row in rows]
-    assert shown[:2] == ["kubectl get node a -o yaml", "kubectl -n kf get pod p0 -o yaml"]
-    assert (len(rows), rest.template.name) == (most, "OBJECTS_PASSED_OVER")
-
-
-def test_problem_of_the_status_beside_one_of_the_same_kind_is_reported_with_its_symptom():
-    first, second = (Template.GATEWAY_WITHOUT_PODS(service=name) for name in ("a", "b"))
-    (found,) = report.find_unreported([first, second], [first], look="look")
-    assert (found.about, found.next_command) == (second.about, "look")
-    (found,) = registry.collect_messages("x", lambda: [first], None, look="", symptoms=("y",))
-    assert found.symptoms == ("connection-refused-at-the-gateway",)
