@@ -308,7 +308,7 @@ UNTOUCHED = (
         "all:HasProxy",
         labels=SIDECAR,
         annotations={TEMPLATES: "gateway"},
-        spec={"containers": [container("istio-proxy", "auto")]},
+        spec={"initContainers": [MAIN], "containers": [container("istio-proxy", "auto")]},
     ),
     held("the injector's mark is there, and no proxy", annotations=LEFTOVER),
     left("the pod's label wants no sidecar", NOT_INJECTED, labels=NO_SIDECAR),

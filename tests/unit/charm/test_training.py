@@ -184,17 +184,17 @@ def test_other_served_namespaces_get_one_if_plain_text_is_denied(ctx, fake, poli
 
 
 def test_network_of_a_running_job_stays_until_the_job_ends(ctx, fake):
-    nodes(fake, "10.1.7.0/24")
+    nodes(fake, "10.1.7.0/24 fd00:7::/64")
     run(ctx)
     job(fake)
     nodes(fake, "10.1.7.0/24", "10.1.6.0/24")
     run(ctx)
-    assert networks(fake) == ["10.1.7.0/24", "10.1.6.0/23"]
+    assert networks(fake) == ["10.1.7.0/24", "fd00:7::/64", "10.1.6.0/23"]
     # istiod no longer injects into the namespace, and the networks are not known any more.
     fake.find("Namespace", USER)["metadata"]["labels"].pop("istio-injection")
     nodes(fake, "10.1.7.0/24", "")
     run(ctx)
-    assert networks(fake) == ["10.1.7.0/24", "10.1.6.0/23"]
+    assert networks(fake) == ["10.1.7.0/24", "fd00:7::/64", "10.1.6.0/23"]
     job(fake, status={"phase": "Succeeded"})
     run(ctx)
     assert networks(fake) is None

@@ -823,6 +823,7 @@ def test_the_slot_comes_back_when_the_workload_has_what_was_taken(pods, desired,
     # A pod that serves is in the mesh, though its round goes on for want of another.
     ready=({"ready_since": NOW - 1}, 3, (2, 0)),
     starting=(STARTING, 3, (1, 1)),
+    starting_without_a_sidecar=({**STARTING, "in_mesh": False, "fault": "missing"}, 3, (1, 1)),
     terminating=({**STARTING, "terminating": True}, 3, (1, 1)),
 )
 def test_a_replacement_is_in_the_mesh_or_on_its_way(replacing, was, counts):
