@@ -20,9 +20,9 @@ served = functools.partial(
 )
 
 
-async def listed(model: FakeApiserver) -> dict[str, Any]:
+async def listed(model: FakeApiserver, **settings: Any) -> dict[str, Any]:
     """Ask for the pods without their sidecar."""
-    async with served(model) as service:
+    async with served(model, **settings) as service:
         return await service.get("/uninjected")
 
 

@@ -79,6 +79,7 @@ def deployment(
             "generation": generation,
             "labels": labels,
         },
+        "spec": {"replicas": 2},
         "status": {"readyReplicas": ready},
     }
 

@@ -84,10 +84,11 @@ def elsewhere(namespace, name, *, proxy=False, **extra):
 
 async def test_pods_without_their_sidecar_are_found_in_the_namespaces_that_are_looked_after(model):
     model.put("pods", injected(without_sidecar()))
-    model.namespace("team", labels={**PROFILE, **MEMBER})
-    model.namespace("apart", labels=PROFILE)
-    model.namespace("another", labels=MEMBER)
-    for number, namespace in enumerate(("team", "apart", "another")):
+    served = {**PROFILE, **MEMBER}
+    spaces = {"team": served, "apart": PROFILE, "another": MEMBER, "istio-system": served}
+    spaces["theirs"] = {**served, names.SERVED_BY: names.name_owner(MODEL, "other")}
+    for number, (namespace, labels) in enumerate(spaces.items()):
+        model.namespace(namespace, labels=labels)
         model.put("pods", elsewhere(namespace, "bare", uid=f"bare-{number}"))
         model.put("pods", elsewhere(namespace, "good", uid=f"good-{number}", proxy=True))
     over = elsewhere("team", "over", uid="over")
@@ -95,7 +96,7 @@ async def test_pods_without_their_sidecar_are_found_in_the_namespaces_that_are_l
     model.put("pods", over)
     model.set_state("team", "over", "main", pods.ended())
 
-    found = await listed(model)
+    found = await listed(model, mesh_namespace="istio-system")
     message = "its namespace says istio-injection=enabled; outside of the model pods are only"
     assert found["pods"] == [
         {"namespace": "team", "name": "bare", "workload": "", "fixable": False}

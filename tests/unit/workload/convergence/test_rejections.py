@@ -266,11 +266,13 @@ async def test_change_that_breaks_pods_of_jobs_is_left_out(
     model: FakeApiserver, kind: str, admission: Callable[[Object], Object], author: str
 ):
     """The Job comes after the charm, and the other team's admission judges only its pods."""
-    job(model, "done", status={"conditions": [{"type": "Complete", "status": "True"}]})
+    for end in ("Complete", "Failed"):
+        job(model, end, status={"conditions": [{"type": end, "status": "True"}]})
     want(model, native=True)
     async with looking(model) as service:
         await until(lambda: looked(model) > 1)
-        assert not [pod for pod in model.tried if pod["metadata"]["labels"].get("app") == "done"]
+        tried = {pod["metadata"]["labels"].get("app") for pod in model.tried}
+        assert not tried & {"Complete", "Failed"}
         model.admission = lambda pod: (
             admission(pod) if pod["metadata"]["labels"].get("app") == "train-2" else pod
         )
