@@ -99,6 +99,7 @@ UI = account("ml-pipeline-ui")
     a_wildcard=([of_user("cluster.local/ns/istio-ingress/*")], "ALLOW", True),
     another_wildcard=([of_user("cluster.local/ns/istio-system/*")], "ALLOW", False),
     another_domain=([of_user(account("gateway", GATEWAY, "td2"))], "ALLOW", False),
+    alias_by_a_wildcard=([of_user(account("gateway", GATEWAY, "td*"))], "ALLOW", True),
     not_of_users=([{"from": [{"source": {"principals": [OTHER]}}]}], "ALLOW", True),
     no_principal=([of_user()], "ALLOW", True),
     denies=([of_user(OTHER)], "DENY", True),
@@ -282,6 +283,11 @@ def theirs(labels, action="ALLOW", rules=({},), namespace=MODEL, **target):
     return lambda fake: policy(fake, namespace, rules=rules, spec={"action": action, **spec})
 
 
+def in_a_root_without_istiod(fake):
+    fake_cluster.install_istio(fake, mesh_config="rootNamespace: mesh-root")
+    theirs(API, namespace="mesh-root")(fake)
+
+
 def without(name, number=0, **fields):
     return lambda fake: add_application(fake, name, number=number, **fields)
 
@@ -314,6 +320,7 @@ TARGETS = [{"kind": "Service", "name": "a"}]
     others_ask=(theirs(API, "CUSTOM"), {}, "POLICY_INTERFERES", "has another service decide"),
     others_for_all=(theirs({}), {}, "POLICY_INTERFERES", "kfp-api-0"),
     others_in_the_mesh=(theirs(API, namespace=ROOT), {}, "POLICY_INTERFERES", "kfp-api-0"),
+    others_in_another_root=(in_a_root_without_istiod, {}, "POLICY_INTERFERES", "kfp-api-0"),
     others_elsewhere=(theirs(API, namespace="default"), {}, "CALLERS_HELD", ""),
     of_other_pods=(theirs({NAME: "x"}), {}, "CALLERS_HELD", ""),
     allows_none=(theirs(API, rules=()), {}, "CALLERS_HELD", ""),

@@ -70,6 +70,8 @@ def test_workload_is_told_what_the_gateways_envoy_is_to_have(world, tmp_path):
     own = f"istio-integrator.{names.name_owner('kf', 'mesh-2')}"
     world.config = {"tls_secret": "theirs"}
     assert charm_world.told(world.ctx, world.run()).gateway.secrets == ("theirs", own)
+    world.config["gateway_service"] = ""
+    assert charm_world.told(world.ctx, world.run()).gateway.secrets == ("theirs", own)
     world.config, world.related = {}, [*world.related, authority()]
     assert charm_world.told(world.ctx, world.run()).gateway.secrets == (own,)
 

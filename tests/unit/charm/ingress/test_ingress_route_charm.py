@@ -9,7 +9,7 @@ from ops import testing
 from integrator_contract import names
 from istio_integrator import messages
 from tests.unit.charm.ingress import wishes
-from tests.unit.charm.ingress_world import auth, authority, route, sign
+from tests.unit.charm.ingress_world import auth, authority, route, sdi, sign
 
 REFUSAL = 'admission webhook "validation.istio.io" denied the request: no such path'
 AWAY = 'failed calling webhook "a.b": failed to call webhook: connection refused'
@@ -70,6 +70,8 @@ def test_routes_of_both_generations_are_one_object_and_each_trouble_its_own(worl
         wishes.asks("silent"),
         broken,
         auth(),
+        # It has asked for no route of the older generation yet.
+        sdi("ingress", "jupyter-ui"),
     ]
     status = world.status()
     (only,) = world.all("VirtualService")
@@ -149,9 +151,14 @@ def test_gateway_speaks_http2_with_grpc_where_nobody_else_says_how(world):
     (port,) = rules(world)[host]["trafficPolicy"]["portLevelSettings"]
     assert port["port"]["number"] == 9090
     assert port["connectionPool"]["http"]["useClientProtocol"] is True
+    (name,) = (each["metadata"]["name"] for each in world.all("DestinationRule"))
     world.fake.put("DestinationRule", "wide", spec={"host": "*.kf.svc.cluster.local"})
     world.run()
     assert rules(world) == {}
+    world.fake.delete("DestinationRule", "wide", "kf")
+    world.fake.put("DestinationRule", name, spec={"host": "other"})
+    world.fake.may_change = {f"destinationrules kf {name}"}
+    assert f": another tool has DestinationRule kf/{name}" in world.status().message
     # Without the right to it everything is served all the same.
     world.related.append(route("kfp-ui"))
     world.fake.forbidden.add(("list", "destinationrules"))

@@ -229,3 +229,13 @@ def test_gateway_that_takes_a_port_for_tcp_is_named(world, created, server, labe
     shown = world.status().message[:100]
     assert ("Gateway mesh-2/tcp takes port" in shown) == is_named
     assert ("run: juju run mesh-2/leader diagnose" in shown) == is_named
+
+
+def test_of_gateways_of_one_second_the_name_decides_and_not_the_namespace(world):
+    world.run()
+    world.gateway()["metadata"]["creationTimestamp"] = OURS
+    world.fake.namespace("mesh-2")
+    tcp = {"port": {"number": 80, "protocol": "TCP"}, "hosts": ["*"]}
+    spec = {"selector": OWN_LABELS, "servers": [tcp]}
+    world.fake.put("Gateway", "a", "mesh-2", spec=spec)["metadata"]["creationTimestamp"] = OURS
+    assert "Gateway mesh-2/a takes port" in world.status().message

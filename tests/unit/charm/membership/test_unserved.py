@@ -52,9 +52,10 @@ def test_named_gateway_that_istiod_ignores_serves_nothing(selective):
     assert selective.routes() == []
 
 
-def test_authorization_service_that_istiod_ignores_is_named(selective):
+def test_authorization_service_that_istiod_ignores_is_named(selective, caplog):
     selective.config = {**OWN}
     selective.fake.namespace("login")
+    selective.fake.namespace("bob", **{names.PART_OF: names.PROFILE})
     selective.fake.put("Service", "oidc", "login")
     selective.related = [route(), auth(namespace="login")]
     selective.run()
@@ -63,6 +64,7 @@ def test_authorization_service_that_istiod_ignores_is_named(selective):
     assert isinstance(found, testing.BlockedStatus)
     assert "run: kubectl label namespace login istio-discovery=enabled" in found.message
     assert "istiod ignores login/oidc" in found.message
+    assert "istiod ignores 1 served namespaces (bob)" in caplog.text
     select(selective, "login")
     assert isinstance(status(selective), testing.ActiveStatus)
 

@@ -281,7 +281,7 @@ NO_CERTIFICATE = "has clients call minio:9000 without the mesh's certificates"
         [service("db", 80, 9000, selector=MINIO), destination_rule("db", port=9000)], "",
     ),
     rule_for_another_namespace=([destination_rule("minio.other.svc.cluster.local")], ""),
-    rule_for_a_namesake=([destination_rule("minio", namespace="kf-user")], ""),
+    rule_for_a_namesake=([destination_rule("minio", namespace="istio-ingress")], ""),
     rule_for_other_hosts=([destination_rule("*.example.com")], ""),
     rule_with_certificates=([destination_rule("minio", "ISTIO_MUTUAL")], ""),
     sidecar_of_the_model=([sidecar("istio-system/*")], HIDDEN),
