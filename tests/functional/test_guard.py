@@ -35,6 +35,8 @@ from tests.unit.charm.ingress_world import auth
 
 COOKIE = echo.COOKIE
 HEADER = "kubeflow-userid"
+DASHED = "x-name-of-the-signed-user"
+"""A header with so many dashes that routes overwrite it in two spellings only."""
 HTTPS = {"hosts": HOST, "tls_secret": ingress_world.SECRET}
 LIES = {
     "X-Forwarded-Uri": "/public",
@@ -63,7 +65,7 @@ def authenticate(place, path=None, **options):
     address = f"http://oidc.{MODEL}.svc.{DOMAIN}{path}"
     place.options = {**HTTPS, **options}
     place.auths = [COMPLETE] if path is None else []
-    place.forwards = [] if path is None else [ingress_world.forward(address)]
+    place.forwards = [] if path is None else [ingress_world.forward(address, HEADER, DASHED)]
     place.reconcile()
     place.eventually(200, Cookie=COOKIE)
     place.eventually(200, tls=HOST, Cookie=COOKIE)
@@ -81,13 +83,13 @@ def test_session_that_the_service_renews_reaches_the_browser_beside_the_applicat
 
 
 @cases(
-    ("path", "asked", "user"),
-    ingress_auth_no_user=(None, "/public/x", None),
-    forward_auth=("", "/kfp/x", echo.USER),
+    ("path", "asked", "user", "more"),
+    ingress_auth_no_user=(None, "/public/x", None, ()),
+    forward_auth=("", "/kfp/x", echo.USER, [f"{DASHED.replace('-', '_', 1)}: admin"]),
 )
-def test_name_that_a_client_claims_reaches_nobody(place, path, asked, user):
+def test_name_that_a_client_claims_reaches_nobody(place, path, asked, user, more):
     authenticate(place, path)
-    for claim in forged_requests.CLAIMS:
+    for claim in (*forged_requests.CLAIMS, *more):
         place.application.clear()
         head = forged_requests.head(asked, more=(f"Cookie: {COOKIE}", claim))
         answer = gateway_client.raw("127.0.0.1", head, place.port)
