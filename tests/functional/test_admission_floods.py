@@ -27,8 +27,8 @@ MEBIBYTE = 1024 * 1024
 LARGEST = 3 * MEBIBYTE
 MOST_CONNECTIONS = 256
 """As many the server keeps open at once."""
-IDLE_SECONDS = 20
-"""How long it keeps one without a request."""
+IDLE_SECONDS, HANDSHAKE_SECONDS = 20, 5
+"""How long it keeps one without a request, and without a handshake."""
 SETTINGS = "everything"
 
 
@@ -223,6 +223,14 @@ def test_a_flood_of_the_port_for_health_keeps_no_kubelet_out(server):
         assert server.get("/livez")[0] == server.get("/readyz")[0] == 200
         assert waiting.eventually(lambda: not flood.left(), 2 * IDLE_SECONDS)
     assert resident(server)[1] < MOST_MEMORY
+
+
+def test_connections_without_a_handshake_are_closed(server):
+    with Flood(server) as flood:
+        flood.hold(20, port=server.port)
+
+        assert len(flood.sockets) == 20
+        assert waiting.eventually(lambda: not flood.left(), 2 * HANDSHAKE_SECONDS)
 
 
 def test_an_api_server_may_ask_for_two_hundred_reviews_at_once(server):

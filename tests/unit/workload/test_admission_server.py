@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-import yarl
 
 from tests.unit.workload import webhook_world
 from tests.unit.workload.webhook_world import SETTINGS, request, serving
@@ -72,17 +71,6 @@ async def test_body_that_does_not_arrive_is_not_waited_for(tmp_path: pathlib.Pat
         assert await webhook.status(slowly(), **{"Content-Length": "90"}) == 408
         assert loop.time() - began < 3, "the API server has gone by then"
         assert await webhook.count("reviews_total", namespaces="model", outcome="too-slow") == 1
-
-
-async def test_connection_without_a_handshake_is_closed(tmp_path: pathlib.Path):
-    loop = asyncio.get_running_loop()
-    async with serving(tmp_path) as webhook:
-        address = yarl.URL(webhook.reviews)
-        reader, writer = await asyncio.open_connection(address.host, address.port)
-        began = loop.time()
-        assert await reader.read() == b""
-        assert loop.time() - began < 6
-        writer.close()
 
 
 async def test_each_change_of_a_file_is_counted_and_what_stays_wrong_is_told_of_once(
