@@ -152,7 +152,8 @@ class World:
         self.fake = fake
         fake.put("Service", AUTH["service"])
         images = {"charm": "charm:1", "lifecycle": "workload:1"}
-        spec = {"containers": [{"name": name, "image": images[name]} for name in images]}
+        containers = [{"name": name, "image": image} for name, image in images.items()]
+        spec = {"containers": containers}
         fake.put("Pod", f"{OURS}-0", spec=spec)
         self.ctx = context()
         self.related = [*related]

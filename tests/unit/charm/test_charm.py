@@ -111,6 +111,14 @@ def test_notices_before_relation_hooks_and_hooks_that_run_twice_do_no_harm(fake,
     assert out.unit_status == shown
 
 
+def test_without_trust_it_is_blocked_with_the_command(ctx, fake):
+    fake.forbidden.add(("*", "*"))
+    assert status(ctx, state()) == testing.BlockedStatus(
+        "missing permission: list mutatingwebhookconfigurations; "
+        "run: juju trust mesh-2 --scope=cluster"
+    )
+
+
 def test_api_server_that_does_not_answer_is_waited_for_and_the_workload_goes_on(
     ctx, fake, tmp_path
 ):

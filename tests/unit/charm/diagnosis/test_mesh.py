@@ -70,6 +70,7 @@ INBOUND_ONLY = {"traffic.sidecar.istio.io/excludeOutboundIPRanges": "0.0.0.0/0"}
     nothing_told=({}, "", [UNKNOWN]),
     namespace_not_known=(MANAGED, EVERY, ["ISTIOD_NAMESPACE_UNKNOWN"]),
     of_some_pods=({}, "[{pods: app=trainer, ports: [17070]}]", [UNKNOWN]),
+    other_port=({}, "5432", [UNKNOWN]),
     one_of_two_ports=({}, "17070", [UNKNOWN]),
     of_every_pod=({}, EVERY, []),
     of_charms=({}, CHARMS, []),

@@ -183,7 +183,8 @@ RELATE = "juju integrate kfp-api:service-mesh mesh-2:service-mesh"
     ("related", "options", "command"),
     covered=([stated()], RELATED, None),
     another=([stated("minio")], RELATED, RELATE),
-    none=([], {"authorization": "closed"}, RELATE),
+    none=([], RELATED, RELATE),
+    none_of_a_closed_model=([], {"authorization": "closed"}, RELATE),
     option_is_off=([stated()], {}, "juju config mesh-2 authorization=related"),
 )
 def test_service_that_trusts_the_users_header_of_any_pod_is_named(
@@ -221,10 +222,13 @@ def katib(fake, labels, port, kind):
         fake.put("Service", name, spec={"selector": chosen, "ports": ports})
     elsewhere = {"matchExpressions": [{"key": "x", "operator": "Exists"}]}
     hooks = [
-        {"name": f"v.{name}", "clientConfig": {"service": {"name": name, "namespace": MODEL}}}
+        {
+            "name": f"v.{name}",
+            "clientConfig": {"service": {"name": name, "namespace": MODEL}},
+            "namespaceSelector": elsewhere,
+        }
         for name in ("katib", "of-no-pods")
     ]
-    hooks = [{**each, "namespaceSelector": elsewhere} for each in hooks]
     fake.put(kind, "katib.kubeflow.org", "", webhooks=hooks)
 
 

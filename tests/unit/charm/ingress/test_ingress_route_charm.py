@@ -95,8 +95,9 @@ def test_routes_of_both_generations_are_one_object_and_each_trouble_its_own(worl
 def test_relation_whose_routes_are_not_taken_is_named_and_goes_alone(world, code):
     def refuse(obj):
         text = json.dumps(obj["spec"]) if obj["kind"] == "VirtualService" else ""
-        is_away = "/away" in text and "poison" not in text
-        return (code, REFUSAL) if "poison" in text else (500, AWAY) if is_away else None
+        if "poison" in text:
+            return code, REFUSAL
+        return (500, AWAY) if "/away" in text else None
 
     world.fake.validators.append(refuse)
     world.related = [route("good"), wishes.asks("bad", path("/poison")), auth()]
@@ -108,7 +109,7 @@ def test_relation_whose_routes_are_not_taken_is_named_and_goes_alone(world, code
     assert "run: juju run mesh-2/leader diagnose" in visible
     assert f"{where.rpartition(' ')[2]} in kf; no such path" in status.message
     assert world.routes() == [f"mesh-2-ingress-{world.related[0].id}"]
-    # What was served stays served with only that one, and with an answer that is no judgement.
+    # The routes stay while only the refused relation is left, and while a webhook is away.
     world.related = world.related[1:]
     world.run()
     assert len(world.routes()) == 1

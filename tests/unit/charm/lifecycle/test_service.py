@@ -131,6 +131,9 @@ def test_memory_of_the_workload_goes_with_the_application(ctx, fake):
     found = fake.find("ConfigMap", "mesh-2-convergence", "kf")["metadata"]
     (owner,) = found["ownerReferences"]
     assert owner["name"] == "kf-mesh-2"
+    fake.writes.clear()
+    status(ctx)
+    assert fake.writes == []
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[" * 9999, '{"model": "\udce4"}'])

@@ -181,6 +181,10 @@ def test_forward_auth_is_agreed_with_the_library(given, address, headers):
     assert message.headers == headers
 
 
+def test_authorization_service_that_has_said_nothing_yet_is_waited_for():
+    assert kubeflow.read_forward_auth_bag(provides(None)) == (None, "")
+
+
 @pytest.mark.parametrize(
     ("routed", "words"),
     [(("kfp-ui", "dex-auth"), "protected"), (("dex-auth",), "kfp-ui is not related via ingress")],

@@ -3,8 +3,8 @@
 import collections
 import functools
 import json
-import pathlib
 import types
+import typing
 
 import pytest
 from hypothesis import example, given, settings
@@ -186,12 +186,16 @@ def test_address_is_read_with_its_path(address, want):
     assert (message.decisions_address, problem) == (kubeflow.Address(*want), "")
 
 
+class App(typing.NamedTuple):
+    name: str
+
+
 def related(**bags):
     """The charm's relations by endpoint, each with its id, an application and its bag."""
     relations = collections.defaultdict(list)
     for endpoint, listed in bags.items():
         for number, name, content in listed:
-            app = pathlib.PurePath(name)
+            app = App(name)
             one = types.SimpleNamespace(id=number, app=app, active=True, data={app: content})
             relations[endpoint.replace("_", "-")].append(one)
     model = types.SimpleNamespace(relations=relations)
