@@ -12,8 +12,16 @@ from sidecar_lifecycle.decide.convergence import memory
 
 from integrator_contract import seen
 from integrator_contract.reasons import Reason
-from tests.unit.workload.converging import MEMORY, MODEL, converging, injected, without_sidecar
+from tests.unit.workload.converging import (
+    MEMORY,
+    MODEL,
+    converging,
+    injected,
+    without_sidecar,
+    workload,
+)
 from tests.unit.workload.fake_apiserver import FakeApiserver
+from tests.unit.workload.service_world import now
 
 served = functools.partial(
     converging, leader=False, proxy_revision="default", proxy_version="1.31.1"
@@ -43,20 +51,46 @@ async def test_answer_follows_the_settings_that_the_charm_has_just_written(model
             assert pod["reason"] == reason
 
 
+def add(model: FakeApiserver, name: str, *, image: str = "", **metadata: Any) -> None:
+    """Create a pod of a StatefulSet, with an old sidecar if it has an image."""
+    pod = without_sidecar(f"uid-{name}", name)
+    workload(model, "statefulsets", name)
+    if image:
+        pod = injected(pod)
+        pod["metadata"]["labels"]["service.istio.io/canonical-name"] = name
+        status = {"revision": "default", "containers": ["istio-proxy"]}
+        pod["metadata"]["annotations"] = {"sidecar.istio.io/status": json.dumps(status)}
+        pod["spec"]["containers"][-1]["image"] = image
+    pod["metadata"] |= metadata
+    model.put("pods", pod)
+
+
+OLD, GOING = "istio/proxyv2:1.30.0", {"deletionTimestamp": "2026-01-01T00:02:00Z"}
+AGE = "its proxy is 1.30.0, istiod is 1.31.1"
+
+
+def rows(found: dict[str, Any]) -> list[tuple[str, bool, str, str]]:
+    """Return the pods of an answer, all of which are in the model."""
+    assert {each["namespace"] for each in found["pods"]} <= {MODEL}
+    keys = ("name", "fixable", "reason", "message")
+    return [tuple(each[key] for key in keys) for each in found["pods"]]
+
+
 async def test_pods_with_an_old_sidecar_are_listed_where_they_are_asked_for(model: FakeApiserver):
-    old = injected(without_sidecar())
-    old["metadata"]["labels"]["service.istio.io/canonical-name"] = "web"
-    status = {"revision": "default", "containers": ["istio-proxy"]}
-    old["metadata"]["annotations"] = {"sidecar.istio.io/status": json.dumps(status)}
-    old["spec"]["containers"][-1]["image"] = "istio/proxyv2:1.30.0"
-    model.put("pods", old)
+    add(model, "web", image=OLD, uid="uid-1")
+    add(model, "db", image=OLD)
+    add(model, "going", image=OLD, **GOING)
     async with served(model) as service:
         stale = await service.get("/uninjected?stale=")
         lacking = await service.get("/uninjected")
+        planned = await service.post("/restart?stale=&dry-run=")
 
-    assert [pod["name"] for pod in stale["pods"]] == ["web-0"]
+    assert rows(stale) == [(f"{name}-0", True, "OldProxy", AGE) for name in ("db", "web")]
+    assert {each[0]: each[1:] for each in rows(planned)} == {
+        f"{name}-0": (True, "Requested", AGE) for name in ("db", "web")
+    }
     assert lacking["pods"] == []
-    assert lacking["summary"]["stale"] == stale["summary"]["stale"] == 1
+    assert lacking["summary"]["stale"] == stale["summary"]["stale"] == 2
 
 
 async def test_what_the_gateway_has_is_told_while_something_is_expected(model: FakeApiserver):
@@ -89,16 +123,34 @@ async def test_what_the_gateway_has_is_told_while_something_is_expected(model: F
 
 @pytest.mark.parametrize(("how", "forced"), [("", False), ("force=", True)])
 async def test_restart_is_left_to_the_leader(model: FakeApiserver, how: str, forced: bool):
+    add(model, "db")
+    add(model, "bare", ownerReferences=[])
+    add(model, "going", **GOING)
+
+    def write(data: dict[str, str]) -> None:
+        model.put("configmaps", {"metadata": {"name": MEMORY, "namespace": MODEL}, "data": data})
+
     async with served(model) as service:
+        listed = [(each[0], each[2]) for each in rows(await service.get("/uninjected"))]
+        assert listed == [("bare-0", "BarePod"), ("db-0", "Queued"), ("web-0", "Queued")]
         planned = await service.post("/restart?dry-run=")
-        assert [pod["name"] for pod in planned["pods"]] == ["web-0"]
+        assert sorted(rows(planned)) == [
+            ("bare-0", False, "BarePod", "nothing would create it again"),
+            *((f"{name}-0", True, "Requested", "to be replaced") for name in ("db", "web")),
+        ]
         assert not model.find("configmaps", MODEL, MEMORY)
+        write({"rejections": "{}"})
+        # The leader writes between this unit's read and its write.
+        model.interference = [lambda: write({"rejections": "{}", "state": "{}"})]
         await service.post(f"/restart?{how}")
-        stored = memory.decode(model.get("configmaps", MODEL, MEMORY)["data"])
+        data = model.get("configmaps", MODEL, MEMORY)["data"]
+        stored = memory.decode(data)
         await asyncio.sleep(60)
 
+    assert data.keys() == {"rejections", "state", memory.REQUEST}
     assert stored.request is not None
-    assert (stored.request.uids, stored.request.force) == (("uid-1",), forced)
+    assert (sorted(stored.request.uids), stored.request.force) == (["uid-1", "uid-db"], forced)
+    assert 0 <= now() - stored.request.at < 300
     assert model.evicted == []
 
 

@@ -75,6 +75,9 @@ async def test_application_does_not_manage_the_gateway_workload_that_is_tied_to_
     assert not reason or found["reason"] == reason
 
 
+REPORTED = "outside of the model pods are only reported"
+
+
 def elsewhere(namespace, name, *, proxy=False, **extra):
     pod = pods.pod_json(pods.running(), namespace=namespace, name=name, policy="Always", **extra)
     if not proxy:
@@ -84,8 +87,9 @@ def elsewhere(namespace, name, *, proxy=False, **extra):
 
 async def test_pods_without_their_sidecar_are_found_in_the_namespaces_that_are_looked_after(model):
     model.put("pods", injected(without_sidecar()))
-    served = {**PROFILE, **MEMBER}
+    served, tagged = {**PROFILE, **MEMBER}, {**PROFILE, names.REVISION: "1-30"}
     spaces = {"team": served, "apart": PROFILE, "another": MEMBER, "istio-system": served}
+    spaces |= {"of-a-revision": tagged, "of-another": {**tagged, names.REVISION: "1-31"}}
     spaces["theirs"] = {**served, names.SERVED_BY: names.name_owner(MODEL, "other")}
     for number, (namespace, labels) in enumerate(spaces.items()):
         model.namespace(namespace, labels=labels)
@@ -96,26 +100,42 @@ async def test_pods_without_their_sidecar_are_found_in_the_namespaces_that_are_l
     model.put("pods", over)
     model.set_state("team", "over", "main", pods.ended())
 
-    found = await listed(model, mesh_namespace="istio-system")
-    message = "its namespace says istio-injection=enabled; outside of the model pods are only"
+    spare = elsewhere("team", "a-bare", uid="a-bare")
+    model.put("pods", spare)
+
+    found = await listed(model, mesh_namespace="istio-system", mesh_revision="1-30")
+    enabled, revision = "istio-injection=enabled", "istio.io/rev=1-30"
     assert found["pods"] == [
-        {"namespace": "team", "name": "bare", "workload": "", "fixable": False}
-        | {"reason": "OtherNamespace", "message": f"{message} reported"}
+        {"namespace": namespace, "name": name, "workload": "", "fixable": False}
+        | {"reason": "OtherNamespace", "message": f"its namespace says {why}; {REPORTED}"}
+        for namespace, name, why in (
+            ("team", "bare", enabled),
+            ("team", "a-bare", enabled),
+            ("of-a-revision", "bare", revision),
+        )
     ]
-    assert found["summary"]["reported"] == 1
+    assert found["summary"]["reported"] == 3
 
 
-async def test_hold_counts_while_the_injector_is_the_same(model):
-    webhook = {"name": "istiod", "uid": "uid-of-injector", "labels": {"app": "sidecar-injector"}}
-    model.put("mutatingwebhookconfigurations", {"metadata": webhook})
+async def test_hold_counts_while_the_injectors_are_the_same(model):
+    def webhook(name, **labels):
+        metadata = {"name": name, "uid": f"uid-of-{name}", "labels": labels}
+        model.put("mutatingwebhookconfigurations", {"metadata": metadata})
+
+    for name in ("tag", "injector"):
+        webhook(name, app="sidecar-injector")
     values = service.select_fields(service.Eligibility, SETTINGS)
     scope = eligible.Scope(namespace_labels=MEMBER, **values)
-    word = facts.compute_fingerprint(scope, ("uid-of-injector",))
+    word = facts.compute_fingerprint(scope, ("uid-of-injector", "uid-of-tag"))
     remember(model, memory.Memory(holds={SET: a_hold(fingerprint=word, revision="")}))
-    (before,) = (await listed(model))["pods"]
-    model.delete("mutatingwebhookconfigurations", "", "istiod")
-    (after,) = (await listed(model))["pods"]
-    assert before["reason"] == "StillNoSidecar" != after["reason"]
+    for change, holds in (
+        (lambda: None, True),
+        (lambda: webhook("of-another-team", app="policies"), True),
+        (lambda: model.delete("mutatingwebhookconfigurations", "", "tag"), False),
+    ):
+        change()
+        (pod,) = (await listed(model))["pods"]
+        assert (pod["reason"] == "StillNoSidecar") is holds
 
 
 async def test_convergence_goes_on_without_the_right_to_list_injectors(model):
