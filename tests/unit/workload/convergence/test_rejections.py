@@ -55,9 +55,17 @@ def found(model: FakeApiserver) -> dict[str, Any]:
     return {"changes": {*read.changes}, "workloads": {*read.workloads}}
 
 
+def inject(pod: Object) -> Object:
+    """Inject the native sidecar that a pod requests, beside an init container without one."""
+    if not is_native(pod):
+        return pod
+    proxy = {"name": "istio-proxy", "restartPolicy": "Always"}
+    return {**pod, "spec": {**pod["spec"], "initContainers": [{"name": "istio-init"}, proxy]}}
+
+
 @pytest.fixture(autouse=True)
 def admits(model: FakeApiserver) -> None:
-    model.admission = lambda pod: pod
+    model.admission = inject
 
 
 async def test_forbidden_change_is_found_before_a_pod_has_it_and_the_charm_is_told(
@@ -106,7 +114,18 @@ async def test_pods_are_not_tried_again_while_nothing_changes(model: FakeApiserv
         assert (len(model.tried), service.told()) == (tried, before)
 
 
-async def test_change_is_made_again_once_the_policy_has_gone(model: FakeApiserver):
+def end_policy(model: FakeApiserver) -> None:
+    model.admission = inject
+
+
+def end_admission(model: FakeApiserver) -> None:
+    model.delete("configmaps", MODEL, "mesh-2-admission")
+
+
+@cases("change", policy=end_policy, webhook=end_admission)
+async def test_change_is_made_again_once_the_policy_or_the_webhook_has_gone(
+    model: FakeApiserver, change: Callable[[FakeApiserver], None]
+):
     """The pods that were refused show it at the next look, and the charm is told once."""
     model.admission = forbidding(names.PROXY_CONFIG)
     want(model)
@@ -115,7 +134,7 @@ async def test_change_is_made_again_once_the_policy_has_gone(model: FakeApiserve
         looks = looked(model)
         await until(lambda: looked(model) >= looks + 3)
         assert (found(model)["changes"], service.told()) == ({"hold"}, 1)
-        model.admission = lambda pod: pod
+        change(model)
         looks = looked(model)
         await until(lambda: looked(model) >= looks + 3)
         assert (found(model)["changes"], service.told()) == (set(), 2)
@@ -124,20 +143,33 @@ async def test_change_is_made_again_once_the_policy_has_gone(model: FakeApiserve
         assert model.tried == []
 
 
-async def test_change_that_another_policy_forbids_too_stays_left_out(model: FakeApiserver):
+@pytest.mark.parametrize("author", ["no-overrides", "of-another-team"])
+async def test_change_that_another_policy_forbids_too_stays_left_out(
+    model: FakeApiserver, author: str
+):
     """The first pod that was refused is admitted again, and another one is not."""
     workload(model, "statefulsets", "shop")
     model.admission = forbidding(names.PROXY_CONFIG)
     want(model)
     async with looking(model) as service:
         await until(service.told)
-        admit_all = forbidding(names.PROXY_CONFIG)
-        model.admission = lambda pod: (
-            admit_all(pod) if pod["metadata"]["labels"].get("app") == "shop" else pod
-        )
+        forbid = forbidding(names.PROXY_CONFIG)
+
+        def admission(pod: Object) -> Object:
+            if pod["metadata"]["labels"].get("app") != "shop":
+                return pod
+            try:
+                return forbid(pod)
+            except Refused as error:
+                raise Refused(str(error).replace("no-overrides", author)) from error
+
+        model.admission = admission
         looks = looked(model)
         await until(lambda: looked(model) >= looks + 4)
-        assert (found(model)["changes"], service.told()) == ({"hold"}, 1)
+        is_news = author != "no-overrides"
+        assert (found(model)["changes"], service.told()) == ({"hold"}, 1 + is_news)
+        (refused,) = stored(model).changes.values()
+        assert refused.author == f"ValidatingAdmissionPolicy {author}"
 
 
 def held_and_forbidden(pod: Object) -> Object:
@@ -154,9 +186,10 @@ async def test_policy_that_comes_later_is_found_by_the_pod_that_is_lacking(model
         await until(lambda: looked(model) > 1)
         model.admission = held_and_forbidden
         workload(model, "deployments", "shop", present=0)
-        for number, name in ((9, "shop-b"), (10, "shop-a")):
+        sets = ((9, "shop-b", "shop"), (10, "shop-a", "shop"), (11, "shop-2-a", "shop-2"))
+        for number, name, owner in sets:
             about = {"annotations": {"deployment.kubernetes.io/revision": str(number)}}
-            about["ownerReferences"] = owned("Deployment", "shop")
+            about["ownerReferences"] = owned("Deployment", owner)
             workload(model, "replicasets", name, present=0, **about)
         model.tried.clear()
         await until(service.told)
@@ -236,6 +269,7 @@ def dropping(pod: Object) -> Object:
 
 INVALID = 'Pod "{0}" is invalid: spec'
 LOST = ".initContainers[1].startupProbe: Forbidden: may not be set for init containers without"
+INJECTOR = "namespace.sidecar-injector.istio.io"
 APISERVER, UNNAMED = "kube-apiserver", "another team's webhook"
 
 
@@ -252,6 +286,10 @@ APISERVER, UNNAMED = "kube-apiserver", "another team's webhook"
     webhook_that_fails=(
         refusing('Internal error occurred: failed calling webhook "a.b": {0}: EOF', 500),
         'webhook "a.b"',
+    ),
+    istiod=(
+        refusing(f'admission webhook "{INJECTOR}" denied the request: {{0}}: odd', 400),
+        f'webhook "{INJECTOR}"',
     ),
     duplicate=(
         refusing(INVALID + '.containers[1].name: Duplicate value: "istio-proxy"', 422),
@@ -291,6 +329,45 @@ async def test_change_that_breaks_pods_of_jobs_is_left_out(
         model.admission = lambda pod: pod
         await until(lambda: service.told() == 2)
     assert found(model) == {"changes": set(), "workloads": set()}
+
+
+@cases(
+    "sample",
+    server={"restartPolicy": "Always"},
+    task={"restartPolicy": "Never"},
+    this_charm={"app.kubernetes.io/name": "mesh-2"},
+)
+async def test_change_is_tried_before_pods_of_its_kind_exist(
+    model: FakeApiserver, sample: dict[str, str]
+):
+    """Only future pods of one kind are refused."""
+    change = names.INJECT if "restartPolicy" not in sample else names.PROXY_CONFIG
+
+    def admission(pod: Object) -> Object:
+        meta = pod["metadata"]
+        about = {**pod["spec"], **meta.get("labels", {})}
+        is_own = sample.items() <= about.items() and "app" not in about
+        return forbidding(change)(pod) if is_own else pod
+
+    model.admission = admission
+    want(model)
+    async with looking(model) as service:
+        await until(service.told)
+    assert len(found(model)["changes"]) == 1
+
+
+async def test_newest_jobs_are_tried(model: FakeApiserver):
+    """Neither the names nor the order of the list tell their age."""
+    days = range(1, 52)
+    for day in reversed(days):
+        created = f"2026-{1 + day // 28:02}-{1 + day % 28:02}T00:00:00Z"
+        about = {"name": f"job-{99 - day}", "namespace": MODEL, "creationTimestamp": created}
+        job(model, about["name"], metadata=about)
+    want(model)
+    async with looking(model):
+        await until(lambda: looked(model) > 1)
+    tried = {pod["metadata"]["labels"].get("app") for pod in model.tried} - {None, "web", "mesh-2"}
+    assert tried == {f"job-{99 - day}" for day in days if day > 1}
 
 
 async def test_change_that_replaces_a_forbidden_one_is_tried_too(model: FakeApiserver):
@@ -345,7 +422,7 @@ async def test_workload_whose_pods_the_injector_makes_invalid_is_told_once(
     assert stored(model).sidecars == {}
 
 
-ISTIOD_AWAY = 'failed calling webhook "namespace.sidecar-injector.istio.io": refused'
+ISTIOD_AWAY = f'failed calling webhook "{INJECTOR}": refused'
 
 
 @cases(
