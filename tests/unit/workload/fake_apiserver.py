@@ -202,6 +202,8 @@ class FakeApiserver(api_server.ApiServer):
         def matches(item: Object) -> bool:
             return api_server.is_selected(item, namespace, request.query)
 
+        # Without bookmarks a quiet watch ends in 410 Gone.
+        assert request.query["allowWatchBookmarks"] == "true"
         since = int(request.query.get("resourceVersion") or 0)
         queue: asyncio.Queue[Any] = asyncio.Queue()
         self.watchers[queue] = plural

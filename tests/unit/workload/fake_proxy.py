@@ -16,6 +16,8 @@ class Proxy:
         does two seconds later), lingers (ends, but the connection does not), silent (its port is
         never announced), 403, 500, refused,
         hang, vanish, no-http, digits (a status of 5,000)."""
+        self.port = "15020"
+        """Its status port."""
         self.exec_mode = "ok"
         """ok, exit-1, missing, garbage, hang, talks."""
         self.release = asyncio.Event()
@@ -32,7 +34,8 @@ class Proxy:
         self, request: web.Request, socket: web.WebSocketResponse, quits: Callable[[], None]
     ) -> None:
         """Take a request to quit that comes by a port-forward."""
-        port = int(request.query["ports"]).to_bytes(2, "little")
+        assert request.query["ports"] == self.port
+        port = int(self.port).to_bytes(2, "little")
         if self.mode == "silent":
             await self.release.wait()
         await socket.send_bytes(b"\x00" + port)
@@ -48,7 +51,9 @@ class Proxy:
             assert message.data[0] == 0
             received += message.data[1:]
         self._asked("port-forward")
-        assert received.startswith(b"POST /quitquitquit HTTP/1.1\r\n")
+        first, *headers = received.split(b"\r\n")
+        assert first == b"POST /quitquitquit HTTP/1.1"
+        assert {b"Host: localhost", b"Content-Length: 0"} <= {*headers}
         if self.mode == "cut":
             asyncio.get_running_loop().call_later(2, quits)
         if self.mode in ("cut", "vanish"):
@@ -78,7 +83,10 @@ class Proxy:
         self, request: web.Request, socket: web.WebSocketResponse, quits: Callable[[], None]
     ) -> None:
         """Take a command that asks it to quit."""
-        assert request.query.getall("command")[0] == "pilot-agent"
+        command = ["pilot-agent", "request", "POST", "quitquitquit"]
+        assert request.query.getall("command") == command
+        asked = [request.query.get(key) for key in ("container", "stdout", "stderr")]
+        assert asked == ["istio-proxy", "true", "true"]
         self._asked("exec")
         if self.exec_mode == "hang":
             await self.release.wait()

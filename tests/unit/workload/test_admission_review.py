@@ -38,7 +38,7 @@ async def test_a_pod_is_answered_with_a_patch_of_what_changes(webhook: Webhook):
 
 @cases(
     "fields",
-    update={"operation": "UPDATE"},
+    update={"operation": "UPDATE", "uid": "u-2"},
     subresource={"subResource": "ephemeralcontainers"},
     group={"resource": {"group": "apps", "resource": "pods"}},
     resource={"resource": {"group": "", "resource": "services"}},
@@ -46,7 +46,8 @@ async def test_a_pod_is_answered_with_a_patch_of_what_changes(webhook: Webhook):
 async def test_what_is_no_creation_of_a_pod_is_allowed_untouched(
     webhook: Webhook, fields: dict[str, Any]
 ):
-    assert await webhook.respond(request(**fields)) == {"uid": "u-1", "allowed": True}
+    uid = fields.get("uid", "u-1")
+    assert await webhook.respond(request(**fields)) == {"uid": uid, "allowed": True}
     assert await is_counted(webhook, "not-ours")
 
 

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from tests.unit.workload import webhook_world
+from tests.unit.workload.fake_apiserver import running_task
 from tests.unit.workload.webhook_world import SETTINGS, request, serving
 
 LARGEST = 3 << 20
@@ -70,7 +71,17 @@ async def test_body_that_does_not_arrive_is_not_waited_for(tmp_path: pathlib.Pat
         began = loop.time()
         assert await webhook.status(slowly(), **{"Content-Length": "90"}) == 408
         assert loop.time() - began < 3, "the API server has gone by then"
-        assert await webhook.count("reviews_total", namespaces="model", outcome="too-slow") == 1
+        large = {"Content-Length": str(LARGEST)}
+        async with running_task(webhook.status(slowly(), **large)) as first:
+            await asyncio.sleep(1)
+            assert await webhook.count("reviews_total", outcome="too-many") == 0
+            assert await webhook.status(bytes(LARGEST), "profiles") == 503
+            assert await webhook.status(bytes(64 * 1024)) == 400
+            assert await first == 408
+        assert await webhook.status(bytes(LARGEST)) == 400
+        counted = {"namespaces": "profiles", "outcome": "too-many"}
+        assert await webhook.count("reviews_total", **counted) == 1
+        assert await webhook.count("reviews_total", namespaces="model", outcome="too-slow") == 2
 
 
 async def test_each_change_of_a_file_is_counted_and_what_stays_wrong_is_told_of_once(
@@ -134,7 +145,7 @@ async def test_level_of_the_servers_log_changes_while_they_serve(
     level = tmp_path / "log-level"
     level.write_text("error")
     async with serving(tmp_path, f"--log-level-file={level}") as webhook:
-        for wanted, told in (("error", []), ("debug", ["debug"])):
+        for wanted, told in (("error", []), ("verbose", []), ("debug", ["debug"])):
             level.write_text(wanted)
             await asyncio.sleep(3)
             capsys.readouterr()

@@ -13,7 +13,10 @@ FACTS = charm_facts.CharmFacts(
     ),
     gateway_ready=True,
     guard="closed",
-    certificates=(charm_facts.Certificate(owner="gateway", not_before=5.0, not_after=9.5),),
+    certificates=(
+        charm_facts.Certificate(owner="webhook", not_before=6.0, not_after=8.5),
+        charm_facts.Certificate(owner="gateway", not_before=5.0, not_after=9.5),
+    ),
     old_proxies=3,
 )
 
@@ -44,6 +47,8 @@ async def test_everything_that_the_charm_knows_is_shown_with_the_time_of_its_loo
         ("guard", "none"): 0,
         ("certificate_not_before_timestamp_seconds", "gateway"): 5,
         ("certificate_not_after_timestamp_seconds", "gateway"): 9.5,
+        ("certificate_not_before_timestamp_seconds", "webhook"): 6,
+        ("certificate_not_after_timestamp_seconds", "webhook"): 8.5,
         ("old_proxies",): 3,
     }
 

@@ -112,6 +112,13 @@ NEW_PODS = json.dumps(
             "metadata": {"generateName": "two-", "namespace": "other", "labels": LABELS},
             "spec": {**MAIN, "hostNetwork": True},
         },
+        {"kind": "Pod", "metadata": {"name": "three", "labels": LABELS}, "spec": MAIN},
+        # The rule is one for the model.
+        {
+            "kind": "Pod",
+            "metadata": {"name": "four", "namespace": "m-2", "labels": LABELS},
+            "spec": MAIN,
+        },
     )
 )
 
@@ -125,10 +132,12 @@ def test_settings_add_what_admission_would_change(
         NEW_PODS, "--admission-settings", str(settings), tmp_path=tmp_path, capsys=capsys
     )
 
-    first, second = (json.loads(line)["admission"] for line in out.splitlines())
+    first, second, third, fourth = (json.loads(line)["admission"] for line in out.splitlines())
     assert code == 0
     assert (first["applied"], first["skipped"]) == (["excluded"], [])
     assert [operation["op"] for operation in first["patch"]] == ["add", "add"]
+    assert third == first
+    assert "excluded" not in fourth["applied"]
     assert (second["applied"], second["patch"]) == ([], [])
     assert second["skipped"][0]["reason"] == "HostNetwork"
 

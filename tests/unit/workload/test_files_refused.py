@@ -109,7 +109,7 @@ def test_service_outside_of_a_pod_says_so(tmp_path: Path, capsys: pytest.Capture
     assert "no cluster to connect to" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("address", ["8443", "host:", "host:99999"])
+@pytest.mark.parametrize("address", ["8443", "host:", "host:http", "host:65536"])
 def test_an_address_without_a_port_is_refused(address: str, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit, match="2"):
         cli.main(["admission", "--settings", "s", "--tls-dir", "t", "--listen", address])

@@ -1,10 +1,14 @@
 """Events: written once, by whichever replica, never a reason to fail."""
 
 import asyncio
+import datetime
+import re
 
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.shutdown_world import phase, unit
+
+TIMES = ("firstTimestamp", "lastTimestamp")
 
 
 def is_event(method: str, path: str) -> bool:
@@ -12,20 +16,31 @@ def is_event(method: str, path: str) -> bool:
 
 
 async def test_event_is_about_the_pod_and_shown_by_describe(cluster: FakeApiserver):
-    cluster.put("pods", pods.pod_json())
+    name = f"job-{'x' * 249}"
+    cluster.put("pods", pods.pod_json(name=name))
     async with unit(cluster):
         await until(lambda: cluster.all("events"))
-        cluster.delete("pods", "kf", "job-x")
-        cluster.put("pods", pods.pod_json(uid="of-the-next"))
+        cluster.delete("pods", "kf", name)
+        cluster.put("pods", pods.pod_json(name=name, uid="of-the-next"))
         await until(lambda: len(cluster.all("events")) == 2)
 
     event, later = cluster.all("events")
     assert later["involvedObject"]["uid"] == "of-the-next"
-    assert event["metadata"]["namespace"] == "kf"
-    pod = {"namespace": "kf", "name": "job-x", "uid": "uid-1"}
-    assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Pod", **pod}
-    assert (event["reason"], event["type"], event["count"]) == ("ProxyStopped", "Normal", 1)
-    assert event["firstTimestamp"] == event["lastTimestamp"] is not None
+    meta, first, last = (event.pop(key) for key in ("metadata", *TIMES))
+    assert meta["namespace"] == "kf"
+    assert re.fullmatch(rf"{name[:230]}\.[0-9a-f]{{16}}", meta["name"])
+    assert first == last == datetime.datetime.fromisoformat(last).strftime("%Y-%m-%dT%H:%M:%SZ")
+    pod = {"namespace": "kf", "name": name, "uid": "uid-1"}
+    assert event == {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "type": "Normal",
+        "count": 1,
+        "involvedObject": {"apiVersion": "v1", "kind": "Pod", **pod},
+        "reason": "ProxyStopped",
+        "message": "Stopped the Istio proxy (port-forward): main ended with 0.",
+        "source": {"component": "istio-integrator"},
+    }
 
 
 async def test_failure_does_not_keep_the_next_one_from_being_written(cluster: FakeApiserver):

@@ -38,7 +38,7 @@ async def observing(
         for plural, item in present:
             cluster.put(plural, item)
         home, _, name = (gateway or "").partition("/")
-        selector = {"istio": "gateway"} if name else {}
+        selector = {"istio": "gateway", "app": "edge"} if name else {}
         named = Gateway(namespace=home, name=name, selector=selector, secrets=secrets)
         observed = None if gateway is None else named
         async with service_world.running(cluster, gateway=observed, joined=joined) as service:
@@ -180,30 +180,43 @@ async def test_charm_is_told_of_a_change_of_the_mesh_that_matters(
     assert await is_told(plural, before, after) is want
 
 
-def backend(service: str = "istiod", namespace: str = MESH, *, ready: bool) -> Object:
+def backend(service: str = "istiod", namespace: str = MESH, *, ready: bool | None) -> Object:
     labels = {"kubernetes.io/service-name": service, "app": "istiod"}
     metadata = {"name": f"{service}-1", "namespace": namespace, "labels": labels}
-    endpoints = [{"conditions": {"ready": each}} for each in (False, ready)]
+    known = {} if ready is None else {"ready": ready}
+    endpoints = [{"conditions": each} for each in ({"ready": False}, known)]
     return {"metadata": metadata, "endpoints": endpoints}
 
 
 async def test_istiod_behind_the_injector_is_observed_wherever_it_is_and_until_it_goes():
     istiod = deployment("istiod", MESH, app="istiod")
-    present = [(INJECTORS, injector()), ("endpointslices", backend(ready=True))]
-    async with observing(*present, (WORKLOADS, istiod)) as (cluster, service):
-        cluster.put("endpointslices", {**backend(ready=True), "endpoints": None})
-        await until(lambda: service.told() == 1)
-        cluster.put(WORKLOADS, deployment("istiod", MESH, 0, app="istiod"))
-        await until(lambda: service.told() == 2)
+    canary = injector("istio-revision-tag-canary")
+    canary["webhooks"][1]["clientConfig"] = {"service": {"namespace": "canary", "name": "istiod"}}
+    present = [(INJECTORS, canary), (INJECTORS, injector())]
+    present += [("endpointslices", backend(ready=True)), (WORKLOADS, istiod)]
+    async with observing(*present) as (cluster, service):
+        for number, change in enumerate(
+            (
+                ("endpointslices", {**backend(ready=True), "endpoints": None}),
+                # A missing condition means ready.
+                ("endpointslices", backend(ready=None)),
+                ("endpointslices", backend(namespace="canary", ready=True)),
+                ("endpointslices", backend(ready=False)),
+                (WORKLOADS, deployment("istiod", MESH, 0, app="istiod")),
+            ),
+            1,
+        ):
+            cluster.put(*change)
+            await until(lambda number=number: service.told() == number, seconds=90)
         cluster.put("endpointslices", backend(ready=False))
         # Nobody named these.
         cluster.put("endpointslices", backend("another", ready=False))
         cluster.put("endpointslices", backend(namespace="tenant", ready=True))
         cluster.put(WORKLOADS, deployment("istiod", "tenant", app="istiod"))
-        await asyncio.sleep(5)
-        assert service.told() == 2
+        await asyncio.sleep(60)
+        assert service.told() == 5
         cluster.put(WORKLOADS, deployment("istiod", MESH, 0, 2, app="istiod"))
-        await until(lambda: service.told() == 3)
+        await until(lambda: service.told() == 6)
         cluster.delete(INJECTORS, "", "istio-sidecar-injector")
         cluster.delete(WORKLOADS, MESH, "istiod")
         await asyncio.sleep(20)
@@ -227,12 +240,13 @@ async def test_istiod_that_is_listed_before_the_injector_is_observed(plural: str
         await until(service.told, seconds=10)
 
 
-async def test_what_may_not_be_watched_is_asked_for_again():
+@cases("code", without_the_right=403, before_the_definition=404)
+async def test_what_may_not_be_watched_is_asked_for_again(code: int):
     async with observing() as (cluster, service):
-        cluster.denied = lambda method, path: INJECTORS in path
+        cluster.failures = [(INJECTORS, code, {})]
         cluster.end_watches()
         await asyncio.sleep(5)
-        cluster.denied = lambda method, path: False
+        assert not cluster.failures
         cluster.put(INJECTORS, injector())
         await until(service.told)
 
@@ -265,13 +279,16 @@ def pod(
     **metadata: Any,
 ) -> Object:
     """Return a pod of a ReplicaSet, or without one."""
-    owners = [{"uid": of, "name": of, "controller": True}] if of else []
-    known = {"name": name, "namespace": namespace, "labels": {"istio": label}}
+    # Another controller added an owner that does not create pods.
+    owners = [{"uid": f"of-{name}", "name": "x"}, {"uid": of, "name": of, "controller": True}]
+    owners = owners if of else []
+    known = {"name": name, "namespace": namespace, "labels": {"istio": label, "app": "edge"}}
     status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
     return {"metadata": {**known, "ownerReferences": owners, **metadata}, "status": status}
 
 
 ENDED = {**pod("copy", of=""), "status": {"phase": "Succeeded"}}
+FAILED_POD = {"phase": "Failed"}
 GOING = "2026-01-01T00:00:00Z"
 
 
@@ -322,8 +339,10 @@ def of_istiod(item: Object) -> Object:
     begins_to_go=(NAMED, "pods", pod(), pod(deletionTimestamp=GOING), True),
     bare_pod=(NAMED, "pods", pod(), pod("copy", of=""), True),
     bare_pod_that_has_ended=(NAMED, "pods", pod(), ENDED, False),
+    bare_pod_that_has_failed=(NAMED, "pods", pod(), {**ENDED, "status": FAILED_POD}, False),
     relabelled=(NAMED, "pods", pod(), pod(label="other"), True),
     of_another_gateway=(NAMED, "pods", None, pod(label="other"), False),
+    of_another_application=(NAMED, "pods", None, pod(labels={"istio": "gateway"}), False),
     bare_pod_elsewhere=(NAMED, "pods", pod(), pod("x", of="", namespace="tenant"), True),
     of_a_stateful_set_elsewhere=(
         *(NAMED, "pods", pod(), pod("x-0", of="x", namespace="tenant", ready=False), True),
@@ -333,7 +352,7 @@ def of_istiod(item: Object) -> Object:
     gateway_made=(NAMED, "gateways", None, ours(), False),
     gateway_written_by_the_charm=(NAMED, "gateways", ours(), ours(2, "b"), False),
     gateway_edited=(NAMED, "gateways", ours(), ours(2), True),
-    of_another_application=row(
+    gateway_of_another_application=row(
         plural="gateways", before=None, after=ours(**{names.OWNER: "another.one"})
     ),
     service_comes=(NAMED, "services", None, service(), True),

@@ -16,7 +16,7 @@ from tests.unit.workload.fake_proxy import Proxy
 
 EXPECTED = Expectation(
     namespace="ingress",
-    selector={"istio": "gw"},
+    selector={"istio": "gw", "app": "gateway"},
     gateway="kf/kubeflow-gateway",
     servers=(Server(port=80, protocol="HTTP"),),
     filters=("guard",),
@@ -38,16 +38,16 @@ class Envoy(Proxy):
 
     def __init__(self, port: int = 15000) -> None:
         super().__init__()
-        self.port = port
+        self.port = str(port)
         self.raw: bytes | None = None
         """An answer that replaces the usual ones."""
         self.routes: bytes | None = None
         """An answer about routes; an empty one never ends."""
 
     async def port_forward(self, request: Any, socket: Any, quits: Any) -> None:
-        assert request.query["ports"] == str(self.port)
+        assert request.query["ports"] == self.port
         for channel in (b"\0", b"\1"):
-            await socket.send_bytes(channel + self.port.to_bytes(2, "little"))
+            await socket.send_bytes(channel + int(self.port).to_bytes(2, "little"))
         if self.mode == "hang":
             await self.release.wait()
         async for message in socket:
@@ -74,9 +74,10 @@ async def envoy(cluster: FakeApiserver) -> Envoy:
     return cluster.proxies["gw-0"]  # pyright: ignore[reportReturnType]
 
 
-def add(cluster: FakeApiserver, name: str, **metadata: Any) -> None:
-    conditions = [{"type": "Ready", "status": "True"}]
-    meta = {"name": name, "namespace": "ingress", "labels": {"istio": "gw"}, **metadata}
+def add(cluster: FakeApiserver, name: str, ready: str = "True", **metadata: Any) -> None:
+    conditions = [{"type": "Initialized", "status": "True"}, {"type": "Ready", "status": ready}]
+    labels = {"istio": "gw", "app": "gateway"}
+    meta = {"name": name, "namespace": "ingress", "labels": labels, **metadata}
     cluster.put("pods", {"metadata": meta, "status": {"conditions": conditions}})
     cluster.proxies[name] = Envoy()
 
@@ -139,18 +140,24 @@ async def test_of_many_pods_some_are_looked_at(cluster: FakeApiserver):
     for number in range(8):
         add(cluster, f"gw-{number}")
     add(cluster, "going", deletionTimestamp="2026-01-01T00:00:00Z")
+    add(cluster, "coming", ready="False")
+    add(cluster, "of-another-application", labels={"istio": "gw"})
+    add(cluster, "of-another-mesh", labels={"app": "gateway"})
     answer = await look(cluster)
     assert (answer["unseen"], answer["pods"], answer["ready"]) == (None, 5, 8)
     assert answer["guarded"] == [80]
 
 
 @cases(
-    ("part", "right"),
-    port_forward=("/portforward", "get and create pods/portforward in ingress"),
-    pods=("/pods", "list pods in ingress"),
+    ("part", "code", "right"),
+    port_forward=("/portforward", 403, "get and create pods/portforward in ingress"),
+    unauthorized=("/portforward", 401, "get and create pods/portforward in ingress"),
+    pods=("/pods", 403, "list pods in ingress"),
 )
-async def test_missing_right_is_named(cluster: FakeApiserver, envoy: Envoy, part: str, right: str):
-    cluster.denied = lambda _, path: path.endswith(part)
+async def test_missing_right_is_named(
+    cluster: FakeApiserver, envoy: Envoy, part: str, code: int, right: str
+):
+    cluster.failures = [(f"/ingress/pods/gw-0{part}" if code == 401 else part, code, {})] * 9
     answer = await look(cluster)
     assert (answer["unseen"], answer["detail"]) == (ReadFailure.FORBIDDEN, right)
 
@@ -250,7 +257,7 @@ async def test_routes_that_are_too_large_or_too_late_blind_it_to_no_filter(
 
 
 async def test_one_pod_of_each_workload_is_looked_at(cluster: FakeApiserver):
-    for number in range(8):
+    for number in reversed(range(8)):
         owner = "stable" if number < 7 else "canary"
         add(cluster, f"gw-{number}", ownerReferences=[{"uid": owner, "controller": True}])
     await look(cluster)

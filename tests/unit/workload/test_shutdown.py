@@ -76,6 +76,7 @@ def main(seconds: float, state: dict[str, Any]) -> tuple[float, str, dict[str, A
     always_but_each_container_never=row(
         pod={"policy": "Always", "main_spec": NEVER, "proxy_spec": NEVER}, steps=[]
     ),
+    another_status_port=row(pod={"annotations": {names.STATUS_PORT: "15099"}}, steps=[]),
     without_a_status_port=(NO_PORT, ("ok", "ok"), [], [EXEC], STOPPED),
     no_status_port_in_the_configuration=row(
         pod={"annotations": {"proxy.istio.io/config": "statusPort: 0"}}, steps=[], asked=[EXEC]
@@ -129,6 +130,7 @@ async def test_proxy_is_stopped_once_when_the_work_is_done(
 ):
     proxy = cluster.proxies["job-x"]
     proxy.mode, proxy.exec_mode = modes
+    proxy.port = pod.get("annotations", {}).get(names.STATUS_PORT, proxy.port)
     cluster.put("pods", pod_json(**pod))
     async with unit(cluster):
         for seconds, container, state in steps:
@@ -147,29 +149,61 @@ async def test_proxy_is_stopped_once_when_the_work_is_done(
 
 @cases(
     ("pod", "forbidden", "reason", "words"),
-    {"forbidden": ""},
+    {"forbidden": "-"},
     without_envoy=row(
         pod=WITHOUT_ENVOY,
         reason="ProxyWithoutEnvoy",
-        words="kubectl -n kf exec job-x -c istio-proxy -- bash -c 'kill 1'",
+        words="work finished, but only a signal ends the pilot-agent of template grpc-agent; run:"
+        " kubectl -n kf exec job-x -c istio-proxy -- bash -c 'kill 1'",
     ),
-    forbidden=(NO_PORT, "/exec", "ProxyStopFailed", "grant the application pods/exec"),
+    forbidden=row(
+        pod=NO_PORT,
+        forbidden="/exec",
+        reason="ProxyStopFailed",
+        words="Could not stop the Istio proxy (exec, forbidden); grant the application pods/exec"
+        " here. Retrying.",
+    ),
+    both_forbidden=row(
+        pod={},
+        forbidden=("/portforward", "/exec"),
+        reason="ProxyStopFailed",
+        words="Could not stop the Istio proxy (port-forward, forbidden); grant the application"
+        " pods/portforward, or pods/exec, here. Retrying.",
+    ),
+    lost=row(
+        pod={**BUSY, "proxy": ended()},
+        reason="ProxyLost",
+        words="The pod has no network through the mesh: the proxy ended with 0 and is not started"
+        " again, while main is running.",
+    ),
+    misspelt=row(
+        pod={**BUSY, "annotations": {names.WAIT_FOR_CONTAINERS: "mian,maim"}},
+        reason="UnknownContainer",
+        words="The pod's annotations name no container: mian, maim",
+    ),
     holding=row(
         pod={"others": {"agent": running()}, "annotations": {names.IGNORE_CONTAINERS: "agent"}},
         reason="ProxyStopped",
-        words="agent",
+        words="Stopped the Istio proxy (port-forward): main ended with 0. The pod does not"
+        " complete before agent ends.",
     ),
 )
 async def test_event_names_the_next_command_or_the_container_that_holds_the_pod(
-    cluster: FakeApiserver, pod: dict[str, Any], forbidden: str, reason: str, words: str
+    cluster: FakeApiserver,
+    *,
+    pod: dict[str, Any],
+    forbidden: str | tuple[str, ...],
+    reason: str,
+    words: str,
 ):
-    cluster.denied = lambda method, path: bool(forbidden) and path.endswith(forbidden)
+    cluster.denied = lambda method, path: path.endswith(forbidden)
     cluster.put("pods", pod_json(**pod))
     async with unit(cluster):
         await until(lambda: event_reasons(cluster) == [reason])
 
-    assert words in cluster.all("events")[0]["message"]
-    assert "portforward" not in opened(cluster) or reason == "ProxyStopped"
+    assert cluster.all("events")[0]["message"] == words
+    is_forwarded = reason == "ProxyStopped" or "/portforward" in forbidden
+    assert ("portforward" in opened(cluster)) is is_forwarded
 
 
 async def test_event_names_the_policy_that_rejects_the_stop_and_no_right(cluster: FakeApiserver):
@@ -255,6 +289,7 @@ async def test_failing_stop_is_never_given_up_and_said_once(cluster: FakeApiserv
     ("retry_after", "failures", "least", "most"),
     respected=("40", 1, 40, 60),
     shortens_no_back_off=("1", 5, 10, 120),
+    names_a_date=("Wed, 21 Oct 2026 07:28:00 GMT", 1, 0, 10),
 )
 async def test_apiserver_that_asks_for_patience_gets_it(
     cluster: FakeApiserver, retry_after: str, failures: int, least: float, most: float
@@ -292,12 +327,14 @@ async def test_log_says_how_a_try_ended_and_how_long_it_took(
 async def test_two_reasons_about_a_pod_are_each_told_once(cluster: FakeApiserver):
     lost = {"proxy": ended(), **MISSPELT}
     cluster.put("pods", pod_json(running(), **lost))
-    async with unit(cluster):
+    async with unit(cluster) as service:
+        before = await service.counted("proxies_lost_total")
         await until(lambda: event_reasons(cluster) == ["ProxyLost", "UnknownContainer"])
         written = cluster.requests.count(("POST", f"/api/v1/namespaces/{NAMESPACE}/events"))
         for number in range(3):
             cluster.put("pods", pod_json(running(), **lost, labels={"a": f"{number}"}))
             await asyncio.sleep(30)
+        assert await service.counted("proxies_lost_total") == before + 1
     assert cluster.requests.count(("POST", f"/api/v1/namespaces/{NAMESPACE}/events")) == written
 
 

@@ -239,6 +239,8 @@ async def test_service_is_ready_while_no_namespace_of_the_served_kinds_exists(
         # Pods of a namespace that is served no more are forgotten, and no others.
         cluster.namespace("team")
         await until(lambda: service.shows(kept + 1, "pods"))
+        cluster.delete("namespaces", "", "other")
+        await until(lambda: service.shows(kept, "pods"))
 
 
 async def test_service_ends_while_no_namespace_is_served(cluster: FakeApiserver):

@@ -93,11 +93,16 @@ async def test_what_the_unit_before_has_stopped_is_left_alone(cluster: FakeApise
     async with unit(cluster) as first, unit(cluster, 1) as second:
         await until(first.is_ready)
         await until(second.is_ready)
-        before = await first.counted("proxies_stopped_total")
+        counters = (
+            *("proxies_stopped_total", "stop_acknowledged_seconds_count"),
+            "payload_exit_to_proxy_exit_seconds_count",
+        )
+        before = [await first.counted(each) for each in counters]
         cluster.put("pods", pod_json(**holding))
         await until(lambda: cluster.proxies["job-x"].requests)
         await asyncio.sleep(60)
-        assert await first.counted("proxies_stopped_total") == before + 1
+        after = [await first.counted(each) for each in counters]
+        assert after == [each + 1 for each in before]
 
     assert cluster.proxies["job-x"].requests == ["port-forward"]
     assert event_reasons(cluster) == ["ProxyStopped"]
