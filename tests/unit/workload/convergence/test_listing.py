@@ -117,7 +117,7 @@ async def test_pods_without_their_sidecar_are_found_in_the_namespaces_that_are_l
     assert found["summary"]["reported"] == 3
 
 
-async def test_hold_counts_while_the_injectors_are_the_same(model):
+async def test_hold_counts_while_the_injector_is_the_same(model):
     def webhook(name, **labels):
         metadata = {"name": name, "uid": f"uid-of-{name}", "labels": labels}
         model.put("mutatingwebhookconfigurations", {"metadata": metadata})
