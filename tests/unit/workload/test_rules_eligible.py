@@ -44,6 +44,29 @@ def ref(kind, name="x", *, version="apps/v1", uid="u", controller: bool | None =
     )
 
 
+MODELOPERATOR = {"operator.juju.is/name": "modeloperator"}
+MESSAGES = {
+    "NamespaceInjection": "its namespace says istio-injection=enabled",
+    "InjectionDisabled": "the pod says sidecar.istio.io/inject=false",
+    "PodInjection": "the pod says sidecar.istio.io/inject=true",
+    "Excluded": "it matches excluded-pods",
+    "Included": "it matches included-pods",
+    "NotIncluded": "it does not match included-pods",
+    "NamespaceOutside": "its namespace has no label of the mesh",
+    "ModelOperator": "Juju's modeloperator stays outside",
+    "IntegratorItself": "the integrator's own pods stay outside",
+    "Ambient": "it is in the mesh by ambient mode",
+    "HostNetwork": "pods on the host's network are never in the mesh",
+    "Windows": "Istio has no sidecar for Windows",
+}
+
+
+def assert_decides(decided, want, **messages):
+    """Check the reason, and the message where it is the same in each row."""
+    assert decided.reason == want
+    assert decided.message == {**MESSAGES, **messages}.get(want, decided.message)
+
+
 @cases(
     ("labels", "annotations", "want"),
     plain=({}, {}, "NamespaceInjection"),
@@ -57,10 +80,13 @@ def ref(kind, name="x", *, version="apps/v1", uid="u", controller: bool | None =
     label_wins=({names.INJECT: "true"}, {names.INJECT: "false"}, "NamespaceInjection"),
     only_lower_case=({names.INJECT: "False"}, {}, "NamespaceInjection"),
     excluded=({"app": "out"}, {}, "Excluded"),
-    modeloperator=({"operator.juju.is/name": "modeloperator"}, {}, "ModelOperator"),
+    modeloperator=(MODELOPERATOR, {}, "ModelOperator"),
+    another_operator=({"operator.juju.is/name": "kfp"}, {}, "NamespaceInjection"),
     old_modeloperator=({"juju-modeloperator": "modeloperator"}, {}, "ModelOperator"),
     ourselves=({"app.kubernetes.io/name": "mesh-2"}, {}, "IntegratorItself"),
+    of_a_longer_name=({"app.kubernetes.io/name": "mesh-2-db"}, {}, "NamespaceInjection"),
     our_webhook=({names.COMPONENT: "admission-webhook"}, {}, "IntegratorItself"),
+    our_gateway=({names.COMPONENT: "gateway"}, {}, "NamespaceInjection"),
     ambient_pod=({names.DATAPLANE_MODE: "ambient"}, {}, "Ambient"),
     ambient_enrolled=({}, {"ambient.istio.io/redirection": "enabled"}, "Ambient"),
     ambient_no_more=({}, {"ambient.istio.io/redirection": "disabled"}, "NamespaceInjection"),
@@ -68,7 +94,7 @@ def ref(kind, name="x", *, version="apps/v1", uid="u", controller: bool | None =
 def test_a_pod_of_a_member_namespace_is_judged_by_what_it_says(labels, annotations, want):
     decided = eligible.decide_membership(pod(labels, annotations), scope(excluded_pods="app=out"))
 
-    assert decided.reason == want
+    assert_decides(decided, want)
     assert decided.wanted is (want == "NamespaceInjection")
 
 
@@ -91,7 +117,8 @@ BOTH = {**ENABLED, **AMBIENT}
     longer_revision=({names.REVISION: "1-31-2"}, {}, REVISION, "OtherRevision"),
     empty_revision=({names.REVISION: ""}, {}, {}, "NamespaceOutside"),
     any_revision=({names.REVISION: "x"}, {}, {}, "Revision"),
-    outside=({}, {}, {}, "NamespaceOutside"),
+    outside=({}, {"app": "in"}, {**SELECTED, "membership": "none"}, "NamespaceOutside"),
+    pod_says_neither=({}, {names.INJECT: "yes"}, {}, "NamespaceOutside"),
     pod_asks=({}, {names.INJECT: "true"}, {}, "PodInjection"),
     both=({}, {names.REVISION: "1-31", names.INJECT: "true"}, REVISION, "Revision"),
     selected=({}, {"app": "in"}, SELECTED, "Included"),
@@ -102,7 +129,8 @@ BOTH = {**ENABLED, **AMBIENT}
 def test_the_namespace_and_the_membership_decide(namespace, labels, settings, want):
     decided = eligible.decide_membership(pod(labels), scope(namespace, **settings))
 
-    assert (decided.reason, decided.wanted) == (want, want in WANTED)
+    assert decided.wanted is (want in WANTED)
+    assert_decides(decided, want)
 
 
 @cases(
@@ -113,13 +141,6 @@ def test_the_namespace_and_the_membership_decide(namespace, labels, settings, wa
         "its namespace says istio.io/rev=1-30, which is not 1-31",
     ),
     pod=(scope({}, **REVISION), {names.REVISION: "1-31"}, "the pod says istio.io/rev=1-31"),
-    ambient=(
-        *(scope(AMBIENT, data_plane="ambient"), {}),
-        "it is in ambient mode by istio.io/dataplane-mode=ambient",
-    ),
-    out_of_ambient=(
-        *(scope(AMBIENT, data_plane="ambient"), NONE, "the pod says istio.io/dataplane-mode=none"),
-    ),
 )
 def test_the_object_that_decides_is_named_with_its_label(around, labels, message):
     assert eligible.decide_membership(pod(labels), around).message == message
@@ -148,21 +169,29 @@ def left_over(labels=None):
     out=(MODEL_OF_AMBIENT, pod(NONE), "OutOfAmbient", False),
     out_with_a_sidecar=(MODEL_OF_AMBIENT, left_over(NONE), "OutOfAmbient", False),
     excluded=(MODEL_OF_AMBIENT, left_over({"app": "out"}), "Excluded", False),
-    juju=(
-        *(MODEL_OF_AMBIENT, pod({"operator.juju.is/name": "modeloperator"})),
-        *("ModelOperator", True),
+    with_a_proxy_of_its_own=(
+        *(MODEL_OF_AMBIENT, pod(containers=("main", "istio-proxy")), "Ambient", True),
     ),
+    juju=(MODEL_OF_AMBIENT, pod(MODELOPERATOR), "ModelOperator", True),
     on_the_host_network=(MODEL_OF_AMBIENT, pod(host_network=True), "HostNetwork", True),
     # Selected pods are in ambient mode by their own label.
     yet_to_come=(SELECTED_OF_AMBIENT, pod({"app": "in"}), "Included", False),
     there=(SELECTED_OF_AMBIENT, pod({"app": "in", **AMBIENT}), "Ambient", True),
     not_selected=(SELECTED_OF_AMBIENT, pod({"app": "else"}), "NotIncluded", False),
     says_no=(SELECTED_OF_AMBIENT, pod({"app": "in", **NONE}), "OutOfAmbient", False),
+    namespace_says_no=(in_ambient_mode(NONE, **SELECTED), pod({"app": "in"}), "Included", False),
 )
 def test_what_a_pod_of_an_ambient_model_is(around, subject, want, in_mesh):
     decided = eligible.decide_membership(subject, around)
 
-    assert decided.reason == want
+    by_label = "it is in ambient mode by istio.io/dataplane-mode=ambient"
+    assert_decides(
+        *(decided, want),
+        Ambient=by_label,
+        SidecarLeft=f"{by_label}, and still has a sidecar",
+        PodInjection="the pod asks for a sidecar itself",
+        OutOfAmbient="the pod says istio.io/dataplane-mode=none",
+    )
     assert decided.wanted is (want in ("Ambient", "SidecarLeft", "Included"))
     assert eligible.is_in_mesh(subject, around) is in_mesh
 
@@ -211,7 +240,7 @@ WINDOWS = (OS, "In", ["windows"])
 def test_a_pod_that_cannot_have_a_sidecar_is_never_wanted_and_is_labelled(spec, want):
     subject = pod()
     subject.spec = msgspec.convert({"containers": [{"name": "main"}], **spec}, types.PodSpec)
-    assert eligible.decide_membership(subject, scope()).reason == want
+    assert_decides(eligible.decide_membership(subject, scope()), want)
 
     settings = admission.Settings(application="mesh-2", model="kf")
     changed = mutate.mutate(subject, settings)
@@ -225,11 +254,18 @@ def test_a_pod_that_cannot_have_a_sidecar_is_never_wanted_and_is_labelled(spec, 
     assert elsewhere.applied == (() if is_out else ("hold",))
 
 
-def test_another_applications_integrator_label_does_not_make_it_ours_elsewhere():
-    other = pod({"app.kubernetes.io/name": "mesh-2"})
-    other.metadata.namespace = "elsewhere"
+@cases(
+    ("namespace", "labels", "want"),
+    the_application_s_name=("kf-user", {"app.kubernetes.io/name": "mesh-2"}, "NamespaceInjection"),
+    modeloperator=("kf-user", MODELOPERATOR, "ModelOperator"),
+    excluded=("kf-user", {"app": "out"}, "Excluded"),
+    not_written_yet=(None, {"app.kubernetes.io/name": "mesh-2"}, "IntegratorItself"),
+)
+def test_only_pods_of_the_model_are_the_integrator_by_name(namespace, labels, want):
+    subject = pod(labels)
+    subject.metadata.namespace = namespace
 
-    assert eligible.decide_membership(other, scope()).wanted
+    assert_decides(eligible.decide_membership(subject, scope(excluded_pods="app=out")), want)
 
 
 CUSTOMISED = types.Container(name="istio-proxy", image="auto")
@@ -267,6 +303,14 @@ def marked(*containers):
     template_without_proxy=(
         pod(annotations=marked("bootstrap"), initContainers=[types.Container(name="bootstrap")]),
         True,
+    ),
+    template_with_containers=(
+        pod(annotations={names.SIDECAR_STATUS: '{"containers": ["agent"]}'}, containers=["agent"]),
+        True,
+    ),
+    left_over_mark_of_a_container=(
+        pod(annotations={names.SIDECAR_STATUS: '{"containers": ["agent"]}'}),
+        False,
     ),
 )
 def test_a_sidecar_is_recognised_in_any_form(subject, want):
@@ -332,7 +376,9 @@ def lookup(kind, name):
     static=([ref("Node", version="v1")], "OtherOwner", "Node/x"),
 )
 def test_only_pods_of_plain_workloads_are_ours_to_evict(owners, want, workload):
-    found = eligible.find_ownership(pod(owners=owners), False, lookup)
+    # Only the value `disabled` switches convergence off.
+    says = {names.RESTART_PODS: "auto"}
+    found = eligible.find_ownership(pod(says, says, owners=owners), False, lookup)
 
     assert (found.reason, found.workload) == (want, workload)
     assert found.fixable is (want == "")
@@ -359,12 +405,15 @@ def test_a_pod_of_a_plain_workload_can_be_left_alone(subject, namespace_off, pla
 @cases(
     ("reference", "message"),
     gone=(ref("StatefulSet", "gone"), "StatefulSet/gone was not found"),
+    job=(ref("Job", version="batch/v1"), "it runs to completion"),
     owned=(ref("StatefulSet", "nb"), "StatefulSet/nb belongs to Notebook nb"),
     off=(ref("StatefulSet", "off"), "switched off on StatefulSet/off"),
     other=(ref("ReplicaSet", "lone"), "ReplicaSet is no Deployment, StatefulSet or DaemonSet"),
 )
 def test_the_owner_that_keeps_a_pod_from_eviction_is_named(reference, message):
     assert eligible.find_ownership(pod(owners=[reference]), False, lookup).message == message
+    bare = eligible.find_ownership(pod(), False, lookup)
+    assert bare.message == "nothing would create it again"
 
 
 ON_DELETE = {"updateStrategy": {"type": "OnDelete"}}
@@ -407,7 +456,13 @@ def test_an_eviction_never_rolls_out_a_template_that_waits_for_the_pods_deletion
     subject = pod(labels, owners=[ref(type(workload).__name__)])
     found = eligible.find_ownership(subject, False, lambda *_: owner)
 
-    assert found.reason == ("TemplateWithheld" if is_withheld else "")
+    message = (
+        f"{type(workload).__name__}/x may have a newer template, which its pods get when they are"
+        " deleted (OnDelete): delete the pod yourself"
+    )
+    assert (found.reason, found.message) == (
+        ("TemplateWithheld", message) if is_withheld else ("", "")
+    )
 
 
 def test_a_trial_of_ambient_mode_asks_for_no_sidecar_and_another_data_plane_lifts_guards():

@@ -33,8 +33,27 @@ KEYS = {
 MANY = 10_000
 
 
+MESSAGES = {
+    "NativeSidecar": "the kubelet stops a native sidecar by itself",
+    "NoProxy": "no container istio-proxy",
+    "RestartsAlways": "the pod starts a stopped proxy again",
+    "SwitchedOff": "proxy-shutdown is false",
+    "Disabled": f"annotation {names.PROXY_SHUTDOWN}=disabled on the pod",
+    "NamespaceDisabled": f"{names.PROXY_SHUTDOWN}=disabled on the namespace",
+    "Deleted": "the pod is being deleted",
+    "BadStatusPort": f"{names.STATUS_PORT} is not a port",
+    "Initializing": "setup (init container) is running",
+    "ProxyEnded": "payload and proxy have ended",
+    "Disrupted": "the kubelet is ending the pod",
+}
+"""Messages that are the same for each pod, by reason."""
+
+
 def decide(subject: types.Pod, **policy: object) -> finished.ProxyDecision:
-    return finished.decide(subject, finished.Policy(**policy))  # type: ignore[arg-type]
+    """Decide about a pod, and check the message where it is the same for each pod."""
+    decision = finished.decide(subject, finished.Policy(**policy))  # type: ignore[arg-type]
+    assert decision.message == MESSAGES.get(decision.reason, decision.message)
+    return decision
 
 
 def annotated(**values: str) -> dict[str, str]:
@@ -56,12 +75,15 @@ def agent(state: dict[str, Any] | None, main: Any = None, **notes: str) -> types
 
 
 def beside(name: str, state: dict[str, Any], **spec: Any) -> types.Pod:
-    """A finished pod with two init containers, of which the first has ended."""
+    """A finished pod with this init container between two that have ended."""
     return pod(
-        init=[container("first"), container(name, **spec)],
-        init_statuses=[status("first", ended()), status(name, state)],
+        init=[container("first"), container(name, **spec), container("last")],
+        init_statuses=[status("first", ended()), status(name, state), status("last", ended())],
     )
 
+
+OLD_END = ended(finished="2025-12-31T23:59:59Z")
+STALE = pod(OLD_END)
 
 ROWS = {
     # The plain story of a Job.
@@ -88,6 +110,14 @@ ROWS = {
     # Rules of single containers.
     "rule_restarts_a_never_pod": (ruled(42, rule("Restart", 42)), "wait PayloadRestarting"),
     "rule_of_another_code": (ruled(1, rule("Restart", 42)), "stop PayloadFinished"),
+    "rule_of_other_codes": (
+        ruled(1, rule("Restart", 42, operator="NotIn")),
+        "wait PayloadRestarting",
+    ),
+    "rule_of_all_but_this_code": (
+        ruled(42, rule("Restart", 42, 43, operator="NotIn")),
+        "stop PayloadFinished",
+    ),
     "container_policy_beats_the_pods": (
         ruled(1, restartPolicy="OnFailure"),
         "wait PayloadRestarting",
@@ -111,6 +141,22 @@ ROWS = {
     "restart_all_from_a_native_sidecar": (
         beside("x", ended(9), **ALWAYS, restartPolicyRules=[rule("RestartAllContainers", 9)]),
         "wait PodRestarting",
+    ),
+    "unknown_action_of_a_native_sidecar": (
+        beside("x", ended(9), **ALWAYS, restartPolicyRules=[rule("SomethingNew", 9)]),
+        "wait PodRestarting",
+    ),
+    "first_rule_of_a_native_sidecar_counts": (
+        beside(
+            *("x", ended(9)),
+            **ALWAYS,
+            restartPolicyRules=[rule("Restart", 9), rule("RestartAllContainers", 9)],
+        ),
+        "stop PayloadFinished",
+    ),
+    "restart_is_over": (
+        pod(conditions=[{**RESTARTING_ALL, "status": "False"}]),
+        "stop PayloadFinished",
     ),
     "restart_under_way": (pod(conditions=[SCHEDULED, RESTARTING_ALL]), "wait PodRestarting"),
     # Init containers and other people's sidecars.
@@ -163,6 +209,14 @@ ROWS = {
         pod(proxy=ended(), conditions=[RESTARTING_ALL]),
         "wait PodRestarting",
     ),
+    "proxy_ended_and_a_new_sandbox_initializes": (
+        pod(
+            proxy=ended(),
+            init=[container("setup")],
+            init_statuses=[status("setup", running())],
+        ),
+        "wait Initializing",
+    ),
     "ignored_without_status": (agent(None, ignore="agent"), "wait NoStatus"),
     # Pods that are going, or gone, or not there yet.
     "being_deleted": (pod(deletionTimestamp="2026-01-01T00:02:00Z"), "ignore Deleted"),
@@ -187,9 +241,14 @@ ROWS = {
     ),
     "unknown": (pod(phase="Unknown"), "wait NotRunning"),
     "no_phase": (pod(phase=""), "wait NotRunning"),
-    "stale_status": (pod(ended(finished="2025-12-31T23:59:59Z")), "wait StaleStatus"),
+    "stale_status": (STALE, "wait StaleStatus"),
+    "ended_as_the_pod_started": (
+        pod(ended(finished="2026-01-01T00:00:00Z")),
+        "stop PayloadFinished",
+    ),
     # What people ask for.
     "disabled": (noted(shutdown="disabled"), "ignore Disabled"),
+    "enabled": (noted(shutdown="enabled"), "stop PayloadFinished"),
     "port_0": (noted(port="0"), "stop PayloadFinished"),
     "port_x": (noted(port="x"), "report BadStatusPort"),
     "ignored_runs_on": (agent(running(), ignore="agent"), "stop PayloadFinished"),
@@ -247,6 +306,15 @@ BOTH_IGNORED = {names.IGNORE_CONTAINERS: "agent,log"}
         "the proxy ended with 3 and is not started again, while main is running",
     ),
     failed=(pod(phase="Failed"), "the pod has failed"),
+    phase=(pod(phase="Unknown"), "the pod's phase is Unknown"),
+    no_phase=(pod(phase=""), "the pod's phase is not known"),
+    stale=(STALE, "main has a status from before the pod started"),
+    restarting_all=(pod(conditions=[RESTARTING_ALL]), "all containers are being restarted"),
+    proxy_comes_back=(
+        pod(policy="OnFailure", proxy=ended(3), conditions=[RESTARTING_ALL]),
+        "the proxy ended with 3",
+    ),
+    all_ignored=(noted(ignore="main"), "every container beside the proxy is to be ignored"),
     all_ended=(agent(ended(2)), "main ended with 0; agent ended with 2"),
 )
 def test_message_names_each_container_with_its_state(subject: types.Pod, message: str):
@@ -265,7 +333,9 @@ def test_pod_of_one_container_is_left_alone(left: str, want: str):
     subject = pod()
     subject.spec.containers = [each for each in subject.spec.containers if each.name == left]
 
-    assert decide(subject).reason == want
+    decision = decide(subject)
+    assert decision.reason == want
+    assert want == "NoProxy" or decision.message == "the pod has no container beside the proxy"
 
 
 def test_what_nobody_looks_at_changes_nothing():
@@ -286,9 +356,10 @@ def test_names_that_a_pod_lacks_and_containers_that_hold_it_are_named():
     decision = decide(held)
     assert (decision.holding, decision.containers) == (("agent", "log"), ("main",))
 
-    wrong = annotated(wait="main,typo", ignore="agnet,vault")
+    wrong = annotated(wait="main,typo,istio-proxy,typo", ignore="agnet,vault")
     subject = pod(init=[container("first"), container("vault", **ALWAYS)], annotations=wrong)
-    assert decide(subject).unknown == ("typo", "agnet")
+    assert decide(subject).unknown == ("typo", "istio-proxy", "agnet")
+    assert decide(noted(ignore="main,agnet")).unknown == ("agnet",)
 
 
 @cases(
@@ -311,6 +382,10 @@ def test_names_that_a_pod_lacks_and_containers_that_hold_it_are_named():
     annotation_to_ignore_beats_option=(
         *(agent(running(), ignore="main"), {"ignore_containers": ("agent",)}, "PayloadRunning"),
     ),
+    old_end=(STALE, {"old_ends_count": True}, "PayloadFinished"),
+    old_end_beside_one_that_runs=(
+        *(agent(running(), OLD_END), {"old_ends_count": True}, "PayloadRunning"),
+    ),
     switched_off=(pod(), {"enabled": False}, "SwitchedOff"),
     disabled_in_the_namespace=(pod(), {"namespace_enabled": False}, "NamespaceDisabled"),
 )
@@ -318,6 +393,17 @@ def test_options_apply_where_annotations_say_nothing(
     subject: types.Pod, policy: dict[str, Any], want: str
 ):
     assert decide(subject, **policy).reason == want
+
+
+def test_old_end_of_an_ignored_container_holds_no_pod_where_old_ends_count():
+    subject = pod(others={"agent": OLD_END}, annotations=annotated(ignore="agent"))
+    assert decide(subject).holding == ("agent",)
+    assert decide(subject, old_ends_count=True).holding == ()
+
+
+def test_only_containers_beside_the_proxy_that_ended_with_0_have_succeeded():
+    subject = pod(ended(1), others={"agent": ended(), "log": running()}, proxy=ended())
+    assert payload.list_succeeded(subject) == ("agent",)
 
 
 # The agent's port: its own annotation, then the proxy's configuration, then the mesh.
@@ -441,6 +527,8 @@ def test_messages_about_thousands_of_containers_name_a_few():
         more = MANY + (reason == "PayloadFinished") - payload.MOST_SAID
         assert decision.message.endswith(f"; and {more} more")
         assert len(decision.message) < 500
+        others = {f"c{number}": state for number in range(payload.MOST_SAID - 1)}
+        assert "more" not in decide(pod(state, others=others)).message
 
 
 class Counting(str):

@@ -97,7 +97,7 @@ def https(**given: Any) -> dict[str, Any]:
 LISTENERS = (
     {"active_state": {"listener": {"default_filter_chain": chain("http.8080", *FILTERS)}}},
     listener(
-        chain(OURS, *FILTERS),
+        chain(OURS, *FILTERS, names=("kf.example.com",)),
         chain("https.443.https.web.shop", "router", names=("shop",)),
         chain("https.8443.https.web.shop", "router", names=("kf.example.com",)),
     ),
@@ -136,19 +136,28 @@ def test_complete_gateway_is_guarded_and_serves_all_routes():
 
 
 def test_chain_with_the_filter_of_earlier_hosts_keeps_them_and_opens_no_other():
-    listeners = [listener(chain(name, *FILTERS, "us.first.guard")) for name in ("http.8080", OURS)]
-    assert view(listeners=listeners, latest="us.first.guard").guarded == (80, 443)
-    later = view(listeners=listeners, latest="us.second.guard")
+    listeners = [
+        listener(chain(name, *FILTERS, "kf.us.first.guard")) for name in ("http.8080", OURS)
+    ]
+    assert view(listeners=listeners, latest="kf.us.first.guard").guarded == (80, 443)
+    later = view(listeners=listeners, latest="kf.us.second.guard")
     assert (later.guarded, later.unguarded, later.routes) == ((), (), 0)
     assert {each.cause for each in later.missing} == {Cause.FILTERS_MISSING}
+    beside = [*listeners, listener(chain(OURS, *FILTERS))]
+    found = view(listeners=beside, latest="kf.us.second.guard")
+    assert (found.guarded, found.unguarded) == ((), (443,))
 
 
 def test_chain_without_any_guard_is_unguarded_also_where_the_guard_is_the_only_filter():
-    others = ("other.first.guard", "us.first.ask")
+    others = ("kf.us-2.first.guard", "kf.us.first.ask")
     bare = [listener(chain(name, *others)) for name in ("http.8080", OURS)]
-    found = view(listeners=bare, filters=(), latest="us.first.guard")
+    found = view(listeners=bare, filters=(), latest="kf.us.first.guard")
     assert (found.guarded, found.unguarded) == ((), (80, 443))
     assert {each.cause for each in found.missing} == {Cause.FILTERS_IGNORED}
+    bare[0] = listener(chain("http.8080", "kf.us.first.guard"))
+    found = view(listeners=bare, filters=(), latest="kf.us.first.guard")
+    assert (found.guarded, found.unguarded) == ((80,), (443,))
+    assert {each.cause for each in found.missing} == {Cause.FILTERS_MISSING}
 
 
 def test_gateway_is_open_while_a_virtual_host_has_our_entry():
@@ -174,6 +183,7 @@ def warming(*filters: str) -> dict[str, Any]:
 
 BOTH = listener(chain(OURS, *FILTERS), chain(OURS, "strip"))
 OTHERS = listener(chain("https.443.x.web.shop", *FILTERS, names=("shop", "kf.example.com")))
+OTHER_NAMES = listener(chain("https.443.x.web.shop", names=("shop",)))
 BESIDE = listener(chain("https.443.x.web.shop", names=("b.example.com",)))
 TWO_HOSTS = (HTTP, dataclasses.replace(TLS, hosts=("kf.example.com", "b.example.com")))
 HOST_B = "host=b.example.com port=443"
@@ -213,6 +223,14 @@ NOT_443 = "filters missing port=443"
     first_listener_waits=row(
         given=tls(warming(*FILTERS)), guarded="80", lacking=["warming port=443", NO_HTTPS]
     ),
+    update_refused=row(
+        given=tls(
+            listener(chain(OURS, *FILTERS), error_state={"details": "bad x-0123456789abcdef0123"}),
+            {**OTHER_NAMES, "error_state": {"details": "of another team's listener"}},
+        ),
+        served=2,
+        lacking=["update refused port=443 words=bad (not shown)"],
+    ),
     another_gateway=(tls(OTHERS), "80", "", 0, [f"host taken {HOST} by=shop/web", NO_HTTPS]),
     second_host_elsewhere=row(
         given=tls(listener(chain(OURS, *FILTERS)), BESIDE, servers=TWO_HOSTS),
@@ -227,6 +245,7 @@ NOT_443 = "filters missing port=443"
     earlier_mark=row(
         given=https(marks="VX"), served=1, lacking=[f"routes missing {HOST} routes=1 of 2"]
     ),
+    more_routes_than_expected=row(given={"routes": 1}, served=1),
     no_proof=(https(proofs=()), "80 443", "", 0, [NONE_OF_2]),
     earlier_proof=(https(proofs=(proof("X"),)), "80 443", "", 0, [NONE_OF_2]),
     proof_of_another_integrator=row(given=https(proofs=(proof("S", "M"),)), lacking=[NONE_OF_2]),
@@ -235,7 +254,7 @@ NOT_443 = "filters missing port=443"
     ),
     without_our_entry=(https(entries=()), "80 443", "", 0, [NONE_OF_2]),
     entry_of_another_integrator=row(
-        given=https(entries=(asks("kf.us.ask"), asks("kf-2.us.ask"))),
+        given=https(entries=(asks("kf.us.ask"), asks("kf-3.us.ask"), asks("kf-2.us.ask"))),
         lacking=[f"host shared {HOST} by=kf-2.us"],
     ),
     entry_of_another_integrator_alone=row(
@@ -330,7 +349,8 @@ def test_what_envoy_lacks_is_named(
     ("name", "guarded"),
     listener_of_the_gateway_api=(GATEWAY_API, (443,)),
     listener_in_an_older_istio=(GATEWAY_API.replace("~", "-"), (443,)),
-    another_namespace=("https.443.https.kubeflow-gateway.other", ()),
+    another_listener_of_the_gateway_api=(GATEWAY_API.replace("kube", "my-kube"), ()),
+    another_namespace=("https.443.https.kubeflow-gateway.my-kf", ()),
     another_name=("https.443.https.my-kubeflow-gateway.kf", ()),
     another_port=("https.8443.https.kubeflow-gateway.kf", ()),
     another_protocol=("http.443", ()),
@@ -351,18 +371,19 @@ def test_answer_is_about_every_field_of_the_expectation():
 
 
 def test_every_pod_that_is_looked_at_counts():
-    whole = rules.ProxyComparison(guarded={80, 443}, routes=2)
-    half = rules.ProxyComparison(guarded={80}, unguarded={443}, is_open=True, routes=1)
+    whole = rules.ProxyComparison(guarded={80, 443, 8080}, routes=2)
+    half = rules.ProxyComparison(guarded={443, 8080}, unguarded={9000, 80}, is_open=True, routes=1)
     for number in range(9):
-        half.add_missing(Cause.CLUSTER_MISSING, home="kf", service=f"oidc-{number}")
+        half.add_missing(Cause.CLUSTER_MISSING, home="kf", service=f"{number}{' x' * 150}")
     half.add_missing(Cause.FILTERS_MISSING, port=443)
     answer = rules.combine_views(EXPECTED, [whole, half, half], ready=9)
     assert (answer.pods, answer.ready, answer.is_open) == (3, 9, True)
-    assert (answer.guarded, answer.unguarded, answer.routes) == ((80,), (443,), 1)
+    assert (answer.guarded, answer.unguarded, answer.routes) == ((443, 8080), (80, 9000), 1)
     assert [each.cause for each in answer.missing] == [
         Cause.FILTERS_MISSING,
         *[Cause.CLUSTER_MISSING] * 7,
     ]
+    assert {len(each.service) for each in answer.missing} == {0, 200}
 
 
 @cases(
@@ -380,6 +401,8 @@ def test_words_about_routes_are_those_of_the_gateways_envoys(
     usual = "envoy.config.route.v3.RouteConfiguration"
     about = {"proxy": "gw-0.ingress", "kind": usual, **synchronization}
     known = {"resources": {f"type.googleapis.com/{about.pop('kind')}": about}, **about}
-    answer = [msgspec.convert(each, envoy.Synchronization) for each in ({"proxy": "gw-0"}, known)]
+    accepts = {"proxy": "gw-1.ingress", "resources": {f"type.googleapis.com/{usual}": {}}}
+    told = ({"proxy": "gw-0"}, accepts, known)
+    answer = [msgspec.convert(each, envoy.Synchronization) for each in told]
     for each in (answer, answer[::-1]):
         assert rules.find_route_error({"gw-0.ingress", "gw-1.ingress"}, each) == words
