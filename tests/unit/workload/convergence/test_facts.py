@@ -189,7 +189,10 @@ SAID = {
         pod_of("main", "istio-proxy", labels={names.COMPONENT: names.WEBHOOK_COMPONENT}),
         ("", "IntegratorItself"),
     ),
-    unit=(pod_of("istio-proxy", "charm", "db", init=["charm-init"]), ("order", "WrongOrder")),
+    unit=(
+        pod_of("istio-proxy", "charm", "db", init=["setup", "charm-init"]),
+        ("order", "WrongOrder"),
+    ),
     unit_in_order=(
         pod_of("charm", "istio-proxy", init=["charm-init"]),
         ("", "NamespaceInjection"),
