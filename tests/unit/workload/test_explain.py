@@ -95,6 +95,7 @@ def test_what_is_odd_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
     row = json.loads(out)
     assert (row["unknown"], row["holding"]) == (["mian"], ["agent"])
+    assert (row["namespace"], row["name"], row["containers"]) == ("kf", "job-x", ["main"])
 
 
 SETTINGS = {"application": "a", "model": "m"}

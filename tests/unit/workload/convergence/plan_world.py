@@ -40,7 +40,9 @@ def snapshot(*replicas, desired=None, trials=(), **values):
         "mesh": "sidecar",
         "is_served": True,
         "trials": {
-            workload: facts.Trial(reason=why and Reason(why), message="why", uid=uid, at=NOW)
+            workload: facts.Trial(
+                reason=why and Reason(why), message="why" if why else "", uid=uid, at=NOW
+            )
             for workload, why, uid in trials
         },
     }

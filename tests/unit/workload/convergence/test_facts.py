@@ -65,6 +65,11 @@ UNSCHEDULED = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes 
         {"main": pods.running(), "others": {"agent": pods.waiting()}},
         *("agent: CrashLoopBackOff", True),
     ),
+    as_long_as_is_quoted=(
+        {"main": {"waiting": {"reason": "ErrImagePull", "message": "w" * 120}}},
+        *(f"main: ErrImagePull: {'w' * 120}", True),
+    ),
+    no_state=({"main": {}}, "main: not started", False),
     crashes=({"main": pods.waiting()}, "main: CrashLoopBackOff", True),
     ended=({"main": pods.ended(3)}, "main: ended: exit code 3 (Error)", False),
     failed_init_container=(
@@ -116,23 +121,27 @@ def test_a_container_that_the_kubelet_could_not_start_hangs(reason):
 
 
 def test_the_end_of_a_crashing_container_is_said():
-    status = pods.status("main", pods.waiting(), lastState=pods.ended(137))
+    killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    status = pods.status("main", pods.waiting(), lastState=killed)
     subject = pods.pod()
     subject.status.containerStatuses = (msgspec.convert(status, types.ContainerStatus),)
     found = facts.read_replica(subject, MEMBER)
 
-    assert str(found.ailments[0]) == "main: CrashLoopBackOff: exit code 137 (Error)"
+    assert str(found.ailments[0]) == "main: CrashLoopBackOff: exit code 137 (OOMKilled)"
 
 
 def test_a_pod_whose_containers_are_ready_says_why_it_is_not():
     gate = {"reason": "ReadinessGatesNotReady", "message": 'gate "x" is not "True"'}
-    subject = pods.pod(conditions=[{**READY, "status": "False", **gate}])
+    subject = pods.pod(conditions=[SCHEDULED, {**READY, "status": "False", **gate}])
     for each in subject.status.containerStatuses:
         each.ready = True
     (found,) = facts.read_replica(subject, MEMBER).ailments
 
     assert str(found) == 'the pod: ReadinessGatesNotReady: gate "x" is not "True"'
     assert not found.hangs
+    subject.status.conditions = ()
+    (found,) = facts.read_replica(subject, MEMBER).ailments
+    assert str(found) == "the pod: not Ready"
 
 
 def test_a_ready_pod_has_no_ailments():
@@ -262,6 +271,7 @@ def test_the_fingerprint_follows_what_decides_about_injection():
         facts.compute_fingerprint(scope(enabled, excluded_pods="a in (b, d)"), ("u1",)),
     ]
     assert len({first, *others}) == 11
+    assert facts.compute_fingerprint(scope(enabled), ("u2", "u1")) == others[1]
 
 
 AUTOSCALER = "cluster-autoscaler.kubernetes.io/safe-to-evict"

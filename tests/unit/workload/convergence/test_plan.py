@@ -61,6 +61,8 @@ def outside(name="modeloperator", reason="SidecarUnwanted"):
 
 
 A, B = of("Deployment/a"), of("Deployment/b")
+UNNAMED = [replica(f"a-{letter}", workload="Deployment/a") for letter in "xy"]
+INSISTED = {"remembered": requested("uid-a-0", "uid-a-1", force=True, proven=())}
 ELEVEN = [replica(f"a-{number}") for number in range(11)]
 THREE = [replica(f"a-{number}") for number in range(3)]
 DOWN_0 = replica("a-0", in_mesh=True, **YOUNG)
@@ -113,8 +115,8 @@ def trial(why, force):
     ),
     beside_a_pod_that_is_not_ready_and_insisted_on=row(
         pods=[*THREE[1:], DOWN_0],
-        options={"remembered": requested("uid-a-1", "uid-a-2", force=True)},
-        evicts=["a-2"],
+        options={"remembered": requested("uid-a-1", force=True)},
+        evicts=["a-1"],
     ),
     beside_a_pod_that_is_not_ready_and_asked_for=row(
         pods=[*THREE[1:], DOWN_0],
@@ -127,6 +129,7 @@ def trial(why, force):
         evicts=["b-0"],
         why={"a-2": "NotReady"},
     ),
+    highest_name_without_an_ordinal=([UNNAMED[1], UNNAMED[0]], {}, ["a-y"], [], {}),
     # Kubernetes would not recreate these before a lower ordinal is Ready.
     in_order=row(
         pods=[replica("a-0", in_mesh=True, **STUCK), *THREE[1:]],
@@ -193,6 +196,11 @@ def trial(why, force):
     forbids_disruption_and_is_lost=row(
         pods=[replica(forbids="karpenter.sh/do-not-disrupt", **LOST)], why={"a-0": "WrongOrder"}
     ),
+    lost_before_broken=(
+        [replica("a-0", **LOST), replica("a-1", **STUCK)],
+        *({}, ["a-0"], [], {}),
+    ),
+    lost_beside_a_missing_one=([replica(**LOST)], {"desired": {SET: 2}}, ["a-0"], [], {}),
     # Requests.
     asked_for_in_manual_mode=row(
         pods=[replica()],
@@ -256,6 +264,39 @@ def trial(why, force):
         },
         *(["b-0"], [], {"a-0": "ReplacementRefused"}),
     ),
+    first_is_alone_and_after_none=row(
+        pods=[of("Deployment/a", **LOST), B],
+        options=FIRST,
+        evicts=["a-0"],
+        why={"b-0": "Queued"},
+    ),
+    first_is_ready_where_a_broken_one_is_insisted_on=row(
+        pods=[replica("a-0", **STUCK), replica("a-1"), replica("a-2", **STUCK)],
+        options=INSISTED,
+        evicts=["a-1"],
+    ),
+    first_is_not_settled_where_a_broken_one_is_insisted_on=row(
+        pods=[replica("a-0", **STUCK), replica("a-1", ready_since=NOW - 9)],
+        options=INSISTED,
+        why={"a-0": "NotSettled"},
+    ),
+    first_beside_one_of_the_mesh_that_is_asked_for=row(
+        pods=[of("Deployment/a", **STUCK), of("Deployment/b", in_mesh=True)],
+        options={"remembered": requested("uid-b-0", proven=())},
+        evicts=["a-0"],
+    ),
+    another_could_not_be_evicted=row(
+        pods=sets("ab"),
+        options={"remembered": memory.Memory(holds=held(reason="Forbidden").holds)},
+        evicts=["b-0"],
+    ),
+    another_is_tried_again_soon=row(
+        pods=sets("ab"),
+        options={
+            "remembered": memory.Memory(holds=held(reason="WrongOrder", until=NOW + 9).holds)
+        },
+        evicts=["b-0"],
+    ),
     # While no pod has been ready for a minute, the first is waited for.
     first_comes_up=([of("Deployment/a", **YOUNG)], FIRST, [], [], {}),
     first_crash_loops_for_less_than_ten_minutes=row(
@@ -288,22 +329,68 @@ def test_who_is_evicted_or_asked_about_and_why_not(pods, options, evicts, asks, 
     assert reasons(decided) | why == reasons(decided)
 
 
+FORBIDS = replica(forbids="karpenter.sh/do-not-disrupt")
+REPLACED = "a pod of {} is being replaced"
+BY_HAND = "restart-pods is manual: run restart-uninjected"
+NO_CERTIFICATE = "istiod has not written the ConfigMap istio-ca-root-cert into this namespace"
+
+
 @cases(
-    ("pod", "options", "message"),
-    {"pod": replica()},
-    manual=row(
-        options={"mode": "manual"}, message="restart-pods is manual: run restart-uninjected"
-    ),
+    ("pods", "options", "messages"),
+    {"pods": [replica()], "options": {}},
+    manual=row(options={"mode": "manual"}, messages=[BY_HAND]),
     forbids=row(
-        pod=replica(forbids="karpenter.sh/do-not-disrupt"),
-        options={},
-        message="it has karpenter.sh/do-not-disrupt: run restart-uninjected",
+        pods=[FORBIDS], messages=["it has karpenter.sh/do-not-disrupt: run restart-uninjected"]
     ),
-    injector_is_down=row(options={"trials": DOWN}, message="why"),
-    replaced=row(options={}, message="a pod of StatefulSet/a is being replaced"),
+    forbids_and_manual=row(pods=[FORBIDS], options={"mode": "manual"}, messages=[BY_HAND]),
+    injector_is_down=row(options={"trials": DOWN}, messages=["why"]),
+    replaced=row(messages=[REPLACED.format(SET)]),
+    queued=(
+        *(sets("ab"), {"max_unavailable": "1"}),
+        [REPLACED.format(SET), "other workloads come first"],
+    ),
+    tried=row(options={"trials": ()}, messages=["asking whether its replacement would be right"]),
+    scaled_to_nothing=row(options={"desired": {SET: 0}}, messages=[f"{SET} is going away"]),
+    a_ready_one_first=(
+        [of("Deployment/a", **STUCK), of("DaemonSet/b")],
+        *(FIRST, ["a Ready pod is replaced first", REPLACED.format("DaemonSet/b")]),
+    ),
+    beside_unready_ones=row(
+        pods=[UNNAMED[1]]
+        + [replica(f"a-{x}", workload="Deployment/a", in_mesh=True, **YOUNG) for x in "zx"],
+        messages=["a-x is not Ready, so Deployment/a waits"],
+    ),
+    sidecar_again=row(
+        pods=[outside()],
+        options={"trials": injecting("Deployment/modeloperator")},
+        messages=["it has a sidecar; its replacement would have a sidecar, too"],
+    ),
 )
-def test_a_wait_is_described(pod, options, message):
-    assert [each.message for each in look(pod, **options).rows] == [message]
+def test_a_wait_is_described(pods, options, messages):
+    assert [each.message for each in look(*pods, **options).rows] == messages
+
+
+def test_the_problem_that_lasts_is_why_others_wait():
+    replacements = [
+        replacement(name=f"{name}-0", uid=f"new-{name}", ready_since=None, ailments=(ailment,))
+        for name, ailment in (("c", STARTS), ("b", HANGS), ("a", HANGS))
+    ]
+    rounds = {each.workload: a_round(uid="gone", known=("gone",)) for each in replacements}
+    remembered = memory.Memory(rounds=rounds, proven=PROVEN)
+    decided = look(*replacements, replica("d-0"), remembered=remembered)
+
+    assert reasons(decided) == {"d-0": "ReplacementHangs"}
+    summary = decided.summary
+    assert [each.workload[-1] for each in summary.troubles] == ["a", "b", "c"]
+    assert (summary.eligible, summary.in_mesh, summary.converging) == (4, 0, 2)
+
+
+@pytest.mark.parametrize(("since", "evicts"), [(NOW - 1, ["b-0"]), (NOW, [])])
+def test_only_a_hold_since_a_request_stops_the_first_pod_that_it_restarts(since, evicts):
+    """The pods of the request are in the mesh."""
+    remembered = requested("uid-b-0", proven=PROVEN, holds=held(since=since).holds)
+    decided = look(replica("a-0"), replica("b-0", in_mesh=True), remembered=remembered)
+    assert evicted(decided) == evicts
 
 
 def test_a_refused_eviction_ends_the_round_of_its_workload_alone():
@@ -319,11 +406,21 @@ def test_an_eviction_is_remembered_with_the_pods_that_were_there():
     assert decided.memory.rounds[SET].known == ("uid-a-0",)
     assert decided.summary.converging == 1
 
-    ailments = (*crashing(), facts.Ailment("istio-proxy", "running and not Ready"))
+    proxy = facts.Ailment("istio-proxy", "running and not Ready")
+    ailments = (*crashing(), proxy, *crashing("db"))
     first = look(of("Deployment/a", ailments=ailments, created=NOW - 900, **STUCK), **FIRST)
     current = first.memory.rounds["Deployment/a"]
     # What was not Ready is remembered without the proxy.
-    assert (current.broken, current.proves, first.memory.proven) == (("main",), "sidecar", ())
+    values = {"uid": "uid-a-0", "known": ("uid-a-0",), "since": NOW, "fingerprint": "f"}
+    before = {"was_ready": False, "ready_before": 0, "broken": ("db", "main")}
+    assert current == memory.Round(**values, **before, proves="sidecar")
+    assert first.memory.proven == ()
+
+    pods = [replica("a-1"), replica("a-0", in_mesh=True, ailments=crashing("db"), **YOUNG)]
+    forced = look(*pods, remembered=requested("uid-a-1", force=True)).memory.rounds[SET]
+    before = {"was_ready": True, "ready_before": 1, "broken": ("db",)}
+    values |= {"uid": "uid-a-1", "known": ("uid-a-0", "uid-a-1")}
+    assert forced == memory.Round(**values, **before)
 
 
 def test_a_pause_lasts_to_its_end_though_no_pod_is_missing_for_a_moment():
@@ -334,6 +431,8 @@ def test_a_pause_lasts_to_its_end_though_no_pod_is_missing_for_a_moment():
     assert again.memory.holds == {SET: a_budget()}
 
     assert look(replica(in_mesh=True), remembered=paused(NOW)).memory.holds == {}
+    # The workload was deleted.
+    assert decide(snapshot(), held()).memory.holds == {}
 
 
 def test_what_is_said_of_a_pause_does_not_change_while_it_is_tried_again():
@@ -345,6 +444,10 @@ def test_what_is_said_of_a_pause_does_not_change_while_it_is_tried_again():
     assert evicted(tried) == ["a-0"]
     assert tried.summary == waiting
 
+    holds = {"StatefulSet/b": a_budget(), SET: a_budget()}
+    both = look(*sets("ab"), remembered=memory.Memory(holds=holds, proven=PROVEN)).summary
+    assert [each.workload for each in both.troubles] == [SET, "StatefulSet/b"]
+
     going = snapshot(replica(terminating=True), desired={SET: 1})
     done = decide(going, tried.memory).summary
     assert (done.troubles, done.converging) == ((), 1)
@@ -354,13 +457,20 @@ def test_what_is_asked_for_is_done_and_then_forgotten():
     decided = look(replica(), remembered=requested("uid-a-0", "elsewhere"), mode="manual")
     assert decided.memory.request == memory.Request(id="1", at=NOW, uids=("uid-a-0",))
 
+    going = look(replica(terminating=True), remembered=requested("uid-a-0"))
+    assert going.memory.request is None
     done = decide(snapshot(replacement()), decided.memory, mode="manual")
     assert (done.memory.request, done.memory.rounds) == (None, {})
 
 
 def test_a_new_request_is_taken_over_once():
     data = {memory.REQUEST: '{"id": "7", "at": 1.0, "uids": ["u"]}'}
-    assert memory.decode(data).request == memory.Request(id="7", at=1.0, uids=("u",))
+    request = memory.Request(id="7", at=1.0, uids=("u",))
+    taken = memory.Memory(request=request, answered="7")
+    assert memory.decode(data) == memory.decode({**data, memory.STATE: "{"}) == taken
+    before = memory.Memory(proven=PROVEN, answered="6")
+    found = memory.decode({**data, memory.STATE: memory.encode(before)})
+    assert (found.request, found.proven, found.answered) == (request, PROVEN, "7")
     done = memory.Memory(answered="7")
     assert memory.decode({**data, memory.STATE: memory.encode(done)}).request is None
 
@@ -583,15 +693,23 @@ def test_the_others_follow_when_the_first_has_stayed_ready(seconds, done):
         assert reasons(decided)["b-0"] == "FirstPod"
 
 
-@pytest.mark.parametrize("fault", ["missing", "order"])
-def test_no_other_pod_follows_a_first_that_is_no_better(fault):
+@cases(
+    ("fault", "trial", "what"),
+    missing=("missing", None, "has no sidecar either"),
+    order=("order", None, "has its containers in the wrong order again"),
+    unwanted=("unwanted", "InjectorSkips", "has a sidecar again"),
+)
+def test_no_other_pod_follows_a_first_that_is_no_better(fault, trial, what):
     bad = replacement(fault=fault, ready_since=NOW - 60)
-    shot = snapshot(bad, B, trials=[(SET, None, "new")])
+    shot = snapshot(bad, B, trials=[(SET, trial, "new")])
     decided = decide(shot, memory.Memory(rounds={SET: a_round(proves="sidecar")}))
 
     assert not decided.evict
     assert decided.memory.proven == ()
     assert reasons(decided)["b-0"] == "FirstPod"
+    remedy = "fix it, then run restart-uninjected, or annotate it with restart-pods=disabled"
+    message = f"a-0, created in place of an evicted pod, {what}: {remedy}"
+    assert decided.memory.holds[SET].message == message
     later = decide(shot, decided.memory)
     assert (later.evict, later.ask) == ((), ())
 
@@ -678,6 +796,11 @@ WORDS = 'a new pod of StatefulSet/a is refused: webhook "v" refuses: no'
         {"since": NOW - 600},
         *("ReplacementStarting", f"the evicted pod {GRACEFUL}"),
     ),
+    is_refused_while_the_evicted_one_terminates=(
+        [replica(terminating=True, ends_by=NOW + 1)],
+        {"model": {"refused": {SET: 'webhook "v" refuses: no'}}},
+        *("ReplacementHangs", WORDS),
+    ),
     is_refused=(
         *([], {"model": {"refused": {SET: 'webhook "v" refuses: no'}}}),
         *("ReplacementHangs", WORDS),
@@ -690,7 +813,8 @@ def test_nothing_else_is_evicted_while_a_replacement_is_not_right(
     decided = proving(*pods, proves=proves, **given)
 
     (found,) = decided.summary.troubles
-    assert (found.workload, found.reason, found.pod) == (SET, trouble, "a-0" if pods else "")
+    pod = "a-0" if pods and words != WORDS else ""
+    assert (found.workload, found.reason, found.pod) == (SET, trouble, pod)
     assert found.message.endswith(words)
     assert found.passing is (trouble == "ReplacementStarting")
     assert (decided.evict, decided.ask) == ((), ())
@@ -791,6 +915,9 @@ BROKEN_BEFORE = {"was_ready": False, "ready_before": 2}
     scaled_down=([replacement()], 1, {"known": KNOWN, "ready_before": 3}, False),
     no_replacement_yet=(three(2)[1:], 3, {"known": KNOWN, **BROKEN_BEFORE}, True),
     as_broken_as_before=(three(2, **STARTING), 3, {"known": KNOWN, **BROKEN_BEFORE}, False),
+    as_broken_as_before_and_an_old_one_fell_over=(
+        *(three(1, **STARTING), 3, {"known": KNOWN, **BROKEN_BEFORE}, False),
+    ),
     crash_looped_before=(
         *([replacement(**STARTING)], 1, {"was_ready": False, "ready_before": 0}, False),
     ),
@@ -897,6 +1024,9 @@ def test_a_replacement_without_sidecar_ends_it(tried):
     being_replaced=(held(), [replica(terminating=True)], True),
     new_template=(held(), [replica(revision="r2")], False),
     new_template_of_one=(held(), [replica(), replica("a-1", revision="r2")], False),
+    new_template_of_one_in_the_mesh=(
+        *(held(), [replica(), replica("a-1", in_mesh=True, revision="r2")], True),
+    ),
     mesh_changed=(held(fingerprint="old"), [replica()], False),
     cured=(held(), [replica(in_mesh=True)], False),
 )
