@@ -377,7 +377,7 @@ def test_names_that_a_pod_lacks_and_containers_that_hold_it_are_named():
         subject=agent(running()), policy={"ignore_containers": ("agnet",)}, want="PayloadRunning"
     ),
     annotation_beats_option=(
-        *(agent(running(), wait="agent"), {"wait_for_containers": ("main",)}, "PayloadRunning"),
+        *(agent(running(), wait="main"), {"wait_for_containers": ("agent",)}, "PayloadFinished"),
     ),
     annotation_to_ignore_beats_option=(
         *(agent(running(), ignore="main"), {"ignore_containers": ("agent",)}, "PayloadRunning"),
