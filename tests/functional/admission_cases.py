@@ -21,7 +21,7 @@ HOLD = f'{{"{KEY}": true}}'
 APPLICATION = "istio-integrator"
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "hold": {"excluded-pods": "tier in (outside, edge),!keep"},
+    "hold": {"excluded-pods": "tier in (outside, edge),!keep", "included-pods": "team=ml"},
     "native": {"native": True},
     "mesh-holds": {"hold-application": False, "mesh-holds": True},
     "neither": {"hold-application": False, "excluded-pods": "alone"},
@@ -415,6 +415,7 @@ def merged(name: str, before: str, after: str) -> Case:
 
 HOLDS = (
     held("hold, no configuration"),
+    held("hold, where the namespace is the member and no pod is selected", labels={"team": "ml"}),
     held("hold, to completion without native sidecars", spec=TO_COMPLETION),
     Case(
         "hold, after others were applied",
@@ -594,7 +595,7 @@ ADDRESSED = (
     Case(
         "a unit's charm comes before its proxy",
         annotations={APPLIED: "no-hold"},
-        spec=unit(PROXY, CHARM, DB),
+        spec=unit(PROXY, DB, CHARM),
         want=("order",),
         want_annotations={APPLIED: "no-hold,order"},
         want_first="charm",
@@ -777,6 +778,7 @@ RULES = (
                 container("local", "localhost/x"),
                 container("other", "ghcr.io/docker.io/x"),
                 container("port", "docker.io:443/x"),
+                container("port-of-a-short-name", "mirror:5000/x"),
                 container("tag", "python:3.12"),
                 container("dots", "." * 300),
                 container("localhost", "localhost"),
@@ -889,6 +891,12 @@ TRAINING = (
         "pod-traffic:PodSaysItself",
         settings="training",
         labels={**PYTORCH, POD_TRAFFIC: "unchanged"},
+    ),
+    left(
+        "asks for mutual TLS without a sidecar",
+        "idle-timeout:NotInjected",
+        settings="training",
+        labels={**MUTUAL_TLS, **NO_SIDECAR},
     ),
     left(
         "trains without a sidecar",

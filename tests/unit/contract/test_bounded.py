@@ -1,5 +1,6 @@
 """Text from outside is parsed, or rejected within bounds of time and memory."""
 
+import datetime
 import json
 
 import pytest
@@ -93,7 +94,14 @@ def test_what_is_no_json_is_refused(text, why):
     aliases=(bomb("a: &a [x]\n", "[{}]"), ALIAS),
     merge_keys=(MERGED, ALIAS),
     contains_itself=("&a {x: *a}", ALIAS),
-    tag=("!!python/object/apply:os.abort []", "has the tag"),
+    tag=(
+        "!!python/object/apply:os.abort []",
+        "^has the tag 'tag:yaml.org,2002:python/object/apply:os'$",
+    ),
+    tag_of_a_value=("a: !!binary aGk=", "^has the tag 'tag:yaml.org,2002:binary'$"),
+    alias_without_its_anchor=("[*a]", ALIAS),
+    meaning=("a: =", "^has '=', which YAML gives a meaning: quote it$"),
+    not_closed=("a: [b", "^is not valid YAML: expected ',' or ']'.*, line 1, column 6$"),
     no_YAML=("a: b\n{", "is not valid YAML: .*, line 2, column 1$"),
 )
 def test_what_only_yaml_has_is_refused(text, why):
@@ -106,14 +114,16 @@ def test_character_of_two_escapes_is_one():
     assert bounded.read_json(r'{"a": "\ud83d\ude00"}') == {"a": "😀"}
 
 
-def test_tags_of_plain_text_are_read():
+def test_tags_of_plain_text_and_dates_are_read():
     assert bounded.read_yaml("[!!str 1, ! a]") == ["1", "a"]
+    assert bounded.read_yaml("2026-01-02") == datetime.date(2026, 1, 2)
 
 
 @pytest.mark.parametrize("read", [bounded.read_json, bounded.read_yaml])
 def test_reader_of_long_documents_has_its_own_limit(read):
     text = json.dumps("x" * bounded.LONGEST)
     assert read(text, longest=len(text)) == json.loads(text)
+    assert len(read(json.dumps("x" * (bounded.LONGEST - 2)))) == bounded.LONGEST - 2
     for longest in (len(text) - 1, 9):
         with pytest.raises(bounded.DocumentError, match=f"65538 characters, more than {longest}"):
             read(text, longest=longest)
@@ -153,5 +163,8 @@ def test_large_document_that_is_nested_deep_is_not_decoded_twice():
     text = b'{"x": "%s", "deep": %s}' % (b"x" * bounded.LARGEST_DEEP, b"[" * 5000 + b"]" * 5000)
     with pytest.raises(RecursionError):
         bounded.cut_if_deep(json.loads, text)
-    small = b'{"deep": %s}' % (b"[" * 5000 + b"]" * 5000)
+    deep = b'{"deep": %s}' % (b"[" * 5000 + b"]" * 5000)
+    small = deep + b" " * (bounded.LARGEST_DEEP - len(deep))
+    with pytest.raises(RecursionError):
+        bounded.cut_if_deep(json.loads, small + b" ")
     assert bounded.cut_if_deep(json.loads, small).keys() == {"deep"}

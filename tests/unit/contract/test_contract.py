@@ -14,6 +14,7 @@ ROOT = pathlib.Path(__file__).parents[3]
     ("model", "application", "want"),
     [
         ("kf", "mesh-2", "kf.mesh-2"),
+        ("m" * 40, f"{'a' * 10}-b{'c' * 20}", f"{'m' * 40}.{'a' * 10}-"),
         ("m" * 40, "a" * 22, f"{'m' * 40}.{'a' * 22}"),
         ("m" * 40, "a" * 23, f"{'m' * 40}.{'a' * 11}-"),
         ("m" * 51, "a" * 23, f"{'m' * 51}-"),
@@ -25,6 +26,43 @@ def test_owner_fits_a_label_and_differs_by_application(model, application, want)
     assert owner.startswith(want)
     assert len(owner) <= 63
     assert names.name_owner(model, f"{application}x") != owner
+
+
+@pytest.mark.parametrize(
+    ("application", "want"),
+    [
+        ("mesh-2", "mesh-2-admission"),
+        ("a" * 53, f"{'a' * 53}-admission"),
+        (f"{'a' * 43}-{'b' * 10}", f"{'a' * 43}-bc1f407e-admission"),
+        ("a" * 54, f"{'a' * 44}-a3f01b69-admission"),
+    ],
+)
+def test_object_of_a_long_name_fits_a_dns_label(application, want):
+    assert names.name_object(application, "admission") == want
+
+
+@pytest.mark.parametrize(
+    ("labels", "is_machinery"),
+    [
+        ({names.NAME: "mesh-2"}, True),
+        ({names.NAME: "mesh-2-db"}, False),
+        ({names.COMPONENT: "admission-webhook"}, True),
+        ({names.COMPONENT: "gateway"}, False),
+        ({"operator.juju.is/name": "modeloperator"}, True),
+        ({"operator.juju.is/name": "mesh-2"}, False),
+        ({"juju-modeloperator": "modeloperator"}, True),
+    ],
+)
+def test_machinery_is_modeloperator_the_application_and_its_webhook(labels, is_machinery):
+    assert names.is_machinery(labels, "mesh-2") is is_machinery
+
+
+def test_object_of_the_application_is_labelled_with_manager_owner_and_component():
+    assert names.make_labels("kf", "mesh-2", "gateway") == {
+        "app.kubernetes.io/managed-by": "istio-integrator",
+        "istio-integrator.charmhub.io/owner": "kf.mesh-2",
+        "istio-integrator.charmhub.io/component": "gateway",
+    }
 
 
 def rows(page: str) -> dict[str, str]:

@@ -30,6 +30,8 @@ SERVED = namespaces.Served(
     istiod_s=("istio-system", ENABLED, None),
     kube_system=("kube-system", ENABLED, None),
     kube_system_as_a_profile=("kube-system", PROFILE, None),
+    served_by_another_value=("kf-user", {names.SERVED: "odd"}, None),
+    another_part=("kf-user", {names.PART_OF: "kubeflow"}, None),
     controller_s=("other", {**ENABLED, names.CONTROLLER_MODEL: "x"}, None),
     any_other=("other", {}, None),
 )
@@ -41,12 +43,18 @@ def test_only_namespaces_of_users_are_tenants():
     every = ("kf", "kf-user", "kube-system", "istio-system")
     assert [name for name in every if SERVED.is_tenant(name, PROFILE)] == ["kf-user"]
     assert not SERVED.is_tenant("other", {})
+    assert SERVED.is_tenant("other", {**ENABLED, **THEIRS})
+    assert not SERVED.is_tenant("other", DISABLED)
 
 
 def test_a_profile_is_served_as_such_where_labelled_namespaces_are_not():
     served = namespaces.Served(model="m", owner="m.a", kinds=frozenset(["profiles"]))
 
     assert served.find_kind("kf-user", {**PROFILE, **ENABLED}) == "profiles"
+    assert [served.find_kind("kf-user", ENABLED), served.find_kind("m", {})] == [None, None]
+    theirs = {**PROFILE, **THEIRS}
+    assert served.find_kind("kf-user", theirs) is None
+    assert served.find_allowed_kind("kf-user", theirs) == "profiles"
 
 
 NAMES = st.sampled_from(["m", "istio", "kube-system", "x"])
@@ -81,5 +89,5 @@ def test_selectors_select_what_is_served_each_by_one_of_them(name, labels, kinds
 
 def test_kinds_are_read_by_their_names():
     assert namespaces.parse_kinds(["labelled", "model"]) == {"model", "labelled"}
-    with pytest.raises(ValueError, match="'team' is none of model, profiles, labelled"):
+    with pytest.raises(ValueError, match=r"^'team' is none of model, profiles, labelled$"):
         namespaces.parse_kinds(["model", "team"])

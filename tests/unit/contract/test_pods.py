@@ -49,6 +49,7 @@ def registries(**prefixes):
 # What has no words here is refused in msgspec's.
 REFUSED = [
     ("hold", True, "unknown field `hold`"),
+    *(("pod-labels", [{"add": {key: "x"}}], "is reserved: ") for key in names.OF_ONE_POD),
     ("hold_application", True, "unknown field"),
     ("model", 1, ""),
     ("native", "certainly", ""),
@@ -163,9 +164,28 @@ def test_ports_beside_those_that_the_mesh_excludes_are_named_once():
 
 
 def test_registries_are_tried_from_the_longest():
-    rule = pods.Registries(pods="a", prefixes={"a.io": "m.io/a", "a.io/library": "m.io/b"})
+    prefixes = {"a.io": "m.io/a", "b.io/z": "m.io/c", "a.io/x/y": "m.io/b"}
+    rule = pods.Registries(pods="a", prefixes=prefixes)
 
-    assert [old for old, _ in rule.pairs] == ["a.io/library", "a.io"]
+    assert [old for old, _ in rule.pairs] == ["a.io/x/y", "b.io/z", "a.io"]
+
+
+@cases(
+    ("values", "changes"),
+    nothing=({}, False),
+    hold=({"hold_application": True}, True),
+    hold_of_the_mesh=({"mesh_holds": True}, True),
+    native=({"native": True}, True),
+    training=({"pod_traffic": True}, True),
+    labels=({"pod_labels": (pods.Entries(add={"a": ""}),)}, True),
+    annotations=({"pod_annotations": (pods.Entries(add={"a": ""}),)}, True),
+    ports=({"excluded_outbound_ports": (pods.Ports(ports=(1,)),)}, True),
+    registries=({"image_registries": (pods.Registries(pods="a", prefixes={}),)}, True),
+    membership=({"membership": "selected", "included_pods": "a", "excluded_pods": "b"}, False),
+)
+def test_settings_with_any_change_but_membership_change_pods(values, changes):
+    settings = pods.Settings(**{**MINIMAL, "hold_application": False, **values})
+    assert settings.changes_lifecycle is changes
 
 
 @given(st.text(max_size=300))

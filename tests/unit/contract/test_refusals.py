@@ -5,6 +5,7 @@ import pytest
 from integrator_contract import refusals
 from tests.unit.cases import cases
 
+AUTHOR = 'webhook "validate.kyverno.svc-fail"'
 DENIED = 'admission webhook "validate.kyverno.svc-fail" denied the request: policy Pod/x/y: no'
 PODS = 'pods "x" is forbidden: '
 USED = "requested: pods=1, used: pods=3, limited: pods=3"
@@ -63,6 +64,40 @@ def test_webhook_that_does_not_answer_is_told_apart() -> None:
     assert refusal is not None
     assert refusal.is_unreachable
     assert str(refusal).startswith('webhook "a.b" does not answer: failed to call')
+    assert str(refusals.Refusal(author="a", words="")) == "a refuses"
+
+
+@cases(
+    ("message", "reason"),
+    replica_set=(f"Error creating: {DENIED}", f"{AUTHOR} refuses: policy Pod/x/y: no"),
+    stateful_set=(
+        f"create Pod web-0 in StatefulSet web failed error: {DENIED}",
+        f"{AUTHOR} refuses: policy Pod/x/y: no",
+    ),
+    combined=(
+        "(combined from similar events): Error creating: no pod web-x7k2p today",
+        "no pod web today",
+    ),
+    invalid=(
+        'Error creating: Pod "web-x7k2p" is invalid: spec: Required value',
+        "kube-apiserver refuses: spec: Required value",
+    ),
+    long=(f"Error creating: {'x ' * 300}", "x " * 200),
+)
+def test_event_of_a_pod_that_was_not_created_says_why(message: str, reason: str) -> None:
+    assert refusals.read_event(message, "web") == reason
+
+
+@cases(
+    ("text", "shown"),
+    value=("a x-0123456789ab b", "a (not shown) b"),
+    cut=("a x-0123456789abcdef0", "a (not shown)"),
+    too_short=("a x-0123456789a b", "a x-0123456789a b"),
+    data=(f"key {'QUJD' * 20}== b", "key (not shown) b"),
+    shorter_data=("QUJD" * 19, "QUJD" * 19),
+)
+def test_secrets_are_not_shown(text: str, shown: str) -> None:
+    assert refusals.hide_secrets(text) == shown
 
 
 @pytest.mark.parametrize(
@@ -85,6 +120,7 @@ def test_missing_right_is_no_refusal(code: int) -> None:
     assert refusals.is_missing_right(code, MISSING_RIGHT)
     assert refusals.read_refusal(code, MISSING_RIGHT) is None
     assert refusals.is_missing_right(code, "Unauthorized") is (code == 401)
+    assert not refusals.is_missing_right(500, MISSING_RIGHT)
 
 
 def test_policy_that_quotes_the_authorizer_is_a_refusal() -> None:

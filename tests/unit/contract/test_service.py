@@ -1,6 +1,9 @@
 """The settings of the service, written by the charm and read by the workload."""
 
+import pathlib
+
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +41,24 @@ def test_same_settings_are_the_same_text():
         for kinds in (namespaces.KINDS, reversed(namespaces.KINDS))
     )
     assert one.encode() == other.encode()
+
+
+def test_list_is_split_at_commas_and_without_blanks():
+    assert service.split_list(" main ,, side car,") == ("main", "side car")
+
+
+def test_results_have_a_file_beside_that_of_the_settings():
+    settings = pathlib.PurePosixPath("/etc/mesh-2/service.json")
+    results = pathlib.PurePosixPath("/etc/mesh-2/service.results.json")
+    assert service.name_results_file(settings) == results
+
+
+@pytest.mark.parametrize(
+    "text", ["", "%", "0", "0%", "101", "101%", "1.5", "-1", "²", "٣", "2%%", "1" * 5000]
+)
+def test_budget_outside_of_1_to_100_is_refused(text):
+    with pytest.raises(ValueError, match="neither a number from 1 to 100 nor a share such as 10%"):
+        service.parse_budget(text)
 
 
 SHARES = st.integers(1, 100)

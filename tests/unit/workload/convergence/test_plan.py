@@ -67,6 +67,7 @@ ELEVEN = [replica(f"a-{number}") for number in range(11)]
 THREE = [replica(f"a-{number}") for number in range(3)]
 DOWN_0 = replica("a-0", in_mesh=True, **YOUNG)
 DOWN_1 = replica("a-1", in_mesh=True, **YOUNG)
+HANGS = facts.Ailment("main", "ImagePullBackOff", "no such image", hangs=True)
 BROKEN = replica("a-0", ready_since=None, crash_looping=True)
 DOWN = [*injecting("StatefulSet/b"), (SET, "MeshDown", "")]
 LEFT_OUT = ("Deployment/modeloperator", "InjectorSkips", "")
@@ -87,11 +88,16 @@ def trial(why, force):
     first_look=([replica()], {"trials": ()}, [], ["a-0"], {}),
     old_answer=([replica()], {"now": NOW + 5}, [], ["a-0"], {}),
     answered=([replica()], {}, ["a-0"], [], {"a-0": "Replacing"}),
+    ready_for_a_minute=([replica(ready_since=NOW - 60)], {}, ["a-0"], [], {}),
     ready_just_now=([replica(ready_since=NOW - 10)], {}, [], [], {"a-0": "NotSettled"}),
     starting=([replica(ready_since=None)], {}, [], [], {"a-0": "NotReady"}),
     not_ours=([replica(fixable=False, reason="BarePod")], {}, [], [], {"a-0": "BarePod"}),
     scaled_to_nothing=([replica()], {"desired": {SET: 0}}, [], [], {"a-0": "Changing"}),
     crash_looping=([BROKEN], {}, ["a-0"], [], {}),
+    pulling=(
+        [replica(ready_since=None, ailments=(HANGS,))],
+        *({}, [], [], {"a-0": "NotReady"}),
+    ),
     highest_ordinal=(ELEVEN, {}, ["a-10"], [], {}),
     broken_one_of_several=([BROKEN, *ELEVEN[1:]], {}, ["a-0"], [], {}),
     only_ready_one_of_several=row(
@@ -214,6 +220,11 @@ def trial(why, force):
     never_came_up_and_asked_for=(
         [replica(ready_since=None, created=NOW - 90)],
         *({"remembered": requested("uid-a-0")}, ["a-0"], [], {}),
+    ),
+    crash_loops_and_asked_for=row(
+        pods=[replica(ready_since=None, crash_looping=True, created=NOW - 30)],
+        options={"remembered": requested("uid-a-0")},
+        evicts=["a-0"],
     ),
     comes_up_and_asked_for=row(
         pods=[replica(ready_since=None, created=NOW - 30)],
@@ -360,6 +371,9 @@ NO_CERTIFICATE = "istiod has not written the ConfigMap istio-ca-root-cert into t
         + [replica(f"a-{x}", workload="Deployment/a", in_mesh=True, **YOUNG) for x in "zx"],
         messages=["a-x is not Ready, so Deployment/a waits"],
     ),
+    excluded=row(
+        pods=[outside("minio", "Excluded")], options=MINIO, messages=["it has a sidecar"]
+    ),
     sidecar_again=row(
         pods=[outside()],
         options={"trials": injecting("Deployment/modeloperator")},
@@ -373,7 +387,7 @@ def test_a_wait_is_described(pods, options, messages):
 def test_the_problem_that_lasts_is_why_others_wait():
     replacements = [
         replacement(name=f"{name}-0", uid=f"new-{name}", ready_since=None, ailments=(ailment,))
-        for name, ailment in (("c", STARTS), ("b", HANGS), ("a", HANGS))
+        for name, ailment in (("c", HANGS), ("b", HANGS), ("a", STARTS))
     ]
     rounds = {each.workload: a_round(uid="gone", known=("gone",)) for each in replacements}
     remembered = memory.Memory(rounds=rounds, proven=PROVEN)
@@ -381,7 +395,7 @@ def test_the_problem_that_lasts_is_why_others_wait():
 
     assert reasons(decided) == {"d-0": "ReplacementHangs"}
     summary = decided.summary
-    assert [each.workload[-1] for each in summary.troubles] == ["a", "b", "c"]
+    assert [each.workload[-1] for each in summary.troubles] == ["b", "c", "a"]
     assert (summary.eligible, summary.in_mesh, summary.converging) == (4, 0, 2)
 
 
@@ -625,6 +639,8 @@ def test_a_lost_unit_needs_only_a_right_dry_run(options, others):
     wrong = look(pod, *others, trials=[(SET, "WrongOrder", "")], **options)
     assert not wrong.evict
     assert wrong.memory.holds[SET].reason == "WrongOrder"
+    told = [each.message for each in wrong.summary.troubles if each.workload == SET]
+    assert told == ["why"]
 
 
 @pytest.mark.parametrize("why", ["served", "up"])
@@ -748,7 +764,6 @@ def test_a_request_to_restart_pods_of_the_mesh_has_a_first_of_its_own():
     assert done.memory.proven == PROVEN
 
 
-HANGS = facts.Ailment("main", "ImagePullBackOff", "no such image", hangs=True)
 GATE = facts.Ailment("the pod", "ReadinessGatesNotReady", 'gate "x" is not "True"')
 STARTS = facts.Ailment("main", "ContainerCreating")
 WORDS = 'a new pod of StatefulSet/a is refused: webhook "v" refuses: no'
@@ -858,6 +873,10 @@ def test_a_pod_that_was_not_ready_is_replaced_rightly_when_it_is_no_worse():
 
 
 def test_a_pod_outside_of_the_mesh_waits_for_another_replacement():
+    alone = look(outside(), trials=[LEFT_OUT], remembered=NOTHING)
+    assert alone.memory.rounds["Deployment/modeloperator"].proves == ""
+    again = look(outside(), trials=injecting("Deployment/modeloperator"))
+    assert again.memory.holds["Deployment/modeloperator"].reason == "SidecarAgain"
     starting = replacement(ready_since=None)
     shot = snapshot(outside(), starting, desired={SET: 1}, trials=[LEFT_OUT])
     decided = decide(shot, remembering())
