@@ -1,11 +1,12 @@
 """Names that the programs share, and the pages that explain reasons."""
 
+import dataclasses
 import pathlib
 import re
 
 import pytest
 
-from integrator_contract import names, reasons
+from integrator_contract import answers, names, reasons
 
 ROOT = pathlib.Path(__file__).parents[3]
 
@@ -63,6 +64,16 @@ def test_object_of_the_application_is_labelled_with_manager_owner_and_component(
         "istio-integrator.charmhub.io/owner": "kf.mesh-2",
         "istio-integrator.charmhub.io/component": "gateway",
     }
+
+
+def test_summary_has_another_word_when_any_field_but_old_proxies_changes():
+    counts = dict.fromkeys(("eligible", "in_mesh", "converging", "proposed", "reported"), 0)
+    summary = answers.Summary(**counts, troubles=())
+    names_of_fields = [field.name for field in dataclasses.fields(summary)]
+    changed = {name: dataclasses.replace(summary, **{name: 7}) for name in names_of_fields}
+
+    same = {name for name, each in changed.items() if each.digest() == summary.digest()}
+    assert same == {"stale", "word"}
 
 
 def rows(page: str) -> dict[str, str]:

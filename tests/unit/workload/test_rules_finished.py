@@ -437,7 +437,8 @@ MESH = 17020
     no_mapping=({"config": "- statusPort"}, MESH),
     alias=({"config": "statusPort: &a 16020\nx: *a"}, MESH),
     no_yaml=({"config": "statusPort: {"}, MESH),
-    too_long=({"config": "statusPort: 16020\n" + "#" * 100_000}, MESH),
+    as_long_as_is_read=({"config": "statusPort: 16020\n".ljust(2048, "#")}, 16020),
+    too_long=({"config": "statusPort: 16020\n".ljust(2049, "#")}, MESH),
     too_deep=({"config": "statusPort: " + "[" * 5000}, MESH),
 )
 def test_status_port_of_the_proxys_configuration_comes_before_the_meshs(

@@ -33,7 +33,9 @@ def pod(revision="1-31", image="registry.invalid:5000/istio/proxyv2:1.31.1", not
     today=({}, ""),
     other_revision=({"revision": "default"}, "of revision default"),
     revision_that_is_not_known=({"revision": ""}, ""),
-    older=({"image": "proxyv2:1.30.4"}, "its proxy is 1.30.4"),
+    longer_revision=({"revision": "1-31-2"}, "of revision 1-31-2, new ones are of 1-31"),
+    longest_revision=({"revision": "x" * 63}, "of revision xxx"),
+    older=({"image": "proxyv2:1.30.4"}, "its proxy is 1.30.4, istiod is 1.31.1"),
     older_patch=({"image": "proxyv2:1.31.0-distroless"}, "is 1.31.0"),
     numbers_not_text=({"image": "proxyv2:1.9.0"}, "is 1.9.0"),
     with_a_digest=({"image": "proxyv2:1.30.4@sha256:1231"}, "is 1.30.4"),
@@ -70,7 +72,7 @@ def test_native_sidecar_is_read_too():
 
 
 HOSTILE = [
-    '{"revision":"other"' + " " * injector_status.LONGEST_STATUS + "}",
+    '{"revision":"other"}'.ljust(injector_status.LONGEST_STATUS + 1),
     "[" * 2000,
     '{"a":' + "[" * 2000 + "]" * 2000 + "}",
     "1" * 5000,
@@ -84,8 +86,16 @@ def test_status_that_says_nothing_is_no_reason(text):
     assert stale.describe_age(unclear, NOW) == ""
 
 
+def test_longest_status_is_read():
+    text = '{"revision":"other"}'.ljust(injector_status.LONGEST_STATUS)
+    found = stale.describe_age(pods.pod(annotations={names.SIDECAR_STATUS: text}), NOW)
+    assert found == "its proxy is of revision other, new ones are of 1-31"
+
+
 def test_nothing_is_old_when_nothing_is_known():
     assert stale.describe_age(pod(revision="default", image="proxyv2:1.30.4"), stale.UNKNOWN) == ""
+    known = (stale.Proxy(revision="1-31"), stale.Proxy(version="1.31.1"), stale.UNKNOWN)
+    assert [each.is_known for each in known] == [True, True, False]
 
 
 @pytest.mark.parametrize("injection", ["enabled", "disabled"])

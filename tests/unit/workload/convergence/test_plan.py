@@ -135,7 +135,7 @@ def trial(why, force):
         evicts=["b-0"],
         why={"a-2": "NotReady"},
     ),
-    highest_name_without_an_ordinal=([UNNAMED[1], UNNAMED[0]], {}, ["a-y"], [], {}),
+    highest_name_without_an_ordinal=(UNNAMED, {}, ["a-y"], [], {}),
     # Kubernetes would not recreate these before a lower ordinal is Ready.
     in_order=row(
         pods=[replica("a-0", in_mesh=True, **STUCK), *THREE[1:]],
