@@ -23,6 +23,8 @@ SETTINGS = pathlib.PurePath("tmp/sidecar-lifecycle.settings.json")
 """In the file system of the workload's container."""
 
 SUMMARY = {"eligible": 14, "in_mesh": 14}
+CONNECTED: list[fake_cluster.FakeCluster] = []
+"""The cluster to which `reach` connected the charm last."""
 
 
 POD = {
@@ -120,6 +122,7 @@ def root(folder: pathlib.Path) -> pathlib.Path:
 def reach(fake, monkeypatch):
     """Connect the charm to a cluster, and skip waits."""
     monkeypatch.setattr(time, "sleep", lambda _: asked.SERVICE.closes())
+    CONNECTED[:] = [fake]
     charm_access.connect(monkeypatch, fake.client())
 
 

@@ -4,6 +4,7 @@ import pytest
 import yaml
 from ops import testing
 
+from integrator_contract import names
 from tests import asked
 from tests.unit.cases import cases
 from tests.unit.charm.charm_world import POD, state, told, workload
@@ -42,9 +43,27 @@ def test_action_without_an_answer_fails_with_the_reason(ctx):
         ctx.run(ctx.on.action("list-uninjected"), state(workload(code=502, text="no connection")))
 
 
-def test_action_with_wrong_options_fails_with_them(ctx, fake):
-    with pytest.raises(testing.ActionFailed, match="revision"):
-        ctx.run(ctx.on.action("list-uninjected"), state(revision="1.31"))
+@cases(
+    ("given", "words"),
+    wrong_options=(
+        {"revision": "1.31", "mtls": "x"},
+        "revision='1.31': use .*; mtls='x': must be 'inherit' or 'strict'$",
+    ),
+    removal=({"units": 0}, "^the application is being removed$"),
+)
+def test_action_of_a_model_that_is_not_served_fails_with_the_reason(ctx, fake, given, words):
+    with pytest.raises(testing.ActionFailed, match=words):
+        ctx.run(ctx.on.action("list-uninjected"), state(**given))
+    assert fake.writes == []
+
+
+def test_actions_that_find_no_pod_or_object_say_none(ctx, fake):
+    ctx.run(ctx.on.action("show-manifests"), state(leader=False))
+    assert ctx.action_results == {"manifests": "none"}
+    ctx.run(ctx.on.action("list-uninjected"), state())
+    assert ctx.action_results == {"in-mesh": "14/14", "pods": "none"}
+    ctx.run(ctx.on.action("restart-stale"), state())
+    assert ctx.action_results == {"restarting": "none"}
 
 
 def stopping(answer) -> testing.State:
@@ -114,6 +133,8 @@ def test_show_manifests_shows_what_is_ours_and_no_key(ctx, fake):
     assert {"Deployment", "Service", "MutatingWebhookConfiguration"} <= shown.keys()
     assert shown["Secret"]["data"] == dict.fromkeys(secret["data"], "(not shown)")
     assert "managedFields" not in shown["Secret"]["metadata"]
+    owners = {one["metadata"]["labels"][names.OWNER] for one in shown.values()}
+    assert owners == {"kf.mesh-2"}
     assert (shown["Deployment"]["spec"]["x"], "status" in shown["Deployment"]) == (
         "(not shown)",
         False,

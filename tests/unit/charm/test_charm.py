@@ -7,6 +7,7 @@ import ops
 import pytest
 from ops import testing
 
+from integrator_contract import names
 from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.charm_world import context, joins, state, status, workload
 
@@ -61,23 +62,30 @@ def test_workload_of_a_model_outside_the_mesh_knows_where_istiod_is(ctx):
 
 
 CHECKS = {
-    "live": {"override": "replace", "threshold": 3, "http": {"url": "http://localhost:8080/livez"}}
+    name: {
+        "override": "replace",
+        "threshold": 3,
+        "http": {"url": f"http://localhost:8080/{name}z"},
+    }
+    for name in ("live", "other")
 }
 
 
 def test_pebble_events_bring_about_the_same(ctx, fake):
     notice = testing.Notice("istio-integrator.charmhub.io/mesh")
     check = testing.CheckInfo("live", failures=3, status=ops.pebble.CheckStatus.UP)
+    failed = testing.CheckInfo("other", failures=3, status=ops.pebble.CheckStatus.DOWN)
     container = dataclasses.replace(
         workload(),
         notices=[notice],
-        check_infos={check},
+        check_infos={check, failed},
         layers={"x": ops.pebble.Layer({"checks": CHECKS})},
     )
     for event in (
         ctx.on.pebble_ready(container),
         ctx.on.pebble_custom_notice(container, notice),
         ctx.on.pebble_check_recovered(container, check),
+        ctx.on.pebble_check_failed(container, failed),
     ):
         fake_cluster.uninstall_istio(fake)
         out = ctx.run(event, state(container))
@@ -149,6 +157,11 @@ def test_wrong_options_block_and_change_nothing(ctx, fake):
     assert isinstance(said, testing.BlockedStatus)
     assert "revision='1.31'" in said.message
     assert "log-level='x'" in said.message
+    warned = [line.message for line in ctx.juju_log if "ConfigError" in line.message]
+    assert [line.partition("=")[0] for line in warned] == [
+        "ConfigError: revision",
+        "ConfigError: log-level",
+    ]
     assert fake.writes == []
 
 
@@ -180,7 +193,9 @@ def take(fake):
 
 
 def test_integrator_that_served_before_another_withdraws_until_that_is_gone(ctx, fake):
-    out = ctx.run(ctx.on.start(), state())
+    member = {names.PART_OF: names.PROFILE, "istio-injection": "enabled"}
+    fake.namespace("kf-user", **member)
+    out = ctx.run(ctx.on.start(), state(mtls="strict", pod_networks="10.1.0.0/16"))
     for is_taken in (True, False):
         if is_taken:
             take(fake)
@@ -194,6 +209,9 @@ def test_integrator_that_served_before_another_withdraws_until_that_is_gone(ctx,
         (running,) = out.get_container("lifecycle").service_statuses.values()
         assert (running is ops.pebble.ServiceStatus.ACTIVE) is not is_taken
         assert any(map(fake_cluster.is_webhooks, fake.objects.values())) is not is_taken
+        owned = {obj["kind"] for obj in fake.objects.values() if fake_cluster.is_charms(obj)}
+        shared = {"EnvoyFilter", "PeerAuthentication"}
+        assert owned & shared == (set() if is_taken else shared)
 
 
 def test_controller_model_is_left_alone(ctx, fake):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import time
 
 import pytest
 from ops import testing
@@ -35,7 +36,9 @@ def of_owner(found: charm_facts.CharmFacts, owner: str) -> list[charm_facts.Cert
 
 
 def test_model_that_is_as_it_should_be_has_no_problems(ctx):
+    before = time.time()
     found = facts(ctx, ctx.run(ctx.on.update_status(), state()))
+    assert before <= found.looked <= time.time()
     want = charm_facts.CharmFacts(
         looked=found.looked, old_proxies=0, certificates=found.certificates
     )
@@ -53,8 +56,10 @@ def test_model_that_is_as_it_should_be_has_no_problems(ctx):
 def test_problem_is_told_with_the_part_that_has_it(ctx, given, want, tmp_path):
     container = workload(files=tmp_path)
     ctx.run(ctx.on.start(), state(container))
+    before = time.time()
     found = facts(ctx, ctx.run(ctx.on.config_changed(), state(container, **given)))
     assert said(found) == want
+    assert before <= found.looked <= time.time()
 
 
 def test_right_that_several_parts_need_is_a_problem_of_each(ctx, fake):

@@ -10,6 +10,7 @@ from ops import testing
 
 from integrator_contract import service
 from istio_integrator.config.config import Config
+from tests.unit.cases import cases
 from tests.unit.charm import ingress_world
 from tests.unit.charm.charm_world import SETTINGS, results, state, status, told, workload
 
@@ -74,6 +75,25 @@ def test_only_a_leader_with_relations_looks_at_the_gateway(world, tmp_path):
         given = dataclasses.replace(given, relations=relations)
         out = world.ctx.run(world.ctx.on.config_changed(), given)
         assert (results(world.ctx, out).expected is not None) is (leader and bool(relations))
+
+
+@cases(
+    ("options", "broken"),
+    options=({"revision": "1.31"}, ()),
+    ingress=({}, ("list", "envoyfilters")),
+)
+def test_hook_that_stops_early_lets_the_workload_look_for_the_same(
+    world, tmp_path, options, broken
+):
+    given = state(workload(files=tmp_path), **ingress_world.NAMED)
+    given = dataclasses.replace(given, relations={ingress_world.route(), ingress_world.auth()})
+    before = results(world.ctx, world.ctx.run(world.ctx.on.config_changed(), given))
+    world.fake.broken.update({broken: 500} if broken else {})
+    given = dataclasses.replace(given, config={**given.config, **options})
+    out = world.ctx.run(world.ctx.on.config_changed(), given)
+    after = results(world.ctx, out)
+    assert (after.facts.problems != (), after.expected) == (True, before.expected)
+    assert after.expected is not None
 
 
 def test_container_that_is_not_there_yet_is_waited_for(ctx):

@@ -52,10 +52,12 @@ WRONG = [
         ("pod-networks", f"10.1.0.0/16,{each}", f"'{each}' never has pods")
         for each in ("127.0.0.0/16", "169.254.0.0/16", "224.0.0.0/16", "fe80::/64")
     ),
+    ("pod-networks", "10.1.0.1/16", "'10.1.0.1/16' is not a network"),
     ("pod-networks", "10.0.0.0/7", "'10.0.0.0/7' has more hosts than pods"),
     ("pod-networks", ",".join(f"10.{n}.0.0/16" for n in range(33)), "at most 32 networks"),
     ("revision", "x" * 100, f"revision='{'x' * 80}…': use"),
-    ("log-level", "trace", "log-level='trace'"),
+    ("log-level", "trace", "log-level='trace': must be 'debug', "),
+    ("log-level", "x" * 80, f"log-level='{'x' * 80}': must be"),
     ("gateway-replicas", 0, "gateway-replicas='0': must be greater"),
     ("gateway-replicas", 101, "less than or equal to 100"),
     (

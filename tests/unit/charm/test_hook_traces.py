@@ -66,6 +66,7 @@ def test_requests_and_parts_are_spans_of_the_hook(ctx, fake):
     assert {"list Node", "Ingress.reconcile", "reconcile"} <= spans.keys()
     part = spans["Ingress.reconcile"]
     assert part.parent.span_id == spans["reconcile"].context.span_id
+    assert spans["reconcile"].attributes == {"leader": True, "outcome": "all parts"}
     missing = [span for span in ctx.trace_data if span.attributes.get("error.type") == "404"]
     assert missing
     assert all(span.status.is_ok or span.status.is_unset for span in missing)

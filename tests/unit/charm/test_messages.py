@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from integrator_contract.seen import Cause
 from istio_integrator import messages
 from istio_integrator.messages import Severity, Template
+from tests.unit.cases import cases
 
 APP = "istio-integrator"
 SOURCES = pathlib.Path(messages.__file__).parent
@@ -124,6 +125,29 @@ def test_severest_is_shown_and_the_other_problems_counted():
     assert messages.make_status(blocked, application=APP) == ops.BlockedStatus(
         "certificates needs hosts; run: juju config istio-integrator hosts=NAME; +2 more"
     )
+
+
+@cases(
+    ("seen", "command", "wanted"),
+    visible=("c" * 85, "d" * 8, "{seen}; run: {command}; +2 more"),
+    not_visible=("c" * 86, "d" * 8, "run: {command}; {seen}; +2 more"),
+    escaped=("c\n" * 29, "d" * 8, "run: {command}; {seen}; +2 more"),
+    longest_command=("c" * 90, "d" * 46, "run: {command}; {seen}; +2 more"),
+    too_long=("c" * 90, "d" * 47, "run: juju run mesh-2/leader diagnose; {seen}; +2 more"),
+    long_and_visible=("c" * 10, "d" * 83, "{seen}; run: {command}; +2 more"),
+    without_a_command=("c" * 200, "", "{seen}; +2 more"),
+    whole=("c" * 991, "", "{seen}; +2 more"),
+    cut=("c" * 992, "", "{seen}; +2 mo…"),
+)
+def test_status_of_a_message(seen, command, wanted):
+    said = Template.PODS_HANG(problem=seen, command=command)
+    shown = said.to_status(application="mesh-2", others=2).message
+    assert shown == wanted.format(seen=seen.replace("\n", "\\n"), command=command)
+
+
+def test_status_with_escapes_is_cut_as_it_is_shown():
+    said = Template.CONFIG_INVALID(problem="\n" * 600).to_status(application=APP)
+    assert said.message == "\\n" * 499 + "\\…"
 
 
 def test_message_without_a_value_of_its_row_is_an_error_at_once():

@@ -121,6 +121,7 @@ def test_dashboard_declares_every_variable_that_it_uses():
 
 def test_dashboard_arrives_as_the_library_reads_it_and_stays(run, ctx):
     relation = testing.Relation("grafana-dashboard")
+    assert bags(run(relation, leader=False), relation)[0] == {}
     out = run(relation)
     application, _ = bags(out, relation)
     assert bags(ctx.run(ctx.on.update_status(), out), relation)[0] == application
@@ -134,8 +135,10 @@ def test_dashboard_arrives_as_the_library_reads_it_and_stays(run, ctx):
     assert re.fullmatch("[0-9a-f]{40}", board["uid"])
     assert len(source["tags"]) > 1
     assert board["tags"] == [*source["tags"], "charm: istio-integrator"]
-    assert template["inject_dropdowns"] is True
-    assert template["juju_topology"]["model_uuid"] == UUID
+    assert (template["inject_dropdowns"], template["charm"]) == (True, "istio-integrator")
+    assert template["juju_topology"] == TOPOLOGY.as_dict(excluded_keys=["charm_name"])
+    ids = (template["dashboard_alt_uid"], 16), (sent["uuid"], 32)
+    assert all(re.fullmatch(f"[0-9a-f]{{{length}}}", value) for value, length in ids)
 
 
 def loki(*addresses: str) -> testing.Relation:
@@ -165,9 +168,10 @@ def test_logs_go_to_every_unit_of_loki(run):
 
 
 def test_units_of_loki_without_a_url_are_all_named_and_cost_no_other_its_logs(run):
-    out = run(loki("http://a:0/", "http://loki-1:3100/push", "http://:80/", "http://a b/", ""))
+    urls = ("http://a:0/", "https://loki-1/push", "http://:80/", "http://a b/", "", "ftp://a/")
+    out = run(loki(*urls))
     assert [*targets(out)] == ["loki-loki-1"]
-    assert "logging: loki/0, loki/2, loki/3 sends no URL" in out.unit_status.message
+    assert "logging: loki/0, loki/2, loki/3, loki/5 sends no URL" in out.unit_status.message
 
 
 def test_logs_no_longer_go_to_a_unit_that_went(run, ctx):

@@ -218,7 +218,8 @@ DENIED = (
     "namespaces \"kf\" is forbidden: ValidatingAdmissionPolicy '{0}' with binding '{0}' "
     "denied request: the platform team labels namespaces"
 )
-LONG = "istio-integrator-limits-of-kubeflow"
+SHORT, LONG = "labels-of-namespaces", "labels-of-namespaces2"
+"""Names of policies: with their kind, of 46 and of 47 characters."""
 LOOK = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
 DIAGNOSE = "run: juju run mesh-2/leader diagnose"
 TRUST = "run: juju trust mesh-2 --scope=cluster"
@@ -230,10 +231,10 @@ OF_NAMESPACES = 'namespaces "kf" is forbidden: User "u" cannot patch resource "n
     ("code", "message", "name", "visible", "command"),
     policy=(
         422,
-        DENIED.format("labels"),
+        DENIED.format(SHORT),
         "blocked",
-        f"{DIAGNOSE}; ValidatingAdmissionPolicy labels refuses Namespace",
-        "kubectl get validatingadmissionpolicy labels -o yaml",
+        f"{DIAGNOSE}; ValidatingAdmissionPolicy {SHORT} refuses",
+        f"kubectl get validatingadmissionpolicy {SHORT} -o yaml",
     ),
     policy_of_a_long_name=(
         422,

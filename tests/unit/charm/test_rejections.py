@@ -70,13 +70,14 @@ def test_diagnosis_names_who_forbids_and_what_to_do(ctx, found):
 
 
 def test_diagnosis_names_workloads_without_pods_modeloperator_first(ctx, found):
-    names_of = ("Deployment/minio", "Deployment/modeloperator", "StatefulSet/a")
-    found(workloads=dict.fromkeys(names_of, WEBHOOK))
+    names_of = ("Deployment/a-modeloperator", "Deployment/modeloperator", "StatefulSet/a")
+    found(workloads=dict.fromkeys(reversed(names_of), WEBHOOK))
     rows = diagnose(ctx, "rejections")
     assert {row.message for row in rows} == {"PODS_REJECTED"}
     for row, name in zip(rows, (names_of[1], names_of[0], names_of[2]), strict=True):
-        assert name in row.seen
-        assert WEBHOOK.author in row.seen
+        author = 'webhook "validate.kyverno.svc-fail"'
+        assert row.seen == f"new pods of {name} are rejected: {author} refuses: nobody outside"
+        assert row.next == f"kubectl -n kf describe {name}"
 
 
 def webhook(fake, name, resources=("pods",), **selector):
@@ -115,14 +116,22 @@ def test_change_that_makes_pods_invalid_has_no_policy_to_be_exempt_from(ctx, fak
 def test_event_of_a_refusal_that_is_named_already_is_not_repeated(ctx, fake, found):
     kind, name = POLICY.author.split()
     denied = f"Error creating: {kind} '{name}' with binding 'b' denied request"
-    for job, words in (("train-1", POLICY.words), ("train-2", "another rule")):
-        about = {"kind": "Job", "name": job, "namespace": "kf"}
+    fake.namespace("kf-user", **{names.PART_OF: names.PROFILE})
+    for namespace, job, words in (
+        ("kf", "train-1", POLICY.words),
+        ("kf", "train-2", "another rule"),
+        ("kf-user", "train-1", POLICY.words),
+    ):
+        about = {"kind": "Job", "name": job, "namespace": namespace}
         event = {"reason": "FailedCreate", "message": f"{denied}: {words}"}
-        fake.put("Event", f"{job}.1", "kf", involvedObject=about, **event)
+        fake.put("Event", f"{job}.1", namespace, involvedObject=about, **event)
     found(changes={"native": POLICY})
-    change, event = diagnose(ctx, "rejections")
-    assert (change.message, event.message) == ("CHANGE_FORBIDDEN", "PODS_WERE_REJECTED")
-    assert event.seen.startswith("pods of kf/train-2 were rejected: ")
+    change, *events = diagnose(ctx, "rejections")
+    assert change.message == "CHANGE_FORBIDDEN"
+    assert [each.seen.partition(" were rejected: ")[0] for each in events] == [
+        "pods of kf/train-2",
+        "pods of kf-user/train-1",
+    ]
 
 
 def test_workload_that_can_not_have_a_sidecar_is_named(ctx, found):

@@ -390,6 +390,7 @@ EARLY, WRITTEN, LATE = (f"2026-01-01T00:0{minute}:00Z" for minute in range(3))
         ("CHECK_FAILED", "not known: the workload reports: port-forward ended"),
     ),
     earlier_pod=({"creationTimestamp": EARLY}, (200, False), FOLLOWED),
+    pod_of_the_same_second=row(pod={"creationTimestamp": WRITTEN}),
     declining_pod=row(
         pod={"creationTimestamp": LATE, "labels": {next(iter(LABEL)): "unchanged", JOB: "gpt"}}
     ),

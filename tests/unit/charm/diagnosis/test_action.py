@@ -50,7 +50,10 @@ def test_text_is_what_people_get_unasked(ctx):
     ctx.run(ctx.on.action("diagnose"), state())
     *lines, last = ctx.action_results["report"].splitlines()
     assert "✓ istiod         istio-system/istiod 1.31 gave a dry-run pod its sidecar" in lines
-    assert len(lines) <= 24
+    assert [line[2:].partition("  ")[0] for line in lines] == [
+        *("istiod", "namespace", "sidecars", "finished pods", "admission", "rejections"),
+        *("certificates", "gateway", "others", "security", "training", "egress", "rights"),
+    ]
     assert ctx.action_results["summary"] == f"{len(lines)} passed"
     assert last == "See also: istioctl analyze -n kf ; istioctl proxy-status"
 
@@ -64,7 +67,9 @@ def test_worst_is_first_with_what_to_do_and_where_to_read_of_it(ctx, fake):
     *lines, _ = ctx.action_results["report"].splitlines()
     heads = "".join(line[0] for line in lines if not line.startswith(" "))
     assert heads == "".join(sorted(heads, key="✗!✓".index))
-    assert {*heads} == {*"✗!✓"}
+    counts = [heads.count(level) for level in "✗!✓"]
+    assert 0 not in counts
+    assert failure == "{} broken, {} to look at, {} passed".format(*counts)
     assert len(heads) == sum(map(len, findings.values()))
     place = next(n for n, line in enumerate(lines) if line.startswith("✗ istiod"))
     assert lines[place + 1].strip().startswith("→ kubectl -n istio-system get pods,endpoints")
@@ -106,12 +111,19 @@ def test_pods_of_profiles_that_a_policy_refuses_are_named_with_its_author(ctx, f
     failed_create(fake, "kf-user", "fine", "created it", reason="SuccessfulCreate")
     ctx.run(ctx.on.action("diagnose", params={"format": "json"}), state())
     rows = json.loads(ctx.action_results["report"])
-    (found,) = (each["seen"] for each in rows if each["message"] == "PODS_WERE_REJECTED")
-    assert found.startswith("pods of kf-user/nb were rejected: ")
-    assert 'webhook "validate.kyverno.svc" refuses: no privileged containers' in found
-    failed_create(fake, "kf", "train-2", denied)
+    (found,) = (each for each in rows if each["message"] == "PODS_WERE_REJECTED")
+    assert found["seen"] == (
+        'pods of kf-user/nb were rejected: webhook "validate.kyverno.svc" refuses: '
+        "no privileged containers"
+    )
+    assert found["next"] == "kubectl -n kf-user get events --field-selector reason=FailedCreate"
+    for number in range(8):
+        failed_create(fake, "kf", f"train-{number}", denied)
+    failed_create(fake, "kf", "nb", denied)
     findings, _ = diagnose(ctx)
-    assert findings["rejections"] == [("doubtful", "PODS_WERE_REJECTED")] * 2
+    assert findings["rejections"] == [("doubtful", "PODS_WERE_REJECTED")] * 10
+    failed_create(fake, "kf", "train-8", denied)
+    assert diagnose(ctx)[0]["rejections"] == findings["rejections"]
     fake.forbidden.add(("list", "events"))
     findings, _ = diagnose(ctx)
     assert ("doubtful", "CHECK_FORBIDDEN") in findings["rejections"]

@@ -5,7 +5,7 @@ import pytest
 from integrator_contract.seen import Cause, EnvoyState, MissingPart, ReadFailure
 from tests import asked, tls_pairs
 from tests.unit.cases import cases, row
-from tests.unit.charm import ingress_world
+from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.diagnosis.world import diagnose_ingress, said
 from tests.unit.charm.ingress_world import HOST, OWN, auth, route
 
@@ -23,22 +23,25 @@ def world(world):
 BALANCER = {"type": "LoadBalancer"}
 
 
+EXTERNAL = {"externalIPs": ["5.6.7.8", "9.8.7.6"]}
+REACHED = f"{GATEWAY}/{SERVICE} is reached at "
+
+
 @cases(
-    ("spec", "balancer", "want", "words"),
-    inside=({"clusterIP": "10.0.0.1"}, [], "GATEWAY_REACHED", "10.0.0.1 (ClusterIP)"),
-    outside=(BALANCER, [{"ip": "1.2.3.4"}], "GATEWAY_REACHED", "1.2.3.4"),
-    by_name=(BALANCER, [{"ip": "::1"}, {"hostname": "lb.x"}], "GATEWAY_REACHED", "::1, lb.x"),
-    external=({"externalIPs": ["5.6.7.8", "9.8.7.6"]}, [], "GATEWAY_REACHED", "5.6.7.8, 9.8.7.6"),
-    of_nodes=({"type": "NodePort", "clusterIP": "::1"}, [], "GATEWAY_REACHED", "::1 (NodePort)"),
-    pending=(BALANCER, [], "GATEWAY_WITHOUT_ADDRESS", "without an address"),
+    ("spec", "balancer", "seen"),
+    inside=({"clusterIP": "10.0.0.1"}, [], f"{REACHED}10.0.0.1 (ClusterIP)"),
+    outside=(BALANCER | EXTERNAL, [{"ip": "1.2.3.4"}], f"{REACHED}1.2.3.4"),
+    by_name=(BALANCER, [{"ip": "::1"}, {"hostname": "lb.x"}], f"{REACHED}::1, lb.x"),
+    external=(EXTERNAL, [], f"{REACHED}5.6.7.8, 9.8.7.6"),
+    external_balancer=(BALANCER | EXTERNAL, [], f"{REACHED}5.6.7.8, 9.8.7.6"),
+    of_nodes=({"type": "NodePort", "clusterIP": "::1"}, [], f"{REACHED}::1 (NodePort)"),
+    pending=(BALANCER, [], f"Service {GATEWAY}/{SERVICE} is a LoadBalancer without an address"),
 )
-def test_address_of_the_gateway(world, spec, balancer, want, words):
+def test_address_of_the_gateway(world, spec, balancer, seen):
     service = world.fake.find("Service", SERVICE, GATEWAY)
     service["spec"] |= spec
     service["status"] = {"loadBalancer": {"ingress": balancer}}
-    (found,) = diagnose_ingress(world, "gateway")
-    assert found.message == want
-    assert found.seen.endswith(words)
+    assert [row.seen for row in diagnose_ingress(world, "gateway")] == [seen]
 
 
 def test_gateway_without_a_ready_pod_is_named_and_leads_to_its_symptom(world):
@@ -52,7 +55,8 @@ def test_gateway_without_a_ready_pod_is_named_and_leads_to_its_symptom(world):
 
 
 def server(host, **selector):
-    return {"selector": selector, "servers": [{"port": {"number": 80}, "hosts": [host]}]}
+    servers = [{"hosts": ["a.example"]}, {"hosts": ["b.example", host]}]
+    return {"selector": selector, "servers": servers}
 
 
 @cases(
@@ -60,9 +64,10 @@ def server(host, **selector):
     gateway=("Gateway", server(HOST, istio="ingressgateway"), True),
     gateway_of_a_namespace=("Gateway", server(f"shop/{HOST.upper()}"), True),
     gateway_elsewhere=("Gateway", server(HOST, istio="shop"), False),
+    gateway_at_all_pods=("Gateway", server(HOST), True),
     gateway_with_a_longer_name=("Gateway", server(f"x.{HOST}", istio="ingressgateway"), False),
     wildcard_of_a_platform=("Gateway", server("*", istio="ingressgateway"), False),
-    ingress=("Ingress", {"rules": [{"host": HOST.upper()}]}, True),
+    ingress=("Ingress", {"rules": [{"host": "a.example"}, {"host": HOST.upper()}]}, True),
     ingress_without_a_host=("Ingress", {"rules": [{"http": {}}]}, False),
     route=("HTTPRoute", {"hostnames": [f"x.{HOST}", HOST.upper()]}, True),
 )
@@ -86,7 +91,8 @@ def target(kind, name):
     ("kind", "namespace", "spec", "is_named"),
     jwt=("RequestAuthentication", GATEWAY, SELECTED, True),
     jwt_for_all=("RequestAuthentication", GATEWAY, {}, True),
-    jwt_of_the_mesh=("RequestAuthentication", "istio-system", {}, True),
+    jwt_of_the_mesh=("RequestAuthentication", "mesh-root", {}, True),
+    jwt_of_istiod=("RequestAuthentication", "istio-system", {}, False),
     jwt_for_others=("RequestAuthentication", GATEWAY, OTHERS, False),
     jwt_elsewhere=("RequestAuthentication", "shop", SELECTED, False),
     jwt_of_our_gateway=(
@@ -109,6 +115,7 @@ def test_filters_of_other_teams_before_our_authentication_are_named(  # noqa: PL
 ):
     if not is_ready:
         ingress_world.pod_of(world.fake, GATEWAY, status={})
+    fake_cluster.install_istio(world.fake, mesh_config="rootNamespace: mesh-root")
     world.fake.put(kind, "theirs", namespace, spec=spec)
     (found,) = diagnose_ingress(world, "gateway filters")
     assert found.message == ("FILTER_BEFORE" if is_named else "FILTERS_ABSENT")
@@ -133,9 +140,8 @@ def test_authentication_is_judged_by_what_the_workload_saw(world, seen, wanted):
     world.fake.put("EndpointSlice", "oidc-1", labels=labels, endpoints=ready)
     asked.SERVICE.seen = seen
     rows = diagnose_ingress(world, "authentication")
-    found = [(row.message, ports) for row in rows for ports in wanted if ports in row.seen]
-    assert found == [("AUTHENTICATED", each) for each in wanted]
-    assert len(rows) == len(wanted)
+    said = "oidc.kf.svc.cluster.local:8080 authenticates requests to port {} of the gateway"
+    assert [row.seen for row in rows] == [said.format(each) for each in wanted]
 
 
 @cases(
@@ -143,9 +149,11 @@ def test_authentication_is_judged_by_what_the_workload_saw(world, seen, wanted):
     pods=("rejections", "PODS_NOT_REJECTED"),
     jobs=("training", "JOBS_UNCHANGED"),
     gateway=("gateway", "GATEWAY_NOT_USED"),
+    hosts=("hosts", "GATEWAYS_EXIST"),
 )
 def test_check_says_that_there_is_no_work_for_it(world, check, wanted):
     world.related = []
+    add_route(world.fake, gateways=("mesh",))
     assert said(diagnose_ingress(world, check)) == [wanted]
 
 
@@ -156,28 +164,41 @@ def test_authentication_that_is_switched_off_is_named(world):
 
 def test_authorization_service_without_pods_is_named(world):
     world.related.append(auth())
-    for name, endpoints in (("oidc", []), ("oidc-2", [{}])):
+    for name, namespace, endpoints in (
+        ("oidc", MODEL, []),
+        ("oidc-2", MODEL, [{}]),
+        ("oidc", "kf-2", [{}]),
+    ):
         labels = {"kubernetes.io/service-name": name}
-        world.fake.put("EndpointSlice", f"{name}-1", labels=labels, endpoints=endpoints)
+        world.fake.put("EndpointSlice", f"{name}-1", namespace, labels=labels, endpoints=endpoints)
     world.run()
     found, _ = diagnose_ingress(world, "authentication")
-    assert found.message == "AUTHENTICATOR_WITHOUT_PODS"
+    assert found.seen == "Service kf/oidc has no pods"
+    assert found.next == "kubectl -n kf get service,endpointslices"
 
 
 def add_route(
-    fake, name="web", namespace=MODEL, *, gateways=(OURS,), hosts=("*",), to=None, how="http"
+    fake,
+    name="web",
+    namespace=MODEL,
+    *,
+    gateways=(OURS,),
+    hosts=("*",),
+    to="web",
+    how="http",
+    port=80,
 ):
-    destination = {"destination": {"host": to or "web", "port": {"number": 80}}}
+    destination = {"destination": {"host": to, "port": {"number": port} if port else {}}}
     spec = {"gateways": [*gateways], "hosts": [*hosts], how: [{"route": [destination]}]}
     fake.put("VirtualService", name, namespace, spec=spec)
 
 
-def add_backend(fake, *, kind="ClusterIP", port=80, ready=True, name="http"):
+def add_backend(fake, *, kind="ClusterIP", port=80, ready=True, name="http", of="http"):
     """Have a Service with two ports and slices, beside another team's with other endpoints."""
     labels = {"kubernetes.io/service-name": "web"}
     others = {"ready": not ready}
     for namespace, found in ((MODEL, {} if ready is None else {"ready": ready}), ("shop", others)):
-        ports = [{"name": "metrics", "port": 79}, {"name": "http", "port": port}]
+        ports = [{"name": "metrics", "port": 79}, {"name": of, "port": port}]
         fake.put("Service", "web", namespace, spec={"type": kind, "ports": ports})
         endpoints = [{"conditions": {"ready": False}}, {"conditions": found}]
         for number, each in enumerate((name, "metrics")):
@@ -189,8 +210,14 @@ FULL = "web.kf.svc.cluster.local"
 
 
 @cases(
-    ("backend", "to", "words", "how"),
-    {"backend": {"ready": False}, "to": FULL, "words": "no ready endpoint", "how": "http"},
+    ("backend", "to", "words", "how", "port"),
+    {
+        "backend": {"ready": False},
+        "to": FULL,
+        "how": "http",
+        "port": 80,
+        "words": "Service kf/web has no ready endpoint",
+    },
     ready=row(backend={}, words=""),
     short=row(backend={}, to="web", words=""),
     of_namespace=row(backend={}, to="web.kf.svc", words=""),
@@ -198,19 +225,25 @@ FULL = "web.kf.svc.cluster.local"
     not_ready=row(),
     not_ready_by_tls=row(how="tls"),
     not_ready_by_tcp=row(how="tcp"),
+    without_a_name=row(backend={"of": None, "name": ""}, words=""),
     another_port=row(backend={"name": "grpc"}),
-    no_such_port=row(backend={"port": 81}, words="has no port 80"),
+    any_port=row(backend={"port": 81, "name": "grpc"}, port=None, words=""),
+    no_such_port=row(backend={"port": 81}, words="Service kf/web has no port 80"),
     no_service=row(backend={}, to="wep.kf.svc", words="Service kf/wep does not exist"),
     external=row(backend={"kind": "ExternalName", "ready": False}, words=""),
 )
-def test_backend_of_a_route(world, backend, to, words, how):
+def test_backend_of_a_route(world, backend, to, words, how, port):  # noqa: PLR0917 - a table
     world.related = [auth()]
     add_backend(world.fake, **backend)
-    add_route(world.fake, to=to, how=how)
-    (found,) = diagnose_ingress(world, "routes")
-    assert found.message == ("BACKEND_NOT_READY" if words else "BACKENDS_READY")
-    assert words in found.seen
-    assert found.level == ("doubtful" if words else "fine")
+    namespace = MODEL if to == "web" else "shop"
+    for name in ("web", "web-2"):
+        add_route(world.fake, name, namespace, to=to, how=how, port=port)
+    rows = diagnose_ingress(world, "routes")
+    seen = [f"VirtualService {namespace}/{name}: {words}" for name in ("web", "web-2")]
+    assert [row.seen for row in rows] == (seen if words else ["2 backends of routes are ready"])
+    assert {row.level for row in rows} == {"doubtful" if words else "fine"}
+    look = "kubectl -n kf get service,endpointslices -l kubernetes.io/service-name="
+    assert {row.next for row in rows} == {f"{look}{to.partition('.')[0]}" if words else ""}
 
 
 def test_of_a_route_with_thousands_of_destinations_some_are_checked(world):
@@ -266,11 +299,13 @@ def test_gateway_that_a_route_names_and_that_is_not_there(world, gateways, missi
         assert "GATEWAYS_EXIST" in rows
 
 
-def test_of_many_routes_a_few_are_named(world):
-    for number in range(6):
+@cases(("count", "more"), few=(4, ""), many=(5, " and 1 more"))
+def test_of_many_routes_a_few_are_named(world, count, more):
+    for number in reversed(range(count)):
         add_route(world.fake, f"r{number}", gateways=("other",))
     found = diagnose_ingress(world, "hosts")[0]
-    assert "kf/r0, kf/r1, kf/r2, kf/r3 and 2 more" in found.seen
+    routes = f"VirtualService kf/r0, kf/r1, kf/r2, kf/r3{more} names"
+    assert found.seen == f"Gateway kf/other, which {routes}, does not exist"
 
 
 IRIS = "iris.kf-user.models.example.com"
@@ -280,6 +315,8 @@ INSIDE = "iris.kf-user.svc.cluster.local"
 @cases(
     ("options", "hosts", "lacking"),
     every_host_is_ours=(OWN, [IRIS], None),
+    wildcard_of_ours=({**OWN, "hosts": "*.example.com"}, [IRIS], None),
+    beside_ours=({**OWN, "hosts": "*.example.com"}, ["a.example.org"], "a.example.org"),
     by_name=({}, [HOST], None),
     one_of_several_in_upper_case=({}, [INSIDE, HOST.upper()], None),
     every_host_is_the_routes=({}, ["*"], None),
@@ -287,6 +324,7 @@ INSIDE = "iris.kf-user.svc.cluster.local"
     another_wildcard=({}, ["*.example.org"], "*.example.org"),
     another=({}, [IRIS, "b.example.org"], IRIS),
     longer=({}, [f"x{HOST}"], f"x{HOST}"),
+    only_for_pods=({}, [INSIDE, "iris.kf-user.svc"], INSIDE),
     host_for_the_outside=({}, ["iris.kf-user", IRIS, "iris.kf-user.svc", INSIDE], IRIS),
 )
 def test_route_at_no_host_of_ours_is_named_with_one_to_add(world, options, hosts, lacking):

@@ -58,10 +58,18 @@ def test_istiod_is_judged_by_its_answer(ctx, fake, installed, level, want, comma
     assert command in found.next
 
 
-EVERY = "[{ports: [17070, 443]}]"
-CHARMS = "[{pods: app.kubernetes.io/name, ports: [17070, 443]}]"
+EVERY = "[{ports: [37017]}, {ports: [17070]}]"
+CHARMS = "[{pods: app.kubernetes.io/name, ports: [17070, 37017]}]"
 UNKNOWN = "OUTBOUND_POLICY_UNKNOWN"
 MANAGED = {"name": "istiod-asm-managed", "revision": "asm-managed"}
+TOLD = {
+    UNKNOWN: (" call Juju's controller at 17070, 37017; ", f"excluded-outbound-ports='{CHARMS}'"),
+    "ISTIOD_NAMESPACE_UNKNOWN": (
+        "istiod-asm-managed calls https://istiod.example:15017/inject, and the namespace of ",
+        "istiod-namespace=NAMESPACE",
+    ),
+}
+"""Words and command of each message."""
 INBOUND_ONLY = {"traffic.sidecar.istio.io/excludeOutboundIPRanges": "0.0.0.0/0"}
 
 
@@ -79,13 +87,14 @@ INBOUND_ONLY = {"traffic.sidecar.istio.io/excludeOutboundIPRanges": "0.0.0.0/0"}
 def test_settings_that_are_not_known_are_told_by_the_options(  # noqa: PLR0917 - a table
     ctx, fake, monkeypatch, installed, ports, want
 ):
-    monkeypatch.setenv("JUJU_API_ADDRESSES", "controller.example.com:443 10.1.2.3:17070")
+    monkeypatch.setenv("JUJU_API_ADDRESSES", "controller.example.com:37017 10.1.2.3:17070")
     istio_objects.install_remote(fake, **installed)
     rows = diagnose(ctx, "settings", state(excluded_outbound_ports=ports))
     assert said(rows) == want
-    assert all(
-        "excluded-outbound-ports='[{pods: app" in r.next for r in rows if r.message == UNKNOWN
-    )
+    for row in rows:
+        words, command = TOLD[row.message]
+        assert words in row.seen
+        assert row.next.removeprefix("if so: ") == f"juju config mesh-2 {command}"
 
 
 def disabled(fake):
@@ -104,25 +113,43 @@ def unwritable(fake):
 
 
 @cases(
-    ("installed", "given", "want"),
-    member=(default, {}, "NAMESPACE_AS_WANTED"),
-    not_wanted=(default, {"mesh_mode": "none"}, "NAMESPACE_AS_WANTED"),
-    selected=(default, {"included_pods": "a=b"}, "NAMESPACE_AS_WANTED"),
-    conflict=(disabled, {}, "INJECTION_DISABLED"),
-    not_written=(unwritable, {}, "NAMESPACE_OF_NO_MESH"),
-    waiting=(dead, {}, "NOT_IN_MESH_YET"),
-    waiting_for_the_webhook=(unprepared, {}, "NOT_IN_MESH_YET"),
+    ("installed", "given", "seen"),
+    member=(default, {}, "namespace kf has istio-injection=enabled"),
+    not_wanted=(default, {"mesh_mode": "none"}, "namespace kf has no label: mesh-mode=none"),
+    selected=(
+        default,
+        {"included_pods": "a=b"},
+        "namespace kf has no label: included-pods is set",
+    ),
+    conflict=(disabled, {}, "namespace kf has istio-injection=disabled; or set mesh-mode=none"),
+    not_written=(unwritable, {}, "namespace kf has no label, which is not the mesh's"),
+    waiting=(dead, {}, "not in the mesh until istiod has injected a dry-run pod"),
+    waiting_for_the_webhook=(
+        *(unprepared, {}),
+        "not in the mesh until the admission webhook prepares new pods",
+    ),
 )
-def test_namespace_is_judged_by_what_would_be_done_with_it(ctx, fake, installed, given, want):
+def test_namespace_is_judged_by_what_would_be_done_with_it(ctx, fake, installed, given, seen):
     installed(fake)
-    assert said(diagnose(ctx, "namespace", state(**given))) == [want]
+    (row,) = diagnose(ctx, "namespace", state(**given))
+    assert row.seen == seen
+    look = "kubectl get namespace kf --show-labels"
+    assert not seen.startswith("not in the mesh until") or row.next == look
 
 
 @cases(
-    ("options", "want"),
-    works=({}, "ADMISSION_WORKS"),
-    not_needed=({"mesh_mode": "none"}, "ADMISSION_OFF"),
+    ("installed", "options", "seen"),
+    works=(default, {}, "admission: webhook"),
+    not_needed=(default, {"mesh_mode": "none"}, "admission: not needed"),
+    silent=(
+        *(unprepared, {}),
+        "new pods are not prepared: the webhook does not change a dry-run pod yet",
+    ),
 )
-def test_preparation_of_new_pods_is_named(ctx, fake, options, want):
-    default(fake)
-    assert said(diagnose(ctx, "admission", state(**options))) == [want]
+def test_preparation_of_new_pods_is_named(ctx, fake, installed, options, seen):
+    installed(fake)
+    (row,) = diagnose(ctx, "admission", state(**options))
+    assert row.seen == seen
+    pods = "istio-integrator.charmhub.io/component=admission-webhook"
+    look = f"kubectl -n kf describe deployments,pods -l {pods}"
+    assert row.next == ("" if row.level == "fine" else look)

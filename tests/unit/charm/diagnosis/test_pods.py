@@ -60,7 +60,8 @@ def test_pods_outside_the_mesh_are_named_with_the_reason(ctx, pods, summary, wan
 def test_old_proxies_are_named_by_their_reason(ctx):
     row = {**POD, "message": "revision 1-30"}
     found = diagnose(ctx, "sidecars", state(workload(row, stale=1)))[-1]
-    assert (found.message, "revision 1-30" in found.seen) == ("OLD_PROXY", True)
+    assert found.seen == "old proxy: kf/minio-0: revision 1-30"
+    assert found.next == "juju run mesh-2/leader restart-stale"
 
 
 @cases(
@@ -75,6 +76,7 @@ def test_old_proxies_are_named_by_their_reason(ctx):
         3,
         "INIT_WITHOUT_NETWORK",
     ),
+    ranges_left_out=({"inits": [INIT, "i"], "annotations": {EVERY: "10.0.0.0/8"}}, 3, "CNI_READY"),
     few_ranges=({"inits": [INIT, "i"], "annotations": {RANGES: "10.0.0.0/8"}}, 3, "CNI_READY"),
     native=({"inits": [PROXY, "init"], "containers": ["main"]}, 3, "CNI_READY"),
     of_a_job=({"inits": [INIT, "i"], "status": {"phase": "Failed"}}, 3, "INIT_WITHOUT_NETWORK"),
@@ -88,7 +90,9 @@ def test_cni_plugin_and_init_containers(ctx, fake, pod, ready, want):
     add_pod(fake, **{"containers": ["main", PROXY], **pod})
     (found,) = diagnose(ctx, "cni")
     assert found.message == want
-    assert want != "CNI_NOT_READY" or "istio-cni-node is not ready on 1 nodes" in found.seen
+    ill = "DaemonSet kube-system/istio-cni-node is not ready on 1 nodes: pods there do not start"
+    assert want != "CNI_NOT_READY" or found.seen == ill
+    assert want != "CNI_NOT_READY" or found.next == "kubectl -n kube-system get pods -o wide"
 
 
 @cases(
@@ -128,12 +132,19 @@ def test_pod_that_no_ztunnel_has_is_named(ctx, fake, pod, is_named):
     no_proxy=("REGISTRY_ONLY", {"containers": ["charm"]}, ["EGRESS_REGISTRY_ONLY"]),
     ended=("REGISTRY_ONLY", {"status": {"phase": "Succeeded"}}, ["EGRESS_REGISTRY_ONLY"]),
 )
-def test_charm_must_reach_its_controller(ctx, fake, mode, pod, want):
+def test_charm_must_reach_its_controller(ctx, fake, monkeypatch, mode, pod, want):  # noqa: PLR0917
+    monkeypatch.setenv("JUJU_API_ADDRESSES", "controller.example.com:443 10.1.2.3:17070")
     outside = f"outboundTrafficPolicy: {{mode: {mode}}}"
     fake_cluster.install_istio(fake, mesh_config=outside)
     charm = {"containers": ["charm", PROXY], "labels": {"app.kubernetes.io/name": "minio"}}
-    add_pod(fake, "minio-0", **{**charm, **pod})
-    assert said(diagnose(ctx, "egress")) == want
+    for name in ("minio-0", "minio-1"):
+        add_pod(fake, name, **{**charm, **pod})
+    rows = diagnose(ctx, "egress")
+    assert said(rows) == want
+    if len(want) > 1:
+        pods = "Pod kf/minio-0, Pod kf/minio-1"
+        assert rows[0].seen == f"the proxies of {pods} keep their charms from Juju's controller"
+        assert rows[0].next == "kubectl -n kf delete pod minio-0"
 
 
 def ago(seconds):
@@ -146,7 +157,7 @@ def ended(seconds):
 
 
 def add_job(fake, namespace="kf", *, args=(), native=False, **states):
-    """Have a pod of a Job with its containers in some states."""
+    """Have a pod of a Job with its containers in some states; args are the collector's."""
     named = {key.replace("_", "-"): value for key, value in states.items()}
     statuses = [{"name": name, "state": one} for name, one in named.items() if one]
     inits = [{"name": PROXY, "state": RUNNING}] if native else []
@@ -154,7 +165,10 @@ def add_job(fake, namespace="kf", *, args=(), native=False, **states):
         fake,
         "job",
         namespace,
-        containers=[{"name": name, "args": [*args]} for name in named],
+        containers=[
+            {"name": name, "args": [*args] if "collector" in name else ["-w", "false"]}
+            for name in named
+        ],
         spec={"restartPolicy": "Never"},
         status={"containerStatuses": statuses, "initContainerStatuses": inits},
     )
@@ -177,14 +191,15 @@ SWITCH = "juju config mesh-2 proxy-shutdown=true"
     none_has_ended=(0, "", {}, "fine", ""),
 )
 def test_proxy_after_its_payload_is_judged_by_the_rules(  # noqa: PLR0917 - a table
-    ctx, monkeypatch, age, decision, options, level, command
+    ctx, fake, monkeypatch, age, decision, options, level, command
 ):
+    add_pod(fake, "job")
     answer = {"namespace": "kf", "name": "job", "decision": decision, "reason": "X"}
     answer |= {"message": "all done", "containers": [], "ended": ago(age)}
     monkeypatch.setattr(asked.SERVICE, "ended", [answer] if age else [])
     (found,) = diagnose(ctx, "finished pods", state(**options))
     assert (found.level, found.next) == (level, command)
-    assert ("all done" in found.seen) is (level != "fine")
+    assert found.seen.endswith(f" s after its payload: all done ({decision})") is (level != "fine")
     assert ("kf/job" in found.seen) is bool(age)
     assert (found.message == "NO_PROXY_OUTLIVES") is (not age)
 
@@ -196,7 +211,7 @@ BOTH = {"istio_proxy": RUNNING, COLLECTOR: RUNNING}
 @pytest.mark.parametrize("age", [5, 35])
 @cases(
     ("job", "waits"),
-    asked_to=({"args": ["-w", "true"], **BOTH}, True),
+    asked_to=({"args": ["-v", "false", "-w", "true"], **BOTH}, True),
     by_default=(BOTH, True),
     native=({"native": True, COLLECTOR: RUNNING}, True),
     told_not_to=({"args": ["-w", "false"], **BOTH}, False),
@@ -209,15 +224,26 @@ BOTH = {"istio_proxy": RUNNING, COLLECTOR: RUNNING}
     no_collector=({"istio_proxy": RUNNING}, False),
 )
 def test_collector_and_proxy_that_wait_for_each_other_are_named(ctx, fake, job, waits, age):
-    fake.namespace("kf-user", **PROFILE)
+    fake.namespace("a-user", **PROFILE)
     fake.namespace("kf-gone", **PROFILE)["metadata"]["deletionTimestamp"] = ago(1)
     # A model that is deleted waits for the ends of its pods.
     fake.find("Namespace", "kf")["metadata"]["deletionTimestamp"] = ago(1)
-    for namespace in ("kf", "kf-user", "kf-gone", "default"):
+    for namespace in ("kf", "a-user", "kf-gone", "default"):
         add_job(fake, namespace, **{"main": ended(age), **job})
     rows = diagnose(ctx, "finished pods")
     wanted = ("COLLECTOR_WAITS" if age > 30 else "PROXIES_STILL_RUN") if waits else None
     assert said(rows) == [wanted or "NO_PROXY_OUTLIVES"] * (2 if waits and age > 30 else 1)
     seen = " ".join(row.seen for row in rows)
     named = re.findall(r"[-a-z]+/job", seen)
-    assert sorted(named) == (["kf-user/job", "kf/job"] if waits else [])
+    # Names in one message are sorted, and messages begin with the model's.
+    wanted = ["kf/job", "a-user/job"] if age > 30 else ["a-user/job", "kf/job"]
+    assert named == (wanted if waits else [])
+
+
+def test_without_the_right_to_list_namespaces_pods_of_the_model_are_checked(ctx, fake):
+    fake.namespace("kf-user", **PROFILE)
+    fake.forbidden.add(("list", "namespaces"))
+    for namespace in ("kf", "kf-user"):
+        add_job(fake, namespace, main=ended(35), **BOTH)
+    (row,) = diagnose(ctx, "finished pods")
+    assert row.seen.startswith("kf/job: metrics-logger-and-collector waits for every process")

@@ -26,9 +26,16 @@ GATEWAY_API = {"routing": "gateway-api"}
     authorization=("list apiservices", {"authorization": "related"}, True),
     mtls=("list destinationrules", {"mtls": "strict"}, True),
     neither=("list apiservices", {}, False),
+    training=("list ippools", {}, True),
+    training_is_off=("list ippools", {"pod_networks": "none"}, False),
     own_gateway_is_not_related=("list serviceaccounts kf", {}, False),
     ingress_is_not_related=("list virtualservices", {}, False),
     own_gateway=("list serviceaccounts kf", {"related": True}, True),
+    own_gateway_beside_a_named_one=(
+        "list serviceaccounts kf",
+        {"related": True, "gateway_service": "a/b", "hosts": "a.example"},
+        False,
+    ),
     ingress=("list virtualservices", {"related": True}, True),
     gateway=(
         "create gateways kf networking.istio.io",

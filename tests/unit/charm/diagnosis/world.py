@@ -2,13 +2,19 @@
 
 import contextlib
 import json
+import re
 import types
 
 from ops import testing
 
-from tests.unit.charm.charm_world import state
+from tests.unit.charm.charm_world import CONNECTED, state
+from tests.unit.charm.fake_cluster import plural
 
 MODEL = "kf"
+ABOUT_AN_OBJECT = re.compile(
+    r"kubectl -n (\S+) (?:get|describe|delete) ([a-z]+)\S* ([a-z0-9]\S*)(?: -o yaml| --|$)"
+)
+"""A command about one object of a namespace; that of a class may have its group, too."""
 
 
 def add_pod(fake, name="web-0", namespace=MODEL, *, containers=(), inits=(), spec=None, **fields):
@@ -27,6 +33,12 @@ def _asked(ctx):
 
 def _rows(ctx, check):
     rows = [types.SimpleNamespace(**row) for row in json.loads(ctx.action_results["report"])]
+    for row in rows:
+        assert row.level == "fine" or row.next, row
+        for namespace, kind, name in ABOUT_AN_OBJECT.findall(row.next):
+            place = {kind, plural(kind)}, namespace, name
+            keys = CONNECTED[0].objects
+            assert any(key[1] in place[0] and key[2:] == place[1:] for key in keys), row.next
     return [row for row in rows if row.check == check]
 
 
