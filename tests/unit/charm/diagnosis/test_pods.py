@@ -49,7 +49,8 @@ WRONG = {**POD, "reason": "WrongOrder", "message": "its first container is not c
     held=([], {"in_mesh": 2, "troubles": [HELD]}, [("PODS_HANG", "again none", LIST)]),
     hangs=([], {"in_mesh": 2, "troubles": [HANGS]}, [("PODS_HANG", "", "describe pod web-1")]),
 )
-def test_pods_outside_the_mesh_are_named_with_the_reason(ctx, pods, summary, want):
+def test_pods_outside_the_mesh_are_named_with_the_reason(ctx, fake, pods, summary, want):
+    add_pod(fake, "web-1")
     rows = diagnose(ctx, "sidecars", state(workload(*pods, **summary)))
     assert said(rows) == [name for name, _, _ in want]
     for row, (_, words, command) in zip(rows, want, strict=True):
