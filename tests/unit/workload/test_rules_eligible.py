@@ -465,6 +465,40 @@ def test_an_eviction_never_rolls_out_a_template_that_waits_for_the_pods_deletion
     )
 
 
+NODES = {"desiredNumberScheduled": 3, "currentNumberScheduled": 3}
+
+
+@cases(
+    ("kind", "status", "is_short"),
+    deployment=("Deployment", {"replicas": 2, "readyReplicas": 2}, True),
+    all_are_there=("Deployment", {"replicas": 3, "readyReplicas": 1}, False),
+    nodes=("DaemonSet", {**NODES, "currentNumberScheduled": 2, "replicas": 3}, True),
+    on_all_nodes=("DaemonSet", {**NODES, "readyReplicas": 1}, False),
+    job=("Job", {}, False),
+    cron_job=("CronJob", {}, False),
+)
+def test_workload_is_short_of_pods_that_were_not_created(kind, status, is_short):
+    workload = {"spec": {"replicas": 1 if kind == "DaemonSet" else 3}, "status": status}
+    assert resources.is_short(kind, msgspec.convert(workload, resources.Creator)) is is_short
+    if kind in resources.WORKLOADS:
+        typed = msgspec.convert(workload, resources.WORKLOADS[kind])
+        assert resources.count_desired(typed) == 3
+
+
+@cases(
+    ("conditions", "creates"),
+    none=([], True),
+    complete=([("Suspended", "False"), ("Complete", "True")], False),
+    failed=([("Failed", "True")], False),
+    not_complete=([("Complete", "False")], True),
+    suspended=([("Suspended", "True")], True),
+)
+def test_only_a_job_that_has_ended_creates_no_pods(conditions, creates):
+    status = {"conditions": [{"type": kind, "status": value} for kind, value in conditions]}
+    job = msgspec.convert({"status": status}, resources.Creator)
+    assert resources.creates_pods(job) is creates
+
+
 def test_a_trial_of_ambient_mode_asks_for_no_sidecar_and_another_data_plane_lifts_guards():
     around = in_ambient_mode({})
     assert trial.make_generic_pod(around, types.Pod())["metadata"]["labels"] == AMBIENT

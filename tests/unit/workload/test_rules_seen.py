@@ -232,6 +232,10 @@ NOT_443 = "filters missing port=443"
         lacking=["update refused port=443 words=bad (not shown)"],
     ),
     another_gateway=(tls(OTHERS), "80", "", 0, [f"host taken {HOST} by=shop/web", NO_HTTPS]),
+    another_gateway_has_the_host_soon=row(
+        given=tls(listener(chain(OURS, *FILTERS)), {"warming_state": OTHERS["active_state"]}),
+        served=2,
+    ),
     second_host_elsewhere=row(
         given=tls(listener(chain(OURS, *FILTERS)), BESIDE, servers=TWO_HOSTS),
         guarded="80 443",
