@@ -74,7 +74,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
                     "docker.io": "mirror.example/hub",
                     "quay.io": "mirror.example:5000/quay",
                 },
-            }
+            },
         ],
     },
     "training": {"hold-application": False, "pod-traffic": True},
@@ -419,7 +419,7 @@ HOLDS = (
     held("hold, to completion without native sidecars", spec=TO_COMPLETION),
     Case(
         "hold, after others were applied",
-        annotations={APPLIED: "labels"},
+        annotations={APPLIED: "labels,hold"},
         want=("hold",),
         want_annotations={**HELD, APPLIED: "labels,hold"},
     ),
@@ -539,6 +539,7 @@ NATIVES = (
             spec=spec,
         )
         for name, text, spec in (
+            ("instead", "", TO_COMPLETION),
             ("after", "sidecar,grpc-simple", TO_COMPLETION),
             ("before", "grpc-simple , sidecar", TO_COMPLETION),
             ("blocked by a probe", "sidecar,grpc-simple", helped(startupProbe=PROBE)),
@@ -635,6 +636,14 @@ def ambient(name: str, settings: str, labels: dict[str, str], want: str, *skippe
 
 UNHELD = ("ports:Ambient", "hold:Ambient")
 AMBIENT = (
+    Case(
+        "ambient: on the node's network",
+        settings="ambient",
+        spec=HOST_NETWORK,
+        want=("excluded",),
+        want_labels=OUT_OF_AMBIENT,
+        skipped=("ports:HostNetwork", "hold:HostNetwork"),
+    ),
     left(
         "ambient: a pod that runs to completion asks for no native sidecar",
         "ports:Ambient",

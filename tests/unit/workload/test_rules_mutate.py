@@ -108,6 +108,24 @@ def test_unit_that_says_itself_whether_it_is_held_keeps_its_word():
     ]
 
 
+def test_rules_select_a_pod_by_the_labels_that_it_was_sent_with():
+    selected = {"pods": table.INJECT}
+    known = {
+        "application": "a",
+        "model": "m",
+        "excluded-pods": "app",
+        "pod-labels": [{**selected, "add": {"tier": "x"}}],
+        "pod-annotations": [{**selected, "add": {"note": "x"}}],
+        "excluded-outbound-ports": [{**selected, "ports": [5432]}],
+        "image-registries": [{**selected, "prefixes": {"registry.example": "mirror.example"}}],
+    }
+    pod = msgspec.convert(table.Case(id="sent", labels={"app": "x"}).pod("m"), types.Pod)
+    result = mutate.mutate(pod, msgspec.convert(pods.to_fields(known), pods.Settings))
+
+    assert result.applied == ("excluded",)
+    assert [(skip.change, skip.reason) for skip in result.skipped] == [("hold", "NotInjected")]
+
+
 def test_a_pod_of_a_profile_gets_its_hold_though_the_model_is_ambient():
     pod = types.Pod(spec=types.PodSpec(containers=[types.Container(name="main")]))
     assert mutate.mutate(pod, load("ambient"), "profiles").applied == ("ports", "hold")

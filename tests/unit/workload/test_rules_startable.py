@@ -8,7 +8,7 @@ from sidecar_lifecycle.model import types
 
 from tests.unit.cases import cases
 
-HTTP = {"httpGet": {"path": "/ready", "port": 9801}, "periodSeconds": 1}
+HTTP = {"httpGet": {"path": "/own/app-health/", "port": 9801}, "periodSeconds": 1}
 TCP = {"tcpSocket": {"port": "db"}}
 GRPC = {"grpc": {"port": 9000, "service": None}}
 EXEC = {"exec": {"command": ["true"]}}
@@ -66,3 +66,4 @@ def test_init_container_that_istiod_has_redirected_blocks(helper: dict[str, Any]
     found = containers(helper, {"name": "istio-init"})
 
     assert startable.find_blocking(found, {}, injected=True) == "helper"
+    assert startable.find_blocking(found, UNCHANGED, injected=True) == "helper"

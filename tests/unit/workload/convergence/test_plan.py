@@ -371,6 +371,10 @@ NO_CERTIFICATE = "istiod has not written the ConfigMap istio-ca-root-cert into t
         + [replica(f"a-{x}", workload="Deployment/a", in_mesh=True, **YOUNG) for x in "zx"],
         messages=["a-x is not Ready, so Deployment/a waits"],
     ),
+    beside_unready_ordinals=row(
+        pods=[replica(), *(replica(f"a-{n}", in_mesh=True, **YOUNG) for n in (10, 9))],
+        messages=[f"a-9 is not Ready, so {SET} waits"],
+    ),
     excluded=row(
         pods=[outside("minio", "Excluded")], options=MINIO, messages=["it has a sidecar"]
     ),
@@ -413,6 +417,8 @@ def test_a_refused_eviction_ends_the_round_of_its_workload_alone():
     refused = decided.without_round(SET, a_budget()).memory
     assert ([*refused.rounds], refused.holds) == (["StatefulSet/b"], {**other, SET: a_budget()})
     assert decided.without_round(SET, None).memory.holds == other
+    tried, later = look(replica(), remembered=paused(NOW)), a_budget(NOW + 60)
+    assert tried.without_round(SET, later).memory.holds == {SET: later}
 
 
 def test_an_eviction_is_remembered_with_the_pods_that_were_there():
