@@ -480,7 +480,8 @@ def test_what_is_asked_for_is_done_and_then_forgotten():
     going = look(replica(terminating=True), remembered=requested("uid-a-0"))
     assert going.memory.request is None
     done = decide(snapshot(replacement()), decided.memory, mode="manual")
-    assert (done.memory.request, done.memory.rounds) == (None, {})
+    found = (done.memory.request, done.memory.rounds, done.memory.answered)
+    assert found == (None, {}, "1")
 
 
 def test_a_new_request_is_taken_over_once():
@@ -541,7 +542,9 @@ def test_a_workload_whose_replacement_would_not_be_right_is_named_and_the_others
     assert decided.summary.troubles == (Trouble("Deployment/a", reason, "why"),)
     assert reasons(decided)["a-0"] == reason
     hold = decided.memory.holds["Deployment/a"]
-    assert (hold.since, hold.until, hold.revision) == (NOW, NOW + retry, revision)
+    known = (hold.since, hold.until, hold.revision, hold.fingerprint)
+    assert known == (NOW, NOW + retry, revision, "f")
+    assert [each.reason for each in decided.held] == [reason] * bool(revision)
     assert look(A, B, trials=trials, remembered=decided.memory).ask == ()
 
 
@@ -1018,7 +1021,7 @@ def test_a_replacement_without_sidecar_is_blamed_by_a_dry_run(trial, fingerprint
     assert holds == [hold] * bool(hold)
     if hold is None or values:
         assert current is not None
-        assert ("new" in current.known) is (hold is not None)
+        assert current.known == ("uid-a-0", *["new"] * (hold is not None))
 
 
 @pytest.mark.parametrize("tried", ["new-0", "new-1"])
