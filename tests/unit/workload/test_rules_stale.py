@@ -105,3 +105,6 @@ def test_only_pods_that_should_be_in_this_mesh_are_old(injection):
     )
     found = facts.read_replica(pod(revision="other"), scope, NOW)
     assert bool(found.stale) is (injection == "enabled")
+    # Its first container is not the charm's, so it is replaced for this fault.
+    unit = {"init": [pods.container("charm-init")], "others": {"charm": pods.running()}}
+    assert facts.read_replica(pod(revision="other", **unit), scope, NOW).stale == ""

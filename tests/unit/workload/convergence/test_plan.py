@@ -61,7 +61,7 @@ def outside(name="modeloperator", reason="SidecarUnwanted"):
 
 
 A, B = of("Deployment/a"), of("Deployment/b")
-UNNAMED = [replica(f"a-{letter}", workload="Deployment/a") for letter in "xy"]
+UNNAMED = [replica(f"a-{letter}", workload="Deployment/a") for letter in ("x9", "y1")]
 INSISTED = {"remembered": requested("uid-a-0", "uid-a-1", force=True, proven=())}
 ELEVEN = [replica(f"a-{number}") for number in range(11)]
 THREE = [replica(f"a-{number}") for number in range(3)]
@@ -135,7 +135,7 @@ def trial(why, force):
         evicts=["b-0"],
         why={"a-2": "NotReady"},
     ),
-    highest_name_without_an_ordinal=(UNNAMED, {}, ["a-y"], [], {}),
+    highest_name_without_an_ordinal=(UNNAMED, {}, ["a-y1"], [], {}),
     # Kubernetes would not recreate these before a lower ordinal is Ready.
     in_order=row(
         pods=[replica("a-0", in_mesh=True, **STUCK), *THREE[1:]],
@@ -207,6 +207,11 @@ def trial(why, force):
         *({}, ["a-0"], [], {}),
     ),
     lost_beside_a_missing_one=([replica(**LOST)], {"desired": {SET: 2}}, ["a-0"], [], {}),
+    in_wrong_order_and_ready_beside_a_missing_one=row(
+        pods=[replica(fault="order", reason="WrongOrder")],
+        options={"desired": {SET: 2}},
+        why={"a-0": "WrongOrder"},
+    ),
     # Requests.
     asked_for_in_manual_mode=row(
         pods=[replica()],
@@ -874,7 +879,8 @@ def test_a_pod_that_was_not_ready_is_replaced_rightly_when_it_is_no_worse():
     proxy = facts.Ailment("istio-proxy", "running and not Ready")
     before = {"was_ready": False, "ready_before": 0, "broken": ("main",)}
     worse = proving(replacement(ready_since=None, ailments=(*crashing(), proxy)), **before)
-    assert worse.memory.proven == ()
+    other = proving(replacement(ready_since=None, ailments=crashing("db")), **before)
+    assert worse.memory.proven == other.memory.proven == ()
     assert worse.summary.troubles[0].passing
 
     as_before = proving(replacement(ready_since=None, ailments=crashing()), **before)
@@ -906,7 +912,7 @@ def test_a_pod_outside_of_the_mesh_waits_for_another_replacement():
     terminating=([replica(terminating=True)], True),
     gone=([], True),
     starting=([replacement(ready_since=None)], True),
-    ready=([replacement()], False),
+    ready=([replacement(ready_since=NOW)], False),
 )
 def test_the_slot_is_held_until_the_replacement_is_ready(pods, open_):
     others = [replica("b-0"), replica("c-0", in_mesh=True)]
