@@ -326,6 +326,7 @@ def test_certificates_are_replaced_when_asked_for(ctx, fake):
     assert "rotate-certificates" in rows["WEBHOOK_UNTRUSTED"].next
     fake.writes.clear()
     assert rotate(ctx) == "certificates are replaced, the webhook answers"
+    assert "both are trusted for a day" in ctx.action_results["note"]
     kinds = [each.split()[1] for each in fake.writes]
     trusted, shown = map(kinds.index, ("mutatingwebhookconfigurations", "secrets"))
     assert trusted < shown, "a server shows a certificate that API servers do not trust yet"
@@ -333,6 +334,11 @@ def test_certificates_are_replaced_when_asked_for(ctx, fake):
     assert after["tls.crt"] != before["tls.crt"]
     assert after["previous.crt"] == before["tls.crt"]
     assert "WEBHOOK_UNTRUSTED" not in said(diagnose(ctx, "certificates"))
+    fake.webhook_answers = False
+    assert rotate(ctx) == (
+        "certificates are replaced, the webhook does not answer: "
+        "the webhook does not change a dry-run pod yet"
+    )
 
 
 @cases(

@@ -44,7 +44,7 @@ def test_certificate_is_trusted_for_each_name_and_no_other_and_signs_no_other(ma
     usage = loaded.extensions.get_extension_for_class(x509.KeyUsage)
     assert not constraints.value.ca
     assert usage.value.digital_signature
-    assert not usage.value.key_cert_sign
+    assert repr(usage.value).count("True") == 1
     # Clients must heed these two, and may not know the others (RFC 5280, 4.2).
     assert {each.oid for each in loaded.extensions if each.critical} == {
         constraints.oid,
@@ -60,8 +60,8 @@ def test_clocks_that_differ_by_less_than_a_day_do_not_matter(material, hours):
 
 @cases(
     ("days", "names", "rotate", "is_kept"),
-    nothing_is_due=(50, NAMES, False, True),
-    two_thirds_of_its_life_are_over=(61, NAMES, False, False),
+    nothing_is_due=(59.6, NAMES[::-1], False, True),
+    two_thirds_of_its_life_are_over=(59.7, NAMES, False, False),
     other_names=(1, ["new.m.svc"], False, False),
     fewer_names=(1, NAMES[:1], False, False),
     asked_for=(1, NAMES, True, False),
@@ -99,7 +99,12 @@ def test_what_is_broken_is_made_anew(material, field, broken):
 def test_a_secret_is_read_as_it_was_written_and_is_none_where_something_is_missing(material):
     data = material.to_secret_data()
     assert certificates.KeyPair.read(data) == material
-    for broken in ({}, {"tls.crt": "YQ=="}, {**data, "tls.crt": f"%{data['tls.crt']}"}):
+    for broken in (
+        {},
+        {"tls.crt": "YQ=="},
+        {"tls.key": "YQ=="},
+        {**data, "tls.crt": f"%{data['tls.crt']}"},
+    ):
         assert certificates.KeyPair.read(broken) is None
 
 

@@ -57,16 +57,32 @@ def test_what_can_not_be_read_leaves_nothing_out(ctx, fake, found, text):
     assert left_out(fake) == []
 
 
-def test_diagnosis_names_who_forbids_and_what_to_do(ctx, found):
-    found(changes={"hold": POLICY, "excluded": WEBHOOK})
-    outside, hold = diagnose(ctx, "rejections")
-    assert {hold.message, outside.message} == {"CHANGE_FORBIDDEN"}
-    for row, refusal in ((hold, POLICY), (outside, WEBHOOK)):
-        assert refusal.author in row.seen
-        assert refusal.words in row.seen
-        assert "exempt the namespace kf from it" in row.seen
-    assert hold.next == "juju config mesh-2 hold-application=false"
-    assert outside.next.startswith("kubectl get validatingwebhookconfigurations")
+OPTIONS = {
+    "hold": "hold-application=false",
+    "native": "job-sidecars=classic",
+    "ports": "excluded-outbound-ports=",
+    "annotations": "pod-annotations=",
+    "labels": "pod-labels=",
+    "images": "image-registries=",
+    "pod-traffic": "pod-networks=none",
+    "idle-timeout": "pod-networks=none",
+}
+
+
+def test_diagnosis_names_who_forbids_and_what_to_do(ctx, fake, found):
+    found(changes={**dict.fromkeys(OPTIONS, POLICY), "excluded": WEBHOOK})
+    rows = diagnose(ctx, "rejections")
+    assert {row.message for row in rows} == {"CHANGE_FORBIDDEN"}
+    changes = sorted((*OPTIONS, "excluded"))
+    for row, change in zip(rows, changes, strict=True):
+        refusal = WEBHOOK if change == "excluded" else POLICY
+        assert f"{refusal.author} forbids {change} on pods" in row.seen
+        assert f"{refusal.words}; or exempt the namespace kf from it" in row.seen
+        look = "kubectl get validatingwebhookconfigurations"
+        option = OPTIONS.get(change)
+        assert row.next.startswith(f"juju config mesh-2 {option}" if option else look)
+    status(ctx, state())
+    assert left_out(fake) == changes
 
 
 def test_diagnosis_names_workloads_without_pods_modeloperator_first(ctx, found):
@@ -96,14 +112,21 @@ def test_webhooks_that_may_have_dropped_a_field_are_named(ctx, fake, found):
     unmarked = {"key": "skip", "operator": "DoesNotExist"}
     webhook(fake, "all.example", resources=["*"], matchExpressions=[unmarked])
     webhook(fake, "claims.example", resources=["persistentvolumeclaims"])
-    webhook(fake, "profiles.example", matchLabels={names.PART_OF: names.PROFILE})
+    of_profiles = {"model.juju.is/name": "kf", names.PART_OF: names.PROFILE}
+    webhook(fake, "profiles.example", matchLabels=of_profiles)
+    # This charm's own webhook is there in the second hook.
+    status(ctx, state())
     found(changes={"native": Refusal(author=SOME_WEBHOOK, words="it removes restartPolicy")})
     said = status(ctx, state())
     assert left_out(fake) == ["native"]
     assert "webhook all.example, every.example, mutation.azure-w" in said.message[:120]
     (row,) = diagnose(ctx, "rejections")
     assert "it removes restartPolicy" in row.seen
+    assert "istio" not in row.seen
     assert row.next == "juju config mesh-2 job-sidecars=classic"
+    for each in ("mutation.azure-workload-identity.io", "every.example", "all.example"):
+        fake.delete("MutatingWebhookConfiguration", f"z-{each}")
+    assert SOME_WEBHOOK in status(ctx, state()).message
 
 
 def test_change_that_makes_pods_invalid_has_no_policy_to_be_exempt_from(ctx, fake, found):
@@ -117,13 +140,14 @@ def test_event_of_a_refusal_that_is_named_already_is_not_repeated(ctx, fake, fou
     kind, name = POLICY.author.split()
     denied = f"Error creating: {kind} '{name}' with binding 'b' denied request"
     fake.namespace("kf-user", **{names.PART_OF: names.PROFILE})
-    for namespace, job, words in (
-        ("kf", "train-1", POLICY.words),
-        ("kf", "train-2", "another rule"),
-        ("kf-user", "train-1", POLICY.words),
+    for namespace, job, words, reason in (
+        ("kf", "train-1", POLICY.words, "FailedCreate"),
+        ("kf", "train-2", "another rule", "FailedCreate"),
+        ("kf", "train-3", "a third", "FailedMount"),
+        ("kf-user", "train-1", POLICY.words, "FailedCreate"),
     ):
         about = {"kind": "Job", "name": job, "namespace": namespace}
-        event = {"reason": "FailedCreate", "message": f"{denied}: {words}"}
+        event = {"reason": reason, "message": f"{denied}: {words}"}
         fake.put("Event", f"{job}.1", namespace, involvedObject=about, **event)
     found(changes={"native": POLICY})
     change, *events = diagnose(ctx, "rejections")
@@ -135,14 +159,18 @@ def test_event_of_a_refusal_that_is_named_already_is_not_repeated(ctx, fake, fou
 
 
 def test_workload_that_can_not_have_a_sidecar_is_named(ctx, found):
-    found(sidecars={"Job/train-2": Refusal(author=KUBE_APISERVER, words="spec.resources")})
+    apiserver = Refusal(author=KUBE_APISERVER, words="spec.resources")
+    found(sidecars={"Job/train-3": POLICY, "Job/train-2": apiserver})
     said = status(ctx, state())
     assert said.name == "blocked"
     assert said.message.startswith(
         "kube-apiserver rejects Job/train-2 with a sidecar; "
-        "run: kubectl -n kf describe Job/train-2; spec.resources"
+        "run: kubectl -n kf describe Job/train-2; +1 more; spec.resources"
     )
-    assert [row.message for row in diagnose(ctx, "rejections")] == ["SIDECAR_REJECTED"]
+    rows = diagnose(ctx, "rejections")
+    assert [row.message for row in rows] == ["SIDECAR_REJECTED"] * 2
+    assert f"{POLICY.author} rejects Job/train-3" in rows[1].seen
+    assert POLICY.words in rows[1].seen
 
 
 def test_native_sidecars_that_a_policy_forbids_are_still_tried(ctx, fake):

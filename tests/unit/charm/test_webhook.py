@@ -110,12 +110,12 @@ def test_servers_go_on_through_drains_and_updates(world):
     pod = deployment["template"]["spec"]
     ours = {"matchLabels": SERVER}
     assert budget["selector"] == deployment["selector"] == ours
-    assert deployment["template"]["metadata"]["labels"].items() >= ours["matchLabels"].items()
+    assert deployment["template"]["metadata"]["labels"] == {**SERVER, names.INJECT: "false"}
     # A server that never gets ready may not hold up a drain.
     assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
     assert (deployment["replicas"], deployment["revisionHistoryLimit"]) == (2, 1)
-    assert deployment["strategy"]["type"] == "RollingUpdate"
-    assert deployment["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+    rolling = {"maxSurge": 1, "maxUnavailable": 0}
+    assert deployment["strategy"] == {"type": "RollingUpdate", "rollingUpdate": rolling}
     assert pod["topologySpreadConstraints"] == [
         {
             "maxSkew": 1,
@@ -130,22 +130,25 @@ def test_servers_go_on_through_drains_and_updates(world):
 def test_server_on_a_busy_node_has_a_minute_to_answer_before_it_is_restarted(world, kind):
     (container,) = template(world)["spec"]["containers"]
     probe = container[kind]
+    assert probe["httpGet"] == {"path": "/livez", "port": "health"}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "health"}
     assert probe["timeoutSeconds"] >= 5
     assert probe["periodSeconds"] * probe["failureThreshold"] >= 60
 
 
 def test_servers_are_reached_at_their_own_ports_and_no_others(world):
-    pod = template(world)
-    ours = pod["metadata"]["labels"].items()
-    ports = {each["name"] for each in pod["spec"]["containers"][0]["ports"]}
-    service, closed = spec(world, "Service"), spec(world, "NetworkPolicy")
-    (port,) = service["ports"]
-    assert service["selector"].items() <= ours
-    assert (port["targetPort"], port["port"]) == ("https", 443)
-    assert closed["podSelector"]["matchLabels"].items() <= ours
-    assert [{each["port"] for each in rule["ports"]} for rule in closed["ingress"]] == [ports]
-    assert {*closed["policyTypes"]} == {"Ingress", "Egress"}
-    assert "egress" not in closed
+    (container,) = template(world)["spec"]["containers"]
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    assert {f"--listen=:{ports['https']}", f"--health=:{ports['health']}"} < {
+        *container["command"]
+    }
+    port = {"name": "https", "port": 443, "targetPort": "https", "protocol": "TCP"}
+    assert spec(world, "Service") == {"selector": SERVER, "ports": [port]}
+    assert spec(world, "NetworkPolicy") == {
+        "podSelector": {"matchLabels": SERVER},
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"ports": [{"port": name, "protocol": "TCP"} for name in ports]}],
+    }
 
 
 def test_servers_have_no_token_and_no_more_rights_than_they_need(world):
@@ -157,8 +160,16 @@ def test_servers_have_no_token_and_no_more_rights_than_they_need(world):
     assert pod["automountServiceAccountToken"] is False
     assert "serviceAccountName" not in pod
     assert not [each for each in pod["volumes"] if "projected" in each]
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    # The server reads the key as a member of the group.
+    assert pod["securityContext"] == {
+        "runAsNonRoot": True,
+        **dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"), 584792),
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert [each["secret"]["defaultMode"] for each in pod["volumes"] if "secret" in each] == [
+        0o440
+    ]
+    assert all(each["readOnly"] for each in pod["containers"][0]["volumeMounts"])
     for container in pod["containers"]:
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,
@@ -207,20 +218,31 @@ def test_level_of_the_log_is_a_file_that_the_servers_follow(fake, world):
     mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
     settings = fake.find("ConfigMap", NAME, "kf")
     assert settings["data"]["log-level"] == "debug"
-    assert f"--log-level-file={mounts['settings']}/log-level" in container["command"]
+    assert {
+        f"--log-level-file={mounts['settings']}/log-level",
+        f"--settings={mounts['settings']}/settings.json",
+        f"--tls-dir={mounts['tls']}",
+    } < {*container["command"]}
+    mounted = {each["name"]: each for each in template(world)["spec"]["volumes"]}
+    assert mounted["settings"]["configMap"] == {"name": NAME}
 
 
 def test_pods_of_others_are_left_alone(fake, world, server):
-    fake.put("Pod", "theirs", labels={names.OWNER: "kf.mesh-2"}, spec={})
+    others = ({names.OWNER: "kf.mesh-2"}, {**SERVER, names.OWNER: "kf.mesh"})
+    for number, labels in enumerate(others):
+        fake.put("Pod", f"other-{number}", labels=labels, spec={})
     world.run()
     assert refreshed(fake)
-    assert "annotations" not in fake.find("Pod", "theirs", "kf")["metadata"]
+    for number in range(2):
+        assert "annotations" not in fake.find("Pod", f"other-{number}", "kf")["metadata"]
 
 
 def test_servers_mount_the_secret_that_has_their_certificates(fake, world):
     (secret,) = (each["secret"] for each in template(world)["spec"]["volumes"] if "secret" in each)
     found = fake.find("Secret", secret["secretName"], "kf")
-    assert {each["key"] for each in secret["items"]} <= {*found["data"]}
+    files = [(each["key"], each["path"]) for each in secret["items"]]
+    assert files == [("tls.crt", "tls.crt"), ("tls.key", "tls.key")]
+    assert {key for key, _ in files} <= {*found["data"]}
 
 
 def joined(fake):

@@ -28,7 +28,7 @@ def no_role(fake):
 
 
 def role_of_somebody_else(fake):
-    fake.find(*ROLE)["metadata"]["labels"] = {}
+    fake.find(*ROLE)["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "helm"
 
 
 def role_of_another_application(fake):
@@ -63,7 +63,12 @@ def test_objects_bear_the_marks_of_their_owner_and_go_with_it(ctx, fake, change,
         assert owners_of(fake, *WEBHOOK) == [("Namespace", "kf")]
         assert not [each for each in fake.writes if "clusterroles" in each]
     (reference,) = fake.find(*WEBHOOK)["metadata"]["ownerReferences"]
-    assert not reference["blockOwnerDeletion"]
+    owner = fake.find(*(ROLE if is_bound else ("Namespace", "kf")))
+    assert reference == {
+        **{key: owner[key] for key in ("apiVersion", "kind")},
+        **{key: owner["metadata"][key] for key in ("name", "uid")},
+        "blockOwnerDeletion": False,
+    }
 
 
 def test_what_others_add_stays_and_what_they_change_is_repaired(ctx, fake):

@@ -36,6 +36,9 @@ LOST = trouble("WrongOrder", "not charm", "db-0")
 FORCE = "restart-uninjected force=true"
 DESCRIBE = "run: kubectl -n kf describe pod db-0"
 SEVERITIES = ("blocked:", "waiting:", "maintenance:")
+BESIDE = (
+    "1 outside the mesh with a sidecar: restart-uninjected, 3 with an old proxy: restart-stale"
+)
 ADMIT = "run: juju trust mesh-2 --scope=cluster"
 
 
@@ -43,12 +46,7 @@ ADMIT = "run: juju trust mesh-2 --scope=cluster"
     ("values", "status", "message"),
     all_in=({}, "active", "3/3 pods in mesh"),
     some_reported=({"reported": 2}, "active", "3/3 pods in mesh, 2 need a restart by hand"),
-    outside=(
-        {"unwanted": 1},
-        "active",
-        "3/3 pods in mesh, 1 outside the mesh with a sidecar: restart-uninjected",
-    ),
-    old_proxies=({"stale": 3}, "active", "3/3 pods in mesh, 3 with an old proxy: restart-stale"),
+    outside_and_old_proxies=({"unwanted": 1, "stale": 3}, "active", f"3/3 pods in mesh, {BESIDE}"),
     converging=(
         {"in_mesh": 1, "converging": 1},
         "maintenance",
@@ -87,6 +85,11 @@ ADMIT = "run: juju trust mesh-2 --scope=cluster"
         "waiting",
         f"1/3 pods in mesh, waiting for db-0 to be Ready{STOP}",
     ),
+    starting_by_hand=(
+        {"in_mesh": 1, "converging": 2, "troubles": [STARTS], "mode": "manual"},
+        "waiting",
+        "1/3 pods in mesh, waiting for db-0 to be Ready",
+    ),
     nothing_begun=({"in_mesh": 1}, "maintenance", "1/3 pods in mesh, 2 waiting to be replaced"),
     manual=(
         {"in_mesh": 1, "proposed": 2, "mode": "manual"},
@@ -104,7 +107,7 @@ ADMIT = "run: juju trust mesh-2 --scope=cluster"
         f"StatefulSet/db: the replacement db-0 cannot start: db: ErrImagePull; {DESCRIBE}",
     ),
     refused=(
-        {"in_mesh": 1, "troubles": [REFUSED] * 2},
+        {"in_mesh": 1, "troubles": [REFUSED, HANGS]},
         "blocked",
         f'StatefulSet/db: webhook "v.kyverno.svc" refuses: no latest tags, and 1 more; {LIST}',
     ),
@@ -132,6 +135,11 @@ ADMIT = "run: juju trust mesh-2 --scope=cluster"
         {"in_mesh": 2, "troubles": [trouble("DisruptionBudget", "not now", passing=True)]},
         "waiting",
         "2/3 pods in mesh, StatefulSet/db waits: not now",
+    ),
+    budget_of_a_workload_that_is_named=(
+        {"in_mesh": 2, "troubles": [trouble("DisruptionBudget", "StatefulSet/db", passing=True)]},
+        "waiting",
+        "2/3 pods in mesh, StatefulSet/db",
     ),
     eviction_forbidden=(
         {"in_mesh": 2, "troubles": [trouble("Forbidden", NO_EVICTION)]},

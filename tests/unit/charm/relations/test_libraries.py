@@ -89,7 +89,7 @@ DASHBOARD = {
 OIDC = {
     "service": "oidc-gatekeeper",
     "port": 8080,
-    "allowed-request-headers": ["cookie", "X-Auth-Token"],
+    "allowed-request-headers": ["cookie", "X-Auth-Token", "Cookie"],
     "allowed-response-headers": ["kubeflow-userid"],
 }
 AUTH = kubeflow.AuthRequest(
@@ -187,10 +187,16 @@ def test_authorization_service_that_has_said_nothing_yet_is_waited_for():
 
 @pytest.mark.parametrize(
     ("routed", "words"),
-    [(("kfp-ui", "dex-auth"), "protected"), (("dex-auth",), "kfp-ui is not related via ingress")],
+    [
+        (("dex-auth", "kfp-ui", "a"), "protected"),
+        (("dex-auth",), "kfp-ui is not related via ingress"),
+    ],
 )
 def test_applications_that_we_route_to_are_those_that_the_library_lets_protect(routed, words):
-    routes = [testing.Relation("ingress", remote_app_name=name) for name in routed]
+    routes = [
+        testing.Relation(endpoint, remote_app_name=name)
+        for endpoint, name in zip(("ingress", wishes.ASKED, wishes.OPEN), routed, strict=False)
+    ]
     ours = answered("forward-auth", kubeflow.publish_routed, *routes)
     assert json.loads(ours["ingress_app_names"]) == sorted(routed)
     address, names, headers = OATHKEEPER

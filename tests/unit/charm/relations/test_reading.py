@@ -45,7 +45,10 @@ HOSTILE = {
         json.dumps({"service": 5, "port": 1, "prefix": 5, "namespace": 6, "rewrite": 7}),
         "and 1 more",
     ),
-    "a long path": (f"{{service: a, port: 1, prefix: /{'a' * 5000}}}", "is longer than"),
+    "a long path": (
+        f"{{service: a, port: 1, prefix: /{'a' * 256}}}",
+        "longer than 256 characters",
+    ),
 }
 REQUESTS = [
     *((bag(text), problem) for text, problem in HOSTILE.values()),
@@ -56,9 +59,11 @@ REQUESTS = [
     (bag("[1]"), "data"),
     (asks(port=True), "port"),
     (asks(port=0), "port=0"),
+    (asks(port=65536), "port=65536"),
     (asks(prefix="a"), "prefix='a'"),
     *((asks(prefix=f"/a{each}b"), "is not a path") for each in " ?#"),
     (asks(service="a.b"), "service='a.b'"),
+    (asks(service="a" * 64), "is not a name"),
     # As charms.traefik_k8s.v2.ingress writes it, and v1, whose values are plain words.
     ({"model": '"cos"', "name": '"p"', "port": "9", "scheme": '"http"'}, "Traefik's ingress"),
     ({"model": "cos", "name": "p", "host": "p.cos", "port": "9"}, "remove this relation"),
@@ -77,15 +82,23 @@ AUTHS = [
     (auth("http:///x"), "has no host"),
     (auth("http://a.b.svc/\n"), "is not a URL"),
     (auth("http://a.b.svc/\x1b[2J"), "is not a URL"),
-    (auth("http://a.b.svc/" + "x" * 5000), "is longer than"),
+    (auth("http://a.b.svc/" + "x" * 498), "longer than 512 characters"),
     (auth(headers="kubeflow-userid"), "headers='kubeflow-userid' is no JSON"),
     (auth(headers='["a b"]'), "is not the name of a header"),
     (auth(headers='["a\\nb"]'), "is not the name of a header"),
-    (auth(headers=json.dumps(["a" * 200])), "is not the name of a header"),
-    (auth(headers=json.dumps([f"a{n}" for n in range(99)])), "has more than 64 headers"),
+    (auth(headers=json.dumps(["a" * 129])), "is not the name of a header"),
+    (auth(headers=json.dumps([f"a{n}" for n in range(65)])), "has more than 64 headers"),
     (auth(headers=json.dumps([5])), "headers"),
     (auth(headers='{"a": "b"}'), "headers"),
 ]
+
+
+def calls(*methods):
+    """The data of `istio_ingress_route` with a route of gRPC for each method."""
+    return json.dumps(wishes.config(grpc=[wishes.route({"method": each}) for each in methods]))
+
+
+STORE = {"service": "ml_v1._Store2", "method": "x" * 256}
 
 
 def routes(*http, **changes):
@@ -103,7 +116,9 @@ ROUTES = [
     ("{}", "model field required"),
     ('{"model": "A b"}', "is not a name"),
     (routes(*[json.loads(routes())["http_routes"][0]] * 129), "at most 128"),
-    (routes(matches=[{}] * 17), "at most 16"),
+    (calls(*[STORE] * 129), "at most 128"),
+    *((routes(**{key: [{}] * 17}), "at most 16") for key in ("matches", "filters")),
+    (routes(backends=[{"service": "a", "port": 1}] * 17), "at most 16"),
     (routes(name=5), "valid string"),
     (routes(name="x" * 254), "at most 253"),
     (routes(listener={"port": 0, "protocol": "HTTP"}), "port=0"),
@@ -112,11 +127,9 @@ ROUTES = [
     (routes(backends=[{"service": "a", "port": "1"}]), "integer"),
     (routes(matches=[wishes.match("a")]), "path such as"),
     (routes(matches=[wishes.match("/a?b")]), "path such as"),
-    (routes(matches=[wishes.match("/" + "a" * 300)]), "at most"),
-    (
-        json.dumps(wishes.config(grpc=[wishes.route({"method": {"service": "a/b"}})])),
-        "package.Service",
-    ),
+    (routes(matches=[wishes.match("/" + "a" * 256)]), "at most 256"),
+    *((calls({"service": each}), "package.Service") for each in ("a/b", "a.", "1a")),
+    (calls({"service": "x" * 257}), "at most 256"),
 ]
 
 
@@ -145,8 +158,9 @@ def test_what_nobody_should_read_is_a_problem_of_its_sender(read, given, problem
         (ingress, bag("{}")),
         (ingress, bag("{}", "[1, 7]")),
         (ingress, {"name": "p", "port": "9"}),
+        (ingress, {"name": "p", "model": "cos"}),
         (kubeflow.read_forward_auth_bag, {"decisions_address": ""}),
-        (ingress, {"model": "cos", "name": "p", "port": "9", **bag("{}")}),
+        (ingress, {"model": "cos", "name": "p", "port": "9", "data": "{}"}),
         (kubeflow.read_forward_auth_bag, {"app_names": "[]"}),
         (ingress_route.read_config, ""),
     ],
@@ -158,7 +172,7 @@ def test_what_is_not_written_yet_is_waited_for(read, given):
 @pytest.mark.parametrize(
     ("read", "given"),
     [
-        (ingress, asks(prefix="/" + "a" * 255, port=65535)),
+        (ingress, asks(prefix="/" + "a" * 255, port=65535, service="a" * 63)),
         (kubeflow.read_forward_auth_bag, auth("http://a.b.svc:65535/" + "x" * 491)),
         (
             kubeflow.read_forward_auth_bag,
@@ -167,6 +181,7 @@ def test_what_is_not_written_yet_is_waited_for(read, given):
         (ingress_route.read_config, routes(*[json.loads(routes())["http_routes"][0]] * 128)),
         (ingress_route.read_config, routes(matches=[wishes.match("/" + "a" * 255)] * 16)),
         (ingress_route.read_config, routes(name="x" * 253)),
+        (ingress_route.read_config, calls(*[STORE] * 128)),
     ],
 )
 def test_most_that_may_be_asked_for_is_read(read, given):
@@ -178,7 +193,7 @@ def test_most_that_may_be_asked_for_is_read(read, given):
     ("address", "want"),
     default_port=("http://a.b.svc.cluster.local", ("a.b.svc.cluster.local", 80, "")),
     no_path=("http://a.b.svc:1/", ("a.b.svc", 1, "")),
-    upper_case=("http://A.b.svc:1/auth/", ("a.b.svc", 1, "/auth")),
+    upper_case=("http://A.b.svc:1/auth//", ("a.b.svc", 1, "/auth")),
     ipv6=("http://[::1]:80/x", ("::1", 80, "/x")),
 )
 def test_address_is_read_with_its_path(address, want):
@@ -207,15 +222,25 @@ REMOTE = "remote-0123456789abcdef0123456789abcdef"
 
 @cases(
     ("application", "given", "problem"),
-    of_the_model=("remote", asks(), ""),
+    of_the_model=("remote-0123", asks(), ""),
     offered=(REMOTE, asks(), "sends no namespace"),
     offered_with_a_namespace=(REMOTE, asks(namespace="sso"), ""),
     offered_and_silent=(REMOTE, {}, ""),
 )
 def test_request_of_another_model_has_to_name_its_namespace(application, given, problem):
-    (one,) = kubeflow.read_ingress(related(ingress=[(3, application, given)]))
-    assert (one.message is None, problem in one.problem) == (bool(problem) or not given, True)
-    assert bool(one.problem) is bool(problem)
+    sent = [(3, application, given)]
+    for (one,) in (
+        kubeflow.read_ingress(related(ingress=sent)),
+        kubeflow.read_ingress_auth(related(ingress_auth=sent)),
+    ):
+        assert (one.message is None, problem in one.problem) == (bool(problem) or not given, True)
+        assert bool(one.problem) is bool(problem)
+
+
+def test_first_namespace_that_a_charmed_istio_names_is_read():
+    sent = [(3, "c", "mesh-2"), (2, "b", "mesh"), (1, "a", "no name")]
+    bags = [(number, name, {"root_namespace": text}) for number, name, text in sent]
+    assert kubeflow.read_root_namespace(related(istio_metadata=[*bags, (0, "d", {})])) == "mesh"
 
 
 def test_routes_are_in_the_order_of_their_relations_whatever_their_endpoint():
@@ -261,13 +286,15 @@ NO_POLICIES = [
     {"endpoints": [{"ports": [0]}]},
     {"endpoints": [{"ports": ["8888"]}]},
     {"endpoints": [{"ports": [True]}]},
-    {"endpoints": [{"ports": list(range(1, 40))}]},
+    {"endpoints": [{"ports": list(range(1, 34))}]},
     {"endpoints": [{"paths": ["x"]}]},
     {"endpoints": [{"paths": ["/{a}"]}]},
     {"endpoints": [{"paths": ["/a*b"]}]},
-    {"endpoints": [{"paths": ["/" + "a" * 300]}]},
-    {"endpoints": [{"methods": ["get"]}]},
-    {"endpoints": [{"hosts": ["a b"]}]},
+    {"endpoints": [{"paths": ["/" + "a" * 256]}]},
+    *({"endpoints": [{"methods": [each]}]} for each in ("get", "A" * 17)),
+    *({"endpoints": [{"hosts": [each]}]} for each in ("a b", "a*.b", "a:", "a" * 254)),
+    {**UNIT, "target_app_name": None, "target_selector_labels": {}},
+    {**UNIT, "target_app_name": None, "target_selector_labels": {f"a{n}": "" for n in range(17)}},
     {"endpoints": [{}] * 17},
 ]
 
@@ -304,9 +331,16 @@ def test_document_that_is_none_states_nothing_and_says_so(text):
 def test_most_that_an_application_may_say_is_read_and_many_problems_are_few_lines():
     many = [{**STATED, "source_app_name": f"client-{number}"} for number in range(512)]
     assert len(policies(many).policies) == 512
-    assert len(policies([5] * 100).problems) == 5
-    of_units = {**STATED, **UNIT, "target_app_name": None, "target_selector_labels": {"a": "b"}}
-    by_service = {**STATED, "target_app_name": None, "target_service": "kfp-api"}
+    for count, last in ((4, "policy 4: "), (5, "and 1 more"), (100, "and 96 more")):
+        problems = policies([5] * count).problems
+        assert (len(problems), problems[-1][: len(last)]) == (min(count, 5), last)
+    labels = {"a.b/C_d.e": "", **{f"a{n}": "B-1" for n in range(15)}}
+    of_units = {**STATED, **UNIT, "target_app_name": None, "target_selector_labels": labels}
+    hosts = ["*", "*.a.B", "a-1.b:65535", "a.b.*", "a" * 253]
+    allowed = {"hosts": hosts, "ports": list(range(1, 33)), "methods": ["A" * 16]}
+    allowed["paths"] = ["*", "*/x", "/a*", "/" + "a" * 255]
+    of_service = {"target_app_name": None, "target_service": "kfp-api"}
+    by_service = {**STATED, **of_service, "endpoints": [allowed] * 16}
     assert len(policies([of_units, by_service]).policies) == 2
     for application in ("kfp-api", REMOTE):
         silent = service_mesh.read_policies(endpoints.Bag(3, application, {}), model="kf")
