@@ -132,8 +132,8 @@ class FakeCluster(api_server.ApiServer):
             if refused.code == TIMEOUT:
                 raise httpx2.ReadTimeout("The read operation timed out") from refused
             code, content = refused.code, json.dumps(refused.status()).encode()
-            if code == 404 and not str(refused):
-                return httpx2.Response(404, text="404 page not found", request=request)
+            if not str(refused):
+                return httpx2.Response(code, text=f"{code} page not found", request=request)
         headers = {"Content-Type": "application/json"}
         return httpx2.Response(code, content=content, headers=headers, request=request)
 
@@ -145,9 +145,15 @@ class FakeCluster(api_server.ApiServer):
     def check(self, request: api_server.Request) -> None:
         """Refuse a request without a right, of an absent kind, or that a test breaks."""
         version, plural, namespace, name, _ = api_server.Address.of(request.path)
-        if self.absent & {version, plural}:
+        if version in self.absent:
             raise Refused("", 404)
+        if plural in self.absent:
+            raise Refused("the server could not find the requested resource", 404)
         verb = request.verb
+        if verb in ("create", "patch"):
+            assert request.query["fieldManager"] == "istio-integrator"
+            is_applied = request.media == api_server.APPLY
+            assert (request.query.get("force") == "true") is is_applied, "of other managers"
         self.asked.add((verb, plural))
         if (verb, plural) in self.timeouts:
             raise Refused(code=TIMEOUT)

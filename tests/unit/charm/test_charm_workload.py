@@ -96,6 +96,27 @@ def test_hook_that_stops_early_lets_the_workload_look_for_the_same(
     assert after.expected is not None
 
 
+def test_workload_is_told_of_the_gateway_and_of_the_secrets_that_it_serves(world):
+    routed, signed = ingress_world.route(), ingress_world.authority()
+    named = {"namespace": "istio-ingress", "name": "istio-ingressgateway"}
+    found, own = {**named, "selector": ingress_world.LABELS}, "istio-integrator.kf.mesh-2"
+    given = {"tls_secret": "kf"}
+    for options, related, want in (
+        (given, [signed], None),
+        ({}, [routed], service.Gateway(**found)),
+        (given, [routed], service.Gateway(**found, secrets=("kf", own))),
+        ({}, [routed, signed], service.Gateway(**found, secrets=(own,))),
+        ({**ingress_world.OWN, **given}, [routed], service.Gateway(secrets=("kf", own))),
+        (
+            {"gateway_service": "istio-ingress/b"},
+            [routed],
+            service.Gateway(**{**named, "name": "b"}),
+        ),
+    ):
+        world.config, world.related = options, related
+        assert told(world.ctx, world.hook()).gateway == want
+
+
 def test_container_that_is_not_there_yet_is_waited_for(ctx):
     assert status(ctx, state(workload(can_connect=False))) == testing.WaitingStatus(
         "admission: waiting for the lifecycle container; +2 more"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ops import testing
 
 from integrator_contract import names
+from tests.unit.api_server import Refused
 from tests.unit.cases import cases
 from tests.unit.charm import charm_world
 from tests.unit.charm.ingress_world import World, auth, connect, route
@@ -254,6 +255,14 @@ def test_answer_that_is_garbage_becomes_a_status(world, garbage):
     out = world.run()
     assert not isinstance(out.unit_status, testing.ActiveStatus)
     assert out.unit_status.message.isprintable()
+
+
+def test_answer_of_a_proxy_before_the_api_server_becomes_a_status(world):
+    def refuse(_):
+        raise Refused("", 502)
+
+    world.fake.serve = refuse
+    assert "502 page not found" in world.run().unit_status.message
 
 
 def test_nodes_that_say_nothing_of_their_kubelets_are_passed_over_and_fill_no_log(world, caplog):

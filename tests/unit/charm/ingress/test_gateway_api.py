@@ -131,10 +131,11 @@ def test_route_is_an_http_route_that_matches_authenticated_requests(
     assert filters == ([rewrites] if rewrites else [])
 
 
-def test_route_that_the_api_server_refuses_costs_its_application_alone(world):
+@pytest.mark.parametrize("code", [400, 422])
+def test_route_that_the_api_server_refuses_costs_its_application_alone(world, code):
     def refuse(obj):
         if obj["kind"] == "HTTPRoute" and "//" in str(obj["spec"]):
-            return 422, "must not contain '//'"
+            return code, "must not contain '//'"
         return None
 
     world.fake.validators.append(refuse)

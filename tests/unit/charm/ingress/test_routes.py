@@ -210,7 +210,7 @@ def test_first_of_equal_matches_is_served_and_each_has_a_place():
         wishes.route(A, backends=[{"service": name, "port": 80} for name in "ab"]),
         "asks for several Services",
     ),
-    type=(wishes.route(A, match("/(", "RegularExpression")), "a path of type RegularExpression"),
+    type=(wishes.route(A, match("(/a", "RegularExpression")), "a path of type RegularExpression"),
     port=(
         wishes.route(A, listener={"port": 8080, "protocol": "HTTP"}),
         "asks for port 8080; served are",

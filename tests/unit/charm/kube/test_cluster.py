@@ -2,6 +2,7 @@
 
 import contextlib
 
+import msgspec
 import pytest
 
 from istio_integrator.kube import cluster, errors
@@ -68,6 +69,19 @@ def test_list_answers_for_the_narrower_ones_and_no_wider(fake):
     assert names() == want[::-1]
     assert seen.get(cluster.SERVICE, "a", "kf-2")["metadata"]["namespace"] == "kf-2"
     assert len(fake.requests) == 6
+
+
+class Described(msgspec.Struct):
+    metadata: dict[str, str]
+
+
+@pytest.mark.parametrize("field", ["uid", "resourceVersion", "namespace", "name"])
+def test_object_is_decoded_again_when_it_has_changed(fake, field):
+    seen = cluster.Cluster(fake.client())
+    first = dict.fromkeys(("uid", "resourceVersion", "namespace", "name"), "1")
+    for metadata in (first, {**first, "unseen": "x"}, {**first, field: "2", "seen": "x"}):
+        (found,) = seen.decode([{"kind": "Pod", "metadata": metadata}], Described)
+        assert found.metadata == (first if "unseen" in metadata else metadata)
 
 
 def test_everything_is_read_anew_when_another_client_wrote_in_between(fake):

@@ -75,23 +75,26 @@ PROBES = {
     "ports": [{"containerPort": 8080, "name": "web"}, {"containerPort": 9, "name": "more"}],
     "livenessProbe": http("web", "live?all=1"),
     "readinessProbe": http(8080, "/ready"),
-    "startupProbe": http("gone"),
+    "startupProbe": http("more", "/starting"),
     "lifecycle": {"postStart": http(9, "/started"), "preStop": http(9, "/stopping")},
 }
 UNSEEN = (
-    *(http(port) for port in (15020, 15021, 15090)),
+    *(http(port) for port in (15020, 15021, 15090, "gone")),
     *(http(15999, f"/app-{kind}/a/livez") for kind in ("health", "lifecycle")),
     *(http(80, host="example.com"), {"grpc": {"port": 15020}}, {"tcpSocket": {"port": 80}}),
 )
 STARTED = [
     Probe(8080, "/live"),
     Probe(8080, "/ready"),
-    Probe(9, "/started"),
-    Probe(9, "/stopping"),
+    *(Probe(9, f"/{each}") for each in ("starting", "started", "stopping")),
 ]
-ZONE = [{"key": "kubernetes.io/os", "operator": "In", "values": ["windows"]}]
-TERMS = {"nodeSelectorTerms": [{"matchExpressions": ZONE}]}
-FAR = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": TERMS}}
+
+
+def near(system):
+    """An affinity to nodes of an operating system."""
+    wanted = [{"key": "kubernetes.io/os", "operator": "In", "values": [system]}]
+    terms = {"nodeSelectorTerms": [{"matchExpressions": wanted}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
 @cases(
@@ -125,7 +128,8 @@ FAR = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": TERMS}
     on_windows=(
         {}, {"nodeSelector": {"kubernetes.io/os": "windows"}}, {"may_run_on_linux": False},
     ),
-    near_windows=({}, {"affinity": FAR}, {"may_run_on_linux": False}),
+    near_windows=({}, {"affinity": near("windows")}, {"may_run_on_linux": False}),
+    near_linux=({}, {"affinity": near("linux")}, {"may_run_on_linux": True}),
     anywhere=({}, {}, {"may_run_on_linux": True, "is_in_mesh": False, "is_router": False}),
 )  # fmt: skip
 def test_pod_is_read(metadata, spec, want):
@@ -176,13 +180,13 @@ def test_callers_of_members_are_pods_of_other_applications():
 
 
 def test_selectors_overlap_where_a_pod_has_both_or_one_implies_the_other():
-    a, b, ab, x, xy = (frozenset(each.items()) for each in (
-        {"a": "1"}, {"b": "1"}, {"a": "1", "b": "1"}, {"x": "1"}, {"x": "1", "y": "1"},
-    ))  # fmt: skip
-    found = Model(name="kf", pods=[pod("p", labels=ab), pod("q", labels=xy - x)])
-    assert [*found.find_overlapping(a, (b, ab, x, xy))] == [b, ab]
-    assert [*found.find_overlapping(x, (a, x, xy))] == [x, xy]
-    assert [*found.find_overlapping(xy, (a, x, xy))] == [x, xy]
+    def select(keys):
+        return frozenset((key, "1") for key in keys)
+
+    found = Model(name="kf", pods=[pod("p", labels=select("ab")), pod("q", labels=select("y"))])
+    for key, want in (("a", ["b", "ab", "ac"]), ("x", ["x", "xy"]), ("xy", ["x", "xy"])):
+        others = map(select, ("b", "ab", "ac", "x", "xy"))
+        assert [*found.find_overlapping(select(key), others)] == [*map(select, want)]
 
 
 def test_service_of_an_application_selects_its_pods_alone():
