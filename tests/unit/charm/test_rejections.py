@@ -114,7 +114,8 @@ def test_webhooks_that_may_have_dropped_a_field_are_named(ctx, fake, found):
     webhook(fake, "claims.example", resources=["persistentvolumeclaims"])
     of_profiles = {"model.juju.is/name": "kf", names.PART_OF: names.PROFILE}
     webhook(fake, "profiles.example", matchLabels=of_profiles)
-    # This charm's own webhook is there in the second hook.
+    # This charm's own webhook is there in the second hook, for the namespace of this name.
+    fake.labels("kf")[names.NAMESPACE_NAME] = "kf"
     status(ctx, state())
     found(changes={"native": Refusal(author=SOME_WEBHOOK, words="it removes restartPolicy")})
     said = status(ctx, state())
