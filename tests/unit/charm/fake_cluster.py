@@ -22,6 +22,10 @@ from tests.unit.charm import istio_objects
 from tests.unit.charm.objects import make
 
 PREFIX = "istio-integrator.charmhub.io/"
+ROOT, TRUST_DOMAIN = "mesh-root", "td.example"
+"""The root namespace and the trust domain of the mesh, unless a test writes another mesh
+configuration."""
+MESH_CONFIG = f"rootNamespace: {ROOT}\ntrustDomain: {TRUST_DOMAIN}\n"
 
 
 def plural(kind: str) -> str:
@@ -309,7 +313,7 @@ def install_istio(
         cluster.namespace(namespace)
     alive = {"alive": True, "revision": revision or "default", **behaviour}
     cluster.put("Service", f"istiod{suffix}", namespace, behaviour=alive)
-    mesh = {"mesh": mesh_config or f"rootNamespace: {namespace}\n"}
+    mesh = {"mesh": mesh_config or MESH_CONFIG}
     cluster.put("ConfigMap", f"istio{suffix}", namespace, data=mesh)
     template = {"spec": {"containers": [{"name": "discovery"}]}}
     cluster.put("Deployment", f"istiod{suffix}", namespace, spec={"template": template})

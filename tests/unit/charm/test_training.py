@@ -7,6 +7,7 @@ from tests.unit.cases import cases, row
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state
 from tests.unit.charm.diagnosis.world import add_pod, diagnose
+from tests.unit.charm.fake_cluster import ROOT
 from tests.unit.charm.objects import make
 
 NAME = "istio-integrator.kf.mesh-2.training"
@@ -15,16 +16,24 @@ PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
 MEMBER = {"istio-injection": "enabled"}
 USER = "kf-user"
 JOB = "training.kubeflow.org/job-name"
-OWN, ELSEWHERE = "10.1.7.9", "10.9.0.1"
+OWN = "10.1.7.9"
+APART = [f"10.{n // 128}.{n % 128 * 2 + 1}.0/24" for n in range(1001)]
+"""Networks of which no two are adjacent."""
 CALICO, CILIUM = ("crd.projectcalico.org/v1", "IPPool"), ("cilium.io/v2", "CiliumNode")
 
 
 @pytest.fixture(autouse=True)
 def world(ctx, fake):
     fake_cluster.install_istio(fake)
+    services(fake, "kubernetes", "10.96.0.0/12")
     fake.application()
     fake.namespace(USER, **PROFILE, **MEMBER)
     fake.find("Pod", "mesh-2-0", "kf")["status"] = {"podIPs": [{"ip": OWN}]}
+
+
+def services(fake, name, network):
+    api = {"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR"}
+    fake.add({**api, "metadata": {"name": name}, "spec": {"cidrs": [network]}})
 
 
 def nodes(fake, *networks):
@@ -66,7 +75,8 @@ def networks(fake, namespace=USER):
     option_within_another=(([""], {}), "10.2.3.0/24,10.2.0.0/16", ["10.2.0.0/16"]),
     nodes=((["10.1.7.0/24", "10.1.9.0/24"], {}), "", ["10.1.7.0/24", "10.1.9.0/24"]),
     adjacent_nodes=((["10.1.7.0/24", "10.1.6.0/24"], {}), "", ["10.1.6.0/23"]),
-    too_many=(([f"10.{n // 128}.{n % 128 * 2 + 1}.0/24" for n in range(1001)], {}), "", None),
+    most=((APART[1:], {}), "", APART[1:]),
+    too_many=((APART, {}), "", None),
     both_families=((["10.1.7.0/24 fd00:7::/64"], {}), "", ["10.1.7.0/24", "fd00:7::/64"]),
     a_node_without=((["10.1.7.0/24", ""], {}), "", None),
     nodes_of_another_plugin=((["10.8.7.0/24"], {}), "", None),
@@ -153,14 +163,15 @@ def policy(kind, namespace, name="a", **spec):
     return make(kind, name, namespace, spec=spec)
 
 
+STRICT = {"mtls": {"mode": "STRICT"}}
 OF_NAMESPACE = {"from": [{"source": {"namespaces": ["team"]}}]}
 
 
 @cases(
     ("policies", "wanted"),
-    strict=([("PeerAuthentication", "team", {"mtls": {"mode": "STRICT"}})], True),
-    strict_mesh=([("PeerAuthentication", "istio-system", {"mtls": {"mode": "STRICT"}})], True),
-    strict_elsewhere=([("PeerAuthentication", "k", {"mtls": {"mode": "STRICT"}})], False),
+    strict=([("PeerAuthentication", "team", STRICT)], True),
+    strict_mesh=([("PeerAuthentication", ROOT, STRICT)], True),
+    strict_elsewhere=([("PeerAuthentication", "istio-system", STRICT)], False),
     allows_namespace=([("AuthorizationPolicy", "team", {"rules": [OF_NAMESPACE]})], True),
     allows_nobody=([("AuthorizationPolicy", "team", {})], False),
     allows_all=([("AuthorizationPolicy", "team", {"rules": [{}]})], False),
@@ -237,8 +248,7 @@ def test_jobs_of_several_pods_in_unknown_networks_are_named(ctx, fake, pods, opt
 
 
 def test_option_that_overlaps_the_services_is_refused_by_name(ctx, fake):
-    api = {"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR"}
-    fake.add({**api, "metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.1.128.0/20"]}})
+    services(fake, "more", "10.1.128.0/20")
     status = run(ctx, pod_networks="10.1.0.0/16")
     assert status.name == "blocked"
     assert status.message.startswith("pod-networks has Services (10.1.128.0/20); run: juju config")

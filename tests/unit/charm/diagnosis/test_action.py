@@ -203,7 +203,7 @@ def cut_off(fake):
     add_pod(fake, "katib-0", containers=["main", "istio-proxy"], labels=labels)
     fake.put("Service", "katib", spec={"selector": labels, "ports": [{"port": 443}]})
     fake.add(members.webhook("katib.kubeflow.org", "katib"))
-    fake.put("PeerAuthentication", "default", "istio-system", spec={"mtls": {"mode": "STRICT"}})
+    fake.put("PeerAuthentication", "default", fake_cluster.ROOT, spec={"mtls": {"mode": "STRICT"}})
 
 
 def status(ctx, given):

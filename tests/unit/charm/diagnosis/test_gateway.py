@@ -91,7 +91,7 @@ def target(kind, name):
     ("kind", "namespace", "spec", "is_named"),
     jwt=("RequestAuthentication", GATEWAY, SELECTED, True),
     jwt_for_all=("RequestAuthentication", GATEWAY, {}, True),
-    jwt_of_the_mesh=("RequestAuthentication", "mesh-root", {}, True),
+    jwt_of_the_mesh=("RequestAuthentication", fake_cluster.ROOT, {}, True),
     jwt_of_istiod=("RequestAuthentication", "istio-system", {}, False),
     jwt_for_others=("RequestAuthentication", GATEWAY, OTHERS, False),
     jwt_elsewhere=("RequestAuthentication", "shop", SELECTED, False),

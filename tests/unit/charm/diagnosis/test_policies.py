@@ -14,7 +14,7 @@ from tests.unit.charm.diagnosis.world import add_pod, diagnose, diagnose_ingress
 from tests.unit.charm.ingress_world import auth, pod_of, route
 from tests.unit.charm.security import callers
 
-MODEL, ROOT, GATEWAY = "kf", "mesh-root", "istio-ingress"
+MODEL, ROOT, GATEWAY = "kf", fake_cluster.ROOT, "istio-ingress"
 NAME = "app.kubernetes.io/name"
 PROXY = "istio-proxy"
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -323,6 +323,17 @@ def without(name, number=0, **fields):
 TARGETS = [{"kind": "Service", "name": "a"}]
 
 
+def excluding(fake):
+    """Have a policy for waypoints admit all callers but one, which has no sidecar."""
+    add_application(fake, "kfp-old")
+    source = {"principals": ["*"], "notPrincipals": [account("kfp-old")]}
+    theirs(
+        {},
+        rules=[{"from": [{"source": source}]}],
+        targetRefs=[{"kind": "Service", "name": "kfp-api"}],
+    )(fake)
+
+
 @cases(
     ("change", "options", "want", "words"),
     held=(lambda _: None, {}, "CALLERS_HELD", ""),
@@ -353,6 +364,7 @@ TARGETS = [{"kind": "Service", "name": "a"}]
     of_other_pods=(theirs({NAME: "x"}), {}, "CALLERS_HELD", ""),
     allows_none=(theirs(API, rules=()), {}, "CALLERS_HELD", ""),
     audits=(theirs(API, "AUDIT"), {}, "CALLERS_HELD", ""),
+    caller_that_is_excluded=(excluding, {}, "CALLERS_HELD", ""),
     of_a_waypoint=(theirs(API, targetRefs=TARGETS), {}, "CALLERS_HELD", ""),
     called_by_none=(
         lambda fake: add_application(fake, "kfp-db", PROXY),

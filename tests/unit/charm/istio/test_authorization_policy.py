@@ -1,14 +1,13 @@
 """The meaning of AuthorizationPolicies, which test_istio_oracle.py compares with istiod."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from istio_integrator.istio import authorization_policy
 from istio_integrator.istio.authorization_policy import InboundRequest, Truth, make_principal
-from tests.unit.cases import cases
+from tests.unit.cases import cases, row
 
-ROOT, MODEL = "istio-system", "kf"
+ROOT, MODEL = "mesh-root", "kf"
 MINIO = make_principal(MODEL, "minio")
 OUTSIDE = ""
 LABELS = {"app": "web"}
@@ -128,6 +127,7 @@ IN_KF, OUTSIDE_KF = when("source.namespace", "kf"), when("source.namespace", "ot
     waypoint=([policy(targetRefs=[{"kind": "Service", "name": "w"}])], YES),
     older=([policy(targetRef={"kind": "Service", "name": "w"})], YES),
     dry_run=([policy(annotations={"istio.io/dry-run": "T"})], YES),
+    no_dry_run=([policy(annotations={"istio.io/dry-run": "false"})], NO),
     unreadable=([{"kind": "AuthorizationPolicy", "metadata": 7}], YES),
 )
 def test_policies_decide_together(policies, want):
@@ -146,21 +146,31 @@ def test_policy_of_a_gateway_is_held_by_its_pods_alone():
 
 
 @cases(
-    ("rule", "allows", "denies"),
-    connection=(by(principals=["*"]), YES, NO),
-    request=(to(methods=["POST"]), NO, NO),
-    both=({**by(principals=["a"]), **to(methods=["POST"])}, NO, YES),
-    one_source_of_two=(
-        {"from": [*by(principals=["*"])["from"], *by(requestPrincipals=["*"])["from"]]},
-        NO,
-        NO,
+    ("rule", "allows", "denies", "seen_by"),
+    {"seen_by": ("tcp", "ztunnel")},
+    connection=row(rule=by(principals=["*"]), allows=YES, denies=NO),
+    names=row(rule=by(namespaces=["kf"], serviceAccounts=["minio"]), allows=YES, denies=NO),
+    address=row(rule=by(ipBlocks=["10.0.0.0/8"]), allows=MAYBE, denies=MAYBE),
+    own_address=row(rule=when("destination.ip", "10.1.2.3"), allows=MAYBE, denies=MAYBE),
+    request=row(rule=to(methods=["POST"]), allows=NO, denies=NO),
+    both=row(rule={**by(principals=["a"]), **to(methods=["POST"])}, allows=NO, denies=YES),
+    one_source_of_two=row(
+        rule={"from": [*by(principals=["*"])["from"], *by(requestPrincipals=["*"])["from"]]},
+        allows=NO,
+        denies=NO,
+    ),
+    forwarded=row(
+        rule=by(remoteIpBlocks=["10.1.2.3"]), allows=MAYBE, denies=MAYBE, seen_by=("tcp",)
+    ),
+    not_for_ztunnel=row(
+        rule=by(remoteIpBlocks=["10.1.2.3"]), allows=NO, denies=NO, seen_by=("ztunnel",)
     ),
 )
-@pytest.mark.parametrize("seen_by", ["tcp", "ztunnel"])
 def test_proxy_without_requests_leaves_out_what_allows_by_them(rule, allows, denies, seen_by):
-    request = InboundRequest(port=80, seen_by=seen_by)
-    assert answer(policy(rule), request=request) is allows
-    assert answer(policy(rule, action="DENY"), request=request) is denies
+    for each in seen_by:
+        request = InboundRequest(port=80, seen_by=each)
+        assert answer(policy(rule), request=request) is allows
+        assert answer(policy(rule, action="DENY"), request=request) is denies
 
 
 @cases(
@@ -177,6 +187,8 @@ def test_principal_of_an_alias_of_the_trust_domain_is_that_of_the_mesh(named, wa
     caller = "td1/ns/a/sa/b"
     domains = ("td1", "td2")
     assert answer(policy(by(principals=[named])), caller=caller, domains=domains) is want
+    of_an_end = policy(by(principals=["*1/ns/a/sa/b"]))
+    assert answer(of_an_end, caller="td2/ns/a/sa/b", domains=domains) is YES
     assert (
         answer(policy(by(trustDomains=["td2"])), caller=caller, domains=domains)
         is answer(policy(by(trustDomains=["td1"])), caller=caller, domains=domains)

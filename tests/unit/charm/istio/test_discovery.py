@@ -57,6 +57,15 @@ def excluding(fake):
             hook["namespaceSelector"]["matchExpressions"].append(label)
 
 
+def requiring(fake):
+    """Have the injector serve namespaces with another label alone."""
+    for each in fake.objects.values():
+        for hook in each.get("webhooks", ()):
+            hook["namespaceSelector"]["matchExpressions"].append(
+                {"key": "team", "operator": "Exists"}
+            )
+
+
 def profile(fake):
     labels = {"app.kubernetes.io/part-of": "kubeflow-profile", "istio-injection": "enabled"}
     for name in ("kf-user", "kf-user-2"):
@@ -72,12 +81,25 @@ def profile_that_goes(fake):
 MANAGED = remote(name="istiod-asm-managed", revision="asm-managed")
 BOTH = all_of(istio(namespace="mesh-a"), remote())
 TWICE = all_of(*(remote(name=name, url=f"https://{name}/inject") for name in ("m-a", "m-b")))
+BESIDE = all_of(istio(), istio(revision="canary"))
+TAG_ALONE = all_of(
+    istio(revision="1-31", tags=("default",)),
+    lambda fake: fake.delete("MutatingWebhookConfiguration", "istio-sidecar-injector-1-31"),
+)
 ONE_OF_TWO = all_of(istio(revision="1-30"), istio(revision="1-31", tags=("prod",)))
 
 
 @cases(
     ("installed", "options", "name", "words"),
-    default=(istio(), {}, "active", "istio-system/istiod 1.31 · "),
+    default=(BESIDE, {}, "active", "istio-system/istiod 1.31 · "),
+    image_by_digest=(istio(image="proxy@sha256:1"), {}, "active", "istio-system/istiod · "),
+    tag_without_its_revision=(
+        TAG_ALONE, {"revision": "1-31"}, "active", "istio-system/istiod-1-31 default 1.31 · ",
+    ),
+    no_such_revision=(
+        ONE_OF_TWO, {"revision": "1-32"}, "blocked",
+        "revision 1-32 does not exist; there is 1-30, 1-31, prod",
+    ),
     revision=(istio(revision="canary"), {}, "active", "istio-system/istiod-canary canary 1.31 · "),
     outside=(remote(), {}, "active", f"{URL} 1.31 · "),
     several=(
@@ -98,8 +120,8 @@ ONE_OF_TWO = all_of(istio(revision="1-30"), istio(revision="1-31", tags=("prod",
          "run: kubectl delete mutatingwebhookconfiguration m-b; "),
     ),
     elsewhere=(
-        istio(), {"istiod_namespace": "elsewhere"}, "waiting",
-        "waiting for an istiod in elsewhere; there is one in istio-system",
+        BOTH, {"istiod_namespace": "elsewhere"}, "waiting",
+        "waiting for an istiod in elsewhere; there is one in istio-system, mesh-a",
     ),
     option_is_no_reason_to_join_another=(
         remote(), {"istiod_namespace": "elsewhere"}, "waiting",
@@ -123,6 +145,9 @@ ONE_OF_TWO = all_of(istio(revision="1-30"), istio(revision="1-31", tags=("prod",
         all_of(profile, istio(revision="1-31")), {}, "blocked",
         f"{NO_DEFAULT}run: istioctl tag set default --revision 1-31",
     ),
+    no_hook_for_the_model=(
+        all_of(istio(), requiring), {}, "waiting", "the injector was not asked for the pod",
+    ),
     profile_that_goes=(all_of(profile_that_goes, istio(revision="1-31")), {}, "active", ""),
     profile_with_a_default=(
         all_of(profile, istio(revision="1-31", tags=("default",))), {"revision": "1-31"},
@@ -135,6 +160,14 @@ def test_status_says_which_istio_it_is_or_what_is_missing(  # noqa: PLR0917 - a 
     installed(fake)
     said = status(ctx, state(**options))
     assert (said.name, words in said.message) == (name, True), said
+
+
+def test_command_for_an_installation_elsewhere_names_its_namespace(ctx, fake):
+    all_of(profile, istio(revision="1-31", namespace="mesh-a"))(fake)
+    with pytest.raises(testing.ActionFailed):
+        ctx.run(ctx.on.action("diagnose"), state())
+    report = " ".join(ctx.action_results["report"].split())
+    assert "istioctl tag set default --revision 1-31 --istioNamespace mesh-a" in report
 
 
 def test_workload_is_told_what_the_mesh_is(ctx, fake):
@@ -326,30 +359,41 @@ def test_what_a_charmed_istio_says_is_not_believed_of_another(ctx, fake):
 
 
 def test_hold_that_our_own_admission_gave_the_dry_run_pod_is_not_the_meshs(ctx, fake):
-    istio_objects.install_remote(fake)
+    istio_objects.install_remote(fake, proxy_config={"holdApplicationUntilProxyStarts": True})
     config = {"proxy.istio.io/config": '{"holdApplicationUntilProxyStarts": true}'}
     prepare = fake._prepare
+
+    def settings():
+        ctx.run(ctx.on.config_changed(), state())
+        return fake.find("ConfigMap", "mesh-2-admission", "kf")["data"]["settings.json"]
+
+    assert '"mesh-holds": true' in settings()
+    istio_objects.install_remote(fake)
 
     def hold(pod):
         prepare(pod)
         pod["metadata"].setdefault("annotations", {}).update(config)
 
     fake._prepare = hold
-    ctx.run(ctx.on.config_changed(), state())
-    data = fake.find("ConfigMap", "mesh-2-admission", "kf")["data"]
-    assert '"mesh-holds": false' in data["settings.json"]
+    assert '"mesh-holds": false' in settings()
 
 
-def test_relations_are_told_of_an_istiod_outside_the_cluster_what_is_known(ctx, fake):
-    address = {"discoveryAddress": "198.51.100.7:15012"}
-    istio_objects.install_remote(fake, proxy_config=address)
+@cases(
+    ("config", "host", "port"),
+    named=({"discoveryAddress": "198.51.100.7:15013"}, "198.51.100.7", "15013"),
+    by_default=({}, "istiod.istio-system.svc", "15012"),
+)
+def test_relations_are_told_of_an_istiod_outside_the_cluster_what_is_known(
+    ctx, fake, config, host, port
+):
+    istio_objects.install_remote(fake, proxy_config=config)
     pilot = testing.Relation("istio-pilot", remote_app_name="gateway")
     given = dataclasses.replace(state(), relations={pilot})
 
     out = ctx.run(ctx.on.config_changed(), given)
 
     data = yaml.safe_load(out.get_relation(pilot.id).local_app_data["data"])
-    assert data == {"service-name": "198.51.100.7", "service-port": "15012"}
+    assert data == {"service-name": host, "service-port": port}
     for one in fake.remote.values():
         one["alive"] = False
     later = ctx.run(ctx.on.update_status(), out).get_relation(pilot.id).local_app_data

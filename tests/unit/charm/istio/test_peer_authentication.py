@@ -7,7 +7,7 @@ from istio_integrator.istio import peer_authentication
 from istio_integrator.istio.peer_authentication import PeerAuthentication
 from tests.unit.cases import cases
 
-ROOT, MODEL = "istio-system", "kf"
+ROOT, MODEL = "mesh-root", "kf"
 LABELS = {"app": "minio"}
 
 

@@ -9,6 +9,7 @@ from integrator_contract import names
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import state, status, workload
+from tests.unit.charm.fake_cluster import ROOT
 from tests.unit.charm.security import members
 from tests.unit.charm.security.members import (
     api_service,
@@ -222,6 +223,9 @@ SHARED = {"tier": "x", "app.kubernetes.io/name": "katib"}
                                     {"db": [9000]}),
     option_with_the_port_of_a_pod=([*member("db"), service("db", 80, 9000)], "db:9001",
                                    {"db": [9001]}),
+    option_with_the_name_of_a_port_of_a_pod=(
+        [*member("db", listening(1, "a"), listening(2, "b"))], "db:b", {"db": [2]},
+    ),
     option_without_a_port=([*member("db", listening(1)), service("db", 80, 9000)], "db",
                            {"db": [1, 9000]}),
     option_with_a_port_that_the_service_has_not=(
@@ -262,17 +266,21 @@ NO_CERTIFICATE = "has clients call minio:9000 without the mesh's certificates"
 
 @cases(
     ("objects", "words"),
-    node_port=([service("minio", 9000, type="NodePort")],
-               "Service minio (NodePort) leads to minio:9000 past the gateway"),
+    # Another workload has an exception for a port of the same number.
+    node_port=([service("minio-x", 8443, type="NodePort", selector=MINIO)],
+               "Service minio-x (NodePort) leads to minio-x:8443 past the gateway"),
+    node_port_past_the_proxy=(
+        [*member("db", notes={OUTSIDE_PORTS: "5432"}), service("db", 5432, type="NodePort")], "",
+    ),
     load_balancer=([service("minio", 9000, type="LoadBalancer")], "Service minio (LoadBalancer)"),
     external_addresses=([service("minio", 9000, externalIPs=["1.2.3.4"])], "(externalIPs)"),
     of_pods_outside=([service("other", 9000, type="NodePort")], ""),
     rule_by_name=([destination_rule("minio")], NO_CERTIFICATE),
-    rule_by_name_and_namespace=([destination_rule("minio.kf")], NO_CERTIFICATE),
+    rule_by_name_and_namespace=([destination_rule("minio.kf.svc")], NO_CERTIFICATE),
     rule_by_host=([destination_rule(FULL, "SIMPLE")], NO_CERTIFICATE),
-    rule_for_all=([destination_rule("*.local")], NO_CERTIFICATE),
-    rule_for_the_port=([destination_rule("minio", port=9000)], NO_CERTIFICATE),
-    rule_of_the_mesh=([destination_rule(FULL, namespace="istio-system")], NO_CERTIFICATE),
+    rule_for_all=([destination_rule("*.local", "MUTUAL")], NO_CERTIFICATE),
+    rule_for_the_port=([destination_rule("minio", "SIMPLE", port=9000)], NO_CERTIFICATE),
+    rule_of_the_mesh=([destination_rule("*", namespace="istio-system")], NO_CERTIFICATE),
     rule_of_the_gateway=([destination_rule(FULL, namespace="istio-ingress")], NO_CERTIFICATE),
     rule_of_a_user=([destination_rule(FULL, namespace="kf-user")], ""),
     rule_of_a_subset=([destination_rule("minio", is_of_subset=True)], NO_CERTIFICATE),
@@ -289,21 +297,25 @@ NO_CERTIFICATE = "has clients call minio:9000 without the mesh's certificates"
         [sidecar("./katib.kf.svc.cluster.local", workloadSelector={"labels": KATIB})],
         HIDDEN,
     ),
-    sidecar_of_the_mesh=([sidecar("istio-system/*", namespace="istio-system")], HIDDEN),
+    sidecar_of_the_model_that_shows_others=([sidecar("*/*.example.com")], HIDDEN),
+    sidecar_of_the_mesh=([sidecar("istio-system/*", namespace=ROOT)], HIDDEN),
+    sidecar_of_istiods_namespace=([sidecar("./*", namespace="istio-system")], ""),
     sidecar_of_the_mesh_with_each_own_namespace=(
-        [sidecar("./*", "istio-system/*", namespace="istio-system")], "",
+        [sidecar("istio-system/*", "./*", namespace=ROOT)], "",
     ),
     sidecar_of_the_mesh_below_one_of_some_pods=(
-        [sidecar("istio-system/*", namespace="istio-system"),
+        [sidecar("istio-system/*", namespace=ROOT),
          sidecar("*/*", workloadSelector={"labels": KATIB})], HIDDEN,
     ),
     sidecar_of_the_mesh_below_one_of_the_model=(
-        [sidecar("istio-system/*", namespace="istio-system"), sidecar("*/*.local")], "",
+        [sidecar("istio-system/*", namespace=ROOT), sidecar("*/*.local")], "",
     ),
     sidecar_of_the_model_that_shows_the_service=([sidecar(f"kf/{FULL}")], ""),
     sidecar_without_hosts=([sidecar()], ""),
     sidecar_of_a_user=([sidecar("./*", namespace="kf-user")], ""),
-    pods_without_labels=([BARE], "whose pods have no labels"),
+    pods_without_labels=(
+        [BARE], "the kubelet's probes calls bare-0:80, whose pods have no labels",
+    ),
     older_policy_for_the_model=(
         [peers("theirs", mode="PERMISSIVE", labels={names.OWNER: "kf.other"})],
         "PeerAuthentication kf/theirs, which this charm did not make, is older",

@@ -183,6 +183,9 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
         mode="closed"), {NAME: "y"}, [ANY], [],
     ),
     gateway_to_come=(asked(mode="closed", gateway_pods=(COMING,)), dict(COMING), [ANY], []),
+    gateway_to_come_in_ambient_mode=(
+        asked(mode="closed", gateway_pods=(COMING,), is_ambient=True), dict(COMING), [ANY], [],
+    ),
     other_pods_beside_a_gateway=(
         asked(ROUTER, mode="closed", gateway_pods=(COMING,)), {NAME: "z"}, [], [ANY],
     ),
@@ -212,7 +215,7 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
         [Call("", 3000, "POST")],
     ),
     policy_for_waypoints=(
-        asked(PIPELINES, STATED, others=[by_target(UNCLAIMED)]), API,
+        asked(PIPELINES, STATED, others=[by_target(action="DENY"), by_target(UNCLAIMED)]), API,
         [Call(EDITOR, 18888), ui(headers=CLAIM)],
         [Call(EDITOR, 18888, headers=CLAIM), Call(EDITOR, 8887)],
     ),
@@ -220,6 +223,12 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
         asked(PIPELINES, *MINIO, STATED, others=[by_target(AT_NO_PORT, UNCLAIMED,
         targetRefs=[{"kind": "Service", "name": name} for name in ("minio", "ml-pipeline")])]),
         API, [Call(EDITOR, 18888), ui()], [Call(EDITOR, 9000)],
+    ),
+    rule_for_all_but_a_port_of_the_number_of_a_pods=(
+        asked(service("db", (80, 8080), (8080, 9090), application="db"),
+        said("db", policy("kfp-ui", "db")),
+        others=[by_target({"to": [{"operation": {"notPorts": ["8080"]}}]}, target="db")]),
+        {NAME: "db"}, [Call("", 8080), ui(9090)], [Call("", 9090)],
     ),
     rule_for_all_but_a_namespace=(
         asked(PIPELINES, STATED, others=[by_target({"from": [{"source": {"principals": ["*"],
@@ -385,7 +394,7 @@ REMOTE = "remote-0123456789abcdef0123456789abcdef"
         "waiting for port any of Service kfp-api",
     ),
     caller_of_another_model=(
-        asked(KFP_API, API_POD, said("kfp-api", policy(REMOTE, "kfp-api"))),
+        asked(KFP_API, API_POD, said("kfp-api", *[policy(REMOTE, "kfp-api")] * 2)),
         "waiting for the name of a caller of another model: relate it to provide-cmr-mesh, too",
     ),
 )  # fmt: skip
@@ -415,9 +424,13 @@ def test_application_that_speaks_of_many_workloads_is_refused_and_no_other():
 AT = {"to": [{"operation": {"ports": ["18888"]}}]}
 GET = {"to": [{"operation": {"ports": ["8888"], "methods": ["GET"], "paths": ["/a"]}}]}
 FROM = [{"source": {"principals": [EDITOR]}}]
-BUT = [{"source": {"notPrincipals": [EDITOR], "notServiceAccounts": ["a/b"]}}]
+NAMES = {"principals": [EDITOR], "serviceAccounts": ["a/b"], "ipBlocks": ["10.1.0.0/16"]}
+NO_NAMES = {"notPrincipals": [EDITOR], "notNamespaces": ["a"], "notIpBlocks": ["10.1.2.3"]}
+BUT = [{"source": {**NAMES, **NO_NAMES, "namespaces": ["b"], "notServiceAccounts": ["a/c"]}}]
 TOKENS = [{"source": {"requestPrincipals": ["*"]}}]
-WHERE = [{"key": "source.namespace", "values": ["a"]}]
+SEEN = ("source.namespace", "source.principal", "source.ip", "destination.ip", "destination.port")
+WHERE = [{"key": each, "values": ["a"]} for each in SEEN]
+ACCOUNT = {"key": "source.serviceAccount", "values": ["a/b"]}
 UI_AT = {"from": [{"source": {"principals": [sa("kfp-ui")]}}], **AT}
 
 
@@ -435,6 +448,7 @@ UI_AT = {"from": [{"source": {"principals": [sa("kfp-ui")]}}], **AT}
     header_beside_a_namespace=(
         {"when": [*UNCLAIMED["when"], *WHERE]}, [{**AT, "when": WHERE}], True,
     ),
+    account_in_a_condition=({"when": [ACCOUNT]}, [AT], True),
     tokens=({"from": [*FROM, *TOKENS]}, [AT], True),
     the_kubelets_probe=(GET, [], False),
 )  # fmt: skip

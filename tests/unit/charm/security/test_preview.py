@@ -12,12 +12,12 @@ from ops import testing
 
 from istio_integrator.messages import Template
 from tests.unit.cases import cases
-from tests.unit.charm import fake_cluster, ingress_world
+from tests.unit.charm import ambient_objects, fake_cluster, ingress_world
 from tests.unit.charm.charm_world import state
 from tests.unit.charm.security import members
 
 ROOT = pathlib.Path(__file__).parents[4]
-OUTSIDE = [members.pod(name, inside=False) for name in ("loose", "lost")]
+OUTSIDE = [members.pod(name, inside=False) for name in ("lost", "loose")]
 
 
 @pytest.fixture
@@ -121,8 +121,8 @@ def test_off_is_asked_about_in_quotes_since_juju_reads_what_is_typed_as_yaml(ctx
         "Sidecar kf-user/theirs hides minio:9000 from proxies, which then call it in plain",
     ),
     sidecar_of_the_mesh=(
-        [members.sidecar("./*", namespace="istio-system")], Template.SERVICE_HIDDEN,
-        "Sidecar istio-system/theirs hides minio:9000 from proxies",
+        [members.sidecar("./*", namespace=fake_cluster.ROOT)], Template.SERVICE_HIDDEN,
+        f"Sidecar {fake_cluster.ROOT}/theirs hides minio:9000 from proxies",
     ),
     webhooks=(
         [members.webhook(name, "minio", 9000) for name in ("bait", "lure")],
@@ -144,18 +144,36 @@ def test_what_stays_open_is_named(ctx, world, objects, said, words):
 
 def test_call_with_the_host_of_a_browser_is_named_until_its_port_is_excepted(ctx, world):
     declared = {"kfp-ui": 3000, "mlmd": 8080, "store": 8081}
+    # A backend of the gateway without a sidecar keeps its callers.
+    world.add(members.service("loose", 80))
     for name, port in {**declared, "undeclared": 9000}.items():
         for each in (*members.member(name), members.service(name, port)):
             world.add(each)
     for name in declared:
         world.find("Service", name, "kf")["spec"]["ports"][0]["name"] = "grpc-api"
-    routed = dataclasses.replace(state(), relations={ingress_world.route()})
+    routes = {ingress_world.route("store", port=8081), ingress_world.route("loose", port=80)}
+    routed = dataclasses.replace(state(), relations={*routes, ingress_world.route()})
     by_host = Template.CALLS_BY_HOST.name
     line = asked(ctx, routed, mtls="strict")[by_host]
-    assert line["seen"].startswith("kfp-ui could no longer call mlmd:8080, store:8081 with the H")
+    assert line["seen"].startswith(
+        "kfp-ui, store could no longer call kfp-ui:3000, mlmd:8080, store:8081 with the H"
+    )
     assert "add what it calls to juju config mesh-2 mtls-exc" in line["next"]
-    assert by_host not in asked(ctx, routed, mtls="strict", **{"mtls-exceptions": "mlmd, store"})
+    assert by_host not in asked(
+        ctx, routed, mtls="strict", **{"mtls-exceptions": "kfp-ui, mlmd, store"}
+    )
     assert by_host not in asked(ctx, mtls="strict")
+    only = dataclasses.replace(state(), relations={ingress_world.route()})
+    line = asked(ctx, only, mtls="strict")[by_host]
+    assert line["seen"].startswith("kfp-ui could no longer call mlmd:8080, store:8081 with the H")
+    ambient_objects.into_ambient(world)
+    assert by_host not in asked(ctx, only, mtls="strict")
+
+
+def test_without_an_istio_nothing_is_known(ctx, world):
+    fake_cluster.uninstall_istio(world)
+    for option in ({"mtls": "strict"}, {"authorization": "related"}):
+        assert Template.PREVIEW_WITHOUT_ISTIO.name in asked(ctx, **option)
 
 
 def test_value_that_is_none_fails_the_action(ctx, world):

@@ -28,7 +28,13 @@ def fake(monkeypatch):
         add_application(found, name, port)
     console = {"port": 9001, "name": "http-console"}
     found.find("Service", "minio", "kf")["spec"]["ports"].append(console)
-    found.add({**members.service("minio", 9002), "metadata": {"namespace": "kf", "name": "z"}})
+    # An own gateway, and Services that share a pod with another.
+    add_application(found, "own", 8080)
+    for name, *behind in (("z", "minio", 9002), ("z-api", "kfp-api", 8888)):
+        found.add({**members.service(*behind), "metadata": {"namespace": "kf", "name": name}})
+    proxy, api = (found.find("Pod", name, "kf")["spec"] for name in ("own-0", "kfp-api-0"))
+    proxy["containers"] = [{"name": "istio-proxy", "args": ["proxy", "router"]}]
+    api["containers"][0]["livenessProbe"] = {"httpGet": {"port": 8888, "path": "/health"}}
     for obj in found.objects.values():
         if obj["kind"] == "Pod" and obj["metadata"]["namespace"] == "kf":
             obj["spec"]["serviceAccountName"] = obj["metadata"]["name"].removesuffix("-0")
@@ -134,7 +140,7 @@ UNKNOWN = (
     nobody_is_lost_by_a_condition=(to_a_service, Template.CALLERS_LOST, ""),
     others_name_it=(admit(principals=[sa("minio")]), Template.CALLERS_LOST, ""),
     others_name_it_for_the_mesh=(
-        admit("istio-system", principals=[sa("minio")]), Template.CALLERS_LOST, "",
+        admit(fake_cluster.ROOT, principals=[sa("minio")]), Template.CALLERS_LOST, "",
     ),
     others_name_its_end=(admit(principals=["*/sa/minio"]), Template.CALLERS_LOST, ""),
     others_name_its_namespace=(admit(namespaces=["kube*"]), Template.CALLERS_LOST, ""),
@@ -144,8 +150,8 @@ UNKNOWN = (
     ),
     model_without_mutual_tls=(disable(mode="DISABLE"), Template.CALLERS_UNKNOWN, UNKNOWN),
     mesh_without_mutual_tls=(
-        disable(mode="DISABLE", namespace="istio-system"), Template.CALLERS_UNKNOWN,
-        UNKNOWN.replace("kf/", "istio-system/"),
+        disable(mode="DISABLE", namespace=fake_cluster.ROOT), Template.CALLERS_UNKNOWN,
+        UNKNOWN.replace("kf/", f"{fake_cluster.ROOT}/"),
     ),
     another_port_without_mutual_tls=(
         disable(selector=API, ports={1: "DISABLE"}), Template.CALLERS_LOST, f"minio, {LOST}",
@@ -196,6 +202,13 @@ def test_caller_that_others_do_not_admit_loses_its_relation(ctx, fake):
     assert seen(found, Template.CALLERS_LOST) == ["minio could no longer call kfp-api:8888"]
 
 
+def test_caller_of_some_paths_alone_is_named(ctx, fake):
+    some = {"ports": [8888], "paths": ["/apis/*"]}
+    related = (mesh("kfp-api", policy("kfp-ui", "kfp-api", some)),)
+    (found,) = seen(lines(ctx, "related", relations=related), Template.CALLERS_LIMITED)
+    assert found.startswith("kfp-ui could call kfp-api:8888 only where a condition of its")
+
+
 def test_nothing_is_written_and_nobody_loses_what_is_restricted_already(ctx, fake):
     ctx.run(ctx.on.config_changed(), chosen(authorization="related"))
     fake.writes.clear()
@@ -212,6 +225,7 @@ def test_nothing_is_written_and_nobody_loses_what_is_restricted_already(ctx, fak
         nothing,
         ["kfp-ui could no longer call kfp-api:8888 with the Host of a browser"],
     ),
+    host_that_ztunnel_does_not_see=(ambient_objects.into_ambient, []),
     port_that_is_open_to_all=(add(theirs({"to": [{"operation": {"ports": ["8888"]}}]})), []),
     **{
         f"port_{words}": (
