@@ -206,6 +206,10 @@ SAID = {
         pod_of("charm", "istio-proxy", init=["charm-init"]),
         ("", "NamespaceInjection"),
     ),
+    unit_outside=(
+        pod_of("db", "charm", init=["charm-init"], labels={names.INJECT: "false"}),
+        ("", "InjectionDisabled"),
+    ),
     unit_alone=(pod_of("charm", init=["charm-init"]), ("missing", "NamespaceInjection")),
     ray=(
         pod_of("istio-proxy", "ray", labels={"ray.io/node-type": "worker"}),
