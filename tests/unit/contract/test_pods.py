@@ -49,7 +49,6 @@ def registries(**prefixes):
 # What has no words here is refused in msgspec's.
 REFUSED = [
     ("hold", True, "unknown field `hold`"),
-    *(("pod-labels", [{"add": {key: "x"}}], "is reserved: ") for key in names.OF_ONE_POD),
     ("hold_application", True, "unknown field"),
     ("model", 1, ""),
     ("native", "certainly", ""),
@@ -96,6 +95,12 @@ REFUSED = [
             "batch.kubernetes.io/job-name",
             "apps.kubernetes.io/pod-index",
             "controller-revision-hash",
+            "pod-template-generation",
+            "statefulset.kubernetes.io/pod-name",
+            "controller-uid",
+            "job-name",
+            "batch.kubernetes.io/controller-uid",
+            "batch.kubernetes.io/job-completion-index",
             "juju.is/x",
             "model.juju.is/name",
             "sidecar.istio.io/inject",
