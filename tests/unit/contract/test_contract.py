@@ -24,9 +24,10 @@ ROOT = pathlib.Path(__file__).parents[3]
 def test_owner_fits_a_label_and_differs_by_application(model, application, want):
     owner = names.name_owner(model, application)
 
-    assert owner.startswith(want)
+    assert re.fullmatch(rf"{re.escape(want)}([0-9a-f]{{10}})?", owner)
     assert len(owner) <= 63
     assert names.name_owner(model, f"{application}x") != owner
+    assert names.name_owner("m" * 60, application) != names.name_owner("m" * 61, application)
 
 
 @pytest.mark.parametrize(
