@@ -200,12 +200,13 @@ OS, OLD_OS = "kubernetes.io/os", "beta.kubernetes.io/os"
 
 
 def requires(*terms):
-    """Require nodes by terms, each of an expression `key operator values` after another one."""
+    """Require nodes by terms, each of expressions `key operator values` after another one."""
     keys = ("key", "operator", "values")
     wanted = [
         {
             "matchExpressions": [
-                dict(zip(keys, one, strict=False)) for one in (("disk", "Exists"), each)
+                dict(zip(keys, one, strict=False))
+                for one in (("disk", "Exists"), *(each if isinstance(each, list) else [each]))
             ]
         }
         for each in terms
@@ -228,6 +229,7 @@ WINDOWS = (OS, "In", ["windows"])
     every_term=(requires(WINDOWS, (OS, "NotIn", ["linux"])), "Windows"),
     one_term_of_two=(requires(WINDOWS, ("disk", "In", ["ssd"])), "NamespaceInjection"),
     either=(requires((OS, "In", ["windows", "linux"])), "NamespaceInjection"),
+    both_expressions=(requires([(OS, "In", ["linux", "windows"]), WINDOWS]), "Windows"),
     not_windows=(requires((OS, "NotIn", ["windows"])), "NamespaceInjection"),
     any_system=(requires((OS, "Exists")), "NamespaceInjection"),
     linux=({"nodeSelector": {OS: "linux"}, "os": {"name": "linux"}}, "NamespaceInjection"),
