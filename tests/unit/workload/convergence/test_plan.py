@@ -458,6 +458,7 @@ def test_a_pause_lasts_to_its_end_though_no_pod_is_missing_for_a_moment():
     assert look(replica(in_mesh=True), remembered=paused(NOW)).memory.holds == {}
     # The workload was deleted.
     assert decide(snapshot(), held()).memory.holds == {}
+    assert reasons(decide({**snapshot(replica()), "desired": {}})) == {"a-0": "Changing"}
 
 
 def test_what_is_said_of_a_pause_does_not_change_while_it_is_tried_again():
@@ -698,7 +699,10 @@ def test_nothing_is_evicted_where_istiod_does_not_serve_the_namespace():
     decided = decide(shot, NOTHING)
 
     assert (decided.evict, decided.ask) == ((), ())
-    assert reasons(decided) == {"a-0": "NotServed"}
+    assert [(each.reason, each.message) for each in decided.rows] == [
+        ("NotServed", NO_CERTIFICATE)
+    ]
+    assert decided.summary.troubles == (Trouble("", "NotServed", NO_CERTIFICATE),)
     (trouble,) = decided.summary.troubles
     assert (trouble.reason, trouble.workload) == ("NotServed", "")
 
