@@ -361,6 +361,11 @@ NO_CERTIFICATE = "istiod has not written the ConfigMap istio-ca-root-cert into t
     forbids_and_manual=row(pods=[FORBIDS], options={"mode": "manual"}, messages=[BY_HAND]),
     injector_is_down=row(options={"trials": DOWN}, messages=["why"]),
     replaced=row(messages=[REPLACED.format(SET)]),
+    another_is_replaced=row(
+        pods=[replica(terminating=True), replica("b-0")],
+        options={"remembered": remembering()},
+        messages=[REPLACED.format(SET)],
+    ),
     queued=(
         *(sets("ab"), {"max_unavailable": "1"}),
         [REPLACED.format(SET), "other workloads come first"],
@@ -494,7 +499,7 @@ def test_a_new_request_is_taken_over_once():
     data = {memory.REQUEST: '{"id": "7", "at": 1.0, "uids": ["u"]}'}
     request = memory.Request(id="7", at=1.0, uids=("u",))
     taken = memory.Memory(request=request, answered="7")
-    for broken in ("null", "{", "[" * 9999):
+    for broken in ("null", "{", '{"x":' + "[" * 9999):
         assert memory.decode({**data, memory.STATE: broken}) == taken
     before = memory.Memory(proven=PROVEN, answered="6")
     found = memory.decode({**data, memory.STATE: memory.encode(before)})
