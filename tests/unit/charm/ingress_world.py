@@ -60,7 +60,7 @@ def pod_of(
     fake,
     namespace="istio-ingress",
     *,
-    of="istio-ingressgateway-5",
+    of="ingress-5",
     name="gateway-0",
     args=("proxy", "router"),
     env=(),
@@ -73,10 +73,12 @@ def pod_of(
         "args": [*args],
         "env": [{"name": "OTHER", "value": "x.y.svc"}, *env],
     }
-    proxy["ports"] = [{"name": "http", "containerPort": 8080}]
+    ports = {"status-port": 15021, "http": 8080, "https": 8443}
+    proxy["ports"] = [{"name": key, "containerPort": value} for key, value in ports.items()]
+    logger = {"name": "logger", "args": ["router"]}
     found = {
         "labels": {**LABELS, "pod-template-hash": of.rpartition("-")[2]},
-        "spec": {"serviceAccountName": "gateway", "containers": [proxy]},
+        "spec": {"serviceAccountName": "gateway", "containers": [logger, proxy]},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }
     if of:
@@ -92,7 +94,7 @@ def pod_of(
 def gateway_api_world(fake, monkeypatch):
     """Return a model with a route that the Gateway API is to serve, with one controller."""
     connect(fake, monkeypatch)
-    for name, controller in (("a", "example.com/gateways"), ("istio", names.GATEWAY_CONTROLLER)):
+    for name, controller in (("a", "example.com/gateways"), ("mesh", names.GATEWAY_CONTROLLER)):
         fake.put("GatewayClass", name, "", spec={"controllerName": controller})
     controller = testing.Relation("gateway-metadata", remote_app_name="jupyter-controller")
     found = World(fake, route(), auth(), controller, routing="gateway-api")

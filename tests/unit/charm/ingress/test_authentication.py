@@ -131,8 +131,8 @@ def test_gateway_stays_closed_while_juju_has_no_data_of_the_service(world, monke
     in_another_namespace=(auth(namespace="sso"), "http://oidc.sso.svc.cluster.local:8080", ""),
     forward_auth=(forwarding(), "http://oidc.kf.svc.cluster.local:4180", "/decisions"),
     slash=(
-        forwarding(address="http://oidc.sso.svc.cluster.local.:4180/decisions/"),
-        "http://oidc.sso.svc.cluster.local:4180", "/decisions",
+        forwarding(address="http://oidc.sso.svc.cluster.local.:4181/auth/"),
+        "http://oidc.sso.svc.cluster.local:4181", "/auth",
     ),
     no_domain=(
         forwarding(address="http://oidc.sso.svc:4180"), "http://oidc.sso.svc.cluster.local:4180",
@@ -212,6 +212,22 @@ def test_service_gets_and_sets_the_headers_that_its_application_names(world):
         "allowed_client_headers_on_success": ["set-cookie"],
         "allowed_upstream_headers": ["kubeflow-userid"],
         "dynamic_metadata_from_headers": ["kubeflow-userid"],
+    }
+    # Envoy refuses an empty list of patterns.
+    world.related = [
+        route(),
+        auth(**{f"allowed-{each}-headers": [] for each in ("request", "response")}),
+    ]
+    world.hook()
+    assert "allowed_headers" not in asked(world)
+    assert {*asked(world)["http_service"]["authorization_response"]} == {
+        "allowed_client_headers_on_success"
+    }
+    # It has no identity header that applications get.
+    world.related = [route(), auth(**{"allowed-response-headers": ["cookie"]})]
+    world.hook()
+    assert {*asked(world)["http_service"]["authorization_response"]} == {
+        *("allowed_client_headers_on_success", "allowed_upstream_headers")
     }
     world.related = [route(), forwarding()]
     world.hook()

@@ -65,10 +65,11 @@ def test_secret_of_the_operator_is_used_once_it_is_there(world):
     assert isinstance(world.status(), testing.ActiveStatus)
     plain, secure = world.gateway()["spec"]["servers"]
     assert plain["tls"] == {"httpsRedirect": True}
-    assert secure["tls"]["credentialName"] == COPY
-    assert secure["port"] == {"number": 443, "name": "https", "protocol": "HTTPS"}
+    tls = {"mode": "SIMPLE", "credentialName": COPY, "minProtocolVersion": "TLSV1_2"}
+    port = {"number": 443, "name": "https", "protocol": "HTTPS"}
+    assert secure == {"port": port, "hosts": [HOST], "tls": tls}
     copied = world.fake.find("Secret", COPY, "istio-ingress")
-    assert copied["data"] == found["data"]
+    assert (copied["data"], copied["type"]) == (found["data"], "kubernetes.io/tls")
     assert copied["metadata"]["labels"][OWNER] == f"kf.{OURS}"
 
 
@@ -128,7 +129,8 @@ def test_https_stays_while_the_copy_can_not_be_read(secured):
 def test_copy_goes_after_the_gateway_does_not_name_it(secured):
     secured.fake.writes.clear()
     del secured.config["tls_secret"]
-    assert isinstance(secured.status(), testing.ActiveStatus)
+    # HTTP stays open in every hook.
+    assert isinstance(secured.hook().unit_status, testing.WaitingStatus)
     assert hosts(secured) == {80: [HOST]}
     gateway, copied = (
         next(place for place, line in enumerate(secured.fake.writes) if what in line)
@@ -141,6 +143,7 @@ def test_copy_goes_after_the_gateway_does_not_name_it(secured):
     assert isinstance(status, testing.BlockedStatus)
     assert "https-redirect needs a certificate" in status.message
     assert hosts(secured) == {80: [HOST]}
+    assert "tls" not in secured.gateway()["spec"]["servers"][0]
 
 
 def test_copy_that_is_refused_is_named_and_http_is_served(world):
@@ -178,7 +181,7 @@ def test_certificate_that_clients_reject_is_served_with_a_message(secured, value
 
 @cases(
     ("options", "is_said"),
-    wildcard=({"hosts": "*.example.com"}, True),
+    wildcard=({"hosts": f"{HOST},*.example.com"}, True),
     redirected=({"hosts": "*.example.com", "https_redirect": True}, False),
     exact=({"hosts": HOST}, False),
     own_gateway=({"hosts": "*.example.com", **OWN}, False),
@@ -200,14 +203,17 @@ def test_gateway_without_a_port_for_https_says_so(world):
 
 
 def test_certificate_is_asked_for_and_handed_to_the_gateway(world):
-    # It is too long for a common name.
-    host = f"{'a' * 60}.example.com"
-    world.config = {"hosts": host}
+    # A common name has 64 characters at most.
+    found = [
+        f"{letter * count}.example.com" for letter, count in {"a": 53, "b": 52, "c": 1}.items()
+    ]
+    world.config = {"hosts": ",".join(found)}
     world.related = [route(), auth(), authority()]
     status = world.status()
     assert "waiting for a certificate" in status.message
     asked = request(world)
-    assert tls_certificates.CertificateSigningRequest.from_string(asked).sans_dns == {host}
+    asking = tls_certificates.CertificateSigningRequest.from_string(asked)
+    assert (asking.common_name, asking.sans_dns) == (found[1], {*found})
     # Plain HTTP is served in the meantime.
     assert len(world.gateway()["spec"]["servers"]) == 1
     world.run()
@@ -301,10 +307,12 @@ def test_certificate_follows_the_gateway_also_without_a_look_into_every_namespac
 
 
 def test_authority_that_refuses_a_certificate_is_quoted(certified):
-    error = {"code": 102, "name": "x", "message": "not here"}
-    bag = {"request_errors": json.dumps([{"csr": request(certified), "error": error}])}
+    errors = [{"code": 102, "name": "x", "message": words} for words in ("wait", "not here")]
+    asked = [{"csr": request(certified), "error": each} for each in errors]
+    bag = {"request_errors": json.dumps(asked)}
     certified.related[-1] = dataclasses.replace(certified.related[-1], remote_app_data=bag)
-    assert "not here" in certified.status().message
+    message = certified.status().message
+    assert ("not here" in message, "wait" in message) == (True, False)
     assert len(certified.routes()) == 1
 
 
@@ -312,7 +320,8 @@ def test_certificate_serves_on_while_the_authority_sends_none_that_can_be_read(c
     certified.run()
     before, asked, good = shown(certified), request(certified), certified.related[-1]
     (issued,) = json.loads(good.remote_app_data["certificates"])
-    for broken in ("no JSON", "[1]", json.dumps([{**issued, "chain": ["x"]}])):
+    odd = [json.dumps([{**issued, **each}]) for each in ({"chain": ["x"]}, {"ca": "x"})]
+    for broken in ("no JSON", "[1]", *odd):
         certified.related[-1] = dataclasses.replace(
             certified.related[-1], remote_app_data={"certificates": broken}
         )

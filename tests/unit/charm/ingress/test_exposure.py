@@ -2,10 +2,12 @@
 
 import base64
 import json
+import time
 
 from ops import testing
 
 from integrator_contract import names
+from integrator_contract.seen import Expectation, Server
 from integrator_contract.service import Gateway
 from tests.unit.cases import cases
 from tests.unit.charm import charm_world
@@ -23,7 +25,9 @@ from tests.unit.charm.ingress_world import (
 )
 
 
-def test_unrelated_ingress_needs_no_right_and_says_and_changes_nothing(world):
+def test_unrelated_ingress_needs_no_right_and_says_and_changes_nothing(world, monkeypatch):
+    waits = []
+    monkeypatch.setattr(time, "sleep", waits.append)
     kinds = ("gateways", "virtualservices", "envoyfilters")
     world.fake.forbidden |= {(verb, kind) for verb in ("get", "list") for kind in kinds}
     status = world.status()
@@ -32,6 +36,7 @@ def test_unrelated_ingress_needs_no_right_and_says_and_changes_nothing(world):
     assert "ingress" not in status.message
     assert world.gateway() is None
     assert not [write for write in world.fake.writes if "gateway" in write]
+    assert waits == []
 
 
 def test_complete_relations_make_the_model_reachable(world):
@@ -53,20 +58,39 @@ def test_complete_relations_make_the_model_reachable(world):
 def test_workload_is_told_what_the_gateways_envoy_is_to_have(world, tmp_path):
     world.files = tmp_path
     assert charm_world.told(world.ctx, world.run()).gateway is None
-    world.related = [route(), auth()]
+    world.related = [route(service="ml-pipeline-ui"), auth()]
     out = world.run()
     told = charm_world.told(world.ctx, out)
     named = {"namespace": "istio-ingress", "name": "istio-ingressgateway"}
     assert told.gateway == Gateway(**named, selector=LABELS)
     expected = charm_world.results(world.ctx, out).expected
-    assert [server.hosts for server in expected.servers] == [(HOST,)]
-    assert expected.clusters == (
-        "outbound|3000||kfp-ui.kf.svc.cluster.local",
-        "outbound|8080||oidc.kf.svc.cluster.local",
+    patches = [each["patch"]["value"] for each in world.guard()["spec"]["configPatches"]]
+    own = [each["name"] for each in patches if each.get("name", "").startswith("kf.mesh-2.")]
+    strip, guard, *filters = list(dict.fromkeys(own))[:4]
+    kept = values(world)
+    assert expected == Expectation(
+        namespace="istio-ingress",
+        selector=LABELS,
+        gateway="kf/kubeflow-gateway",
+        servers=(Server(port=80, protocol="HTTP", hosts=(HOST,)),),
+        hosts=(HOST,),
+        filters=(strip, *filters),
+        latest=guard,
+        entry="kf.mesh-2.ask",
+        routes=1,
+        marks=(kept["asked"], kept["free"], kept["root"]),
+        proof=(kept["metadata"], kept["seen"]),
+        istiod="istio-system",
+        clusters=(
+            "outbound|3000||ml-pipeline-ui.kf.svc.cluster.local",
+            "outbound|8080||oidc.kf.svc.cluster.local",
+        ),
     )
-    assert expected.routes == 1
-    world.related.append(route("b"))
-    assert charm_world.results(world.ctx, world.run()).expected.routes == 2
+    # An exact path and a prefix.
+    world.related.append(wishes.asks("b", wishes.route(wishes.match("/b"), port=81)))
+    expected = charm_world.results(world.ctx, world.run()).expected
+    assert expected.routes == 3
+    assert "outbound|81||app.kf.svc.cluster.local" in expected.clusters
     own = f"istio-integrator.{names.name_owner('kf', 'mesh-2')}"
     world.config = {"tls_secret": "theirs"}
     assert charm_world.told(world.ctx, world.run()).gateway.secrets == ("theirs", own)
@@ -77,21 +101,31 @@ def test_workload_is_told_what_the_gateways_envoy_is_to_have(world, tmp_path):
 
 
 def test_virtual_service_is_exported_to_the_gateway_and_never_to_all(world):
-    world.related = [route(prefix="/pipeline", rewrite="/"), auth()]
+    world.related = [
+        route(service="ml-pipeline-ui", prefix="/pipeline", rewrite="/new/"),
+        dex(wishes.OPEN),
+        auth(),
+    ]
     world.run()
     (found,) = world.all("VirtualService")
     assert found["metadata"]["name"] == "mesh-2-routes"
-    assert (
-        found["metadata"]["annotations"][names.RELATION] == f"ingress:{world.related[0].id} kfp-ui"
-    )
+    sources = [f"ingress:{world.related[0].id} kfp-ui", f"{wishes.OPEN}:{world.related[1].id} dex"]
+    assert found["metadata"]["annotations"][names.RELATION] == ", ".join(sources)
     mark = {values(world)["header"]: {"exact": values(world)["asked"]}}
     entry = {
         "name": f"mesh-2-ingress-{world.related[0].id}",
-        "rewrite": {"uri": "/"},
+        "rewrite": {"uri": "/new/"},
         "route": [
-            {"destination": {"host": "kfp-ui.kf.svc.cluster.local", "port": {"number": 3000}}}
+            {
+                "destination": {
+                    "host": "ml-pipeline-ui.kf.svc.cluster.local",
+                    "port": {"number": 3000},
+                }
+            }
         ],
     }
+    free = {values(world)["header"]: {"exact": values(world)["free"]}}
+    uris = {"exact": "/dex"}, {"prefix": "/dex/"}
     last = {"match": [{"uri": {"prefix": "/"}}], "directResponse": {"status": 404}}
     assert found["spec"] == {
         "gateways": ["kf/kubeflow-gateway"],
@@ -100,6 +134,13 @@ def test_virtual_service_is_exported_to_the_gateway_and_never_to_all(world):
         "http": [
             {**entry, "match": [{"uri": {"prefix": "/pipeline/"}, "headers": mark}]},
             {**entry, "match": [{"uri": {"prefix": "/pipeline"}, "headers": mark}]},
+            {
+                "name": f"{values(world)['routes']}-free",
+                "match": [{"uri": each, "headers": free} for each in uris],
+                "route": [
+                    {"destination": {"host": "app.kf.svc.cluster.local", "port": {"number": 80}}}
+                ],
+            },
             {"name": f"{values(world)['routes']}-end", **last},
         ],
     }
@@ -142,8 +183,8 @@ def values(world):
     return json.loads(base64.b64decode(found["data"]["record"]))["values"]
 
 
-def dex(endpoint):
-    return wishes.asks("dex", wishes.route(wishes.match("/dex")), endpoint=endpoint)
+def dex(endpoint, kind="PathPrefix"):
+    return wishes.asks("dex", wishes.route(wishes.match("/dex", kind)), endpoint=endpoint)
 
 
 def move_gateway(world):
@@ -152,6 +193,11 @@ def move_gateway(world):
         world.fake.delete(kind, name, "istio-ingress")
     install_gateway(world.fake, "other")
     world.config["gateway_service"] = f"other/{LABELS['app']}"
+
+
+def select_fewer(world):
+    service = world.fake.find("Service", LABELS["app"], "istio-ingress")
+    service["spec"]["selector"] = {"app": LABELS["app"]}
 
 
 def take_record(world):
@@ -164,19 +210,32 @@ def take_record(world):
     route_added=(lambda world: world.related.append(route("b")), False),
     route_removed=(lambda world: world.related.pop(0), True),
     route_elsewhere=(lambda world: world.related.__setitem__(0, route("a", port=1)), True),
-    route_authenticated=(lambda world: world.related.__setitem__(1, dex(wishes.ASKED)), True),
+    route_to_another=(lambda world: world.related.__setitem__(0, route("a", service="b")), True),
+    route_of_another_path=(
+        lambda world: world.related.__setitem__(0, route("a", prefix="/b")),
+        True,
+    ),
+    route_of_longer_paths=(
+        lambda world: world.related.__setitem__(1, dex(wishes.OPEN, "PathPrefix")),
+        True,
+    ),
+    route_authenticated=(
+        lambda world: world.related.__setitem__(1, dex(wishes.ASKED, "Exact")),
+        True,
+    ),
     service_replaced=(lambda world: world.related.__setitem__(2, auth(port=1)), True),
     service_removed=(lambda world: world.related.pop(2), True),
     host_removed=(lambda world: world.config.update(hosts="a.example"), True),
     host_added=(lambda world: world.config.update(hosts="a.example,b.example,c.example"), False),
     own_gateway=(lambda world: world.config.update(OWN), True),
     gateway_moved=(move_gateway, True),
+    gateway_of_fewer_labels=(select_fewer, True),
     record_is_of_one_that_is_gone=(take_record, True),
 )
 def test_values_of_routes_are_new_whenever_access_narrows_and_only_then(
     world, change, is_narrower
 ):
-    world.related = [route("a"), dex(wishes.OPEN), auth()]
+    world.related = [route("a"), dex(wishes.OPEN, "Exact"), auth()]
     world.config = {"hosts": "a.example,b.example"}
     world.hook()
     first = values(world)

@@ -9,6 +9,7 @@ import json
 import pytest
 from ops import testing
 
+from integrator_contract import names
 from tests.unit.cases import cases
 from tests.unit.charm.charm_world import results
 from tests.unit.charm.ingress import wishes
@@ -105,6 +106,9 @@ GRPC = {**wishes.route({"method": {"service": "ml.Store", "method": "Get.All"}})
         route("a", prefix="/a/", rewrite="/b/"), ("PathPrefix", "/a"),
         {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/b"},
     ),
+    older_with_rewrite_to_itself=(
+        route("a", prefix="/a/", rewrite="/a"), ("PathPrefix", "/a"), None,
+    ),
     everything=(route("a", prefix="/"), ("PathPrefix", "/"), None),
     exact=(wishes.asks("a", RENAMED), ("Exact", "/a"), WHOLE),
     without_authentication=(
@@ -122,6 +126,18 @@ def test_route_is_an_http_route_that_matches_authenticated_requests(
     assert (match["path"]["type"], match["path"]["value"]) == path
     (mark,) = match["headers"]
     assert mark["value"] in str(world.guard("kf"))
+    parent = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "kubeflow-gateway"}
+    assert found["spec"]["parentRefs"] == [parent]
+    assert found["metadata"]["name"] == f"mesh-2-route-{related.id}-0"
+    source = f"{related.endpoint}:{related.id} a"
+    assert found["metadata"]["annotations"][names.RELATION] == source
+    (backend,) = rule["backendRefs"]
+    service = (
+        {"name": "a", "port": 3000}
+        if related.endpoint == "ingress"
+        else {"name": "app", "port": 80}
+    )
+    assert backend == {"group": "", "kind": "Service", **service}
     record = world.fake.find("Secret", f"{OURS}-record", "kf")["data"]["record"]
     values = json.loads(base64.b64decode(record))["values"]
     is_free = related.endpoint == wishes.OPEN
@@ -139,8 +155,10 @@ def test_route_that_the_api_server_refuses_costs_its_application_alone(world, co
         return None
 
     world.fake.validators.append(refuse)
-    world.related = [route("bad", prefix="/a//b"), route("good"), auth()]
+    bad = wishes.route(*(wishes.match(f"/{name}//b") for name in "ac"))
+    world.related = [wishes.asks("bad", bad), route("good"), auth()]
     status = world.status()
     assert isinstance(status, testing.BlockedStatus)
     assert "must not contain '//'" in status.message
+    assert status.message.endswith("; +2 more")
     assert len(world.all("HTTPRoute")) == 1

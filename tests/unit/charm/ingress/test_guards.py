@@ -4,7 +4,7 @@ import re
 
 from tests.unit.cases import cases
 from tests.unit.charm.ingress import wishes
-from tests.unit.charm.ingress_world import OWN, auth, route
+from tests.unit.charm.ingress_world import LABELS, OWN, auth, route
 
 HTTPS = {"gateway": "kf/kubeflow-gateway"}
 
@@ -71,11 +71,17 @@ def test_entries_are_for_routes_without_authentication_and_for_others_within_the
     world.related = [
         free("/dex/", "/login", exact=["/free"]),
         asked("/dex/admin", "/dexterity", "/x", "/"),
+        route("older", prefix="/dex/old-admin"),
         auth(),
     ]
     world.hook()
     want = [("/dex/admin", ASK), ("/login", PASS), ("/dex", PASS)]
-    want = [("path", "/free", PASS), *((PARTS, *each) for each in want), ("prefix", "/", ASK)]
+    want = [
+        ("path", "/free", PASS),
+        ("prefix", "/dex/old-admin", ASK),
+        *((PARTS, *each) for each in want),
+    ]
+    want.append(("prefix", "/", ASK))
     assert entries(world.guard()) == want
 
 
@@ -107,9 +113,43 @@ def test_closed_guard_marks_nothing(world, related, options, filters, ask):
     assert [value["name"].rpartition(".")[2] for value in values] == filters
     free_script = PASS if filters[1:] else {}
     assert entries(world.guard()) == [(PARTS, "/dex", free_script), ("prefix", "/", ask)]
+    answers = [
+        each["patch"]["value"].get("direct_response")
+        for each in patches(world.guard(), "HTTP_ROUTE")
+    ]
+    status = 404 if filters[1:] else 403
+    assert [each for each in answers if each] == [{"status": status}] * 4
     before = world.guard()
     world.hook()
     assert world.guard() == before
+
+
+def test_guard_and_strip_are_first_in_the_filter_chain_and_the_mark_is_before_the_router(world):
+    world.related = [route(), auth()]
+    world.hook()
+    written = world.guard()
+    assert written["spec"]["priority"] == 10
+    assert written["spec"]["workloadSelector"] == {"labels": LABELS}
+    annotations = written["metadata"]["annotations"]
+    services = "envoyfilter.istio.io/referenced-services"
+    assert annotations[services] == "oidc.kf.svc.cluster.local"
+    assert {each["match"]["context"] for each in written["spec"]["configPatches"]} == {"GATEWAY"}
+    found = []
+    for each in patches(written, "HTTP_FILTER"):
+        chain, added = each["match"]["listener"]["filterChain"]["filter"], each["patch"]["value"]
+        assert chain["name"] == "envoy.filters.network.http_connection_manager"
+        role, is_disabled = added["name"].rpartition(".")[2], added.get("disabled", False)
+        found.append((role, each["patch"]["operation"], chain.get("subFilter"), is_disabled))
+    first, before = (
+        ("INSERT_FIRST", None),
+        ("INSERT_BEFORE", {"name": "envoy.filters.http.router"}),
+    )
+    assert found == [
+        ("strip", *first, True),
+        ("guard", *first, False),
+        ("authorize", *before, True),
+        ("mark", *before, True),
+    ]
 
 
 def leaving(world, *headers):
@@ -129,7 +169,7 @@ KNOWN = {"kubeflow-userid", "kubeflow_userid", "kubeflow-groups", "kubeflow_grou
 @cases(
     ("header", "count"),
     four_dashes=("x-goog-authenticated-user-email", 16),
-    many_dashes=("-".join("x" * 30), 2),
+    five_dashes=("x-goog-authenticated-user-email-2", 2),
 )
 def test_name_of_many_dashes_costs_two_spellings(world, header, count):
     found = leaving(world, header).keys() - KNOWN
@@ -139,9 +179,16 @@ def test_name_of_many_dashes_costs_two_spellings(world, header, count):
 
 def test_no_name_of_a_header_ends_the_expression_that_it_is_in(world):
     name = "x!#$%&'*+.^_`|~0-9"
-    for value in leaving(world, name, "kubeflow-userid").values():
+    found = leaving(world, name, "kubeflow-userid")
+    for value in found.values():
         assert value.count("%") == 2
         assert value.count("'") == 12
+    assert re.sub("x-[0-9a-f]{32}", "MARK", found["kubeflow-userid"]) == (
+        "%CEL('MARK' in metadata.filter_metadata "
+        "? metadata.filter_metadata['envoy.filters.http.ext_authz']['kubeflow-userid'] "
+        ": xds.cluster_name.endsWith('.kf.svc.cluster.local') "
+        "? '' : request.headers['kubeflow-userid'])%"
+    )
 
 
 def test_old_proxies_are_not_given_what_they_would_refuse_their_routes_for(world):
@@ -155,7 +202,7 @@ def test_old_proxies_are_not_given_what_they_would_refuse_their_routes_for(world
 
 
 def test_header_that_the_service_is_shown_is_one_that_clients_may_set(world):
-    headers = ["kubeflow-userid", "x_user", "x-auth-token", "authorization"]
+    headers = ["kubeflow-userid", "x_user", "x-auth-token", "authorization", "host"]
     shown = {"allowed-request-headers": ["x-auth-token"], "allowed-response-headers": headers}
     for related, options, own in (
         ([auth(**shown)], {}, ["x-user"]),

@@ -38,7 +38,8 @@ def test_every_application_is_answered_at_once_and_again_when_it_changes(world):
         ("ip", "10.64.140.43", "10.64.140.43"),
         ("hostname", "lb.example.com", "lb.example.com"),
     ):
-        service["status"] = {"loadBalancer": {"ingress": [{key: address}, {"ip": "10.9.9.9"}]}}
+        first = {"ip": "10.9.9.8", key: address}
+        service["status"] = {"loadBalancer": {"ingress": [first, {"hostname": "second"}]}}
         world.run()
         assert told(world)["external_host"] == host
     world.config = {"hosts": "*.example.org,kf.example.com"}
@@ -64,8 +65,8 @@ def test_routes_of_both_generations_are_one_object_and_each_trouble_its_own(worl
     broken = wishes.asks("broken")
     broken = dataclasses.replace(broken, remote_app_data={"config": '{"model": ' + "[" * 9999})
     world.related = [
-        route("kfp-ui"),
         wishes.asks("jupyter-ui", path("/jupyter/")),
+        route("kfp-ui"),
         wishes.asks("stranger", path("/x"), model="elsewhere"),
         wishes.asks("silent"),
         broken,
@@ -77,15 +78,15 @@ def test_routes_of_both_generations_are_one_object_and_each_trouble_its_own(worl
     (only,) = world.all("VirtualService")
     assert only["metadata"]["name"] == "mesh-2-routes"
     assert only["metadata"]["annotations"][names.RELATION] == (
-        f"ingress:{world.related[0].id} kfp-ui, "
-        f"istio-ingress-route:{world.related[1].id} jupyter-ui"
+        f"istio-ingress-route:{world.related[0].id} jupyter-ui, "
+        f"ingress:{world.related[1].id} kfp-ui"
     )
     # Juju shows one of them; the log has all.
     assert isinstance(status, testing.BlockedStatus)
     assert "broken: sends a document that nests more than" in caplog.text
     assert "stranger: asks for Services of elsewhere" in caplog.text
     assert "waiting for silent on istio-ingress-route" in caplog.text
-    assert all(told(world, place)["tls_enabled"] == "False" for place in (1, 2, 3, 4))
+    assert all(told(world, place)["tls_enabled"] == "False" for place in (0, 2, 3, 4))
     world.fake.writes.clear()
     world.run()
     assert world.fake.writes == []
@@ -141,17 +142,20 @@ def rules(world):
 def test_gateway_speaks_http2_with_grpc_where_nobody_else_says_how(world):
     calls = {**path("/"), "matches": [{"method": {"service": "ml.Store"}}]}
     calls["backends"] = [{"service": "store", "port": 9090}]
+    more = {**calls, "matches": [{"method": {"service": "ml.More"}}]}
+    more["backends"] = [{"service": "store", "port": 10000}]
     theirs = {**calls, "matches": [{"method": {"service": "ml.Other"}}]}
     theirs["backends"] = [{"service": "other", "port": 9090}]
     world.fake.put("DestinationRule", "theirs", spec={"host": "other"})
-    world.related = [wishes.asks("envoy", grpc=[calls, theirs]), auth()]
+    world.related = [wishes.asks("envoy", grpc=[more, calls, theirs]), auth()]
     world.run()
     (host,) = rules(world)
     assert host == "store.kf.svc.cluster.local"
     assert rules(world)[host]["exportTo"] == ["istio-ingress"]
-    (port,) = rules(world)[host]["trafficPolicy"]["portLevelSettings"]
-    assert port["port"]["number"] == 9090
-    assert port["connectionPool"]["http"]["useClientProtocol"] is True
+    pool = {"connectionPool": {"http": {"useClientProtocol": True}}}
+    assert rules(world)[host]["trafficPolicy"]["portLevelSettings"] == [
+        {"port": {"number": number}, **pool} for number in (9090, 10000)
+    ]
     (name,) = (each["metadata"]["name"] for each in world.all("DestinationRule"))
     world.fake.put("DestinationRule", "wide", spec={"host": "*.kf.svc.cluster.local"})
     world.run()

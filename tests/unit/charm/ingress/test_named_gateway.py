@@ -63,8 +63,8 @@ def ignore_gateways(world):
     ),
     no_selector=(lambda world: serve(world, HTTP, selector={}), "selects no pods"),
     also_elsewhere=(
-        lambda world: pod_of(world.fake, "team-a"),
-        f"also selects pods elsewhere: team-a/{GATEWAY}",
+        lambda world: pod_of(world.fake, "istio-ingress-2"),
+        "also selects pods elsewhere: istio-ingress-2/ingress",
     ),
     sidecar=(
         lambda world: pod_of(world.fake, args=("proxy", "sidecar")),
@@ -97,6 +97,14 @@ def test_named_gateway_that_starts_is_waited_for_once_something_is_related(world
     assert world.hook().unit_status.message.startswith(f"waiting for pods of Service {SERVICE}")
 
 
+def test_gateway_in_the_model_is_served_whatever_istiod_does_elsewhere(served):
+    served.fake.delete("Pod", "gateway-0", "istio-ingress")
+    install_gateway(served.fake, "kf")
+    set_environment(served.fake, SCOPED, "true")
+    served.config = {"gateway_service": f"kf/{GATEWAY}"}
+    assert f"1 route served by kf/{GATEWAY}" in served.status().message
+
+
 def canary(**container):
     """Return the specification of a canary's pod, whose Helm release has its own account."""
     proxy = {"name": "istio-proxy", "args": ["proxy", "router"], **container}
@@ -105,7 +113,7 @@ def canary(**container):
 
 @cases(
     "change",
-    two_pods=lambda world: pod_of(world.fake, name="y", of=f"{GATEWAY}-6"),
+    two_pods=lambda world: pod_of(world.fake, name="y", of="ingress-6", status={}),
     own_istiod=lambda world: of_istiod(world, "istio-system"),
     istiod_by_another_name=lambda world: pod_of(
         world.fake, env=[{"name": "CA_ADDR", "value": "istiod.other.example:15012"}]
@@ -153,8 +161,9 @@ def test_istiod_that_is_not_known_is_not_compared(served):
 
 @cases(
     ("ports", "want"),
-    usual=((STATUS, HTTP, HTTPS), [80, 443]),
+    usual=((STATUS, {**HTTP, "name": "http", "port": 79}, HTTP, HTTPS), [80, 443]),
     http=(({**HTTP, "name": "http-web", "port": 8000},), [8000]),
+    http2=(({"name": "grpc", "port": 78}, {**HTTP, "port": 81}), [81]),
     https=(({"name": "https-x", "port": 8443},), [8443]),
     named_target=(({"port": 80, "targetPort": "http"},), [80]),
     no_such_name=(({"port": 80, "targetPort": "none"}, HTTPS), [443]),
@@ -241,13 +250,17 @@ def kept(world):
 
 
 @cases(
-    "hosts", exact="kf.corp.example", wildcard="*.corp.example", long=f"{'a.' * 60}corp.example"
+    "hosts",
+    exact="kf.corp.example",
+    wildcard="*.corp.example",
+    long=f"ab.{'a.' * 92}corp.example",
+    too_long=f"{'a.' * 94}corp.example,kf.corp.example",
 )
 def test_first_host_that_a_policy_demands_opens(served, hosts):
     served.config = {"hosts": hosts}
     deny(served, "Gateway", below(".corp.example"))
     served.run()
-    assert [each["hosts"] for each in served.gateway()["spec"]["servers"]] == [[hosts]]
+    assert [each["hosts"] for each in served.gateway()["spec"]["servers"]] == [hosts.split(",")]
 
 
 BOUND_KINDS = pytest.mark.parametrize("kind", ["Gateway", "VirtualService"])
@@ -317,13 +330,13 @@ def test_api_server_that_fails_once_rejects_no_hosts(served):
 
 def test_pods_elsewhere_with_the_gateways_labels_end_the_service_until_they_are_gone(served):
     served.run()
-    install_gateway(served.fake, "elsewhere")
+    install_gateway(served.fake, "istio-ingress-2")
     status = served.status()
     assert status.name == "blocked"
-    assert "elsewhere/istio-ingressgateway" in status.message
+    assert "istio-ingress-2/ingress" in status.message
     assert (served.routes(), served.gateway()) == ([], None)
     assert served.guard() is not None
-    served.fake.delete("Pod", "gateway-0", "elsewhere")
+    served.fake.delete("Pod", "gateway-0", "istio-ingress-2")
     assert served.status().name == "active"
     assert len(served.routes()) == 1
 
@@ -389,11 +402,15 @@ def test_host_stays_with_the_integrator_that_had_it_first(served, earlier, later
 
 
 def test_host_that_another_integrator_has_is_served_once_it_is_free(served):
+    served.config = {"hosts": BOTH}
     guard_of(served, HOST)
+    guard_of(served, MORE, owner="a.b")
     status = served.status()
     visible = status.message[: messages.VISIBLE]
-    for words in ("kf-2/mesh-2 has kf.example.com", "juju config mesh-2 hosts="):
+    for words in ("kf-2/mesh-2 has kf.example.com at", "juju config mesh-2 hosts="):
         assert words in visible
+    served.fake.delete("EnvoyFilter", "istio-integrator.a.b", "istio-ingress")
+    served.config = {"hosts": HOST}
     assert (served.routes(), served.gateway(), served.guard()) == ([], None, None)
     served.fake.delete("StatefulSet", "mesh-2", "kf-2")
     found = served.status()

@@ -148,8 +148,8 @@ def test_pods_are_what_istiod_makes_of_them_and_no_more_than_that(world):
 def test_pods_are_replaced_one_after_the_other_and_end_in_their_own_time(world):
     world.hook()
     spec = find(world, "Deployment")["spec"]
-    assert spec["strategy"]["type"] == "RollingUpdate"
-    assert spec["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+    rolling = {"maxSurge": 1, "maxUnavailable": 0}
+    assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": rolling}
     assert spec["revisionHistoryLimit"] == 1
     # Longer than the half minute that every pod has: Istio gives its connections time to end.
     assert spec["template"]["spec"]["terminationGracePeriodSeconds"] > 30
@@ -214,6 +214,7 @@ BY_POD = {"sidecar.istio.io/inject": "true"}
 )  # fmt: skip
 def test_gateway_that_takes_a_port_for_tcp_is_named(world, created, server, labels, is_named):
     world.run()
+    world.fake.put("Pod", "gateway-w", "kf", labels=OWN_LABELS)
     world.fake.put("Pod", "gateway-x", "kf", labels={**OWN_LABELS, **BY_POD})
     world.fake.put("Pod", "web-0", "kf", labels={"x": "y"})
     world.gateway()["metadata"]["creationTimestamp"] = OURS
@@ -227,7 +228,8 @@ def test_gateway_that_takes_a_port_for_tcp_is_named(world, created, server, labe
         created
     )
     shown = world.status().message[:100]
-    assert ("Gateway mesh-2/tcp takes port" in shown) == is_named
+    taken = f"takes port {servers[1]['port']['number']} for TCP" if is_named else "takes port"
+    assert (f"Gateway mesh-2/tcp {taken}" in shown) == is_named
     assert ("run: juju run mesh-2/leader diagnose" in shown) == is_named
 
 

@@ -87,17 +87,25 @@ def test_without_an_answer_hosts_stay_and_none_is_added(world, monkeypatch, capl
     unreachable=({"unseen": ReadFailure.UNREACHABLE}, 10),
     not_looked_yet=({"unseen": ReadFailure.NOT_YET}, 10),
 )
-def test_guard_goes_once_no_envoy_has_a_virtual_host_of_the_gateway(
-    world, monkeypatch, tmp_path, values, seconds
+@pytest.mark.parametrize("is_removed", [True, False], ids=["removal", "another-gateway"])
+def test_guard_goes_once_no_envoy_has_a_virtual_host_of_the_gateway(  # noqa: PLR0917 - a table
+    world, monkeypatch, tmp_path, values, seconds, is_removed
 ):
     world.files = tmp_path
     world.run()
     waited = []
     monkeypatch.setattr(time, "sleep", waited.append)
     asked.SERVICE.seen = EnvoyState(**{"of": "", "unseen": None, **values})
-    world.remove()
+    world.fake.writes.clear()
+    if is_removed:
+        world.remove()
+    else:
+        world.config["gateway_service"] = ""
+        world.hook()
     assert sum(waited) == seconds
     assert world.guard() is None
+    deleted = [each.split()[1] for each in world.fake.writes if each.startswith("delete")]
+    assert deleted.index("gateways") < deleted.index("envoyfilters")
 
 
 REFUSAL = refusals.Refusal(author="ValidatingAdmissionPolicy no-forwards", words="ask us")
@@ -106,7 +114,7 @@ LOOKING = "waiting", f"looking whether gateway {WHERE} serves the routes"
 
 @cases(
     ("values", "said"),
-    served=({"routes": 2, "pods": 1, "ready": 1}, ("active", f"2 routes served by {WHERE}")),
+    served=({"routes": 3, "pods": 1, "ready": 1}, ("active", f"2 routes served by {WHERE}")),
     sample=(
         {"routes": 2, "pods": 5, "ready": 9},
         ("active", f"2 routes served by {WHERE} (5/9 pods seen)"),
@@ -125,6 +133,7 @@ LOOKING = "waiting", f"looking whether gateway {WHERE} serves the routes"
         {"unseen": ReadFailure.UNREACHABLE, "detail": "refused"}, ("waiting",
         f"Envoy of {WHERE} is unreachable; run: kubectl -n istio-ingress get pods; refused"),
     ),
+    too_large=({"unseen": ReadFailure.TOO_LARGE}, ("waiting", f"Envoy of {WHERE} is too large")),
     refused=(
         {"unseen": ReadFailure.UNREACHABLE, "refusal": REFUSAL}, ("blocked",
         "ValidatingAdmissionPolicy no-forwards refuses port-forwards to pods in istio-ingress"),
@@ -166,16 +175,22 @@ def test_cause_and_command_are_visible(world, cause):
     assert (early.name, early.message) == LOOKING
 
 
-@cases(("words", "said"), known=("bad regex", "bad regex"), unknown=("", "the log has its words"))
-def test_words_of_envoy_about_routes_follow_the_command(world, words, said):
-    missing = (MissingPart(cause=Cause.ROUTES_MISSING, **{**ABOUT, "words": ""}),)
+@cases(
+    ("own", "words", "said"),
+    of_the_cause=("bad weight", "bad regex", "bad weight"),
+    known=("", "bad regex", "bad regex"),
+    unknown=("", "", "the log has its words"),
+)
+def test_words_of_envoy_about_routes_follow_the_command(world, own, words, said):
+    missing = (MissingPart(cause=Cause.ROUTES_MISSING, **{**ABOUT, "words": own}),)
     status = sees(world, world.run(), missing=missing, words=words).unit_status
     assert f"Envoy refuses all routes for one with an error: {said}" in status.message
 
 
 def test_largest_virtual_services_are_named_while_routes_are_too_large(world):
     out = world.run()
-    gateways = {"pipelines": ["kf/kubeflow-gateway"], "inside": ["mesh"], "web": ["shop/web"]}
+    kubeflow, every = ["kf/kubeflow-gateway"], ["mesh", "shop/web"]
+    gateways = {"small": kubeflow, "pipelines": every, "inside": ["mesh"], "no": [], "web": every}
     for number, (name, bound) in enumerate(gateways.items(), 1):
         rule = {"match": [{"uri": {"prefix": "/" + "x" * 10_000 * number}}]}
         spec = {"gateways": bound, "hosts": ["*"], "http": [rule]}
@@ -183,8 +198,11 @@ def test_largest_virtual_services_are_named_while_routes_are_too_large(world):
     missing = (MissingPart(cause=Cause.ROUTES_UNREAD),)
     status = sees(world, out, missing=missing, guarded=(80, 443)).unit_status
     assert status.name == "blocked"
-    assert "the largest: kf-user/web (30 kB), kf-user/pipelines (10 kB), kf/" in status.message
-    assert "kf-user/inside" not in status.message
+    assert (
+        "the largest: kf-user/web (50 kB), kf-user/pipelines (20 kB), kf-user/small (10 kB)"
+        in (status.message)
+    )
+    assert "kf/mesh-2-routes" not in status.message
     assert opened(world) == [HOSTS, HOSTS]
 
 

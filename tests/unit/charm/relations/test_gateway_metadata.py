@@ -50,9 +50,11 @@ def test_controller_hears_of_the_gateway_when_istiod_serves_it(world):
     state = world.run()
     assert heard(told(state)) is None
     program(world.fake)
+    # The class of an existing Gateway can't change.
+    offer_classes(world, "istio", "mesh")
     found = heard(told(world.run()))
     assert (found.namespace, found.gateway_name) == ("kf", "kubeflow-gateway")
-    assert found.deployment_name == found.service_account == "kubeflow-gateway-istio"
+    assert found.deployment_name == found.service_account == "kubeflow-gateway-mesh"
 
 
 @cases(
@@ -113,8 +115,8 @@ def drop_names_of_rules(world):
 
 
 def offer_classes(world, *names):
-    one = world.fake.find("GatewayClass", "istio")
-    world.fake.delete("GatewayClass", "istio")
+    one = world.fake.find("GatewayClass", "mesh")
+    world.fake.delete("GatewayClass", "mesh")
     for name in names:
         world.fake.add({**one, "metadata": {"name": name}})
 
@@ -177,3 +179,13 @@ def test_a_model_that_is_served_stays_served_where_the_gateway_api_is_missing(wo
     assert "no Gateway API with v1 of Gateway" in world.run().unit_status.message
     assert world.gateway()["apiVersion"] == "networking.istio.io/v1"
     assert len(world.routes()) == 1
+    world.related = []
+    status = world.run().unit_status
+    assert (status.name, world.gateway()) == ("blocked", None)
+    assert "no Gateway API with v1 of Gateway" in status.message
+
+
+def test_usual_class_is_taken_of_several(world):
+    offer_classes(world, "a", "istio")
+    world.run()
+    assert world.gateway()["spec"]["gatewayClassName"] == "istio"
