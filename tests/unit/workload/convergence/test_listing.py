@@ -156,11 +156,11 @@ USED = "requested: pods=1, used: pods=5, limited: pods=5"
 FAILED = 'create Pod web-0 in StatefulSet web failed error: pods "web-0" is forbidden'
 
 
-def failed_create(model, kind, name, message, at):
+def failed_create(model, kind, name, message, at, *, reason="FailedCreate"):
     when = datetime.datetime.fromtimestamp(at, tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    event = {"involvedObject": {"kind": kind, "name": name}, "reason": "FailedCreate"}
+    event = {"involvedObject": {"kind": kind, "name": name}, "reason": reason}
     event |= {"message": message, "lastTimestamp": when}
-    metadata = {"name": f"{name}-{at}", "namespace": MODEL}
+    metadata = {"name": f"{name}-{at}-{reason}", "namespace": MODEL}
     model.put("events", {**event, "metadata": metadata})
 
 
@@ -188,6 +188,7 @@ async def test_pods_that_are_refused_are_told_with_the_author_of_the_refusal(
     failed_create(model, kind, name, message, since)
     failed_create(model, kind, "another", message, since)
     failed_create(model, kind, name, "Error creating: of another time", since - 60)
+    failed_create(model, kind, name, "Back-off restarting", since, reason="BackOff")
     (trouble,) = (await listed(model))["summary"]["troubles"]
     assert trouble["message"].endswith(f"is refused: {said}")
 
