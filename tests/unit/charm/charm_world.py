@@ -17,6 +17,8 @@ from tests.unit.charm import fake_cluster
 # Each hook reads and writes YAML, which takes Python three times as long as libyaml.
 yaml.SafeLoader, yaml.SafeDumper = yaml.CSafeLoader, yaml.CSafeDumper
 MODEL, APPLICATION = "kf", "mesh-2"
+DOMAIN = "k8s.example"
+"""The domain of the clusters that `search` describes."""
 IMAGE = "registry.example/juju/charm-base:24.04"
 """Of the charm's own container."""
 SETTINGS = pathlib.PurePath("tmp/sidecar-lifecycle.settings.json")
@@ -117,6 +119,17 @@ def root(folder: pathlib.Path) -> pathlib.Path:
     for name in ("metadata.yaml", "config.yaml", "actions.yaml", "charmcraft.yaml"):
         shutil.copy2(source / name, folder / name)
     return folder
+
+
+def search(monkeypatch, resolver=f"search kf.svc.{DOMAIN} svc.{DOMAIN} {DOMAIN}\n"):
+    """Have the unit's pod search the domains of a cluster."""
+    read = pathlib.Path.read_text
+
+    def read_text(path, *how, **encoding):
+        is_resolver = path == pathlib.Path("/etc/resolv.conf")
+        return resolver if is_resolver else read(path, *how, **encoding)
+
+    monkeypatch.setattr(pathlib.Path, "read_text", read_text)
 
 
 def reach(fake, monkeypatch):

@@ -1,7 +1,6 @@
 """Which authorization service authenticates requests, or why every request is rejected."""
 
 import json
-import pathlib
 
 import ops
 import pytest
@@ -9,6 +8,7 @@ from ops import testing
 
 from istio_integrator.relations import kubeflow
 from tests.unit.cases import cases
+from tests.unit.charm import charm_world
 from tests.unit.charm.diagnosis.world import diagnose_ingress
 from tests.unit.charm.ingress_world import AUTH, auth, is_closed, route, sdi
 
@@ -164,13 +164,7 @@ KUBELET = "search kf.svc.{0} svc.{0} {0} example.com\nnameserver 10.96.0.10\n"
 def test_name_of_the_default_domain_means_a_service_of_the_domain_that_pods_search(
     world, monkeypatch, resolver, domain
 ):
-    read = pathlib.Path.read_text
-
-    def read_text(path, *how, **encoding):
-        is_resolver = path == pathlib.Path("/etc/resolv.conf")
-        return resolver if is_resolver else read(path, *how, **encoding)
-
-    monkeypatch.setattr(pathlib.Path, "read_text", read_text)
+    charm_world.search(monkeypatch, resolver)
     world.related = [route(), forwarding()]
     world.hook()
     uri = asked(world)["http_service"]["server_uri"]["uri"]

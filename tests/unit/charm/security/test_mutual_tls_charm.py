@@ -7,8 +7,8 @@ import pytest
 
 from integrator_contract import names
 from tests.unit.cases import cases
-from tests.unit.charm import fake_cluster
-from tests.unit.charm.charm_world import state, status, workload
+from tests.unit.charm import charm_world, fake_cluster
+from tests.unit.charm.charm_world import DOMAIN, state, status, workload
 from tests.unit.charm.fake_cluster import ROOT
 from tests.unit.charm.security import members
 from tests.unit.charm.security.members import (
@@ -34,8 +34,9 @@ SCRAPED_AT = {**SCRAPED, "prometheus.io/port": "9100"}
 
 
 @pytest.fixture
-def empty(fake):
+def empty(fake, monkeypatch):
     """A model without pods, and its Istio."""
+    charm_world.search(monkeypatch)
     fake_cluster.install_istio(fake)
     return fake
 
@@ -257,7 +258,7 @@ def test_ports_that_are_called_in_plain_text_stay_open(ctx, empty, objects, opti
     assert opened(empty) == want
 
 
-FULL = "minio.kf.svc.cluster.local"
+FULL = f"minio.kf.svc.{DOMAIN}"
 MINIO = {"app.kubernetes.io/name": "minio"}
 BARE = pod("bare", probed(80), labels={})
 HIDDEN = "hides minio:9000 from proxies, which then call it in plain text"
@@ -278,7 +279,7 @@ NO_CERTIFICATE = "has clients call minio:9000 without the mesh's certificates"
     rule_by_name=([destination_rule("minio")], NO_CERTIFICATE),
     rule_by_name_and_namespace=([destination_rule("minio.kf.svc")], NO_CERTIFICATE),
     rule_by_host=([destination_rule(FULL, "SIMPLE")], NO_CERTIFICATE),
-    rule_for_all=([destination_rule("*.local", "MUTUAL")], NO_CERTIFICATE),
+    rule_for_all=([destination_rule("*.example", "MUTUAL")], NO_CERTIFICATE),
     rule_for_the_port=([destination_rule("minio", "SIMPLE", port=9000)], NO_CERTIFICATE),
     rule_of_the_mesh=([destination_rule("*", namespace="istio-system")], NO_CERTIFICATE),
     rule_of_the_gateway=([destination_rule(FULL, namespace="istio-ingress")], NO_CERTIFICATE),
@@ -288,13 +289,13 @@ NO_CERTIFICATE = "has clients call minio:9000 without the mesh's certificates"
     rule_for_the_pods_port=(
         [service("db", 80, 9000, selector=MINIO), destination_rule("db", port=9000)], "",
     ),
-    rule_for_another_namespace=([destination_rule("minio.other.svc.cluster.local")], ""),
+    rule_for_another_namespace=([destination_rule(f"minio.other.svc.{DOMAIN}")], ""),
     rule_for_a_namesake=([destination_rule("minio", namespace="istio-ingress")], ""),
     rule_for_other_hosts=([destination_rule("*.example.com")], ""),
     rule_with_certificates=([destination_rule("minio", "ISTIO_MUTUAL")], ""),
     sidecar_of_the_model=([sidecar("istio-system/*")], HIDDEN),
     sidecar_of_some_pods=(
-        [sidecar("./katib.kf.svc.cluster.local", workloadSelector={"labels": KATIB})],
+        [sidecar(f"./katib.kf.svc.{DOMAIN}", workloadSelector={"labels": KATIB})],
         HIDDEN,
     ),
     sidecar_of_the_model_that_shows_others=([sidecar("*/*.example.com")], HIDDEN),
@@ -308,7 +309,7 @@ NO_CERTIFICATE = "has clients call minio:9000 without the mesh's certificates"
          sidecar("*/*", workloadSelector={"labels": KATIB})], HIDDEN,
     ),
     sidecar_of_the_mesh_below_one_of_the_model=(
-        [sidecar("istio-system/*", namespace=ROOT), sidecar("*/*.local")], "",
+        [sidecar("istio-system/*", namespace=ROOT), sidecar("*/*.example")], "",
     ),
     sidecar_of_the_model_that_shows_the_service=([sidecar(f"kf/{FULL}")], ""),
     sidecar_without_hosts=([sidecar()], ""),
@@ -356,7 +357,7 @@ def test_rules_of_users_are_told_of_a_few(ctx, world):
     world.add(service("minio", 9000))
     world.add(members.profile("kf-user"))
     for number in range(200):
-        rule = destination_rule("*.local", namespace="kf-user")
+        rule = destination_rule("*.example", namespace="kf-user")
         world.add({**rule, "metadata": {"name": f"r{number}", "namespace": "kf-user"}})
     params = {"mtls": "strict", "format": "json"}
     ctx.run(ctx.on.action("preview-security", params=params), state())

@@ -12,7 +12,7 @@ from ops import testing
 
 from istio_integrator.messages import Template
 from tests.unit.cases import cases
-from tests.unit.charm import ambient_objects, fake_cluster, ingress_world
+from tests.unit.charm import ambient_objects, charm_world, fake_cluster, ingress_world
 from tests.unit.charm.charm_world import state
 from tests.unit.charm.security import members
 
@@ -21,7 +21,8 @@ OUTSIDE = [members.pod(name, inside=False) for name in ("lost", "loose")]
 
 
 @pytest.fixture
-def world(ctx, fake):
+def world(ctx, fake, monkeypatch):
+    charm_world.search(monkeypatch)
     fake_cluster.install_istio(fake)
     for each in (*members.member("minio"), *OUTSIDE):
         fake.add({**each, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
@@ -111,7 +112,7 @@ def test_off_is_asked_about_in_quotes_since_juju_reads_what_is_typed_as_yaml(ctx
     ),
     rule_of_a_user=(
         [members.profile("kf-user"),
-        members.destination_rule("minio.kf.svc.cluster.local", namespace="kf-user")],
+        members.destination_rule(f"minio.kf.svc.{charm_world.DOMAIN}", namespace="kf-user")],
         Template.CLIENTS_WITHOUT_CERTIFICATE,
         "DestinationRule kf-user/theirs has clients call minio:9000 without",
     ),
