@@ -361,6 +361,7 @@ NO_CERTIFICATE = "istiod has not written the ConfigMap istio-ca-root-cert into t
     forbids_and_manual=row(pods=[FORBIDS], options={"mode": "manual"}, messages=[BY_HAND]),
     injector_is_down=row(options={"trials": DOWN}, messages=["why"]),
     replaced=row(messages=[REPLACED.format(SET)]),
+    first_was_no_better=(sets("ab"), WORTHLESS, ["m", "m"]),
     another_is_replaced=row(
         pods=[replica(terminating=True), replica("b-0")],
         options={"remembered": remembering()},
