@@ -249,6 +249,10 @@ def test_a_pod_in_the_wrong_order_names_the_container_that_should_be_first():
 
 def test_a_pod_that_is_not_evicted_says_why_where_something_is_wrong_with_it():
     assert judged(pod_of("main"), ownership=BARE) == ("missing", "BarePod")
+    read = facts.read_replica(pod_of("main"), MEMBER)
+    owned = [facts.add_ownership(read, each) for each in (BARE, OURS)]
+    known = [(each.workload, each.fixable) for each in owned]
+    assert known == [("", False), ("StatefulSet/a", True)]
     assert judged(pod_of("main", labels=MODELOPERATOR), ownership=BARE) == ("", "ModelOperator")
     assert judged(pod_of("charm", "istio-proxy"), ownership=BARE) == ("", "BarePod")
 

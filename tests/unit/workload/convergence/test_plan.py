@@ -460,6 +460,7 @@ def test_a_pause_lasts_to_its_end_though_no_pod_is_missing_for_a_moment():
     again = look(replica(), remembered=decided.memory)
     assert (again.ask, again.evict) == ((), ())
     assert again.memory.holds == {SET: a_budget()}
+    assert look(replica(fixable=False), remembered=paused()).summary.troubles == ()
 
     assert look(replica(in_mesh=True), remembered=paused(NOW)).memory.holds == {}
     # The workload was deleted.
@@ -956,6 +957,10 @@ BROKEN_BEFORE = {"was_ready": False, "ready_before": 2}
     all_as_before=(three(2), 3, {"known": KNOWN, "ready_before": 3}, False),
     as_many_as_before_and_no_more=(three(1), 3, {"known": KNOWN, "ready_before": 2}, False),
     an_old_one_fell_over=(three(1), 3, {"known": KNOWN, "ready_before": 3}, True),
+    an_old_one_fell_over_and_another_terminates=(
+        [*three(1), replica("a-3", terminating=True)],
+        *(3, {"known": KNOWN, "ready_before": 3}, True),
+    ),
     only_the_old_ones=(three(2, **STARTING), 3, {"known": KNOWN, "ready_before": 2}, True),
     scaled_down=([replacement()], 1, {"known": KNOWN, "ready_before": 3}, False),
     no_replacement_yet=(three(2)[1:], 3, {"known": KNOWN, **BROKEN_BEFORE}, True),
