@@ -98,7 +98,7 @@ def trial(why, force):
         [replica(ready_since=None, ailments=(HANGS,))],
         *({}, [], [], {"a-0": "NotReady"}),
     ),
-    highest_ordinal=(ELEVEN, {}, ["a-10"], [], {}),
+    highest_ordinal=(ELEVEN, {}, ["a-10"], [], {"a-0": "Replacing"}),
     broken_one_of_several=([BROKEN, *ELEVEN[1:]], {}, ["a-0"], [], {}),
     only_ready_one_of_several=row(
         pods=[replica("a-0"), replica("a-1", ready_since=None)], why={"a-0": "NotReady"}
