@@ -11,6 +11,7 @@ from tests import asked
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import APPLICATION, MODEL, context, state
+from tests.unit.charm.diagnosis import world
 from tests.unit.charm.diagnosis.world import add_pod
 from tests.unit.charm.security import members
 
@@ -129,6 +130,21 @@ def test_pods_of_profiles_that_a_policy_refuses_are_named_with_its_author(ctx, f
     assert ("doubtful", "CHECK_FORBIDDEN") in findings["rejections"]
 
 
+@cases(
+    ("count", "more"),
+    ten=(10, []),
+    eleven=(11, ["11 objects are passed over, of which these are 10"]),
+)
+def test_objects_that_cannot_be_read_are_named_up_to_ten(ctx, fake, count, more):
+    for number in range(count):
+        fake.put("Pod", f"odd-{number}", spec=5)
+    first, *rest = world.diagnose(ctx, "odd objects")
+    assert first.seen.startswith("Pod kf/odd-0 is passed over: ")
+    assert (first.level, first.next) == ("doubtful", "kubectl -n kf get pod odd-0 -o yaml")
+    assert [row.seen for row in rest[9:]] == more
+    assert len(rest) == 9 + len(more)
+
+
 INVALID = 'Error creating: Pod "{}" is invalid: spec.containers[1].name: Duplicate value: "a"'
 KYVERNO = 'Error creating: admission webhook "validate.kyverno.svc" denied the request: no {} here'
 
@@ -193,6 +209,9 @@ def test_what_fails_is_a_row_and_everything_else_is_looked_at(ctx, fake, change,
     findings, failure = diagnose(ctx, given)
     assert {check: findings[check][0] for check in want} == want
     assert ("broken" in failure) is (BROKEN in {level for level, _ in want.values()})
+    rows = json.loads(ctx.action_results["report"])
+    looks = {row["next"] for row in rows if row["message"] in ("CONFIG_INVALID", "CHECK_FAILED")}
+    assert looks <= {"juju debug-log --replay --include mesh-2"}
 
 
 @pytest.fixture
