@@ -77,6 +77,7 @@ def test_removal_takes_the_label_early_and_the_workload_last(served, fake, monke
         "patch namespaces",
         "delete mutatingwebhookconfigurations",
         "delete deployments",
+        "delete configmaps mesh-2-admission",
         "delete secrets mesh-2-admission-tls",
         "delete virtualservices",
         "delete envoyfilters",

@@ -128,6 +128,16 @@ def test_istiod_is_told_as_the_library_reads_it(tmp_path, monkeypatch):
     ]
 
 
+def test_each_endpoint_is_observed_and_the_departure_of_units_that_write():
+    meta = {key: METADATA[key] for key in ("name", "provides", "requires")}
+    ctx = testing.Context(ops.CharmBase, meta=meta)
+    with ctx(ctx.on.start(), testing.State()) as manager:
+        observed = sorted(each.event_kind for each in endpoints.list_events(manager.charm))
+    names = [each.replace("-", "_") for each in OURS]
+    changed = [f"{name}_relation_{kind}" for name in names for kind in ("changed", "broken")]
+    assert observed == sorted([*changed, "logging_relation_departed"])
+
+
 def test_unit_that_does_not_lead_writes_nothing():
     assert answered("ingress", kubeflow.announce_versions, leader=False) == {}
 
