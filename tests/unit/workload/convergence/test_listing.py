@@ -75,6 +75,12 @@ async def test_application_does_not_manage_the_gateway_workload_that_is_tied_to_
     assert not reason or found["reason"] == reason
 
 
+async def test_pods_stay_where_their_namespace_forbids_restarts(model):
+    model.namespace(MODEL, labels=MEMBER, annotations={names.RESTART_PODS: "disabled"})
+    (found,) = (await listed(model))["pods"]
+    assert (found["workload"], found["fixable"]) == ("StatefulSet/web", False)
+
+
 REPORTED = "outside of the model pods are only reported"
 
 
