@@ -308,6 +308,7 @@ BOTH_IGNORED = {names.IGNORE_CONTAINERS: "agent,log"}
     failed=(pod(phase="Failed"), "the pod has failed"),
     phase=(pod(phase="Unknown"), "the pod's phase is Unknown"),
     no_phase=(pod(phase=""), "the pod's phase is not known"),
+    no_state=(pod({}), "main is waiting (no reason given)"),
     stale=(STALE, "main has a status from before the pod started"),
     restarting_all=(pod(conditions=[RESTARTING_ALL]), "all containers are being restarted"),
     proxy_comes_back=(
