@@ -113,7 +113,7 @@ class Discovery:
         if default.refusal is not None:
             problem = f"is not tested: {problem}"
         elif not default.probed:
-            refused = "" if labels else ", new pods are refused"
+            refused = "" if labels or default.is_unchanged else ", new pods are refused"
             problem = f"does not inject{refused}: {problem}"
         return dataclasses.replace(
             mesh,

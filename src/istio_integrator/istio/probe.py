@@ -39,6 +39,8 @@ class ProbedProxy:
     """Whether the dry-run pod got a sidecar; otherwise the other fields are assumptions."""
     problem: str = ""
     """Why the pod has no sidecar, in the API server's words."""
+    is_unchanged: bool = False
+    """Whether new pods are created without a sidecar, as no injector is called for them."""
     refusal: refusals.Refusal | None = None
     """The rejection by another webhook or policy; whether Istio injects is then not known."""
     native_proxy: bool = False
@@ -111,7 +113,8 @@ def read_changes(created: cluster.Object) -> ProbedProxy:
     native = [each for each in inits if each.get("restartPolicy") == "Always"]
     proxies = [each for each in (*native, *containers) if each.get("name") == names.PROXY]
     if not proxies:
-        return ProbedProxy(problem="the injector was not asked for the pod")
+        problem = "the injector was not asked for the pod"
+        return ProbedProxy(problem=problem, is_unchanged=True)
     proxy = proxies[0]
     annotations = cluster.at(created, "metadata", "annotations")
     environment = {each.get("name"): each.get("value") for each in cluster.parts(proxy, "env")}

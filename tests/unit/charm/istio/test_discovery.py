@@ -421,5 +421,8 @@ def test_model_stays_joined_while_an_istiod_outside_the_cluster_is_away(ctx, fak
     istiod["alive"] = True
     out = ctx.run(ctx.on.update_status(), out)
     assert (out.unit_status, told(ctx, out).status_port) == (before.unit_status, 15099)
+    requiring(fake)
+    out = ctx.run(ctx.on.update_status(), out)
+    assert "does not inject: the injector was not asked for the pod" in out.unit_status.message
     fake.delete("MutatingWebhookConfiguration", "istio-sidecar-injector")
     assert told(ctx, ctx.run(ctx.on.update_status(), out)).status_port == 15099
