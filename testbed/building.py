@@ -24,6 +24,7 @@ SECONDS: Mapping[str, float] = {
     "pause": 2,
     "jujuc": 4,
     "actionlint": 5,
+    "oauth2-proxy": 45,
     "oracle": 10,
     "istio-oracle": 10,
     f"{_IMAGE}pause": 1,

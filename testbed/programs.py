@@ -156,8 +156,8 @@ PRODUCTS: Mapping[str, Product] = {
 }
 
 ON_DEMAND = (
-    "argo-workflows", "gateway-api", "jobset", "kubernetes-1.34", "kubernetes-1.35",
-    "kuberay", "oauth2-proxy", "trainer",
+    "argo-workflows", "gateway-api", "jobset", "kubernetes-1.34", "kubernetes-1.35", "kuberay",
+    "trainer",
 )  # fmt: skip
 """For a few tests, some after minutes of compiling: built when one asks, not with all others."""
 DEFAULT = tuple(product for product in PRODUCTS if product not in ON_DEMAND)

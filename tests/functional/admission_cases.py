@@ -539,7 +539,6 @@ NATIVES = (
             spec=spec,
         )
         for name, text, spec in (
-            ("instead", "", TO_COMPLETION),
             ("after", "sidecar,grpc-simple", TO_COMPLETION),
             ("before", "grpc-simple , sidecar", TO_COMPLETION),
             ("blocked by a probe", "sidecar,grpc-simple", helped(startupProbe=PROBE)),
