@@ -287,6 +287,20 @@ def test_hosts_that_a_policy_refuses_leave_those_that_are_served(served, kind):
 
 
 @BOUND_KINDS
+def test_every_host_is_served_on_while_a_policy_refuses_others(served, kind):
+    served.config = {**OWN, "hosts": ""}
+    served.run()
+    served.get_ready("mesh-2-gateway")
+    before = kept(served)
+    assert served.gateway()["spec"]["servers"][0]["hosts"] == ["*"]
+    deny(served, kind, lambda spec: not below(".elsewhere.example")(spec))
+    served.config["hosts"] = "kf.elsewhere.example"
+    for _ in range(2):
+        assert served.status().name == "blocked"
+        assert kept(served) == before
+
+
+@BOUND_KINDS
 def test_gateway_that_a_policy_refuses_leaves_the_present_one(served, kind):
     served.run()
     before = kept(served)

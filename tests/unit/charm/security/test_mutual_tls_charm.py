@@ -233,6 +233,9 @@ SHARED = {"tier": "x", "app.kubernetes.io/name": "katib"}
         [*member("db-v2"), service("db", 80, selector={"app.kubernetes.io/name": "db-v2"})],
         "db:5432", {"db-v2": [5432]},
     ),
+    option_with_a_service_without_pods=(
+        [*member("db", listening(1)), service("ext", 443, selector={})], "ext:443", {},
+    ),
     workloads_that_share_a_pod=(
         [*member("katib", listening(8443, "webhook")), *HOOK, WIDE,
          pod("wide", labels={"tier": "x"}), pod("both", labels=SHARED)],
