@@ -86,9 +86,10 @@ def sidecar(*hosts, namespace=MODEL, **spec):
     return make("Sidecar", "theirs", namespace, spec={"egress": egress, **spec})
 
 
-def profile(name):
-    """The namespace of a user."""
-    labels = {"app.kubernetes.io/part-of": "kubeflow-profile"}
+def profile(name, **labels):
+    """The namespace of a user, with labels of this charm."""
+    labels = {f"istio-integrator.charmhub.io/{key}": value for key, value in labels.items()}
+    labels["app.kubernetes.io/part-of"] = "kubeflow-profile"
     return make("Namespace", name, "", labels=labels)
 
 

@@ -287,6 +287,7 @@ NO_CERTIFICATE = "has clients call minio:9000 without the mesh's certificates"
     rule_of_the_mesh=([destination_rule("*", namespace="istio-system")], NO_CERTIFICATE),
     rule_of_the_gateway=([destination_rule(FULL, namespace="istio-ingress")], NO_CERTIFICATE),
     rule_of_a_user=([destination_rule(FULL, namespace="kf-user")], ""),
+    rule_of_a_user_who_is_not_served=([destination_rule(FULL, namespace="kf-user-2")], ""),
     rule_of_a_subset=([destination_rule("minio", is_of_subset=True)], NO_CERTIFICATE),
     rule_for_another_port=([destination_rule("minio", port=9001)], ""),
     rule_for_the_pods_port=(
@@ -335,6 +336,7 @@ NO_CERTIFICATE = "has clients call minio:9000 without the mesh's certificates"
 )  # fmt: skip
 def test_known_victim_keeps_strict_off(ctx, world, objects, words):
     world.add(members.profile("kf-user"))
+    world.add(members.profile("kf-user-2", served="disabled"))
     world.add(service("minio", 9000))
     for each in objects:
         world.add(each)
