@@ -456,7 +456,7 @@ FREEZES = {
     "weights above Envoy's sum": virtual_service(weighted(*[2**31 - 1] * 3)),
     "a negative weight": virtual_service(weighted(1, -1)),
     "a header at a Gateway of another team": virtual_service(
-        header("x", "%A%"), gateways=["shop/web"]
+        header("x", "%A%"), gateways=["NAMESPACE-2/web"]
     ),
     "a header of an HTTPRoute": http_route(modified(set=[{"name": "x", "value": "a%b"}])),
     "a header of an HTTPRoute's backend": http_route(
@@ -643,6 +643,8 @@ def test_object_that_was_there_may_be_changed_to_what_is_allowed_only(world):
     alice.merge_patch(there, {"spec": world.filled(virtual_service()["spec"])})
     with pytest.raises(ApiError):
         alice.merge_patch(there, {"spec": there["spec"]})
+    with pytest.raises(ApiError):
+        alice.merge_patch(there, {"metadata": {"annotations": {"internal.istio.io/parents": "x"}}})
     labelled = world.create(pod({"app": "EDGE"}), ALICE)
     with pytest.raises(ApiError):
         alice.merge_patch(labelled, {"metadata": {"labels": world.filled(LABELS)}})

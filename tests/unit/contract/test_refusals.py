@@ -20,6 +20,10 @@ MISSING_RIGHT = (
 @cases(
     ("code", "message", "author", "words"),
     webhook=(400, DENIED, 'webhook "validate.kyverno.svc-fail"', "policy Pod/x/y: no"),
+    webhook_with_words_in_lines=(
+        *(400, 'admission webhook "a.b" denied the request: \n\npolicy Pod/x/y:\n  rule: no'),
+        *('webhook "a.b"', "policy Pod/x/y: rule: no"),
+    ),
     webhook_without_words=(
         *(400, 'admission webhook "a.b" denied the request without explanation'),
         *('webhook "a.b"', ""),

@@ -56,6 +56,15 @@ def test_pods_are_read_however_they_are_given(
     assert [row.get("ended", "") for row in rows] == [ENDED[each] for each in want]
 
 
+def test_help_has_an_example_in_each_line(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        cli.main(["explain", "--help"])
+    assert capsys.readouterr().out.endswith(
+        "\nexamples:\n  kubectl get pods -o json | sidecar-lifecycle explain\n"
+        "  sidecar-lifecycle explain pod.json --admission-settings settings.json\n"
+    )
+
+
 def test_standard_input_is_the_default(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -224,7 +224,7 @@ def sidecar(namespace, mode="", **spec):
 
 
 OF_PODS = {"workloadSelector": {"labels": {"app": "x"}}}
-ROOT, CLOSED, OPEN = "istio-system", "REGISTRY_ONLY", "ALLOW_ANY"
+ROOT, CLOSED, OPEN = "mesh-root", "REGISTRY_ONLY", "ALLOW_ANY"
 
 
 @cases(
@@ -238,11 +238,13 @@ ROOT, CLOSED, OPEN = "istio-system", "REGISTRY_ONLY", "ALLOW_ANY"
     all_but_some=(CLOSED, [sidecar("kf", OPEN, **OF_PODS)], True),
     pods_of_the_root=(OPEN, [sidecar(ROOT, CLOSED, **OF_PODS)], False),
     of_another=(OPEN, [sidecar("default", CLOSED)], False),
+    of_istiod=(OPEN, [sidecar("istio-system", CLOSED)], False),
 )
 def test_what_proxies_let_out_is_the_nearest_sidecars_word(
     ctx, fake, default, sidecars, is_cut_off
 ):
-    fake_cluster.install_istio(fake, mesh_config=f"outboundTrafficPolicy: {{mode: {default}}}")
+    text = f"rootNamespace: {ROOT}\noutboundTrafficPolicy: {{mode: {default}}}\n"
+    fake_cluster.install_istio(fake, mesh_config=text)
     for each in sidecars:
         fake.add(each)
     ctx.run(ctx.on.config_changed(), state())

@@ -244,11 +244,13 @@ def test_calls_are_admitted_as_stated(given, labels, admitted, denied):
 @pytest.mark.parametrize("named", ["mlmd", "metadata-grpc-service"])
 @pytest.mark.parametrize("mode", ["related", "closed"])
 @pytest.mark.parametrize("routed", [False, True])
-def test_metadata_is_for_everybody_whatever_user_they_name(mode, routed, named):
+@pytest.mark.parametrize("is_ambient", [False, True])
+def test_metadata_is_for_everybody_whatever_user_they_name(mode, routed, is_ambient, named):
     shared = service(named, (8080, "grpc-api"), (8081, 18081), of="mlmd")
     led = [(named, 8080)] if routed else []
     stored = pod("mlmd", **{"grpc-api": 18080})
-    decision = decide(asked(shared, stored, mode=mode, routed=led, gateways=(GATEWAY,)))
+    more = {"gateways": (GATEWAY,), "is_ambient": is_ambient}
+    decision = decide(asked(shared, stored, mode=mode, routed=led, **more))
     # envoy forwards the header and the Host of a browser, so its sidecar shows no certificate.
     for principal in (EDITOR, sa("envoy"), ""):
         for headers in ((), CLAIM):
