@@ -85,6 +85,22 @@ def test_entries_are_for_routes_without_authentication_and_for_others_within_the
     assert entries(world.guard()) == want
 
 
+def test_routes_match_the_values_that_the_filter_writes_first_and_then_for_the_root(world):
+    world.related = [free("/dex"), asked("/", "/kfp"), route("older"), auth()]
+    world.hook()
+    matches = [each for entry in world.http() for each in entry["match"] if "headers" in each]
+    (header,) = {name for each in matches for name in each["headers"]}
+    matched = {each["uri"].get("prefix"): each["headers"][header]["exact"] for each in matches}
+    mark = patches(world.guard(), "HTTP_FILTER")[-1]["patch"]["value"]["typed_config"]
+    written = {
+        script: re.findall(rf'headers:replace\("{header}", "(.+?)"\)', source["inline_string"])
+        for script, source in mark["source_codes"].items()
+    }
+    assert written == {"ask": [matched["/kfp/"], matched["/"]], "pass": [matched["/dex/"]]}
+    assert matched["/older"] == matched["/kfp/"]
+    assert len({*matched.values()}) == 3
+
+
 def test_size_does_not_depend_on_the_number_of_authenticated_routes(world):
     def written(count):
         world.related = [free("/dex"), asked(*(f"/app-{n}" for n in range(count))), auth()]
