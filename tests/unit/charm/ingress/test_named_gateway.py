@@ -1,6 +1,7 @@
 """A gateway that the options name: which pods can be it, and what changes on it."""
 
 import pytest
+from ops import testing
 
 from integrator_contract import names
 from istio_integrator import messages
@@ -204,6 +205,10 @@ def test_gateway_without_a_ready_pod_is_not_ready(served):
     pod_of(served.fake, status={"conditions": [{"type": "Ready", "status": "False"}]})
     pod_of(served.fake, name="ready-and-ending", is_ending=True)
     assert f"gateway {SERVICE} is not ready" in served.status().message
+    pod_of(served.fake, name="ready-and-not-a-gateway", args=("proxy", "sidecar"))
+    served.related.append(testing.Relation("gateway-info", remote_app_name="kserve-controller"))
+    served.hook()
+    assert served.related[-1].local_app_data["gateway_up"] == "false"
 
 
 def order_of(world):
