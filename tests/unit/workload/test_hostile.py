@@ -266,11 +266,19 @@ async def test_pod_that_can_not_be_decoded_gets_one_event_and_others_complete(
         await until(lambda: phase(cluster) == "Succeeded")
         assert await service.is_ready()
         cluster.put("pods", hostile)
+        cluster.delete("pods", MODEL, "hostile")
+        # A StatefulSet gives its next pod the same name.
+        hostile["metadata"]["uid"] = "h-2"
+        cluster.put("pods", hostile)
         cluster.put("pods", pods.pod_json(name="later", uid="l"))
         await until(lambda: phase(cluster, "later") == "Succeeded")
 
     told = [each for each in cluster.all("events") if each["reason"] == "ObjectNotUnderstood"]
-    assert [(each["involvedObject"]["name"], each["count"]) for each in told] == [("hostile", 1)]
+    about = [(each["involvedObject"], each["count"]) for each in told]
+    assert sorted((pod["name"], pod["uid"], count) for pod, count in about) == [
+        ("hostile", "h", 1),
+        ("hostile", "h-2", 1),
+    ]
 
 
 async def test_pod_that_can_not_be_decoded_any_more_is_forgotten_when_it_is_deleted(

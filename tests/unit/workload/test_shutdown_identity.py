@@ -350,18 +350,18 @@ async def test_pod_under_watch_keeps_no_more_of_an_annotation_than_is_read(clust
 
 
 @pytest.mark.parametrize("answers", [True, False])
-async def test_asked_to_end_it_ends_before_pebble_kills_it_and_finishes_a_stop(
+async def test_asked_to_end_it_ends_before_pebble_kills_it_and_finishes_all_stops(
     cluster: FakeApiserver, answers: bool
 ):
-    proxy = cluster.proxies["job-x"]
-    proxy.mode = "hang"
-    cluster.put("pods", pod_json())
-    loop = asyncio.get_running_loop()
+    loop, answer_after = asyncio.get_running_loop(), {"fast": 0.5, "slow": 1}
+    for name in answer_after:
+        cluster.proxies[name].mode = "hang"
+        cluster.put("pods", pod_json(name=name, uid=name))
     async with unit(cluster):
-        await until(lambda: proxy.requests)
-        if answers:
-            loop.call_later(1, proxy.release.set)
+        await until(lambda: all(cluster.proxies[name].requests for name in answer_after))
+        for name, seconds in answer_after.items() if answers else ():
+            loop.call_later(seconds, cluster.proxies[name].release.set)
         asked = loop.time()
 
     assert loop.time() - asked < 4
-    assert (phase(cluster) == "Succeeded") is answers
+    assert [phase(cluster, name) == "Succeeded" for name in answer_after] == [answers] * 2
