@@ -1,5 +1,6 @@
 """A model with members of the mesh, as objects of the API server."""
 
+from integrator_contract import names
 from tests.unit.charm.objects import make
 
 MODEL = "kf"
@@ -88,7 +89,7 @@ def sidecar(*hosts, namespace=MODEL, **spec):
 
 def profile(name, **labels):
     """The namespace of a user, with labels of this charm."""
-    labels = {f"istio-integrator.charmhub.io/{key}": value for key, value in labels.items()}
+    labels = {f"{names.PREFIX}{key}": value for key, value in labels.items()}
     labels["app.kubernetes.io/part-of"] = "kubeflow-profile"
     return make("Namespace", name, "", labels=labels)
 
