@@ -149,40 +149,42 @@ def test_what_nobody_should_read_is_a_problem_of_its_sender(read, given, problem
     assert len(said) < 500
 
 
-@pytest.mark.parametrize(
+@cases(
     ("read", "given"),
-    [
-        (ingress, {}),
-        (ingress, {"_supported_versions": "[v1]"}),
-        (ingress, {"data": asks()["data"]}),
-        (ingress, bag("{}")),
-        (ingress, bag("{}", "[1, 7]")),
-        (ingress, {"name": "p", "port": "9"}),
-        (ingress, {"name": "p", "model": "cos"}),
-        (kubeflow.read_forward_auth_bag, {"decisions_address": ""}),
-        (ingress, {"model": "cos", "name": "p", "port": "9", "data": "{}"}),
-        (kubeflow.read_forward_auth_bag, {"app_names": "[]"}),
-        (ingress_route.read_config, ""),
-    ],
+    nothing=(ingress, {}),
+    versions=(ingress, {"_supported_versions": "[v1]"}),
+    data_without_versions=(ingress, {"data": asks()["data"]}),
+    empty_data=(ingress, bag("{}")),
+    unknown_versions_of_empty_data=(ingress, bag("{}", "[1, 7]")),
+    no_model=(ingress, {"name": "p", "port": "9"}),
+    no_port=(ingress, {"name": "p", "model": "cos"}),
+    two_interfaces_at_once=(ingress, {"model": "cos", "name": "p", "port": "9", "data": "{}"}),
+    address_without_text=(kubeflow.read_forward_auth_bag, {"decisions_address": ""}),
+    applications_without_address=(kubeflow.read_forward_auth_bag, {"app_names": "[]"}),
+    config_without_text=(ingress_route.read_config, ""),
 )
 def test_what_is_not_written_yet_is_waited_for(read, given):
     assert read(given) == (None, "")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("read", "given"),
-    [
-        (ingress, asks(prefix="/" + "a" * 255, port=65535, service="a" * 63)),
-        (kubeflow.read_forward_auth_bag, auth("http://a.b.svc:65535/" + "x" * 491)),
-        (
-            kubeflow.read_forward_auth_bag,
-            auth(headers=json.dumps(["a" * 128, *(f"a{n}" for n in range(63))])),
-        ),
-        (ingress_route.read_config, routes(*[json.loads(routes())["http_routes"][0]] * 128)),
-        (ingress_route.read_config, routes(matches=[wishes.match("/" + "a" * 255)] * 16)),
-        (ingress_route.read_config, routes(name="x" * 253)),
-        (ingress_route.read_config, calls(*[STORE] * 128)),
-    ],
+    longest_names=(ingress, asks(prefix="/" + "a" * 255, port=65535, service="a" * 63)),
+    longest_address=(kubeflow.read_forward_auth_bag, auth("http://a.b.svc:65535/" + "x" * 491)),
+    most_headers=(
+        kubeflow.read_forward_auth_bag,
+        auth(headers=json.dumps(["a" * 128, *(f"a{n}" for n in range(63))])),
+    ),
+    most_routes=(
+        ingress_route.read_config,
+        routes(*[json.loads(routes())["http_routes"][0]] * 128),
+    ),
+    most_matches=(
+        ingress_route.read_config,
+        routes(matches=[wishes.match("/" + "a" * 255)] * 16),
+    ),
+    longest_route_name=(ingress_route.read_config, routes(name="x" * 253)),
+    most_calls=(ingress_route.read_config, calls(*[STORE] * 128)),
 )
 def test_most_that_may_be_asked_for_is_read(read, given):
     message, problem = read(given)

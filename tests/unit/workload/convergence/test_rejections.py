@@ -188,8 +188,8 @@ async def test_policy_that_comes_later_is_found_by_the_pod_that_is_lacking(model
         workload(model, "deployments", "shop", present=0)
         sets = ((9, "shop-b", "shop"), (10, "shop-a", "shop"), (11, "shop-2-a", "shop-2"))
         for number, name, owner in sets:
-            about = {"annotations": {"deployment.kubernetes.io/revision": str(number)}}
-            about["ownerReferences"] = owned("Deployment", owner)
+            revision = {"deployment.kubernetes.io/revision": str(number)}
+            about = {"annotations": revision, "ownerReferences": owned("Deployment", owner)}
             workload(model, "replicasets", name, present=0, **about)
         model.tried.clear()
         await until(service.told)
