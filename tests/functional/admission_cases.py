@@ -72,9 +72,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
                 "prefixes": {
                     "docker.io/library": "mirror.example/official",
                     "docker.io": "mirror.example/hub",
-                    "quay.io": "mirror.example:5000/quay",
                 },
             },
+            {"pods": "mirrored", "prefixes": {"quay.io": "mirror.example:5000/quay"}},
         ],
     },
     "training": {"hold-application": False, "pod-traffic": True},

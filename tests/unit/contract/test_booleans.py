@@ -3,16 +3,15 @@
 import pytest
 
 from integrator_contract import booleans
+from tests.unit.cases import cases
 
 
 @pytest.mark.parametrize("default", [True, False])
-@pytest.mark.parametrize(
+@cases(
     ("texts", "value"),
-    [
-        (("1", "t", "T", "TRUE", "true", "True"), True),
-        (("0", "f", "F", "FALSE", "false", "False"), False),
-        ((None, "", " true", "false ", "yes", "no", "on", "tRUE", "2"), None),
-    ],
+    true=(("1", "t", "T", "TRUE", "true", "True"), True),
+    false=(("0", "f", "F", "FALSE", "false", "False"), False),
+    neither=((None, "", " true", "false ", "yes", "no", "on", "tRUE", "2"), None),
 )
 def test_text_is_read_as_go_reads_it(texts, value, default):
     expected = default if value is None else value

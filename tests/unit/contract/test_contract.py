@@ -4,22 +4,19 @@ import dataclasses
 import pathlib
 import re
 
-import pytest
-
 from integrator_contract import answers, names, reasons
+from tests.unit.cases import cases
 
 ROOT = pathlib.Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("model", "application", "want"),
-    [
-        ("kf", "mesh-2", "kf.mesh-2"),
-        ("m" * 40, f"{'a' * 10}-b{'c' * 20}", f"{'m' * 40}.{'a' * 10}-"),
-        ("m" * 40, "a" * 22, f"{'m' * 40}.{'a' * 22}"),
-        ("m" * 40, "a" * 23, f"{'m' * 40}.{'a' * 11}-"),
-        ("m" * 51, "a" * 23, f"{'m' * 51}-"),
-    ],
+    short=("kf", "mesh-2", "kf.mesh-2"),
+    cut_at_a_hyphen=("m" * 40, f"{'a' * 10}-b{'c' * 20}", f"{'m' * 40}.{'a' * 10}-"),
+    longest=("m" * 40, "a" * 22, f"{'m' * 40}.{'a' * 22}"),
+    too_long=("m" * 40, "a" * 23, f"{'m' * 40}.{'a' * 11}-"),
+    cut_at_the_dot=("m" * 51, "a" * 23, f"{'m' * 51}-"),
 )
 def test_owner_fits_a_label_and_differs_by_application(model, application, want):
     owner = names.name_owner(model, application)
@@ -30,30 +27,26 @@ def test_owner_fits_a_label_and_differs_by_application(model, application, want)
     assert names.name_owner("m" * 60, application) != names.name_owner("m" * 61, application)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("application", "want"),
-    [
-        ("mesh-2", "mesh-2-admission"),
-        ("a" * 53, f"{'a' * 53}-admission"),
-        (f"{'a' * 43}-{'b' * 10}", f"{'a' * 43}-bc1f407e-admission"),
-        ("a" * 54, f"{'a' * 44}-a3f01b69-admission"),
-    ],
+    short=("mesh-2", "mesh-2-admission"),
+    longest=("a" * 53, f"{'a' * 53}-admission"),
+    cut_at_a_hyphen=(f"{'a' * 43}-{'b' * 10}", f"{'a' * 43}-bc1f407e-admission"),
+    too_long=("a" * 54, f"{'a' * 44}-a3f01b69-admission"),
 )
 def test_object_of_a_long_name_fits_a_dns_label(application, want):
     assert names.name_object(application, "admission") == want
 
 
-@pytest.mark.parametrize(
+@cases(
     ("labels", "is_machinery"),
-    [
-        ({names.NAME: "mesh-2"}, True),
-        ({names.NAME: "mesh-2-db"}, False),
-        ({names.COMPONENT: "admission-webhook"}, True),
-        ({names.COMPONENT: "gateway"}, False),
-        ({"operator.juju.is/name": "modeloperator"}, True),
-        ({"operator.juju.is/name": "mesh-2"}, False),
-        ({"juju-modeloperator": "modeloperator"}, True),
-    ],
+    unit=({names.NAME: "mesh-2"}, True),
+    of_a_longer_name=({names.NAME: "mesh-2-db"}, False),
+    webhook=({names.COMPONENT: "admission-webhook"}, True),
+    gateway=({names.COMPONENT: "gateway"}, False),
+    modeloperator=({"operator.juju.is/name": "modeloperator"}, True),
+    another_operator=({"operator.juju.is/name": "mesh-2"}, False),
+    old_modeloperator=({"juju-modeloperator": "modeloperator"}, True),
 )
 def test_machinery_is_modeloperator_the_application_and_its_webhook(labels, is_machinery):
     assert names.is_machinery(labels, "mesh-2") is is_machinery

@@ -8,7 +8,8 @@ from integrator_contract import names, namespaces, selectors
 from tests.unit.cases import cases
 
 PROFILE = {names.PART_OF: names.PROFILE}
-ENABLED, DISABLED = {names.SERVED: "enabled"}, {names.SERVED: "disabled"}
+SERVED_KEY = "istio-integrator.charmhub.io/served"
+ENABLED, DISABLED = {SERVED_KEY: "enabled"}, {SERVED_KEY: "disabled"}
 THEIRS = {names.SERVED_BY: "other.a"}
 SERVED = namespaces.Served(
     model="kf", mesh_namespace="istio-system", owner=names.name_owner("kf", "a")
@@ -74,7 +75,7 @@ KINDS = st.frozensets(st.sampled_from(namespaces.KINDS))
 @example("kf-user", {**PROFILE, **ENABLED}, frozenset(namespaces.KINDS), "")
 def test_selectors_select_what_is_served_each_by_one_of_them(name, labels, kinds, mesh_namespace):
     served = namespaces.Served(model="m", mesh_namespace=mesh_namespace, owner="m.a", kinds=kinds)
-    marks = {**labels, names.NAMESPACE_NAME: name}
+    marks = {**labels, "kubernetes.io/metadata.name": name}
 
     selected = [key for key, each in served.as_selectors() if selectors.matches(each, marks)]
 

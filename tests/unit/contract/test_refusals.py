@@ -10,6 +10,8 @@ DENIED = 'admission webhook "validate.kyverno.svc-fail" denied the request: poli
 PODS = 'pods "x" is forbidden: '
 USED = "requested: pods=1, used: pods=3, limited: pods=3"
 LIMIT = "maximum memory usage per Container is 1Gi, but limit is 2Gi"
+LIMITS = f"[minimum cpu usage per Pod is 1, but request is 100m, {LIMIT}]"
+RATIO = "cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000"
 CONSTRAINT = "unable to validate against any security context constraint: [x]"
 ACCOUNT = "error looking up service account x/y: not found"
 MISSING_RIGHT = (
@@ -21,8 +23,11 @@ MISSING_RIGHT = (
     ("code", "message", "author", "words"),
     webhook=(400, DENIED, 'webhook "validate.kyverno.svc-fail"', "policy Pod/x/y: no"),
     webhook_with_words_in_lines=(
-        *(400, 'admission webhook "a.b" denied the request: \n\npolicy Pod/x/y:\n  rule: no'),
-        *('webhook "a.b"', "policy Pod/x/y: rule: no"),
+        *(
+            400,
+            'admission webhook "a.b" denied the request: \n\npolicy Pod/x/y:\n  r' + "\nr" * 300,
+        ),
+        *('webhook "a.b"', "policy Pod/x/y: " + "r " * 192),
     ),
     webhook_without_words=(
         *(400, 'admission webhook "a.b" denied the request without explanation'),
@@ -34,9 +39,10 @@ MISSING_RIGHT = (
         *("ValidatingAdmissionPolicy no-hold", "not here"),
     ),
     policy_of_the_mesh=(
-        *(422, "ValidatingAdmissionPolicy 'a.istio.io' with binding 'b' denied request: no"),
-        *("ValidatingAdmissionPolicy a.istio.io", "no"),
+        *(422, "MutatingAdmissionPolicy 'a.istio.io' with binding 'b' denied request: no"),
+        *("MutatingAdmissionPolicy a.istio.io", "no"),
     ),
+    mutating_policy=(422, "policy 'a' with binding 'b' denied request: no", "policy a", "no"),
     webhook_that_quotes=(
         *(403, 'admission webhook "a.b" denied the request: failed calling webhook "c.d": no'),
         *('webhook "a.b"', 'failed calling webhook "c.d": no'),
@@ -51,6 +57,8 @@ MISSING_RIGHT = (
         *("Pod Security restricted:latest", "runAsNonRoot != true"),
     ),
     limit_range=(403, f"{PODS}{LIMIT}", "a LimitRange", LIMIT),
+    limit_ranges=(403, f"{PODS}{LIMITS}", "a LimitRange", LIMITS),
+    limit_of_the_ratio=(403, f"{PODS}{RATIO}", "a LimitRange", RATIO),
     openshift=(403, f"{PODS}{CONSTRAINT}", "a SecurityContextConstraint", CONSTRAINT),
     plugin=(403, f"{PODS}{ACCOUNT}", "an admission plugin of Kubernetes", ACCOUNT),
 )
@@ -104,14 +112,12 @@ def test_secrets_are_not_shown(text: str, shown: str) -> None:
     assert refusals.hide_secrets(text) == shown
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "is_istio"),
-    [
-        ("namespace.sidecar-injector.istio.io", True),
-        ("rev.validation.istio.io", True),
-        ("istio.io.example.com", False),
-        ("notistio.io", False),
-    ],
+    injector=("namespace.sidecar-injector.istio.io", True),
+    validation=("rev.validation.istio.io", True),
+    longer=("istio.io.example.com", False),
+    other=("notistio.io", False),
 )
 def test_only_webhooks_of_istio_speak_for_istiod(name: str, *, is_istio: bool) -> None:
     refusal = refusals.read_refusal(400, f'admission webhook "{name}" denied the request: no')
@@ -135,13 +141,11 @@ def test_policy_that_quotes_the_authorizer_is_a_refusal() -> None:
     assert refusal.author == 'webhook "a.b"'
 
 
-@pytest.mark.parametrize(
+@cases(
     ("code", "message"),
-    [
-        (404, 'pods "x" not found'),
-        (409, 'Operation cannot be fulfilled on pods "x"'),
-        (422, 'Pod "x" is invalid: spec.containers: Required value'),
-    ],
+    gone=(404, 'pods "x" not found'),
+    conflict=(409, 'Operation cannot be fulfilled on pods "x"'),
+    invalid=(422, 'Pod "x" is invalid: spec.containers: Required value'),
 )
 def test_other_answers_are_no_refusals(code: int, message: str) -> None:
     assert refusals.read_refusal(code, message) is None
@@ -155,8 +159,8 @@ LOST = 'Pod "x" is invalid: spec.initContainers[0].startupProbe: Forbidden: may 
 @cases(
     ("code", "message", "author", "words"),
     invalid=(422, INVALID.format("x"), "kube-apiserver", DUPLICATE),
-    patch=(500, "Internal error occurred: x", "kube-apiserver", "Internal error occurred: x"),
-    too_large=(413, "Request entity too large", "kube-apiserver", "Request entity too large"),
+    patch=(500, "Internal error:\n x", "kube-apiserver", "Internal error: x"),
+    too_large=(413, "too large" * 50, "kube-apiserver", ("too large" * 50)[:400]),
     dropped=(
         *(422, f"{LOST} init containers without restartPolicy=Always"),
         "another team's webhook",

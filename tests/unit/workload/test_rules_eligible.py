@@ -386,7 +386,7 @@ def test_only_pods_of_plain_workloads_are_ours_to_evict(owners, want, workload):
     assert found.fixable is (want == "")
 
 
-OFF = {names.RESTART_PODS: "disabled"}
+OFF = {"istio-integrator.charmhub.io/restart-pods": "disabled"}
 
 
 @cases(

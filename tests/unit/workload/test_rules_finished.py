@@ -24,10 +24,10 @@ RESTARTING_ALL = {"type": "AllContainersRestarting", "status": "True"}
 EVICTED = {"type": "DisruptionTarget", "status": "True"}
 GRPC = {names.TEMPLATES: "grpc-agent"}
 KEYS = {
-    "wait": names.WAIT_FOR_CONTAINERS,
-    "ignore": names.IGNORE_CONTAINERS,
-    "shutdown": names.PROXY_SHUTDOWN,
-    "port": names.STATUS_PORT,
+    "wait": "istio-integrator.charmhub.io/wait-for-containers",
+    "ignore": "istio-integrator.charmhub.io/ignore-containers",
+    "shutdown": "istio-integrator.charmhub.io/proxy-shutdown",
+    "port": "status.sidecar.istio.io/port",
     "config": "proxy.istio.io/config",
 }
 MANY = 10_000
@@ -260,7 +260,7 @@ ROWS = {
     "all_ignored": (noted(ignore="main"), "report NothingToWaitFor"),
     "waiting_for_the_proxy": (agent(running(), wait="istio-proxy"), "wait PayloadRunning"),
     "list_too_long": (noted(wait="disabled,5" * 25_000), "report BadContainerList"),
-    "port_too_long": (noted(port="5" * 25_000), "report BadStatusPort"),
+    "port_too_long": (agent(running(), port="5" * 25_000), "report BadStatusPort"),
 }
 
 
@@ -287,9 +287,13 @@ BOTH_IGNORED = {names.IGNORE_CONTAINERS: "agent,log"}
         ruled(3, rule("RestartAllContainers", 3), rule("Restart", 4)),
         "main ended with 3 and is started again",
     ),
-    trigger=(
-        beside("x", ended(9), **ALWAYS, restartPolicyRules=[rule("RestartAllContainers", 7, 9)]),
-        "x ended with 9, which restarts all containers",
+    ignored_trigger=(
+        pod(
+            others={"x": ended()},
+            annotations=annotated(ignore="main"),
+            main_spec={"restartPolicyRules": [rule("RestartAllContainers", 7, 0)]},
+        ),
+        "main ended with 0, which restarts all containers",
     ),
     without_status=(
         pod(others={"agent": None, "log": None}, annotations=BOTH_IGNORED),

@@ -126,9 +126,10 @@ def test_rules_select_a_pod_by_the_labels_that_it_was_sent_with():
     assert [(skip.change, skip.reason) for skip in result.skipped] == [("hold", "NotInjected")]
 
 
-def test_a_pod_of_a_profile_gets_its_hold_though_the_model_is_ambient():
+def test_a_pod_of_a_profile_gets_its_hold_though_the_model_is_ambient_and_not_served():
     pod = types.Pod(spec=types.PodSpec(containers=[types.Container(name="main")]))
-    assert mutate.mutate(pod, load("ambient"), "profiles").applied == ("ports", "hold")
+    known = dataclasses.replace(load("ambient"), lifecycle_in_model=False)
+    assert mutate.mutate(pod, known, "profiles").applied == ("ports", "hold")
 
 
 KEYS = st.sampled_from(

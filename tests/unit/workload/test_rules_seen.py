@@ -143,9 +143,10 @@ def test_chain_with_the_filter_of_earlier_hosts_keeps_them_and_opens_no_other():
     later = view(listeners=listeners, latest="kf.us.second.guard")
     assert (later.guarded, later.unguarded, later.routes) == ((), (), 0)
     assert {each.cause for each in later.missing} == {Cause.FILTERS_MISSING}
-    beside = [*listeners, listener(chain(OURS, *FILTERS))]
-    found = view(listeners=beside, latest="kf.us.second.guard")
-    assert (found.guarded, found.unguarded) == ((), (443,))
+    for filters in (FILTERS, ("strip", "kf.us.first.guard")):
+        beside = [*listeners, listener(chain(OURS, *filters))]
+        found = view(listeners=beside, latest="kf.us.second.guard")
+        assert (found.guarded, found.unguarded) == ((), (443,))
 
 
 def test_chain_without_any_guard_is_unguarded_also_where_the_guard_is_the_only_filter():
@@ -184,13 +185,16 @@ def warming(*filters: str) -> dict[str, Any]:
 BOTH = listener(chain(OURS, *FILTERS), chain(OURS, "strip"))
 OTHERS = listener(chain("https.443.x.web.shop", *FILTERS, names=("shop", "kf.example.com")))
 OTHER_NAMES = listener(chain("https.443.x.web.shop", names=("shop",)))
-BESIDE = listener(chain("https.443.x.web.shop", names=("b.example.com",)))
+BESIDE = listener(
+    *(chain(f"https.{port}.x.web.shop", names=("b.example.com",)) for port in (8443, 443))
+)
 TWO_HOSTS = (HTTP, dataclasses.replace(TLS, hosts=("kf.example.com", "b.example.com")))
 HOST_B = "host=b.example.com port=443"
 RANDOM = tuple(dataclasses.replace(each, hosts=()) for each in (HTTP, TLS))
 HOST = "host=kf.example.com port=443"
 NONE_OF_2 = f"routes missing {HOST} routes=0 of 2"
 ALIAS = routes("http.8080", "kf.example.com:8080")
+OTHER_PORT = routes("http.8081", "kf.example.com:8081")
 HIDDEN = routes("http.8080", "x.invalid:80", "x.invalid")["route_config"]["virtual_hosts"]
 BESIDE_HIDDEN = {
     "route_config": {
@@ -214,14 +218,33 @@ NOT_443 = "filters missing port=443"
         *("", "80 443", 0, ["filters ignored port=80", "filters ignored port=443"]),
     ),
     new_listener_waits=(
-        tls(
-            {**listener(chain(OURS)), **warming(*FILTERS)},
-            secrets=("kubernetes://b", "kubernetes://a"),
-        ),
-        *("80", "443", 0, ["warming port=443 secrets=a, b", NOT_443]),
+        {
+            "listeners": ({**listener(chain(OURS)), **warming(*FILTERS)},),
+            "servers": (TLS,),
+            "secrets": ("kubernetes://b", "kubernetes://a"),
+        },
+        *("", "443", 0, ["warming port=443 secrets=a, b", NOT_443]),
     ),
     first_listener_waits=row(
-        given=tls(warming(*FILTERS)), guarded="80", lacking=["warming port=443", NO_HTTPS]
+        given=tls(warming(*FILTERS), configurations=None),
+        guarded="80",
+        lacking=["warming port=443", NO_HTTPS, "routes unread"],
+    ),
+    two_listeners_of_the_gateway_api=row(
+        given=tls(
+            listener(chain(GATEWAY_API, *FILTERS), chain(OURS, *FILTERS)),
+            configurations=(ROUTES[0], routes(GATEWAY_API, "b:443", "b"), ROUTES[1]),
+        ),
+        served=2,
+    ),
+    filter_missing_in_the_second_listener_of_the_gateway_api=row(
+        given=tls(
+            listener(chain(GATEWAY_API, *FILTERS), chain(OURS, "strip")),
+            configurations=(ROUTES[0], routes(GATEWAY_API, "b:443", "b"), ROUTES[1]),
+        ),
+        guarded="80",
+        unguarded="443",
+        lacking=[NOT_443],
     ),
     update_refused=row(
         given=tls(
@@ -249,7 +272,7 @@ NOT_443 = "filters missing port=443"
     earlier_mark=row(
         given=https(marks="VX"), served=1, lacking=[f"routes missing {HOST} routes=1 of 2"]
     ),
-    more_routes_than_expected=row(given={"routes": 1}, served=1),
+    more_routes_than_expected=row(given={"routes": 1, "servers": (RANDOM[0], TLS)}, served=1),
     no_proof=(https(proofs=()), "80 443", "", 0, [NONE_OF_2]),
     earlier_proof=(https(proofs=(proof("X"),)), "80 443", "", 0, [NONE_OF_2]),
     proof_of_another_integrator=row(given=https(proofs=(proof("S", "M"),)), lacking=[NONE_OF_2]),
@@ -282,7 +305,7 @@ NOT_443 = "filters missing port=443"
     ),
     hosts_with_equal_routes=row(
         given={
-            "configurations": (routes("http.8080", "a.example.com:80"), ROUTES[1]),
+            "configurations": (routes("http.8080", "a.example.com:80"), ROUTES[1], OTHER_PORT),
             "hosts": ("kf.example.com", "a.example.com"),
         },
         served=2,
@@ -312,10 +335,10 @@ NOT_443 = "filters missing port=443"
         *("443", "80", 0, [TAKEN]),
     ),
     older_gateway_names_an_open_host=row(
-        given={"configurations": (ALIAS, ROUTES[1]), "hosts": ("kf.example.com",)},
-        guarded="443",
+        given={"configurations": (ALIAS,), "hosts": ("kf.example.com",)},
+        guarded="",
         unguarded="80",
-        lacking=[TAKEN, NO_HTTP],
+        lacking=[TAKEN, NO_HTTP, NO_HTTPS],
     ),
     host_in_capitals=(
         {"configurations": (routes("http.8080", "KF.example.com:80", "KF.example.com"), ROUTES[1])}
@@ -355,6 +378,7 @@ def test_what_envoy_lacks_is_named(
     listener_in_an_older_istio=(GATEWAY_API.replace("~", "-"), (443,)),
     another_listener_of_the_gateway_api=(GATEWAY_API.replace("kube", "my-kube"), ()),
     another_namespace=("https.443.https.kubeflow-gateway.my-kf", ()),
+    another_namespace_of_the_gateway_api=(f"{GATEWAY_API}-2", ()),
     another_name=("https.443.https.my-kubeflow-gateway.kf", ()),
     another_port=("https.8443.https.kubeflow-gateway.kf", ()),
     another_protocol=("http.443", ()),

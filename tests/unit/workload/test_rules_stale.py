@@ -11,12 +11,13 @@ from tests.unit.cases import cases
 from tests.unit.workload import pods
 
 NOW = stale.Proxy(revision="1-31", version="1.31.1")
+PINNED = {"sidecar.istio.io/proxyImage": "proxyv2:1.30.4"}
 
 
 def own(image):
     """What istiod notes about a pod that customises its proxy."""
     container = {"name": "istio-proxy", "image": image}
-    return {names.PROXY_OVERRIDES: json.dumps({"containers": [container]})}
+    return {"proxy.istio.io/overrides": json.dumps({"containers": [container]})}
 
 
 def pod(revision="1-31", image="registry.invalid:5000/istio/proxyv2:1.31.1", notes=None, **values):
@@ -39,17 +40,14 @@ def pod(revision="1-31", image="registry.invalid:5000/istio/proxyv2:1.31.1", not
     older_patch=({"image": "proxyv2:1.31.0-distroless"}, "is 1.31.0"),
     numbers_not_text=({"image": "proxyv2:1.9.0"}, "is 1.9.0"),
     with_a_digest=({"image": "proxyv2:1.30.4@sha256:1231"}, "is 1.30.4"),
-    pinned=({"image": "proxyv2:1.30.4", "notes": {names.PROXY_IMAGE: "proxyv2:1.30.4"}}, ""),
+    pinned=({"image": "proxyv2:1.30.4", "notes": PINNED}, ""),
     pinned_by_its_own_container=({"image": "proxyv2:1.30.4", "notes": own("mirror/p:1.30.4")}, ""),
     own_container_without_image=({"image": "proxyv2:1.30.4", "notes": own("auto")}, "is 1.30.4"),
     own_container_unreadable=(
-        {"image": "proxyv2:1.30.4", "notes": {names.PROXY_OVERRIDES: "[" * 9999}},
+        {"image": "proxyv2:1.30.4", "notes": {"proxy.istio.io/overrides": "[" * 9999}},
         "is 1.30.4",
     ),
-    pinned_in_another_revision=(
-        {"revision": "1-30", "notes": {names.PROXY_IMAGE: "proxyv2:1.30.4"}},
-        "of revision 1-30",
-    ),
+    pinned_in_another_revision=({"revision": "1-30", "notes": PINNED}, "of revision 1-30"),
     newer=({"image": "proxyv2:1.32.0"}, ""),
     as_far_as_both_say=({"image": "proxyv2:1.31"}, ""),
     only_a_digest=({"image": "proxyv2@sha256:1231"}, ""),
