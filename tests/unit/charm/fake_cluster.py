@@ -176,6 +176,7 @@ class FakeCluster(api_server.ApiServer):
     def _allows(self, asked: dict[str, str]) -> bool:
         if asked["verb"] == "*":
             return not self.forbidden
+        assert "/" not in asked["resource"], "its subresource is a field of its own"
         resource = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
         place = asked["verb"], resource, asked["namespace"]
         named = {(*place, asked["name"]), (*place, asked["group"])}

@@ -9,7 +9,8 @@ from ops import testing
 
 from integrator_contract import names
 from tests.unit.charm import fake_cluster, ingress_world
-from tests.unit.charm.charm_world import context, joins, state, status, workload
+from tests.unit.charm.charm_world import context, joins, results, state, status, workload
+from tests.unit.charm.diagnosis.world import diagnose
 
 pytestmark = pytest.mark.usefixtures("installed")
 
@@ -206,6 +207,14 @@ def test_integrator_that_served_before_another_withdraws_until_that_is_gone(ctx,
             fake.delete("StatefulSet", "first", "kf")
         out = ctx.run(ctx.on.update_status(), out)
         assert ("kf.first" in out.unit_status.message) is is_taken
+        if is_taken:
+            assert "OPTION_WRITES_NOTHING" not in {
+                row.message for row in diagnose(ctx, "security", out)
+            }
+            with pytest.raises(
+                testing.ActionFailed, match="; run: juju remove-application mesh-2"
+            ):
+                ctx.run(ctx.on.action("list-uninjected"), out)
         (running,) = out.get_container("lifecycle").service_statuses.values()
         assert (running is ops.pebble.ServiceStatus.ACTIVE) is not is_taken
         assert any(map(fake_cluster.is_webhooks, fake.objects.values())) is not is_taken
@@ -221,6 +230,7 @@ def test_controller_model_is_left_alone(ctx, fake):
         "a controller model never joins a mesh: deploy into another model"
     )
     assert not out.get_container("lifecycle").plan.services
+    assert [each.part for each in results(ctx, out).facts.problems] == ["membership"]
     assert fake.writes == []
 
 

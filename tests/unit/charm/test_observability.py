@@ -1,6 +1,7 @@
 """Data bags for the observability stack, read with its own charm libraries."""
 
 import dataclasses
+import hashlib
 import json
 import pathlib
 import re
@@ -8,7 +9,7 @@ import re
 import ops
 import pytest
 import yaml
-from cosl import JujuTopology, LZMABase64
+from cosl import DashboardPath40UID, JujuTopology, LZMABase64
 from ops import testing
 
 from integrator_contract import names
@@ -132,13 +133,16 @@ def test_dashboard_arrives_as_the_library_reads_it_and_stays(run, ctx):
     assert board["panels"] == source["panels"]
     # Where there are none, the consumer puts its own in.
     assert "templating" not in board
-    assert re.fullmatch("[0-9a-f]{40}", board["uid"])
+    path = "src/grafana_dashboards/istio-integrator.json"
+    assert board["uid"] == DashboardPath40UID.generate("istio-integrator", path)
     assert len(source["tags"]) > 1
     assert board["tags"] == [*source["tags"], "charm: istio-integrator"]
     assert (template["inject_dropdowns"], template["charm"]) == (True, "istio-integrator")
     assert template["juju_topology"] == TOPOLOGY.as_dict(excluded_keys=["charm_name"])
-    ids = (template["dashboard_alt_uid"], 16), (sent["uuid"], 32)
-    assert all(re.fullmatch(f"[0-9a-f]{{{length}}}", value) for value, length in ids)
+    alternative = hashlib.shake_256(b"istio-integrator-file:istio-integrator").hexdigest(8)
+    assert template["dashboard_alt_uid"] == alternative
+    text = json.dumps(sent["templates"], sort_keys=True)
+    assert sent["uuid"] == hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def loki(*addresses: str) -> testing.Relation:

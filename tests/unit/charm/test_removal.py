@@ -292,6 +292,8 @@ def test_removal_without_rights_does_not_fail(ctx, fake, installed):
     fake.forbidden.add(("*", "*"))
     ctx.run(ctx.on.remove(), state(units=0))
     assert _objects(fake) == before
+    logged = [line.message.partition(" is forbidden")[0] for line in ctx.juju_log]
+    assert "Not removed, for want of a right: secrets" in logged
 
 
 def test_step_that_the_cluster_refuses_keeps_no_other_from_being_taken(ctx, fake, installed):

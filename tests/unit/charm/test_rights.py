@@ -78,26 +78,18 @@ WITHOUT_NAMES = {
     # Copies of what tenants have, by dry run.
     "create gateways.networking.istio.io",
     "create gateways.gateway.networking.k8s.io",
-    # Named after relations.
-    "create virtualservices.networking.istio.io",
-    "patch virtualservices.networking.istio.io",
-    "delete virtualservices.networking.istio.io",
-    # Named after Services.
-    "create destinationrules.networking.istio.io",
-    "patch destinationrules.networking.istio.io",
-    "delete destinationrules.networking.istio.io",
-    "create httproutes.gateway.networking.k8s.io",
-    "patch httproutes.gateway.networking.k8s.io",
-    "delete httproutes.gateway.networking.k8s.io",
-    # By a dry run.
     "create grpcroutes.gateway.networking.k8s.io",
-    # Named after workloads.
-    "create authorizationpolicies.security.istio.io",
-    "patch authorizationpolicies.security.istio.io",
-    "delete authorizationpolicies.security.istio.io",
-    "create peerauthentications.security.istio.io",
-    "patch peerauthentications.security.istio.io",
-    "delete peerauthentications.security.istio.io",
+    # Named after relations, Services and workloads.
+    *(
+        f"{verb} {resource}"
+        for verb in ("create", "patch", "delete")
+        for resource in (
+            *("virtualservices.networking.istio.io", "destinationrules.networking.istio.io"),
+            "httproutes.gateway.networking.k8s.io",
+            "authorizationpolicies.security.istio.io",
+            "peerauthentications.security.istio.io",
+        )
+    ),
 }
 
 

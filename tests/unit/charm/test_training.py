@@ -335,12 +335,13 @@ def test_application_without_the_optional_role_goes_on(ctx, fake):
 PROXY = {"name": "istio-proxy", "image": "proxyv2", "ports": [{"containerPort": 15090}]}
 SIDECAR = {"inits": [PROXY]}
 OF_JOB = {"labels": {**LABEL, JOB: "bert"}}
+WEB = {"containers": [{"name": "a"}, {"name": "b", "ports": [{"containerPort": 8080}]}]}
 
 
 @cases(
     ("pod", "wanted"),
     whole=({**SIDECAR, **OF_JOB}, None),
-    no_sidecar=(OF_JOB, "Pod kf-user/bert-1 of a job has no sidecar"),
+    no_sidecar=({**OF_JOB, **WEB}, "Pod kf-user/bert-1 of a job has no sidecar"),
     no_label=({**SIDECAR, "labels": {JOB: "bert"}}, "lacks the label pod-traffic"),
     declines=(
         {**SIDECAR, "labels": {JOB: "bert", next(iter(LABEL)): "unchanged"}},
@@ -348,10 +349,7 @@ OF_JOB = {"labels": {**LABEL, JOB: "bert"}}
     ),
     of_another_job=({"labels": {JOB: "gpt"}}, None),
     ended=({**OF_JOB, "status": {"phase": "Succeeded"}}, None),
-    http_port=(
-        {**SIDECAR, **OF_JOB, "containers": [{"name": "a", "ports": [{"containerPort": 8080}]}]},
-        "has port 8080, as HTTP Service kf/web",
-    ),
+    http_port=({**SIDECAR, **OF_JOB, **WEB}, "has port 8080, as HTTP Service kf/web"),
     port_of_the_proxy=({**OF_JOB, "containers": [{"name": "a"}, PROXY]}, None),
     tcp_port=(
         {**SIDECAR, **OF_JOB, "containers": [{"name": "a", "ports": [{"containerPort": 9000}]}]},
@@ -383,7 +381,7 @@ def test_pods_of_a_job_with_two_labels_are_listed_and_named_once(ctx, fake):
 
 
 READY = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
-FOLLOWED = ("JOBS_CHANGED", "namespaces: 2")
+FOLLOWED = ("JOBS_CHANGED", "namespaces: 3")
 EARLY, WRITTEN, LATE = (f"2026-01-01T00:0{minute}:00Z" for minute in range(3))
 
 
@@ -412,9 +410,13 @@ def test_proxy_that_lacks_the_filter_chains_is_named(ctx, fake, pod, answer, sai
     given = state(pod_networks="10.1.0.0/16")
     ctx.run(ctx.on.config_changed(), given)
     fake.find("EnvoyFilter", NAME, USER)["metadata"]["creationTimestamp"] = WRITTEN
-    # A namespace without an EnvoyFilter, whose pods have the same name.
-    fake.namespace("a-team", **MEMBER)
-    for namespace in ("a-team", USER):
+    # Namespaces without an EnvoyFilter, whose pods have the same name.
+    for namespace in ("a-team", "a-user"):
+        fake.namespace(namespace, **MEMBER, **({} if namespace == "a-team" else PROFILE))
+    fake.validators.append(
+        lambda obj: (400, "no") if obj["metadata"].get("namespace") == "a-user" else None
+    )
+    for namespace in ("a-team", "a-user", USER):
         add_pod(fake, "mesh-2", namespace, **{**SIDECAR, **OF_JOB, **READY, **pod})
     code, asked.SERVICE.has_chain = answer
     if code != 200:

@@ -5,7 +5,8 @@ import pytest
 from integrator_contract.seen import Cause, EnvoyState, MissingPart, ReadFailure
 from tests import asked, tls_pairs
 from tests.unit.cases import cases, row
-from tests.unit.charm import fake_cluster, ingress_world
+from tests.unit.charm import charm_world, fake_cluster, ingress_world
+from tests.unit.charm.charm_world import DOMAIN
 from tests.unit.charm.diagnosis.world import diagnose_ingress, said
 from tests.unit.charm.ingress_world import HOST, OWN, auth, route
 
@@ -14,8 +15,9 @@ OURS = "kf/kubeflow-gateway"
 
 
 @pytest.fixture
-def world(world):
+def world(world, monkeypatch):
     """A model with one route."""
+    charm_world.search(monkeypatch)
     world.related = [route()]
     return world
 
@@ -78,6 +80,14 @@ def test_object_of_another_team_with_a_host_of_the_model_is_named(world, kind, s
     assert all(f"{kind} shop/theirs has the model's host {HOST}," in row.seen for row in rows)
 
 
+def test_host_of_the_model_at_its_own_gateways_is_no_host_elsewhere(world):
+    world.run()
+    assert diagnose_ingress(world, "hosts elsewhere") == []
+    world.base = {**OWN, "hosts": HOST}
+    world.fake.put("Gateway", "theirs", "shop", spec=server(HOST))
+    assert diagnose_ingress(world, "hosts elsewhere") == []
+
+
 SELECTED = {"selector": {"matchLabels": {"istio": "ingressgateway"}}}
 OTHERS = {"selector": {"matchLabels": {"istio": "shop"}}}
 
@@ -122,6 +132,15 @@ def test_filters_of_other_teams_before_our_authentication_are_named(  # noqa: PL
     assert (f"{kind} {namespace}/theirs" in found.seen) is is_named
 
 
+def test_filter_for_one_of_several_workloads_of_the_gateway_is_named(world):
+    for version in ("a", "b", "c"):
+        labels = {**ingress_world.LABELS, "version": version}
+        ingress_world.pod_of(world.fake, name=f"gateway-{version}", labels=labels)
+    selector = {"matchLabels": {"version": "b"}}
+    world.fake.put("WasmPlugin", "theirs", GATEWAY, spec={"selector": selector})
+    assert said(diagnose_ingress(world, "gateway filters")) == ["FILTER_BEFORE"]
+
+
 MISSING = (MissingPart(cause=Cause.CLUSTER_MISSING),)
 
 
@@ -140,7 +159,7 @@ def test_authentication_is_judged_by_what_the_workload_saw(world, seen, wanted):
     world.fake.put("EndpointSlice", "oidc-1", labels=labels, endpoints=ready)
     asked.SERVICE.seen = seen
     rows = diagnose_ingress(world, "authentication")
-    said = "oidc.kf.svc.cluster.local:8080 authenticates requests to port {} of the gateway"
+    said = f"oidc.kf.svc.{DOMAIN}:8080 authenticates requests to port {{}} of the gateway"
     assert [row.seen for row in rows] == [said.format(each) for each in wanted]
 
 
@@ -157,24 +176,26 @@ def test_check_says_that_there_is_no_work_for_it(world, check, wanted):
     assert said(diagnose_ingress(world, check)) == [wanted]
 
 
-def test_authentication_that_is_switched_off_is_named(world):
+def test_authentication_that_is_switched_off_is_named_and_one_that_is_missing_closes(world):
+    assert diagnose_ingress(world, "authentication") == []
     world.config = {"require_authentication": False}
     assert said(diagnose_ingress(world, "authentication")) == ["NOT_AUTHENTICATED"]
 
 
 def test_authorization_service_without_pods_is_named(world):
-    world.related.append(auth())
+    world.related.append(auth(namespace="sso"))
+    world.fake.put("Service", "oidc", "sso")
     for name, namespace, endpoints in (
-        ("oidc", MODEL, []),
-        ("oidc-2", MODEL, [{}]),
-        ("oidc", "kf-2", [{}]),
+        ("oidc", "sso", []),
+        ("oidc-2", "sso", [{}]),
+        ("oidc", MODEL, [{}]),
     ):
         labels = {"kubernetes.io/service-name": name}
         world.fake.put("EndpointSlice", f"{name}-1", namespace, labels=labels, endpoints=endpoints)
     world.run()
     found, _ = diagnose_ingress(world, "authentication")
-    assert found.seen == "Service kf/oidc has no pods"
-    assert found.next == "kubectl -n kf get service,endpointslices"
+    assert found.seen == "Service sso/oidc has no pods"
+    assert found.next == "kubectl -n sso get service,endpointslices"
 
 
 def add_route(
@@ -206,7 +227,7 @@ def add_backend(fake, *, kind="ClusterIP", port=80, ready=True, name="http", of=
             fake.put("EndpointSlice", f"web-{number}", namespace, labels=labels, **listed)
 
 
-FULL = "web.kf.svc.cluster.local"
+FULL = f"web.kf.svc.{DOMAIN}"
 
 
 @cases(
@@ -309,7 +330,7 @@ def test_of_many_routes_a_few_are_named(world, count, more):
 
 
 IRIS = "iris.kf-user.models.example.com"
-INSIDE = "iris.kf-user.svc.cluster.local"
+INSIDE = f"iris.kf-user.svc.{DOMAIN}"
 
 
 @cases(
@@ -335,15 +356,20 @@ def test_route_at_no_host_of_ours_is_named_with_one_to_add(world, options, hosts
         world.get_ready("mesh-2-gateway")
     odd = {"hosts": 5, "gateways": [OURS, [1]], "http": {"a": 1}}
     world.fake.put("VirtualService", "odd", "mallory", spec=odd)
-    add_route(world.fake, "iris", "kf-user", gateways=("shop/web", "mesh", OURS), hosts=hosts)
+    for name in ("iris", "iris-2"):
+        add_route(world.fake, name, "kf-user", gateways=("shop/web", "mesh", OURS), hosts=hosts)
     add_route(world.fake, "elsewhere", hosts=[IRIS], gateways=("shop/web",))
     add_route(world.fake, "of-no-host", hosts=[])
     rows = {row.message: row for row in diagnose_ingress(world, "hosts")}
     if lacking is None:
         assert "HOSTS_SERVED" in rows
         return
-    said = f"no host of VirtualService kf-user/iris: add {lacking} to the option hosts"
-    assert said in rows["HOSTS_NOT_SERVED"].seen
+    found = rows["HOSTS_NOT_SERVED"]
+    assert found.seen == (
+        f"Gateway {OURS} serves no host of VirtualService kf-user/iris, kf-user/iris-2: add "
+        f"{lacking} to the option hosts, or a wildcard for them"
+    )
+    assert found.next == "kubectl -n kf-user get virtualservice iris -o yaml"
 
 
 @cases(

@@ -102,6 +102,11 @@ def disabled(fake):
     fake.labels("kf")["istio-injection"] = "disabled"
 
 
+def labelled(fake):
+    default(fake)
+    fake.labels("kf").update({"istio.io/rev": "x", "istio-injection": "enabled"})
+
+
 def unprepared(fake):
     default(fake)
     fake.webhook_answers = False
@@ -115,7 +120,16 @@ def unwritable(fake):
 @cases(
     ("installed", "given", "seen"),
     member=(default, {}, "namespace kf has istio-injection=enabled"),
-    not_wanted=(default, {"mesh_mode": "none"}, "namespace kf has no label: mesh-mode=none"),
+    not_wanted=(
+        default,
+        {"mesh_mode": "none", "included_pods": "a=b"},
+        "namespace kf has no label: mesh-mode=none",
+    ),
+    labelled=(
+        labelled,
+        {"mesh_mode": "none"},
+        "namespace kf has istio-injection=enabled and istio.io/rev=x: mesh-mode=none",
+    ),
     selected=(
         default,
         {"included_pods": "a=b"},

@@ -29,7 +29,7 @@ def trouble(workload, reason, message, pod=""):
 
 HELD = trouble("minio", "StillNoSidecar", "again none")
 HANGS = trouble("Deployment/web", "ReplacementHangs", "web-1 cannot start", "web-1")
-OTHER = {**POD, "name": "b", "message": "it is a Job"}
+OTHER = {**POD, "namespace": "kf-user", "name": "b", "message": "it is a Job"}
 WRONG = {**POD, "reason": "WrongOrder", "message": "its first container is not charm"}
 
 
@@ -39,7 +39,10 @@ WRONG = {**POD, "reason": "WrongOrder", "message": "its first container is not c
     none=(
         [POD, {**POD, "name": "c"}, OTHER],
         {},
-        [("NO_SIDECAR", "kf/c, kf/minio-0", LIST), ("NO_SIDECAR", "it is a Job", LIST)],
+        [
+            ("NO_SIDECAR", f"no sidecar: kf/c, kf/minio-0: {POD['message']}", LIST),
+            ("NO_SIDECAR", "no sidecar: kf-user/b: it is a Job", LIST),
+        ],
     ),
     wrong=([WRONG], {}, [("WRONG_POD", "its first container is not charm", LIST)]),
     unwanted=([{**POD, "reason": "SidecarUnwanted"}], {}, [("WRONG_POD", "kf/minio-0", LIST)]),
@@ -59,9 +62,9 @@ def test_pods_outside_the_mesh_are_named_with_the_reason(ctx, fake, pods, summar
 
 
 def test_old_proxies_are_named_by_their_reason(ctx):
-    row = {**POD, "message": "revision 1-30"}
+    row = {**POD, "namespace": "kf-user", "message": "revision 1-30"}
     found = diagnose(ctx, "sidecars", state(workload(row, stale=1)))[-1]
-    assert found.seen == "old proxy: kf/minio-0: revision 1-30"
+    assert found.seen == "old proxy: kf-user/minio-0: revision 1-30"
     assert found.next == "juju run mesh-2/leader restart-stale"
 
 
@@ -176,8 +179,8 @@ def add_job(fake, namespace="kf", *, args=(), native=False, **states):
 
 
 RUNNING = {"running": {}}
-STOP = "juju run mesh-2/leader stop-proxy pod=job namespace=kf"
-LOOK = "kubectl -n kf describe pod job"
+STOP = "juju run mesh-2/leader stop-proxy pod=job namespace=kf-user"
+LOOK = "kubectl -n kf-user describe pod job"
 SWITCH = "juju config mesh-2 proxy-shutdown=true"
 
 
@@ -185,31 +188,36 @@ SWITCH = "juju config mesh-2 proxy-shutdown=true"
     ("age", "decision", "options", "level", "command"),
     just_now=(1, "stop", {}, "fine", ""),
     not_long_ago=(5, "report", {}, "fine", ""),
-    should_be_stopped=(35, "stop", {}, "broken", STOP),
-    switched_off=(35, "stop", {"proxy_shutdown": False}, "broken", SWITCH),
-    told_not_to=(35, "ignore", {}, "doubtful", LOOK),
-    can_not=(35, "report", {}, "doubtful", LOOK),
+    should_be_stopped=(30, "stop", {}, "broken", STOP),
+    switched_off=(30, "stop", {"proxy_shutdown": False}, "broken", SWITCH),
+    told_not_to=(30, "ignore", {}, "doubtful", LOOK),
+    can_not=(30, "report", {}, "doubtful", LOOK),
     none_has_ended=(0, "", {}, "fine", ""),
 )
 def test_proxy_after_its_payload_is_judged_by_the_rules(  # noqa: PLR0917 - a table
     ctx, fake, monkeypatch, age, decision, options, level, command
 ):
-    add_pod(fake, "job")
-    answer = {"namespace": "kf", "name": "job", "decision": decision, "reason": "X"}
+    add_pod(fake, "job", "kf-user")
+    answer = {"namespace": "kf-user", "name": "job", "decision": decision, "reason": "X"}
     answer |= {"message": "all done", "containers": [], "ended": ago(age)}
-    monkeypatch.setattr(asked.SERVICE, "ended", [answer] if age else [])
-    (found,) = diagnose(ctx, "finished pods", state(**options))
+    young = {**answer, "name": "early", "decision": "stop", "ended": ago(1)}
+    monkeypatch.setattr(asked.SERVICE, "ended", [young, answer] if age else [])
+    found, *others = diagnose(ctx, "finished pods", state(**options))
     assert (found.level, found.next) == (level, command)
-    assert found.seen.endswith(f" s after its payload: all done ({decision})") is (level != "fine")
-    assert ("kf/job" in found.seen) is bool(age)
-    assert (found.message == "NO_PROXY_OUTLIVES") is (not age)
+    late = re.fullmatch(r"kf-user/job is not complete \d+ s after its payload: (.*)", found.seen)
+    assert (late and late[1]) == (f"all done ({decision})" if level != "fine" else None)
+    still = " ended less than 30 s ago, and the proxy still runs"
+    names = "kf-user/early" if late else "kf-user/early, kf-user/job"
+    assert [row.seen for row in ([*others] if late else [found])] == [
+        f"{names}{still}" if age else "no proxy outlives its payload"
+    ]
 
 
 COLLECTOR = "metrics_logger_and_collector"
 BOTH = {"istio_proxy": RUNNING, COLLECTOR: RUNNING}
 
 
-@pytest.mark.parametrize("age", [5, 35])
+@pytest.mark.parametrize("age", [5, 30])
 @cases(
     ("job", "waits"),
     asked_to=({"args": ["-v", "false", "-w", "true"], **BOTH}, True),
@@ -232,12 +240,12 @@ def test_collector_and_proxy_that_wait_for_each_other_are_named(ctx, fake, job, 
     for namespace in ("kf", "a-user", "kf-gone", "default"):
         add_job(fake, namespace, **{"main": ended(age), **job})
     rows = diagnose(ctx, "finished pods")
-    wanted = ("COLLECTOR_WAITS" if age > 30 else "PROXIES_STILL_RUN") if waits else None
-    assert said(rows) == [wanted or "NO_PROXY_OUTLIVES"] * (2 if waits and age > 30 else 1)
+    wanted = ("COLLECTOR_WAITS" if age >= 30 else "PROXIES_STILL_RUN") if waits else None
+    assert said(rows) == [wanted or "NO_PROXY_OUTLIVES"] * (2 if waits and age >= 30 else 1)
     seen = " ".join(row.seen for row in rows)
     named = re.findall(r"[-a-z]+/job", seen)
     # Names in one message are sorted, and messages begin with the model's.
-    wanted = ["kf/job", "a-user/job"] if age > 30 else ["a-user/job", "kf/job"]
+    wanted = ["kf/job", "a-user/job"] if age >= 30 else ["a-user/job", "kf/job"]
     assert named == (wanted if waits else [])
 
 

@@ -66,6 +66,7 @@ def test_exceptions_can_be_tried_and_every_problem_has_a_next_step(ctx, world):
         "nothing",
         "nought",
     ]
+    assert found[Template.MTLS_EXCEPTION_AWAITED.name]["next"] == "juju status --relations"
     outside = found[Template.CALLER_OUTSIDE_MESH.name]["seen"].splitlines()
     assert [each.partition(" ")[0] for each in outside] == ["loose-0", "lost-0"]
     assert all(each["next"] for each in found.values() if each["level"] != "fine")
