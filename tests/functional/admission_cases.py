@@ -502,7 +502,7 @@ NATIVES = (
     native(
         "native, waits for its head in an init container",
         settings="native",
-        spec={"initContainers": [container("wait-gcs-ready", "a:1")]},
+        spec={"initContainers": [container(each, "a:1") for each in ("setup", "wait-gcs-ready")]},
     ),
     held(
         "native, can start with a classic proxy",
@@ -557,7 +557,8 @@ NOT_HELD = f'{{"{KEY}": false}}'
 
 
 def unit(*containers: dict[str, str]) -> dict[str, list[dict[str, str]]]:
-    return {"initContainers": [container("charm-init", "a:1")], "containers": list(containers)}
+    init = [container(each, "a:1") for each in ("istio-init", "charm-init")]
+    return {"initContainers": init, "containers": list(containers)}
 
 
 UNIT = unit(CHARM, DB)
@@ -591,7 +592,7 @@ ADDRESSED = (
         labels=NO_SIDECAR,
         spec=UNIT,
     ),
-    left("another pod keeps the mesh's hold", settings="mesh-holds"),
+    left("another pod keeps the mesh's hold", settings="mesh-holds", spec={"containers": [CHARM]}),
     Case(
         "a unit's charm comes before its proxy",
         annotations={APPLIED: "no-hold"},

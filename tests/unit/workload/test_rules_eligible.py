@@ -282,6 +282,7 @@ def marked(*containers):
     ("subject", "want"),
     plain=(pod(), False),
     classic=(pod(containers=("main", "istio-proxy")), True),
+    gateway=(pod(containers=["istio-proxy"]), True),
     native=(pod(initContainers=[types.Container(name="istio-proxy")]), True),
     native_after_another=(
         pod(initContainers=[types.Container(name=each) for each in ("setup", "istio-proxy")]),

@@ -41,7 +41,7 @@ def chain(routes: str, *filters: str, names: tuple[str, ...] = ()) -> dict[str, 
         "http_filters": [{"name": x} for x in filters],
     }
     match = {"filter_chain_match": {"server_names": list(names)}} if names else {}
-    return {**match, "filters": [{"name": "manager", "typed_config": manager}]}
+    return {**match, "filters": [{"name": "peers"}, {"name": "http", "typed_config": manager}]}
 
 
 def listener(*chains: dict[str, Any], **states: Any) -> dict[str, Any]:
@@ -85,7 +85,8 @@ def routes(
         }
         for each, mark in zip(("kfp", "dex"), marks, strict=True)
     ]
-    host_of = {"name": host, "domains": [domain], "routes": [*entries, *found]}
+    domains = [f"{domain}:*", domain]
+    host_of = {"name": host, "domains": domains, "routes": [*entries, *found]}
     return {"route_config": {"name": name, "virtual_hosts": [host_of]}}
 
 
@@ -254,7 +255,11 @@ NOT_443 = "filters missing port=443"
         served=2,
         lacking=["update refused port=443 words=bad (not shown)"],
     ),
-    another_gateway=(tls(OTHERS), "80", "", 0, [f"host taken {HOST} by=shop/web", NO_HTTPS]),
+    routes_too_large_and_another_gateway=row(
+        given=tls(OTHERS, configurations=None),
+        guarded="80",
+        lacking=[f"host taken {HOST} by=shop/web", NO_HTTPS, "routes unread"],
+    ),
     another_gateway_has_the_host_soon=row(
         given=tls(listener(chain(OURS, *FILTERS)), {"warming_state": OTHERS["active_state"]}),
         served=2,
