@@ -69,9 +69,11 @@ def ruled(code: int, *rules: dict[str, Any], **spec: Any) -> types.Pod:
     return pod(ended(code), main_spec={"restartPolicyRules": list(rules), **spec})
 
 
-def agent(state: dict[str, Any] | None, main: Any = None, **notes: str) -> types.Pod:
+def agent(
+    state: dict[str, Any] | None, main: Any = None, phase: str = "Running", **notes: str
+) -> types.Pod:
     """A pod with a second container."""
-    return pod(main, others={"agent": state}, annotations=annotated(**notes))
+    return pod(main, others={"agent": state}, annotations=annotated(**notes), phase=phase)
 
 
 def beside(name: str, state: dict[str, Any], **spec: Any) -> types.Pod:
@@ -85,17 +87,18 @@ def beside(name: str, state: dict[str, Any], **spec: Any) -> types.Pod:
 OLD_END = ended(finished="2025-12-31T23:59:59Z")
 STALE = pod(OLD_END)
 
+STOP, AGAIN = "stop PayloadFinished", "wait PayloadRestarting"
 ROWS = {
     # The plain story of a Job.
-    "never_completed": (pod(), "stop PayloadFinished"),
-    "never_failed": (pod(ended(1)), "stop PayloadFinished"),
-    "onfailure_completed": (pod(policy="OnFailure"), "stop PayloadFinished"),
+    "never_completed": (pod(), STOP),
+    "never_failed": (pod(ended(1)), STOP),
+    "onfailure_completed": (pod(policy="OnFailure"), STOP),
     "payload_runs": (pod(running()), "wait PayloadRunning"),
-    "onfailure_window": (pod(ended(1), policy="OnFailure"), "wait PayloadRestarting"),
-    "onfailure_oom": (pod(ended(137), policy="OnFailure"), "wait PayloadRestarting"),
+    "onfailure_window": (pod(ended(1), policy="OnFailure"), AGAIN),
+    "onfailure_oom": (pod(ended(137), policy="OnFailure"), AGAIN),
     "always_between_restarts": (pod(policy="Always"), "ignore RestartsAlways"),
     "policy_of_a_newer_kubernetes": (pod(policy="New"), "ignore RestartsAlways"),
-    "payload_lost_by_the_runtime": (pod(LOST), "wait PayloadRestarting"),
+    "payload_lost_by_the_runtime": (pod(LOST), AGAIN),
     "proxy_lost_by_the_runtime": (pod(running(), proxy=LOST), "wait ProxyRestarting"),
     # Waiting is not finished, whatever came before.
     "crash_loop": (pod(waiting()), "wait PayloadWaiting"),
@@ -105,38 +108,29 @@ ROWS = {
     "two_states": (pod({**ended(), **waiting()}), "wait PayloadWaiting"),
     # Several containers.
     "second_runs": (agent(running()), "wait PayloadRunning"),
-    "both_ended": (agent(ended(2)), "stop PayloadFinished"),
+    "both_ended": (agent(ended(2)), STOP),
     "second_without_status": (agent(None), "wait NoStatus"),
     # Rules of single containers.
-    "rule_restarts_a_never_pod": (ruled(42, rule("Restart", 42)), "wait PayloadRestarting"),
-    "rule_of_another_code": (ruled(1, rule("Restart", 42)), "stop PayloadFinished"),
-    "rule_of_other_codes": (
-        ruled(1, rule("Restart", 42, operator="NotIn")),
-        "wait PayloadRestarting",
-    ),
-    "rule_of_all_but_this_code": (
-        ruled(42, rule("Restart", 42, 43, operator="NotIn")),
-        "stop PayloadFinished",
-    ),
-    "container_policy_beats_the_pods": (
-        ruled(1, restartPolicy="OnFailure"),
-        "wait PayloadRestarting",
-    ),
+    "rule_restarts_a_never_pod": (ruled(42, rule("Restart", 42)), AGAIN),
+    "rule_of_another_code": (ruled(1, rule("Restart", 42)), STOP),
+    "rule_of_other_codes": (ruled(1, rule("Restart", 42, operator="NotIn")), AGAIN),
+    "rule_of_all_but_this_code": (ruled(42, rule("Restart", 42, 43, operator="NotIn")), STOP),
+    "container_policy_beats_the_pods": (ruled(1, restartPolicy="OnFailure"), AGAIN),
     "container_never_in_an_onfailure_pod": (
         pod(ended(1), policy="OnFailure", main_spec={"restartPolicy": "Never"}),
-        "stop PayloadFinished",
+        STOP,
     ),
-    "restart_all": (ruled(3, rule("RestartAllContainers", 3)), "wait PayloadRestarting"),
-    "unknown_action": (ruled(3, rule("SomethingNew", 3)), "wait PayloadRestarting"),
-    "unknown_condition": (ruled(0, {"action": "Restart"}), "wait PayloadRestarting"),
-    "unknown_operator": (ruled(0, rule("Restart", 7, operator="Gt")), "wait PayloadRestarting"),
+    "restart_all": (ruled(3, rule("RestartAllContainers", 3)), AGAIN),
+    "unknown_action": (ruled(3, rule("SomethingNew", 3)), AGAIN),
+    "unknown_condition": (ruled(0, {"action": "Restart"}), AGAIN),
+    "unknown_operator": (ruled(0, rule("Restart", 7, operator="Gt")), AGAIN),
     "restart_all_of_another_containers_code": (
         pod(
             others={"trigger": ended(9)},
             annotations=annotated(wait="main"),
             main_spec={"restartPolicyRules": [rule("RestartAllContainers", 9)]},
         ),
-        "stop PayloadFinished",
+        STOP,
     ),
     "restart_all_from_a_native_sidecar": (
         beside("x", ended(9), **ALWAYS, restartPolicyRules=[rule("RestartAllContainers", 9)]),
@@ -152,16 +146,13 @@ ROWS = {
             **ALWAYS,
             restartPolicyRules=[rule("Restart", 9), rule("RestartAllContainers", 9)],
         ),
-        "stop PayloadFinished",
+        STOP,
     ),
-    "restart_is_over": (
-        pod(conditions=[{**RESTARTING_ALL, "status": "False"}]),
-        "stop PayloadFinished",
-    ),
+    "restart_is_over": (pod(conditions=[{**RESTARTING_ALL, "status": "False"}]), STOP),
     "restart_under_way": (pod(conditions=[SCHEDULED, RESTARTING_ALL]), "wait PodRestarting"),
     # Init containers and other people's sidecars.
     "init_runs_again_in_a_new_sandbox": (beside("setup", running()), "wait Initializing"),
-    "other_native_sidecar_runs": (beside("vault", running(), **ALWAYS), "stop PayloadFinished"),
+    "other_native_sidecar_runs": (beside("vault", running(), **ALWAYS), STOP),
     # Proxies of other kinds and states.
     "native_proxy": (beside("istio-proxy", running(), **ALWAYS), "ignore NativeSidecar"),
     "proxy_crash_loop": (pod(proxy=waiting()), "report ProxyNotRunning"),
@@ -183,7 +174,7 @@ ROWS = {
     ),
     "proxy_of_another_template": (
         pod(annotations={names.TEMPLATES: "sidecar,our-grpc-agent"}),
-        "stop PayloadFinished",
+        STOP,
     ),
     # The reverse failure.
     "lost_never": (pod(running(), proxy=ended(0)), "report ProxyLost"),
@@ -210,11 +201,7 @@ ROWS = {
         "wait PodRestarting",
     ),
     "proxy_ended_and_a_new_sandbox_initializes": (
-        pod(
-            proxy=ended(),
-            init=[container("setup")],
-            init_statuses=[status("setup", running())],
-        ),
+        pod(proxy=ended(), init=[container("setup")], init_statuses=[status("setup", running())]),
         "wait Initializing",
     ),
     "ignored_without_status": (agent(None, ignore="agent"), "wait NoStatus"),
@@ -232,8 +219,8 @@ ROWS = {
         "report ProxyNotRunning",
     ),
     "pending_ignored_container_never_started": (
-        agent(waiting("ImagePullBackOff"), ignore="agent"),
-        "stop PayloadFinished",
+        agent(waiting("ImagePullBackOff"), ignore="agent", phase="Pending"),
+        STOP,
     ),
     "pending_proxy_lost_before_the_payload_starts": (
         pod(waiting("ImagePullBackOff"), proxy=ended(1), phase="Pending"),
@@ -242,18 +229,15 @@ ROWS = {
     "unknown": (pod(phase="Unknown"), "wait NotRunning"),
     "no_phase": (pod(phase=""), "wait NotRunning"),
     "stale_status": (STALE, "wait StaleStatus"),
-    "ended_as_the_pod_started": (
-        pod(ended(finished="2026-01-01T00:00:00Z")),
-        "stop PayloadFinished",
-    ),
+    "ended_as_the_pod_started": (pod(ended(finished="2026-01-01T00:00:00Z")), STOP),
     # What people ask for.
     "disabled": (noted(shutdown="disabled"), "ignore Disabled"),
-    "enabled": (noted(shutdown="enabled"), "stop PayloadFinished"),
-    "port_0": (noted(port="0"), "stop PayloadFinished"),
+    "enabled": (noted(shutdown="enabled"), STOP),
+    "port_0": (noted(port="0"), STOP),
     "port_x": (noted(port="x"), "report BadStatusPort"),
-    "ignored_runs_on": (agent(running(), ignore="agent"), "stop PayloadFinished"),
+    "ignored_runs_on": (agent(running(), ignore="agent"), STOP),
     "ignored_ended": (agent(ended(), running(), ignore="agent"), "wait PayloadRunning"),
-    "waited_for_ended": (agent(running(), wait="main"), "stop PayloadFinished"),
+    "waited_for_ended": (agent(running(), wait="main"), STOP),
     "argo_waits_for_both": (agent(running(), wait="main, agent"), "wait PayloadRunning"),
     "unknown_name_widens_to_all": (agent(running(), wait="main,typo"), "wait PayloadRunning"),
     "unknown_ignored_name": (agent(running(), ignore="agnet"), "wait PayloadRunning"),
