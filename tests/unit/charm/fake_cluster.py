@@ -134,7 +134,7 @@ class FakeCluster(api_server.ApiServer):
             if refused.code == UNREACHABLE:
                 raise httpx2.ConnectError("connection refused") from refused
             if refused.code == TIMEOUT:
-                raise httpx2.ReadTimeout("The read operation timed out") from refused
+                raise httpx2.ReadTimeout("") from refused
             code, content = refused.code, json.dumps(refused.status()).encode()
             if not str(refused):
                 return httpx2.Response(code, text=f"{code} page not found", request=request)
@@ -158,6 +158,8 @@ class FakeCluster(api_server.ApiServer):
             assert request.query["fieldManager"] == "istio-integrator"
             is_applied = request.media == api_server.APPLY
             assert (request.query.get("force") == "true") is is_applied, "of other managers"
+        elif verb == "delete":
+            assert request.query["propagationPolicy"] == "Background", "dependents go, too"
         self.asked.add((verb, plural))
         if (verb, plural) in self.timeouts:
             raise Refused(code=TIMEOUT)

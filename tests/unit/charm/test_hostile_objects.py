@@ -246,6 +246,16 @@ def test_guard_that_stayed_in_another_namespace_is_still_taken_away(world):
     assert world.guard() is not None
 
 
+def test_guard_of_an_earlier_role_is_taken_again(world):
+    """A restored cluster has other UIDs."""
+    world.run()
+    world.fake.delete("ClusterRole", "kf-mesh-2")
+    world.fake.application()
+    assert world.status().name == "active"
+    (owner,) = world.guard()["metadata"]["ownerReferences"]
+    assert owner["uid"] == world.fake.find("ClusterRole", "kf-mesh-2")["metadata"]["uid"]
+
+
 GARBAGE = ("", "<html>", "[1]", "5", "null", '{"items": 5}', '{"items": [5]}', "{}", '{"a": ')
 
 
@@ -255,6 +265,21 @@ def test_answer_that_is_garbage_becomes_a_status(world, garbage):
     out = world.run()
     assert not isinstance(out.unit_status, testing.ActiveStatus)
     assert out.unit_status.message.isprintable()
+
+
+@cases(
+    ("answer", "words"),
+    garbage=("{", "Service istio-ingress/istio-ingressgateway: the answer is not understood: "),
+    deep=(
+        f'{{"metadata": {{"name": "a", "namespace": "b"}}, "x": {"[" * 64 + "]" * 64}}}',
+        "Service b/a can't be read: it nests more than 64 lists",
+    ),
+    nameless=('{"metadata": {"name": 5}}', "Service 5 can't be read: it has no name"),
+)
+def test_object_that_can_not_be_read_is_named(world, answer, words):
+    path = "/api/v1/namespaces/istio-ingress/services/istio-ingressgateway"
+    world.fake.answers[path] = answer.encode()
+    assert words in world.status().message
 
 
 def test_answer_of_a_proxy_before_the_api_server_becomes_a_status(world):
@@ -274,7 +299,7 @@ def test_nodes_that_say_nothing_of_their_kubelets_are_passed_over_and_fill_no_lo
     told = [each.getMessage() for each in caplog.records if "passed over" in each.getMessage()]
     assert isinstance(shown, testing.ActiveStatus)
     assert len(told) == 11
-    assert told[0].startswith("Node a\\x1b[2J\\nINFO all is well is passed over: ")
+    assert told[0] == "Node a\\x1b[2J\\nINFO all is well is passed over: KeyError: 'status'."
     assert told[-1] == "More objects are passed over: the action diagnose counts them."
     report = diagnosed(world)
     assert "Node a\\x1b[2J INFO all is well is passed over" in report

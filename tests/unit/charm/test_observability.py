@@ -57,11 +57,12 @@ def pod(name: str, labels: dict[str, str], address: str | None) -> dict:
 
 
 def test_every_unit_tells_prometheus_its_address(run):
-    relation = testing.Relation("metrics-endpoint")
-    application, unit = bags(run(relation, leader=False), relation)
-    assert application == {}
-    assert unit["prometheus_scrape_unit_name"] == f"{APPLICATION}/0"
-    assert unit["prometheus_scrape_unit_address"] == "192.0.2.0"
+    relations = testing.Relation("metrics-endpoint"), testing.Relation("metrics-endpoint")
+    out = run(*relations, leader=False)
+    for application, unit in (bags(out, each) for each in relations):
+        assert application == {}
+        assert unit["prometheus_scrape_unit_name"] == f"{APPLICATION}/0"
+        assert unit["prometheus_scrape_unit_address"] == "192.0.2.0"
 
 
 @pytest.mark.parametrize("may_list", [True, False])

@@ -122,7 +122,7 @@ def test_only_a_certificate_of_ours_goes_when_the_gateway_moves(
     fake.may_change = {f"secrets istio-ingress {SECRET}"} if not labels else set()
     (guard,) = world.all("EnvoyFilter")
     (reference,) = guard["metadata"]["ownerReferences"]
-    found["metadata"]["ownerReferences"] = [{**reference, **owner}]
+    found["metadata"]["ownerReferences"] = [{"uid": "another"}, {**reference, **owner}]
 
     world.config |= OWN
     world.run()

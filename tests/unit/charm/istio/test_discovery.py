@@ -135,7 +135,7 @@ ONE_OF_TWO = all_of(istio(revision="1-30"), istio(revision="1-31", tags=("prod",
     ),
     never_answers=(
         all_of(istio(), lambda fake: fake.timeouts.add(("create", "pods"))), {}, "waiting",
-        "timed out",
+        "ReadTimeout",
     ),
     not_to_be_asked=(
         all_of(istio(), lambda fake: fake.forbidden.add(("create", "pods"))), {}, "blocked",

@@ -71,6 +71,19 @@ def test_list_answers_for_the_narrower_ones_and_no_wider(fake):
     assert len(fake.requests) == 6
 
 
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError, AttributeError, KeyError, MemoryError, RecursionError, TypeError]
+)
+def test_object_that_breaks_its_reader_is_passed_over_alone(error):
+    def read(obj):
+        if obj["metadata"]["name"] == "broken":
+            raise error
+        return [obj["metadata"]["name"]]
+
+    objects = [{"metadata": {"name": name}} for name in ("a", "broken", "b")]
+    assert cluster.read_each(objects, read) == ["a", "b"]
+
+
 class Described(msgspec.Struct):
     metadata: dict[str, str]
 

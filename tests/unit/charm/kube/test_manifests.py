@@ -46,7 +46,7 @@ def role_of_another_application(fake):
 )
 def test_objects_bear_the_marks_of_their_owner_and_go_with_it(ctx, fake, change, is_bound):
     fake.application()
-    other = {"apiVersion": "v1", "kind": "Node", "name": "node", "uid": "of-the-node"}
+    other = {"apiVersion": "v1", "kind": "Node", "name": "kf", "uid": "of-the-node"}
     fake.find(*ROLE)["metadata"]["ownerReferences"] = [other]
     change(fake)
     status(ctx, state())
@@ -57,7 +57,7 @@ def test_objects_bear_the_marks_of_their_owner_and_go_with_it(ctx, fake, change,
     }
     if is_bound:
         assert owners_of(fake, *SETTINGS) == owners_of(fake, *WEBHOOK) == [ROLE]
-        assert owners_of(fake, *ROLE) == [("Node", "node"), ("Namespace", "kf")]
+        assert owners_of(fake, *ROLE) == [("Node", "kf"), ("Namespace", "kf")]
     else:
         assert owners_of(fake, *SETTINGS) == [("Namespace", "kf")]
         assert owners_of(fake, *WEBHOOK) == [("Namespace", "kf")]
@@ -69,6 +69,17 @@ def test_objects_bear_the_marks_of_their_owner_and_go_with_it(ctx, fake, change,
         **{key: owner["metadata"][key] for key in ("name", "uid")},
         "blockOwnerDeletion": False,
     }
+    kinds = ("configmaps", "services", "networkpolicies", "poddisruptionbudgets", "deployments")
+    assert [each for each in fake.writes if "clusterroles" not in each] == [
+        "patch namespaces kf",
+        "patch secrets mesh-2-admission-tls",
+        *(f"patch {kind} {NAME}" for kind in kinds),
+        "patch mutatingwebhookconfigurations 0-istio-integrator.kf.mesh-2",
+        "patch namespaces kf",
+    ]
+    fake.writes.clear()
+    status(ctx, state())
+    assert fake.writes == []
 
 
 def test_what_others_add_stays_and_what_they_change_is_repaired(ctx, fake):
@@ -80,7 +91,11 @@ def test_what_others_add_stays_and_what_they_change_is_repaired(ctx, fake):
     assert fake.writes == []
     before, kept["data"]["settings.json"] = kept["data"]["settings.json"], "drifted"
     port = fake.find(*SERVICE)["spec"]["ports"].pop()
+    containers = fake.find("Deployment", NAME, "kf")["spec"]["template"]["spec"]["containers"]
+    containers.append({"name": "added"})
     status(ctx, state())
+    pods = fake.find("Deployment", NAME, "kf")["spec"]["template"]["spec"]
+    assert pods["containers"] == containers[:-1]
     assert fake.find(*SETTINGS)["data"]["settings.json"] == before
     assert fake.find(*SERVICE)["spec"]["ports"] == [port]
     assert "app.juju.is/created-by" in fake.find(*SETTINGS)["metadata"]["labels"]

@@ -112,25 +112,40 @@ def test_removal_goes_on_without_the_container(ctx, fake, monkeypatch, error):
 
 
 def test_layer_has_no_check_that_kills_the_container(ctx):
-    out = ctx.run(ctx.on.config_changed(), state())
-    plan = out.get_container("lifecycle").plan
-    # Juju's probes read the levels.
-    assert [check.level for check in plan.checks.values()] == [ops.pebble.CheckLevel.UNSET] * 2
-    assert plan.services["lifecycle"].on_check_failure == {"live": "restart"}
-    # A service on a busy node has a minute to answer.
-    live = plan.checks["live"]
-    assert (live.threshold, live.period, live.timeout) == (6, "10s", "9s")
+    """Juju's probes read the levels of checks. A service on a busy node has a minute to answer."""
+    container = ctx.run(ctx.on.config_changed(), state()).get_container("lifecycle")
+    program = "/usr/bin/sidecar-lifecycle run --settings /tmp/sidecar-lifecycle.settings.json"
+    layer = {
+        "summary": "stops finished proxies, brings pods into the mesh",
+        "command": f"{program} --contract {schema.SCHEMA}",
+        "startup": "enabled",
+        "override": "replace",
+        "on-check-failure": {"live": "restart"},
+    }
+    checks = {
+        name: {
+            "override": "replace",
+            "period": "10s",
+            "timeout": timeout,
+            "threshold": threshold,
+            "http": {"url": f"http://localhost:8080/{name}z"},
+        }
+        for name, timeout, threshold in (("live", "9s", 6), ("ready", "3s", 3))
+    }
+    assert container.plan.to_dict() == {"services": {"lifecycle": layer}, "checks": checks}
+    assert [*container.service_statuses.values()] == [ops.pebble.ServiceStatus.ACTIVE]
 
 
 def test_memory_of_the_workload_goes_with_the_application(ctx, fake):
     fake.application()
-    fake.put("ConfigMap", "mesh-2-convergence")
+    earlier = {"kind": "ClusterRole", "name": "kf-mesh-2", "uid": "earlier"}
+    fake.put("ConfigMap", "mesh-2-convergence", ownerReferences=[earlier])
     status(ctx, leader=False)
     assert fake.writes == []
     status(ctx)
     found = fake.find("ConfigMap", "mesh-2-convergence", "kf")["metadata"]
     (owner,) = found["ownerReferences"]
-    assert owner["name"] == "kf-mesh-2"
+    assert owner["uid"] == fake.find("ClusterRole", "kf-mesh-2")["metadata"]["uid"]
     fake.writes.clear()
     status(ctx)
     assert fake.writes == []

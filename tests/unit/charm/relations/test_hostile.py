@@ -91,9 +91,13 @@ def test_hostile_authority_costs_https_alone_and_is_named(world, data):
     ],
 )
 def test_hostile_loki_costs_its_own_logs_alone_and_is_named(world, broken):
-    units = {0: {"endpoint": broken}, 1: {"endpoint": '{"url": "http://loki-1:3100/push"}'}}
-    logs = testing.Relation("logging", remote_app_name="loki", remote_units_data=units)
-    world.related = [route(), auth(), logs]
+    urls = {"loki": broken, "logs": '{"url": "http://loki-1:3100/push"}'}
+    units = {name: {0: {"endpoint": url}} for name, url in urls.items()}
+    logs = [
+        testing.Relation("logging", remote_app_name=name, remote_units_data=data)
+        for name, data in units.items()
+    ]
+    world.related = [route(), auth(), *logs]
     out = world.run()
     targets = out.get_container("lifecycle").plan.log_targets
     assert [target.location for target in targets.values()] == ["http://loki-1:3100/push"]

@@ -29,7 +29,7 @@ WEB = service("kfp-ui", (3000, 13000))
 KFP_API = service("kfp-api", (8888, 18888), (8887, "grpc"), (53, 53, "dns", "UDP"))
 SETUP = {"name": "setup", "ports": [{"name": "grpc", "containerPort": 1}]}
 NATIVE = {"name": "b", "restartPolicy": "Always", "ports": [{"name": "grpc", "containerPort": 2}]}
-API_POD = pod("kfp-api", init=[SETUP, NATIVE], grpc=18887)
+API_POD = pod("kfp-api", init=[SETUP, NATIVE], grpc=18887, other=18889)
 PIPELINES = service("ml-pipeline", (8888, 18888), of="kfp-api", application="kfp-api")
 HOOK = (service("hook", (443, 4443)), pod("hook", notes={names.TEMPLATES: "x-gateway"}.items()))
 CALLED = {"calls": [ServerCall("APIService a", each, 443) for each in ("absent", "hook")]}
@@ -85,7 +85,7 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
     ),
     named_port=(
         asked(KFP_API, API_POD, api({"ports": [8887]})), API, [ui(2), ui(18887)],
-        [ui(), ui(1), ui(15090)],
+        [ui(), ui(1), ui(15090), ui(18889)],
     ),
     named_port_of_two_versions=(
         asked(KFP_API, API_POD, pod("kfp-api", grpc=3), api({"ports": [8887]})), API,
