@@ -67,11 +67,14 @@ def test_image_is_asked_once_until_the_service_is_told(ctx):
     def commands(given):
         ctx.exec_history.clear()
         out = ctx.run(ctx.on.config_changed(), state(given))
-        said = [one.command[1] for one in ctx.exec_history.get("lifecycle", ())]
-        return said, out.get_container("lifecycle")
+        asked = ctx.exec_history.get("lifecycle", ())
+        # The image's user has no home directory.
+        return [(*one.command[1:], one.working_dir) for one in asked], out.get_container(
+            "lifecycle"
+        )
 
     first, told = commands(container(OURS))
-    assert (first, commands(told)[0]) == (["--version"], [])
+    assert (first, commands(told)[0]) == ([("--version", "/")], [])
 
 
 def test_refreshed_image_is_put_to_work(ctx):

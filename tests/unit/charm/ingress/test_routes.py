@@ -136,8 +136,8 @@ PARTED = VirtualServiceEntry((Uri("exact", "/a"), Uri("prefix", "/a/")))
 
 @cases(
     ("asked", "entries"),
-    prefix=(wishes.route(match("/a")), [PARTED]),
-    slash=(wishes.route(match("/a/")), [PARTED]),
+    prefix=(wishes.route(match("/a", method=None)), [PARTED]),
+    slash=(wishes.route({"path": {"value": "/a/"}}), [PARTED]),
     root=(wishes.route(match("/")), [WHOLE]),
     slashes=(wishes.route(match("//")), [WHOLE]),
     no_match=(wishes.route(), [WHOLE]),

@@ -50,7 +50,11 @@ def breaks(monkeypatch, method, error):
         "lifecycle does not start: cannot start",
     ),
     container_gone=("replan", GONE, "lifecycle does not start: no socket"),
-    gone_in_between=("get_checks", GONE, "waiting for Pebble in lifecycle"),
+    gone_in_between=(
+        "get_checks",
+        TimeoutError(),
+        "waiting for Pebble in lifecycle: TimeoutError",
+    ),
     gone_from_the_start=("get_plan", GONE, "waiting for Pebble in lifecycle"),
 )
 def test_workload_in_trouble_is_waited_for(  # noqa: PLR0917 - a table
@@ -67,6 +71,13 @@ def test_service_that_does_not_listen_is_waited_for(ctx, monkeypatch):
     # Each look at the clock is half a second later.
     monkeypatch.setattr(time, "monotonic", itertools.count(step=0.5).__next__)
     assert status(ctx, given).message.startswith("the workload does not answer: ")
+
+
+def test_service_that_has_just_started_is_asked_again(ctx, monkeypatch):
+    given, port = state(), service.LISTENER_PORT
+    monkeypatch.setattr(service, "LISTENER_PORT", 1)
+    monkeypatch.setattr(time, "sleep", lambda _: setattr(service, "LISTENER_PORT", port))
+    assert status(ctx, given).name == "active"
 
 
 def test_service_that_is_silent_is_waited_for(ctx, monkeypatch):

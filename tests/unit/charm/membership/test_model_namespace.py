@@ -345,15 +345,16 @@ def test_running_pods_stay_outside_before_the_namespace_joins_ambient_mode(ctx, 
     add_pod(fake, "inside", **MODELOPERATOR, **AMBIENT)
     add_pod(fake, "minio-0", app="minio")
     add_pod(fake, "kfp-0", app="kfp")
+    add_pod(fake, "bare")
     for phase in ("Succeeded", "Failed"):
         fake.put("Pod", phase.lower(), labels=MODELOPERATOR, spec={}, status={"phase": phase})
-    fake.may_change = {"pods kf modeloperator-x", "pods kf minio-0"}
-    options = {**IN_AMBIENT, "excluded_pods": "app=minio"}
+    fake.may_change = {f"pods kf {name}" for name in ("modeloperator-x", "minio-0", "bare")}
+    options = {**IN_AMBIENT, "excluded_pods": "app notin (kfp)"}
     run(ctx, **OFF)
     fake.writes.clear()
     run(ctx, **options)
     patched = [each.split()[-1] for each in fake.writes if each.startswith("patch")]
-    outside = {"minio-0", "modeloperator-x", "mesh-2-0"}
+    outside = {"minio-0", "modeloperator-x", "mesh-2-0", "bare"}
     assert set(patched[: patched.index("kf")]) >= outside
     assert pod_labels(fake, "minio-0") == {"app": "minio", **OUT}
     assert pod_labels(fake, "kfp-0") == {"app": "kfp"}
@@ -365,7 +366,7 @@ def test_running_pods_stay_outside_before_the_namespace_joins_ambient_mode(ctx, 
     note = {**fake.find("Pod", "minio-0", "kf")["metadata"]["annotations"]}
     fake.find("Pod", "kfp-0", "kf")["metadata"]["annotations"] = note
     run(ctx, **IN_AMBIENT)
-    assert pod_labels(fake, "minio-0") == {"app": "minio"}
+    assert (pod_labels(fake, "minio-0"), pod_labels(fake, "bare")) == ({"app": "minio"}, {})
     assert pod_labels(fake, "modeloperator-x") == {**MODELOPERATOR, **OUT}
     remove(ctx)
     assert pod_labels(fake, "modeloperator-x") == MODELOPERATOR

@@ -82,7 +82,7 @@ def admits(decision, labels, call):
 
 def service(name, *ports, of=None, application="", selector=None, kind="ClusterIP", **labels):
     """A Service; each port is a number, or number, number or name at the pod, name, protocol."""
-    listed = [each if isinstance(each, tuple) else (each, each) for each in ports]
+    listed = [each if isinstance(each, tuple) else (each,) for each in ports]
     keys = ("port", "targetPort", "name", "protocol")
     obj = {
         "metadata": {"name": name, "labels": {NAME: application, **labels} if application else {}},
