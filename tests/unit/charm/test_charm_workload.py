@@ -62,18 +62,11 @@ def test_settings_are_only_for_the_workload_and_written_when_they_change(
     both = [SETTINGS, service.name_results_file(SETTINGS)]
     assert [stat.S_IMODE((files / each).stat().st_mode) for each in both] == [0o600] * 2
     assert written == [each.name for each in both]
-    assert told(ctx, out) == service.Options(
-        model="kf",
-        application="mesh-2",
-        unit="mesh-2/0",
-        leader=True,
-        joined=True,
-        mesh_namespace="istio-system",
-        mesh_revision="default",
-        proxy_revision="default",
-        proxy_version="1.31.1",
-        token=told(ctx, out).token,
-    )
+    ours = {"model": "kf", "application": "mesh-2", "unit": "mesh-2/0", "leader": True}
+    mesh = {"mesh_namespace": "istio-system", "mesh_revision": "default", "joined": True}
+    proxy = {"proxy_revision": "default", "proxy_version": "1.31.1"}
+    settings = told(ctx, out)
+    assert settings == service.Options(**ours, **mesh, **proxy, token=settings.token)
     written.clear()
     ctx.run(ctx.on.update_status(), given)
     # What each hook found is always new.

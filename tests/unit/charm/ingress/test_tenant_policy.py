@@ -54,10 +54,11 @@ def test_policy_comes_with_the_ingress_and_goes_with_it(world, given, actions):
     assert world.fake.find(kind, f"{NAME}.model")["spec"]["validationActions"] == ["Deny"]
     selected = [f"{key}={value}" for key, value in sorted(LABELS.items())]
     # Labels that the gateway's pods have and its selector has not.
-    labels = sorted([*selected, "pod-template-hash=5", "pod-template-hash=9"])
-    texts = {"hosts": [HOST, "ml.example.com"], "gatewaySelector": selected}
-    texts["gatewayLabels"] = labels
-    assert {key: json.loads(variables(world)[key]) for key in texts} == texts
+    labels = [*selected, "pod-template-hash=5", "pod-template-hash=9"]
+    found = map(
+        json.loads, map(variables(world).get, ("hosts", "gatewaySelector", "gatewayLabels"))
+    )
+    assert [*found] == [[HOST, "ml.example.com"], selected, labels]
     policy = world.fake.find("ValidatingAdmissionPolicy", NAME)
     assert '"istio-ingressgateway.istio-ingress."' in str(policy["spec"]["validations"])
     world.config["tenant_policy"] = "off" if given == "warn" else given
@@ -86,13 +87,11 @@ def test_path_of_an_application_is_no_path_of_a_namespace(world, prefixes, gone)
     assert set(path.partition("(")[2].partition(")")[0].split("|")) == words - gone
 
 
-def owner(group, *, controls=True):
-    return {"apiVersion": f"{group}/v1", "kind": "X", "name": "x", "controller": controls}
+def owner(group):
+    return {"apiVersion": f"{group}/v1", "kind": "X", "name": "x", "controller": True}
 
 
 KNATIVE, KUBEFLOW = owner("networking.internal.knative.dev"), owner("kubeflow.org")
-
-
 LEVELS = (
     ([], "3"),
     ([KUBEFLOW], "2"),
@@ -129,7 +128,8 @@ def tried(world):
 
     world.fake.validators.append(deny)
     asked.SERVICE.seen = EnvoyState(of="")
-    return found
+    yield found
+    asked.SERVICE.seen = EnvoyState(of="")
 
 
 def broken(caplog):
@@ -144,9 +144,9 @@ def test_objects_of_tenants_are_judged_by_their_authors_and_named(world, tried, 
     for at, (owners, _) in enumerate(LEVELS):
         spec = {"hosts": [f"h{at}"]}
         world.fake.put("VirtualService", f"v{at}", "kf-user", ownerReferences=owners, spec=spec)
-    denied = [("DestinationRule", ISTIO, "here"), ("Gateway", ISTIO, "here")]
-    denied += [(kind, API, "here") for kind in ("HTTPRoute", "GRPCRoute", "Gateway")]
-    denied += [("Gateway", API, "by-a-webhook"), ("HTTPRoute", API, "by-a-schema")]
+    here = [(kind, ISTIO, "here") for kind in ("DestinationRule", "Gateway")]
+    here += [(kind, API, "here") for kind in ("HTTPRoute", "GRPCRoute", "Gateway")]
+    denied = [*here, ("Gateway", API, "by-a-webhook"), ("HTTPRoute", API, "by-a-schema")]
     for kind, version, by in denied:
         notes = {"denied": by}
         world.fake.put(kind, by, "kf-user", api_version=version, annotations=notes, spec=notes)
@@ -156,13 +156,10 @@ def test_objects_of_tenants_are_judged_by_their_authors_and_named(world, tried, 
     others = [each for each in tried if each[0] != "VirtualService"]
     want = [(*each[:2], "kf-user", "3", *[{"denied": each[2]}] * 2) for each in denied]
     assert sorted(others, key=str) == sorted(want, key=str)
-    resources = ("destinationrules", "gateways"), ("httproutes", "grpcroutes", "gateways")
-    deletes = [f"{each}.networking.istio.io" for each in resources[0]]
-    deletes += [f"{each}.gateway.networking.k8s.io" for each in resources[1]]
     assert broken(caplog) == [
-        f"blocked: {kind} kf-user/here breaks tenant-policy; "
-        f"run: kubectl -n kf-user delete {resource} here; no."
-        for (kind, *_), resource in zip(denied, deletes, strict=False)
+        f"blocked: {kind} kf-user/here breaks tenant-policy; run: kubectl -n kf-user delete "
+        f"{kind.lower()}s.{version.removesuffix('/v1')} here; no."
+        for kind, version, _ in here
     ]
     caplog.clear()
     tried.clear()
@@ -176,12 +173,9 @@ def test_objects_of_tenants_are_judged_by_their_authors_and_named(world, tried, 
 
 
 def test_routes_of_another_team_are_judged_where_envoy_refuses_the_models(world, tried):
-    for kind, name, spec in (
-        ("VirtualService", "far", ELSEWHERE),
-        ("VirtualService", "near", TO_US),
-        ("HTTPRoute", "near", OUR_PARENT),
-    ):
-        world.fake.put(kind, name, "shop", spec=spec)
+    world.fake.put("VirtualService", "far", "shop", spec=ELSEWHERE)
+    world.fake.put("VirtualService", "near", "shop", spec=TO_US)
+    world.fake.put("HTTPRoute", "near", "shop", spec=OUR_PARENT)
     world.run()
     assert tried == []
     missing = (MissingPart(cause=Cause.HOST_TAKEN), MissingPart(cause=Cause.ROUTES_MISSING))

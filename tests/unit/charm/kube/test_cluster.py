@@ -5,7 +5,7 @@ import contextlib
 import msgspec
 import pytest
 
-from istio_integrator.kube import cluster, errors
+from istio_integrator.kube import cluster, errors, owners
 from tests.unit.cases import cases
 
 
@@ -82,6 +82,15 @@ def test_object_that_breaks_its_reader_is_passed_over_alone(error):
 
     objects = [{"metadata": {"name": name}} for name in ("a", "broken", "b")]
     assert cluster.read_each(objects, read) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "plain"), [(f"KFP_ui{'x' * 23}_y", f"kfp-ui{'x' * 23}"), ("_", "workload")]
+)
+def test_object_about_pods_is_named_alike_for_any_order_of_their_labels(shown, plain):
+    labels = [("b", "1"), ("a", "2")]
+    found = [owners.name_by_pods("mesh", shown, each) for each in (labels, labels[::-1])]
+    assert found == [f"mesh-{plain}-a7240c99"] * 2
 
 
 class Described(msgspec.Struct):

@@ -125,25 +125,18 @@ def test_removal_goes_on_without_the_container(ctx, fake, monkeypatch, error):
 def test_layer_has_no_check_that_kills_the_container(ctx):
     """Juju's probes read the levels of checks. A service on a busy node has a minute to answer."""
     container = ctx.run(ctx.on.config_changed(), state()).get_container("lifecycle")
-    program = "/usr/bin/sidecar-lifecycle run --settings /tmp/sidecar-lifecycle.settings.json"
-    layer = {
+    layer, program = container.plan.to_dict(), "/usr/bin/sidecar-lifecycle run --settings /tmp"
+    url, often = "http://localhost:8080", {"override": "replace", "period": "10s"}
+    live = {**often, "timeout": "9s", "threshold": 6, "http": {"url": f"{url}/livez"}}
+    ready = {**often, "timeout": "3s", "threshold": 3, "http": {"url": f"{url}/readyz"}}
+    assert layer["checks"] == {"live": live, "ready": ready}
+    assert layer["services"]["lifecycle"] == {
         "summary": "stops finished proxies, brings pods into the mesh",
-        "command": f"{program} --contract {schema.SCHEMA}",
+        "command": f"{program}/sidecar-lifecycle.settings.json --contract {schema.SCHEMA}",
         "startup": "enabled",
         "override": "replace",
         "on-check-failure": {"live": "restart"},
     }
-    checks = {
-        name: {
-            "override": "replace",
-            "period": "10s",
-            "timeout": timeout,
-            "threshold": threshold,
-            "http": {"url": f"http://localhost:8080/{name}z"},
-        }
-        for name, timeout, threshold in (("live", "9s", 6), ("ready", "3s", 3))
-    }
-    assert container.plan.to_dict() == {"services": {"lifecycle": layer}, "checks": checks}
     assert [*container.service_statuses.values()] == [ops.pebble.ServiceStatus.ACTIVE]
 
 

@@ -150,7 +150,7 @@ def test_phase_and_conditions_of_a_pod_are_read():
 
 
 def test_pod_belongs_to_the_workload_with_the_narrowest_selector():
-    wide, narrow = {"app": "a"}, {"app": "a", "role": "b"}
+    wide, narrow = {"x": "y"}, {"app": "a", "role": "b"}
     selectors = {
         "all": {},
         "wide": wide,
