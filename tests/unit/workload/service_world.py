@@ -81,6 +81,7 @@ class Service:
     async def metrics(self) -> dict[tuple[str, ...], float]:
         """Return the samples by name and values of labels."""
         async with self.scraped.get("/metrics") as answer:
+            assert answer.content_type == "text/plain", "Prometheus rejects other types"
             text = await answer.text()
         return {
             (sample.name, *sample.labels.values()): sample.value

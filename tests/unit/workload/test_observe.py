@@ -24,7 +24,6 @@ async def observing(
     gateway: str | None = None,
     joined: bool = True,
     last: str = "",
-    secrets: tuple[str, ...] = (),
 ) -> AsyncIterator[tuple[FakeApiserver, Service]]:
     """Observe the mesh, and the model's gateway if there is one.
 
@@ -38,8 +37,8 @@ async def observing(
         for plural, item in present:
             cluster.put(plural, item)
         home, _, name = (gateway or "").partition("/")
-        selector = {"istio": "gateway", "app": "edge"} if name else {}
-        named = Gateway(namespace=home, name=name, selector=selector, secrets=secrets)
+        selector = {"istio": "gateway", "app": "edge"} if name == "gateway" else {}
+        named = Gateway(namespace=home, name=name, selector=selector, secrets=("kf-tls", COPY))
         observed = None if gateway is None else named
         async with service_world.running(cluster, gateway=observed, joined=joined) as service:
             await asyncio.sleep(5)
@@ -47,9 +46,14 @@ async def observing(
             yield cluster, service
 
 
-async def is_told(plural: str, before: Object | None, after: Object, **options: Any) -> bool:
+async def is_told(
+    plural: str, before: Object | None, after: Object | None, **options: Any
+) -> bool:
     async with observing(*([(plural, before)] if before else []), **options) as (cluster, service):
-        cluster.put(plural, after)
+        if after:
+            cluster.put(plural, after)
+        elif before:
+            cluster.delete(plural, before["metadata"]["namespace"], before["metadata"]["name"])
         await asyncio.sleep(5)
         return service.told() > 0
 
@@ -122,6 +126,11 @@ def node(*networks: str) -> Object:
     }
 
 
+def beside(item: Object) -> Object:
+    """Return an object in the namespace of the named gateway."""
+    return {**item, "metadata": {**item["metadata"], "namespace": SPACE}}
+
+
 DELETED_MODEL = {"metadata": {**model()["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
 
 
@@ -152,6 +161,8 @@ DELETED_MODEL = {"metadata": {**model()["metadata"], "deletionTimestamp": "2026-
     webhook_refused_no_more=(WORKLOADS, REFUSED, ADMITTED, True),
     webhook_written_by_the_charm=(WORKLOADS, webhook(), webhook(2, "b"), False),
     webhook_edited=(WORKLOADS, webhook(), webhook(2), True),
+    webhook_deleted=(WORKLOADS, webhook(), None, True),
+    webhook_elsewhere=(WORKLOADS, None, beside(webhook()), False),
     webhook_edited_early=(WORKLOADS, webhook(ready=0), webhook(2, ready=0), True),
     model_joined=("namespaces", model(), model(JOINED, JOINED), False),
     model_left=("namespaces", model(JOINED, JOINED), model({}), False),
@@ -175,7 +186,7 @@ DELETED_MODEL = {"metadata": {**model()["metadata"], "deletionTimestamp": "2026-
     record_of_no_shape=("namespaces", model(), model('{"set": [["a"]]}', {"team": "a"}), True),
 )
 async def test_charm_is_told_of_a_change_of_the_mesh_that_matters(
-    plural: str, before: Object | None, after: Object, want: bool
+    plural: str, before: Object | None, after: Object | None, want: bool
 ):
     assert await is_told(plural, before, after) is want
 
@@ -242,13 +253,15 @@ async def test_istiod_that_is_listed_before_the_injector_is_observed(plural: str
 
 @cases("code", without_the_right=403, before_the_definition=404)
 async def test_what_may_not_be_watched_is_asked_for_again(code: int):
-    async with observing() as (cluster, service):
-        cluster.failures = [(INJECTORS, code, {})]
+    async with observing(("gateways", ours()), gateway=NAMED) as (cluster, service):
+        changes = ((INJECTORS, injector()), ("gateways", ours(2)), ("/api/v1/pods", pod()))
+        cluster.failures = [(path, code, {}) for path, _ in (*changes, changes[-1])]
         cluster.end_watches()
         await asyncio.sleep(5)
         assert not cluster.failures
-        cluster.put(INJECTORS, injector())
-        await until(service.told)
+        for number, (path, item) in enumerate(changes, 1):
+            cluster.put(path.rpartition("/")[2], item)
+            await until(lambda number=number: service.told() == number)
 
 
 @cases(("ready", "want"), waits_for_it=(1, 1), not_ready=(0, 0))
@@ -308,14 +321,9 @@ def ours(generation: int = 1, applied: str = "a", **labels: str) -> Object:
     return written(bare(generation), applied, **labels)
 
 
-def beside(item: Object) -> Object:
-    """Return an object in the namespace of the named gateway."""
-    return {**item, "metadata": {**item["metadata"], "namespace": SPACE}}
-
-
-def guard(hosts: str, generation: int = 1) -> Object:
+def guard(hosts: str, generation: int = 1, namespace: str = SPACE) -> Object:
     """Return the EnvoyFilter of another model's integrator."""
-    metadata = {"name": "theirs", "namespace": SPACE, "generation": generation}
+    metadata = {"name": "theirs", "namespace": namespace, "generation": generation}
     labels, annotations = {names.OWNER: "kf-2.mesh-2"}, {names.HOSTS: hosts}
     return {"metadata": {**metadata, "labels": labels, "annotations": annotations}}
 
@@ -324,85 +332,6 @@ def of_istiod(item: Object) -> Object:
     """Return an object as istiod makes it for our Gateway of the Gateway API."""
     labels = {"gateway.networking.k8s.io/gateway-name": "kubeflow-gateway"}
     return {**item, "metadata": {**item["metadata"], "namespace": MODEL, "labels": labels}}
-
-
-@cases(
-    ("named", "plural", "before", "after", "want"),
-    {"named": NAMED, "plural": "envoyfilters", "want": False},
-    comes=(NAMED, "pods", None, pod(), True),
-    comes_and_is_not_ready=(NAMED, "pods", None, pod(ready=False), True),
-    ready=(NAMED, "pods", pod(ready=False), pod(), True),
-    ready_no_more=(NAMED, "pods", pod(), pod(ready=False), True),
-    scaled=(NAMED, "pods", pod(), pod("gateway-1"), False),
-    scaled_and_not_ready=(NAMED, "pods", pod(), pod("gateway-1", ready=False), False),
-    next_revision=(NAMED, "pods", pod(), pod("gateway-1", "gateway-6"), True),
-    begins_to_go=(NAMED, "pods", pod(), pod(deletionTimestamp=GOING), True),
-    bare_pod=(NAMED, "pods", pod(), pod("copy", of=""), True),
-    bare_pod_that_has_ended=(NAMED, "pods", pod(), ENDED, False),
-    bare_pod_that_has_failed=(NAMED, "pods", pod(), {**ENDED, "status": FAILED_POD}, False),
-    relabelled=(NAMED, "pods", pod(), pod(label="other"), True),
-    of_another_gateway=(NAMED, "pods", None, pod(label="other"), False),
-    of_another_application=(NAMED, "pods", None, pod(labels={"istio": "gateway"}), False),
-    bare_pod_elsewhere=(NAMED, "pods", pod(), pod("x", of="", namespace="tenant"), True),
-    of_a_stateful_set_elsewhere=(
-        *(NAMED, "pods", pod(), pod("x-0", of="x", namespace="tenant", ready=False), True),
-    ),
-    deployment_that_says_it_is_a_gateway=(NAMED, WORKLOADS, None, workload(), False),
-    gateway_of_another_team=(NAMED, "gateways", None, bare(), False),
-    gateway_made=(NAMED, "gateways", None, ours(), False),
-    gateway_written_by_the_charm=(NAMED, "gateways", ours(), ours(2, "b"), False),
-    gateway_edited=(NAMED, "gateways", ours(), ours(2), True),
-    gateway_of_another_application=row(
-        plural="gateways", before=None, after=ours(**{names.OWNER: "another.one"})
-    ),
-    service_comes=(NAMED, "services", None, service(), True),
-    service_has_another_port=(NAMED, "services", service(), service(8080), True),
-    service_is_touched=(NAMED, "services", service(), service(), False),
-    service_leads_elsewhere=(NAMED, "services", service(), service(app="other"), True),
-    service_has_another_name=(NAMED, "services", None, service(name="other"), False),
-    service_elsewhere=(NAMED, "services", None, service(namespace="shop"), False),
-    guard_of_another_model=(NAMED, "envoyfilters", None, guard("a.example.com"), True),
-    hosts_of_another_model=row(
-        before=guard("a.example.com"), after=guard("b.example.com"), want=True
-    ),
-    routes_of_another_model=row(before=guard("a.example.com"), after=guard("a.example.com", 2)),
-    filter_of_another_team=row(before=None, after={"metadata": {"name": "x", "namespace": SPACE}}),
-    guard_made_beside_the_gateway=row(before=None, after=beside(ours())),
-    guard_edited_beside_the_gateway=row(before=beside(ours()), after=beside(ours(2)), want=True),
-    # Without a named gateway, what the charm or istiod makes in the model is looked at.
-    guard_made=("", "envoyfilters", None, ours(), False),
-    guard_written_by_the_charm=("", "envoyfilters", ours(), ours(2, "b"), False),
-    guard_edited=("", "envoyfilters", ours(), ours(2), True),
-    own_workload_made=("", WORKLOADS, None, written(workload(ready=0)), False),
-    own_workload_ready=("", WORKLOADS, written(workload(ready=0)), written(workload()), True),
-    own_service_written=row(
-        named="", plural="services", before=written(service()), after=written(service(8080), "b")
-    ),
-    own_service_edited=("", "services", written(service()), written(service(8080)), True),
-    istiods_service=("", "services", None, of_istiod(service()), True),
-    istiods_service_has_another_port=(
-        *("", "services", of_istiod(service()), of_istiod(service(8080)), True),
-    ),
-    other_service=("", "services", None, service(namespace=MODEL), False),
-    istiods_workload=("", WORKLOADS, None, of_istiod(workload()), True),
-    gateway_of_another_namespace=("", WORKLOADS, None, workload(), False),
-)
-async def test_charm_is_told_of_a_gateways_change_that_matters(
-    named: str, plural: str, before: Object | None, after: Object, want: bool
-):
-    assert await is_told(plural, before, after, gateway=named) is want
-
-
-@cases(
-    ("gateway", "plural", "item"),
-    webhook=(None, WORKLOADS, webhook()),
-    named_gateway=(NAMED, "pods", pod()),
-    own_gateway=(NAMED, "gateways", ours()),
-)
-async def test_what_is_deleted_is_told(gateway: str | None, plural: str, item: Object):
-    async with observing((plural, item), gateway=gateway) as (cluster, service):
-        cluster.delete(plural, item["metadata"]["namespace"], item["metadata"]["name"])
-        await until(service.told)
 
 
 COPY = "the-charm-s-copy"
@@ -421,18 +350,94 @@ def checked(item: Object) -> Object:
 
 
 @cases(
-    ("before", "after", "want"),
-    made=(None, secret("kf-tls"), True),
-    renewed=(secret("kf-tls"), secret("kf-tls", "b"), True),
-    annotated=(secret("kf-tls"), checked(secret("kf-tls")), False),
-    of_another_name=(None, secret("shop-tls"), False),
-    elsewhere=(None, secret("kf-tls", namespace="shop"), False),
-    copy_made=(None, secret(COPY, applied="a"), False),
-    copy_renewed=(secret(COPY, applied="a"), secret(COPY, "b", applied="b"), False),
-    copy_overwritten=(secret(COPY, applied="a"), secret(COPY, "b", applied="a"), True),
+    ("named", "plural", "before", "after", "want"),
+    {"named": NAMED, "plural": "envoyfilters", "want": False},
+    comes=(NAMED, "pods", None, pod(), True),
+    comes_and_is_not_ready=(NAMED, "pods", None, pod(ready=False), True),
+    ready=(NAMED, "pods", pod(ready=False), pod(), True),
+    ready_no_more=(NAMED, "pods", pod(), pod(ready=False), True),
+    scaled=(NAMED, "pods", pod(), pod("gateway-1"), False),
+    scaled_and_not_ready=(NAMED, "pods", pod(), pod("gateway-1", ready=False), False),
+    next_revision=(NAMED, "pods", pod(), pod("gateway-1", "gateway-6"), True),
+    begins_to_go=(NAMED, "pods", pod(), pod(deletionTimestamp=GOING), True),
+    deleted=(NAMED, "pods", pod(), None, True),
+    bare_pod=(NAMED, "pods", pod(), pod("copy", of=""), True),
+    bare_pod_that_has_ended=(NAMED, "pods", pod(), ENDED, False),
+    bare_pod_that_has_failed=(NAMED, "pods", pod(), {**ENDED, "status": FAILED_POD}, False),
+    relabelled=(NAMED, "pods", pod(), pod(label="other"), True),
+    of_another_gateway=(NAMED, "pods", None, pod(label="other"), False),
+    of_another_application=(NAMED, "pods", None, pod(labels={"istio": "gateway"}), False),
+    bare_pod_elsewhere=(NAMED, "pods", pod(of=""), pod(of="", namespace="tenant"), True),
+    of_a_stateful_set_elsewhere=(
+        *(NAMED, "pods", pod(), pod("x-0", of="x", namespace="tenant", ready=False), True),
+    ),
+    deployment_that_says_it_is_a_gateway=(NAMED, WORKLOADS, None, workload(), False),
+    without_a_selector=(f"{SPACE}/bare", WORKLOADS, None, workload(namespace=MODEL), False),
+    gateway_of_another_team=(NAMED, "gateways", None, bare(), False),
+    gateway_made=(NAMED, "gateways", None, ours(), False),
+    gateway_written_by_the_charm=(NAMED, "gateways", ours(), ours(2, "b"), False),
+    gateway_edited=(NAMED, "gateways", ours(), ours(2), True),
+    gateway_deleted=(NAMED, "gateways", ours(), None, True),
+    gateway_elsewhere=(NAMED, "gateways", None, beside(ours()), False),
+    gateway_of_another_application=row(
+        plural="gateways", before=None, after=ours(**{names.OWNER: "another.one"})
+    ),
+    service_comes=(NAMED, "services", None, service(), True),
+    service_has_another_port=(NAMED, "services", service(), service(8080), True),
+    service_is_touched=(NAMED, "services", service(), service(), False),
+    service_leads_elsewhere=(NAMED, "services", service(), service(app="other"), True),
+    service_has_another_name=(NAMED, "services", None, service(name="other"), False),
+    service_elsewhere=(NAMED, "services", None, service(namespace="shop"), False),
+    guard_of_another_model=(NAMED, "envoyfilters", None, guard("a.example.com"), True),
+    hosts_of_another_model=row(
+        before=guard("a.example.com"), after=guard("b.example.com"), want=True
+    ),
+    routes_of_another_model=row(before=guard("a.example.com"), after=guard("a.example.com", 2)),
+    guard_of_another_gateway=row(before=None, after=guard("a.example.com", namespace="shop")),
+    filter_of_another_team=row(before=None, after={"metadata": {"name": "x", "namespace": SPACE}}),
+    guard_made_beside_the_gateway=row(before=None, after=beside(ours())),
+    guard_edited_beside_the_gateway=row(before=beside(ours()), after=beside(ours(2)), want=True),
+    certificate_made=row(plural="secrets", before=None, after=secret("kf-tls"), want=True),
+    certificate_renewed=(NAMED, "secrets", secret("kf-tls"), secret("kf-tls", "b"), True),
+    certificate_annotated=(NAMED, "secrets", secret("kf-tls"), checked(secret("kf-tls")), False),
+    secret_of_another_name=(NAMED, "secrets", None, secret("shop-tls"), False),
+    secret_elsewhere=(NAMED, "secrets", None, secret("kf-tls", namespace="shop"), False),
+    copy_made=(NAMED, "secrets", None, secret(COPY, applied="a"), False),
+    copy_renewed=row(
+        plural="secrets", before=secret(COPY, applied="a"), after=secret(COPY, "b", applied="b")
+    ),
+    copy_overwritten=row(
+        plural="secrets",
+        before=secret(COPY, applied="a"),
+        after=secret(COPY, "b", applied="a"),
+        want=True,
+    ),
+    # Without a named gateway, what the charm or istiod makes in the model is looked at.
+    guard_made=("", "envoyfilters", None, ours(), False),
+    guard_written_by_the_charm=("", "envoyfilters", ours(), ours(2, "b"), False),
+    guard_edited=("", "envoyfilters", ours(), ours(2), True),
+    own_workload_made=("", WORKLOADS, None, written(workload(ready=0)), False),
+    own_workload_ready=("", WORKLOADS, written(workload(ready=0)), written(workload()), True),
+    own_workload_scaled=row(
+        named="",
+        plural=WORKLOADS,
+        before=written(workload()),
+        after=written(workload(ready=2)),
+    ),
+    own_service_written=row(
+        named="", plural="services", before=written(service()), after=written(service(8080), "b")
+    ),
+    own_service_edited=("", "services", written(service()), written(service(8080)), True),
+    istiods_service=("", "services", None, of_istiod(service()), True),
+    istiods_service_has_another_port=(
+        *("", "services", of_istiod(service()), of_istiod(service(8080)), True),
+    ),
+    other_service=("", "services", None, service(namespace=MODEL), False),
+    istiods_workload=("", WORKLOADS, None, of_istiod(workload()), True),
+    gateway_of_another_namespace=("", WORKLOADS, None, beside(of_istiod(workload())), False),
+    other_workload=("", WORKLOADS, None, workload(namespace=MODEL), False),
 )
-async def test_charm_is_told_of_a_certificates_change_that_matters(
-    before: Object | None, after: Object, want: bool
+async def test_charm_is_told_of_a_gateways_change_that_matters(
+    named: str, plural: str, before: Object | None, after: Object | None, want: bool
 ):
-    watched = "kf-tls", COPY
-    assert await is_told("secrets", before, after, gateway=NAMED, secrets=watched) is want
+    assert await is_told(plural, before, after, gateway=named) is want

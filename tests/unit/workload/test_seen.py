@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from integrator_contract.seen import Expectation, ReadFailure, Server
+from integrator_contract.seen import EnvoyState, Expectation, ReadFailure, Server
 from tests.unit.api_server import Refused
-from tests.unit.cases import cases
+from tests.unit.cases import cases, row
 from tests.unit.workload import service_world
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.fake_proxy import Proxy
+from tests.unit.workload.test_rules_seen import asks, chain, listener, routes
 
 EXPECTED = Expectation(
     namespace="ingress",
@@ -22,15 +23,16 @@ EXPECTED = Expectation(
     filters=("guard",),
     entry="ask",
 )
+HTTP = Server(port=80, protocol="HTTP", hosts=("kf.example.com",))
+ROUTED = dataclasses.replace(EXPECTED, servers=(HTTP,), routes=1, istiod="istio-system")
 MANAGER = {"rds": {"route_config_name": "http.80"}, "http_filters": [{"name": "guard"}]}
-LISTENER = {
-    "filter_chains": [{"filters": [{"typed_config": MANAGER}]}, {"name": "kf.us.peers"}],
-}
+LISTENER = {"filter_chains": [{"filters": [{"typed_config": MANAGER}]}]}
 HOST = {"name": "blackhole:80", "domains": ["*"]}
 DUMPS: dict[str, list[Any]] = {
     "dynamic_listeners": [{"active_state": {"listener": LISTENER}}],
     "dynamic_route_configs": [{"route_config": {"name": "http.80", "virtual_hosts": [HOST]}}],
 }
+OK, NO_HTTP = b"HTTP/1.1 200 OK\r\n", "the port does not speak HTTP"
 
 
 class Envoy(Proxy):
@@ -96,6 +98,9 @@ async def test_looks_come_each_second_for_a_while_and_each_half_minute_later(
         await asyncio.sleep(29)
         early = len(envoy.requests) // 4
         assert 20 <= early <= 30
+        resources = "listeners", "route_configs", "warming_secrets&mask=name"
+        wanted = {f"dynamic_{each}" for each in (*resources, "active_clusters&mask=cluster.name")}
+        assert set(envoy.requests) == {f"/config_dump?resource={each}" for each in wanted}
         await asyncio.sleep(300)
         assert 8 <= len(envoy.requests) // 4 - early <= 13
 
@@ -112,8 +117,11 @@ async def test_charm_that_asks_has_the_gateway_looked_at_soon(
         # What was seen says nothing about a gateway that is not expected any more.
         service.change(expected=None)
         await asyncio.sleep(2)
+        before = len(envoy.requests)
         answer = await service.get("/seen")
         assert (answer["of"], answer["is_open"]) == ("", False)
+        await asyncio.sleep(60)
+        assert len(envoy.requests) == before
 
 
 @cases(
@@ -127,7 +135,7 @@ async def test_charm_is_told_once_of_an_answer_and_again_when_something_is_late(
     expected = dataclasses.replace(EXPECTED, clusters=clusters)
     told: list[bool] = []
     async with service_world.running(cluster, expected=expected) as service:
-        for seconds in (10, 90):
+        for seconds in (14, 4):
             await asyncio.sleep(seconds)
             answer = await service.get("/seen")
             assert len(answer["missing"]) == len(clusters)
@@ -164,35 +172,18 @@ async def test_missing_right_is_named(
 
 async def test_istiods_words_about_rejected_routes_are_told(cluster: FakeApiserver, envoy: Envoy):
     """One of its pods serves another gateway's Envoy of that name."""
-    server = Server(port=80, protocol="HTTP", hosts=("kf.example.com",))
-    expected = dataclasses.replace(EXPECTED, servers=(server,), routes=1, istiod="istio-system")
+    expected = dataclasses.replace(ROUTED, clusters=("outbound|80||a.b.svc.c",))
+    add(cluster, "gw-1")
     kind = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
-    for number, (proxy, words) in enumerate((("gw-0.shop", "theirs"), ("gw-0.ingress", "bad"))):
+    for number, (proxy, words) in enumerate((("gw-0.shop", "theirs"), ("gw-1.ingress", "bad"))):
         add(cluster, f"istiod-{number}", namespace="istio-system", labels={"app": "istiod"})
         told = [{"proxy": proxy, "resources": {kind: {"lastError": words}}}]
         body = json.dumps(told).encode()
         istiod = cluster.proxies[f"istiod-{number}"] = Envoy(15014)
-        istiod.raw = OK + b"content-length: %d\r\n\r\n" % len(body) + body
+        istiod.raw = OK + b"Content-Length: %d\r\n\r\n" % len(body) + body
     async with service_world.running(cluster, expected=expected) as service:
         await until(service.told)
         assert (await service.get("/seen"))["words"] == "bad"
-
-
-@cases(("name", "found"), chain=("kf.us", True), start_of_a_part=("kf.u", False), no=("us", False))
-async def test_outbound_chain_of_a_pod_is_found_by_the_first_parts_of_its_name(
-    cluster: FakeApiserver, envoy: Envoy, name: str, found: bool
-):
-    add(cluster, "gw-1")
-    async with service_world.running(cluster) as service:
-        path = "/outbound?namespace=ingress&pod=gw-0&name="
-        assert await service.get(path + name) is found
-        assert envoy.requests == [
-            "/config_dump?resource=dynamic_listeners&name_regex=^virtualOutbound$"
-        ]
-        envoy.raw = OK + b"content-length: 2\r\n\r\n{}"
-        async with service.asked.get(path + name) as answer:
-            text = "Envoy of Pod gw-0 has no outbound listener"
-            assert (answer.status, await answer.text()) == (502, text)
 
 
 DENIED = 'admission webhook "deny.k-rail.io" denied the request: no port-forwards here'
@@ -202,12 +193,10 @@ DENIED = 'admission webhook "deny.k-rail.io" denied the request: no port-forward
 async def test_istiod_that_cannot_be_asked_hides_no_answer(
     cluster: FakeApiserver, envoy: Envoy, part: str
 ):
-    server = Server(port=80, protocol="HTTP", hosts=("kf.example.com",))
-    expected = dataclasses.replace(EXPECTED, servers=(server,), routes=1, istiod="istio-system")
     about = {"namespace": "istio-system", "labels": {"app": "istiod"}}
     add(cluster, "istiod-0", **about)
     cluster.denied = lambda _, path: path.endswith(part)
-    async with service_world.running(cluster, expected=expected) as service:
+    async with service_world.running(cluster, expected=ROUTED) as service:
         await until(service.told)
         answer = await service.get("/seen")
     assert [each["cause"] for each in answer["missing"]] == ["routes missing"]
@@ -266,6 +255,52 @@ async def test_one_pod_of_each_workload_is_looked_at(cluster: FakeApiserver):
     }
 
 
+async def test_charm_is_told_of_each_part_of_an_answer_that_changes(
+    cluster: FakeApiserver, monkeypatch: pytest.MonkeyPatch
+):
+    ports = (443, 8443, 9443, 10443)
+    servers = (*ROUTED.servers, *(Server(port=each, protocol="HTTPS") for each in ports))
+    parts = {"entry": "kf.us.ask", "marks": ("V", "U"), "proof": ("N", "S"), "routes": 2}
+    clusters = ("outbound|80||a.b.svc.c",)
+    expected = dataclasses.replace(ROUTED, servers=servers, **parts, clusters=clusters)
+
+    def serve(filters: dict[int, str], *entries: dict[str, Any], marks: str = "XY") -> None:
+        named = {f"https.{port}.https.kubeflow-gateway.kf": name for port, name in filters.items()}
+        chains = [chain(route, name) for route, name in {"http.80": "guard", **named}.items()]
+        found = [{"route_config": {"name": name}} for name in named]
+        found.append(routes("http.80", "kf.example.com:80", marks=marks, entries=entries))
+        monkeypatch.setitem(DUMPS, "dynamic_listeners", [listener(*chains)])
+        monkeypatch.setitem(DUMPS, "dynamic_route_configs", found)
+
+    def know(name: str) -> None:
+        monkeypatch.setitem(DUMPS, "dynamic_active_clusters", [{"cluster": {"name": name}}])
+
+    def forbid(part: str) -> None:
+        cluster.denied = lambda _, path: path.endswith(part)
+
+    serve({})
+    some, more = {443: "guard", 8443: "other"}, {443: "guard", 8443: "other", 9443: "other"}
+    async with service_world.running(cluster, expected=expected) as service:
+        await until(service.told)
+        found = await service.get("/seen")
+        assert (found["of"], found["unseen"]) == (expected.digest(), ReadFailure.NO_PODS)
+        for change in (
+            lambda: add(cluster, "gw-0"),
+            lambda: serve({443: "guard"}),
+            lambda: serve(some),
+            lambda: serve(more),
+            lambda: know("outbound|80||a.b.svc.c"),
+            lambda: serve(more, asks("kf.us.ask")),
+            lambda: serve(more, asks("kf.us.ask"), marks="VX"),
+            lambda: forbid("/portforward"),
+            lambda: forbid("/ingress/pods"),
+        ):
+            await asyncio.sleep(90)
+            service.noticed.clear()
+            change()
+            await until(service.told, seconds=60)
+
+
 async def test_charm_is_told_of_what_decides_and_not_of_names_that_tenants_choose(
     cluster: FakeApiserver, envoy: Envoy, monkeypatch: pytest.MonkeyPatch
 ):
@@ -284,39 +319,53 @@ async def test_charm_is_told_of_what_decides_and_not_of_names_that_tenants_choos
         assert f"tenant-{number}" in json.dumps(await service.get("/seen"))
 
 
-OK = b"HTTP/1.1 200 OK\r\n"
-
-
 @cases(
-    ("raw", "unseen"),
-    no_envoy=(b"HTTP/1.1 404 Not Found\r\n\r\n", ReadFailure.UNREACHABLE),
-    no_http=(b"SSH-2.0\r\n", ReadFailure.UNREACHABLE),
-    no_dump=(OK + b"content-length: 4\r\n\r\n[42]", ReadFailure.UNREACHABLE),
-    no_length=(OK + b"\r\nzz\r\n", ReadFailure.UNREACHABLE),
-    chunk_too_large=(OK + b"\r\n2000001\r\n", ReadFailure.TOO_LARGE),
-    too_large=(OK + b"content-length: 33554433\r\n\r\n", ReadFailure.TOO_LARGE),
-    negative=(OK + b"content-length: -1\r\n\r\n", ReadFailure.TOO_LARGE),
+    ("raw", "unseen", "detail"),
+    {"unseen": ReadFailure.TOO_LARGE, "detail": "more than 33554432 bytes"},
+    no_envoy=(b"HTTP/1.1 404 Not Found\r\n\r\n", ReadFailure.UNREACHABLE, "the port answers 404"),
+    no_http=(b"ICY 200 OK\r\n", ReadFailure.UNREACHABLE, f"{NO_HTTP}: b'ICY 200 OK'"),
+    no_line=(b"x" * 20_000, ReadFailure.UNREACHABLE, f"{NO_HTTP}: b'{'x' * 60}'"),
+    no_dump=row(
+        raw=OK + b"content-length: 4\r\n\r\n[42]",
+        unseen=ReadFailure.UNREACHABLE,
+        detail="not understood: Expected `object`, got `array`",
+    ),
+    no_length=(OK + b"\r\nzz\r\n", ReadFailure.UNREACHABLE, f"{NO_HTTP}: b'zz'"),
+    as_large_as_may_be=(OK + b"\r\n2000000\r\n", ReadFailure.UNREACHABLE, "TimeoutError: "),
+    chunk_too_large=row(raw=OK + b"\r\n2000001\r\n"),
+    chunks_too_large=row(raw=OK + b"\r\n1\r\nx\r\n2000000\r\n"),
+    too_large=row(raw=OK + b"content-length: 33554433\r\n\r\n"),
+    negative=row(raw=OK + b"content-length: -1\r\n\r\n"),
 )
 async def test_answer_that_is_no_dump_is_not_read(
-    cluster: FakeApiserver, envoy: Envoy, raw: bytes, unseen: ReadFailure
+    cluster: FakeApiserver, envoy: Envoy, raw: bytes, unseen: ReadFailure, detail: str
 ):
     envoy.raw = raw
-    assert (await look(cluster))["unseen"] == unseen
+    answer = await look(cluster)
+    state = EnvoyState(of=EXPECTED.digest(), unseen=unseen, detail=detail, ready=1)
+    assert answer == dataclasses.asdict(state) | {"guarded": [], "unguarded": [], "missing": []}
 
 
 async def test_envoy_that_does_not_answer_is_given_up(cluster: FakeApiserver, envoy: Envoy):
-    envoy.mode = "hang"
-    began = asyncio.get_running_loop().time()
     async with service_world.running(cluster, expected=EXPECTED) as service:
-        assert (await service.get("/seen"))["unseen"] == ReadFailure.NOT_YET
         await until(service.told)
+        envoy.mode = "hang"
+        expected = dataclasses.replace(EXPECTED, entry="another")
+        service.change(expected=expected)
+        await asyncio.sleep(2)
+        found = await service.get("/seen")
+        assert (found["of"], found["unseen"]) == (expected.digest(), ReadFailure.NOT_YET)
+        assert found["guarded"] == [], "those of the earlier expectation say nothing"
+        await asyncio.sleep(5)
         assert (await service.get("/seen"))["unseen"] == ReadFailure.UNREACHABLE
-    assert asyncio.get_running_loop().time() - began < 7
 
 
 OUTBOUND = "/outbound?namespace=ingress&pod=gw-0&name=istio-integrator.kf.mesh-2.training"
 CHAINS = [{"name": "istio-integrator.kf.mesh-2.training.10.1.0.0/16"}, {"name": "PassthroughC"}]
-SIMILAR = [{"name": "istio-integrator.kf.mesh-2.training-2.10.1.0.0/16"}]
+SIMILAR = [
+    {"name": f"{start}istio-integrator.kf.mesh-2.training{end}.10.1.0.0/16"}
+    for start, end in (("", "-2"), ("x.", ""))
+]
 
 
 def outbound(*chains: Any, state: str = "active_state") -> list[Any]:
@@ -339,6 +388,7 @@ async def test_chains_of_a_pods_proxy_are_looked_for(
     has: bool | None,
 ):
     monkeypatch.setitem(DUMPS, "dynamic_listeners", listeners)
+    add(cluster, "gw-1")
     async with service_world.running(cluster) as service:
         async with service.asked.get(OUTBOUND) as answer:
             text = await answer.text()
@@ -346,4 +396,5 @@ async def test_chains_of_a_pods_proxy_are_looked_for(
             assert (answer.status, text) == (502, "Envoy of Pod gw-0 has no outbound listener")
         else:
             assert json.loads(text)["answer"] is has
-        assert "&name_regex=^virtualOutbound$" in envoy.requests[-1]
+        name = "&name_regex=^virtualOutbound$"
+        assert envoy.requests == [f"/config_dump?resource=dynamic_listeners{name}"]
