@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.cases import cases
+from integrator_contract.reasons import ADMISSION, Reason
+from tests.unit.cases import cases, row
 from tests.unit.workload.webhook_world import POD, Webhook, request, serving
 
 
@@ -51,9 +52,9 @@ async def test_what_is_no_creation_of_a_pod_is_allowed_untouched(
     assert await is_counted(webhook, "not-ours")
 
 
-MANY = '{"metadata": {}, "spec": {"containers": [' + "{}," * 20_001 + "{}]}}"
+EXCLUDED_PORTS = "traffic.sidecar.istio.io/excludeOutboundPorts"
 MUCH = (
-    '{"metadata": {"annotations": {"traffic.sidecar.istio.io/excludeOutboundPorts": "'
+    f'{{"metadata": {{"annotations": {{"{EXCLUDED_PORTS}": "'
     + r"\u0001" * 200_000
     + '"}}, "spec": {"containers": [{}]}}'
 )
@@ -61,55 +62,68 @@ DEEP = '{"metadata": {"labels": {"a": ' + "[" * 20_000 + "]" * 20_000 + "}}}"
 
 
 @cases(
-    ("pod", "is_read"),
-    none=("null", True),
-    list=("[]", True),
-    containers=(json.dumps({**POD, "spec": {"containers": {}}}), True),
-    label=(json.dumps({**POD, "metadata": {"labels": {"a": 1}}}), True),
-    annotations=(json.dumps({**POD, "metadata": {"annotations": ["a"]}}), True),
+    ("pod", "why"),
+    none=("null", "it could not read it: Expected `object`, got `null`"),
+    list=("[]", "it could not read it: Expected `object`, got `array`"),
+    containers=(json.dumps({**POD, "spec": {"containers": {}}}), "it could not read it: "),
+    label=(json.dumps({**POD, "metadata": {"labels": {"a": 1}}}), "it could not read it: "),
+    annotations=(json.dumps({**POD, "metadata": {"annotations": []}}), "it could not read it: "),
     # Beyond a bound.
-    many_containers=(MANY, True),
-    much_to_answer=(MUCH, True),
-    deep=(DEEP, False),
-    surrogate=(r'{"metadata": {"name": "\ud800"}, "spec": {"containers": []}}', False),
-    long_number=('{"metadata": {"name": ' + "1" * 5000 + "}}", True),
+    much_to_answer=(MUCH, "what it would add has more than 524288 bytes"),
+    deep=(DEEP, None),
+    surrogate=(r'{"metadata": {"name": "\ud800"}, "spec": {"containers": []}}', None),
+    long_number=('{"metadata": {"name": ' + "1" * 5000 + "}}", "it could not read it: "),
 )
 async def test_a_pod_beyond_a_bound_is_allowed_as_it_is_or_no_review(
-    webhook: Webhook, pod: str, is_read: bool
+    webhook: Webhook, pod: str, why: str | None
 ):
-    text = request(object="@").replace(b'"@"', pod.encode())
+    text = request(object="@", uid="u-2").replace(b'"@"', pod.encode())
 
-    assert await webhook.status(text) == (200 if is_read else 400)
+    assert await webhook.status(text) == (200 if why else 400)
 
-    assert await is_counted(webhook, "not-understood" if is_read else "malformed")
-    if is_read:
+    assert await is_counted(webhook, "not-understood" if why else "malformed")
+    if why:
         response = json.loads(webhook.answer)["response"]
-        assert response["allowed"] is True
-        assert "left the pod as it is" in response["warnings"][0]
-        assert "patch" not in response
+        (warning,) = response.pop("warnings")
+        assert response == {"uid": "u-2", "allowed": True}
+        assert warning.startswith(f"istio-integrator left the pod as it is, {why}")
+
+
+async def test_review_of_20_000_commas_is_read_and_a_longer_one_is_not(webhook: Webhook):
+    text = request(object={**POD, "metadata": {"annotations": {"a": "@"}}}, uid="u-2")
+    rest = b"," * (20_000 - text.count(b","))
+    assert "patch" in await webhook.respond(text.replace(b"@", rest))
+    warning = "istio-integrator left the pod as it is, the review has more than 20000 commas"
+    longer = await webhook.respond(text.replace(b"@", rest + b","))
+    assert longer == {"uid": "u-2", "allowed": True, "warnings": [warning]}
 
 
 @cases(
-    ("metadata", "reason", "warns"),
-    no_hold_possible=(
-        {"annotations": {"proxy.istio.io/config": "- a list"}},
-        *("ConfigNotMergeable", True),
+    ("key", "value", "reason", "missed"),
+    {"key": "proxy.istio.io/config", "missed": ("hold",)},
+    no_hold_possible=row(value="- a list", reason="ConfigNotMergeable"),
+    configured_at_length=row(value=f"a: {'b' * 3000}", reason="ConfigTooLong"),
+    says_itself=row(
+        value="holdApplicationUntilProxyStarts: false", reason="ConfigSaysItself", missed=()
     ),
-    not_injected=({"labels": {"sidecar.istio.io/inject": "false"}}, "NotInjected", False),
-    says_itself=(
-        {"annotations": {"proxy.istio.io/config": "holdApplicationUntilProxyStarts: false"}},
-        *("ConfigSaysItself", False),
+    no_ports_possible=row(
+        key=EXCLUDED_PORTS, value=",", reason="PortsNotMergeable", missed=("ports",)
     ),
-    mirror=({"annotations": {"kubernetes.io/config.mirror": "0123"}}, "MirrorPod", False),
+    full=row(key="a", value="x" * 262_100, reason="AnnotationsFull", missed=("ports", "hold")),
+    mirror=("kubernetes.io/config.mirror", "0123", "MirrorPod", ()),
 )
-async def test_whoever_creates_the_pod_is_warned_of_a_hold_that_was_meant_for_it(
-    webhook: Webhook, metadata: dict[str, Any], reason: str, warns: bool
+async def test_creator_of_a_pod_is_warned_of_a_change_that_was_meant_for_it(
+    webhook: Webhook, key: str, value: str, reason: str, missed: tuple[str, ...]
 ):
-    response = await webhook.respond(request(object={**POD, "metadata": metadata}))
+    response = await webhook.respond(
+        request(object={**POD, "metadata": {"annotations": {key: value}}})
+    )
 
     assert await webhook.count("skips_total", reason=reason) > 0
-    warnings = response.get("warnings", [])
-    assert ["no hold" in each for each in warnings] == [True] * warns
+    assert await is_counted(webhook, "patched" if "patch" in response else "unchanged")
+    why = ADMISSION[Reason(reason)]
+    warnings = [f"istio-integrator: no {change}: {why}" for change in missed]
+    assert response.get("warnings", []) == warnings
 
 
 @pytest.mark.parametrize(
@@ -159,4 +173,4 @@ async def test_text_is_no_longer_than_the_api_server_takes(
     await webhook.status(request(version="x" * (length - len(rest))))
 
     assert len(webhook.answer) == said
-    assert webhook.answer.endswith(b"..." if length > 250 else b" is")
+    assert webhook.answer.endswith(b"..." if length > 250 else rest.encode())

@@ -5,6 +5,7 @@ import json
 import pathlib
 import signal
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator
 
@@ -45,7 +46,8 @@ async def test_what_is_no_review_is_refused_and_told_of_once_in_a_while(
     async with serving(tmp_path) as webhook:
         for _ in range(2):
             assert [await webhook.status(b"{") for _ in range(3)] == [400, 400, 400]
-            assert [each["message"] for each in logged(capsys)].count("review refused") == 1
+            (told,) = (each for each in logged(capsys) if each["message"] == "review refused")
+            assert (told["namespaces"], told["error"]) == ("model", webhook.answer.decode())
             await asyncio.sleep(2)
         assert webhook.content_type == "text/plain"
         assert await webhook.count("reviews_total", namespaces="model", outcome="malformed") == 6
@@ -97,7 +99,9 @@ async def test_each_change_of_a_file_is_counted_and_what_stays_wrong_is_told_of_
 
         # Alerts compare with a sample of before.
         async with webhook.session.get(f"{webhook.health}/metrics") as answer:
-            assert (await answer.text()).count('reloads_total{file="') == 2
+            text = await answer.text()
+        assert text.count('reloads_total{file="') == 2
+        assert "process_resident_memory_bytes" in text
         (tmp_path / "settings.json").write_text("{")
         await asyncio.sleep(5)
         assert await reloads("settings", "failed") >= 3
@@ -117,12 +121,18 @@ async def test_each_change_of_a_file_is_counted_and_what_stays_wrong_is_told_of_
     assert warned == ["settings", "certificate"]
 
 
-async def test_certificate_without_its_key_is_shown_to_nobody(tmp_path: pathlib.Path):
+async def test_renewed_certificate_is_shown_once_it_has_its_key(tmp_path: pathlib.Path):
     async with serving(tmp_path) as webhook:
         (tmp_path / "tls.crt").write_bytes(webhook_world.certificate()["tls.crt"])
         await asyncio.sleep(5)
         assert await webhook.count("reloads_total", file="certificate", result="failed") >= 2
         assert await webhook.status(request()) == 200
+        for name, content in webhook_world.certificate().items():
+            (tmp_path / name).write_bytes(content)
+        await asyncio.sleep(5)
+        webhook.trust = ssl.create_default_context(cafile=str(tmp_path / "tls.crt"))
+        assert await webhook.status(request()) == 200
+        assert await webhook.count("reloads_total", file="certificate", result="ok") == 1
 
 
 async def test_server_that_is_told_to_end_is_not_ready_and_answers_for_a_while(
@@ -130,7 +140,7 @@ async def test_server_that_is_told_to_end_is_not_ready_and_answers_for_a_while(
 ):
     async with serving(tmp_path) as webhook:
         signal.raise_signal(signal.SIGTERM)
-        await asyncio.sleep(1)
+        await asyncio.sleep(4)
         assert await webhook.get("/readyz") == 503
         assert await webhook.get("/livez") == 200
         assert await webhook.status(request()) == 200
@@ -146,7 +156,7 @@ async def test_level_of_the_servers_log_changes_while_they_serve(
     level.write_text("error")
     async with serving(tmp_path, f"--log-level-file={level}") as webhook:
         for wanted, told in (("error", []), ("verbose", []), ("debug", ["debug"])):
-            level.write_text(wanted)
+            level.write_text(f"{wanted}\n")
             await asyncio.sleep(3)
             capsys.readouterr()
             await webhook.status(request())
