@@ -19,7 +19,7 @@ class Proxy:
         self.port = "15020"
         """Its status port."""
         self.exec_mode = "ok"
-        """ok, exit-1, missing, garbage, hang, talks."""
+        """ok, exit-1, missing, garbage, hang, talks, cut (it breaks off without an end)."""
         self.release = asyncio.Event()
         """Ends a hang."""
         self.requests: list[str] = []
@@ -94,6 +94,8 @@ class Proxy:
             await socket.send_bytes(b"\x01" + b"x" * 60_000)
             await asyncio.sleep(0.01)
         await socket.send_bytes(b"\x01OK\n")
+        if self.exec_mode == "cut":
+            return
         if self.exec_mode == "ok":
             quits()
             await socket.send_bytes(b"\x03" + b'{"status":"Success"}')
@@ -105,7 +107,7 @@ class Proxy:
                 "message": "command terminated with non-zero exit code: exit status 1",
                 "details": {"causes": [cause]},
             }
-            await socket.send_bytes(b"\x02no admin port\n")
+            await socket.send_bytes(b"\x02a warning\nno admin port\n")
             await socket.send_bytes(b"\x03" + json.dumps(status).encode())
         elif self.exec_mode == "garbage":
             await socket.send_bytes(b"\x03{]")

@@ -47,6 +47,10 @@ def test_pod_gets_in_by_its_service_account(
     (trusted,) = tls.get_ca_certs()
     assert trusted["subject"] == trusted["issuer"]
 
+    (tmp_path / "token").unlink()
+    with pytest.raises(ValueError, match=r"no cluster to connect to: .*token"):
+        client.connect_from_pod(tmp_path)
+
 
 async def ask(connection: client.Client) -> None:
     await connection.request("GET", "/api/v1/pods")

@@ -2,13 +2,17 @@
 
 import asyncio
 import datetime
+import json
 import re
+
+import pytest
 
 from tests.unit.workload import pods
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.shutdown_world import phase, unit
 
 TIMES = ("firstTimestamp", "lastTimestamp")
+EVENTS = "/api/v1/namespaces/kf/events"
 
 
 def is_event(method: str, path: str) -> bool:
@@ -43,7 +47,9 @@ async def test_event_is_about_the_pod_and_shown_by_describe(cluster: FakeApiserv
     }
 
 
-async def test_failure_does_not_keep_the_next_one_from_being_written(cluster: FakeApiserver):
+async def test_failure_does_not_keep_the_next_one_from_being_written(
+    cluster: FakeApiserver, capsys: pytest.CaptureFixture[str]
+):
     refusals = [True]
     cluster.denied = lambda *asked: is_event(*asked) and bool(refusals) and refusals.pop()
     cluster.put("pods", pods.pod_json())
@@ -51,7 +57,17 @@ async def test_failure_does_not_keep_the_next_one_from_being_written(cluster: Fa
         await until(lambda: phase(cluster) == "Succeeded" and not refusals)
         cluster.put("pods", pods.pod_json(name="next", uid="next"))
         await until(lambda: cluster.all("events"))
+        # Another unit wrote this Event before.
+        cluster.delete("pods", "kf", "next")
+        written = cluster.requests.count(("POST", EVENTS))
+        cluster.put("pods", pods.pod_json(name="next", uid="next"))
+        await until(lambda: cluster.requests.count(("POST", EVENTS)) > written)
+        await asyncio.sleep(1)
 
+    lines = map(json.loads, capsys.readouterr().err.splitlines())
+    (told,) = (each for each in lines if each["message"] == "event not written")
+    assert (told["reason"], told["error"]) == ("ProxyStopped", "403 Forbidden: Forbidden")
+    assert told["name"].startswith("job-x.")
     assert [each["involvedObject"]["name"] for each in cluster.all("events")] == ["next"]
 
 

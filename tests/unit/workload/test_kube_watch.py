@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import sys
 from collections.abc import Awaitable
 from typing import Any
@@ -31,12 +32,18 @@ def now() -> float:
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 401])
-async def test_passing_failures_are_waited_out(cluster: FakeApiserver, status: int):
+async def test_passing_failures_are_waited_out(
+    cluster: FakeApiserver, status: int, capsys: pytest.CaptureFixture[str]
+):
     cluster.failures = [(PODS, status, {})] * 3
     cluster.put("pods", pods.pod_json())
     async with unit(cluster):
         await until(lambda: phase(cluster) == "Succeeded")
     assert not cluster.failures
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    told = [each for each in lines if each["message"] == "watch interrupted"]
+    found = [(each["resource"], each["error"]) for each in told]
+    assert found == [(PODS, f"{status} : Injected")] * 3
 
 
 async def test_list_without_an_answer_is_asked_for_again(cluster: FakeApiserver):
@@ -49,7 +56,9 @@ async def test_list_without_an_answer_is_asked_for_again(cluster: FakeApiserver)
 
 
 async def test_server_that_asks_for_patience_gets_it(cluster: FakeApiserver):
-    cluster.failures = [(PODS, 429, {"Retry-After": "77"})]
+    # A date is an answer, too.
+    date = "Fri, 31 Dec 1999 23:59:59 GMT"
+    cluster.failures = [(PODS, 429, {"Retry-After": each}) for each in (date, "77")]
     began = now()
     async with unit(cluster) as service:
         await until(service.is_ready)

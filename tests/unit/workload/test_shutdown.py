@@ -34,6 +34,7 @@ BEFORE_ITS_POD = ended(finished="2025-12-31T23:59:00Z")
 SOON, LATER = START_WITHIN / 2, 3 * START_WITHIN
 FORWARD, EXEC = "port-forward", "exec"
 STOPPED = ["ProxyStopped"]
+TYPOS = [f"typo-{number}-{'x' * 40}" for number in range(10, 40)]
 
 
 def sidecar(seconds: float, state: dict[str, Any]) -> tuple[float, str, dict[str, Any]]:
@@ -181,6 +182,11 @@ async def test_proxy_is_stopped_once_when_the_work_is_done(
         reason="UnknownContainer",
         words="The pod's annotations name no container: mian, maim",
     ),
+    misspelt_at_length=row(
+        pod={**BUSY, "annotations": {names.WAIT_FOR_CONTAINERS: ",".join(TYPOS)}},
+        reason="UnknownContainer",
+        words=f"The pod's annotations name no container: {', '.join(TYPOS)}"[:1024],
+    ),
     holding=row(
         pod={"others": {"agent": running()}, "annotations": {names.IGNORE_CONTAINERS: "agent"}},
         reason="ProxyStopped",
@@ -305,12 +311,22 @@ async def test_apiserver_that_asks_for_patience_gets_it(
 
 
 @cases(
-    ("mode", "level", "result"),
-    hangs=("hang", "warning", "timeout"),
-    ends_after_its_connection=("cut", "info", "unanswered"),
+    ("mode", "level", "result", "detail"),
+    hangs=("hang", "warning", "timeout", "TimeoutError: "),
+    refuses=("refused", "warning", "refused", "connect: connection refused"),
+    speaks_no_http=(
+        *("no-http", "warning", "refused", "the port does not speak HTTP: b'SSH-2.0-x'"),
+    ),
+    ends_after_its_connection=("cut", "info", "unanswered", "port-forward ended: CLOSE (1000)"),
 )
 async def test_log_says_how_a_try_ended_and_how_long_it_took(
-    cluster: FakeApiserver, mode: str, level: str, result: str, capsys: pytest.CaptureFixture[str]
+    cluster: FakeApiserver,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    mode: str,
+    level: str,
+    result: str,
+    detail: str,
 ):
     cluster.proxies["job-x"].mode = mode
     cluster.put("pods", pod_json())
@@ -320,8 +336,8 @@ async def test_log_says_how_a_try_ended_and_how_long_it_took(
     lines = map(json.loads, capsys.readouterr().err.splitlines())
     found = next(one for one in lines if one["message"] == "stop attempted")
     assert (found["pod"], found["level"]) == ("kf/job-x", level)
-    assert (found["transport"], found["result"]) == (FORWARD, result)
-    assert found["detail"]
+    how = (found["transport"], found["result"], found["detail"])
+    assert how == (FORWARD, result, detail)
     assert found["milliseconds"] < 60_000
 
 

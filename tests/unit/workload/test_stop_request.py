@@ -12,17 +12,21 @@ from tests.unit.workload.shutdown_world import phase
 OFF = dataclasses.replace(service_world.SETTINGS, proxy_shutdown=False)
 KEPT: dict[str, Any] = {"annotations": {names.PROXY_SHUTDOWN: "disabled"}}
 FORWARD, EXEC = "port-forward", "exec"
+REFUSED, BROKEN_OFF = ("refused", EXEC), "exec ended: CLOSE (1000)"
+FAILED = "command terminated with non-zero exit code: exit status 1: no"
 
 
 @cases(
     ("pod", "modes", "denied", "want", "asked"),
-    finished=({}, "ok ok", "-", ("stop", "acknowledged", FORWARD), [FORWARD]),
-    one_way_closed=({}, "ok ok", "portforward", ("stop", "acknowledged", EXEC), [EXEC]),
-    command_ends_in_garbage=({}, "ok garbage", "portforward", ("stop", "refused", EXEC), [EXEC]),
-    answer_is_cut_off=({}, "cut ok", "-", ("stop", "acknowledged", FORWARD), [FORWARD]),
-    hangs=({}, "hang hang", "-", ("stop", "timeout", EXEC), [FORWARD, EXEC]),
-    busy=({"main": pods.running()}, "ok ok", "-", ("wait", "", ""), []),
-    kept=(KEPT, "ok ok", "-", ("ignore", "", ""), []),
+    finished=({}, "ok ok", "-", ("stop", "acknowledged", FORWARD, ""), [FORWARD]),
+    one_way_closed=({}, "ok ok", "portforward", ("stop", "acknowledged", EXEC, ""), [EXEC]),
+    command_ends_in_garbage=({}, "refused garbage", "-", ("stop", *REFUSED, "{]: OK"), [EXEC]),
+    command_fails=({}, "refused exit-1", "-", ("stop", *REFUSED, f"{FAILED} admin port"), [EXEC]),
+    command_breaks_off=(*({}, "refused cut", "-", ("stop", *REFUSED, BROKEN_OFF), [EXEC]),),
+    answer_is_cut_off=({}, "cut ok", "-", ("stop", "acknowledged", FORWARD, ""), [FORWARD]),
+    hangs=({}, "hang hang", "-", ("stop", "timeout", EXEC, "TimeoutError: "), [FORWARD, EXEC]),
+    busy=({"main": pods.running()}, "ok ok", "-", ("wait", "", "", ""), []),
+    kept=(KEPT, "ok ok", "-", ("ignore", "", "", ""), []),
     absent=(None, "ok ok", "-", None, []),
 )
 async def test_proxy_of_a_finished_pod_is_stopped_when_the_charm_asks(
@@ -31,7 +35,7 @@ async def test_proxy_of_a_finished_pod_is_stopped_when_the_charm_asks(
     pod: dict[str, Any] | None,
     modes: str,
     denied: str,
-    want: tuple[str, str, str] | None,
+    want: tuple[str, str, str, str] | None,
     asked: list[str],
 ):
     proxy = cluster.proxies["job-x"]
@@ -49,7 +53,7 @@ async def test_proxy_of_a_finished_pod_is_stopped_when_the_charm_asks(
         told = await service.post(path)
 
     assert (told["name"], told["decision"], told["result"]) == ("job-x", *want[:2])
-    assert told.get("transport", "") == want[2]
+    assert (told.get("transport", ""), told.get("detail", "")) == want[2:]
     assert proxy.requests == asked
     assert (phase(cluster) == "Succeeded") is (want[1] == "acknowledged")
 
