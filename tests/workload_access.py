@@ -10,6 +10,7 @@ import contextlib
 import gc
 import logging
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
@@ -61,13 +62,14 @@ async def service(connection: client.Client, *options: str) -> AsyncIterator[Non
         mock.patch.multiple(gc, freeze=mock.DEFAULT, set_threshold=mock.DEFAULT),
     ):
         assert cli.main(["run", *options]) == 0
-    # Only a main thread takes signals, and cancelling ends the service as they do.
-    with mock.patch.object(asyncio.get_running_loop(), "add_signal_handler"):
+    # Only a main thread takes signals.
+    with mock.patch.object(asyncio.get_running_loop(), "add_signal_handler") as added:
         task = asyncio.create_task(runs[0])
         try:
             yield
         finally:
-            task.cancel()
+            handlers = {call.args[0]: call.args[1] for call in added.call_args_list}
+            handlers[signal.SIGTERM]()
             await task
             structlog.reset_defaults()
             logging.getLogger().setLevel(level)

@@ -43,6 +43,7 @@ BARE = {key: value for key, value in DONE.items() if key not in ("kind", "apiVer
     json_list=(json.dumps(listed(DONE, BUSY)), ["stop", "wait"]),
     podlist=(json.dumps(listed(BARE, kind="PodList")), ["stop"]),
     empty_list=(json.dumps(listed()), []),
+    list_without_items=(json.dumps({**listed(), "items": None}), []),
 )
 def test_pods_are_read_however_they_are_given(
     text: str, want: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -59,10 +60,12 @@ def test_pods_are_read_however_they_are_given(
 def test_help_has_an_example_in_each_line(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
         cli.main(["explain", "--help"])
-    assert capsys.readouterr().out.endswith(
+    text = capsys.readouterr().out
+    assert text.endswith(
         "\nexamples:\n  kubectl get pods -o json | sidecar-lifecycle explain\n"
         "  sidecar-lifecycle explain pod.json --admission-settings settings.json\n"
     )
+    assert max(map(len, text.splitlines())) < 80
 
 
 def test_standard_input_is_the_default(
@@ -165,7 +168,13 @@ def test_reader_that_ends_early_is_no_error(tmp_path: Path, monkeypatch: pytest.
     assert errors.closed
 
 
-@cases("arguments", nothing=[], unknown_command=["dance"], missing_option=["run"])
+@cases(
+    "arguments",
+    nothing=[],
+    unknown_command=["dance"],
+    missing_option=["run"],
+    missing_settings=["admission", "--tls-dir", "x"],
+)
 def test_wrong_command_line_is_exit_code_2(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ):

@@ -41,6 +41,7 @@ def refused(path: Path, arguments: list[object], capsys: pytest.CaptureFixture[s
     two_documents=(json.dumps(POD).encode() * 2, "trailing"),
     text=(b'"text"', "Expected `object`"),
     job=(b'{"kind": "Job"}', "not a Pod"),
+    no_kind=(json.dumps({**POD, "kind": ""}).encode(), "not a Pod"),
     list_item=(b'{"kind": "List", "items": [{"kind": "Secret"}]}', "not a Pod"),
     wrong_type=(json.dumps({**POD, "spec": {"containers": "x"}}).encode(), "Expected `array`"),
     items=(b'{"kind": "List", "items": 3}', "Expected `array"),
@@ -86,6 +87,13 @@ def test_folder_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert "directory" in refused(tmp_path, ["explain", tmp_path], capsys)
 
 
+def test_webhook_without_a_certificate_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    settings = tmp_path / "settings.json"
+    settings.write_text('{"application": "a", "model": "m"}')
+    arguments = ["admission", "--settings", settings, "--tls-dir", tmp_path]
+    assert "can't serve: " in refused(tmp_path / "tls.crt", arguments, capsys)
+
+
 def test_names_that_move_the_cursor_are_printed_escaped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -101,7 +109,15 @@ def test_names_that_move_the_cursor_are_printed_escaped(
     assert "\\x1b[2J\\npods" in capsys.readouterr().err
 
 
-def test_service_outside_of_a_pod_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+@cases("variables", without_variables={}, without_an_account={"HOST": "10.1.1.1", "PORT": "443"})
+def test_service_outside_of_a_pod_says_so(
+    variables: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    for name, value in variables.items():
+        monkeypatch.setenv(f"KUBERNETES_SERVICE_{name}", value)
     path = tmp_path / "settings.json"
     path.write_text(service.Options(model="m", application="a", unit="a/0").encode())
 

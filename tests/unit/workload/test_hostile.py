@@ -327,7 +327,9 @@ async def test_rules_that_raise_about_one_pod_leave_the_others_to_complete(
     assert len(event["message"]) < 1000
     lines = map(json.loads, capsys.readouterr().err.splitlines())
     (told,) = (each for each in lines if each["message"] == "object can't be dealt with")
-    assert (told["name"], told["at"].partition(":")[0]) == ("hostile", "test_hostile.py")
+    assert told["at"].partition(":")[0] == "test_hostile.py"
+    where = [told[key] for key in ("stage", "kind", "namespace", "name")]
+    assert where == ["decide", "Pod", MODEL, "hostile"]
     assert cluster.proxies["hostile"].requests == []
 
 

@@ -8,10 +8,12 @@ from typing import Any
 import aiohttp
 import pytest
 import yarl
+from aiohttp import web
 from sidecar_lifecycle.decide.convergence import memory
 
-from integrator_contract import seen
 from integrator_contract.reasons import Reason
+from tests.unit.api_server import Refused
+from tests.unit.cases import cases
 from tests.unit.workload.converging import (
     MEMORY,
     MODEL,
@@ -93,34 +95,6 @@ async def test_pods_with_an_old_sidecar_are_listed_where_they_are_asked_for(mode
     assert lacking["summary"]["stale"] == stale["summary"]["stale"] == 2
 
 
-async def test_what_the_gateway_has_is_told_while_something_is_expected(model: FakeApiserver):
-    expected = seen.Expectation(
-        namespace="ingress",
-        selector={"a": "b"},
-        gateway="kf/gw",
-        servers=(),
-        filters=(),
-        entry="ask",
-    )
-
-    def looks() -> int:
-        return model.requests.count(("GET", "/api/v1/namespaces/ingress/pods"))
-
-    async with served(model) as service:
-        assert (await service.get("/seen"))["of"] == ""
-        service.change(expected=expected)
-        await asyncio.sleep(5)
-        found = await service.get("/seen")
-        assert (found["of"], found["unseen"]) == (expected.digest(), "no pods")
-        service.change(expected=None)
-        await asyncio.sleep(5)
-        assert (await service.get("/seen"))["of"] == ""
-        before = looks()
-        assert before > 0
-        await asyncio.sleep(60)
-        assert looks() == before
-
-
 @pytest.mark.parametrize(("how", "forced"), [("", False), ("force=", True)])
 async def test_restart_is_left_to_the_leader(model: FakeApiserver, how: str, forced: bool):
     add(model, "db")
@@ -184,6 +158,23 @@ async def test_token_of_any_bytes_is_refused(model: FakeApiserver, token: bytes)
     assert status.split()[1] == (b"400" if token == b"\x00" else b"401")
 
 
+@cases(
+    ("failure", "words"),
+    denied=(Refused("not you", 403), "403 Forbidden: not you"),
+    no_answer_of_the_server=(web.HTTPBadGateway(text="no upstream"), "502 : no upstream"),
+)
+async def test_words_of_what_refuses_a_request_are_told(
+    model: FakeApiserver, failure: Exception, words: str
+):
+    def refuse(method: str, path: str) -> None:
+        if path.endswith(MEMORY):
+            raise failure
+
+    model.before_answer = refuse
+    async with served(model) as service, service.asked.get("/uninjected") as answer:
+        assert (answer.status, await answer.text()) == (502, words)
+
+
 async def test_reading_does_not_act(model: FakeApiserver):
     async with served(model) as service, service.asked.get("/restart") as answer:
         assert answer.status == 405
@@ -193,4 +184,4 @@ async def test_answer_that_takes_too_long_is_given_up(model: FakeApiserver):
     async with served(model) as service:
         model.before_answer = lambda method, path: asyncio.sleep(14)
         async with service.asked.get("/uninjected") as answer:
-            assert answer.status == 504
+            assert (answer.status, await answer.text()) == (504, "no answer within 10 s")

@@ -45,7 +45,7 @@ async def test_many_changes_within_the_gap_are_one_notice(model: FakeApiserver):
         assert service.told() == 2
 
 
-@pytest.mark.parametrize("pause", [1.5, 2.5])
+@pytest.mark.parametrize("pause", [1.5, 2.5, 13.0])
 async def test_changes_without_end_are_few_notices_and_a_later_one_is_soon(
     model: FakeApiserver, pause: float
 ):
@@ -86,18 +86,34 @@ async def test_progress_that_a_hook_finds_out_meanwhile_is_no_notice(
         await until(lambda: told() == 2 - bool(finds_out))
 
 
-async def test_notice_that_pebble_refuses_does_not_end_the_service(model: FakeApiserver):
+async def test_progress_without_end_is_a_notice_each_ten_seconds(model: FakeApiserver):
+    async with converging(model, leader=False) as service:
+        await asyncio.sleep(60)
+        service.noticed.clear()
+        for number in range(60):
+            model.put("pods", without_sidecar(f"uid-{number}", f"web-{number}"))
+            await asyncio.sleep(2)
+        assert 8 <= service.noticed.count(names.PROGRESS_NOTICE) <= 10
+
+
+async def test_notice_that_pebble_refuses_does_not_end_the_service(
+    model: FakeApiserver, capsys: pytest.CaptureFixture[str]
+):
     async with observing(model) as service:
         service.pebble_status = 500
         change_mesh(model, 1)
         await until(service.told)
         change_mesh(model, 2)
         await until(lambda: service.told() == 2)
+    assert capsys.readouterr().err.count('"message": "notice not sent"') == 2
 
 
-async def test_service_without_a_pebble_goes_on(model: FakeApiserver):
+@pytest.mark.parametrize("variables", [{"PEBBLE_SOCKET": "/nowhere"}, {}])
+async def test_service_without_a_pebble_goes_on(model: FakeApiserver, variables: dict[str, str]):
     async with observing(model) as service:
-        with mock.patch.dict(os.environ, PEBBLE_SOCKET="/nowhere"):
+        with mock.patch.dict(os.environ):
+            del os.environ["PEBBLE_SOCKET"]
+            os.environ.update(variables)
             change_mesh(model, 1)
             await asyncio.sleep(2 * GAP)
         change_mesh(model, 2)

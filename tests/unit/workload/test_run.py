@@ -111,8 +111,8 @@ async def test_settings_file_is_followed_and_what_can_not_be_read_changes_nothin
     log = structlog.get_logger("test")
     async with service_world.running(cluster, log_level="debug") as service:
         valid = service.file.read_text()
-        contents = (valid, "nonsense", "", "{}", "[" * 9999, '"\xe4"', None)
-        others = [valid.replace('"debug"', f'"{level}"') for level in ("info", "error")]
+        contents = ("nonsense", valid, "nonsense", "", "{}", "[" * 9999, '"\xe4"', None)
+        others = [valid.replace('"debug"', f'"{level}"') for level in ("info", "warning", "error")]
         for number, content in enumerate((*contents, *others)):
             service.file.unlink(missing_ok=True)
             if content is not None:
@@ -123,11 +123,11 @@ async def test_settings_file_is_followed_and_what_can_not_be_read_changes_nothin
 
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     said = {(line["message"], line["number"]) for line in lines if "number" in line}
-    debugged = {(word, number) for word in ("quiet", "loud") for number in range(7)}
-    assert said == debugged | {("loud", 7)}
+    debugged = {(word, number) for word in ("quiet", "loud") for number in range(8)}
+    assert said == debugged | {("loud", 8), ("loud", 9)}
     assert [line["now"] for line in lines if line["message"] == "log level"] == ["debug", "info"]
     complaints = [line for line in lines if line["message"].startswith("file not read")]
-    assert len(complaints) == 6
+    assert [str(service.file) in line["error"] for line in complaints] == [True] * 7
 
 
 def test_charm_of_another_contract_is_refused_by_name(capsys: pytest.CaptureFixture[str]):
@@ -135,7 +135,8 @@ def test_charm_of_another_contract_is_refused_by_name(capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit, match="2"):
         cli.main(["run", "--settings=x", f"--contract={other}"])
 
-    assert f"the charm keeps to contract {other}, this image" in capsys.readouterr().err
+    words = f"the charm keeps to contract {other}, this image to {schema.SCHEMA}: run both from"
+    assert f"{words} the same revision of the charm\n" in capsys.readouterr().err
 
 
 def test_charm_of_the_same_contract_is_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
