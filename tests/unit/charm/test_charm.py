@@ -56,12 +56,6 @@ def test_istiod_that_went_away_is_named_before_what_it_keeps_from_being_replaced
     assert "does not inject" in shown.message
 
 
-def test_workload_of_a_model_outside_the_mesh_knows_where_istiod_is(ctx):
-    out = ctx.run(ctx.on.config_changed(), state(mesh_mode="none"))
-
-    assert joins(ctx, out)[:2] == (False, "istio-system")
-
-
 CHECKS = {
     name: {
         "override": "replace",

@@ -56,7 +56,7 @@ def test_settings_are_only_for_the_workload_and_written_when_they_change(
         push(container, path, content, **how)
 
     monkeypatch.setattr(ops.Container, "push", note)
-    given = state(workload(files=tmp_path))
+    given = state(workload(files=tmp_path), included_pods="app=ui")
     out = ctx.run(ctx.on.config_changed(), given)
     files = out.get_container("lifecycle").get_filesystem(ctx)
     both = [SETTINGS, service.name_results_file(SETTINGS)]
@@ -64,9 +64,9 @@ def test_settings_are_only_for_the_workload_and_written_when_they_change(
     assert written == [each.name for each in both]
     ours = {"model": "kf", "application": "mesh-2", "unit": "mesh-2/0", "leader": True}
     mesh = {"mesh_namespace": "istio-system", "mesh_revision": "default", "joined": True}
+    ours |= {"included_pods": "app=ui", "membership": "selected", "token": told(ctx, out).token}
     proxy = {"proxy_revision": "default", "proxy_version": "1.31.1"}
-    settings = told(ctx, out)
-    assert settings == service.Options(**ours, **mesh, **proxy, token=settings.token)
+    assert told(ctx, out) == service.Options(**ours, **mesh, **proxy)
     written.clear()
     ctx.run(ctx.on.update_status(), given)
     # What each hook found is always new.
@@ -119,7 +119,8 @@ def test_workload_is_told_of_the_gateway_and_of_the_secrets_that_it_serves(world
         ),
     ):
         world.config, world.related = options, related
-        assert told(world.ctx, world.hook()).gateway == want
+        for leader in (True, False):
+            assert told(world.ctx, world.hook(leader=leader)).gateway == want
 
 
 def test_container_that_is_not_there_yet_is_waited_for(ctx):

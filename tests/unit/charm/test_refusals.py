@@ -77,13 +77,8 @@ def test_model_joins_although_a_policy_is_strict_about_pods(ctx, fake, validator
     fake.validators.append(validator)
     shown = status(ctx, state())
     assert isinstance(shown, testing.ActiveStatus)
+    assert "sidecars, native in Jobs" in shown.message
     assert fake.labels("kf")["istio-injection"] == "enabled"
-
-
-def test_native_sidecars_are_known_where_a_policy_forbids_the_hold_only(ctx, fake):
-    fake_cluster.install_istio(fake, native_by_default=False)
-    fake.validators.append(forbids("proxy.istio.io/config"))
-    assert "sidecars, native in Jobs" in status(ctx, state()).message
 
 
 def test_native_sidecars_that_a_policy_forbids_are_said_to_be_refused_by_it(ctx, fake):

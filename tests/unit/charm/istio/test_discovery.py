@@ -178,6 +178,7 @@ def test_workload_is_told_what_the_mesh_is(ctx, fake):
     assert (found.proxy_revision, found.proxy_version) == ("canary", "1.31.1")
     assert found.status_port == 15999
     found = heard(ctx, mesh_mode="none")
+    assert (found.joined, found.mesh_namespace) == (False, "istio-system")
     assert (found.mesh_revision, found.membership) == ("", "none")
 
 

@@ -310,7 +310,6 @@ NO_NODES = {"desiredNumberScheduled": 0, "numberReady": 0}
         lambda fake: fake.delete("DaemonSet", "istio-cni-node", "kube-system"),
         "has no Istio's node agent istio-cni-node",
     ),
-    no_ztunnel=(lose_ztunnel, "the cluster has no ztunnel"),
     none_ready=(daemon("ztunnel", **NONE), "no pod of ztunnel is ready"),
     one_of_two_ready=(
         lambda fake: fake.add(ambient_objects.daemon("z", {"app": "ztunnel"}, ready=0)), "",

@@ -103,13 +103,3 @@ def test_hostile_loki_costs_its_own_logs_alone_and_is_named(world, broken):
     assert [target.location for target in targets.values()] == ["http://loki-1:3100/push"]
     assert "logging: loki/0 sends" in out.unit_status.message
     assert out.unit_status.message.isprintable()
-
-
-def test_hostile_place_of_istio_is_left_out(world):
-    hostile = {"root_namespace": "x\x1b[2J" * 1000}
-    world.related = [
-        testing.Relation("istio-metadata", remote_app_name="istio", remote_app_data=hostile)
-    ]
-    said = world.status()
-    assert said.message.isprintable()
-    assert len(said.message) < 500
