@@ -45,7 +45,9 @@ def breaks(monkeypatch, method, error):
         TimeoutError(),
         "waiting for Pebble in lifecycle: TimeoutError",
     ),
-    gone_from_the_start=("get_plan", GONE, "waiting for Pebble in lifecycle"),
+    gone_from_the_start=("get_plan", GONE, "waiting for Pebble in lifecycle: no socket"),
+    full_disk=("push", GONE, "lifecycle gets no settings: no socket"),
+    lost_files=("pull", GONE, "the workload does not answer: it has no settings"),
 )
 def test_workload_in_trouble_is_waited_for(  # noqa: PLR0917 - a table
     ctx, monkeypatch, caplog, method, error, words
