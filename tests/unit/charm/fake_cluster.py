@@ -268,11 +268,17 @@ class FakeCluster(api_server.ApiServer):
             {"revision": behaviour.get("revision", "default")}
         )
         annotations |= behaviour.get("injected_annotations", {})
+        ports = behaviour.get("excluded_ports")
+        first = {
+            "name": "istio-init",
+            "args": ["istio-iptables", *(["-o", ports] if ports else [])],
+        }
         if behaviour.get("cni"):
-            pod["spec"].setdefault("initContainers", []).append({"name": "istio-validation"})
-        if ports := behaviour.get("excluded_ports"):
-            redirection = {"name": "istio-init", "args": ["istio-iptables", "-o", ports]}
-            pod["spec"].setdefault("initContainers", []).append(redirection)
+            first = {"name": "istio-validation"}
+            annotations |= (
+                {"traffic.sidecar.istio.io/excludeOutboundPorts": ports} if ports else {}
+            )
+        pod["spec"].setdefault("initContainers", []).append(first)
         proxy = {"name": "istio-proxy", "image": behaviour.get("image", "proxyv2:1.31.1")}
         config = dict(behaviour.get("proxy_config", {}))
         config |= json.loads(annotations.get("proxy.istio.io/config", "{}"))
@@ -318,7 +324,8 @@ def install_istio(
     cluster.put("Service", f"istiod{suffix}", namespace, behaviour=alive)
     mesh = {"mesh": mesh_config or MESH_CONFIG}
     cluster.put("ConfigMap", f"istio{suffix}", namespace, data=mesh)
-    template = {"spec": {"containers": [{"name": "discovery"}]}}
+    more = {"name": "logger", "env": [{"name": "LEVEL", "value": "info"}]}
+    template = {"spec": {"containers": [more, {**more, "name": "discovery"}]}}
     cluster.put("Deployment", f"istiod{suffix}", namespace, spec={"template": template})
     place = "" if namespace == "istio-system" else f"-{namespace}"
     cluster.add(
@@ -345,8 +352,8 @@ def set_environment(cluster: FakeCluster, name: str, value: str) -> None:
     """Have istiod run with an environment variable."""
     istiod = cluster.find("Deployment", "istiod", "istio-system")
     assert istiod
-    (container,) = istiod["spec"]["template"]["spec"]["containers"]
-    container.setdefault("env", []).append({"name": name, "value": value})
+    *_, container = istiod["spec"]["template"]["spec"]["containers"]
+    container["env"] = [*container["env"], {"name": name, "value": value}]
 
 
 def uninstall_istio(cluster: FakeCluster, *, revision: str = "") -> None:

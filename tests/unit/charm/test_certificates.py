@@ -79,6 +79,8 @@ def test_certificate_is_replaced_when_due_and_both_are_trusted_for_a_day(
     assert is_trusted(changed.bundle, changed.certificate, when, names[0])
     assert not is_trusted(material.bundle, changed.certificate, when, names[0])
     assert certificates.renew_if_due(changed, names, when + 0.9 * DAY) is changed
+    again = certificates.renew_if_due(changed, names, when + 0.9 * DAY, rotate=True)
+    assert again.previous == changed.certificate
     late = certificates.renew_if_due(changed, names, when + 1.1 * DAY)
     assert late == dataclasses.replace(changed, previous="")
 
@@ -99,12 +101,8 @@ def test_what_is_broken_is_made_anew(material, field, broken):
 def test_a_secret_is_read_as_it_was_written_and_is_none_where_something_is_missing(material):
     data = material.to_secret_data()
     assert certificates.KeyPair.read(data) == material
-    for broken in (
-        {},
-        {"tls.crt": "YQ=="},
-        {"tls.key": "YQ=="},
-        {**data, "tls.crt": f"%{data['tls.crt']}"},
-    ):
+    odd = {**data, "tls.crt": f"%{data['tls.crt']}"}
+    for broken in ({}, {"tls.crt": "YQ=="}, {"tls.key": "YQ=="}, odd):
         assert certificates.KeyPair.read(broken) is None
 
 

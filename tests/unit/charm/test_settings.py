@@ -67,8 +67,10 @@ def charms(*ports):
     mesh_lets_out_to_it=({"mesh_config": OUTSIDE, "excluded_ports": "17070"}, {
         "excluded-outbound-ports": [],
     }),
-    mesh_lets_out_to_others=({"mesh_config": OUTSIDE, "excluded_ports": "3306"},
-                             charms(17070, 3306)),
+    **{f"mesh_{how}_lets_out_to_others": (
+        {"mesh_config": OUTSIDE, "excluded_ports": "0, 3306, 65536", "cni": cni},
+        charms(17070, 3306),
+    ) for how, cni in {"redirected": False, "by_the_plugin": True}.items()},
     revision=({"revision": "canary"}, {"inject-label": {"istio.io/rev": "canary"}}),
 )  # fmt: skip
 def test_what_was_seen_last_is_kept_while_the_mesh_says_nothing(ctx, fake, installed, want):
@@ -112,9 +114,11 @@ def test_what_was_seen_and_can_not_be_read_was_not_seen(ctx, fake, text):
 
 
 NAMED = "controller-service.controller-x.svc.cluster.local:17070"
-DNS = {"proxy_metadata": {"ISTIO_META_DNS_CAPTURE": "true"}}
+DNS = {"proxy_metadata": {"ISTIO_META_DNS_CAPTURE": "True"}}
 INBOUND_ONLY = {
-    "injected_annotations": {"traffic.sidecar.istio.io/excludeOutboundIPRanges": "0.0.0.0/0"}
+    "injected_annotations": {
+        "traffic.sidecar.istio.io/excludeOutboundIPRanges": "10.0.0.0/8,0.0.0.0/0"
+    }
 }
 
 
@@ -125,6 +129,7 @@ INBOUND_ONLY = {
     addresses=({"cni": True}, "10.1.2.3:17070 [fd00::1]:17070", [17070]),
     name=({"cni": True}, "10.1.2.3:17080 controller.example.com:17070", [17070, 17080]),
     nonsense=({"cni": True}, "nonsense", [17070]),
+    a_name_that_is_not_captured=({"cni": True}, NAMED, [17070]),
     a_name_nobody_answers=({"cni": True, **DNS}, NAMED, [17070, 53]),
     an_address_too=({"cni": True, **DNS}, f"{NAMED} [fd00::1]:17070", [17070]),
     native=({"cni": True, **DNS, "native_by_default": True}, NAMED, []),
@@ -149,6 +154,7 @@ def test_ports_that_the_mesh_excludes_stay_so_beside_others(ctx, fake):
     got = run(ctx, fake, excluded_outbound_ports="5432", mesh_mode="ambient")
     assert [each["ports"] for each in got["excluded-outbound-ports"]] == [[5432, 3306]]
     assert got["data-plane"] == "ambient"
+    assert got["inject-label"] == {"istio.io/dataplane-mode": "ambient"}
 
 
 @pytest.mark.parametrize("left_alone", [True, False])

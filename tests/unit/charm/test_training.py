@@ -13,6 +13,7 @@ from tests.unit.charm.objects import make
 NAME = "istio-integrator.kf.mesh-2.training"
 LABEL = {"istio-integrator.charmhub.io/pod-traffic": "mutual-tls"}
 PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
+KUBEFLOW = {"app.kubernetes.io/part-of": "kubeflow"}
 MEMBER = {"istio-injection": "enabled"}
 USER = "kf-user"
 JOB = "training.kubeflow.org/job-name"
@@ -33,7 +34,7 @@ def world(ctx, fake):
 
 def services(fake, name, network):
     api = {"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR"}
-    fake.add({**api, "metadata": {"name": name}, "spec": {"cidrs": [network]}})
+    fake.add({**api, "metadata": {"name": name}, "spec": {"cidrs": ["fd96::/112", network]}})
 
 
 def nodes(fake, *networks):
@@ -148,7 +149,7 @@ def test_job_calls_without_limits_and_with_certificates_of_its_namespace_alone(c
         {**PROFILE, **MEMBER, "istio-integrator.charmhub.io/served": "disabled"},
         False,
     ),
-    labelled=({**MEMBER, "istio-integrator.charmhub.io/served": "enabled"}, False),
+    labelled=({**MEMBER, **KUBEFLOW, "istio-integrator.charmhub.io/served": "enabled"}, False),
     other=(MEMBER, False),
 )
 def test_profiles_with_sidecars_get_one(ctx, fake, labels, wanted):
@@ -164,15 +165,22 @@ def policy(kind, namespace, name="a", **spec):
 
 
 STRICT = {"mtls": {"mode": "STRICT"}}
-OF_NAMESPACE = {"from": [{"source": {"namespaces": ["team"]}}]}
+OF_GET = {"to": [{"operation": {"methods": ["GET"]}}]}
+OF_NAMESPACE = {"from": [{"source": {"principals": ["cluster.local/ns/team/sa/*"]}}]}
 
 
 @cases(
     ("policies", "wanted"),
     strict=([("PeerAuthentication", "team", STRICT)], True),
+    strict_for_jobs=(
+        [("PeerAuthentication", "team", {**STRICT, "selector": {"matchLabels": LABEL}})], True,
+    ),
     strict_mesh=([("PeerAuthentication", ROOT, STRICT)], True),
     strict_elsewhere=([("PeerAuthentication", "istio-system", STRICT)], False),
     allows_namespace=([("AuthorizationPolicy", "team", {"rules": [OF_NAMESPACE]})], True),
+    allows_requests_of_its_namespace=(
+        [("AuthorizationPolicy", "team", {"rules": [{**OF_NAMESPACE, **OF_GET}]})], False,
+    ),
     allows_nobody=([("AuthorizationPolicy", "team", {})], False),
     allows_all=([("AuthorizationPolicy", "team", {"rules": [{}]})], False),
     of_an_application=(
@@ -195,9 +203,11 @@ def test_other_served_namespaces_get_one_if_plain_text_is_denied(ctx, fake, poli
 
 
 def test_network_of_a_running_job_stays_until_the_job_ends(ctx, fake):
+    fake.namespace("a-team", **PROFILE, **MEMBER)
     nodes(fake, "10.1.7.0/24 fd00:7::/64")
     run(ctx)
-    job(fake)
+    for namespace in ("a-team", USER):
+        job(fake, namespace=namespace)
     nodes(fake, "10.1.7.0/24", "10.1.6.0/24")
     run(ctx)
     assert networks(fake) == ["10.1.7.0/24", "fd00:7::/64", "10.1.6.0/23"]
@@ -255,12 +265,20 @@ def test_option_that_overlaps_the_services_is_refused_by_name(ctx, fake):
     assert networks(fake) is None
 
 
+def deny_filters(fake, namespace):
+    """Have another team's policy deny EnvoyFilters in a namespace."""
+    text = f"envoyfilters \"{NAME}\" is forbidden: ValidatingAdmissionPolicy 'no-filters' with "
+    denied = 403, f"{text}binding 'b' denied request: none here"
+    place = "EnvoyFilter", namespace
+    fake.validators.append(
+        lambda obj: denied if (obj["kind"], obj["metadata"].get("namespace")) == place else None
+    )
+
+
 def test_networks_in_use_stay_where_a_change_of_them_is_refused(ctx, fake):
     job(fake)
     run(ctx, pod_networks="10.1.7.0/24")
-    text = f"envoyfilters \"{NAME}\" is forbidden: ValidatingAdmissionPolicy 'no-filters' with "
-    denied = 403, f"{text}binding 'b' denied request: none here"
-    fake.validators.append(lambda obj: denied if obj["kind"] == "EnvoyFilter" else None)
+    deny_filters(fake, USER)
     status = run(ctx, pod_networks="10.1.7.0/24,10.2.0.0/16")
     assert (status.name, networks(fake)) == ("blocked", ["10.1.7.0/24"])
     assert "no-filters" in status.message[:100]
@@ -268,18 +286,9 @@ def test_networks_in_use_stay_where_a_change_of_them_is_refused(ctx, fake):
 
 def test_namespace_that_refuses_the_envoyfilter_is_left_out_and_its_author_named(ctx, fake):
     fake.namespace("other", **PROFILE, **MEMBER)
-    text = f"envoyfilters \"{NAME}\" is forbidden: ValidatingAdmissionPolicy 'no-filters' with "
-    denied = 403, f"{text}binding 'b' denied request: none here"
-    place = ("EnvoyFilter", "other")
-    fake.validators.append(
-        lambda obj: denied if (obj["kind"], obj["metadata"].get("namespace")) == place else None
-    )
-    status = run(ctx, pod_networks="10.1.0.0/16")
-    assert (status.name, networks(fake), networks(fake, "other")) == (
-        "blocked",
-        ["10.1.0.0/16"],
-        None,
-    )
+    deny_filters(fake, "other")
+    status, found = run(ctx, pod_networks="10.1.0.0/16"), ["10.1.0.0/16"]
+    assert (status.name, networks(fake), networks(fake, "other")) == ("blocked", found, None)
     assert "no-filters" in status.message[:100]
 
 
@@ -299,14 +308,7 @@ def test_networks_stay_while_pods_of_jobs_may_not_be_listed(ctx, fake):
 
 def test_tenants_object_of_the_name_is_left_alone_and_named(ctx, fake):
     fake.namespace("other", **PROFILE, **MEMBER)
-    fake.add(
-        {
-            "apiVersion": "networking.istio.io/v1alpha3",
-            "kind": "EnvoyFilter",
-            "metadata": {"name": NAME, "namespace": USER},
-            "spec": {},
-        }
-    )
+    fake.put("EnvoyFilter", NAME, USER, spec={})
     status = run(ctx, pod_networks="10.1.0.0/16")
     assert fake.find("EnvoyFilter", NAME, USER)["spec"] == {}
     assert networks(fake, "other") == ["10.1.0.0/16"]

@@ -12,7 +12,7 @@ from ops import testing
 
 from integrator_contract import names, namespaces, selectors
 from tests.unit.cases import cases
-from tests.unit.charm import fake_cluster, ingress_world, istio_objects
+from tests.unit.charm import charm_world, fake_cluster, ingress_world, istio_objects
 from tests.unit.charm.charm_world import context, state, told
 
 NAME = "mesh-2-admission"
@@ -23,6 +23,7 @@ SERVER = {names.COMPONENT: names.WEBHOOK_COMPONENT, names.OWNER: "kf.mesh-2"}
 @pytest.fixture
 def fresh(fake, monkeypatch):
     """A model in which the charm has not run yet."""
+    charm_world.search(monkeypatch)
     ingress_world.connect_without_gateway(fake, monkeypatch)
     return ingress_world.World(fake)
 
@@ -80,9 +81,12 @@ def test_webhook_is_asked_at_creation_only_before_and_after_injectors_and_fails_
             f"/mutate/{each}" for each in namespaces.KINDS if kind in (each, f"{each}-ours")
         )
         assert client["service"] == {**service, "path": path}
-        names_of = [f"{NAME}.kf.svc", f"{NAME}.kf.svc.cluster.local"]
+        names_of = [f"{NAME}.kf.svc", f"{NAME}.kf.svc.{charm_world.DOMAIN}"]
         assert hosts.get_values_for_type(x509.DNSName) == names_of
         assert client["caBundle"] == secret["data"]["tls.crt"]
+        of_istiod = {names.NAMESPACE_NAME: "istio-system", names.SERVED: "enabled"}
+        of_istiod[names.PART_OF] = names.PROFILE
+        assert not istio_objects.selects(hook["namespaceSelector"], of_istiod)
         everything = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
         assert hook["rules"] == [{**everything, "operations": ["CREATE"], "scope": "Namespaced"}]
         assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Ignore", 3)
@@ -116,14 +120,9 @@ def test_servers_go_on_through_drains_and_updates(world):
     assert (deployment["replicas"], deployment["revisionHistoryLimit"]) == (2, 1)
     rolling = {"maxSurge": 1, "maxUnavailable": 0}
     assert deployment["strategy"] == {"type": "RollingUpdate", "rollingUpdate": rolling}
-    assert pod["topologySpreadConstraints"] == [
-        {
-            "maxSkew": 1,
-            "topologyKey": "kubernetes.io/hostname",
-            "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": ours,
-        }
-    ]
+    spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "labelSelector": ours}
+    spread |= {"whenUnsatisfiable": "ScheduleAnyway"}
+    assert pod["topologySpreadConstraints"] == [spread]
 
 
 @pytest.mark.parametrize("kind", ["startupProbe", "livenessProbe"])
@@ -131,7 +130,9 @@ def test_server_on_a_busy_node_has_a_minute_to_answer_before_it_is_restarted(wor
     (container,) = template(world)["spec"]["containers"]
     probe = container[kind]
     assert probe["httpGet"] == {"path": "/livez", "port": "health"}
-    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "health"}
+    is_ready = {"path": "/readyz", "port": "health"}
+    ready = {"httpGet": is_ready, "periodSeconds": 2, "timeoutSeconds": 2}
+    assert container["readinessProbe"] == ready
     assert probe["timeoutSeconds"] >= 5
     assert probe["periodSeconds"] * probe["failureThreshold"] >= 60
 
@@ -152,12 +153,13 @@ def test_servers_are_reached_at_their_own_ports_and_no_others(world):
 
 
 def test_servers_have_no_token_and_no_more_rights_than_they_need(world):
-    world.fake.find("Pod", "mesh-2-0", "kf")["spec"]["imagePullSecrets"] = [{"name": "ours"}]
+    secrets = [{"name": "ours"}, {"name": "mirror"}]
+    world.fake.find("Pod", "mesh-2-0", "kf")["spec"]["imagePullSecrets"] = secrets
     world.run()
     pod = template(world)["spec"]
-    assert pod["imagePullSecrets"] == [{"name": "ours"}]
+    assert pod["imagePullSecrets"] == secrets
     assert [each["image"] for each in pod["containers"]] == ["workload:1"]
-    assert pod["automountServiceAccountToken"] is False
+    assert (pod["automountServiceAccountToken"], pod["enableServiceLinks"]) == (False, False)
     assert "serviceAccountName" not in pod
     assert not [each for each in pod["volumes"] if "projected" in each]
     # The server reads the key as a member of the group.
@@ -171,6 +173,9 @@ def test_servers_have_no_token_and_no_more_rights_than_they_need(world):
     ]
     assert all(each["readOnly"] for each in pod["containers"][0]["volumeMounts"])
     for container in pod["containers"]:
+        assert container["imagePullPolicy"] == "IfNotPresent"
+        requests, limits = {"cpu": "20m", "memory": "64Mi"}, {"memory": "128Mi"}
+        assert container["resources"] == {"requests": requests, "limits": limits}
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,

@@ -157,6 +157,7 @@ def test_policy_of_a_profile_must_admit_the_account_of_each_workload_of_the_gate
 
 
 USER = "request.headers[kubeflow-userid]"
+OF_GATEWAY = by(principals=[account("gateway")])
 
 
 @cases(
@@ -166,19 +167,15 @@ USER = "request.headers[kubeflow-userid]"
     any_certificate=([by(principals=["*"])], "ALLOW", True),
     any_of_the_mesh=([by(principals=["td.example/*"])], "ALLOW", True),
     some_addresses=([by(ipBlocks=["10.0.0.0/8"])], "ALLOW", False),
-    one_of_two=([by(principals=[account("gateway")]), CLAIM], "ALLOW", True),
+    one_of_two=([OF_GATEWAY, CLAIM], "ALLOW", True),
     all_but_one=([by(notNamespaces=["bob"])], "ALLOW", True),
-    the_gateway=([by(principals=[account("gateway")])], "ALLOW", False),
+    the_gateway=([OF_GATEWAY], "ALLOW", False),
     the_model=([by(namespaces=[MODEL])], "ALLOW", False),
     no_claim=([{"from": [{"source": {"namespaces": ["kf-user"]}}]}], "ALLOW", False),
     all_but_a_user=([{"when": [{"key": USER, "notValues": ["x"]}]}], "ALLOW", False),
     claims_nothing=([{"when": [{"key": USER, "values": []}]}], "ALLOW", False),
     other_header=([of_user("*", header="x")], "ALLOW", False),
-    of_two_rules=(
-        [by(principals=[account("gateway")]), {"from": [{"source": {}}]}],
-        "ALLOW",
-        False,
-    ),
+    of_two_rules=([OF_GATEWAY, {"from": [{"source": {}}]}], "ALLOW", False),
     no_rule=([5], "ALLOW", False),
     denies=([CLAIM], "DENY", False),
 )
@@ -292,6 +289,11 @@ EXCLUDE = f"juju config mesh-2 excluded-pods=app=web && {DELETE}"
     nothing_allowed=({"app": "web"}, policy, EXCLUDE),
     its_port=({"app": "web"}, allowing(ports=["8443"]), ""),
     port_of_the_service=({"app": "web"}, allowing(ports=["443"]), EXCLUDE),
+    denied=(
+        {"app": "web"},
+        lambda fake: policy(fake, rules=[{}], spec={"action": "DENY"}),
+        EXCLUDE,
+    ),
     unseen_requests=({"app": "web"}, allowing(methods=["POST"]), EXCLUDE),
     of_the_mesh=({"app": "web"}, lambda fake: policy(fake, ROOT), EXCLUDE),
     of_istiod=({"app": "web"}, lambda fake: policy(fake, "istio-system"), ""),
@@ -338,6 +340,13 @@ def without(name, number=0, **fields):
 
 
 TARGETS = [{"kind": "Service", "name": "a"}]
+BARE, CLOSED = "CALLED_WITHOUT_SIDECAR", {"authorization": "closed"}
+
+
+def add_database(fake):
+    """Add a workload that no relation is about, and a job without a sidecar."""
+    add_application(fake, "kfp-db", PROXY)
+    add_application(fake, "job", labels={"job": "x"})
 
 
 def excluding(fake):
@@ -356,19 +365,11 @@ def excluding(fake):
     held=(lambda _: None, {}, "CALLERS_HELD", ""),
     caller_without_sidecar=(without("kfp-ui"), {}, "CALLER_WITHOUT_SIDECAR", "kfp-ui"),
     caller_on_its_way=(without("kfp-ui", 1), {}, "CALLERS_HELD", ""),
-    called_without_sidecar=(without("kfp-api"), {}, "CALLED_WITHOUT_SIDECAR", "kfp-api-0"),
-    called_with_a_name_like_the_charm_s=(
-        without("mesh-2-ui", labels=API),
-        {},
-        "CALLED_WITHOUT_SIDECAR",
-        "mesh-2-ui-0",
-    ),
-    called_with_a_name_like_juju_s=(
-        without("modeloperator-ui", labels=API),
-        {},
-        "CALLED_WITHOUT_SIDECAR",
-        "modeloperator-ui-0",
-    ),
+    called_without_sidecar=(without("kfp-api"), {}, BARE, "kfp-api-0"),
+    **{
+        f"called_without_sidecar_{name}": (without(name, labels=API), {}, BARE, f"{name}-0")
+        for name in ("mesh-2-ui", "modeloperator-ui")
+    },
     caller_that_has_failed=(without("kfp-ui", phase="Failed"), {}, "CALLERS_HELD", "1 pods"),
     called_that_has_ended=(without("kfp-api", 1, phase="Succeeded"), {}, "CALLERS_HELD", "1 pods"),
     others_deny=(theirs(API, "DENY"), {}, "POLICY_INTERFERES", "denies some of their callers"),
@@ -383,12 +384,7 @@ def excluding(fake):
     audits=(theirs(API, "AUDIT"), {}, "CALLERS_HELD", ""),
     caller_that_is_excluded=(excluding, {}, "CALLERS_HELD", ""),
     of_a_waypoint=(theirs(API, targetRefs=TARGETS), {}, "CALLERS_HELD", ""),
-    called_by_none=(
-        lambda fake: add_application(fake, "kfp-db", PROXY),
-        {"authorization": "closed"},
-        "CALLED_BY_NONE",
-        "kfp-db-0, kfp-ui-0",
-    ),
+    called_by_none=(add_database, CLOSED, "CALLED_BY_NONE", "kfp-db-0, kfp-ui-0"),
 )
 def test_callers_are_held_to_what_relations_say(world, change, options, want, words):
     install(world.fake)
@@ -397,10 +393,15 @@ def test_callers_are_held_to_what_relations_say(world, change, options, want, wo
     spec = {"selector": API, "ports": [{"name": "http", "port": 8888}]}
     world.fake.put("Service", "kfp-api", spec=spec, labels=API)
     world.related, world.config = [stated()], {**RELATED, **options}
+    of_no_pod = {"selector": {"matchLabels": {NAME: "x"}}}
+    policy(world.fake, name="a-first", rules=[{}], spec=of_no_pod)
     change(world.fake)
     (found,) = diagnose_ingress(world, "callers")
     assert found.message == want
     assert words in found.seen
+    if want == "POLICY_INTERFERES":
+        namespace, _, name = found.seen.split()[1].partition("/")
+        assert found.next == f"kubectl -n {namespace} get authorizationpolicy {name} -o yaml"
     assert found.level != "broken" or found.seen in world.status().message
 
 

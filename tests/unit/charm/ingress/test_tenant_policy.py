@@ -61,6 +61,9 @@ def test_policy_comes_with_the_ingress_and_goes_with_it(world, given, actions):
     assert [*found] == [[HOST, "ml.example.com"], selected, labels]
     policy = world.fake.find("ValidatingAdmissionPolicy", NAME)
     assert '"istio-ingressgateway.istio-ingress."' in str(policy["spec"]["validations"])
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    rules = policy["spec"]["matchConstraints"]["resourceRules"]
+    assert [each["operations"] for each in rules] == [["CREATE", "UPDATE"]] * 3
     world.config["tenant_policy"] = "off" if given == "warn" else given
     world.related = world.related if given == "warn" else []
     world.run()

@@ -7,7 +7,7 @@ from istio_integrator.istio import authorization_policy
 from istio_integrator.istio.authorization_policy import InboundRequest, Truth, make_principal
 from tests.unit.cases import cases, row
 
-ROOT, MODEL = "mesh-root", "kf"
+ROOT, MODEL, DOMAIN = "mesh-root", "kf", "cluster.local"
 MINIO = make_principal(MODEL, "minio")
 OUTSIDE = ""
 LABELS = {"app": "web"}
@@ -34,12 +34,7 @@ def when(key, *values, **excluded):
 
 
 def answer(
-    *policies,
-    caller=MINIO,
-    request=GET,
-    labels=LABELS,
-    namespace=MODEL,
-    domains=("cluster.local",),
+    *policies, caller=MINIO, request=GET, labels=LABELS, namespace=MODEL, domains=(DOMAIN,)
 ):
     found = authorization_policy.read_all(policies, domains)
     held = [each for each in found if each.selects(labels, namespace, ROOT)]
@@ -49,7 +44,7 @@ def answer(
 @cases(
     ("rule", "of_minio", "of_outside"),
     everybody=({}, YES, YES),
-    any_principal=(by(principals=["*"]), YES, NO),
+    any_principal=(by(principals=["*"], namespaces=[]), YES, NO),
     principal=(by(principals=[make_principal(MODEL, "minio")]), YES, NO),
     principal_whole=(by(principals=[make_principal(MODEL, "mini")]), NO, NO),
     principal_end=(by(principals=["*/sa/minio"]), YES, NO),

@@ -66,6 +66,14 @@ def requiring(fake):
             )
 
 
+def without_revisions(fake):
+    """Have the injector serve namespaces by `istio-injection` alone."""
+    for each in fake.objects.values():
+        if hooks := each.get("webhooks", ()):
+            each["metadata"]["labels"] = {}
+            each["webhooks"] = [one for one in hooks if not one["name"].startswith("rev.")]
+
+
 def profile(fake):
     labels = {"app.kubernetes.io/part-of": "kubeflow-profile", "istio-injection": "enabled"}
     for name in ("kf-user", "kf-user-2"):
@@ -76,6 +84,13 @@ def profile_that_goes(fake):
     profile(fake)
     for name in ("kf-user", "kf-user-2"):
         fake.find("Namespace", name)["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+
+
+def refuse(obj):
+    """Have istiod refuse a pod that it cannot inject."""
+    name, is_probe = "object.sidecar-injector.istio.io", "mesh-probe" in str(obj["metadata"])
+    words = f'admission webhook "{name}" denied the request: no template x'
+    return (400, words) if is_probe else None
 
 
 MANAGED = remote(name="istiod-asm-managed", revision="asm-managed")
@@ -128,6 +143,7 @@ ONE_OF_TWO = all_of(istio(revision="1-30"), istio(revision="1-31", tags=("prod",
         "waiting for an istiod in elsewhere; there is one in istio-system",
     ),
     deactivated=(all_of(istio(), deactivate), {}, "waiting", ABSENT),
+    no_revision=(all_of(remote(), without_revisions), {}, "active", f"{URL} 1.31 · "),
     excluding_a_revision=(all_of(istio(), excluding), {}, "active", "istio-system/istiod 1.31 · "),
     dead=(
         istio(alive=False), {}, "waiting",
@@ -137,6 +153,10 @@ ONE_OF_TWO = all_of(istio(revision="1-30"), istio(revision="1-31", tags=("prod",
         all_of(istio(), lambda fake: fake.timeouts.add(("create", "pods"))), {}, "waiting",
         "ReadTimeout",
     ),
+    refuses=(
+        all_of(istio(), lambda fake: fake.validators.append(refuse)), {}, "waiting",
+        'does not inject: webhook "object.sidecar-injector.istio.io" refuses: no template x',
+    ),
     not_to_be_asked=(
         all_of(istio(), lambda fake: fake.forbidden.add(("create", "pods"))), {}, "blocked",
         "missing permission: create pods",
@@ -145,8 +165,10 @@ ONE_OF_TWO = all_of(istio(revision="1-30"), istio(revision="1-31", tags=("prod",
         all_of(profile, istio(revision="1-31")), {}, "blocked",
         f"{NO_DEFAULT}run: istioctl tag set default --revision 1-31",
     ),
-    no_hook_for_the_model=(
-        all_of(istio(), requiring), {}, "waiting", "the injector was not asked for the pod",
+    no_hook=(all_of(istio(), requiring), {}, "waiting", "the injector was not asked for the pod"),
+    profile_beside_an_istiod_of_no_known_namespace=(
+        all_of(profile, MANAGED), {}, "blocked",
+        f"{NO_DEFAULT}run: istioctl tag set default --revision asm-managed;",
     ),
     profile_that_goes=(all_of(profile_that_goes, istio(revision="1-31")), {}, "active", ""),
     profile_with_a_default=(
@@ -159,7 +181,7 @@ def test_status_says_which_istio_it_is_or_what_is_missing(  # noqa: PLR0917 - a 
 ):
     installed(fake)
     said = status(ctx, state(**options))
-    assert (said.name, words in said.message) == (name, True), said
+    assert (said.name, words in f"{said.message};") == (name, True), said
 
 
 def test_command_for_an_installation_elsewhere_names_its_namespace(ctx, fake):
@@ -235,7 +257,7 @@ ROOT, CLOSED, OPEN = "mesh-root", "REGISTRY_ONLY", "ALLOW_ANY"
     model=(OPEN, [sidecar("kf", CLOSED)], True),
     nearest_wins=(CLOSED, [sidecar(ROOT, CLOSED), sidecar("kf", OPEN)], False),
     model_says_nothing=(CLOSED, [sidecar("kf")], True),
-    some_pods=(OPEN, [sidecar("kf", CLOSED, **OF_PODS)], True),
+    some_pods=(OPEN, [sidecar("kf", each, **OF_PODS) for each in (OPEN, CLOSED, "")], True),
     all_but_some=(CLOSED, [sidecar("kf", OPEN, **OF_PODS)], True),
     pods_of_the_root=(OPEN, [sidecar(ROOT, CLOSED, **OF_PODS)], False),
     of_another=(OPEN, [sidecar("default", CLOSED)], False),
@@ -253,6 +275,14 @@ def test_what_proxies_let_out_is_the_nearest_sidecars_word(
     assert ("17070" in settings["settings.json"]) is is_cut_off
 
 
+def test_namespace_of_istiod_is_the_root_where_no_other_is_set(ctx, fake):
+    fake_cluster.install_istio(fake, namespace="mesh-a", mesh_config="trustDomain: td")
+    fake.add(sidecar("mesh-a", CLOSED))
+    ctx.run(ctx.on.config_changed(), state())
+    settings = fake.find("ConfigMap", "mesh-2-admission", "kf")["data"]["settings.json"]
+    assert "17070" in settings
+
+
 def test_a_tag_that_moves_is_followed(ctx, fake):
     fake_cluster.install_istio(fake, revision="1-30", tags=("prod",))
     assert "istiod-1-30 prod 1.31" in status(ctx, state(revision="prod")).message
@@ -267,14 +297,13 @@ def test_istiod_that_may_be_asked_only_in_the_model_is_judged_by_its_endpoints(c
     fake.labels("kf")["istio.io/rev"] = "other"
     fake_cluster.install_istio(fake)
     fake.forbidden.add(("create", "pods", "istio-system"))
-    labels, endpoints = (
-        {"kubernetes.io/service-name": "istiod"},
-        [{"conditions": {"ready": each}} for each in (False, ready)],
-    )
+    labels = {"kubernetes.io/service-name": "istiod"}
     others = {"kubernetes.io/service-name": "istiod-2"}
     up = [{"conditions": {"ready": True}}]
     fake.put("EndpointSlice", "other-x", "istio-system", labels=others, endpoints=up)
-    fake.put("EndpointSlice", "istiod-x", "istio-system", labels=labels, endpoints=endpoints)
+    for name, each in (("istiod-x", ready), ("istiod-y", False)):
+        listed = [{"conditions": {"ready": False}}, {"conditions": {"ready": each}}]
+        fake.put("EndpointSlice", name, "istio-system", labels=labels, endpoints=listed)
     fake.put("EndpointSlice", "istiod-x", "kf", labels=labels, endpoints=up)
     ctx.run(ctx.on.config_changed(), state())
     words = "can't be asked while kf has other labels"
@@ -337,13 +366,6 @@ def test_namespace_of_a_remote_installation_is_in_its_configurations_name(  # no
     assert heard(ctx).mesh_namespace == want
 
 
-def test_settings_in_the_cluster_are_believed_before_the_dry_run_pod(ctx, fake):
-    istio_objects.install_remote(fake, proxy_config={"statusPort": 15099})
-    assert heard(ctx).status_port == 15099
-    mesh_configuration(fake, "defaultConfig: {statusPort: 15098}")
-    assert heard(ctx).status_port == 15098
-
-
 def test_option_tells_the_namespace_that_a_configuration_does_not(ctx, fake):
     MANAGED(fake)
     text = "defaultConfig: {statusPort: 15098}"
@@ -370,6 +392,8 @@ def test_hold_that_our_own_admission_gave_the_dry_run_pod_is_not_the_meshs(ctx, 
         ctx.run(ctx.on.config_changed(), state())
         return fake.find("ConfigMap", "mesh-2-admission", "kf")["data"]["settings.json"]
 
+    assert '"mesh-holds": true' in settings()
+    next(iter(fake.remote.values()))["alive"] = False
     assert '"mesh-holds": true' in settings()
     istio_objects.install_remote(fake)
 

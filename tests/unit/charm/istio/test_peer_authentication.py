@@ -6,6 +6,7 @@ from integrator_contract import names
 from istio_integrator.istio import peer_authentication
 from istio_integrator.istio.peer_authentication import PeerAuthentication
 from tests.unit.cases import cases
+from tests.unit.charm.security import members
 
 ROOT, MODEL = "mesh-root", "kf"
 LABELS = {"app": "minio"}
@@ -68,25 +69,9 @@ def test_pods_of_the_root_namespace_have_no_policy_of_their_own():
 
 
 def test_object_is_read_as_istiod_reads_it():
-    obj = {
-        "kind": "PeerAuthentication",
-        "metadata": {
-            "name": "a",
-            "namespace": MODEL,
-            "creationTimestamp": EARLIER,
-            "labels": {names.OWNER: "kf.mesh-2"},
-        },
-        "spec": {
-            "selector": {"matchLabels": LABELS},
-            "mtls": {"mode": "UNSET"},
-            "portLevelMtls": {
-                "9000": {"mode": "DISABLE"},
-                "9001": {},
-                "0": {"mode": "STRICT"},
-                "65536": {"mode": "STRICT"},
-            },
-        },
-    }
+    ports = {9000: "DISABLE", 9001: None, 0: "STRICT", 65536: "STRICT", "http": "STRICT"}
+    metadata = {"creationTimestamp": EARLIER, "labels": {names.OWNER: "kf.mesh-2"}}
+    obj = members.peers("a", mode="UNSET", selector=LABELS, ports=ports, **metadata)
     want = policy(
         "a", created=EARLIER, selector=LABELS, ports={9000: "DISABLE"}, owner="kf.mesh-2"
     )

@@ -100,6 +100,7 @@ def install_canary(fake):
     off_after_ambient=({}, [IN_AMBIENT, OFF], {}, None, ""),
     waits_for_istiod=({}, [{}, kill, IN_AMBIENT], ENABLED, None, "does not inject"),
     ambient_of_others=(AMBIENT, [IN_SIDECARS], AMBIENT, None, "is in ambient mode"),
+    off_in_ambient_of_others=(AMBIENT, [OFF], AMBIENT, None, "ambient mode"),
     sidecars_of_others=(ENABLED, [IN_AMBIENT], ENABLED, None, "label ns kf istio-injection-"),
     revision_of_another_istiod=(CANARY, [install_canary, {}], CANARY, None, "kf istio.io/rev-"),
     revision_of_others=(OTHER, [{}], OTHER, None, "label ns kf istio.io/rev-"),

@@ -82,8 +82,8 @@ def destination_rule(host, mode="DISABLE", namespace=MODEL, port=0, *, is_of_sub
 
 
 def sidecar(*hosts, namespace=MODEL, **spec):
-    """A Sidecar with egress hosts, each of a listener of its own."""
-    egress = [{"hosts": [each]} for each in hosts] or [{"hosts": []}]
+    """A Sidecar with egress hosts, all of the second listener."""
+    egress = [{"hosts": []}, {"hosts": [*hosts]}]
     return make("Sidecar", "theirs", namespace, spec={"egress": egress, **spec})
 
 

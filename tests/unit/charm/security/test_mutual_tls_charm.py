@@ -107,7 +107,8 @@ PLACES = {
     "is_a_gateway": {"initContainers": [], "containers": [probed(8080), ROUTER]},
     "selects_linux": {"nodeSelector": {OS: "linux", "disk": "ssd"}, "os": {"name": "linux"}},
 }
-HOOK = [service("katib", 443, "webhook"), webhook("katib", "katib")]
+PORTS = [{"port": 80, "name": "a"}, {"port": 443, "targetPort": "webhook", "name": "main"}]
+HOOK = [service("katib", 443, ports=PORTS), webhook("katib", "katib")]
 RUNNER = {
     "app": "runner",
     "job-name": "x",
@@ -195,7 +196,8 @@ SHARED = {"tier": "x", "app.kubernetes.io/name": "katib"}
     probe_of_a_gateway=([pod("a", probed(8080), ROUTER, inside=False)], "", {}),
     pod_of_no_workload=([pod("a", probed(8080), labels=RUNNER)], "", {"runner": [8080]}),
     scraped_at_a_port=(member("a", notes=SCRAPED_AT), "", {"a": [9100]}),
-    scraped_at_its_ports=(member("a", listening(8080), notes=SCRAPED), "", {"a": [8080]}),
+    scraped_at_its_ports=(member("a", listening(1), listening(2), notes=SCRAPED), "",
+                          {"a": [1, 2]}),
     not_scraped=(member("a", notes={**SCRAPED_AT, "prometheus.io/scrape": "false"}), "", {}),
     scraped_at_no_port=(member("a", notes={**SCRAPED, "prometheus.io/port": "x, 99999999"}), "",
                         {}),
@@ -215,11 +217,14 @@ SHARED = {"tier": "x", "app.kubernetes.io/name": "katib"}
         member("a", probed(8080), notes={INSIDE_PORTS: "9100", **SCRAPED_AT}),
         "", {"a": [9100]},
     ),
-    every_port_of_the_proxy=(member("a", probed(8080), notes={INSIDE_PORTS: "*"}), "",
+    every_port_of_the_proxy=(member("a", probed(8080), notes={INSIDE_PORTS: " *"}), "",
                              {"a": [8080]}),
     no_port_of_the_proxy=(member("a", probed(8080), notes={INSIDE_PORTS: ""}), "", {}),
-    option_with_the_port_of_a_service=([*member("db"), service("db", 80, 9000)], "db:80",
-                                       {"db": [9000]}),
+    option_with_the_port_of_a_service=(
+        [*member("db", listening(8, "x")), service("db", 80, "x"),
+         pod("new", listening(9, "x"), labels={"app.kubernetes.io/name": "db"})],
+        "db:80", {"db": [8, 9]},
+    ),
     option_with_the_name_of_a_port=([*member("db"), service("db", 80, 9000)], "db:main",
                                     {"db": [9000]}),
     option_with_the_port_of_a_pod=([*member("db"), service("db", 80, 9000)], "db:9001",
@@ -264,8 +269,14 @@ def test_ports_that_are_called_in_plain_text_stay_open(ctx, empty, objects, opti
 FULL = f"minio.kf.svc.{DOMAIN}"
 MINIO = {"app.kubernetes.io/name": "minio"}
 BARE = pod("bare", probed(80), labels={})
-HIDDEN = "hides minio:9000 from proxies, which then call it in plain text"
-NO_CERTIFICATE = "has clients call minio:9000 without the mesh's certificates"
+EXCEPT = "or add minio:9000 to juju config mesh-2 mtls-exceptions"
+HIDDEN = (
+    "hides minio:9000 from proxies, which then call it in plain text; add its namespace to the "
+    f"egress hosts there, {EXCEPT}"
+)
+NO_CERTIFICATE = (
+    f"has clients call minio:9000 without the mesh's certificates; take its tls mode out, {EXCEPT}"
+)
 
 
 @cases(
@@ -323,7 +334,8 @@ NO_CERTIFICATE = "has clients call minio:9000 without the mesh's certificates"
     ),
     older_policy_for_the_model=(
         [peers("theirs", mode="PERMISSIVE", labels={names.OWNER: "kf.other"})],
-        "PeerAuthentication kf/theirs, which this charm did not make, is older",
+        ("PeerAuthentication kf/theirs, which this charm did not make, is older and decides about "
+         "the whole model; kubectl -n kf delete peerauthentication theirs"),
     ),
     older_policy_for_an_excepted_pod=(
         [peers("theirs", selector=KATIB, ports={1: "PERMISSIVE"})],
@@ -338,6 +350,8 @@ def test_known_victim_keeps_strict_off(ctx, world, objects, words):
     world.add(members.profile("kf-user"))
     world.add(members.profile("kf-user-2", served="disabled"))
     world.add(service("minio", 9000))
+    labels = {names.OWNER: "kf.mesh-2"}
+    world.add(peers("forged", mode="PERMISSIVE", namespace=ROOT, labels=labels))
     for each in objects:
         world.add(each)
     said = status(ctx, strict())
@@ -379,6 +393,8 @@ def test_by_default_nothing_is_written_and_nothing_more_is_read(ctx, world):
 
 
 def test_what_is_excepted_is_there_first_and_goes_last(ctx, world):
+    ctx.run(ctx.on.config_changed(), strict(leader=False))
+    assert policies(world) == {}
     said = status(ctx, strict())
     assert "strict mutual TLS, 1 port open to plain text" in said.message
     first, second = (each for each in world.writes if "peerauthentications" in each)

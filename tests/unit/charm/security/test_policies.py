@@ -30,11 +30,13 @@ KFP_API = service("kfp-api", (8888, 18888), (8887, "grpc"), (53, 53, "dns", "UDP
 SETUP = {"name": "setup", "ports": [{"name": "grpc", "containerPort": 1}]}
 NATIVE = {"name": "b", "restartPolicy": "Always", "ports": [{"name": "grpc", "containerPort": 2}]}
 API_POD = pod("kfp-api", init=[SETUP, NATIVE], grpc=18887, other=18889)
-PIPELINES = service("ml-pipeline", (8888, 18888), of="kfp-api", application="kfp-api")
+MINE = {"application": "kfp-api"}
+PIPELINES = service("ml-pipeline", (8888, 18888), of="kfp-api", **MINE)
 HOOK = (service("hook", (443, 4443)), pod("hook", notes={names.TEMPLATES: "x-gateway"}.items()))
 CALLED = {"calls": [ServerCall("APIService a", each, 443) for each in ("absent", "hook")]}
 AGENTS = ((15999, "/app-health/app/livez"), (15021, "/healthz/ready"))
-PROBED = pod("kfp-ui", http(3000, "health?all=1"), *(http(*each) for each in AGENTS))
+PROBES = (http(3000, "health?all=1"), http(3002, "/alive"))
+PROBED = pod("kfp-ui", *PROBES, *(http(*each) for each in AGENTS))
 GRPC = Call("", 3000, "POST", "/grpc.health.v1.Health/Check")
 OPERATOR = {names.MODELOPERATOR_LABELS[0]: names.MODELOPERATOR}
 ROUTER = pod("y", labels={"istio": "own", "pod-template-hash": "1"}.items(), is_router=True)
@@ -148,7 +150,8 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
         [Call(GATEWAY, 13000), Call(sa("dashboard"), 13000)], [Call("", 13000)],
     ),
     gateway_that_is_not_known=(
-        asked(WEB, routed=LED["routed"]), UI, [], [Call(GATEWAY, 13000), Call("", 13000)],
+        asked(WEB, routed=LED["routed"], is_ambient=True), UI, [],
+        [Call(GATEWAY, 13000), Call("", 13000)],
     ),
     authorization_service=(
         asked(service("oidc", 8080, 9000), gateways=(GATEWAY,), guards=[("oidc", 8080)],
@@ -156,8 +159,9 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
         [Call("", 8080)],
     ),
     webhook_in_a_related_model=(
-        asked(*HOOK, said("hook", policy("kfp-ui", "hook")), **CALLED), {NAME: "hook"},
-        [Call("", 4443)], [ANY],
+        asked(*HOOK, said("hook", policy("kfp-ui", None, target_type="unit",
+        target_selector_labels={NAME: "hook", **AB}), policy("kfp-ui", "hook")), **CALLED),
+        {NAME: "hook"}, [Call("", 4443)], [ANY],
     ),
     **{f"webhook_of_{how}_labels_without_a_pod": (
         asked(service("hook", 443, selector=labels), of_units("hook", **AB), **CALLED),
@@ -182,7 +186,13 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
         asked(to_come(pod("y", notes={names.TEMPLATES: "a,gateway"}.items(), is_inside=False)),
         mode="closed"), {NAME: "y"}, [ANY], [],
     ),
-    gateway_to_come=(asked(mode="closed", gateway_pods=(COMING,)), dict(COMING), [ANY], []),
+    gateway_to_come=(
+        asked(mode="closed", gateway_pods=(frozenset(AB.items()), COMING)), dict(COMING), [ANY],
+        [],
+    ),
+    gateway_without_labels=(
+        asked(pod("", is_router=True), mode="closed"), {NAME: "z"}, [], [ANY],
+    ),
     gateway_to_come_in_ambient_mode=(
         asked(mode="closed", gateway_pods=(COMING,), is_ambient=True), dict(COMING), [ANY], [],
     ),
@@ -191,7 +201,8 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
     ),
     probe_in_a_related_model=(
         asked(WEB, PROBED, said("kfp-ui", policy("dashboard", "kfp-ui"))), UI,
-        [Call("", 3000, path="/health")], [Call("", 3000), Call("", 3000, "POST", "/health"),
+        [Call("", 3000, path="/health"), Call("", 3002, path="/alive")],
+        [Call("", 3000), Call("", 3000, "POST", "/health"),
         Call("", 3001, path="/health"), *(Call("", port, path=path) for port, path in AGENTS)],
     ),
     probe_of_a_template=(
@@ -203,9 +214,9 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
         said("kfp-ui", policy("dashboard", "kfp-ui"))), UI, [], [Call("", 3000, path="/health")],
     ),
     probe_of_a_path_that_is_a_pattern=(
-        asked(WEB, pod("kfp-ui", http(3000, "/*")),
-        said("kfp-ui", policy("dashboard", "kfp-ui"))), UI, [], [Call("", 3000, path="/x"),
-        Call("", 3000, path="/*")],
+        asked(WEB, pod("kfp-ui", http(3000, "/*"), http(3000, "/{x}")),
+        said("kfp-ui", policy("dashboard", "kfp-ui"))), UI, [],
+        [Call("", 3000, path=each) for each in ("/x", "/*", "/{x}")],
     ),
     probe_in_a_closed_model=(
         asked(PROBED, mode="closed"), UI, [Call("", 3000, path="/health")], [Call(sa("a"), 3000)],
@@ -241,16 +252,15 @@ def test_calls_are_admitted_as_stated(given, labels, admitted, denied):
     assert [each for each in (*admitted, *denied) if admits(decision, labels, each)] == admitted
 
 
-@pytest.mark.parametrize("named", ["mlmd", "metadata-grpc-service"])
 @pytest.mark.parametrize("mode", ["related", "closed"])
 @pytest.mark.parametrize("routed", [False, True])
 @pytest.mark.parametrize("is_ambient", [False, True])
-def test_metadata_is_for_everybody_whatever_user_they_name(mode, routed, is_ambient, named):
-    shared = service(named, (8080, "grpc-api"), (8081, 18081), of="mlmd")
-    led = [(named, 8080)] if routed else []
-    stored = pod("mlmd", **{"grpc-api": 18080})
+def test_metadata_is_for_everybody_whatever_user_they_name(mode, routed, is_ambient):
+    shared = service("metadata-grpc-service", (8080, "grpc-api"), of="mlmd")
+    stored = service("mlmd", (8081, 18081)), pod("mlmd", **{"grpc-api": 18080})
+    led = [("metadata-grpc-service", 8080)] if routed else []
     more = {"gateways": (GATEWAY,), "is_ambient": is_ambient}
-    decision = decide(asked(shared, stored, mode=mode, routed=led, **more))
+    decision = decide(asked(shared, *stored, mode=mode, routed=led, **more))
     # envoy forwards the header and the Host of a browser, so its sidecar shows no certificate.
     for principal in (EDITOR, sa("envoy"), ""):
         for headers in ((), CLAIM):
@@ -359,7 +369,8 @@ def test_policy_for_what_is_another_applications_is_refused_by_name(given, probl
     of_units_with_paths=policy("kfp-ui", "kfp-api", {"paths": ["/x"]}, target_type="unit"),
 )
 def test_refusing_all_that_an_application_says_shuts_nobody_out_of_it(refused):
-    decision = decide(asked(KFP_API, API_POD, said("kfp-api", refused)))
+    of_another = by_target(selector={"matchLabels": {NAME: "minio"}})
+    decision = decide(asked(KFP_API, API_POD, said("kfp-api", refused), standing=[of_another]))
     assert not decision.policies
     assert problems(decision)[0][1].startswith("service-mesh:3 kfp-api: ")
     assert len(problems(decide(asked(said("kfp-api", refused, 6, "7"))))) == 3
@@ -455,12 +466,14 @@ UI_AT = {"from": [{"source": {"principals": [sa("kfp-ui")]}}], **AT}
     the_kubelets_probe=(GET, [], False),
 )  # fmt: skip
 def test_what_ztunnel_can_hold_of_a_rule_is_kept(rule, kept, says_more):
-    probed = pod("kfp-api", http(9, "/health"))
+    more = {"a": "b", "tier": "api"}
+    selected = service("ml-pipeline", (8888, 18888), selector={**API, **more}, **MINE)
+    probed = pod("kfp-api", http(9, "/health"), labels=more.items())
     theirs = {"others": [by_target(rule)], "is_ambient": True}
-    decision = decide(asked(PIPELINES, probed, STATED, **theirs))
+    decision = decide(asked(selected, probed, STATED, **theirs))
     (found,) = decision.policies
     assert [each for each in found.rules if each != UI_AT] == kept
-    assert decision.unenforced == (f"{NAME}=kfp-api",) * says_more
+    assert decision.unenforced == (f"a=b, {NAME}=kfp-api, tier=api",) * says_more
 
 
 def test_policy_of_probes_alone_shuts_nobody_out_in_ambient_mode():

@@ -57,6 +57,8 @@ def principals(spec):
 
 
 def test_related_workloads_are_called_by_gateway_and_stated_callers(world):
+    world.run(leader=False)
+    assert not written(world.fake)
     assert "callers named for 2 workloads" in world.status().message
     found = written(world.fake)
     assert {name: principals(spec) for name, spec in found.items()} == {
@@ -79,6 +81,8 @@ def test_closed_model_is_closed_after_everybody_is_let_in(world):
     assert found[""] == {"action": "ALLOW"}
     assert done[-1][1] == CLOSED
     assert len(done) == len(found)
+    count = f"callers named for {len(found) - 1} workloads, all others closed"
+    assert count in world.status().message
 
 
 @pytest.mark.parametrize(("mode", "left"), [("off", set()), ("related", {"kfp-ui", "kfp-api"})])
@@ -118,15 +122,18 @@ def test_removal_takes_every_policy_back_and_none_of_others(world):
 def test_relation_that_goes_takes_its_policy_with_it(world):
     world.run()
     world.related = [one for one in world.related if one.endpoint != "service-mesh"]
-    world.run()
+    assert "callers named for 1 workload ·" in world.status().message
     assert set(written(world.fake)) == {"kfp-ui"}
 
 
 @pytest.mark.parametrize("mode", ["related", "closed"])
 def test_application_that_is_no_longer_understood_keeps_its_policy_as_it_stands(world, mode):
     world.config["authorization"] = mode
+    some = policy("dashboard", "kfp-api", {"methods": ["GET"]})
+    world.related[-1] = mesh("kfp-api", policy("kfp-ui", "kfp-api"), some)
     world.run()
     before = written(world.fake)
+    assert len(before["kfp-api"]["rules"]) == 2
     for number, one in enumerate(world.related):
         if one.endpoint == "service-mesh":
             bag = {"policies": "[5]"}
@@ -155,6 +162,19 @@ def test_refused_application_is_named_and_costs_no_other(world):
     assert isinstance(status, testing.BlockedStatus)
     assert "minio" in status.message
     assert principals(written(world.fake)["kfp-api"]) == [sa("kfp-ui")]
+
+
+def test_policy_that_another_team_forbids_is_named_and_costs_no_other(world):
+    def deny(obj):
+        selector = obj.get("spec", {}).get("selector")
+        is_denied = obj["kind"] == "AuthorizationPolicy" and "kfp-api" in str(selector)
+        return (403, 'admission webhook "a.b" denied the request: no') if is_denied else None
+
+    world.config["authorization"] = "closed"
+    world.fake.validators.append(deny)
+    words = 'webhook "a.b" refuses AuthorizationPolicy mesh-2-kfp-api-'
+    assert words in world.status().message
+    assert set(written(world.fake)) == {"", "admission-webhook", "kfp-ui"}
 
 
 @cases(
@@ -200,6 +220,7 @@ def test_workload_without_rules_is_closed_to_all(world, application, change):
 
 
 def test_model_behind_a_waypoint_gets_no_policies_and_is_told_so(world):
+    world.run()
     ambient_objects.into_ambient(world.fake, **{"istio.io/use-waypoint": "theirs"})
     assert world.status().message.startswith(
         "waypoint theirs hides the callers; run: juju config mesh-2 authorization=off; "

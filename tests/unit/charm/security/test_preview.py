@@ -107,9 +107,9 @@ def test_off_is_asked_about_in_quotes_since_juju_reads_what_is_typed_as_yaml(ctx
 @cases(
     ("objects", "said", "words"),
     policy_of_others_keeps_pods_open=(
-        [members.peers("theirs", selector={"app.kubernetes.io/name": "minio"},
-        mode="PERMISSIVE")], Template.POLICY_KEEPS_OPEN,
-        "PeerAuthentication kf/theirs, which this charm did not make, keeps minio open",
+        [*members.member("db"), members.peers("theirs", mode="PERMISSIVE",
+        selector={"apps.kubernetes.io/pod-index": "0"})], Template.POLICY_KEEPS_OPEN,
+        "PeerAuthentication kf/theirs, which this charm did not make, keeps db, minio open",
     ),
     rule_of_a_user=(
         [members.profile("kf-user"),
@@ -132,7 +132,8 @@ def test_off_is_asked_about_in_quotes_since_juju_reads_what_is_typed_as_yaml(ctx
         "minio:9000 stays open to plain text for ValidatingWebhookConfiguration bait, Validat",
     ),
     webhook_in_a_closed_model=(
-        [members.webhook("lure", "minio", 9000)], Template.PORT_OPEN_TO_ALL,
+        [members.webhook("a", "absent"), members.webhook("lure", "minio", 9000)],
+        Template.PORT_OPEN_TO_ALL,
         "minio:9000 is open to every caller, for ValidatingWebhookConfiguration lure",
     ),
 )  # fmt: skip

@@ -32,6 +32,7 @@ def fake(monkeypatch):
     add_application(found, "own", 8080)
     for name, *behind in (("z", "minio", 9002), ("z-api", "kfp-api", 8888)):
         found.add({**members.service(*behind), "metadata": {"namespace": "kf", "name": name}})
+    found.put("Service", "external", spec={"ports": [{"port": 5432, "name": "db"}]})
     proxy, api = (found.find("Pod", name, "kf")["spec"] for name in ("own-0", "kfp-api-0"))
     proxy["containers"] = [{"name": "istio-proxy", "args": ["proxy", "router"]}]
     api["containers"][0]["livenessProbe"] = {"httpGet": {"port": 8888, "path": "/health"}}
@@ -159,7 +160,8 @@ UNKNOWN = (
     ztunnel_ignores_that=(disabled_for_ztunnel, Template.CALLERS_LOST, f"minio, {LOST}"),
     a_waypoint_calls=(
         behind_a_waypoint, Template.WAYPOINT_HIDES_CALLERS,
-        "waypoint theirs hides the callers; authorization=related names callers",
+        ("waypoint theirs hides the callers; authorization=related names callers, and in "
+         "namespace kf the waypoint calls in their place"),
     ),
 )  # fmt: skip
 def test_callers_that_would_be_denied_are_named(ctx, fake, change, said, want):
@@ -187,11 +189,6 @@ def test_pods_that_have_ended_neither_call_nor_are_called(ctx, fake, phase):
         fake.add(ended)
         fake.add(members.pod(f"bare-{number}", inside=False, labels={NAME: name}, phase=phase))
     assert lines(ctx, "closed") == before
-
-
-def test_off_writes_nothing(ctx, fake):
-    (line,) = lines(ctx, "off")
-    assert line["message"] == Template.OPTION_WRITES_NOTHING.name
 
 
 def test_caller_that_others_do_not_admit_loses_its_relation(ctx, fake):
@@ -244,7 +241,8 @@ def test_nothing_is_written_and_nobody_loses_what_is_restricted_already(ctx, fak
 )
 def test_caller_that_may_forward_the_host_of_a_browser_is_named(ctx, fake, change, want):
     change(fake)
-    found = seen(lines(ctx, "related", ingress_world.route()), Template.CALLS_BY_HOST)
+    routes = ingress_world.route("absent"), ingress_world.route()
+    found = seen(lines(ctx, "related", *routes), Template.CALLS_BY_HOST)
     assert [each.rpartition(": ")[0] for each in found] == want
 
 
