@@ -90,28 +90,34 @@ async def test_proxy_that_comes_back_while_its_stop_ends_is_stopped_again(cluste
     assert len(cluster.proxies["job-x"].requests) == 2
 
 
+TEAM = "team"
+SERVED = {"istio-integrator.charmhub.io/served": "enabled"}
+
+
 def broken_pod(owner: str = "u", name: str = "job-x", **extra: Any) -> dict[str, Any]:
     values = {
         "ownerReferences": [OWNED[0], {**OWNED[1], "uid": owner}],
         "uid": f"uid-{name}",
+        "namespace": TEAM,
         **extra,
     }
     return pod_json(**{"main": running(), "proxy": ended(), "name": name, **values})
 
 
 @cases(
-    ("pod", "denied", "at_deletion", "told", "stays"),
-    {"denied": "", "at_deletion": {}, "stays": True},
-    owned=(broken_pod(), "", {}, [], False),
-    bare=(broken_pod(ownerReferences=[]), "", {}, [], True),
+    ("pod", "denied", "at_deletion", "why", "stays"),
+    {"denied": "", "at_deletion": {}, "why": "", "stays": True},
+    owned=(broken_pod(), "", {}, "", False),
+    bare=row(pod=broken_pod(ownerReferences=[])),
     owned_by_no_controller=row(
-        pod=broken_pod(ownerReferences=[{**OWNED[1], "controller": False}]), told=[]
+        pod=broken_pod(ownerReferences=[{**OWNED[1], "controller": False}])
     ),
-    forbidden=(broken_pod(), "DELETE", {}, ["PodNotReplaced"], True),
-    another_pod=(broken_pod(), "", {"uid": "uid-2"}, [], True),
-    the_pod_in_another_state=(broken_pod(), "", {"resourceVersion": "999999"}, [], True),
+    forbidden=(broken_pod(), "DELETE", {}, "missing permission to delete pods here", True),
+    another_pod=row(pod=broken_pod(), at_deletion={"uid": "uid-2"}),
+    the_pod_in_another_state=row(pod=broken_pod(), at_deletion={"resourceVersion": "999999"}),
     part_of_its_work_is_done=row(
-        pod=broken_pod(main=ended(), others={"helper": running()}), told=["PodNotReplaced"]
+        pod=broken_pod(main=ended(), others={"helper": running()}),
+        why="main succeeded, and a new pod would run it again",
     ),
 )
 async def test_only_the_very_pod_that_was_judged_is_replaced(
@@ -120,34 +126,37 @@ async def test_only_the_very_pod_that_was_judged_is_replaced(
     pod: dict[str, Any],
     denied: str,
     at_deletion: dict[str, str],
-    told: list[str],
+    why: str,
     stays: bool,
 ):
     def change(method: str, path: str) -> None:
         if method == "DELETE":
-            cluster.get("pods", NAMESPACE, "job-x")["metadata"].update(at_deletion)
+            cluster.get("pods", TEAM, "job-x")["metadata"].update(at_deletion)
 
+    cluster.namespace(TEAM, labels=SERVED)
     cluster.before_answer = change
     cluster.denied = lambda method, path: method == denied
     cluster.put("pods", pod)
     async with unit(cluster, delete_broken_pods=True):
-        await until(lambda: event_reasons(cluster) == [*told, "ProxyLost"])
+        reasons = [*["PodNotReplaced"] * bool(why), "ProxyLost"]
+        await until(lambda: event_reasons(cluster) == reasons)
         await asyncio.sleep(5)
 
     assert bool(cluster.all("pods")) is stays
-    for each in cluster.all("events"):
-        if each["reason"] == "PodNotReplaced" and not denied:
-            assert "main succeeded, and a new pod would run it again." in each["message"]
+    events = [each for each in cluster.all("events") if each["reason"] != "ProxyLost"]
+    told = [each["message"] for each in events]
+    assert told == [f"The pod is not replaced: {why}."] * bool(why)
 
 
 async def test_controller_whose_pods_lose_their_proxy_again_and_again_is_left(
     cluster: FakeApiserver,
 ):
+    cluster.namespace(TEAM, labels=SERVED)
     cluster.failures = [("/pods/kept", 500, {})]
     cluster.put("pods", broken_pod("j", "kept"))
     async with unit(cluster, delete_broken_pods=True):
         await until(lambda: not cluster.failures)
-        cluster.delete("pods", NAMESPACE, "kept")
+        cluster.delete("pods", TEAM, "kept")
         for number in range(3):
             cluster.put("pods", broken_pod("j", f"j-{number}"))
             await until(lambda: cluster.all("pods") == [])
@@ -158,7 +167,9 @@ async def test_controller_whose_pods_lose_their_proxy_again_and_again_is_left(
         await asyncio.sleep(60)
 
     assert [each["metadata"]["name"] for each in cluster.all("pods")] == ["last"]
-    assert event_reasons(cluster).count("PodNotReplaced") == 1
+    (event,) = [each for each in cluster.all("events") if each["reason"] == "PodNotReplaced"]
+    why = "3 pods of the same controller were deleted for this already"
+    assert event["message"] == f"The pod is not replaced: {why}."
 
 
 # What is watched.
@@ -199,7 +210,6 @@ async def test_stop_is_cancelled_when_the_pod_goes(cluster: FakeApiserver):
         assert await service.shows(kept - 1, "pods")
 
 
-SERVED = {"istio-integrator.charmhub.io/served": "enabled"}
 OFF = {"istio-integrator.charmhub.io/proxy-shutdown": "disabled"}
 
 
@@ -233,20 +243,15 @@ async def test_service_is_ready_while_no_namespace_of_the_served_kinds_exists(
         await until(service.is_ready)
         kept = await service.counted("pods")
         for number, namespace in enumerate(("team", "other"), 1):
-            cluster.put("pods", pod_json(running(), namespace=namespace, uid=namespace))
+            for name in (f"{namespace}-a", f"{namespace}-b"):
+                cluster.put("pods", pod_json(running(), namespace=namespace, name=name, uid=name))
             cluster.namespace(namespace, labels=SERVED)
-            await until(lambda count=kept + number: service.shows(count, "pods"))
+            await until(lambda count=kept + 2 * number: service.shows(count, "pods"))
         # Pods of a namespace that is served no more are forgotten, and no others.
         cluster.namespace("team")
-        await until(lambda: service.shows(kept + 1, "pods"))
+        await until(lambda: service.shows(kept + 2, "pods"))
         cluster.delete("namespaces", "", "other")
         await until(lambda: service.shows(kept, "pods"))
-
-
-async def test_service_ends_while_no_namespace_is_served(cluster: FakeApiserver):
-    cluster.denied = lambda method, path: path == "/api/v1/pods"
-    async with unit(cluster, served_namespaces=frozenset({"labelled"})) as service:
-        await until(service.is_ready)
 
 
 async def test_right_to_list_namespaces_may_be_granted_later(cluster: FakeApiserver):

@@ -27,7 +27,8 @@ FAILED = "command terminated with non-zero exit code: exit status 1: no"
     hangs=({}, "hang hang", "-", ("stop", "timeout", EXEC, "TimeoutError: "), [FORWARD, EXEC]),
     busy=({"main": pods.running()}, "ok ok", "-", ("wait", "", "", ""), []),
     kept=(KEPT, "ok ok", "-", ("ignore", "", "", ""), []),
-    absent=(None, "ok ok", "-", None, []),
+    absent=(None, "ok ok", "-", (400, "namespace team has no pod job.x"), []),
+    unreadable=({}, "ok ok", "/pods/job.x", (502, "403 Forbidden"), []),
 )
 async def test_proxy_of_a_finished_pod_is_stopped_when_the_charm_asks(
     cluster: FakeApiserver,
@@ -35,27 +36,27 @@ async def test_proxy_of_a_finished_pod_is_stopped_when_the_charm_asks(
     pod: dict[str, Any] | None,
     modes: str,
     denied: str,
-    want: tuple[str, str, str, str] | None,
+    want: tuple[str, str, str, str] | tuple[int, str],
     asked: list[str],
 ):
-    proxy = cluster.proxies["job-x"]
+    proxy = cluster.proxies["job.x"]
     proxy.mode, proxy.exec_mode = modes.split()
     cluster.denied = lambda _, path: path.endswith(denied)
     if pod is not None:
-        cluster.put("pods", pods.pod_json(**pod))
-    path = "/stop?namespace=kf&pod=job-x"
+        cluster.put("pods", pods.pod_json(name="job.x", namespace="team", **pod))
+    path = "/stop?namespace=team&pod=job.x"
     async with service_world.running(cluster, OFF) as service:
-        if want is None:
+        if isinstance(want[0], int):
             async with service.asked.post(path) as answer:
-                assert answer.status == 400
-                assert await answer.text() == "namespace kf has no pod job-x"
+                assert answer.status == want[0]
+                assert want[1] in await answer.text()
             return
         told = await service.post(path)
 
-    assert (told["name"], told["decision"], told["result"]) == ("job-x", *want[:2])
+    assert (told["name"], told["decision"], told["result"]) == ("job.x", *want[:2])
     assert (told.get("transport", ""), told.get("detail", "")) == want[2:]
     assert proxy.requests == asked
-    assert (phase(cluster) == "Succeeded") is (want[1] == "acknowledged")
+    assert (phase(cluster, "job.x", "team") == "Succeeded") is (want[1] == "acknowledged")
 
 
 @cases(
