@@ -83,6 +83,12 @@ def remembered(cluster: FakeApiserver) -> memory.Memory:
     return memory.decode(found.get("data", {}))
 
 
+def remember(cluster: FakeApiserver, stored: memory.Memory, **entries: str) -> None:
+    """Write the memory of convergence into its ConfigMap."""
+    data = {memory.STATE: memory.encode(stored), **entries}
+    cluster.put("configmaps", {"metadata": {"name": MEMORY, "namespace": MODEL}, "data": data})
+
+
 def looked(cluster: FakeApiserver) -> int:
     """How often the memory was looked at, which each look begins with."""
     return cluster.requests.count(("GET", f"/api/v1/namespaces/{MODEL}/configmaps/{MEMORY}"))

@@ -13,6 +13,7 @@ from sidecar_lifecycle.decide.convergence import memory, plan
 from integrator_contract import names
 from tests.unit.api_server import Refused
 from tests.unit.cases import cases, row
+from tests.unit.workload.convergence.plan_world import a_hold
 from tests.unit.workload.converging import (
     MEMORY,
     MODEL,
@@ -24,6 +25,7 @@ from tests.unit.workload.converging import (
     looked,
     refusal,
     refuse,
+    remember,
     remembered,
     without_sidecar,
     workload,
@@ -115,8 +117,7 @@ async def test_leader_replaces_a_pod_and_its_event_tells_why(
         model.namespace(MODEL, labels=AMBIENT)
     if reason == "ProxyRenewed":
         request = memory.Request(id="1", at=now(), uids=("uid-1",))
-        data = {memory.REQUEST: msgspec.json.encode(request).decode()}
-        model.put("configmaps", {"metadata": {"name": MEMORY, "namespace": MODEL}, "data": data})
+        remember(model, memory.Memory(), request=msgspec.json.encode(request).decode())
     async with converging(model, **settings):
         await until(lambda: model.all("events"))
 
@@ -129,17 +130,23 @@ async def test_leader_replaces_a_pod_and_its_event_tells_why(
 
 
 async def test_as_many_workloads_are_restarted_at_once_as_the_option_allows(model: FakeApiserver):
-    for name in ("db", "app", "mq"):
+    for name in ("db", "app", "mq", "zoo"):
         workload(model, "statefulsets", name)
         model.put("pods", without_sidecar(f"uid-{name}", name))
-    proven = memory.encode(memory.Memory(proven=("sidecar 1-30",)))
-    meta = {"name": MEMORY, "namespace": MODEL}
-    model.put("configmaps", {"metadata": meta, "data": {memory.STATE: proven}})
-    async with converging(model, restart_max_unavailable="3", mesh_revision="1-30") as service:
-        await until(lambda: len(model.evicted) == 3)
-        await until(lambda: service.shows(3, "convergence_workloads_in_flight"))
+    remember(model, memory.Memory(proven=("sidecar 1-30",)))
+
+    def refuse_two(method: str, path: str) -> None:
+        if path.endswith(("/app-0/eviction", "/db-0/eviction")):
+            raise Refused("budget", 429)
+
+    model.before_answer = refuse_two
+    async with converging(model, restart_max_unavailable="4", mesh_revision="1-30") as service:
+        await until(lambda: len(model.evicted) == 2)
+        await until(lambda: service.shows(2, "convergence_workloads_in_flight"))
         await asyncio.sleep(60)
-    assert len(model.evicted) == len(remembered(model).rounds) == 3
+    assert model.evicted == ["uid-mq", "uid-1"]
+    assert {*remembered(model).rounds} == {"StatefulSet/mq", "StatefulSet/web"}
+    assert {*remembered(model).holds} == {"StatefulSet/app", "StatefulSet/db"}
 
 
 async def test_startup_probe_may_be_led_to_a_proxy_that_starts_before(model: FakeApiserver):
@@ -163,6 +170,8 @@ async def test_pod_is_replaced_soon_after_it_has_been_ready_for_a_minute(model: 
 
 
 # What a dry run tells.
+
+NEXT = "the API refuses its next pod"
 
 
 def is_own_forbidden(pod: Object) -> Object:
@@ -189,27 +198,39 @@ def starts_never(pod: Object) -> Object:
     ),
     webhook_of_another_team_away=(
         *(refuse(f'{AWAY} "check.team.example": timed out', 500), "ReplacementRefused"),
-        'webhook "check.team.example" does not answer',
+        'webhook "check.team.example" does not answer: timed out',
     ),
     istiod_away=(
         *(refuse(f'{AWAY} "namespace.sidecar-injector.istio.io": timed out', 500), "MeshDown", ""),
     ),
     istiod_refuses=(
         refuse('admission webhook "x.sidecar-injector.istio.io" denied the request: odd', 400),
-        *("ReplacementRefused", "refuses: odd"),
+        *("ReplacementRefused", 'webhook "x.sidecar-injector.istio.io" refuses: odd'),
     ),
     api_away=(refuse("etcd is away", 500), "MeshDown", ""),
     busy=(refuse("slow down", 429), "MeshDown", ""),
-    schema=(refuse("no image", 422), "ReplacementRefused", "the API refuses its next pod"),
-    missing_right=(refuse(RIGHT), "ReplacementRefused", "cannot create resource"),
-    injector_leaves_this_workload_out=(inject_only(OWN_IMAGE), "InjectorSkips", "no sidecar"),
+    schema=(refuse("no image", 422), "ReplacementRefused", f"{NEXT}: no image"),
+    missing_right=(
+        *(refuse(RIGHT), "ReplacementRefused"),
+        f'{NEXT}: pods "x" is forbidden: {RIGHT}',
+    ),
+    injector_leaves_this_workload_out=(
+        *(inject_only(OWN_IMAGE), "InjectorSkips"),
+        "the injector gives pods of StatefulSet/web no sidecar",
+    ),
     injector_leaves_all_out=(inject_only(), "MeshDown", ""),
-    policy_for_the_generic_trial=(is_own_forbidden, "ReplacementRefused", "no-overrides"),
+    policy_for_the_generic_trial=(
+        *(is_own_forbidden, "ReplacementRefused"),
+        "ValidatingAdmissionPolicy no-overrides refuses: not allowed",
+    ),
     another_first_container=(
         *(proxy_first, "WrongOrder"),
         "istio-proxy would be its first container instead of charm",
     ),
-    could_never_start=(starts_never, "CannotStart", "sql-proxy would wait for istio-proxy"),
+    could_never_start=(
+        *(starts_never, "CannotStart"),
+        "its init container sql-proxy would wait for istio-proxy forever",
+    ),
 )
 async def test_pod_whose_replacement_would_not_be_right_is_named_and_stays(
     model: FakeApiserver, admission: Any, reason: str, words: str
@@ -220,11 +241,9 @@ async def test_pod_whose_replacement_would_not_be_right_is_named_and_stays(
         await asyncio.sleep(5)
 
     assert model.evicted == []
-    holds = remembered(model).holds
-    assert {each: hold.reason for each, hold in holds.items()} == (
-        {"StatefulSet/web": reason} if words else {}
-    )
-    assert all(words in hold.message for hold in holds.values())
+    holds = remembered(model).holds.items()
+    held = [(workload, hold.reason, hold.message) for workload, hold in holds]
+    assert held == [("StatefulSet/web", reason, words)] * bool(words)
     told = [(each["reason"], each["type"]) for each in model.all("events")]
     assert told == [("InjectorSkips", "Warning")] * (reason == "InjectorSkips")
     assert {each["involvedObject"]["uid"] for each in model.all("events")} <= {"uid-1"}
@@ -270,7 +289,9 @@ async def test_refused_eviction_is_remembered_and_tried_again_in_its_time(
 
     model.before_answer = refuse_once
     async with converging(model, leader=False) as service:
-        before = await service.counted("evictions_total", result)
+        before, done = [
+            await service.counted("evictions_total", each) for each in (result, "evicted")
+        ]
         service.change(leader=True)
         await until(lambda: service.shows(before + 1, "evictions_total", result))
         if reason:
@@ -284,6 +305,7 @@ async def test_refused_eviction_is_remembered_and_tried_again_in_its_time(
             await asyncio.sleep((seconds or 12) - 2)
             assert model.evicted == []
         await until(lambda: model.evicted, seconds=60 if reason or result == "error" else 5)
+        await until(lambda: service.shows(done + 1, "evictions_total", "evicted"))
 
 
 async def test_eviction_without_an_answer_may_have_happened(model: FakeApiserver):
@@ -356,14 +378,22 @@ async def test_pod_that_took_the_name_of_the_one_to_evict_stays(
     assert "convergence interrupted" not in capsys.readouterr().err
 
 
-async def test_leader_goes_on_when_the_apiserver_was_in_trouble(model: FakeApiserver):
+async def test_leader_goes_on_after_errors_and_without_the_right_to_list_injectors(
+    model: FakeApiserver,
+):
+    model.denied = lambda method, path: path.endswith("/mutatingwebhookconfigurations")
     model.failures = [(f"/namespaces/{MODEL}/configmaps/{MEMORY}", 500, {})] * 2
     async with converging(model):
         await until(lambda: model.evicted)
     assert not model.failures
 
 
-@cases("change", request_in_the_memory=another_writer, pod=another_pod)
+@cases(
+    "change",
+    request_in_the_memory=another_writer,
+    pod=another_pod,
+    option=lambda _, service: service.change(restart_pods="manual"),
+)
 async def test_change_is_seen_at_once(model: FakeApiserver, change: Any):
     model.put("pods", injected(without_sidecar()))
     async with converging(model, leader=False) as service:
@@ -445,3 +475,11 @@ async def test_memory_keeps_what_others_wrote_about_it(model: FakeApiserver):
     assert written["labels"] == {"a": "b", **ours}
     assert written["annotations"] == {"c": "d"}
     assert written["ownerReferences"] == [owner]
+
+
+async def test_hold_stays_while_its_workload_has_no_pod(model: FakeApiserver):
+    remember(model, memory.Memory(holds={"StatefulSet/web": a_hold(fingerprint="")}))
+    model.delete("pods", MODEL, "web-0")
+    async with converging(model):
+        await until(lambda: looked(model) > 2)
+    assert [*remembered(model).holds] == ["StatefulSet/web"]

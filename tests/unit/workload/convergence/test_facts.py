@@ -28,9 +28,11 @@ def test_a_ready_pod_says_since_when():
     found = replica(conditions=[SCHEDULED, READY], creationTimestamp="2026-01-01T00:00:00Z")
 
     assert found.ready_since == found.created + 60
-    assert found.ready
+    assert (found.ready, found.ailments) == (True, ())
     fails = {**READY, "status": "False"}
     assert replica(conditions=[SCHEDULED, fails]).unready_since == found.ready_since
+    new = replica(conditions=[SCHEDULED], creationTimestamp="2026-01-01T00:00:00Z")
+    assert new.unready_since == new.created == found.created
 
 
 def test_a_terminating_pod_is_not_ready():
@@ -42,6 +44,7 @@ def test_a_terminating_pod_is_not_ready():
     assert replica(phase="Failed").ended
 
 
+BACK_OFF = {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container"}
 FIRST, INIT = pods.status("first", pods.ended()), [*map(pods.container, ("first", "charm-init"))]
 NATIVE = [pods.container("istio-proxy", restartPolicy="Always")]
 UNSCHEDULED = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}
@@ -120,14 +123,19 @@ def test_a_container_that_the_kubelet_could_not_start_hangs(reason):
     assert replica(main=pods.waiting(reason)).ailments[0].hangs
 
 
-def test_the_end_of_a_crashing_container_is_said():
+@cases(
+    ("state", "said"),
+    waits=({"waiting": BACK_OFF}, "CrashLoopBackOff: exit code 137 (OOMKilled)"),
+    ended_again=(pods.ended(3), "ended: exit code 3 (Error)"),
+)
+def test_the_last_end_of_a_crashing_container_is_said(state, said):
     killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
-    status = pods.status("main", pods.waiting(), lastState=killed)
+    status = pods.status("main", state, lastState=killed)
     subject = pods.pod()
     subject.status.containerStatuses = (msgspec.convert(status, types.ContainerStatus),)
     found = facts.read_replica(subject, MEMBER)
 
-    assert str(found.ailments[0]) == "main: CrashLoopBackOff: exit code 137 (OOMKilled)"
+    assert str(found.ailments[0]) == f"main: {said}"
 
 
 def test_a_pod_whose_containers_are_ready_says_why_it_is_not():
@@ -142,10 +150,6 @@ def test_a_pod_whose_containers_are_ready_says_why_it_is_not():
     subject.status.conditions = ()
     (found,) = facts.read_replica(subject, MEMBER).ailments
     assert str(found) == "the pod: not Ready"
-
-
-def test_a_ready_pod_has_no_ailments():
-    assert replica(conditions=[READY]).ailments == ()
 
 
 @pytest.mark.parametrize("label", ["pod-template-hash", "controller-revision-hash"])
@@ -242,11 +246,6 @@ def test_what_is_wrong_with_a_pod_is_told_by_its_containers(subject, want):
     assert facts.read_replica(subject, ambient).fault != "unwanted"
 
 
-def test_a_pod_in_the_wrong_order_names_the_container_that_should_be_first():
-    found = facts.read_replica(pod_of("istio-proxy", "charm", init=["charm-init"]), MEMBER)
-    assert found.message == "its first container is not charm, which its controller addresses"
-
-
 def test_a_pod_that_is_not_evicted_says_why_where_something_is_wrong_with_it():
     assert judged(pod_of("main"), ownership=BARE) == ("missing", "BarePod")
     read = facts.read_replica(pod_of("main"), MEMBER)
@@ -266,19 +265,19 @@ def test_the_fingerprint_follows_what_decides_about_injection():
     first = facts.compute_fingerprint(scope(enabled), ("u1",))
 
     assert facts.compute_fingerprint(scope({**enabled, "other": "x"}), ("u1",)) == first
+    settings = (
+        *({"membership": "selected"}, {"data_plane": "ambient"}, {"mesh_revision": "x"}),
+        *({"included_pods": "a=b"}, {"excluded_pods": "a=b"}),
+        *({"excluded_pods": "a in (b, c)"}, {"excluded_pods": "a in (b, d)"}),
+    )
+    scopes = [scope({**enabled, each: "x"}) for each in (names.DATAPLANE_MODE, names.REVISION)]
+    scopes += [scope({}), *(scope(enabled, **each) for each in settings)]
     others = [
         facts.compute_fingerprint(scope(enabled), ("u2",)),
         facts.compute_fingerprint(scope(enabled), ("u1", "u2")),
-        facts.compute_fingerprint(scope({**enabled, names.DATAPLANE_MODE: "x"}), ("u1",)),
-        facts.compute_fingerprint(scope({**enabled, names.REVISION: "x"}), ("u1",)),
-        facts.compute_fingerprint(scope(enabled, membership="selected"), ("u1",)),
-        facts.compute_fingerprint(scope(enabled, included_pods="a=b"), ("u1",)),
-        facts.compute_fingerprint(scope({}), ("u1",)),
-        facts.compute_fingerprint(scope(enabled, mesh_revision="x"), ("u1",)),
-        facts.compute_fingerprint(scope(enabled, excluded_pods="a in (b, c)"), ("u1",)),
-        facts.compute_fingerprint(scope(enabled, excluded_pods="a in (b, d)"), ("u1",)),
+        *(facts.compute_fingerprint(each, ("u1",)) for each in scopes),
     ]
-    assert len({first, *others}) == 11
+    assert len({first, *others}) == 13
     assert facts.compute_fingerprint(scope(enabled), ("u2", "u1")) == others[1]
 
 

@@ -6,31 +6,25 @@ from sidecar_lifecycle.decide import eligible
 from sidecar_lifecycle.decide.convergence import facts, memory
 
 from integrator_contract import names, service
+from tests.unit.api_server import Refused
 from tests.unit.cases import cases
 from tests.unit.workload import pods, service_world
 from tests.unit.workload.convergence.plan_world import PROVEN, a_hold, a_round
 from tests.unit.workload.converging import (
-    MEMORY,
     MODEL,
     SETTINGS,
-    converging,
     injected,
     owned,
+    remember,
     without_sidecar,
     workload,
 )
-from tests.unit.workload.fake_apiserver import until
 from tests.unit.workload.test_local_listener import listed
+from tests.unit.workload.test_local_listener import served as serving
 
 PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
 MEMBER = {"istio-injection": "enabled"}
 SET = "StatefulSet/web"
-
-
-def remember(model, remembered):
-    metadata = {"name": MEMORY, "namespace": MODEL}
-    data = {memory.STATE: memory.encode(remembered)}
-    model.put("configmaps", {"metadata": metadata, "data": data})
 
 
 def asked(model, end):
@@ -75,10 +69,24 @@ async def test_application_does_not_manage_the_gateway_workload_that_is_tied_to_
     assert not reason or found["reason"] == reason
 
 
-async def test_pods_stay_where_their_namespace_forbids_restarts(model):
-    model.namespace(MODEL, labels=MEMBER, annotations={names.RESTART_PODS: "disabled"})
+OFF = {names.RESTART_PODS: "disabled"}
+
+
+@cases(
+    ("of_namespace", "of_workload", "strategy", "why"),
+    namespace=(OFF, {}, "RollingUpdate", "switched off on its namespace"),
+    workload=({}, OFF, "RollingUpdate", f"switched off on {SET}"),
+    strategy=({}, {}, "OnDelete", f"{SET} may have a newer template"),
+)
+async def test_pods_stay_where_restarts_are_switched_off(
+    model, of_namespace, of_workload, strategy, why
+):
+    model.namespace(MODEL, labels=MEMBER, annotations=of_namespace)
+    workload(model, "statefulsets", "web", annotations=of_workload)
+    model.get("statefulsets", MODEL, "web")["spec"]["updateStrategy"] = {"type": strategy}
     (found,) = (await listed(model))["pods"]
-    assert (found["workload"], found["fixable"]) == ("StatefulSet/web", False)
+    assert (found["workload"], found["fixable"]) == (SET, False)
+    assert found["message"].startswith(why)
 
 
 REPORTED = "outside of the model pods are only reported"
@@ -92,7 +100,9 @@ def elsewhere(namespace, name, *, proxy=False, **extra):
 
 
 async def test_pods_without_their_sidecar_are_found_in_the_namespaces_that_are_looked_after(model):
-    model.put("pods", injected(without_sidecar()))
+    bare = without_sidecar()
+    bare["metadata"]["ownerReferences"] = []
+    model.put("pods", bare)
     served, tagged = {**PROFILE, **MEMBER}, {**PROFILE, names.REVISION: "1-30"}
     spaces = {"team": served, "apart": PROFILE, "another": MEMBER, "istio-system": served}
     spaces |= {"of-a-revision": tagged, "of-another": {**tagged, names.REVISION: "1-31"}}
@@ -109,9 +119,11 @@ async def test_pods_without_their_sidecar_are_found_in_the_namespaces_that_are_l
     spare = elsewhere("team", "a-bare", uid="a-bare")
     model.put("pods", spare)
 
-    found = await listed(model, mesh_namespace="istio-system", mesh_revision="1-30")
+    async with serving(model, mesh_namespace="istio-system", mesh_revision="1-30") as service:
+        found, stale = [await service.get(f"/uninjected{each}") for each in ("", "?stale=")]
     enabled, revision = "istio-injection=enabled", "istio.io/rev=1-30"
-    assert found["pods"] == [
+    assert found["pods"][0]["reason"] == "BarePod"
+    assert found["pods"][1:] == [
         {"namespace": namespace, "name": name, "workload": "", "fixable": False}
         | {"reason": "OtherNamespace", "message": f"its namespace says {why}; {REPORTED}"}
         for namespace, name, why in (
@@ -120,7 +132,12 @@ async def test_pods_without_their_sidecar_are_found_in_the_namespaces_that_are_l
             ("of-a-revision", "bare", revision),
         )
     ]
-    assert found["summary"]["reported"] == 3
+    assert found["summary"]["reported"] == 4
+    assert stale["pods"] == []
+    # An application that serves only its model needs no right to list namespaces.
+    model.denied = lambda method, path: path == "/api/v1/namespaces"
+    only = await listed(model, served_namespaces=frozenset({"model"}))
+    assert [each["namespace"] for each in only["pods"]] == [MODEL]
 
 
 async def test_hold_counts_while_the_injector_is_the_same(model):
@@ -143,11 +160,37 @@ async def test_hold_counts_while_the_injector_is_the_same(model):
         (pod,) = (await listed(model))["pods"]
         assert (pod["reason"] == "StillNoSidecar") is holds
 
+    def fail(method, path):
+        if path.endswith("/mutatingwebhookconfigurations"):
+            raise Refused(code=500)
 
-async def test_convergence_goes_on_without_the_right_to_list_injectors(model):
-    model.denied = lambda method, path: path.endswith("/mutatingwebhookconfigurations")
-    async with converging(model):
-        await until(lambda: model.evicted)
+    model.before_answer = fail
+    async with serving(model) as unit, unit.asked.get("/uninjected") as answer:
+        assert answer.status == 502
+
+
+@cases(
+    ("pod", "values", "state", "message"),
+    replacement_starts=(
+        *(injected(without_sidecar("uid-2")), {}, pods.running()),
+        "the replacement web-0 is not Ready after 10 minutes: main: running and not Ready",
+    ),
+    evicted_pod_has_ended=(
+        *(without_sidecar(), {"deletionTimestamp": "2026-01-01T00:02:00Z"}, pods.ended()),
+        "the evicted pod web-0 is still terminating",
+    ),
+)
+async def test_round_goes_on_until_the_next_pod_is_ready(model, pod, values, state, message):
+    pod["metadata"] |= values
+    pod["status"]["conditions"][0]["status"] = "False"
+    pod["spec"]["restartPolicy"] = "Never" if values else "Always"
+    model.put("pods", pod)
+    model.set_state(MODEL, "web-0", "main", state)
+    since = service_world.now() - 700
+    rounds = {SET: a_round(uid="uid-1", known=("uid-1",), since=since)}
+    remember(model, memory.Memory(rounds=rounds, proven=PROVEN))
+    (trouble,) = (await listed(model, proxy_version="", proxy_revision=""))["summary"]["troubles"]
+    assert trouble["message"] == message
 
 
 async def test_namespace_that_istiod_does_not_serve_is_told_by_its_root_certificate(model):

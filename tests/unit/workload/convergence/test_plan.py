@@ -9,6 +9,7 @@ from tests.unit.workload.convergence.plan_world import (
     NOW,
     PROVEN,
     a_budget,
+    a_hold,
     a_round,
     asked,
     crashing,
@@ -68,7 +69,7 @@ THREE = [replica(f"a-{number}") for number in range(3)]
 DOWN_0 = replica("a-0", in_mesh=True, **YOUNG)
 DOWN_1 = replica("a-1", in_mesh=True, **YOUNG)
 HANGS = facts.Ailment("main", "ImagePullBackOff", "no such image", hangs=True)
-BROKEN = replica("a-0", ready_since=None, crash_looping=True)
+BROKEN = replica("a-0", ready_since=None, ailments=(HANGS, *crashing()))
 DOWN = [*injecting("StatefulSet/b"), (SET, "MeshDown", "")]
 LEFT_OUT = ("Deployment/modeloperator", "InjectorSkips", "")
 MINIO = {"trials": [("Deployment/minio", "InjectorSkips", "")]}
@@ -117,7 +118,7 @@ def trial(why, force):
         why={"a-2": "Changing"},
     ),
     not_ready_for_ten_minutes_before_ready_ones=row(
-        pods=[*THREE[1:], replica("a-0", **STUCK)], evicts=["a-0"]
+        pods=[THREE[2], *(replica(f"a-{n}", **STUCK) for n in (0, 1))], evicts=["a-1"]
     ),
     beside_a_pod_that_is_not_ready_and_insisted_on=row(
         pods=[*THREE[1:], DOWN_0],
@@ -223,7 +224,7 @@ def trial(why, force):
         pods=[replica(in_mesh=True)], options={"remembered": requested("uid-a-0")}, evicts=["a-0"]
     ),
     never_came_up_and_asked_for=(
-        [replica(ready_since=None, created=NOW - 90)],
+        [replica(ready_since=None, created=NOW - 60)],
         *({"remembered": requested("uid-a-0")}, ["a-0"], [], {}),
     ),
     crash_loops_and_asked_for=row(
@@ -232,7 +233,7 @@ def trial(why, force):
         evicts=["a-0"],
     ),
     comes_up_and_asked_for=row(
-        pods=[replica(ready_since=None, created=NOW - 30)],
+        pods=[replica(ready_since=None, created=NOW - 59)],
         options={"remembered": requested("uid-a-0")},
     ),
     not_ours_and_asked_for=row(
@@ -300,6 +301,11 @@ def trial(why, force):
         pods=[of("Deployment/a", **STUCK), of("Deployment/b", in_mesh=True)],
         options={"remembered": requested("uid-b-0", proven=())},
         evicts=["a-0"],
+    ),
+    first_of_a_request_waits_while_others_join=row(
+        pods=[A, of("Deployment/b", in_mesh=True), of("Deployment/c")],
+        options={"remembered": requested("uid-b-0", proven=PROVEN), "max_unavailable": "3"},
+        evicts=["a-0", "c-0"],
     ),
     another_could_not_be_evicted=row(
         pods=sets("ab"),
@@ -682,6 +688,8 @@ def test_a_lost_unit_is_named_by_its_fault():
     (row,) = replaced.rows
     assert row.reason == "WrongOrder"
     assert row.message.startswith("not charm; ")
+    others = [replica(fixable=False, **LOST), replica("b-0", terminating=True, **LOST)]
+    assert look(*others).summary.troubles == ()
     # A request for another pod goes on beside a lost one that is named only.
     remembered = requested("uid-b-0", proven=PROVEN)
     manual = look(pod, replica("b-0"), mode="manual", remembered=remembered)
@@ -710,8 +718,6 @@ def test_nothing_is_evicted_where_istiod_does_not_serve_the_namespace():
         ("NotServed", NO_CERTIFICATE)
     ]
     assert decided.summary.troubles == (Trouble("", "NotServed", NO_CERTIFICATE),)
-    (trouble,) = decided.summary.troubles
-    assert (trouble.reason, trouble.workload) == ("NotServed", "")
 
 
 # What the first replacement proves, and how each that follows goes.
@@ -736,12 +742,12 @@ def test_the_others_follow_when_the_first_has_stayed_ready(seconds, done):
 
 
 @cases(
-    ("fault", "trial", "what"),
-    missing=("missing", None, "has no sidecar either"),
-    order=("order", None, "has its containers in the wrong order again"),
-    unwanted=("unwanted", "InjectorSkips", "has a sidecar again"),
+    ("fault", "trial", "reason", "what"),
+    missing=("missing", None, "StillNoSidecar", "has no sidecar either"),
+    order=("order", None, "WrongOrder", "has its containers in the wrong order again"),
+    unwanted=("unwanted", "InjectorSkips", "SidecarAgain", "has a sidecar again"),
 )
-def test_no_other_pod_follows_a_first_that_is_no_better(fault, trial, what):
+def test_no_other_pod_follows_a_first_that_is_no_better(fault, trial, reason, what):
     bad = replacement(fault=fault, ready_since=NOW - 60)
     shot = snapshot(bad, B, trials=[(SET, trial, "new")])
     decided = decide(shot, memory.Memory(rounds={SET: a_round(proves="sidecar")}))
@@ -751,7 +757,7 @@ def test_no_other_pod_follows_a_first_that_is_no_better(fault, trial, what):
     assert reasons(decided)["b-0"] == "FirstPod"
     remedy = "fix it, then run restart-uninjected, or annotate it with restart-pods=disabled"
     message = f"a-0, created in place of an evicted pod, {what}: {remedy}"
-    assert decided.memory.holds[SET].message == message
+    assert decided.memory.holds == {SET: a_hold(reason=reason, message=message, since=NOW)}
     later = decide(shot, decided.memory)
     assert (later.evict, later.ask) == ((), ())
 
@@ -880,11 +886,8 @@ def test_a_replacement_that_waits_for_a_lower_ordinal_is_missing(late):
 
 def test_evictions_go_on_by_themselves_once_the_replacement_is_ready():
     stuck = proving(replacement(ready_since=None, ailments=(HANGS,)), since=NOW - 3600)
-    shot = snapshot(replacement(), B, trials=injecting("Deployment/b"))
-    decided = decide(shot, stuck.memory)
-
-    assert evicted(decided) == ["b-0"]
-    assert decided.summary.troubles == ()
+    decided = decide(snapshot(replacement(), B, trials=injecting("Deployment/b")), stuck.memory)
+    assert (evicted(decided), decided.summary.troubles) == (["b-0"], ())
 
 
 def test_a_pod_that_was_not_ready_is_replaced_rightly_when_it_is_no_worse():
@@ -933,6 +936,9 @@ def test_the_slot_is_held_until_the_replacement_is_ready(pods, open_):
 
     assert (SET in decided.memory.rounds) is open_
     assert bool(decided.evict) is not open_
+    is_starting = open_ and any(each.uid == "new" for each in pods)
+    told = [each.reason for each in decided.summary.troubles]
+    assert told == ["ReplacementStarting"] * is_starting
     # A pod that is being replaced is counted once.
     summary = decided.summary
     assert (summary.in_mesh, summary.converging) == ((1, 2) if open_ else (2, 1))

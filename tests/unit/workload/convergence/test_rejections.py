@@ -79,16 +79,29 @@ async def test_forbidden_change_is_found_before_a_pod_has_it_and_the_charm_is_to
     (author,) = {each.author for each in stored(model).changes.values()}
     assert author == "ValidatingAdmissionPolicy no-overrides"
 
+    # After a restart, what is stored stays until the settings of admission are known.
+    model.before_answer = lambda _, path: (
+        asyncio.sleep(9) if path.endswith(f"/{MODEL}/configmaps") else None
+    )
+    async with looking(model) as service:
+        looks = looked(model)
+        await until(lambda: looked(model) >= looks + 2)
+        assert not service.told()
+
 
 @pytest.mark.parametrize("length", [53, 54, 63])
 async def test_settings_of_an_application_with_a_long_name_are_found(
     model: FakeApiserver, length: int
 ):
-    """The charm shortens the names of objects above 63 characters."""
+    """The charm shortens names above 63 characters, and corrects settings that are unreadable."""
     application = "a" * length
+    name = names.name_object(application, "admission")
     model.admission = forbidding(names.PROXY_CONFIG)
-    want(model, names.name_object(application, "admission"), application=application)
+    unreadable = {"metadata": {"name": name, "namespace": MODEL}, "data": {"settings.json": "{"}}
+    model.put("configmaps", unreadable)
     async with looking(model, application=application) as service:
+        await until(service.is_ready)
+        want(model, name, application=application)
         await until(service.told)
 
 
@@ -105,6 +118,7 @@ async def test_charm_is_not_told_that_other_settings_are_rejected_as_little(mode
 
 async def test_pods_are_not_tried_again_while_nothing_changes(model: FakeApiserver):
     want(model)
+    job(model, "train")
     async with looking(model) as service:
         await until(lambda: looked(model) > 1)
         tried, before = len(model.tried), service.told()
@@ -297,7 +311,7 @@ APISERVER, UNNAMED = "kube-apiserver", "another team's webhook"
     ),
     patch=(refusing("Internal error occurred: add operation does not apply: {0}", 500), APISERVER),
     dropped_and_invalid=(refusing(f"{INVALID}{LOST} restartPolicy=Always", 422), UNNAMED),
-    dropped=(dropping, UNNAMED),
+    dropped=(dropping, f"{UNNAMED} refuses: it removes restartPolicy from init containers"),
 )
 @pytest.mark.parametrize("kind", ["jobs", "cronjobs"])
 async def test_change_that_breaks_pods_of_jobs_is_left_out(
@@ -320,7 +334,8 @@ async def test_change_that_breaks_pods_of_jobs_is_left_out(
         await until(lambda: looked(model) >= looks + 3)
         assert service.told() == 1
         (refused,) = stored(model).changes.items()
-        assert (refused[0], refused[1].author) == ("native", author)
+        assert refused[0] == "native"
+        assert str(refused[1]).startswith(author)
         assert "train-2-" not in refused[1].words
         tried = next(p for p in model.tried if p["metadata"]["labels"].get("app") == "train-2")
         assert tried["metadata"]["ownerReferences"][0]["kind"] == "Job"

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from sidecar_lifecycle.decide import eligible
 from sidecar_lifecycle.decide.convergence import trial
 from sidecar_lifecycle.model import resources, types
 
@@ -142,6 +143,23 @@ def test_creator_of_a_pod_is_the_controller_that_replaces_it(
     assert (found.kind if found else None) == kind
 
 
+@cases(
+    ("labels", "settings", "asked"),
+    default=({}, {}, {names.INJECT: "true"}),
+    default_by_name=({}, {"mesh_revision": "default"}, {names.INJECT: "true"}),
+    revision=({}, {"mesh_revision": "1-31"}, {names.REVISION: "1-31"}),
+    namespace=({names.INJECTION: "enabled"}, {"mesh_revision": "1-31"}, {}),
+    namespace_of_a_revision=({names.REVISION: "1-31"}, {"mesh_revision": "1-31"}, {}),
+    ambient=({names.INJECTION: "enabled"}, {"data_plane": "ambient"}, names.AMBIENT),
+)
+def test_generic_pod_requests_the_mesh_where_its_namespace_does_not(
+    labels: dict[str, str], settings: dict[str, Any], asked: dict[str, str]
+):
+    scope = eligible.Scope(model="kf", application="a", namespace_labels=labels, **settings)
+    found = trial.make_generic_pod(scope, pods.pod())
+    assert found["metadata"]["labels"] == asked
+
+
 def test_pod_is_hidden_from_the_webhook_by_a_label_beside_its_own():
     pod = {"metadata": {"name": "p", "labels": {"app": "db"}}, "spec": {"x": 1}}
     hidden = {"app": "db", names.MESH_PROBE: "true", names.INJECT: "false"}
@@ -150,6 +168,15 @@ def test_pod_is_hidden_from_the_webhook_by_a_label_beside_its_own():
         "metadata": {"name": "p", "labels": hidden},
     }
     assert pod["metadata"] == {"name": "p", "labels": {"app": "db"}}
+
+
+def test_patch_is_applied_to_a_copy():
+    pod = {"metadata": {}, "spec": {"containers": [{"image": "a"}, {}]}}
+    paths = ("/spec/containers/1/image", "/metadata/x~1y~0")
+    found = trial.apply_patch(pod, [{"path": each, "value": "b"} for each in paths])
+    images = [{"image": "a"}, {"image": "b"}]
+    assert found == {"metadata": {"x/y~": "b"}, "spec": {"containers": images}}
+    assert pod == {"metadata": {}, "spec": {"containers": [{"image": "a"}, {}]}}
 
 
 def test_dry_run_pod_has_the_image_and_the_controller_of_the_units_pod():
