@@ -5,6 +5,8 @@ import html
 import json
 import pathlib
 import re
+import subprocess
+import sys
 import tomllib
 
 import markdown_it.token
@@ -87,6 +89,13 @@ def test_every_name_with_our_prefix_is_described():
     described = {name for row in rows for name in re.findall(r"`([a-z-]+)`", row[2])}
 
     assert described == used
+
+
+def test_generated_pages_have_what_charm_and_workload_say():
+    """Messages, checks, symptoms, help texts and metrics are stated by the sources and a page."""
+    command = [sys.executable, "docs/generate.py", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
 def test_metrics_that_dashboard_and_alerts_use_are_described():
