@@ -197,6 +197,10 @@ def test_integrator_that_served_before_another_withdraws_until_that_is_gone(ctx,
             fake.writes.clear()
             ctx.run(ctx.on.update_status(), dataclasses.replace(out, leader=False))
             assert fake.writes == []
+            fake.broken["list", "peerauthentications"] = 500
+            broken = ctx.run(ctx.on.update_status(), out)
+            assert broken.unit_status.message.endswith("; +1 more; or remove the other integrator")
+            fake.broken.clear()
         else:
             fake.delete("StatefulSet", "first", "kf")
         out = ctx.run(ctx.on.update_status(), out)

@@ -174,6 +174,15 @@ def test_pods_of_the_model_that_were_refused_are_named_without_random_names(
     assert row["seen"].endswith(said)
 
 
+def test_words_of_other_teams_can_not_control_a_terminal(ctx, fake):
+    failed_create(fake, "kf", "train", "Error creating: no\n room \x1b[2J\x9b2J", "CloneSet")
+    diagnose(ctx)
+    assert ctx.action_results["report"].isascii()
+    ctx.run(ctx.on.action("diagnose"), state())
+    (line,) = (x for x in ctx.action_results["report"].splitlines() if "kf/train" in x)
+    assert line.endswith("pods of kf/train were rejected: no room \\x1b[2J\\x9b2J")
+
+
 BROKEN, DOUBTFUL, FINE = "broken", "doubtful", "fine"
 
 
@@ -246,6 +255,10 @@ def test_status_without_the_optional_right_says_nothing_of_it(ctx, fake, cut_off
     assert isinstance(status(ctx, state()), testing.ActiveStatus)
     findings, _ = diagnose(ctx)
     assert findings["webhooks"] == [("doubtful", "CHECK_FORBIDDEN")]
+    fake.add(members.webhook("pods", "katib", kind="MutatingWebhookConfiguration"))
+    findings, _ = diagnose(ctx)
+    found = ("broken", "WEBHOOK_NOT_REACHED")
+    assert findings["webhooks"] == [found, ("doubtful", "CHECK_FORBIDDEN")]
 
 
 def test_follower_leaves_it_to_the_leader(ctx, cut_off):

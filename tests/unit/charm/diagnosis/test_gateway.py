@@ -154,9 +154,9 @@ MISSING = (MissingPart(cause=Cause.CLUSTER_MISSING),)
 )
 def test_authentication_is_judged_by_what_the_workload_saw(world, seen, wanted):
     world.related.append(auth())
-    ready = [{"conditions": {"ready": True}}]
     labels = {"kubernetes.io/service-name": "oidc"}
-    world.fake.put("EndpointSlice", "oidc-1", labels=labels, endpoints=ready)
+    for number, endpoints in enumerate(([], [{"conditions": {"ready": True}}])):
+        world.fake.put("EndpointSlice", f"oidc-{number}", labels=labels, endpoints=endpoints)
     asked.SERVICE.seen = seen
     rows = diagnose_ingress(world, "authentication")
     said = f"oidc.kf.svc.{DOMAIN}:8080 authenticates requests to port {{}} of the gateway"
@@ -338,7 +338,7 @@ INSIDE = f"iris.kf-user.svc.{DOMAIN}"
     every_host_is_ours=(OWN, [IRIS], None),
     wildcard_of_ours=({**OWN, "hosts": "*.example.com"}, [IRIS], None),
     beside_ours=({**OWN, "hosts": "*.example.com"}, ["a.example.org"], "a.example.org"),
-    by_name=({}, [HOST], None),
+    by_name=({**OWN, "hosts": f"a.example,{HOST}"}, [HOST], None),
     one_of_several_in_upper_case=({}, [INSIDE, HOST.upper()], None),
     every_host_is_the_routes=({}, ["*"], None),
     wildcard_of_the_route=({}, ["*.example.com"], None),
