@@ -131,6 +131,7 @@ def rewrite(kind=None, value="", **more):
 
 
 WHOLE = VirtualServiceEntry((Uri("prefix", "/"),))
+RENAMED = {"type": "ReplaceFullPath", "value": "/new"}
 PARTED = VirtualServiceEntry((Uri("exact", "/a"), Uri("prefix", "/a/")))
 
 
@@ -145,7 +146,7 @@ PARTED = VirtualServiceEntry((Uri("exact", "/a"), Uri("prefix", "/a/")))
     of_https=(wishes.route(match("/a"), listener={"port": 443, "protocol": "HTTP"}), [PARTED]),
     exact=(wishes.route(match("/a/", "Exact")), [VirtualServiceEntry((Uri("exact", "/a/"),))]),
     exact_rewrite=(
-        wishes.route(match("/a", "Exact"), filters=[rewrite("ReplaceFullPath", "/new")]),
+        wishes.route(match("/a", "Exact"), filters=[{"urlRewrite": {"path": RENAMED}}]),
         [VirtualServiceEntry((Uri("exact", "/a"),), "/new")],
     ),
 )

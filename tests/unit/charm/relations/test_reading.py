@@ -185,10 +185,7 @@ def test_what_is_not_written_yet_is_waited_for(read, given):
         ingress_route.read_config,
         routes(*[json.loads(routes())["http_routes"][0]] * 128),
     ),
-    most_matches=(
-        ingress_route.read_config,
-        routes(matches=[wishes.match("/" + "a" * 255)] * 16),
-    ),
+    most_matches=(ingress_route.read_config, routes(matches=[wishes.match("/" + "a" * 255)] * 16)),
     longest_route_name=(ingress_route.read_config, routes(name="x" * 253)),
     most_calls=(ingress_route.read_config, calls(*[STORE] * 128)),
 )
