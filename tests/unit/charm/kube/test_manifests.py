@@ -23,24 +23,18 @@ def owners_of(fake, kind, name, namespace=""):
     return [(each["kind"], each["name"]) for each in found]
 
 
-def no_role(fake):
-    fake.delete(*ROLE)
-
-
-def role_of_somebody_else(fake):
-    fake.find(*ROLE)["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "helm"
-
-
-def role_of_another_application(fake):
-    fake.find(*ROLE)["metadata"]["labels"]["app.kubernetes.io/name"] = "mesh"
+def label(**changes):
+    """Return a change of the labels that Juju gave the role."""
+    marks = {f"app.kubernetes.io/{key.replace('_', '-')}": changes[key] for key in changes}
+    return lambda fake: fake.find(*ROLE)["metadata"]["labels"].update(marks)
 
 
 @cases(
     ("change", "is_bound"),
     deployed=(lambda fake: None, True),
-    no_role=(no_role, False),
-    role_of_somebody_else=(role_of_somebody_else, False),
-    role_of_another_application=(role_of_another_application, False),
+    no_role=(lambda fake: fake.delete(*ROLE), False),
+    role_of_somebody_else=(label(managed_by="helm"), False),
+    role_of_another_application=(label(name="mesh"), False),
     role_is_not_seen=(lambda fake: fake.forbidden.add(("get", "clusterroles")), False),
     role_is_not_written=(lambda fake: fake.forbidden.add(("patch", "clusterroles")), False),
 )

@@ -76,30 +76,24 @@ def test_hostile_authority_costs_https_alone_and_is_named(world, data):
     assert len(world.gateway()["spec"]["servers"]) == 1
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        DEEP,
-        '{"url": "http://[::1"}',
-        '{"url": "http://a/' + "x" * 5000 + '"}',
-        '{"url": "http://a:port/"}',
-        '{"url": "http:///"}',
-        '{"url": "file://a/etc/passwd"}',
-        '{"url": 3}',
-        "\x00",
-        '{"url": "http://a/\\u001b[2J"}',
-    ],
-)
-def test_hostile_loki_costs_its_own_logs_alone_and_is_named(world, broken):
-    urls = {"loki": broken, "logs": '{"url": "http://loki-1:3100/push"}'}
-    units = {name: {0: {"endpoint": url}} for name, url in urls.items()}
+BROKEN = [
+    *(DEEP, '{"url": "http://[::1"}', '{"url": "http://a/' + "x" * 5000 + '"}', '{"url": 3}'),
+    *('{"url": "http://a:port/"}', '{"url": "http:///"}', '{"url": "file://a/etc/passwd"}'),
+    *("\x00", '{"url": "http://a/\\u001b[2J"}'),
+]
+
+
+def test_hostile_loki_costs_its_own_logs_alone_and_is_named(world):
+    told = {"loki": BROKEN, "logs": ['{"url": "http://loki-1:3100/push"}']}
+    units = {name: {n: {"endpoint": url} for n, url in enumerate(told[name])} for name in told}
     logs = [
-        testing.Relation("logging", remote_app_name=name, remote_units_data=data)
-        for name, data in units.items()
+        testing.Relation("logging", remote_app_name=name, remote_units_data=units[name])
+        for name in told
     ]
     world.related = [route(), auth(), *logs]
     out = world.run()
     targets = out.get_container("lifecycle").plan.log_targets
     assert [target.location for target in targets.values()] == ["http://loki-1:3100/push"]
-    assert "logging: loki/0 sends" in out.unit_status.message
+    lost = ", ".join(f"loki/{number}" for number in range(len(BROKEN)))
+    assert f"logging: {lost} sends" in out.unit_status.message
     assert out.unit_status.message.isprintable()
