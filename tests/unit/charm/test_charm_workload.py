@@ -121,6 +121,8 @@ def test_workload_is_told_of_the_gateway_and_of_the_secrets_that_it_serves(world
         world.config, world.related = options, related
         for leader in (True, False):
             assert told(world.ctx, world.hook(leader=leader)).gateway == want
+    world.fake.forbidden.add(("get", "services"))
+    assert told(world.ctx, world.hook()).gateway == want
 
 
 def test_container_that_is_not_there_yet_is_waited_for(ctx):
