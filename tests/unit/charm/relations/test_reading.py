@@ -347,25 +347,25 @@ def test_policy_that_is_none_is_refused_by_its_number_and_costs_no_other(words):
 
 
 @cases(
-    "text",
-    no_list="{}",
-    no_json="[",
-    too_deep="[" * 100 + "]" * 100,
-    too_many=json.dumps([STATED] * 513),
-    too_long=json.dumps(["x" * service_mesh.LONGEST]),
-    no_policies="[1, 2, null]",
+    ("text", "words"),
+    no_list=("{}", "that is no list of policies"),
+    no_json=("[", "that is no JSON"),
+    too_deep=("[" * 100 + "]" * 100, "that nests more than 64 lists"),
+    too_many=(json.dumps([STATED] * 513), "that has more than 512 policies"),
+    too_long=(json.dumps(["x" * 262141]), "that has 262145 characters, more than 262144"),
 )
-def test_document_that_is_none_states_nothing_and_says_so(text):
+def test_document_that_is_none_states_nothing_and_says_so(text, words):
     one = policies(text)
-    assert not one.policies
-    assert one.problems
+    assert one.policies == ()
+    (problem,) = one.problems
+    assert problem.startswith(f"sends a document {words}")
 
 
 def test_most_that_an_application_may_say_is_read_and_many_problems_are_few_lines():
     many = [{**STATED, "source_app_name": f"client-{number}"} for number in range(512)]
     assert len(policies(many).policies) == 512
     for count, last in ((4, "policy 4: "), (5, "and 1 more"), (100, "and 96 more")):
-        problems = policies([5] * count).problems
+        problems = policies(([5, None] * 50)[:count]).problems
         assert (len(problems), problems[-1][: len(last)]) == (min(count, 5), last)
     labels = {f"{'a' * 253}/C_d.{'e' * 59}": "", **{f"a{n}": "B-1" * 21 for n in range(15)}}
     of_units = {**STATED, **UNIT, "target_app_name": None, "target_selector_labels": labels}
