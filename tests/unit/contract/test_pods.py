@@ -61,7 +61,7 @@ REFUSED = [
     ("excluded-outbound-ports", [{"pods": "=", "ports": [80]}], "'=' is not a"),
     ("pod-annotations", [{"add": {}}, {"pods": "=", "add": {}}], "'=' is not a"),
     ("image-registries", [{"pods": "=", "prefixes": {}}], "'=' is not a"),
-    ("image-registries", [{"pods": " ", "prefixes": {}}], "'' is not a label"),
+    ("image-registries", [{"pods": " ", "prefixes": {}}], "'' is not a label selector"),
     ("image-registries", registries(**{"a.io": "b.io", "c.io": "b"}), "'b' is not a registry"),
     ("pod-labels", [{"add": {"a": "x"}}, {"add": {"b": "x", "c": "x y"}}], "'x y' of c is not"),
     ("pod-annotations", [{"add": {"a": "x"}}, {"add": {"b": "x", "c d": "x"}}], "'c d' is not"),
@@ -72,7 +72,7 @@ REFUSED = [
     ("pod-labels", [{"add": {"a": 1}}], ""),
     ("pod-labels", [{"add": {"a b": ""}}], "'a b' is not a key such as team or example.com/team"),
     ("pod-labels", [{"add": {"a": "x" * 64}}], "is not a label value"),
-    ("pod-annotations", [{"add": {"a": f"{LONG}x"}}], "is longer than"),
+    ("pod-annotations", [{"add": {"a": f"{LONG}x"}}], "the value of a is longer than 65536"),
     ("excluded-outbound-ports", [{"ports": [65536]}], "is not a port"),
     ("excluded-outbound-ports", [{"ports": ["x"]}], ""),
     (

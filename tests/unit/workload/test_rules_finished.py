@@ -267,6 +267,7 @@ BOTH_IGNORED = {names.IGNORE_CONTAINERS: "agent,log"}
 @cases(
     ("subject", "message"),
     running=(agent(running(), waiting("X")), "main is waiting (X); agent is running"),
+    no_status=(agent(None), "agent has no status yet"),
     restarts_all=(
         ruled(3, rule("RestartAllContainers", 3), rule("Restart", 4)),
         "main ended with 3 and is started again",
