@@ -72,11 +72,7 @@ def assert_decides(decided, want, **messages):
     plain=({}, {}, "NamespaceInjection"),
     label_off=({names.INJECT: "false"}, {}, "InjectionDisabled"),
     annotation_off=({}, {names.INJECT: "false"}, "InjectionDisabled"),
-    label_off_beside_a_revision=(
-        {names.INJECT: "false", names.REVISION: "1-31"},
-        {},
-        "InjectionDisabled",
-    ),
+    off_with_revision=({names.INJECT: "false", names.REVISION: "1-31"}, {}, "InjectionDisabled"),
     label_wins=({names.INJECT: "true"}, {names.INJECT: "false"}, "NamespaceInjection"),
     only_lower_case=({names.INJECT: "False"}, {}, "NamespaceInjection"),
     excluded=({"app": "out"}, {}, "Excluded"),
@@ -270,6 +266,10 @@ def test_only_pods_of_the_model_are_the_integrator_by_name(namespace, labels, wa
     assert_decides(eligible.decide_membership(subject, scope(excluded_pods="app=out")), want)
 
 
+def init(*names_of_containers):
+    return [types.Container(name=each) for each in names_of_containers]
+
+
 CUSTOMISED = types.Container(name="istio-proxy", image="auto")
 
 
@@ -283,19 +283,13 @@ def marked(*containers):
     plain=(pod(), False),
     classic=(pod(containers=("main", "istio-proxy")), True),
     gateway=(pod(containers=["istio-proxy"]), True),
-    native=(pod(initContainers=[types.Container(name="istio-proxy")]), True),
-    native_after_another=(
-        pod(initContainers=[types.Container(name=each) for each in ("setup", "istio-proxy")]),
-        True,
-    ),
-    init_only=(pod(initContainers=[types.Container(name="istio-init")]), False),
+    native=(pod(initContainers=init("istio-proxy")), True),
+    native_after_another=(pod(initContainers=init("setup", "istio-proxy")), True),
+    init_only=(pod(initContainers=init("istio-init")), False),
     customised_not_injected=(pod(initContainers=[CUSTOMISED]), False),
     left_over_mark=(pod(annotations=marked("istio-proxy")), False),
     left_over_mark_and_init=(
-        pod(
-            annotations=marked("istio-proxy", "istio-init"),
-            initContainers=[types.Container(name="istio-init")],
-        ),
+        pod(annotations=marked("istio-proxy", "istio-init"), initContainers=init("istio-init")),
         False,
     ),
     left_over_mark_and_customised=(
@@ -304,7 +298,7 @@ def marked(*containers):
     ),
     empty_mark=(pod(annotations={names.SIDECAR_STATUS: "{}"}), False),
     template_without_proxy=(
-        pod(annotations=marked("bootstrap"), initContainers=[types.Container(name="bootstrap")]),
+        pod(annotations=marked("bootstrap"), initContainers=init("bootstrap")),
         True,
     ),
     template_with_containers=(
@@ -358,8 +352,7 @@ def lookup(kind, name):
     notebook=([ref("StatefulSet", "nb")], "OwnedFurtherUp", "StatefulSet/nb"),
     owner_that_does_not_control=(
         [ref("StatefulSet", "plain-owner")],
-        "OwnedFurtherUp",
-        "StatefulSet/plain-owner",
+        *("OwnedFurtherUp", "StatefulSet/plain-owner"),
     ),
     off=([ref("StatefulSet", "off")], "ConvergenceDisabled", "StatefulSet/off"),
     recreated=([ref("StatefulSet", uid="older")], "OwnerUnknown", "StatefulSet/x"),
