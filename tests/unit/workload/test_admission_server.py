@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
+import yarl
 
 from tests.unit.workload import webhook_world
 from tests.unit.workload.fake_apiserver import running_task
@@ -147,6 +148,31 @@ async def test_server_that_is_told_to_end_is_not_ready_and_answers_for_a_while(
         await asyncio.sleep(10)
         assert webhook.task.done()
         assert await webhook.get("/readyz") == 0
+
+
+async def test_flood_of_connections_closes_the_oldest_idle_ones_of_its_address(
+    tmp_path: pathlib.Path,
+):
+    async with serving(tmp_path) as webhook:
+        url = yarl.URL(webhook.health)
+
+        async def connect(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            return await asyncio.open_connection(url.host, url.port, local_addr=(address, 0))
+
+        async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+            writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+            return await reader.readuntil(b"ok\n")
+
+        older = await connect("127.0.0.1")
+        flood = [await connect("127.0.0.2") for _ in range(200)]
+        await ask(*flood[0])
+        flood += [await connect("127.0.0.2") for _ in range(100)]
+        newer = [await connect("127.0.0.1") for _ in range(9)]
+        for each in (older, *newer, flood[0], flood[-1]):
+            assert (await ask(*each)).startswith(b"HTTP/1.1 200 OK")
+        assert await flood[1][0].read() == b""
+        for _, writer in (older, *newer, *flood):
+            writer.close()
 
 
 async def test_level_of_the_servers_log_changes_while_they_serve(

@@ -27,6 +27,10 @@ async def served(
     async with service_world.running(cluster, facts=known) as service:
         found = await service.metrics()
     assert found["process_resident_memory_bytes",]
+    # Alerts compare with a sample of before.
+    of_evictions = {key[1] for key in found if key[0] == "sidecar_lifecycle_evictions_total"}
+    refusals = {"budget", "forbidden", "refused", "error"}
+    assert of_evictions == {"evicted", "gone", "replaced", "unknown", *refusals}
     prefix = "istio_integrator_"
     return {
         (name.removeprefix(prefix), *labels): value

@@ -200,7 +200,7 @@ def backend(service: str = "istiod", namespace: str = MESH, *, ready: bool | Non
 
 
 async def test_istiod_behind_the_injector_is_observed_wherever_it_is_and_until_it_goes():
-    istiod = deployment("istiod", MESH, app="istiod")
+    istiod = deployment("istiod", MESH, 2, app="istiod")
     canary = injector("istio-revision-tag-canary")
     canary["webhooks"][1]["clientConfig"] = {"service": {"namespace": "canary", "name": "istiod"}}
     present = [(INJECTORS, canary), (INJECTORS, injector())]
@@ -213,7 +213,7 @@ async def test_istiod_behind_the_injector_is_observed_wherever_it_is_and_until_i
                 ("endpointslices", backend(ready=None)),
                 ("endpointslices", backend(namespace="canary", ready=True)),
                 ("endpointslices", backend(ready=False)),
-                (WORKLOADS, deployment("istiod", MESH, 0, app="istiod")),
+                (WORKLOADS, deployment("istiod", MESH, 1, app="istiod")),
             ),
             1,
         ):
@@ -226,7 +226,7 @@ async def test_istiod_behind_the_injector_is_observed_wherever_it_is_and_until_i
         cluster.put(WORKLOADS, deployment("istiod", "tenant", app="istiod"))
         await asyncio.sleep(60)
         assert service.told() == 5
-        cluster.put(WORKLOADS, deployment("istiod", MESH, 0, 2, app="istiod"))
+        cluster.put(WORKLOADS, deployment("istiod", MESH, 1, 2, app="istiod"))
         await until(lambda: service.told() == 6)
         cluster.delete(INJECTORS, "", "istio-sidecar-injector")
         cluster.delete(WORKLOADS, MESH, "istiod")
@@ -343,6 +343,9 @@ def secret(name: str, text: str = "a", namespace: str = SPACE, applied: str = ""
     return {"metadata": meta, "data": {"tls.crt": text}}
 
 
+COPIED = secret(COPY, applied="a")
+
+
 def checked(item: Object) -> Object:
     """Return a Secret that a controller annotated."""
     annotations = {**item["metadata"]["annotations"], "checked": "again"}
@@ -402,28 +405,16 @@ def checked(item: Object) -> Object:
     certificate_annotated=(NAMED, "secrets", secret("kf-tls"), checked(secret("kf-tls")), False),
     secret_of_another_name=(NAMED, "secrets", None, secret("shop-tls"), False),
     secret_elsewhere=(NAMED, "secrets", None, secret("kf-tls", namespace="shop"), False),
-    copy_made=(NAMED, "secrets", None, secret(COPY, applied="a"), False),
-    copy_renewed=row(
-        plural="secrets", before=secret(COPY, applied="a"), after=secret(COPY, "b", applied="b")
-    ),
-    copy_overwritten=row(
-        plural="secrets",
-        before=secret(COPY, applied="a"),
-        after=secret(COPY, "b", applied="a"),
-        want=True,
-    ),
+    copy_made=(NAMED, "secrets", None, COPIED, False),
+    copy_renewed=(NAMED, "secrets", COPIED, secret(COPY, "b", applied="b"), False),
+    copy_overwritten=(NAMED, "secrets", COPIED, secret(COPY, "b", applied="a"), True),
     # Without a named gateway, what the charm or istiod makes in the model is looked at.
     guard_made=("", "envoyfilters", None, ours(), False),
     guard_written_by_the_charm=("", "envoyfilters", ours(), ours(2, "b"), False),
     guard_edited=("", "envoyfilters", ours(), ours(2), True),
     own_workload_made=("", WORKLOADS, None, written(workload(ready=0)), False),
     own_workload_ready=("", WORKLOADS, written(workload(ready=0)), written(workload()), True),
-    own_workload_scaled=row(
-        named="",
-        plural=WORKLOADS,
-        before=written(workload()),
-        after=written(workload(ready=2)),
-    ),
+    own_workload_scaled=("", WORKLOADS, written(workload()), written(workload(ready=2)), False),
     own_service_written=row(
         named="", plural="services", before=written(service()), after=written(service(8080), "b")
     ),

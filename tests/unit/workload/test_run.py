@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,15 +67,19 @@ async def test_model_that_joins_and_leaves_is_converged_in_between(cluster: Fake
 async def test_rules_about_proxies_change_while_it_runs(cluster: FakeApiserver):
     """A stop that was not wanted before is sent, and watches go on."""
     cluster.namespace("kf")
-    cluster.namespace("kf-user", labels={names.PART_OF: names.PROFILE})
     agent: dict[str, Any] = {"agent": pods.running()}
-    cluster.put("pods", pods.pod_json(name="model", uid="1", others=agent))
-    cluster.put("pods", pods.pod_json(name="tenant", uid="2", namespace="kf-user", others=agent))
+    cluster.put("pods", pods.pod_json(name="model", others=agent))
+    # A label does not make the mesh's namespace one of a profile.
+    for name, application in (("kf-user", "mesh-2"), ("kf-team", "mesh"), ("mesh", "mesh-2")):
+        owner = names.name_owner("kf", application)
+        cluster.namespace(name, labels={names.PART_OF: names.PROFILE, names.SERVED_BY: owner})
+        pod = pods.pod_json(name=name, uid=name, namespace=name, others=agent)
+        cluster.put("pods", pod)
 
     def stopped() -> set[str]:
         return {name for name, proxy in cluster.proxies.items() if proxy.requests}
 
-    async with service_world.running(cluster) as service:
+    async with service_world.running(cluster, mesh_namespace="mesh") as service:
         await until(service.is_ready)
         await asyncio.sleep(5)
         assert stopped() == set()
@@ -86,7 +89,9 @@ async def test_rules_about_proxies_change_while_it_runs(cluster: FakeApiserver):
         await asyncio.sleep(5)
         assert stopped() == {"model"}
         service.change(served_namespaces=frozenset(namespaces.KINDS))
-        await until(lambda: stopped() == {"model", "tenant"})
+        await until(lambda: "kf-user" in stopped())
+        await asyncio.sleep(5)
+        assert stopped() == {"model", "kf-user"}
 
 
 async def test_program_is_not_ready_while_the_apiserver_is_away(cluster: FakeApiserver):
@@ -137,12 +142,6 @@ def test_charm_of_another_contract_is_refused_by_name(capsys: pytest.CaptureFixt
 
     words = f"the charm keeps to contract {other}, this image to {schema.SCHEMA}: run both from"
     assert f"{words} the same revision of the charm\n" in capsys.readouterr().err
-
-
-def test_charm_of_the_same_contract_is_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    file = tmp_path / "settings.json"
-    assert cli.main(["run", f"--settings={file}", f"--contract={schema.SCHEMA}"]) == 2
-    assert str(file) in capsys.readouterr().err
 
 
 def test_what_libraries_warn_of_is_a_json_object_too(

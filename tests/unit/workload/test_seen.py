@@ -32,6 +32,7 @@ DUMPS: dict[str, list[Any]] = {
     "dynamic_listeners": [{"active_state": {"listener": LISTENER}}],
     "dynamic_route_configs": [{"route_config": {"name": "http.80", "virtual_hosts": [HOST]}}],
 }
+DEEP = b'{"configs":[{"a":' + b"[" * 4983
 OK, NO_HTTP = b"HTTP/1.1 200 OK\r\n", "the port does not speak HTTP"
 
 
@@ -156,20 +157,6 @@ async def test_of_many_pods_some_are_looked_at(cluster: FakeApiserver):
     assert answer["guarded"] == [80]
 
 
-@cases(
-    ("part", "code", "right"),
-    port_forward=("/portforward", 403, "get and create pods/portforward in ingress"),
-    unauthorized=("/portforward", 401, "get and create pods/portforward in ingress"),
-    pods=("/pods", 403, "list pods in ingress"),
-)
-async def test_missing_right_is_named(
-    cluster: FakeApiserver, envoy: Envoy, part: str, code: int, right: str
-):
-    cluster.failures = [(f"/ingress/pods/gw-0{part}" if code == 401 else part, code, {})] * 9
-    answer = await look(cluster)
-    assert (answer["unseen"], answer["detail"]) == (ReadFailure.FORBIDDEN, right)
-
-
 async def test_istiods_words_about_rejected_routes_are_told(cluster: FakeApiserver, envoy: Envoy):
     """One of its pods serves another gateway's Envoy of that name."""
     expected = dataclasses.replace(ROUTED, clusters=("outbound|80||a.b.svc.c",))
@@ -186,9 +173,6 @@ async def test_istiods_words_about_rejected_routes_are_told(cluster: FakeApiserv
         assert (await service.get("/seen"))["words"] == "bad"
 
 
-DENIED = 'admission webhook "deny.k-rail.io" denied the request: no port-forwards here'
-
-
 @pytest.mark.parametrize("part", ["/istio-system/pods", "/istiod-0/portforward"])
 async def test_istiod_that_cannot_be_asked_hides_no_answer(
     cluster: FakeApiserver, envoy: Envoy, part: str
@@ -203,30 +187,46 @@ async def test_istiod_that_cannot_be_asked_hides_no_answer(
     assert (answer["unseen"], answer["words"]) == (None, "")
 
 
+RIGHT = "get and create pods/portforward in ingress"
+DENIED = 'admission webhook "deny.k-rail.io" denied the request: no port-forwards here'
 POLICY = (
     "pods \"gw-0\" is forbidden: ValidatingAdmissionPolicy 'no-forwards' with binding 'all' "
     "denied request: ask the platform team"
 )
+AUTHOR = "ValidatingAdmissionPolicy no-forwards"
 
 
 @cases(
-    ("code", "message", "author"),
-    webhook=(400, DENIED, 'webhook "deny.k-rail.io"'),
-    webhook_403=(403, DENIED, 'webhook "deny.k-rail.io"'),
-    policy=(422, POLICY, "ValidatingAdmissionPolicy no-forwards"),
+    ("part", "code", "message", "detail", "author"),
+    {"part": "/portforward", "message": "", "author": 'webhook "deny.k-rail.io"'},
+    port_forward=row(code=403, detail=RIGHT, author=None),
+    unauthorized=row(code=401, detail=RIGHT, author=None),
+    pods=row(part="/ingress/pods", code=403, detail="list pods in ingress", author=None),
+    webhook=row(code=400, message=DENIED, detail=f"400 : {DENIED}"),
+    webhook_403=row(code=403, message=DENIED, detail=f"403 Forbidden: {DENIED}"),
+    policy=("/portforward", 422, POLICY, f"422 Invalid: {POLICY}", AUTHOR),
 )
-async def test_policy_that_rejects_port_forwards_is_named(
-    cluster: FakeApiserver, envoy: Envoy, code: int, message: str, author: str
+async def test_missing_right_or_policy_that_rejects_port_forwards_is_named(
+    cluster: FakeApiserver,
+    envoy: Envoy,
+    *,
+    part: str,
+    code: int,
+    message: str,
+    detail: str,
+    author: str | None,
 ):
     def refuse(method: str, path: str) -> None:
-        if path.endswith("/portforward"):
+        if path.endswith(part):
             raise Refused(message, code)
 
     cluster.before_answer = refuse
     answer = await look(cluster)
-    assert answer["unseen"] == ReadFailure.UNREACHABLE
-    assert answer["refusal"]["author"] == author
-    assert message.endswith(answer["refusal"]["words"])
+    unseen = ReadFailure.UNREACHABLE if author else ReadFailure.FORBIDDEN
+    assert (answer["unseen"], answer["detail"]) == (unseen, detail[:200])
+    refusal = answer["refusal"] or {"author": None, "words": ""}
+    assert refusal["author"] == author
+    assert message.endswith(refusal["words"])
 
 
 async def test_routes_that_are_too_large_or_too_late_blind_it_to_no_filter(
@@ -235,7 +235,7 @@ async def test_routes_that_are_too_large_or_too_late_blind_it_to_no_filter(
     answers = {
         OK + b"\r\n2000001\r\n": ("routes unread", ""),
         b"": ("routes unanswered", "TimeoutError"),
-        OK + b"content-length: 2\r\n\r\n42": ("routes unanswered", "not understood"),
+        OK + b"content-length: 5000\r\n\r\n" + DEEP: ("routes unanswered", "recursion"),
     }
     for answer, (cause, words) in answers.items():
         envoy.routes = answer
