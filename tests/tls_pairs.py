@@ -3,6 +3,7 @@
 import base64
 import datetime
 import functools
+import ipaddress
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -11,7 +12,7 @@ from cryptography.x509.oid import NameOID
 
 PEM, PKCS8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
 PLAIN = serialization.NoEncryption()
-NAMES = ("*.example.com",)
+NAMES = ("*.Example.com",)
 USES = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
     *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
@@ -49,7 +50,9 @@ def certificate(kind="p256", names=NAMES, days=(-1, 90), extensions=()):
         .not_valid_before(begin)
         .not_valid_after(end)
     )
-    hosts = [x509.SubjectAlternativeName([x509.DNSName(each) for each in names])] if names else []
+    address = x509.IPAddress(ipaddress.ip_address("192.0.2.1"))
+    listed = [address, *map(x509.DNSName, names)]
+    hosts = [x509.SubjectAlternativeName(listed)] if names else []
     for each in (*hosts, *extensions):
         builder = builder.add_extension(each, critical=False)
     digest = None if kind == "ed25519" else hashes.SHA256()

@@ -97,16 +97,17 @@ def gateway_api_world(fake, monkeypatch):
     for name, controller in (("a", "example.com/gateways"), ("mesh", names.GATEWAY_CONTROLLER)):
         fake.put("GatewayClass", name, "", spec={"controllerName": controller})
     controller = testing.Relation("gateway-metadata", remote_app_name="jupyter-controller")
-    found = World(fake, route(), auth(), controller, routing="gateway-api")
+    info = testing.Relation("gateway-info", remote_app_name="kserve-controller")
+    found = World(fake, route(), auth(), controller, info, routing="gateway-api")
     found.base = {}
     return found
 
 
-def program(fake, accepted="True", programmed="True", age=0):
+def program(fake, accepted="True", programmed="True", age=0, words="address pending"):
     """Have istiod say whether the Gateway is served; with an age, of an earlier generation."""
     obj = fake.find("Gateway", "kubeflow-gateway", "kf")
     generation = obj["metadata"].setdefault("generation", 2)
-    said = {"observedGeneration": generation - age, "message": "address pending"}
+    said = {"observedGeneration": generation - age, "message": words}
     obj["status"] = {
         "conditions": [
             {**said, "type": "Accepted", "status": accepted},

@@ -37,7 +37,8 @@ def secured(world):
     world.config = {"tls_secret": "kubeflow-tls"}
     world.related = [route(), auth()]
     secret(world.fake, "kubeflow-tls", "istio-ingress")
-    assert isinstance(world.status(), testing.ActiveStatus)
+    status = world.status()
+    assert (status.name, "certificate" in status.message) == ("active", False)
     return world
 
 
@@ -76,19 +77,19 @@ def test_secret_of_the_operator_is_used_once_it_is_there(world):
 def test_last_verified_certificate_is_served_while_the_secret_is_useless(secured):
     before = shown(secured)
     secured.fake.delete("Secret", "kubeflow-tls", "istio-ingress")
-    for lack, found in (
-        ("not found", None),
-        (tls_pairs.MISMATCH, MIXED),
-        (tls_pairs.UNREADABLE, {**tls_pairs.pair(), "tls.crt": "x"}),
-        (tls_pairs.KEY_UNREADABLE, {**tls_pairs.pair(), "tls.key": "a2V5="}),
-        (tls_pairs.KEY_UNREADABLE, {**tls_pairs.pair(), "tls.key": "kéy"}),
-        (tls_pairs.MISMATCH, MIXED),
+    for name, found, lack in (
+        ("absent", None, "not found"),
+        *tls_pairs.refused(),
+        ("no base64", {**tls_pairs.pair(), "tls.crt": "x"}, tls_pairs.UNREADABLE),
+        ("no key", {**tls_pairs.pair(), "tls.key": "a2V5="}, tls_pairs.KEY_UNREADABLE),
+        ("no ASCII", {**tls_pairs.pair(), "tls.key": "kéy"}, tls_pairs.KEY_UNREADABLE),
+        ("mixed", MIXED, tls_pairs.MISMATCH),
     ):
-        if found:
+        if found is not None:
             secured.fake.put("Secret", "kubeflow-tls", "istio-ingress", data=found)
-        status = secured.status()
+        status = secured.hook().unit_status
         assert isinstance(status, testing.BlockedStatus)
-        assert f"Secret istio-ingress/kubeflow-tls: {lack}" in status.message[:120]
+        assert f"Secret istio-ingress/kubeflow-tls: {lack}" in status.message, name
         assert "; the last verified certificate is served" in status.message
         assert (shown(secured), hosts(secured)) == (before, BOTH)
     # The copy that another team deletes or overwrites cannot be restored from such a Secret.
@@ -146,19 +147,37 @@ def test_copy_goes_after_the_gateway_does_not_name_it(secured):
     assert "tls" not in secured.gateway()["spec"]["servers"][0]
 
 
-def test_copy_that_is_refused_is_named_and_http_is_served(world):
+def refuse(code, words):
+    """Return a change by which the API server refuses the copy."""
+    return lambda fake: fake.validators.append(
+        lambda obj: (
+            (code, words) if (obj["kind"], obj["metadata"]["name"]) == ("Secret", COPY) else None
+        )
+    )
+
+
+QUOTA = 'secrets "x" is forbidden: exceeded quota: few-secrets, requested: secrets=1'
+
+
+@cases(
+    ("change", "words"),
+    quota=(refuse(403, QUOTA), "ResourceQuota few-secrets"),
+    invalid=(refuse(422, "the key is odd"), "the key is odd"),
+    of_another_owner=(
+        lambda fake: fake.put("Secret", COPY, "istio-ingress", data={}),
+        f"another tool has Secret istio-ingress/{COPY}",
+    ),
+    without_the_right=(
+        lambda fake: fake.forbidden.add(("get", "secrets", "istio-ingress")),
+        "missing permission: get secrets",
+    ),
+)
+def test_copy_that_is_refused_is_named_and_http_is_served(world, change, words):
     world.config = {"tls_secret": "kubeflow-tls"}
     world.related = [route(), auth()]
     secret(world.fake, "kubeflow-tls", "istio-ingress")
-    quota = 'secrets "x" is forbidden: exceeded quota: few-secrets, requested: secrets=1'
-    world.fake.validators.append(
-        lambda obj: (
-            (403, quota) if (obj["kind"], obj["metadata"]["name"]) == ("Secret", COPY) else None
-        )
-    )
-    status = world.status()
-    assert isinstance(status, testing.BlockedStatus)
-    assert "ResourceQuota few-secrets" in status.message[:100]
+    change(world.fake)
+    assert words in world.status().message[:130]
     assert hosts(world) == {80: [HOST]}
 
 
@@ -192,14 +211,26 @@ def test_hosts_of_other_teams_that_are_open_in_plain_http_are_noted(secured, opt
     assert (words in secured.status().message) is is_said
 
 
-def test_gateway_without_a_port_for_https_says_so(world):
+@cases(
+    ("port", "options", "words", "is_open"),
+    http=(
+        {"name": "http2", "port": 80}, {"tls_secret": "kubeflow-tls"},
+        "Service istio-ingress/istio-ingressgateway has no port for HTTPS", True,
+    ),
+    https=(
+        {"name": "https", "port": 443}, {},
+        "run: juju integrate mesh-2:certificates NAME; gateway istio-ingress/istio-ingressgateway",
+        False,
+    ),
+)  # fmt: skip
+def test_port_that_the_gateway_lacks_is_named(world, port, options, words, is_open):
     service = world.fake.find("Service", "istio-ingressgateway", "istio-ingress")
-    del service["spec"]["ports"][1]
+    service["spec"]["ports"] = [port]
     secret(world.fake, "kubeflow-tls", "istio-ingress")
-    world.config = {"tls_secret": "kubeflow-tls"}
-    world.related = [route(), auth()]
-    message = world.status().message
-    assert "Service istio-ingress/istio-ingressgateway has no port for HTTPS" in message
+    world.config, world.related = options, [route(), auth()]
+    status = world.status()
+    assert (status.name, words in status.message) == ("blocked", True), status
+    assert (world.gateway() is not None) is is_open
 
 
 def test_certificate_is_asked_for_and_handed_to_the_gateway(world):
@@ -321,10 +352,9 @@ def test_certificate_serves_on_while_the_authority_sends_none_that_can_be_read(c
     before, asked, good = shown(certified), request(certified), certified.related[-1]
     (issued,) = json.loads(good.remote_app_data["certificates"])
     odd = [json.dumps([{**issued, **each}]) for each in ({"chain": ["x"]}, {"ca": "x"})]
-    for broken in ("no JSON", "[1]", *odd):
-        certified.related[-1] = dataclasses.replace(
-            certified.related[-1], remote_app_data={"certificates": broken}
-        )
+    bags = [{"certificates": each} for each in ("no JSON", "[1]", *odd)]
+    for bag in (*bags, {"request_errors": json.dumps([{"csr": "x"}])}, {"capabilities": "["}):
+        certified.related[-1] = dataclasses.replace(certified.related[-1], remote_app_data=bag)
         status = certified.status()
         assert isinstance(status, testing.BlockedStatus)
         assert f"certificates:{good.id} self-signed-certificates: " in status.message
@@ -346,13 +376,3 @@ def test_certificate_serves_on_while_the_authority_sends_none_that_can_be_read(c
     assert isinstance(certified.status(), testing.ActiveStatus)
     assert len(certified.gateway()["spec"]["servers"]) == 1
     assert secrets(certified) == []
-
-
-def test_gateway_with_https_alone_needs_a_certificate(world):
-    service = world.fake.find("Service", "istio-ingressgateway", "istio-ingress")
-    service["spec"]["ports"] = [{"name": "https", "port": 443}]
-    world.related = [route(), auth()]
-    status = world.status()
-    assert isinstance(status, testing.BlockedStatus)
-    assert "integrate certificates or set tls-secret" in status.message
-    assert world.gateway() is None

@@ -95,7 +95,10 @@ def test_workload_is_told_what_the_gateways_envoy_is_to_have(world, tmp_path):
     world.config = {"tls_secret": "theirs"}
     assert charm_world.told(world.ctx, world.run()).gateway.secrets == ("theirs", own)
     world.config["gateway_service"] = ""
-    assert charm_world.told(world.ctx, world.run()).gateway.secrets == ("theirs", own)
+    out = world.run()
+    assert charm_world.told(world.ctx, out).gateway.secrets == ("theirs", own)
+    # The guard is for every host of the model's own gateway.
+    assert charm_world.results(world.ctx, out).expected.hosts == ()
     world.config, world.related = {}, [*world.related, authority()]
     assert charm_world.told(world.ctx, world.run()).gateway.secrets == (own,)
 
@@ -268,8 +271,9 @@ def test_values_are_kept_before_they_are_used_and_shown_to_nobody(world):
     assert not [one for one in values(world).values() if one in told]
 
 
-def test_role_for_a_gateway_of_our_own_is_only_needed_with_one(world):
-    world.fake.forbidden |= {("list", "rolebindings"), ("list", "roles")}
+def test_roles_for_a_gateway_of_our_own_and_for_grpc_are_only_needed_with_them(world):
+    kinds = ("rolebindings", "roles", "destinationrules")
+    world.fake.forbidden |= {("list", each) for each in kinds}
     world.related = [route(), auth()]
     assert "1 route served by istio-ingress/istio-ingressgateway" in world.status().message
 

@@ -57,6 +57,16 @@ def test_named_gateway_is_guarded_at_our_hosts_and_our_own_everywhere(world):
     world.hook()
     want = [HTTPS, {"vhost": {"name": "a.example:80"}}, {"vhost": {"name": "*.b.example:80"}}]
     assert places(world.guard(), "MERGE") == places(world.guard(), "ADD") == want
+    filters = [each["patch"]["value"]["name"] for each in patches(world.guard(), "HTTP_FILTER")]
+    ports = world.fake.find("Service", "istio-ingressgateway", "istio-ingress")["spec"]
+    by_name = [{"vhost": {"name": f"{each}:8080"}} for each in ("a.example", "*.b.example")]
+    for name, port, want in (("https-a", 8443, [HTTPS]), ("http", 8080, by_name)):
+        ports["ports"] = [{"name": name, "port": port}]
+        world.hook()
+        assert places(world.guard(), "MERGE") == places(world.guard(), "ADD") == want
+    # By its name the workload knows the filter of these hosts.
+    named = [each["patch"]["value"]["name"] for each in patches(world.guard(), "HTTP_FILTER")]
+    assert [one.rpartition(".")[2] for one in {*filters} - {*named}] == ["guard"]
     world.config |= OWN
     world.hook()
     assert places(world.guard("kf"), "MERGE") == [{}]
@@ -219,6 +229,7 @@ def test_old_proxies_are_not_given_what_they_would_refuse_their_routes_for(world
 
 def test_header_that_the_service_is_shown_is_one_that_clients_may_set(world):
     headers = ["kubeflow-userid", "x_user", "x-auth-token", "authorization", "host"]
+    headers.append("content-length")
     shown = {"allowed-request-headers": ["x-auth-token"], "allowed-response-headers": headers}
     for related, options, own in (
         ([auth(**shown)], {}, ["x-user"]),

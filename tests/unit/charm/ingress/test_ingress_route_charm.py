@@ -65,7 +65,7 @@ def test_routes_of_both_generations_are_one_object_and_each_trouble_its_own(worl
     broken = wishes.asks("broken")
     broken = dataclasses.replace(broken, remote_app_data={"config": '{"model": ' + "[" * 9999})
     world.related = [
-        wishes.asks("jupyter-ui", path("/jupyter/")),
+        wishes.asks("jupyter-ui", path("/jupyter/"), path("/ab")),
         route("kfp-ui"),
         wishes.asks("stranger", path("/x"), model="elsewhere"),
         wishes.asks("silent"),
@@ -81,6 +81,10 @@ def test_routes_of_both_generations_are_one_object_and_each_trouble_its_own(worl
         f"istio-ingress-route:{world.related[0].id} jupyter-ui, "
         f"ingress:{world.related[1].id} kfp-ui"
     )
+    found = [each["uri"] for entry in world.http() for each in entry["match"]]
+    assert [*map(str.strip, [next(iter(each.values())) for each in found], "/" * 6)] == [
+        *("jupyter", "jupyter", "kfp-ui", "ab", "ab", "")
+    ]
     # Juju shows one of them; the log has all.
     assert isinstance(status, testing.BlockedStatus)
     assert "broken: sends a document that nests more than" in caplog.text
@@ -149,13 +153,12 @@ def test_gateway_speaks_http2_with_grpc_where_nobody_else_says_how(world):
     world.fake.put("DestinationRule", "theirs", spec={"host": "other"})
     world.related = [wishes.asks("envoy", grpc=[more, calls, theirs]), auth()]
     world.run()
-    (host,) = rules(world)
-    assert host == "store.kf.svc.cluster.local"
-    assert rules(world)[host]["exportTo"] == ["istio-ingress"]
-    pool = {"connectionPool": {"http": {"useClientProtocol": True}}}
-    assert rules(world)[host]["trafficPolicy"]["portLevelSettings"] == [
-        {"port": {"number": number}, **pool} for number in (9090, 10000)
-    ]
+    host, pool = "store.kf.svc.cluster.local", {"http": {"useClientProtocol": True}}
+    ports = [{"port": {"number": each}, "connectionPool": pool} for each in (9090, 10000)]
+    policy = {"portLevelSettings": ports}
+    assert rules(world) == {
+        host: {"host": host, "exportTo": ["istio-ingress"], "trafficPolicy": policy}
+    }
     (name,) = (each["metadata"]["name"] for each in world.all("DestinationRule"))
     world.fake.put("DestinationRule", "wide", spec={"host": "*.kf.svc.cluster.local"})
     world.run()

@@ -7,6 +7,7 @@ from integrator_contract import names
 from istio_integrator import messages
 from tests.unit.cases import cases
 from tests.unit.charm import istio_objects
+from tests.unit.charm.diagnosis.world import diagnose_ingress
 from tests.unit.charm.fake_cluster import set_environment
 from tests.unit.charm.ingress_world import (
     HOST,
@@ -60,7 +61,7 @@ def ignore_gateways(world):
     no_hosts=(lambda world: world.config.update(hosts=""), "run: juju config mesh-2 hosts=NAME"),
     no_service=(
         lambda world: world.fake.delete("Service", GATEWAY, "istio-ingress"),
-        f"Service {SERVICE} does not exist",
+        f"run: kubectl -n istio-ingress get services; Service {SERVICE} does not exist",
     ),
     no_selector=(lambda world: serve(world, HTTP, selector={}), "selects no pods"),
     also_elsewhere=(
@@ -69,7 +70,7 @@ def ignore_gateways(world):
     ),
     sidecar=(
         lambda world: pod_of(world.fake, args=("proxy", "sidecar")),
-        "is not a gateway of Istio",
+        f"gateway-service={SERVICE}: Pod istio-ingress/gateway-0 is not a gateway of Istio",
     ),
     another_istiod=(
         lambda world: of_istiod(world, "other"),
@@ -392,7 +393,7 @@ def guard_of(world, hosts, *, owner=OTHER, age="2020", namespace="istio-ingress"
     two_hosts=({"hosts": f"{HOST},{MORE}"}, None, ""),
     another_host=({"hosts": "shop.example.com"}, None, f"{HOST},{MORE}"),
     another_gateway=({"hosts": HOST, "istio": "other"}, None, f"{HOST},{MORE}"),
-    fewer_labels=({"hosts": HOST, "istio": "ingressgateway"}, None, MORE),
+    other_labels=({"hosts": HOST, "istio": "ingressgateway", "x": "y"}, None, MORE),
     of_a_tenant=({"hosts": HOST, "namespace": "team-a"}, None, f"{HOST},{MORE}"),
     after_us=(None, {"hosts": HOST, "age": "2099"}, f"{HOST},{MORE}"),
     at_once_and_older=(None, {"hosts": HOST}, MORE),
@@ -433,8 +434,18 @@ def test_host_that_another_integrator_has_is_served_once_it_is_free(served):
     assert (served.routes(), served.gateway(), served.guard()) == ([], None, None)
     served.fake.delete("StatefulSet", "mesh-2", "kf-2")
     found = served.status()
-    assert "kf-2/mesh-2 is removed, and its EnvoyFilter guards" in found.message
+    assert f"kf-2/mesh-2 is removed, and its EnvoyFilter guards {HOST}" in found.message
     assert found.message.startswith("run: juju run mesh-2/leader diagnose")
+    (row,) = diagnose_ingress(served, "gateway")
+    name = f"istio-integrator.{OTHER}"
+    assert row.next == f"kubectl -n istio-ingress delete envoyfilter {name}"
+    # A host that is left keeps the messages about the gateway.
+    served.config = {"hosts": BOTH}
+    pod_of(served.fake, name="lone", args=("proxy", "sidecar"))
+    assert [row.message for row in diagnose_ingress(served, "gateway")][:2] == [
+        *("GATEWAY_IS_NONE", "HOSTS_OF_REMOVED_OWNER")
+    ]
+    served.fake.delete("Pod", "lone", "istio-ingress")
     served.fake.delete("EnvoyFilter", f"istio-integrator.{OTHER}", "istio-ingress")
     assert served.status().name == "active"
     assert len(served.routes()) == 1

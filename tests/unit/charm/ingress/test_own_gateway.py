@@ -124,43 +124,46 @@ def test_workload_reads_the_secrets_of_its_namespace_and_needs_no_token_for_it(w
     assert find(world, "RoleBinding")["subjects"] == [account]
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": NAME}
     assert find(world, "RoleBinding")["roleRef"] == role
-    assert template(world)[0]["spec"]["serviceAccountName"] == ACCOUNT[1]
 
 
-def test_pods_are_what_istiod_makes_of_them_and_no_more_than_that(world):
-    world.hook()
-    pod, proxy = template(world)
-    assert pod["metadata"]["labels"]["sidecar.istio.io/inject"] == "true"
-    assert "app.kubernetes.io/name" not in pod["metadata"]["labels"]
-    assert pod["metadata"]["annotations"] == {"inject.istio.io/templates": "gateway"}
-    assert (proxy["name"], proxy["image"]) == ("istio-proxy", "auto")
-    # Else the registry is asked at each start.
-    assert proxy["imagePullPolicy"] == "IfNotPresent"
-    assert pod["spec"]["enableServiceLinks"] is False
-    assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    rights = proxy["securityContext"]
-    assert rights["capabilities"] == {"drop": ["ALL"]}
-    assert rights["allowPrivilegeEscalation"] is rights["privileged"] is False
-    assert rights["readOnlyRootFilesystem"] is rights["runAsNonRoot"] is True
-    assert rights["runAsUser"] == rights["runAsGroup"] != 0
-
-
-def test_pods_are_replaced_one_after_the_other_and_end_in_their_own_time(world):
+def test_pods_are_what_istiod_makes_of_them_and_are_replaced_one_by_one(world):
     world.hook()
     spec = find(world, "Deployment")["spec"]
     rolling = {"maxSurge": 1, "maxUnavailable": 0}
     assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": rolling}
     assert spec["revisionHistoryLimit"] == 1
-    # Longer than the half minute that every pod has: Istio gives its connections time to end.
-    assert spec["template"]["spec"]["terminationGracePeriodSeconds"] > 30
+    pod, proxy = template(world)
+    # Without app.kubernetes.io/name, by which Juju would count the pods as units.
+    assert pod["metadata"] == {
+        "labels": {**OWN_LABELS, "sidecar.istio.io/inject": "true"},
+        "annotations": {"inject.istio.io/templates": "gateway"},
+    }
+    apart = ("containers", "topologySpreadConstraints")
+    assert {key: value for key, value in pod["spec"].items() if key not in apart} == {
+        "serviceAccountName": ACCOUNT[1],
+        "enableServiceLinks": False,
+        # Longer than half a minute: Istio gives its connections time to end.
+        "terminationGracePeriodSeconds": 60,
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+    }
+    image = proxy["name"], proxy["image"], proxy["imagePullPolicy"]
+    assert image == ("istio-proxy", "auto", "IfNotPresent"), "asks the registry at each start"
+    assert proxy["securityContext"] == {
+        **dict.fromkeys(("allowPrivilegeEscalation", "privileged"), False),
+        **dict.fromkeys(("readOnlyRootFilesystem", "runAsNonRoot"), True),
+        **dict.fromkeys(("runAsUser", "runAsGroup"), 1337),
+        "capabilities": {"drop": ["ALL"]},
+    }
 
 
 def test_ports_of_the_service_are_those_that_the_pods_let_in(world):
     world.hook()
     entry = {port["containerPort"] for port in template(world)[1]["ports"]}
-    service = {
-        port["port"]: port["targetPort"] for port in find(world, "Service")["spec"]["ports"]
-    }
+    ports = find(world, "Service")["spec"]["ports"]
+    # By these names istiod takes what they serve.
+    assert [port.pop("name") for port in ports] == ["tcp-status", "http2", "https"]
+    assert {port.pop("protocol") for port in ports} == {"TCP"}
+    service = {port["port"]: port["targetPort"] for port in ports}
     (closed,) = (each["spec"] for each in world.all("AuthorizationPolicy"))
     rule, of_tcp = closed["rules"]
     (target,) = rule["to"]

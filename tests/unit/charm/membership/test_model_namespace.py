@@ -101,11 +101,19 @@ def install_canary(fake):
     waits_for_istiod=({}, [{}, kill, IN_AMBIENT], ENABLED, None, "does not inject"),
     ambient_of_others=(AMBIENT, [IN_SIDECARS], AMBIENT, None, "is in ambient mode"),
     off_in_ambient_of_others=(AMBIENT, [OFF], AMBIENT, None, "ambient mode"),
-    sidecars_of_others=(ENABLED, [IN_AMBIENT], ENABLED, None, "label ns kf istio-injection-"),
+    in_ambient_while_daemons_are_hidden=(
+        {}, [IN_AMBIENT, hide_daemons, {}], AMBIENT, "ambient", "ambient mode",
+    ),
+    sidecars_of_others=(
+        ENABLED, [IN_AMBIENT], ENABLED, None, f"kf istio-injection-; this charm would set {MODE}=",
+    ),
     revision_of_another_istiod=(CANARY, [install_canary, {}], CANARY, None, "kf istio.io/rev-"),
-    revision_of_others=(OTHER, [{}], OTHER, None, "label ns kf istio.io/rev-"),
+    revision_of_others=(
+        OTHER, [{}], OTHER, None,
+        "rev-; or set revision to match; this charm would set istio-injection=enabled",
+    ),
     labels_of_others=(
-        {**ENABLED, **OTHER}, [install_canary, {"revision": "canary"}], {**ENABLED, **OTHER}, None,
+        {**OTHER, **ENABLED}, [install_canary, {"revision": "canary"}], {**ENABLED, **OTHER}, None,
         "namespace kf has istio-injection=enabled and istio.io/rev=other;",
     ),
     opted_out=(OUT, [IN_AMBIENT], OUT, None, f"label ns kf {MODE}-"),
@@ -170,6 +178,12 @@ def test_record_that_can_not_be_read_counts_as_none(ctx, fake):
     fake.find("Namespace", "kf")["metadata"]["annotations"] = {names.MEMBERSHIP: "["}
     run(ctx)
     assert mesh_labels(fake) == ENABLED
+    # What is no label of the mesh stays, even if the record has it.
+    forged = {"owner": "kf.mesh-2", "set": {"team": "ml"}, "before": {"team": None}}
+    found = fake.namespace("kf", team="ml")["metadata"]
+    found["annotations"] = {names.MEMBERSHIP: json.dumps(forged)}
+    run(ctx, **OFF)
+    assert fake.labels("kf")["team"] == "ml"
 
 
 def test_follower_and_charm_without_the_right_write_nothing(ctx, fake):

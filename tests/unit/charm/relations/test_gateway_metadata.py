@@ -52,7 +52,10 @@ def test_controller_hears_of_the_gateway_when_istiod_serves_it(world):
     program(world.fake)
     # The class of an existing Gateway can't change.
     offer_classes(world, "istio", "mesh")
-    found = heard(told(world.run()))
+    state = world.run()
+    found = heard(told(state))
+    # This relation is about a Gateway of Istio's API.
+    assert state.get_relations("gateway-info")[0].local_app_data["gateway_up"] == "false"
     assert (found.namespace, found.gateway_name) == ("kf", "kubeflow-gateway")
     assert found.deployment_name == found.service_account == "kubeflow-gateway-mesh"
 
@@ -83,19 +86,13 @@ def test_what_was_told_stays_while_pods_restart_and_goes_with_the_mode(world, ca
     assert "address pending" in caplog.text
     world.config["routing"] = "virtualservice"
     assert heard(told(world.run())) is None
-    assert "set routing=gateway-api" in world.status().message
-
-
-def test_without_the_option_nothing_of_the_gateway_api_is_asked_for(world):
-    world.config.clear()
-    state = world.run()
-    assert told(state).get("metadata", "") == ""
-    assert "Gateway API" not in state.unit_status.message
     assert world.all("HTTPRoute") == []
-
-
-def refuse(world, *rights):
-    world.fake.forbidden.update(rights)
+    said = "set routing=gateway-api: jupyter-controller, kfp-ui waits for gateway-metadata"
+    other = testing.Relation("gateway-metadata", remote_app_name="kfp-ui")
+    world.related.insert(0, other)
+    status = world.status()
+    assert said in status.message
+    assert "Gateway API" not in status.message
 
 
 def lose_definitions(world):
@@ -126,11 +123,26 @@ def switch_off(name, value="false"):
     return lambda world: fake_cluster.set_environment(world.fake, name, value)
 
 
+SWITCHES = [
+    ("PILOT_ENABLE_GATEWAY_API", "false", "the Gateway API switched off"),
+    ("PILOT_ENABLE_GATEWAY_API_STATUS", "0", "the status of Gateways switched off"),
+    (
+        *("PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER", "false"),
+        "the deployment of gateways switched off",
+    ),
+    # The guard is an EnvoyFilter with a selector.
+    (
+        *("ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY", "false"),
+        "EnvoyFilters for gateways of the Gateway API switched off",
+    ),
+]
+
+
 @pytest.mark.parametrize(
     ("change", "want"),
     [
         (
-            lambda world: refuse(world, ("list", "httproutes")),
+            lambda world: world.fake.forbidden.add(("list", "httproutes")),
             "missing permission: list httproutes",
         ),
         (lose_definitions, "no Gateway API with v1 of Gateway, HTTPRoute"),
@@ -139,17 +151,10 @@ def switch_off(name, value="false"):
             lambda world: world.fake.delete("Deployment", "istiod", "istio-system"),
             "istiod's Deployment can't be read",
         ),
-        (switch_off("PILOT_ENABLE_GATEWAY_API"), "unset PILOT_ENABLE_GATEWAY_API"),
-        (switch_off("PILOT_ENABLE_GATEWAY_API_STATUS", "0"), "unset PILOT_ENABLE_GATEWAY_API_STA"),
-        (
-            switch_off("PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER"),
-            "unset PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER",
-        ),
-        # The guard is an EnvoyFilter with a selector.
-        (
-            switch_off("ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY"),
-            "unset ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY",
-        ),
+        *[
+            (switch_off(name, value), f"istiod istio-system/istiod has {what}; unset {name} there")
+            for name, value, what in SWITCHES
+        ],
         (
             offer_classes,
             "offers no GatewayClass; run: juju config mesh-2 routing=virtualservice; or restart",
@@ -159,7 +164,7 @@ def switch_off(name, value="false"):
             lambda world: world.config.update(
                 hosts=",".join(f"h{n}.example.com" for n in range(33))
             ),
-            "hosts has 33 names",
+            "hosts has 33 names, and a Gateway has listeners for 32",
         ),
     ],
 )
@@ -194,4 +199,13 @@ def test_a_model_that_is_served_stays_served_where_the_gateway_api_is_missing(wo
 def test_usual_class_is_taken_of_several(world):
     offer_classes(world, "a", "istio")
     world.run()
-    assert world.gateway()["spec"]["gatewayClassName"] == "istio"
+    group = "gateway.networking.k8s.io"
+    kinds = [{"group": group, "kind": each} for each in ("HTTPRoute", "GRPCRoute")]
+    routes = {"namespaces": {"from": "All"}, "kinds": kinds}
+    listener = {"name": "http", "port": 80, "protocol": "HTTP", "allowedRoutes": routes}
+    assert world.gateway()["spec"] == {
+        "gatewayClassName": "istio",
+        # Objects that istiod makes of the Gateway have none of its labels.
+        "infrastructure": {"labels": {}, "annotations": {}},
+        "listeners": [listener],
+    }
