@@ -10,6 +10,7 @@ from ops import testing
 
 from tests import tls_pairs
 from tests.unit.cases import cases
+from tests.unit.charm.diagnosis.world import diagnose_ingress
 from tests.unit.charm.ingress_world import (
     HOST,
     OURS,
@@ -92,6 +93,8 @@ def test_last_verified_certificate_is_served_while_the_secret_is_useless(secured
         assert f"Secret istio-ingress/kubeflow-tls: {lack}" in status.message, name
         assert "; the last verified certificate is served" in status.message
         assert (shown(secured), hosts(secured)) == (before, BOTH)
+    (row,) = (each for each in diagnose_ingress(secured, "status") if lack in each.seen)
+    assert row.next == "kubectl -n istio-ingress describe secret kubeflow-tls"
     # The copy that another team deletes or overwrites cannot be restored from such a Secret.
     for change in (None, MIXED):
         secured.fake.find("Secret", COPY, "istio-ingress")["data"] = change
@@ -261,6 +264,10 @@ def certified(world):
 
 
 def test_certificate_of_the_library_reaches_the_gateway(certified):
+    (issued,) = json.loads(certified.related[-1].remote_app_data["certificates"])
+    issued["chain"].append(tls_pairs.certificate("another").strip())
+    bag = {"certificates": json.dumps([issued])}
+    certified.related[-1] = dataclasses.replace(certified.related[-1], remote_app_data=bag)
     assert isinstance(certified.status(), testing.ActiveStatus)
     plain, secure = certified.gateway()["spec"]["servers"]
     assert plain["tls"] == {"httpsRedirect": True}
@@ -269,7 +276,7 @@ def test_certificate_of_the_library_reaches_the_gateway(certified):
     key = tls_certificates.PrivateKey.from_string(shown(certified)["tls.key"])
     assert certificate.matches_private_key(key)
     assert certificate.sans_dns == {"kf.example.com"}
-    assert shown(certified)["tls.crt"].count("BEGIN CERTIFICATE") == 2
+    assert shown(certified)["tls.crt"].split("\n\n") == ["\n".join(issued["chain"]) + "\n"]
     certified.fake.writes.clear()
     certified.run()
     assert certified.fake.writes == []
@@ -360,16 +367,16 @@ def test_certificate_serves_on_while_the_authority_sends_none_that_can_be_read(c
         assert f"certificates:{good.id} self-signed-certificates: " in status.message
         assert shown(certified) == before
         assert len(certified.gateway()["spec"]["servers"]) == 2
-    other = json.dumps([{**issued, "certificate": tls_pairs.certificate("another")}])
+    other = json.dumps([issued, {**issued, "certificate": tls_pairs.certificate("another")}])
     certified.related[-1] = dataclasses.replace(
         certified.related[-1], remote_app_data={"certificates": other}
     )
     status = certified.status()
     assert "self-signed-certificates: sends the certificate of another key" in status.message
     assert shown(certified) == before
-    certified.related[-1] = dataclasses.replace(
-        certified.related[-1], remote_app_data=good.remote_app_data
-    )
+    # The chain is optional.
+    bag = {"certificates": json.dumps([{**issued, "chain": None}])}
+    certified.related[-1] = dataclasses.replace(good, remote_app_data=bag)
     assert isinstance(certified.status(), testing.ActiveStatus)
     assert request(certified) == asked
     certified.related, certified.config["https_redirect"] = certified.related[:2], False

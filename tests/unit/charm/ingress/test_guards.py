@@ -43,7 +43,7 @@ def entries(guard, place=HTTPS):
         if "direct_response" in value and each["match"]["routeConfiguration"] == place:
             enabled = value.get("typed_per_filter_config", {})
             scripts = {
-                name.rpartition(".")[2]: one["config"].get("name", "asks")
+                name.rpartition(".")[2]: one["config"].get("name", one["config"])
                 for name, one in enabled.items()
             }
             ((how, path),) = value["match"].items()
@@ -73,7 +73,8 @@ def test_named_gateway_is_guarded_at_our_hosts_and_our_own_everywhere(world):
     assert places(world.guard("kf"), "ADD") == [{}]
 
 
-ASK = {"strip": "strip", "authorize": "asks", "mark": "ask"}
+AUTHZ = "type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute"
+ASK = {"strip": "strip", "authorize": {"@type": AUTHZ, "check_settings": {}}, "mark": "ask"}
 PASS = {"strip": "strip", "mark": "pass"}
 
 

@@ -174,6 +174,9 @@ def test_gateway_speaks_http2_with_grpc_where_nobody_else_says_how(world):
     assert "gRPC of istio-ingress-route" in message
     assert len(world.routes()) == 2
     world.fake.forbidden.clear()
+    world.fake.delete("DestinationRule", name, "kf")
+    world.run()
+    assert [*rules(world)] == [host]
     world.remove()
     assert rules(world) == {}
     assert world.routes() == []

@@ -237,10 +237,11 @@ def test_gateway_that_takes_a_port_for_tcp_is_named(world, created, server, labe
 
 
 def test_of_gateways_of_one_second_the_name_decides_and_not_the_namespace(world):
-    world.run()
-    world.gateway()["metadata"]["creationTimestamp"] = OURS
     world.fake.namespace("mesh-2")
     tcp = {"port": {"number": 80, "protocol": "TCP"}, "hosts": ["*"]}
     spec = {"selector": OWN_LABELS, "servers": [tcp]}
     world.fake.put("Gateway", "a", "mesh-2", spec=spec)["metadata"]["creationTimestamp"] = OURS
+    # Before this charm has a Gateway, every other one is older.
+    assert "Gateway mesh-2/a takes port" in world.hook().unit_status.message
+    world.gateway()["metadata"]["creationTimestamp"] = OURS
     assert "Gateway mesh-2/a takes port" in world.status().message
