@@ -147,7 +147,7 @@ SCHEDULED = {"type": "PodScheduled", "status": "True"}
         'webhook "validate.kyverno.svc-fail" rejects pods',
         "no registry of ours",
     ),
-    long_name=(pods_are_refused(DENIED.replace("validate", LONG)), f'webhook "{LONG}', "ours"),
+    long_name=(pods_are_refused(DENIED.replace("validate", LONG)), f'webhook "{LONG}', "no reg"),
     anything=(
         pods_are_refused("no image was found"),
         "FailedCreate rejects pods",
@@ -168,7 +168,7 @@ def test_what_keeps_the_webhooks_pods_from_being_ready_is_named(  # noqa: PLR091
     assert f"admission: {what}" in status.message
     assert f"admission: {what[:30]}" in status.message[:100]
     assert DIAGNOSE in status.message[:100]
-    assert words in status.message
+    assert f"; {words}" in status.message
     (found,) = diagnose(ctx, "admission")
     assert found.message == "PODS_NOT_PREPARED"
     assert what in found.seen

@@ -1,6 +1,7 @@
 """Which Istio the charm finds, in this cluster or outside of it, and what it can do."""
 
 import dataclasses
+import json
 
 import pytest
 import yaml
@@ -373,6 +374,8 @@ def test_option_tells_the_namespace_that_a_configuration_does_not(ctx, fake):
     unknown, known = heard(ctx), heard(ctx, istiod_namespace="managed")
     assert (unknown.mesh_namespace, unknown.status_port) == ("", 15020)
     assert (known.mesh_namespace, known.status_port) == ("managed", 15098)
+    ours = fake.find("MutatingWebhookConfiguration", "0-istio-integrator.kf.mesh-2")
+    assert '"managed"' in json.dumps(ours)
 
 
 def test_what_a_charmed_istio_says_is_not_believed_of_another(ctx, fake):
@@ -381,6 +384,9 @@ def test_what_a_charmed_istio_says_is_not_believed_of_another(ctx, fake):
     relation = testing.Relation("istio-metadata", remote_app_data=hint)
     said = status(ctx, dataclasses.replace(state(), relations={relation}))
     assert f"waiting for an istiod in istio-k8s; there is one in {URL}" in said.message
+    fake_cluster.install_istio(fake)
+    given = dataclasses.replace(state(istiod_namespace="istio-system"), relations={relation})
+    assert status(ctx, given).message.startswith("istio-system/istiod 1.31")
 
 
 def test_hold_that_our_own_admission_gave_the_dry_run_pod_is_not_the_meshs(ctx, fake):

@@ -261,9 +261,10 @@ SHARED = {"tier": "x", "app.kubernetes.io/name": "katib"}
 def test_ports_that_are_called_in_plain_text_stay_open(ctx, empty, objects, option, want):
     for each in objects:
         empty.add(each)
-    ctx.run(ctx.on.config_changed(), strict(mtls_exceptions=option))
+    said = status(ctx, strict(mtls_exceptions=option))
     assert is_strict(empty)
     assert opened(empty) == want
+    assert ("open to plain text" in said.message) is (bool(want) and said.name == "active")
 
 
 FULL = f"minio.kf.svc.{DOMAIN}"

@@ -123,6 +123,9 @@ UNKNOWN = (
 @cases(
     ("change", "said", "want"),
     nobody_names_them=(nothing, Template.CALLERS_LOST, f"minio, {LOST}"),
+    webhook_without_a_policy=(
+        add(members.webhook("hook", "minio", 9000)), Template.PORT_OPEN_TO_ALL, "",
+    ),
     no_policy_can_name_them=(
         without_sidecar("minio"), Template.CALLERS_LOST, f"minio (without a sidecar), {LOST}",
     ),
