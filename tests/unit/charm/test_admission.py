@@ -120,39 +120,21 @@ DENIED = 'admission webhook "validate.kyverno.svc-fail" denied the request: no r
 LONG = "x" * 200
 CPU = "0/1 nodes are available: 1 Insufficient cpu."
 UNSCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+UNSCHEDULED["message"] = CPU
+PULL = "Back-off pulling image"
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
 
 
 @cases(
     ("trouble", "what", "words"),
-    image=(
-        pod_waits("ImagePullBackOff", "Back-off pulling image"),
-        "webhook pods: ImagePullBackOff",
-        "Back-off pulling image",
-    ),
+    image=(pod_waits("ImagePullBackOff", PULL), "webhook pods: ImagePullBackOff", PULL),
     crashing=(pod_waits("CrashLoopBackOff"), "webhook pods: CrashLoopBackOff", ""),
-    unschedulable=(
-        has_pod(conditions=[{**UNSCHEDULED, "message": CPU}]),
-        "webhook pods: Unschedulable",
-        CPU,
-    ),
+    unschedulable=(has_pod(conditions=[UNSCHEDULED]), "webhook pods: Unschedulable", CPU),
     quota=(pods_are_refused(QUOTA), "ResourceQuota small rejects pods", "requested: pods=1"),
-    pod_security=(
-        pods_are_refused(SECURITY),
-        "Pod Security restricted:latest rejects pods",
-        "capabilities",
-    ),
-    webhook=(
-        pods_are_refused(DENIED),
-        'webhook "validate.kyverno.svc-fail" rejects pods',
-        "no registry of ours",
-    ),
+    standard=(pods_are_refused(SECURITY), "Pod Security restricted:latest rejects pods", "capab"),
+    webhook=(pods_are_refused(DENIED), 'webhook "validate.kyverno.svc-fail" rejects pods', "no r"),
     long_name=(pods_are_refused(DENIED.replace("validate", LONG)), f'webhook "{LONG}', "no reg"),
-    anything=(
-        pods_are_refused("no image was found"),
-        "FailedCreate rejects pods",
-        "no image was found",
-    ),
+    anything=(pods_are_refused("no image was found"), "FailedCreate rejects pods", "no image"),
 )
 @pytest.mark.parametrize("is_asked", [False, True], ids=["from-the-start", "later"])
 def test_what_keeps_the_webhooks_pods_from_being_ready_is_named(  # noqa: PLR0917 - a table

@@ -168,6 +168,7 @@ def test_workload_that_can_not_have_a_sidecar_is_named(ctx, found):
         "kube-apiserver rejects Job/train-2 with a sidecar; "
         "run: kubectl -n kf describe Job/train-2; +1 more; spec.resources"
     )
+    status(ctx, state(mesh_mode="none"))
     assert "Job/train-2 with a sidecar" in status(ctx, state(mesh_mode="none")).message
     rows = diagnose(ctx, "rejections")
     assert [row.message for row in rows] == ["SIDECAR_REJECTED"] * 2

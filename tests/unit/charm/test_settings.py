@@ -115,11 +115,8 @@ def test_what_was_seen_and_can_not_be_read_was_not_seen(ctx, fake, text):
 
 NAMED = "controller-service.controller-x.svc.cluster.local:17070"
 DNS = {"proxy_metadata": {"ISTIO_META_DNS_CAPTURE": "True"}}
-INBOUND_ONLY = {
-    "injected_annotations": {
-        "traffic.sidecar.istio.io/excludeOutboundIPRanges": "10.0.0.0/8,0.0.0.0/0"
-    }
-}
+RANGES = "traffic.sidecar.istio.io/excludeOutboundIPRanges"
+INBOUND_ONLY = {"injected_annotations": {RANGES: "10.0.0.0/8,0.0.0.0/0"}}
 
 
 @cases(

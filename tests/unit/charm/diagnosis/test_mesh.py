@@ -28,28 +28,16 @@ def not_tried(fake):
     fake.put("EndpointSlice", "istiod-1", "istio-system", labels=labels, endpoints=ready)
 
 
+AWAY, GET = ("broken", "ISTIOD_AWAY"), "kubectl get mutatingwebhookconfiguration"
+
+
 @cases(
     ("installed", "level", "want", "command"),
     alive=(default, "fine", "ISTIOD_INJECTS", ""),
     not_tried=(not_tried, "doubtful", "ISTIOD_NOT_TRIED", ""),
-    dead=(
-        dead,
-        "broken",
-        "ISTIOD_AWAY",
-        "kubectl -n istio-system get pods,endpoints -l app=istiod",
-    ),
-    dead_elsewhere=(
-        dead_elsewhere,
-        "broken",
-        "ISTIOD_AWAY",
-        "kubectl get mutatingwebhookconfiguration istio-sidecar-injector",
-    ),
-    none=(
-        lambda _: None,
-        "broken",
-        "INJECTOR_ABSENT",
-        "kubectl get mutatingwebhookconfigurations",
-    ),
+    dead=(dead, *AWAY, "kubectl -n istio-system get pods,endpoints -l app=istiod"),
+    dead_elsewhere=(dead_elsewhere, *AWAY, f"{GET} istio-sidecar-injector"),
+    none=(lambda _: None, "broken", "INJECTOR_ABSENT", f"{GET}s"),
 )
 def test_istiod_is_judged_by_its_answer(ctx, fake, installed, level, want, command):  # noqa: PLR0917
     installed(fake)

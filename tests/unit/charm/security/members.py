@@ -41,13 +41,8 @@ def webhook(name, service, port=443, namespace=MODEL, kind="ValidatingWebhookCon
     calls = {"b.b.c": {"url": "https://hooks.example.com"}, "a.b.c": {"service": called}}
     nobody = {"matchLabels": {"nobody": "has-this"}}
     # A real API server refuses a hook without sideEffects and admissionReviewVersions.
-    about = {
-        "objectSelector": {},
-        "namespaceSelector": nobody,
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-        "failurePolicy": "Ignore",
-    }
+    about = {"objectSelector": {}, "namespaceSelector": nobody, "failurePolicy": "Ignore"}
+    about |= {"sideEffects": "None", "admissionReviewVersions": ["v1"]}
     hooks = [{"name": each, "clientConfig": call, **about} for each, call in calls.items()]
     return make(kind, name, "", webhooks=hooks)
 

@@ -109,12 +109,8 @@ PLACES = {
 }
 PORTS = [{"port": 80, "name": "a"}, {"port": 443, "targetPort": "webhook", "name": "main"}]
 HOOK = [service("katib", 443, ports=PORTS), webhook("katib", "katib")]
-RUNNER = {
-    "app": "runner",
-    "job-name": "x",
-    "batch.kubernetes.io/job-name": "x",
-    "service.istio.io/canonical-name": "runner",
-}
+RUNNER = {"app": "runner", "job-name": "x", "batch.kubernetes.io/job-name": "x"}
+RUNNER["service.istio.io/canonical-name"] = "runner"
 WIDE = stateful_set("wide")
 WIDE["spec"]["selector"] = {"matchLabels": {"tier": "x"}}
 FAR = stateful_set("far")

@@ -14,6 +14,7 @@ from tests.unit.charm.security.applications import add_application, mesh, writte
 from tests.unit.charm.security.callers import GATEWAY, NAME, policy, sa
 
 CLOSED = "mesh-2-closed"
+AT_NO_PORT = policy("kfp-ui", "kfp-api", {"ports": [99]})
 
 
 @pytest.fixture
@@ -30,13 +31,8 @@ def fake(monkeypatch):
 
 @pytest.fixture
 def world(fake):
-    return ingress_world.World(
-        fake,
-        ingress_world.route(),
-        ingress_world.auth(),
-        mesh("kfp-api", policy("kfp-ui", "kfp-api")),
-        authorization="related",
-    )
+    related = ingress_world.auth(), mesh("kfp-api", policy("kfp-ui", "kfp-api"))
+    return ingress_world.World(fake, ingress_world.route(), *related, authorization="related")
 
 
 def writes(world):
@@ -196,16 +192,8 @@ def test_gateway_is_admitted_by_its_accounts(world, options, accounts):
 
 @cases(
     ("application", "change"),
-    port_that_no_pod_has=(
-        "kfp-api",
-        lambda world: world.related.append(
-            mesh("kfp-api", policy("kfp-ui", "kfp-api", {"ports": [99]}))
-        ),
-    ),
-    gateway_that_is_not_known=(
-        "kfp-ui",
-        lambda world: world.fake.delete("Pod", "gateway-0", "istio-ingress"),
-    ),
+    port_of_no_pod=("kfp-api", lambda world: world.related.append(mesh("kfp-api", AT_NO_PORT))),
+    no_gateway=("kfp-ui", lambda world: world.fake.delete("Pod", "gateway-0", "istio-ingress")),
 )
 def test_workload_without_rules_is_closed_to_all(world, application, change):
     world.related = [one for one in world.related if one.endpoint != "service-mesh"]
