@@ -60,7 +60,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
         ],
         "pod-annotations": [
             {"pods": "app in (web)", "add": {"example.com/note": 'a "quoted" <b>\n'}},
-            {"pods": "tuned", "add": {CONFIG: "concurrency: 1"}},
         ],
         "excluded-outbound-ports": [
             {"pods": "db", "ports": [5432, 6379]},
@@ -82,7 +81,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "everything": {
         "native": True,
         "pod-labels": [{"add": {"tier": "other"}}],
-        "pod-annotations": [{"add": {CONFIG: "concurrency: 1"}}],
+        "pod-annotations": [{"add": {CONFIG: "concurrency: 1", PORTS: "80"}}],
         "excluded-outbound-ports": [{"ports": [5432]}],
         "image-registries": [{"pods": "!original", "prefixes": {"docker.io": "mirror.example"}}],
     },
@@ -446,7 +445,7 @@ FULL = (
         annotations={f"example.com/{number}": "é" * 120 for number in range(1000)},
         want=("annotations", "ports", "hold", "labels"),
         want_labels={"tier": "other"},
-        want_annotations={PORTS: "5432", CONFIG: f"{HELD_LINE}concurrency: 1"},
+        want_annotations={PORTS: "80,5432", CONFIG: f"{HELD_LINE}concurrency: 1"},
     ),
     left(
         "hold, among more annotations than are looked at",
@@ -507,7 +506,8 @@ NATIVES = (
     held(
         "native, can start with a classic proxy",
         settings="native",
-        spec=helped(readinessProbe=PROBE),
+        annotations={"sidecar.istio.io/rewriteAppHTTPProbers": "false"},
+        spec=helped(startupProbe=PROBE),
     ),
     held(
         "native, the template has none",
@@ -557,7 +557,7 @@ NOT_HELD = f'{{"{KEY}": false}}'
 
 
 def unit(*containers: dict[str, str]) -> dict[str, list[dict[str, str]]]:
-    init = [container(each, "a:1") for each in ("istio-init", "charm-init")]
+    init = [container(each, "a:1") for each in ("setup", "charm-init")]
     return {"initContainers": init, "containers": list(containers)}
 
 
@@ -814,7 +814,7 @@ RULES = (
         spec={"containers": [container("main", "python:3")]},
         want=("annotations", "ports", "hold", "images", "labels"),
         want_labels={"tier": "other"},
-        want_annotations={PORTS: "5432", CONFIG: f"{HELD_LINE}concurrency: 1"},
+        want_annotations={PORTS: "80,5432", CONFIG: f"{HELD_LINE}concurrency: 1"},
         want_images={"main": "mirror.example/library/python:3"},
     ),
     Case(
@@ -824,7 +824,7 @@ RULES = (
         spec=TO_COMPLETION,
         want=("annotations", "ports", "native", "labels"),
         want_labels={"tier": "other"},
-        want_annotations={PORTS: "5432", CONFIG: "concurrency: 1", NATIVE: "true"},
+        want_annotations={PORTS: "80,5432", CONFIG: "concurrency: 1", NATIVE: "true"},
         skipped=("hold:NativeSidecar",),
     ),
 )

@@ -52,7 +52,7 @@ def test_a_profile_is_served_as_such_where_labelled_namespaces_are_not():
     served = namespaces.Served(model="m", owner="m.a", kinds=frozenset(["profiles"]))
 
     assert served.find_kind("kf-user", {**PROFILE, **ENABLED}) == "profiles"
-    assert [served.find_kind("kf-user", ENABLED), served.find_kind("m", {})] == [None, None]
+    assert [served.find_kind("kf-user", ENABLED), served.find_kind("m", PROFILE)] == [None, None]
     theirs = {**PROFILE, **THEIRS}
     assert served.find_kind("kf-user", theirs) is None
     assert served.find_allowed_kind("kf-user", theirs) == "profiles"

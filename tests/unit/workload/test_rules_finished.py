@@ -406,6 +406,7 @@ MESH = 17020
     mesh=({}, MESH),
     own=({"port": "1"}, 1),
     own_with_spaces=({"port": " 15020 "}, 15020),
+    own_is_blank=({"port": " "}, MESH),
     own_is_the_largest=({"port": "65535"}, 65535),
     own_is_too_large=({"port": "65536"}, None),
     own_is_negative=({"port": "-1"}, None),

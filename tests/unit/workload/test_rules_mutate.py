@@ -13,6 +13,7 @@ from sidecar_lifecycle.model import types
 
 from integrator_contract import names, pods
 from tests.functional import admission_cases as table
+from tests.unit.cases import cases
 
 
 def load(name):
@@ -130,6 +131,17 @@ def test_a_pod_of_a_profile_gets_its_hold_though_the_model_is_ambient_and_not_se
     pod = types.Pod(spec=types.PodSpec(containers=[types.Container(name="main")]))
     known = dataclasses.replace(load("ambient"), lifecycle_in_model=False)
     assert mutate.mutate(pod, known, "profiles").applied == ("ports", "hold")
+
+
+@cases(
+    ("added", "reason"),
+    native=({table.NATIVE: "false"}, "PodSaysItself"),
+    templates=({table.TEMPLATES: "sidecar,ours"}, "OtherTemplate"),
+)
+def test_annotation_that_an_option_adds_counts_as_the_pods_own(added, reason):
+    pod = msgspec.convert(table.Case(id="", spec=table.TO_COMPLETION).pod("m"), types.Pod)
+    known = dataclasses.replace(load("native"), pod_annotations=(pods.Entries(add=added),))
+    assert mutate.mutate(pod, known).skipped[0][:2] == ("native", reason)
 
 
 KEYS = st.sampled_from(

@@ -8,7 +8,7 @@ from sidecar_lifecycle.model import types
 
 from tests.unit.cases import cases
 
-HTTP = {"httpGet": {"path": "/own/app-health/", "port": 9801}, "periodSeconds": 1}
+HTTP = {"httpGet": {"path": "/app-healthz/app-health/", "port": 9801}, "periodSeconds": 1}
 TCP = {"tcpSocket": {"port": "db"}}
 GRPC = {"grpc": {"port": 9000, "service": None}}
 EXEC = {"exec": {"command": ["true"]}}
