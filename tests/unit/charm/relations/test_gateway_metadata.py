@@ -177,9 +177,9 @@ def test_what_is_missing_is_named_and_nothing_is_served_by_it(world, change, wan
 
 
 def test_gateway_api_is_not_missing_while_the_api_server_fails(world):
-    world.fake.broken["list", "httproutes"] = 500
-    status = world.run().unit_status
-    assert (status.name, "the server says no" in status.message) == ("waiting", True)
+    world.fake.failures.append(("/httproutes", 500, {}))
+    status = world.hook().unit_status
+    assert (status.name, "Injected" in status.message) == ("waiting", True)
 
 
 def test_a_model_that_is_served_stays_served_where_the_gateway_api_is_missing(world):
