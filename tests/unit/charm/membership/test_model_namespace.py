@@ -155,6 +155,7 @@ def test_namespace_becomes_and_is_given_back_as_it_was(  # noqa: PLR0917 - a tab
     assert mesh_labels(fake) == after
     heard = told(ctx, out)
     assert heard.joined is (plane is not None)
+    assert heard.joined or "pods in mesh" not in out.unit_status.message
     assert plane is None or heard.data_plane == plane
     fake.writes.clear()
     run(ctx, **step)
@@ -380,18 +381,21 @@ def test_running_pods_stay_outside_before_the_namespace_joins_ambient_mode(ctx, 
     fake.writes.clear()
     run(ctx, **options)
     assert not [each for each in fake.writes if "pods" in each]
-    # Another tool took the label off that pod.
+    # Another tool took the label off a pod, or changed it; another integrator labelled one.
     note = {**fake.find("Pod", "minio-0", "kf")["metadata"]["annotations"]}
-    fake.find("Pod", "kfp-0", "kf")["metadata"]["annotations"] = note
+    other = {key: text.replace("mesh-2", "mesh") for key, text in note.items()}
+    for name, notes in {"kfp-0": note, "inside": note, "theirs": other}.items():
+        fake.find("Pod", name, "kf")["metadata"]["annotations"] = notes
     run(ctx, **IN_AMBIENT)
     assert (pod_labels(fake, "minio-0"), pod_labels(fake, "bare")) == ({"app": "minio"}, {})
     assert pod_labels(fake, "modeloperator-x") == {**MODELOPERATOR, **OUT}
     remove(ctx)
     assert pod_labels(fake, "modeloperator-x") == MODELOPERATOR
     assert pod_labels(fake, "theirs") == OUT
+    assert pod_labels(fake, "inside") == {**MODELOPERATOR, **AMBIENT}
     found = [each["metadata"] for each in fake.objects.values()]
     noted = [each["name"] for each in found if names.MEMBERSHIP in (each.get("annotations") or ())]
-    assert noted == ["kfp-0"]
+    assert noted == ["theirs", "inside", "kfp-0"]
 
 
 @pytest.mark.parametrize("options", [IN_SIDECARS, SELECTED, OFF], ids=["sidecars", "some", "none"])
