@@ -120,7 +120,8 @@ def test_workload_is_told_of_the_gateway_and_of_the_secrets_that_it_serves(world
     ):
         world.config, world.related = options, related
         for leader in (True, False):
-            assert told(world.ctx, world.hook(leader=leader)).gateway == want
+            found = told(world.ctx, world.hook(leader=leader))
+            assert (found.gateway, found.leader) == (want, leader)
     world.fake.forbidden.add(("get", "services"))
     assert told(world.ctx, world.hook()).gateway == want
 

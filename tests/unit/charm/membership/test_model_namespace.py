@@ -364,6 +364,7 @@ def test_running_pods_stay_outside_before_the_namespace_joins_ambient_mode(ctx, 
     add_pod(fake, "inside", **MODELOPERATOR, **AMBIENT)
     add_pod(fake, "minio-0", app="minio")
     add_pod(fake, "kfp-0", app="kfp")
+    add_pod(fake, "kfp-1", app="kfp", **AMBIENT)
     add_pod(fake, "bare")
     for phase in ("Succeeded", "Failed"):
         fake.put("Pod", phase.lower(), labels=MODELOPERATOR, spec={}, status={"phase": phase})
@@ -384,7 +385,7 @@ def test_running_pods_stay_outside_before_the_namespace_joins_ambient_mode(ctx, 
     # Another tool took the label off a pod, or changed it; another integrator labelled one.
     note = {**fake.find("Pod", "minio-0", "kf")["metadata"]["annotations"]}
     other = {key: text.replace("mesh-2", "mesh") for key, text in note.items()}
-    for name, notes in {"kfp-0": note, "inside": note, "theirs": other}.items():
+    for name, notes in {"kfp-0": note, "kfp-1": note, "theirs": other}.items():
         fake.find("Pod", name, "kf")["metadata"]["annotations"] = notes
     run(ctx, **IN_AMBIENT)
     assert (pod_labels(fake, "minio-0"), pod_labels(fake, "bare")) == ({"app": "minio"}, {})
@@ -392,10 +393,10 @@ def test_running_pods_stay_outside_before_the_namespace_joins_ambient_mode(ctx, 
     remove(ctx)
     assert pod_labels(fake, "modeloperator-x") == MODELOPERATOR
     assert pod_labels(fake, "theirs") == OUT
-    assert pod_labels(fake, "inside") == {**MODELOPERATOR, **AMBIENT}
+    assert pod_labels(fake, "kfp-1") == {"app": "kfp", **AMBIENT}
     found = [each["metadata"] for each in fake.objects.values()]
     noted = [each["name"] for each in found if names.MEMBERSHIP in (each.get("annotations") or ())]
-    assert noted == ["theirs", "inside", "kfp-0"]
+    assert noted == ["theirs", "kfp-0", "kfp-1"]
 
 
 @pytest.mark.parametrize("options", [IN_SIDECARS, SELECTED, OFF], ids=["sidecars", "some", "none"])
