@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from istio_integrator.kube import cluster, errors, owners
+from istio_integrator.situation import model
 from tests.unit.cases import cases
 
 
@@ -104,6 +105,13 @@ def test_object_is_decoded_again_when_it_has_changed(fake, field):
     for metadata in (first, {**first, "unseen": "x"}, {**first, field: "2", "seen": "x"}):
         (found,) = seen.decode([{"kind": "Pod", "metadata": metadata}], Described)
         assert found.metadata == (first if "unseen" in metadata else metadata)
+
+
+def test_pods_that_have_ended_and_those_of_other_namespaces_are_left_out(fake):
+    for phase in ("Pending", "Running", "Succeeded", "Failed"):
+        fake.put("Pod", phase.lower(), spec={}, status={"phase": phase})
+    found = model.list_pods(cluster.Cluster(fake.client()), "kf")
+    assert [each.metadata.name for each in found] == ["pending", "running"]
 
 
 def test_everything_is_read_anew_when_another_client_wrote_in_between(fake):

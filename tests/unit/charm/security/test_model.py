@@ -130,7 +130,10 @@ def near(system):
     ),
     near_windows=({}, {"affinity": near("windows")}, {"may_run_on_linux": False}),
     near_linux=({}, {"affinity": near("linux")}, {"may_run_on_linux": True}),
-    anywhere=({}, {}, {"may_run_on_linux": True, "is_in_mesh": False, "is_router": False}),
+    anywhere=(
+        {}, {}, {"may_run_on_linux": True, "is_in_mesh": False, "is_router": False,
+        "service_account_name": "default", "reference": "Pod kf/a"},
+    ),
 )  # fmt: skip
 def test_pod_is_read(metadata, spec, want):
     read = msgspec.convert(make("Pod", "a", spec=spec, **metadata), Pod)
@@ -211,6 +214,7 @@ def test_calls_of_api_servers_are_those_to_services_of_the_model():
         members.webhook("b", "katib", None),
         members.webhook("a", "katib", 8443, kind="MutatingWebhookConfiguration"),
         members.webhook("c", "katib", namespace="kf-2"),
+        members.webhook("d", "katib", 65536),
         *[members.definition("x", "seldon")] * 2,
         members.definition("y", "seldon", "None"),
         members.api_service("v1.x", "metrics"),
