@@ -66,6 +66,7 @@ def test_old_proxies_are_named_by_their_reason(ctx):
     found = diagnose(ctx, "sidecars", state(workload(row, stale=1)))[-1]
     assert found.seen == "old proxy: kf-user/minio-0: revision 1-30"
     assert found.next == "juju run mesh-2/leader restart-stale"
+    assert "/uninjected?stale=" in [path for _, path, _ in asked.SERVICE.requests]
 
 
 @cases(
