@@ -111,6 +111,11 @@ def drop_names_of_rules(world):
     world.fake._create = older
 
 
+def reject_routes(world):
+    denied = 400, 'admission webhook "a.b" denied the request: no'
+    world.fake.validators.append(lambda obj: denied if obj["kind"] == "HTTPRoute" else None)
+
+
 def offer_classes(world, *names):
     one = world.fake.find("GatewayClass", "mesh")
     world.fake.delete("GatewayClass", "mesh")
@@ -147,6 +152,7 @@ SWITCHES = [
         ),
         (lose_definitions, "no Gateway API with v1 of Gateway, HTTPRoute"),
         (drop_names_of_rules, "too old, its routes' rules have no names"),
+        (reject_routes, 'webhook "a.b" refuses HTTPRoute kf/probe-'),
         (
             lambda world: world.fake.delete("Deployment", "istiod", "istio-system"),
             "istiod's Deployment can't be read",
