@@ -200,6 +200,9 @@ def test_kubernetes_without_such_policies_is_a_note_unless_it_was_asked_for(worl
     command = "juju config mesh-2 tenant-policy=off"
     assert said.message == f"tenant-policy=enforce needs Kubernetes 1.30; run: {command}"
     assert world.routes()
+    world.fake.absent.clear()
+    world.fake.broken["patch", "validatingadmissionpolicies"] = 404
+    assert world.status().name == "waiting"
 
 
 def test_missing_right_is_named_and_everything_else_is_served(world):
