@@ -223,65 +223,54 @@ OF_NAMESPACES = 'namespaces "kf" is forbidden: User "u" cannot patch resource "n
 
 
 @cases(
-    ("code", "message", "name", "visible", "command"),
+    ("error", "visible", "command"),
     policy=(
-        422,
-        DENIED.format(SHORT),
-        "blocked",
-        f"{DIAGNOSE}; ValidatingAdmissionPolicy {SHORT} refuses",
+        (422, DENIED.format(SHORT)),
+        f"blocked: {DIAGNOSE}; ValidatingAdmissionPolicy {SHORT} refuses",
         f"kubectl get validatingadmissionpolicy {SHORT} -o yaml",
     ),
     policy_of_a_long_name=(
-        422,
-        DENIED.format(LONG),
-        "blocked",
-        f"{DIAGNOSE}; {LONG} refuses",
+        (422, DENIED.format(LONG)),
+        f"blocked: {DIAGNOSE}; {LONG} refuses",
         f"kubectl get validatingadmissionpolicy {LONG} -o yaml",
     ),
     webhook=(
-        400,
-        'admission webhook "a.b" denied the request: no labels here',
-        "blocked",
-        f'{DIAGNOSE}; webhook "a.b" refuses Namespace kf',
+        (400, 'admission webhook "a.b" denied the request: no labels here'),
+        f'blocked: {DIAGNOSE}; webhook "a.b" refuses Namespace kf',
         LOOK,
     ),
     webhook_that_is_away=(
-        500,
-        f"Internal error occurred: {AWAY}",
-        "waiting",
-        f'{DIAGNOSE}; webhook "check.opa.sh" does not answer',
+        (500, f"Internal error occurred: {AWAY}"),
+        f'waiting: {DIAGNOSE}; webhook "check.opa.sh" does not answer',
         LOOK,
     ),
     right_to_one=(
-        403,
-        f'{OF_NAMESPACES} API group ""',
-        "blocked",
-        f"missing permission: patch namespaces kf; {TRUST}",
+        (403, f'{OF_NAMESPACES} API group ""'),
+        f"blocked: missing permission: patch namespaces kf; {TRUST}",
         TRUST[5:],
     ),
     right_of_a_group=(
-        *(403, ELSEWHERE),
-        *("blocked", f"missing permission: patch a.b.c; {TRUST}", TRUST[5:]),
+        (403, ELSEWHERE),
+        f"blocked: missing permission: patch a.b.c; {TRUST}",
+        TRUST[5:],
     ),
     no_right_at_all=(
-        *(401, "Unauthorized", "blocked", f"missing permission: Unauthorized; {TRUST}"),
+        (401, "Unauthorized"),
+        f"blocked: missing permission: Unauthorized; {TRUST}",
         TRUST[5:],
     ),
 )
-def test_who_keeps_the_namespace_from_being_labelled_is_named(  # noqa: PLR0917 - a table
-    ctx, fake, code, message, name, visible, command
-):
+def test_who_keeps_the_namespace_from_being_labelled_is_named(ctx, fake, error, visible, command):
     fake_cluster.install_istio(fake)
     fake.validators.append(
         lambda obj: (
-            (code, message)
+            error
             if obj["kind"] == "Namespace" and "istio-injection" in obj["metadata"]["labels"]
             else None
         )
     )
     shown = status(ctx, state())
-    assert shown.name == name
-    assert shown.message[: messages.VISIBLE].startswith(visible)
+    assert f"{shown.name}: {shown.message[: messages.VISIBLE]}".startswith(visible)
     with pytest.raises(testing.ActionFailed):
         ctx.run(ctx.on.action("diagnose"), state())
     assert f"→ {command}" in ctx.action_results["report"]
