@@ -1,8 +1,8 @@
 """Which namespaces are served: one answer for each, and selectors that say the same."""
 
+import itertools
+
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from integrator_contract import names, namespaces, selectors
 from tests.unit.cases import cases
@@ -58,34 +58,30 @@ def test_a_profile_is_served_as_such_where_labelled_namespaces_are_not():
     assert served.find_allowed_kind("kf-user", theirs) == "profiles"
 
 
-NAMES = st.sampled_from(["m", "istio", "kube-system", "x"])
-LABELS = st.fixed_dictionaries(
-    {},
-    optional={
-        names.PART_OF: st.sampled_from([names.PROFILE, "other"]),
-        names.SERVED: st.sampled_from(["enabled", "disabled", "odd"]),
-        names.CONTROLLER_MODEL: st.just("x"),
-        names.SERVED_BY: st.sampled_from(["m.a", "n.a"]),
-    },
-)
-KINDS = st.frozensets(st.sampled_from(namespaces.KINDS))
+LABELS = {
+    names.PART_OF: (None, names.PROFILE, "other"),
+    names.SERVED: (None, "enabled", "disabled", "odd"),
+    names.CONTROLLER_MODEL: (None, "x"),
+    names.SERVED_BY: (None, "m.a", "n.a"),
+}
 
 
-@given(NAMES, LABELS, KINDS, st.sampled_from(["", "istio"]))
-@example("kf-user", {**PROFILE, **ENABLED}, frozenset(namespaces.KINDS), "")
-def test_selectors_select_what_is_served_each_by_one_of_them(name, labels, kinds, mesh_namespace):
-    served = namespaces.Served(model="m", mesh_namespace=mesh_namespace, owner="m.a", kinds=kinds)
-    marks = {**labels, "kubernetes.io/metadata.name": name}
+@pytest.mark.parametrize("mesh_namespace", ["", "istio"])
+@pytest.mark.parametrize("size", range(4))
+def test_selectors_select_what_is_served_each_by_one_of_them(size, mesh_namespace):
+    every = itertools.product(("m", "istio", "kube-system", "x"), *LABELS.values())
+    choices = itertools.combinations(namespaces.KINDS, size)
+    for (name, *values), kinds in itertools.product(every, map(frozenset, choices)):
+        labels = {key: value for key, value in zip(LABELS, values, strict=True) if value}
+        served = namespaces.Served(
+            model="m", mesh_namespace=mesh_namespace, owner="m.a", kinds=kinds
+        )
+        marks = {**labels, "kubernetes.io/metadata.name": name}
+        selected = [key for key, each in served.as_selectors() if selectors.matches(each, marks)]
 
-    selected = [key for key, each in served.as_selectors() if selectors.matches(each, marks)]
-
-    kind = served.find_kind(name, labels)
-    if name == "m":
-        assert selected == ["model"]
-    elif kind is None:
-        assert selected == []
-    else:
-        assert selected == [f"{kind}-ours" if names.SERVED_BY in labels else kind]
+        kind = "model" if name == "m" else served.find_kind(name, labels)
+        suffix = "-ours" if name != "m" and names.SERVED_BY in labels else ""
+        assert selected == ([f"{kind}{suffix}"] if kind else []), (name, labels, kinds)
 
 
 def test_kinds_are_read_by_their_names():

@@ -273,9 +273,10 @@ def init(*names_of_containers):
 CUSTOMISED = types.Container(name="istio-proxy", image="auto")
 
 
-def marked(*containers):
+def marked(*names_of_init_containers, containers=None):
     """Write the injector's annotation as it names what it has added."""
-    return {names.SIDECAR_STATUS: json.dumps({"containers": None, "initContainers": containers})}
+    added = {"containers": containers, "initContainers": names_of_init_containers}
+    return {names.SIDECAR_STATUS: json.dumps(added)}
 
 
 @cases(
@@ -302,11 +303,11 @@ def marked(*containers):
         True,
     ),
     template_with_containers=(
-        pod(annotations={names.SIDECAR_STATUS: '{"containers": ["agent"]}'}, containers=["agent"]),
+        pod(annotations=marked(containers=["agent"]), containers=["agent"]),
         True,
     ),
-    left_over_mark_of_a_container=(
-        pod(annotations={names.SIDECAR_STATUS: '{"containers": ["agent"]}'}),
+    half_of_a_left_over_mark=(
+        pod(annotations=marked("istio-init", containers=["agent"]), containers=["agent"]),
         False,
     ),
 )

@@ -376,7 +376,7 @@ def test_names_that_a_pod_lacks_and_containers_that_hold_it_are_named():
     old_end_beside_one_that_runs=(
         *(agent(running(), OLD_END), {"old_ends_count": True}, "PayloadRunning"),
     ),
-    switched_off=(pod(), {"enabled": False}, "SwitchedOff"),
+    switched_off=(noted(shutdown="enabled"), {"enabled": False}, "SwitchedOff"),
     disabled_in_the_namespace=(pod(), {"namespace_enabled": False}, "NamespaceDisabled"),
 )
 def test_options_apply_where_annotations_say_nothing(
