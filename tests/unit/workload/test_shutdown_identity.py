@@ -247,6 +247,9 @@ async def test_service_is_ready_while_no_namespace_of_the_served_kinds_exists(
                 cluster.put("pods", pod_json(running(), namespace=namespace, name=name, uid=name))
             cluster.namespace(namespace, labels=SERVED)
             await until(lambda count=kept + 2 * number: service.shows(count, "pods"))
+        for kind, count in (("profiles", kept), ("labelled", kept + 4)):
+            service.change(served_namespaces=frozenset({kind}))
+            await until(lambda count=count: service.shows(count, "pods"), seconds=30)
         # Pods of a namespace that is served no more are forgotten, and no others.
         cluster.namespace("team")
         await until(lambda: service.shows(kept + 2, "pods"))

@@ -149,6 +149,16 @@ async def test_as_many_workloads_are_restarted_at_once_as_the_option_allows(mode
     assert {*remembered(model).holds} == {"StatefulSet/app", "StatefulSet/db"}
 
 
+async def test_replacement_without_a_sidecar_is_tried_and_named(model: FakeApiserver):
+    async with converging(model):
+        await until(lambda: model.evicted)
+        model.put("pods", without_sidecar("uid-2"))
+        await until(lambda: len(model.all("events")) == 2)
+    (hold,) = remembered(model).holds.values()
+    assert (hold.reason, hold.until) == ("StillNoSidecar", None)
+    assert model.evicted == ["uid-1"]
+
+
 async def test_startup_probe_may_be_led_to_a_proxy_that_starts_before(model: FakeApiserver):
     proxy = {"name": "istio-proxy", "restartPolicy": "Always"}
     model.admission = lambda pod: {

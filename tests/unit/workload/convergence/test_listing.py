@@ -223,7 +223,7 @@ def failed_create(model, kind, name, message, at, *, reason="FailedCreate"):
         *("StatefulSet", "web-2", f"{FAILED}: exceeded quota: small, {USED}"),
         f"ResourceQuota small refuses: {USED}",
     ),
-    words=("DaemonSet", "web-2", "Error creating: no such thing", "no such thing"),
+    words=("DaemonSet", "web-2", "Error creating: no web-2-x7k2p today", "no web-2 today"),
 )
 async def test_pods_that_are_refused_are_told_with_the_author_of_the_refusal(
     model, kind, name, message, said

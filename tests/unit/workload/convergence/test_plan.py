@@ -241,7 +241,7 @@ def trial(why, force):
     ),
     held_before_it_was_asked_for=row(
         pods=[replica()],
-        options={"remembered": requested("uid-a-0", holds=held().holds)},
+        options={"remembered": requested("uid-a-0", holds=held().holds), "mode": "manual"},
         evicts=["a-0"],
     ),
     refused_and_insisted_on=([A], trial("ReplacementRefused", force=True), ["a-0"], [], {}),
@@ -445,10 +445,13 @@ def test_an_eviction_is_remembered_with_the_pods_that_were_there():
 
     proxy = facts.Ailment("istio-proxy", "running and not Ready")
     ailments = (*crashing(), proxy, *crashing("db"))
-    first = look(of("Deployment/a", ailments=ailments, created=NOW - 900, **STUCK), **FIRST)
+    pod = of("Deployment/a", ailments=ailments, created=NOW - 900, **STUCK)
+    sibling = of("Deployment/a", 1, in_mesh=True, ailments=crashing("web"), **YOUNG)
+    first = look(pod, sibling, **FIRST)
     current = first.memory.rounds["Deployment/a"]
     # What was not Ready is remembered without the proxy.
-    values = {"uid": "uid-a-0", "known": ("uid-a-0",), "since": NOW, "fingerprint": "f"}
+    values = {"uid": "uid-a-0", "known": ("uid-a-0", "uid-a-1")}
+    values |= {"since": NOW, "fingerprint": "f"}
     before = {"was_ready": False, "ready_before": 0, "broken": ("db", "main")}
     assert current == memory.Round(**values, **before, proves="sidecar")
     assert first.memory.proven == ()
@@ -615,6 +618,7 @@ def test_a_wait_that_lasts_ten_minutes_is_named_with_its_reason(pods, options, t
 
     begins = look(*pods, now=NOW - 1, **options)
     assert (begins.summary.troubles, begins.memory.waiting) == ((), {SET: NOW - 1})
+    assert begins.summary.converging
     assert look(*pods, now=NOW - 1, remembered=WAITING, **options).summary.troubles == ()
 
 
@@ -1087,7 +1091,8 @@ def test_a_replacement_without_sidecar_ends_it(tried):
     cured=(held(), [replica(in_mesh=True)], False),
 )
 def test_a_hold_counts_until_something_changes(remembered, pods, want):
-    decided = decide(snapshot(*pods, desired={SET: 1}, trials=injecting(SET)), remembered)
+    shot = snapshot(*pods, desired={SET: len(pods)}, trials=injecting(SET))
+    decided = decide(shot, remembered)
 
     assert bool(decided.memory.holds) is want
     assert not (want and decided.evict)
@@ -1096,7 +1101,8 @@ def test_a_hold_counts_until_something_changes(remembered, pods, want):
 @pytest.mark.parametrize("ended", [False, True])
 def test_a_pod_that_does_not_go_is_reported_where_no_other_can_come(ended):
     old = replica(terminating=True, ended=ended)
-    (trouble,) = decide(snapshot(old), remembering(since=NOW - 700)).summary.troubles
+    remembered = remembering(since=NOW - 700, was_ready=False, ready_before=0)
+    (trouble,) = decide(snapshot(old), remembered).summary.troubles
     assert "terminating" in trouble.message
 
     shot = snapshot(old, replacement(), desired={SET: 1})
