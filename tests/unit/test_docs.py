@@ -16,6 +16,7 @@ from mdit_py_plugins.anchors import anchors_plugin
 from mdit_py_plugins.footnote import footnote_plugin
 
 from istio_integrator.config import config
+from tests.unit.cases import cases
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 PAGES = sorted(
@@ -126,6 +127,21 @@ def test_description_is_two_lines_and_an_example_that_the_charm_takes(name):
         typed = type(default)(value) if not isinstance(default, bool) else value == "true"
         config.Config.model_validate({**NEEDS.get(name, {}), name: typed})
         assert typed != default
+
+
+@cases(
+    ("command", "file", "sections"),
+    options=(r"juju config \{[\w.]+\} ([a-z-]+)", "config.yaml", ["options"]),
+    actions=("/leader ([a-z-]+)", "actions.yaml", []),
+    endpoints=(r"application\}:([a-z-]+)", "metadata.yaml", ["provides", "requires"]),
+)
+def test_commands_of_messages_name_what_the_charm_has(command, file, sections):
+    text = "".join(source.read_text() for source in (ROOT / "src").rglob("*.py"))
+    has = yaml.safe_load((ROOT / file).read_text())
+    known = {name for section in sections for name in has[section]} or {*has}
+    named = set(re.findall(command, text))
+    assert named
+    assert named <= known
 
 
 def test_every_change_is_of_a_kind_that_the_changelog_has():

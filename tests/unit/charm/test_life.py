@@ -153,4 +153,7 @@ def test_kind_that_a_route_needs_and_the_cluster_lacks_is_named(ctx, fake):
     )
     said = ctx.run(ctx.on.config_changed(), given).unit_status
     assert said.name == "waiting"
-    assert "/apis/networking.istio.io/v1/namespaces/kf/" in said.message
+    path = "/apis/networking.istio.io/v1/namespaces/kf/"
+    assert path in said.message
+    logged = [line.message for line in ctx.juju_log if path in line.message]
+    assert any(each.startswith("KindAbsentError: ") for each in logged)

@@ -10,7 +10,7 @@ from istio_integrator import messages
 from tests.unit.cases import cases
 from tests.unit.charm import charm_world, fake_cluster
 from tests.unit.charm.charm_world import state, status
-from tests.unit.charm.diagnosis.world import diagnose
+from tests.unit.charm.diagnosis.world import diagnose, diagnose_ingress
 from tests.unit.charm.ingress_world import auth, route
 
 PROXY = "registry.example/istio/proxyv2:1.31.1"
@@ -176,6 +176,10 @@ def test_envoyfilter_that_a_provider_refuses_is_named_and_nothing_is_opened(worl
     assert words in shown.message
     assert world.gateway() is None
     assert world.routes() == []
+    # A check reports the refused pod, and the status the other refusal.
+    world.fake.validators.append(lambda obj: (403, QUOTA) if obj["kind"] == "Pod" else None)
+    rows = [row for row in diagnose_ingress(world, "status") if row.message == "OBJECT_REFUSED"]
+    assert ["EnvoyFilter" in row.seen for row in rows] == [True]
 
 
 def secrets_in(text):
@@ -233,6 +237,11 @@ OF_NAMESPACES = 'namespaces "kf" is forbidden: User "u" cannot patch resource "n
         (422, DENIED.format(LONG)),
         f"blocked: {DIAGNOSE}; {LONG} refuses",
         f"kubectl get validatingadmissionpolicy {LONG} -o yaml",
+    ),
+    mutating_policy=(
+        (422, DENIED.format("labels").replace("Validating", "Mutating")),
+        f"blocked: {DIAGNOSE}; MutatingAdmissionPolicy labels refuses Namespace kf",
+        "kubectl get mutatingadmissionpolicy labels -o yaml",
     ),
     webhook=(
         (400, 'admission webhook "a.b" denied the request: no labels here'),

@@ -69,22 +69,21 @@ def test_old_proxies_are_named_by_their_reason(ctx):
     assert "/uninjected?stale=" in [path for _, path, _ in asked.SERVICE.requests]
 
 
+CUT_OFF = "INIT_WITHOUT_NETWORK"
+
+
 @cases(
     ("pod", "ready", "want"),
     well=({"inits": [INIT]}, 3, "CNI_READY"),
     a_node_without_it=({"inits": [INIT]}, 2, "CNI_NOT_READY"),
-    cut_off=({"inits": [INIT, "init"]}, 3, "INIT_WITHOUT_NETWORK"),
+    cut_off=({"inits": [INIT, "init"]}, 3, CUT_OFF),
     excluded=({"inits": [INIT, "init"], "annotations": {PORTS: "17070"}}, 3, "CNI_READY"),
     # As the injection template of Istio's charts writes them where the plugin redirects.
-    noted=(
-        {"inits": [INIT, "init"], "annotations": {RANGES: "*", PORTS: ""}},
-        3,
-        "INIT_WITHOUT_NETWORK",
-    ),
+    noted=({"inits": [INIT, "i"], "annotations": {RANGES: "*", PORTS: ""}}, 3, CUT_OFF),
     ranges_left_out=({"inits": [INIT, "i"], "annotations": {EVERY: "10.0.0.0/8"}}, 3, "CNI_READY"),
     few_ranges=({"inits": [INIT, "i"], "annotations": {RANGES: "10.0.0.0/8"}}, 3, "CNI_READY"),
     native=({"inits": [PROXY, "init"], "containers": ["main"]}, 3, "CNI_READY"),
-    of_a_job=({"inits": [INIT, "i"], "status": {"phase": "Failed"}}, 3, "INIT_WITHOUT_NETWORK"),
+    of_a_job=({"inits": [INIT, "i"], "status": {"phase": "Failed"}}, 3, CUT_OFF),
 )
 def test_cni_plugin_and_init_containers(ctx, fake, pod, ready, want):
     fake_cluster.install_istio(fake, cni=True)
@@ -118,32 +117,27 @@ def test_pod_that_no_ztunnel_has_is_named(ctx, fake, pod, is_named):
     assert ("web-0" in found.seen) is is_named
 
 
+LIMITED = ["EGRESS_REGISTRY_ONLY"]
+
+
 @cases(
-    ("mode", "pod", "want"),
-    open=("ALLOW_ANY", {}, ["EGRESS_OPEN"]),
-    cut_off=("REGISTRY_ONLY", {}, ["CONTROLLER_NOT_REACHED", "EGRESS_REGISTRY_ONLY"]),
-    past=("REGISTRY_ONLY", {"annotations": {PORTS: "443, 17070"}}, ["EGRESS_REGISTRY_ONLY"]),
-    past_everything=(
-        "REGISTRY_ONLY",
-        {"annotations": {EVERY: "0.0.0.0/0"}},
-        ["EGRESS_REGISTRY_ONLY"],
-    ),
-    other_port=(
-        "REGISTRY_ONLY",
-        {"annotations": {PORTS: "443"}},
-        ["CONTROLLER_NOT_REACHED", "EGRESS_REGISTRY_ONLY"],
-    ),
-    no_charm=("REGISTRY_ONLY", {"labels": {}}, ["EGRESS_REGISTRY_ONLY"]),
-    no_proxy=("REGISTRY_ONLY", {"containers": ["charm"]}, ["EGRESS_REGISTRY_ONLY"]),
-    ended=("REGISTRY_ONLY", {"status": {"phase": "Succeeded"}}, ["EGRESS_REGISTRY_ONLY"]),
+    ("pod", "want"),
+    open=(None, ["EGRESS_OPEN"]),
+    cut_off=({}, ["CONTROLLER_NOT_REACHED", *LIMITED]),
+    past=({"annotations": {PORTS: "443, 17070"}}, LIMITED),
+    past_everything=({"annotations": {EVERY: "0.0.0.0/0"}}, LIMITED),
+    other_port=({"annotations": {PORTS: "443"}}, ["CONTROLLER_NOT_REACHED", *LIMITED]),
+    no_charm=({"labels": {}}, LIMITED),
+    no_proxy=({"containers": ["charm"]}, LIMITED),
+    ended=({"status": {"phase": "Succeeded"}}, LIMITED),
 )
-def test_charm_must_reach_its_controller(ctx, fake, monkeypatch, mode, pod, want):  # noqa: PLR0917
+def test_charm_must_reach_its_controller(ctx, fake, monkeypatch, pod, want):
     monkeypatch.setenv("JUJU_API_ADDRESSES", "controller.example.com:443 10.1.2.3:17070")
-    outside = f"outboundTrafficPolicy: {{mode: {mode}}}"
+    outside = f"outboundTrafficPolicy: {{mode: {'ALLOW_ANY' if pod is None else 'REGISTRY_ONLY'}}}"
     fake_cluster.install_istio(fake, mesh_config=outside)
     charm = {"containers": ["charm", PROXY], "labels": {"app.kubernetes.io/name": "minio"}}
     for name in ("minio-0", "minio-1"):
-        add_pod(fake, name, **{**charm, **pod})
+        add_pod(fake, name, **{**charm, **(pod or {})})
     rows = diagnose(ctx, "egress")
     assert said(rows) == want
     if len(want) > 1:

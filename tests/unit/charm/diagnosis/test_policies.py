@@ -131,8 +131,8 @@ def test_policy_of_a_profile_must_admit_the_real_gateway(world, rules, action, i
     profile(world.fake)
     world.related = [route()]
     install(world.fake, "trustDomainAliases: [td3]")
-    policy(world.fake, "kf-user", rules=rules, spec={"action": action})
-    policy(world.fake, "kf-user-2", rules=rules, spec={"action": action})
+    for place in (["kf-user-2"], ["kf-user", "first"], ["kf-user", "second"]):
+        policy(world.fake, *place, rules=rules, spec={"action": action})
     policy(world.fake, "default", rules=[of_user(OTHER)], spec={"action": "ALLOW"})
     (found,) = diagnose_ingress(world, "profiles")
     assert found.message == ("PROFILES_ADMIT_GATEWAY" if is_fine else "PROFILES_REJECT_GATEWAY")
