@@ -69,9 +69,15 @@ def networks(fake, namespace=USER):
     return [f"{one['address_prefix']}/{one['prefix_len']}" for (one,) in ranges]
 
 
+def uses(*allowed):
+    return {"allowedUses": [*allowed]}
+
+
+POOL, NEXT = "10.1.0.0/16", {"cidr": "10.2.0.0/16"}
+
+
 @cases(
     ("sources", "option", "wanted"),
-    {"option": ""},
     option=(([""], {}), " fd00:1::/48, 10.2.0.0/16,10.2.0.0/16 ", ["10.2.0.0/16", "fd00:1::/48"]),
     option_within_another=(([""], {}), "10.2.3.0/24,10.2.0.0/16", ["10.2.0.0/16"]),
     nodes=((["10.1.7.0/24", "10.1.9.0/24"], {}), "", ["10.1.7.0/24", "10.1.9.0/24"]),
@@ -82,22 +88,13 @@ def networks(fake, namespace=USER):
     a_node_without=((["10.1.7.0/24", ""], {}), "", None),
     nodes_of_another_plugin=((["10.8.7.0/24"], {}), "", None),
     calico=((["10.8.7.0/24"], {CALICO: ["10.1.0.0/16"]}), "", ["10.1.0.0/16"]),
-    calico_disabled=row(sources=(
-        [""], {CALICO: ["10.1.0.0/16", {"cidr": "10.2.0.0/16", "disabled": True}]}),
-        wanted=["10.1.0.0/16"],
-    ),
-    calico_for_balancers=row(sources=(
-        [""],
-        {CALICO: [{"cidr": "10.3.0.0/16", "allowedUses": ["LoadBalancer"]}, "10.1.0.0/16"]}),
-        wanted=["10.1.0.0/16"],
-    ),
-    calico_for_tunnels=row(sources=(
-        [""], {CALICO: [{"cidr": "10.1.0.0/16", "allowedUses": ["Tunnel"]}]}), wanted=None,
-    ),
-    calico_of_some_nodes=row(sources=(
-        [""], {CALICO: [{"cidr": "10.2.0.0/16", "nodeSelector": "gpu == 'yes'"},
-        {"cidr": "10.1.0.0/16", "allowedUses": ["Workload", "Tunnel"], "disabled": False}]}),
-        wanted=["10.1.0.0/16", "10.2.0.0/16"],
+    calico_disabled=(([""], {CALICO: [POOL, {**NEXT, "disabled": True}]}), "", [POOL]),
+    calico_for_balancers=(([""], {CALICO: [{**NEXT, **uses("LoadBalancer")}, POOL]}), "", [POOL]),
+    calico_for_tunnels=(([""], {CALICO: [{"cidr": POOL, **uses("Tunnel")}]}), "", None),
+    calico_of_some_nodes=(
+        ([""], {CALICO: [{**NEXT, "nodeSelector": "gpu == 'yes'"},
+        {"cidr": POOL, **uses("Workload", "Tunnel"), "disabled": False}]}), "",
+        [POOL, "10.2.0.0/16"],
     ),
     calico_of_no_pods=(([""], {CALICO: [{"cidr": "10.1.0.0/16", "disabled": True}]}), "", None),
     calico_beyond_the_nodes=((["10.1.7.0/24"], {CALICO: ["10.1.0.0/16"]}), "", ["10.1.0.0/16"]),

@@ -311,6 +311,13 @@ def test_istiod_that_may_be_asked_only_in_the_model_is_judged_by_its_endpoints(c
     assert (words in str(status(ctx, state(mesh_mode="none")))) is not ready
 
 
+def test_member_by_another_name_of_the_revision_is_probed_in_the_model(ctx, fake):
+    fake.labels("kf")["istio.io/rev"] = "1-31"
+    fake_cluster.install_istio(fake, revision="1-31", tags=("prod",))
+    fake.forbidden.add(("create", "pods", "istio-system"))
+    assert heard(ctx, revision="prod").proxy_version == "1.31.1"
+
+
 BY_DEFAULT, CLASSIC = {"native_by_default": True}, {"native": False}
 UNKNOWN = "not every node tells its kubelet's version"
 JOBS, NATIVE = "classic sidecars, native in Jobs", "native sidecars"

@@ -111,6 +111,10 @@ def test_off_is_asked_about_in_quotes_since_juju_reads_what_is_typed_as_yaml(ctx
         selector={"apps.kubernetes.io/pod-index": "0"})], Template.POLICY_KEEPS_OPEN,
         "PeerAuthentication kf/theirs, which this charm did not make, keeps db, minio open",
     ),
+    scraped_port=(
+        members.member("db", notes={"prometheus.io/scrape": "true", "prometheus.io/port": "9"}),
+        Template.PORT_EXCEPTED, "db:9 stays open to plain text for Prometheus, by annotation",
+    ),
     rule_of_a_user=(
         [members.profile("kf-user"),
         members.destination_rule(f"minio.kf.svc.{charm_world.DOMAIN}", namespace="kf-user")],

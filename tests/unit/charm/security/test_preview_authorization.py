@@ -142,6 +142,10 @@ UNKNOWN = (
         f"minio, {REST} could call kfp-api:8888 only where a condition of its policies holds",
     ),
     nobody_is_lost_by_a_condition=(to_a_service, Template.CALLERS_LOST, ""),
+    others_admit_more=(
+        admit(principals=["*"]), Template.POLICY_INTERFERES,
+        "AuthorizationPolicy kf/theirs is about kfp-api-0, too, and admits callers beside them",
+    ),
     others_name_it=(admit(principals=[sa("minio")]), Template.CALLERS_LOST, ""),
     others_name_it_for_the_mesh=(
         admit(fake_cluster.ROOT, principals=[sa("minio")]), Template.CALLERS_LOST, "",
