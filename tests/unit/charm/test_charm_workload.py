@@ -103,12 +103,13 @@ def test_hook_that_stops_early_lets_the_workload_look_for_the_same(
 
 def test_workload_is_told_of_the_gateway_and_of_the_secrets_that_it_serves(world):
     routed, signed = ingress_world.route(), ingress_world.authority()
+    others = map(testing.Relation, ("gateway-info", "ingress-auth", "forward-auth"))
     named = {"namespace": "istio-ingress", "name": "istio-ingressgateway"}
     found, own = {**named, "selector": ingress_world.LABELS}, "istio-integrator.kf.mesh-2"
     given = {"tls_secret": "kf"}
     for options, related, want in (
         (given, [signed], None),
-        ({}, [routed], service.Gateway(**found)),
+        *(({}, [each], service.Gateway(**found)) for each in (routed, *others)),
         (given, [routed], service.Gateway(**found, secrets=("kf", own))),
         ({}, [routed, signed], service.Gateway(**found, secrets=(own,))),
         ({**ingress_world.OWN, **given}, [routed], service.Gateway(secrets=("kf", own))),

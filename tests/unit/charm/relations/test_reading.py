@@ -300,9 +300,8 @@ NO_POLICIES = {
     ],
     "should be 'app' or 'unit'": [{"target_type": "pod"}],
     "is for units and speaks of hosts, methods or paths: only of ports": [
-        {**UNIT, **to(paths=["/x"])},
-        {**UNIT, **to(methods=["GET"])},
-        {**UNIT, **to(hosts=["a"])},
+        {**UNIT, **to(**{key: [text]})}
+        for key, text in (("paths", "/x"), ("methods", "GET"), ("hosts", "a"))
     ],
     "is for units and names a Service, or both a name and labels": [
         {**UNIT, "target_service": "kfp-api"},
