@@ -167,7 +167,7 @@ QUOTA = 'secrets "x" is forbidden: exceeded quota: few-secrets, requested: secre
     quota=(refuse(403, QUOTA), "ResourceQuota few-secrets"),
     invalid=(refuse(422, "the key is odd"), "the key is odd"),
     of_another_owner=(
-        lambda fake: fake.put("Secret", COPY, "istio-ingress", data={}),
+        lambda fake: secret(fake, COPY, "istio-ingress"),
         f"another tool has Secret istio-ingress/{COPY}",
     ),
     without_the_right=(
@@ -280,6 +280,11 @@ def test_certificate_of_the_library_reaches_the_gateway(certified):
     certified.fake.writes.clear()
     certified.run()
     assert certified.fake.writes == []
+    # The option wins.
+    certified.config["tls_secret"] = "kubeflow-tls"
+    found = secret(certified.fake, "kubeflow-tls", "istio-ingress")
+    certified.run()
+    assert certified.fake.find("Secret", COPY, "istio-ingress")["data"] == found["data"]
 
 
 def test_certificate_is_renewed_while_the_old_one_serves(certified):

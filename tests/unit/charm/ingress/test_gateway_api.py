@@ -153,9 +153,10 @@ def test_route_that_the_api_server_refuses_costs_its_application_alone(world, co
 
     world.fake.validators.append(refuse)
     bad = wishes.route(*(wishes.match(f"/{name}//b") for name in "ac"))
-    world.related = [wishes.asks("bad", bad), route("good"), auth()]
+    good = wishes.route(wishes.match("/a", "Exact"), wishes.match("/b"))
+    world.related = [wishes.asks("bad", bad), wishes.asks("good", good), auth()]
     status = world.status()
     assert isinstance(status, testing.BlockedStatus)
     assert "must not contain '//'" in status.message
     assert status.message.endswith("; +2 more")
-    assert len(world.all("HTTPRoute")) == 1
+    assert len(world.all("HTTPRoute")) == 2

@@ -2,9 +2,10 @@
 
 import re
 
+from integrator_contract import names
 from tests.unit.cases import cases
 from tests.unit.charm.ingress import wishes
-from tests.unit.charm.ingress_world import LABELS, OWN, auth, route
+from tests.unit.charm.ingress_world import HOST, LABELS, OWN, auth, route
 
 HTTPS = {"gateway": "kf/kubeflow-gateway"}
 
@@ -48,6 +49,9 @@ def entries(guard, place=HTTPS):
             }
             ((how, path),) = value["match"].items()
             found.append((how, path, scripts))
+            # By this the script knows the requests that only the route / matches.
+            tag = {"filter_metadata": {"envoy.filters.http.lua": {"ask": True}}}
+            assert value.get("metadata") == (tag if value["name"].endswith(".ask") else None)
     return found
 
 
@@ -109,6 +113,14 @@ def test_routes_match_the_values_that_the_filter_writes_first_and_then_for_the_r
     }
     assert written == {"ask": [matched["/kfp/"], matched["/"]], "pass": [matched["/dex/"]]}
     assert matched["/older"] == matched["/kfp/"]
+    # Every route matches what both scripts note, and its backend does not get the header.
+    merged = patches(world.guard(), "HTTP_ROUTE")[2]["patch"]["value"]
+    assert merged["request_headers_to_remove"] == [header]
+    (proof,) = merged["match"]["dynamic_metadata"]
+    noted = rf'metadata:set\("{proof["filter"]}", "seen", "(.+?)"\)'
+    (seen,) = {re.search(noted, one["inline_string"])[1] for one in mark["source_codes"].values()}
+    assert proof["path"] == [{"key": "seen"}]
+    assert proof["value"] == {"string_match": {"exact": seen}}
     assert len({*matched.values()}) == 3
 
 
@@ -158,8 +170,11 @@ def test_guard_and_strip_are_first_in_the_filter_chain_and_the_mark_is_before_th
     assert written["spec"]["priority"] == 10
     assert written["spec"]["workloadSelector"] == {"labels": LABELS}
     annotations = written["metadata"]["annotations"]
-    services = "envoyfilter.istio.io/referenced-services"
-    assert annotations[services] == "oidc.kf.svc.cluster.local"
+    assert {key: annotations[key] for key in annotations if key != names.APPLIED_HASH} == {
+        names.HOSTS: HOST,
+        "envoyfilter.istio.io/referenced-services": "oidc.kf.svc.cluster.local",
+        "galley.istio.io/analyze-suppress": "IST0133,IST0153",
+    }
     assert {each["match"]["context"] for each in written["spec"]["configPatches"]} == {"GATEWAY"}
     found = []
     for each in patches(written, "HTTP_FILTER"):

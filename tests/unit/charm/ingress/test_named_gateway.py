@@ -239,12 +239,13 @@ def deny(world, kind, is_fit):
     world.fake.validators.append(validate)
 
 
-def below(end):
-    """Require hosts with an end of a VirtualService, or of the last server of a Gateway."""
+def below(end, protocol="HTTP"):
+    """Require hosts with an end of a VirtualService, or of a Gateway's servers of a protocol."""
 
     def is_fit(spec):
-        servers = spec.get("servers", [spec])[-1:]
-        return all(host.endswith(end) for server in servers for host in server["hosts"])
+        servers = [{"port": {"protocol": protocol}, **one} for one in spec.get("servers", [spec])]
+        judged = [one["hosts"] for one in servers if one["port"]["protocol"] == protocol]
+        return all(host.endswith(end) for hosts in judged for host in hosts)
 
     return is_fit
 
@@ -278,12 +279,13 @@ def test_hosts_that_a_policy_refuses_leave_those_that_are_served(served, kind):
     served.config = {"tls_secret": "tls"}
     served.run()
     before = kept(served)
-    deny(served, kind, below(".example.com"))
+    deny(served, kind, below(".example.com", "HTTPS"))
     served.config["hosts"] = "kf.elsewhere.example"
+    refused = {"Gateway": "Gateway kf/kubeflow-gateway", "VirtualService": "routes in kf"}[kind]
     for _ in range(2):
         status = served.status()
         assert status.name == "blocked"
-        assert 'webhook "validate.kyverno.svc-fail" refuses' in status.message[:110]
+        assert f'validate.kyverno.svc-fail" refuses {refused}; ' in status.message[:130]
         assert kept(served) == before
     served.related.append(route("katib-ui"))
     served.run()

@@ -4,7 +4,7 @@ import pytest
 from ops import testing
 
 from tests.unit.cases import cases
-from tests.unit.charm import ingress_world
+from tests.unit.charm import fake_cluster, ingress_world
 from tests.unit.charm.ingress_world import OURS, OWN, OWN_LABELS, World, auth, route
 
 NAME = f"{OURS}-gateway"
@@ -146,6 +146,10 @@ def test_pods_are_what_istiod_makes_of_them_and_are_replaced_one_by_one(world):
         "terminationGracePeriodSeconds": 60,
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
     }
+    fake_cluster.install_istio(world.fake, revision="canary")
+    world.config["revision"] = "canary"
+    world.hook()
+    assert template(world)[0]["metadata"]["labels"]["istio.io/rev"] == "canary"
     image = proxy["name"], proxy["image"], proxy["imagePullPolicy"]
     assert image == ("istio-proxy", "auto", "IfNotPresent"), "asks the registry at each start"
     assert proxy["securityContext"] == {

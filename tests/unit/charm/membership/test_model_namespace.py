@@ -101,10 +101,6 @@ def install_canary(fake):
     waits_for_istiod=({}, [{}, kill, IN_AMBIENT], ENABLED, None, "does not inject"),
     ambient_of_others=(AMBIENT, [IN_SIDECARS], AMBIENT, None, "is in ambient mode"),
     off_in_ambient_of_others=(AMBIENT, [OFF], AMBIENT, None, "ambient mode"),
-    ambient_before_the_webhook=(
-        {}, [lambda fake: setattr(fake, "webhook_is_ready", False),
-        {**IN_AMBIENT, "pod_labels": "{a: b}"}], AMBIENT, "ambient", "",
-    ),
     in_ambient_while_daemons_are_hidden=(
         {}, [IN_AMBIENT, hide_daemons, {}], AMBIENT, "ambient", "ambient mode",
     ),
