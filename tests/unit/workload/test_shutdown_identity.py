@@ -266,15 +266,6 @@ async def test_right_to_list_namespaces_may_be_granted_later(cluster: FakeApiser
         await until(lambda: phase(cluster) == "Succeeded")
 
 
-async def test_switched_off_stops_nothing(cluster: FakeApiserver):
-    cluster.put("pods", pod_json())
-    async with unit(cluster, proxy_shutdown=False) as service:
-        await until(service.is_ready)
-        await asyncio.sleep(60)
-
-    assert not opened(cluster)
-
-
 async def test_switching_off_ends_stops_that_are_pending(cluster: FakeApiserver):
     cluster.denied = lambda method, path: path.endswith(("/portforward", "/exec"))
     cluster.put("pods", pod_json())

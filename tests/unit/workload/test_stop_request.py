@@ -1,5 +1,6 @@
 """The request by which the charm's action stops one proxy."""
 
+import asyncio
 import dataclasses
 from typing import Any
 
@@ -7,7 +8,7 @@ from integrator_contract import names
 from tests.unit.cases import cases
 from tests.unit.workload import pods, service_world
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
-from tests.unit.workload.shutdown_world import phase
+from tests.unit.workload.shutdown_world import opened, phase
 
 OFF = dataclasses.replace(service_world.SETTINGS, proxy_shutdown=False)
 KEPT: dict[str, Any] = {"annotations": {names.PROXY_SHUTDOWN: "disabled"}}
@@ -85,6 +86,8 @@ async def test_pods_whose_payload_has_ended_are_listed_even_if_proxies_are_not_s
     async with service_world.running(cluster, OFF) as service:
         await until(service.is_ready)
         (found,) = await service.get("/ended")
+        await asyncio.sleep(60)
 
+    assert not opened(cluster)
     assert (found["name"], found["decision"]) == ("job-x", "stop")
     assert found["ended"] == "2026-01-01T00:01:00Z"

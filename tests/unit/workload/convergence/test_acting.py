@@ -122,6 +122,9 @@ async def test_leader_replaces_a_pod_and_its_event_tells_why(
         await until(lambda: model.all("events"))
 
     assert model.evicted == ["uid-1"]
+    (current,) = remembered(model).rounds.values()
+    proofs = {"SidecarUnwanted": "", "SidecarLeft": "ambient default", "ProxyRenewed": "request 1"}
+    assert current.proves == proofs.get(reason, "sidecar default")
     (event,) = model.all("events")
     assert (event["reason"], event["type"]) == (reason, "Normal")
     about = {"apiVersion": "v1", "kind": "Pod", "namespace": MODEL, "name": "web-0"}

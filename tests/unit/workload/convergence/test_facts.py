@@ -33,6 +33,7 @@ def test_a_ready_pod_says_since_when():
     assert replica(conditions=[SCHEDULED, fails]).unready_since == found.ready_since
     new = replica(conditions=[SCHEDULED], creationTimestamp="2026-01-01T00:00:00Z")
     assert new.unready_since == new.created == found.created
+    assert facts.read_replica(types.Pod(), MEMBER).created == 0
 
 
 def test_a_terminating_pod_is_not_ready():
@@ -293,7 +294,3 @@ AUTOSCALER = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 )
 def test_an_annotation_forbids_the_disruption_of_a_pod(notes, want):
     assert replica(annotations=notes).forbids == want
-
-
-def test_a_pod_without_times_has_facts_all_the_same():
-    assert facts.read_replica(types.Pod(), MEMBER).created == 0
