@@ -262,6 +262,23 @@ async def test_pod_whose_replacement_would_not_be_right_is_named_and_stays(
     assert {each["involvedObject"]["uid"] for each in model.all("events")} <= {"uid-1"}
 
 
+async def test_sidecar_that_is_injected_in_ambient_mode_is_named(model: FakeApiserver):
+    sidecar = {"annotations": {names.SIDECAR_STATUS: "{}"}}
+
+    def inject(pod: Object) -> Object:
+        is_own = pod["spec"]["containers"][0]["image"] == OWN_IMAGE
+        return pod if is_own else {**pod, "metadata": {**pod["metadata"], **sidecar}}
+
+    model.put("pods", pod_of_unit("main", "istio-proxy", **sidecar))
+    model.admission = inject
+    model.namespace(MODEL, labels=AMBIENT)
+    async with converging(model, data_plane="ambient"):
+        await until(lambda: remembered(model).holds)
+    (hold,) = remembered(model).holds.values()
+    message = "the injector gives pods of StatefulSet/web a sidecar all the same"
+    assert (hold.reason, hold.message) == ("InjectorSkips", message)
+
+
 # What comes of an eviction that is refused.
 
 BUDGETS = "This pod has more than one PodDisruptionBudget, which is not supported"
