@@ -287,11 +287,12 @@ def test_missing_right_hides_no_failure_of_a_removal(ctx, fake, installed):
         ctx.run(ctx.on.remove(), state(units=0))
 
 
-def test_removal_without_rights_does_not_fail(ctx, fake, installed):
+def test_removal_without_rights_does_not_fail_and_says_what_stays(ctx, fake, installed, caplog):
     before = _objects(fake)
     fake.forbidden.add(("*", "*"))
     ctx.run(ctx.on.remove(), state(units=0))
     assert _objects(fake) == before
+    assert "Not removed, for want of a right: deployments is forbidden: " in caplog.text
     logged = [line.message.partition(" is forbidden")[0] for line in ctx.juju_log]
     assert "Not removed, for want of a right: secrets" in logged
 
