@@ -145,7 +145,10 @@ async def test_peer_that_has_gone_silent_is_left_for_another(cluster: FakeApiser
         await until(lambda: service.shows(kept + 1, "pods"), seconds=120)
 
 
-async def test_list_that_breaks_off_is_asked_for_from_its_beginning(cluster: FakeApiserver):
+@pytest.mark.parametrize("status", [410, 500])
+async def test_list_that_breaks_off_is_asked_for_from_its_beginning(
+    cluster: FakeApiserver, status: int
+):
     async with unit(cluster) as service:
         await until(service.is_ready)
         kept, calls = await service.counted("pods"), itertools.count(1)
@@ -154,7 +157,7 @@ async def test_list_that_breaks_off_is_asked_for_from_its_beginning(cluster: Fak
             # A watch that has to list, its first page, and its second one.
             if path == PODS and next(calls) == 3:
                 cluster.before_answer = lambda *_: None
-                cluster.failures = [(PODS, 410, {})]
+                cluster.failures = [(PODS, status, {})]
 
         cluster.watchers.clear()
         cluster.put("pods", pod("a"))
@@ -195,6 +198,13 @@ async def test_server_that_ends_each_watch_at_once_is_asked_ever_more_slowly(
     # The first end may be the usual one, and costs no time.
     assert moments[2] - moments[0] < 0.2
     assert len([each for each in moments if each > moments[0] + 200]) <= 20
+
+
+async def test_answer_that_is_no_list_is_asked_for_ever_more_slowly(cluster: FakeApiserver):
+    cluster.answers = {"/api/v1/nodes": b"<html>"}
+    async with unit(cluster):
+        await asyncio.sleep(300)
+    assert 10 <= asked(cluster, "/api/v1/nodes") < 50
 
 
 async def test_object_of_a_megabyte_is_one_event_as_any_other(cluster: FakeApiserver):

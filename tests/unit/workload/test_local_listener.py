@@ -36,21 +36,15 @@ async def listed(model: FakeApiserver, **settings: Any) -> dict[str, Any]:
         return await service.get("/uninjected")
 
 
-async def test_pods_without_their_sidecar_are_listed(model: FakeApiserver):
-    found = await listed(model)
-    (pod,) = found["pods"]
-    assert (pod["namespace"], pod["name"], pod["fixable"]) == (MODEL, "web-0", True)
-    assert pod["workload"] == "StatefulSet/web"
-    summary = found["summary"]
-    assert (summary["eligible"], summary["in_mesh"]) == (1, 0)
-
-
 async def test_answer_follows_the_settings_that_the_charm_has_just_written(model: FakeApiserver):
     async with served(model, restart_pods="manual") as service:
         for restart_pods, reason in (("manual", Reason.NOT_ASKED), ("auto", Reason.QUEUED)):
             service.change(restart_pods=restart_pods)
-            (pod,) = (await service.get("/uninjected"))["pods"]
-            assert pod["reason"] == reason
+            found = await service.get("/uninjected")
+            (pod,) = found["pods"]
+            wanted = (MODEL, "web-0", "StatefulSet/web", reason)
+            assert tuple(pod[key] for key in ("namespace", "name", "workload", "reason")) == wanted
+            assert (found["summary"]["eligible"], found["summary"]["in_mesh"]) == (1, 0)
 
 
 def add(model: FakeApiserver, name: str, *, image: str = "", **metadata: Any) -> None:

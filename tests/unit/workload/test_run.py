@@ -48,6 +48,11 @@ async def test_gateways_are_watched_only_while_somebody_is_to_be_reached(cluster
         assert watched() == set()
         service.change(gateway=Gateway())
         await until(lambda: watched() == {"gateways", "services"})
+        # Another option restarts no watch.
+        before = set(cluster.watchers)
+        service.change(restart_pods="manual")
+        await asyncio.sleep(5)
+        assert set(cluster.watchers) == before
         service.change(gateway=None)
         await until(lambda: watched() == set())
 
@@ -154,7 +159,9 @@ def test_what_libraries_warn_of_is_a_json_object_too(
     logging.getLogger("asyncio").warning('%s isn\'t "done"\nyet', "task")
     logging.getLogger("asyncio").info("not about users")
     structlog.get_logger().info("ready", unit=0)
-    of_library, own = map(json.loads, capsys.readouterr().err.splitlines())
+    structlog.get_logger().info("failed", exc_info=KeyError("x"))
+    of_library, own, failed = map(json.loads, capsys.readouterr().err.splitlines())
+    assert failed["exception"] == "KeyError: 'x'"
     assert {**of_library, "time": ""} == {
         "level": "warning",
         "logger": "asyncio",

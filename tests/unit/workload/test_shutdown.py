@@ -320,9 +320,7 @@ async def test_apiserver_that_asks_for_patience_gets_it(
     ("mode", "level", "result", "detail"),
     hangs=("hang", "warning", "timeout", "TimeoutError: "),
     refuses=("refused", "warning", "refused", "connect: connection refused"),
-    speaks_no_http=(
-        *("no-http", "warning", "refused", "the port does not speak HTTP: b'SSH-2.0-x'"),
-    ),
+    no_http=("no-http", "warning", "refused", "the port does not speak HTTP: b'SSH-2.0-x'"),
     ends_after_its_connection=("cut", "info", "unanswered", "port-forward ended: CLOSE (1000)"),
 )
 async def test_log_says_how_a_try_ended_and_how_long_it_took(
