@@ -313,7 +313,8 @@ async def test_apiserver_that_asks_for_patience_gets_it(
         await until(lambda: event_reasons(cluster))
         took = await service.counted("stop_acknowledged_seconds_sum") - before
     assert not cluster.failures
-    assert least <= took < most
+    # The sum is large by then, and a difference is not exact.
+    assert least <= round(took, 3) < most
 
 
 @cases(
