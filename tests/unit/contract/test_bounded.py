@@ -149,10 +149,10 @@ def test_what_is_nested_too_deep_is_cut_and_all_else_stays(tree, levels):
     nested = {"leaf": tree}
     for _ in range(levels):
         nested = [nested]
-    around = {"before": tree, "deep": nested, "after": tree}
+    around = {"before": tree, "deep": nested, "too": nested, 'a "[': '\\"{', "after": tree}
     found = json.loads(bounded.cut_depth(json.dumps(around).encode()))
 
-    assert (found["before"], found["after"]) == (tree, tree)
+    assert found == {**around, "deep": found["deep"], "too": found["deep"]}
     inner, height = found["deep"], 0
     while isinstance(inner, list):
         inner, height = inner[0] if inner else None, height + 1
