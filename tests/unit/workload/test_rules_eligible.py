@@ -298,14 +298,8 @@ def marked(*names_of_init_containers, containers=None):
         False,
     ),
     empty_mark=(pod(annotations={names.SIDECAR_STATUS: "{}"}), False),
-    template_without_proxy=(
-        pod(annotations=marked("bootstrap"), initContainers=init("bootstrap")),
-        True,
-    ),
-    template_with_containers=(
-        pod(annotations=marked(containers=["agent"]), containers=["agent"]),
-        True,
-    ),
+    without_proxy=(pod(annotations=marked("bootstrap"), initContainers=init("bootstrap")), True),
+    with_containers=(pod(annotations=marked(containers=["agent"]), containers=["agent"]), True),
     half_of_a_left_over_mark=(
         pod(annotations=marked("istio-init", containers=["agent"]), containers=["agent"]),
         False,

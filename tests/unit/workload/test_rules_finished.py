@@ -172,10 +172,7 @@ ROWS = {
         pod(running(), annotations=GRPC),
         "wait PayloadRunning",
     ),
-    "proxy_of_another_template": (
-        pod(annotations={names.TEMPLATES: "sidecar,our-grpc-agent"}),
-        STOP,
-    ),
+    "proxy_of_our_template": (pod(annotations={names.TEMPLATES: "sidecar,our-grpc-agent"}), STOP),
     # The reverse failure.
     "lost_never": (pod(running(), proxy=ended(0)), "report ProxyLost"),
     "lost_zero": (pod(running(), proxy=ended(0), policy="OnFailure"), "report ProxyLost"),
