@@ -196,6 +196,13 @@ def test_refused_dry_run_pod_is_told_by_its_author_and_not_tried_again(ctx, fake
     assert author in found.seen
 
 
+def test_dry_run_pod_that_only_istiod_refuses_shows_a_webhook_that_does_not_answer(ctx, fake):
+    run(ctx)
+    fake.webhook_answers = False
+    fake_cluster.set_istiod(fake, alive=False)
+    assert said(diagnose(ctx, "admission")) == ["PODS_NOT_PREPARED"]
+
+
 PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile", **MEMBER}
 AMBIENT_PROFILE = {names.PART_OF: names.PROFILE, "istio.io/dataplane-mode": "ambient"}
 AMBIENT = {"mesh_mode": "ambient"}

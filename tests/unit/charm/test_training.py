@@ -16,7 +16,7 @@ PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
 KUBEFLOW = {"app.kubernetes.io/part-of": "kubeflow"}
 MEMBER = {"istio-injection": "enabled"}
 USER = "kf-user"
-JOB = "training.kubeflow.org/job-name"
+JOB = "volcano.sh/job-name"
 OWN = "10.1.7.9"
 APART = [f"10.{n // 128}.{n % 128 * 2 + 1}.0/24" for n in range(1001)]
 """Networks of which no two are adjacent."""

@@ -208,17 +208,19 @@ def test_caller_that_others_do_not_admit_loses_its_relation(ctx, fake):
 
 def test_caller_of_some_paths_alone_is_named(ctx, fake):
     some = {"ports": [8888], "paths": ["/apis/*"]}
-    related = (mesh("kfp-api", policy("kfp-ui", "kfp-api", some)),)
-    (found,) = seen(lines(ctx, "related", relations=related), Template.CALLERS_LIMITED)
+    related = mesh("kfp-api", policy("kfp-ui", "kfp-api", some)), mesh("minio", 5)
+    rows = lines(ctx, "related", relations=related)
+    assert len(seen(rows, Template.AUTHORIZATION_INVALID)) == 1
+    (found,) = seen(rows, Template.CALLERS_LIMITED)
     assert found.startswith("kfp-ui could call kfp-api:8888 only where a condition of its")
 
 
 def test_nothing_is_written_and_nobody_loses_what_is_restricted_already(ctx, fake):
-    ctx.run(ctx.on.config_changed(), chosen(authorization="related"))
+    ctx.run(ctx.on.config_changed(), chosen(ingress_world.route(), authorization="related"))
     fake.writes.clear()
-    found = lines(ctx, "related", authorization="related")
-    assert seen(found, Template.CALLERS_LOST) == []
-    closed = lines(ctx, "closed", authorization="related")
+    found = lines(ctx, "related", ingress_world.route(), authorization="related")
+    assert seen(found, Template.CALLERS_LOST) == seen(found, Template.CALLS_BY_HOST) == []
+    closed = lines(ctx, "closed", ingress_world.route(), authorization="related")
     assert seen(closed, Template.CALLERS_LOST)[0].endswith(" minio:9000,9001,9002")
     assert not [each for each in fake.writes if "authorizationpolicies" in each]
 
