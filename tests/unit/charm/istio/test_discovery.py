@@ -196,9 +196,10 @@ def test_command_for_an_installation_elsewhere_names_its_namespace(ctx, fake):
 def test_workload_is_told_what_the_mesh_is(ctx, fake):
     text = "rootNamespace: root\ndefaultConfig: {statusPort: 15999}\n"
     fake_cluster.install_istio(fake, revision="canary", mesh_config=text)
+    fake_cluster.set_istiod(fake, "istiod-canary", revision="canary-2")
     found = heard(ctx)
     assert (found.mesh_namespace, found.mesh_revision) == ("istio-system", "canary")
-    assert (found.proxy_revision, found.proxy_version) == ("canary", "1.31.1")
+    assert (found.proxy_revision, found.proxy_version) == ("canary-2", "1.31.1")
     assert found.status_port == 15999
     found = heard(ctx, mesh_mode="none")
     assert (found.joined, found.mesh_namespace) == (False, "istio-system")

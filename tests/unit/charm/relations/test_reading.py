@@ -202,7 +202,7 @@ def test_most_that_may_be_asked_for_is_read(read, given):
     ipv6=("http://[::1]:80/x", ("::1", 80, "/x")),
 )
 def test_address_is_read_with_its_path(address, want):
-    message, problem = kubeflow.read_forward_auth_bag(auth(address))
+    message, problem = kubeflow.read_forward_auth_bag(auth(address, headers="null"))
     assert (message.decisions_address, problem) == (kubeflow.Address(*want), "")
 
 

@@ -203,6 +203,7 @@ def test_service_of_an_application_selects_its_pods_alone():
         service("x", selector={"all": "1"}, application="kfp"),
         service("kfp", selector={"db": "2"}),
         service("x", of="kfp"),
+        service("kfp", kind="ExternalName"),
     ]
     assert all(model.is_service_of(each, "kfp") for each in owned)
     others = service("kfp", selector={"db": "1"}), service("kfp-2"), service("x", of="kfp-2")
