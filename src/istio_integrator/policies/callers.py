@@ -69,7 +69,8 @@ def judge_callers(
     for each in others:
         hit = [pod.metadata.name for pod in held if selects(each, pod)]
         effect = _EFFECTS.get(each.action)
-        if hit and effect and (each.rules or each.action != "ALLOW"):
+        # A policy without rules matches no request, whatever its action is.
+        if hit and effect and each.rules:
             place = {"namespace": each.namespace, "name": each.name}
             about = {"policy": each.reference, "pods": texts.join_names(hit), "effect": effect}
             doubts.append(Template.POLICY_INTERFERES(**about, **place))

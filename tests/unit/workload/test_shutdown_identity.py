@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from integrator_contract import names
+from tests.unit.api_server import Refused
 from tests.unit.cases import cases, row
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
 from tests.unit.workload.pods import container, ended, pod_json, running, waiting
@@ -112,7 +113,12 @@ def broken_pod(owner: str = "u", name: str = "job-x", **extra: Any) -> dict[str,
     owned_by_no_controller=row(
         pod=broken_pod(ownerReferences=[{**OWNED[1], "controller": False}])
     ),
-    forbidden=(broken_pod(), "DELETE", {}, "missing permission to delete pods here", True),
+    forbidden=(broken_pod(), "no", {}, "missing permission to delete pods here", True),
+    forbidden_by_a_webhook=row(
+        pod=broken_pod(),
+        denied='admission webhook "keep.example" denied the request: ask us',
+        why='webhook "keep.example" refuses: ask us',
+    ),
     another_pod=row(pod=broken_pod(), at_deletion={"uid": "uid-2"}),
     the_pod_in_another_state=row(pod=broken_pod(), at_deletion={"resourceVersion": "999999"}),
     part_of_its_work_is_done=row(
@@ -130,12 +136,13 @@ async def test_only_the_very_pod_that_was_judged_is_replaced(
     stays: bool,
 ):
     def change(method: str, path: str) -> None:
+        if method == "DELETE" and denied:
+            raise Refused(denied)
         if method == "DELETE":
             cluster.get("pods", TEAM, "job-x")["metadata"].update(at_deletion)
 
     cluster.namespace(TEAM, labels=SERVED)
     cluster.before_answer = change
-    cluster.denied = lambda method, path: method == denied
     cluster.put("pods", pod)
     async with unit(cluster, delete_broken_pods=True):
         reasons = [*["PodNotReplaced"] * bool(why), "ProxyLost"]

@@ -381,6 +381,8 @@ def excluding(fake):
     others_elsewhere=(theirs(API, namespace="default"), {}, "CALLERS_HELD", ""),
     of_other_pods=(theirs({NAME: "x"}), {}, "CALLERS_HELD", ""),
     allows_none=(theirs(API, rules=()), {}, "CALLERS_HELD", ""),
+    denies_none=(theirs(API, "DENY", rules=()), {}, "CALLERS_HELD", ""),
+    asks_for_none=(theirs(API, "CUSTOM", rules=()), {}, "CALLERS_HELD", ""),
     audits=(theirs(API, "AUDIT"), {}, "CALLERS_HELD", ""),
     caller_that_is_excluded=(excluding, {}, "CALLERS_HELD", ""),
     of_a_waypoint=(theirs(API, targetRefs=TARGETS), {}, "CALLERS_HELD", ""),

@@ -147,6 +147,11 @@ def trial(why, force):
         [replica("a-0", in_mesh=True, **STUCK), replica("a-1", **STUCK)],
         *({"ordered": [SET]}, [], [], {"a-1": "OrderedReady"}),
     ),
+    in_order_and_two_are_broken=row(
+        pods=[replica("a-0", **STUCK), replica("a-1", **STUCK), THREE[2]],
+        options={"ordered": [SET]},
+        evicts=["a-0"],
+    ),
     in_order_and_the_lowest=row(
         pods=[replica("a-0", **STUCK), *THREE[1:]], options={"ordered": [SET]}, evicts=["a-0"]
     ),

@@ -171,7 +171,9 @@ def _choose_victim(
     comes_first = serving is not None or wait[0] == Reason.NOT_SETTLED.value
     victim = serving
     if lost or (broken and (is_proven or not comes_first)):
-        victim = max(lost or broken, key=_rank_by_ordinal)
+        # An ordered StatefulSet creates no pod before those of lower ordinals are Ready.
+        choose = min if workload in plan.look.ordered else max
+        victim = choose(lost or broken, key=_rank_by_ordinal)
     if victim is not None and (
         first := plan.look.find_unready_predecessor(workload, victim.ordinal)
     ):

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 
 import structlog
 
-from integrator_contract import answers, namespaces
+from integrator_contract import answers, namespaces, refusals
 from integrator_contract.reasons import Reason
 from sidecar_lifecycle.decide import eligible, finished, payload
 from sidecar_lifecycle.model import types
@@ -261,8 +261,11 @@ class ShutdownController:
             )
         except errors.KubeError as error:
             log.warning("broken pod not replaced", pod=meta.name, error=str(error))
-            code = error.code if isinstance(error, errors.StatusError) else 0
-            return "missing permission to delete pods here" if code in (401, 403) else ""
+            if not isinstance(error, errors.StatusError):
+                return ""
+            if refusal := refusals.read_refusal(error.code, error.message):
+                return str(refusal)
+            return "missing permission to delete pods here" if error.code in (401, 403) else ""
         self._replaced[owner] += 1
         log.info("broken pod deleted for its controller to replace", pod=meta.name)
         return ""
