@@ -83,6 +83,22 @@ def test_settings_that_cannot_be_used_are_named(
     assert reason in refused(path, [command, *rest[command]], capsys)
 
 
+@cases(
+    ("data", "reason"),
+    absent=(None, "No such file"),
+    empty=(b"", "truncated"),
+    incomplete=(b"{}", "missing required field"),
+    list=(b"[]", "got `array`"),
+)
+def test_service_names_settings_that_it_cannot_read(
+    data: bytes | None, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "settings.json"
+    if data is not None:
+        path.write_bytes(data)
+    assert reason in refused(path, ["run", "--settings", path], capsys)
+
+
 def test_folder_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert "directory" in refused(tmp_path, ["explain", tmp_path], capsys)
 

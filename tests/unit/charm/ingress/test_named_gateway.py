@@ -184,7 +184,12 @@ def test_entries_are_ports_of_the_service_that_lead_to_the_pods(served, ports, w
     served.config = {"tls_secret": "tls"}
     serve(served, *ports)
     served.hook()
-    assert [each["port"]["number"] for each in served.gateway()["spec"]["servers"]] == want
+    servers = served.gateway()["spec"]["servers"]
+    ports = [(each["port"]["number"], each["port"]["protocol"]) for each in servers]
+    assert ports == [(port, "HTTPS" if port in (443, 8443) else "HTTP") for port in want]
+    assert [each["port"]["protocol"] == "HTTPS" for each in servers] == [
+        "credentialName" in each.get("tls", {}) for each in servers
+    ]
 
 
 @cases("change", none=None, failed={"status": {"phase": "Failed"}}, ending={"is_ending": True})

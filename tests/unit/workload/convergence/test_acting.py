@@ -418,6 +418,16 @@ async def test_leader_goes_on_after_errors_and_without_the_right_to_list_injecto
     assert not model.failures
 
 
+async def test_leader_waits_for_rights_that_come_late(model: FakeApiserver):
+    model.denied = lambda *_: True
+    async with converging(model):
+        for part in ("/pods", "/configmaps"):
+            await until(lambda part=part: any(part in path for _, path in model.requests))
+        await asyncio.sleep(30)
+        model.denied = lambda *_: False
+        await until(lambda: model.evicted)
+
+
 @cases(
     "change",
     request_in_the_memory=another_writer,
