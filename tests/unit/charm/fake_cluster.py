@@ -278,7 +278,8 @@ class FakeCluster(api_server.ApiServer):
             annotations |= (
                 {"traffic.sidecar.istio.io/excludeOutboundPorts": ports} if ports else {}
             )
-        pod["spec"].setdefault("initContainers", []).append(first)
+        of_another_injector = {"name": "vault-agent", "restartPolicy": "Always"}
+        pod["spec"].setdefault("initContainers", []).extend((of_another_injector, first))
         proxy = {"name": "istio-proxy", "image": behaviour.get("image", "proxyv2:1.31.1")}
         config = dict(behaviour.get("proxy_config", {}))
         config |= json.loads(annotations.get("proxy.istio.io/config", "{}"))

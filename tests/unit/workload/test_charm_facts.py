@@ -1,6 +1,10 @@
 """The charm's facts as metrics."""
 
-from integrator_contract import charm_facts
+import asyncio
+
+import pytest
+
+from integrator_contract import charm_facts, service
 from tests.unit.workload import service_world
 from tests.unit.workload.fake_apiserver import FakeApiserver
 
@@ -63,3 +67,16 @@ async def test_what_is_not_known_is_not_shown(cluster: FakeApiserver):
     known = charm_facts.CharmFacts(looked=1.0)
     assert await served(cluster, known) == {("last_look_timestamp_seconds",): 1}
     assert await served(cluster, None) == {}
+
+
+async def test_facts_that_can_not_be_read_are_told_of_and_the_last_ones_stay(
+    cluster: FakeApiserver, capsys: pytest.CaptureFixture[str]
+):
+    async with service_world.running(cluster, facts=FACTS) as unit:
+        file = service.name_results_file(unit.file)
+        file.write_text("nonsense")
+        await asyncio.sleep(3)
+        found = await unit.metrics()
+    assert found["istio_integrator_old_proxies",] == 3
+    assert found["istio_integrator_last_look_timestamp_seconds",] == 100
+    assert str(file) in capsys.readouterr().err

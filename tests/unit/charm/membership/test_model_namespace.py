@@ -116,7 +116,7 @@ def install_canary(fake):
         {**OTHER, **ENABLED}, [install_canary, {"revision": "canary"}], {**ENABLED, **OTHER}, None,
         "namespace kf has istio-injection=enabled and istio.io/rev=other;",
     ),
-    opted_out=(OUT, [IN_AMBIENT], OUT, None, f"label ns kf {MODE}-"),
+    opted_out=({**OUT, **OTHER}, [IN_AMBIENT], {**OUT, **OTHER}, None, f"label ns kf {MODE}-;"),
     disabled=(DISABLED, [{}], DISABLED, None, "label ns kf istio-injection-"),
     disabled_later=({}, [{}, labels(DISABLED), {}], DISABLED, None, "istio-injection=disabled"),
     selected_of_all=(ENABLED, [{}, SELECTED], ENABLED, None, "or unset included-pods"),

@@ -699,6 +699,8 @@ def test_a_lost_unit_is_named_by_its_fault():
     assert row.message.startswith("not charm; ")
     others = [replica(fixable=False, **LOST), replica("b-0", terminating=True, **LOST)]
     assert look(*others).summary.troubles == ()
+    kept = look(replica(forbids="karpenter.sh/do-not-disrupt", **LOST))
+    assert [each.passing for each in kept.summary.troubles] == [False]
     # A request for another pod goes on beside a lost one that is named only.
     remembered = requested("uid-b-0", proven=PROVEN)
     manual = look(pod, replica("b-0"), mode="manual", remembered=remembered)
