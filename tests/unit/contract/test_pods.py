@@ -106,6 +106,9 @@ REFUSED = [
             "model.juju.is/name",
             "sidecar.istio.io/inject",
             "istio.io/rev",
+            "security.istio.io/tlsMode",
+            "topology.istio.io/network",
+            "gateway.istio.io/managed",
             "pod-template-hash",
             names.PROBE,
         )

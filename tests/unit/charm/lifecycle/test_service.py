@@ -16,7 +16,7 @@ from tests.unit.charm.charm_world import state, told, workload
 
 pytestmark = pytest.mark.usefixtures("installed")
 GONE = ops.pebble.ConnectionError("no socket")
-CHANGE = types.SimpleNamespace(tasks=[])
+CHANGE = types.SimpleNamespace(tasks=[types.SimpleNamespace(log=["Most recent output: usage"])])
 
 
 def status(ctx, given=None, **options):
