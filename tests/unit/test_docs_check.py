@@ -1,8 +1,7 @@
-"""The rules about words that docs/check.py has, and the pages that docs/generate.py writes."""
+"""The rules about words that docs/check.py has for pages and messages."""
 
 import pathlib
 import runpy
-import sys
 
 import pytest
 
@@ -36,12 +35,3 @@ def test_pages_have_the_words_of_a_guide(checked, page, found):
 def test_texts_of_every_kind_are_read(checked):
     kinds = {where.split()[0].split("/")[0].rstrip(":") for where, _ in checked["_texts"](ROOT)}
     assert {"alert", "dashboard", "make", "demo", "actions.yaml", "config.yaml"} <= kinds
-
-
-def test_generated_pages_say_what_their_sources_say(monkeypatch, capsys):
-    """Words of messages, options, actions, metrics and the command line, each on its page."""
-    monkeypatch.syspath_prepend(ROOT / "docs")
-    monkeypatch.setattr(sys, "argv", ["generate.py", "--check"])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(ROOT / "docs/generate.py"), run_name="__main__")
-    assert (ended.value.code, capsys.readouterr().out) == (0, "")
