@@ -269,15 +269,13 @@ class FakeCluster(api_server.ApiServer):
         )
         annotations |= behaviour.get("injected_annotations", {})
         ports = behaviour.get("excluded_ports")
-        first = {
-            "name": "istio-init",
-            "args": ["istio-iptables", *(["-o", ports] if ports else [])],
-        }
         if behaviour.get("cni"):
             first = {"name": "istio-validation"}
-            annotations |= (
-                {"traffic.sidecar.istio.io/excludeOutboundPorts": ports} if ports else {}
-            )
+            if ports:
+                annotations["traffic.sidecar.istio.io/excludeOutboundPorts"] = ports
+        else:
+            excluding = ["-o", ports] if ports else []
+            first = {"name": "istio-init", "args": ["istio-iptables", *excluding]}
         of_another_injector = {"name": "vault-agent", "restartPolicy": "Always"}
         pod["spec"].setdefault("initContainers", []).extend((of_another_injector, first))
         proxy = {"name": "istio-proxy", "image": behaviour.get("image", "proxyv2:1.31.1")}

@@ -179,7 +179,7 @@ def test_record_that_can_not_be_read_counts_as_none(ctx, fake):
     fake.find("Namespace", "kf")["metadata"]["annotations"] = {names.MEMBERSHIP: "["}
     run(ctx)
     assert mesh_labels(fake) == ENABLED
-    # What is no label of the mesh stays, even if the record has it.
+    # Other labels than those of the mesh stay, even if the record has them.
     forged = {"owner": "kf.mesh-2", "set": {"team": "ml"}, "before": {"team": None}}
     found = fake.namespace("kf", team="ml")["metadata"]
     found["annotations"] = {names.MEMBERSHIP: json.dumps(forged)}

@@ -79,7 +79,7 @@ async def test_forbidden_change_is_found_before_a_pod_has_it_and_the_charm_is_to
     (author,) = {each.author for each in stored(model).changes.values()}
     assert author == "ValidatingAdmissionPolicy no-overrides"
 
-    # After a restart, what is stored stays until the settings of admission are known.
+    # The stored rejections stay after a restart until the settings of admission are known.
     model.before_answer = lambda _, path: (
         asyncio.sleep(9) if path.endswith(f"/{MODEL}/configmaps") else None
     )
