@@ -592,6 +592,13 @@ ADDRESSED = (
         labels=NO_SIDECAR,
         spec=UNIT,
     ),
+    left(
+        "a unit that says itself whether it is held",
+        "no-hold:ConfigSaysItself",
+        settings="mesh-holds",
+        annotations=HELD,
+        spec=UNIT,
+    ),
     left("another pod keeps the mesh's hold", settings="mesh-holds", spec={"containers": [CHARM]}),
     Case(
         "a unit's charm comes before its proxy",

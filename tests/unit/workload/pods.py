@@ -55,8 +55,8 @@ def pod_json(
     states: dict[str, dict[str, Any] | None] = {
         "main": ended() if main is None else main,
         **(others or {}),
-        PROXY: running() if proxy is None else proxy,
     }
+    states.setdefault(PROXY, running() if proxy is None else proxy)
     specs = {"main": main_spec or {}, PROXY: proxy_spec or {}}
     return {
         "apiVersion": "v1",

@@ -86,12 +86,14 @@ def beside(name: str, state: dict[str, Any], **spec: Any) -> types.Pod:
 
 OLD_END = ended(finished="2025-12-31T23:59:59Z")
 STALE = pod(OLD_END)
+UNTIMED = pod({"terminated": {"exitCode": 0}})
 
 STOP, AGAIN = "stop PayloadFinished", "wait PayloadRestarting"
 ROWS = {
     # The plain story of a Job.
     "never_completed": (pod(), STOP),
     "never_failed": (pod(ended(1)), STOP),
+    "ended_at_an_unknown_time": (UNTIMED, STOP),
     "onfailure_completed": (pod(policy="OnFailure"), STOP),
     "payload_runs": (pod(running()), "wait PayloadRunning"),
     "onfailure_window": (pod(ended(1), policy="OnFailure"), AGAIN),
@@ -154,7 +156,7 @@ ROWS = {
     "init_runs_again_in_a_new_sandbox": (beside("setup", running()), "wait Initializing"),
     "other_native_sidecar_runs": (beside("vault", running(), **ALWAYS), STOP),
     # Proxies of other kinds and states.
-    "native_proxy": (beside("istio-proxy", running(), **ALWAYS), "ignore NativeSidecar"),
+    "proxy_without_status": (pod(others={"istio-proxy": None}), "wait NoStatus"),
     "proxy_crash_loop": (pod(proxy=waiting()), "report ProxyNotRunning"),
     "proxy_customised_and_never_injected": (
         pod(proxy=waiting("ErrImagePull"), proxy_spec={"image": "auto"}),
@@ -193,10 +195,13 @@ ROWS = {
         pod(running(), proxy=ended(0), conditions=[SCHEDULED]),
         "report ProxyLost",
     ),
-    "proxy_ended_in_a_restart_of_all": (
-        pod(proxy=ended(), conditions=[RESTARTING_ALL]),
-        "wait PodRestarting",
-    ),
+    **{
+        f"proxy_ended_in_a_restart_of_all, {name}": (
+            pod(main, proxy=ended(), conditions=[RESTARTING_ALL]),
+            "wait PodRestarting",
+        )
+        for name, main in (("payload_ended", ended()), ("payload_runs", running()))
+    },
     "proxy_ended_and_a_new_sandbox_initializes": (
         pod(proxy=ended(), init=[container("setup")], init_statuses=[status("setup", running())]),
         "wait Initializing",
@@ -257,7 +262,7 @@ def test_decision_for_a_pod(subject: types.Pod, want: str):
 
 
 NOT_RUNNING = "work finished, but istio-proxy is not running ({}), so the pod cannot complete"
-KILL = "run: kubectl -n kf exec job-x -c istio-proxy -- bash -c 'kill 1'"
+KILL = "run: kubectl -n kf-user exec job-y -c istio-proxy -- bash -c 'kill 1'"
 BOTH_IGNORED = {names.IGNORE_CONTAINERS: "agent,log"}
 
 
@@ -284,7 +289,7 @@ BOTH_IGNORED = {names.IGNORE_CONTAINERS: "agent,log"}
     proxy_waits=(pod(proxy=waiting("ErrImagePull")), NOT_RUNNING.format("ErrImagePull")),
     proxy_has_no_state=(pod(proxy={}), NOT_RUNNING.format("no reason given")),
     proxy_without_envoy=(
-        pod(annotations=GRPC),
+        pod(annotations=GRPC, namespace="kf-user", name="job-y"),
         f"work finished, but only a signal ends the pilot-agent of template grpc-agent; {KILL}",
     ),
     lost=(
@@ -315,14 +320,22 @@ def test_pod_that_the_kubelet_ends_has_not_lost_its_proxy(reason: str):
     assert decide(subject).reason == "Disrupted"
 
 
-@cases(("left", "want"), main=("main", "NoProxy"), proxy=("istio-proxy", "NothingToWaitFor"))
-def test_pod_of_one_container_is_left_alone(left: str, want: str):
-    subject = pod()
+@cases(
+    ("subject", "left", "want"),
+    main=(pod(), "main", "NoProxy"),
+    main_with_a_native_sidecar=(
+        beside("istio-proxy", running(), **ALWAYS),
+        *("main", "NativeSidecar"),
+    ),
+    proxy=(pod(), "istio-proxy", "NothingToWaitFor"),
+)
+def test_pod_of_one_container_is_left_alone(subject: types.Pod, left: str, want: str):
     subject.spec.containers = [each for each in subject.spec.containers if each.name == left]
 
     decision = decide(subject)
     assert decision.reason == want
-    assert want == "NoProxy" or decision.message == "the pod has no container beside the proxy"
+    words = MESSAGES.get(want, "the pod has no container beside the proxy")
+    assert decision.message == words
 
 
 def test_what_nobody_looks_at_changes_nothing():
@@ -349,30 +362,35 @@ def test_names_that_a_pod_lacks_and_containers_that_hold_it_are_named():
     assert decide(noted(ignore="main,agnet")).unknown == ("agnet",)
 
 
+def wait(*containers: str) -> dict[str, tuple[str, ...]]:
+    return {"wait_for_containers": containers}
+
+
+def ignore(*containers: str) -> dict[str, tuple[str, ...]]:
+    return {"ignore_containers": containers}
+
+
+OLD, DONE = {"old_ends_count": True}, "PayloadFinished"
+
+
 @cases(
     ("subject", "policy", "want"),
-    nothing_configured=(agent(running()), {}, "PayloadRunning"),
-    wait_for_main=(agent(running()), {"wait_for_containers": ("main",)}, "PayloadFinished"),
-    wait_for_a_name_this_pod_lacks=row(
-        subject=agent(running()), policy={"wait_for_containers": ("other",)}, want="PayloadRunning"
+    {"subject": agent(running()), "want": "PayloadRunning"},
+    nothing_configured=row(policy={}),
+    wait_for_main=row(policy=wait("main"), want=DONE),
+    wait_for_a_name_this_pod_lacks=row(policy=wait("other")),
+    wait_for_those_of_the_names_it_has=row(policy=wait("main", "other"), want=DONE),
+    ignore_agent=row(policy=ignore("agent"), want=DONE),
+    ignore_a_name_this_pod_lacks=row(policy=ignore("agnet")),
+    annotation_beats_option=(agent(running(), wait="main"), wait("agent"), DONE),
+    annotation_to_ignore_beats_option=row(
+        subject=agent(running(), ignore="main"), policy=ignore("agent")
     ),
-    wait_for_those_of_the_names_it_has=(
-        *(agent(running()), {"wait_for_containers": ("main", "other")}, "PayloadFinished"),
-    ),
-    ignore_agent=(agent(running()), {"ignore_containers": ("agent",)}, "PayloadFinished"),
-    ignore_a_name_this_pod_lacks=row(
-        subject=agent(running()), policy={"ignore_containers": ("agnet",)}, want="PayloadRunning"
-    ),
-    annotation_beats_option=(
-        *(agent(running(), wait="main"), {"wait_for_containers": ("agent",)}, "PayloadFinished"),
-    ),
-    annotation_to_ignore_beats_option=(
-        *(agent(running(), ignore="main"), {"ignore_containers": ("agent",)}, "PayloadRunning"),
-    ),
-    old_end=(STALE, {"old_ends_count": True}, "PayloadFinished"),
-    old_end_beside_one_that_runs=(
-        *(agent(running(), OLD_END), {"old_ends_count": True}, "PayloadRunning"),
-    ),
+    # Each annotation overrides its own option, and no other.
+    annotation_to_wait_and_option=(agent(running(), wait="main,agent"), ignore("agent"), DONE),
+    annotation_to_ignore_and_option=(agent(running(), ignore="x"), wait("main"), DONE),
+    old_end=(STALE, OLD, DONE),
+    old_end_beside_one_that_runs=row(subject=agent(running(), OLD_END), policy=OLD),
     switched_off=(noted(shutdown="enabled"), {"enabled": False}, "SwitchedOff"),
     disabled_in_the_namespace=(pod(), {"namespace_enabled": False}, "NamespaceDisabled"),
 )
@@ -462,6 +480,8 @@ def test_payload_ends_with_its_last_container(moments: list[int]):
 @cases(
     ("one", "ignore", "has_ended"),
     proxy_has_ended=(pod(proxy=ended()), (), False),
+    proxy_has_no_status=(pod(others={"istio-proxy": None}), (), False),
+    at_an_unknown_time=(UNTIMED, (), False),
     payload_runs=(pod(running()), (), False),
     payload_waits=(pod(waiting()), (), False),
     payload_is_started_again=(pod(ended(1), policy="OnFailure"), (), False),

@@ -97,18 +97,6 @@ def test_the_mirror_of_a_static_pod_is_left_as_it_is(name):
     assert [skip.reason for skip in result.skipped] == ["MirrorPod"]
 
 
-def test_unit_that_says_itself_whether_it_is_held_keeps_its_word():
-    spec = {"initContainers": [{"name": "charm-init"}], "containers": [{"name": "charm"}]}
-    pod = {"metadata": {"annotations": {table.CONFIG: table.HOLD}}, "spec": spec}
-
-    result = mutate.mutate(msgspec.convert(pod, types.Pod), load("mesh-holds"))
-
-    assert result.patch == []
-    assert [(skip.change, skip.reason) for skip in result.skipped] == [
-        ("no-hold", "ConfigSaysItself")
-    ]
-
-
 def test_rules_select_a_pod_by_the_labels_that_it_was_sent_with():
     selected = {"pods": table.INJECT}
     known = {

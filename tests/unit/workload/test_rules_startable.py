@@ -25,6 +25,7 @@ def containers(*documents: dict[str, Any]) -> list[types.Container]:
 @cases(
     "helper",
     http=NATIVE | {"startupProbe": HTTP},
+    http_without_a_path=NATIVE | {"startupProbe": {"httpGet": {"port": 9801}}},
     tcp=NATIVE | {"startupProbe": TCP},
     grpc=NATIVE | {"startupProbe": GRPC},
     hook_http=NATIVE | {"lifecycle": {"postStart": HTTP}},
@@ -60,7 +61,7 @@ def test_other_init_containers_do_not_block(helper: dict[str, Any]) -> None:
 @cases(
     "helper",
     probe=NATIVE | {"startupProbe": REDIRECTED},
-    hook=NATIVE | {"lifecycle": {"postStart": REDIRECTED_HOOK}},
+    hook=NATIVE | {"startupProbe": HTTP, "lifecycle": {"postStart": REDIRECTED_HOOK}},
 )
 def test_init_container_that_istiod_has_redirected_blocks(helper: dict[str, Any]) -> None:
     found = containers(helper, {"name": "istio-init"})
