@@ -126,21 +126,36 @@ async def test_creator_of_a_pod_is_warned_of_a_change_that_was_meant_for_it(
     assert response.get("warnings", []) == warnings
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        *(b"", b"null", b"[]", b"\xff\xfe", b"{" * 100_000, b"[" * 100_000),
-        b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}',
-        b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {}}',
+OF_V1 = '"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"'
+
+
+@cases(
+    ("body", "why"),
+    {"why": "this is no AdmissionReview: "},
+    empty=(b"", "this is no AdmissionReview: Input data was truncated"),
+    null=(b"null", "this is no AdmissionReview: Expected `object`, got `null`"),
+    list=(b"[]", "this is no AdmissionReview: Expected `object`, got `array`"),
+    no_utf_8=row(body=b"\xff\xfe"),
+    unfinished_object=row(body=b"{" * 100_000),
+    unfinished_list=row(body=b"[" * 100_000),
+    no_request=(f"{{{OF_V1}}}".encode(), "this is no AdmissionReview: Object missing required"),
+    no_uid=row(body=f'{{{OF_V1}, "request": {{}}}}'.encode()),
+    version=(
         request(version="admission.k8s.io/v1beta1"),
+        "admission.k8s.io/v1beta1 AdmissionReview is not spoken, admission.k8s.io/v1 is",
+    ),
+    kind=(
         request().replace(b"AdmissionReview", b"PodReview"),
-    ],
+        "admission.k8s.io/v1 PodReview is not spoken, admission.k8s.io/v1 is",
+    ),
 )
-async def test_what_is_no_review_is_a_bad_request_that_says_why(webhook: Webhook, body: bytes):
+async def test_what_is_no_review_is_a_bad_request_that_says_why(
+    webhook: Webhook, body: bytes, why: str
+):
     assert await webhook.status(body) == 400
 
     assert await is_counted(webhook, "malformed")
-    assert webhook.answer.startswith((b"this is no AdmissionReview", b"admission.k8s.io/v1"))
+    assert webhook.answer.decode().startswith(why)
 
 
 KEYS = ["metadata", "spec", "labels", "annotations", "containers", "name", "image", "x"]
