@@ -19,7 +19,8 @@ class Proxy:
         self.port = "15020"
         """Its status port."""
         self.exec_mode = "ok"
-        """ok, exit-1, missing, garbage, hang, talks, cut (it breaks off without an end)."""
+        """ok, deaf (0, but it runs on), exit-1, missing, garbage, hang, talks, cut (it breaks off
+        without an end)."""
         self.release = asyncio.Event()
         """Ends a hang."""
         self.requests: list[str] = []
@@ -96,8 +97,9 @@ class Proxy:
         await socket.send_bytes(b"\x01OK\n")
         if self.exec_mode == "cut":
             return
-        if self.exec_mode == "ok":
-            quits()
+        if self.exec_mode in ("ok", "deaf"):
+            if self.exec_mode == "ok":
+                quits()
             await socket.send_bytes(b"\x03" + b'{"status":"Success"}')
         elif self.exec_mode == "exit-1":
             cause = {"reason": "ExitCode", "message": "1"}

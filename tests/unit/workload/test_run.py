@@ -14,28 +14,8 @@ from integrator_contract.service import Gateway
 from tests.unit.api_server import Refused
 from tests.unit.workload import pods, service_world
 from tests.unit.workload.fake_apiserver import FakeApiserver, until
-from tests.unit.workload.shutdown_world import phase
 
 RUNS = pods.running()
-
-
-async def test_unit_that_does_not_lead_writes_nothing_but_stops_proxies(cluster: FakeApiserver):
-    def written() -> set[tuple[str, str]]:
-        return {each for each in cluster.requests if each[0] != "GET"}
-
-    cluster.namespace("kf", labels={"istio-injection": "enabled"})
-    owned = [{"kind": "Job", "name": "j", "uid": "u", "controller": True}]
-    broken = {"proxy": pods.ended(), "main": RUNS, "ownerReferences": owned}
-    cluster.put("pods", pods.pod_json(name="lost", uid="uid-l", **broken))
-    values = {"joined": True, "mesh_namespace": "istio-system", "delete_broken_pods": True}
-    async with service_world.running(cluster, leader=False, **values) as service:
-        await until(service.is_ready)
-        await asyncio.sleep(120)
-        assert written() == set()
-        cluster.put("pods", pods.pod_json())
-        await until(lambda: phase(cluster) != "Running")
-        service.change(leader=True)
-        await until(lambda: ("DELETE", "/api/v1/namespaces/kf/pods/lost") in written())
 
 
 async def test_gateways_are_watched_only_while_somebody_is_to_be_reached(cluster: FakeApiserver):

@@ -355,6 +355,20 @@ async def test_pod_under_watch_keeps_no_more_of_an_annotation_than_is_read(clust
     assert sum(each.size for each in held.traces) < 15 * len(long) / 2
 
 
+async def test_event_that_is_being_written_is_finished_at_the_end(cluster: FakeApiserver):
+    request = ("POST", f"/api/v1/namespaces/{NAMESPACE}/events")
+
+    async def hold(*asked: str) -> None:
+        await asyncio.sleep(0.5 if asked == request else 0)
+
+    cluster.before_answer = hold
+    cluster.put("pods", pod_json())
+    async with unit(cluster):
+        await until(lambda: request in cluster.requests)
+
+    assert event_reasons(cluster) == ["ProxyStopped"]
+
+
 @pytest.mark.parametrize("answers", [True, False])
 async def test_asked_to_end_it_ends_before_pebble_kills_it_and_finishes_all_stops(
     cluster: FakeApiserver, answers: bool

@@ -33,11 +33,16 @@ def work_of_the_leader(cluster: FakeApiserver) -> None:
 
 async def test_only_the_leader_reports_and_replaces_pods(cluster: FakeApiserver):
     work_of_the_leader(cluster)
-    async with unit(cluster, leader=False, delete_broken_pods=True) as service:
+    cluster.namespace(NAMESPACE, labels={"istio-injection": "enabled"})
+    values = {"joined": True, "mesh_namespace": "istio-system", "delete_broken_pods": True}
+    async with unit(cluster, leader=False, **values) as service:
         await until(service.is_ready)
         await asyncio.sleep(120)
         assert {method for method, _ in cluster.requests} == {"GET"}
 
+        cluster.put("pods", pod_json())
+        await until(lambda: phase(cluster) == "Succeeded")
+        cluster.delete("pods", NAMESPACE, "job-x")
         service.change(leader=True)
         await until(lambda: len(cluster.all("pods")) == 2)
         assert {"ProxyLost", "UnknownContainer"} <= set(event_reasons(cluster))
@@ -137,10 +142,11 @@ async def test_metrics_say_how_long_the_oldest_stop_has_waited(cluster: FakeApis
         each.mode = each.exec_mode = "hang"
     async with unit(cluster) as service:
         assert await service.shows(0, "oldest_pending_stop_seconds")
+        cluster.put("pods", pod_json(running(), name="younger", uid="uid-y"))
         cluster.put("pods", pod_json())
         await until(lambda: proxy.requests)
         await asyncio.sleep(30)
-        cluster.put("pods", pod_json(name="younger", uid="uid-y"))
+        cluster.set_state(NAMESPACE, "younger", "main", ended())
         await asyncio.sleep(30)
         oldest = await service.counted("oldest_pending_stop_seconds")
         assert oldest == pytest.approx(60, abs=5)

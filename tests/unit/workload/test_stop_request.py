@@ -13,6 +13,7 @@ from tests.unit.workload.shutdown_world import opened, phase
 OFF = dataclasses.replace(service_world.SETTINGS, proxy_shutdown=False)
 KEPT: dict[str, Any] = {"annotations": {names.PROXY_SHUTDOWN: "disabled"}}
 FORWARD, EXEC = "port-forward", "exec"
+BOTH = [FORWARD, EXEC]
 REFUSED, BROKEN_OFF = ("refused", EXEC), "exec ended: CLOSE (1000)"
 FAILED = "command terminated with non-zero exit code: exit status 1: no"
 
@@ -24,8 +25,9 @@ FAILED = "command terminated with non-zero exit code: exit status 1: no"
     command_ends_in_garbage=({}, "refused garbage", "-", ("stop", *REFUSED, "{]: OK"), [EXEC]),
     command_fails=({}, "refused exit-1", "-", ("stop", *REFUSED, f"{FAILED} admin port"), [EXEC]),
     command_breaks_off=(*({}, "refused cut", "-", ("stop", *REFUSED, BROKEN_OFF), [EXEC]),),
+    answer_is_lost=({}, "vanish exit-1", "-", ("stop", *REFUSED, f"{FAILED} admin port"), BOTH),
     answer_is_cut_off=({}, "cut ok", "-", ("stop", "acknowledged", FORWARD, ""), [FORWARD]),
-    hangs=({}, "hang hang", "-", ("stop", "timeout", EXEC, "TimeoutError: "), [FORWARD, EXEC]),
+    hangs=({}, "hang hang", "-", ("stop", "timeout", EXEC, "TimeoutError: "), BOTH),
     busy=({"main": pods.running()}, "ok ok", "-", ("wait", "", "", ""), []),
     kept=(KEPT, "ok ok", "-", ("ignore", "", "", ""), []),
     absent=(None, "ok ok", "-", (400, "namespace team has no pod job.x"), []),
@@ -60,6 +62,46 @@ async def test_proxy_of_a_finished_pod_is_stopped_when_the_charm_asks(
     assert (phase(cluster, "job.x", "team") == "Succeeded") is (want[1] == "acknowledged")
 
 
+PATH = "/api/v1/namespaces/team/pods/job.x"
+RUNS = "PayloadRunning"
+RUNS_AGAIN = pods.pod_json(pods.running(), name="job.x", namespace="team")
+
+
+@cases(
+    ("denied", "reads", "now", "want"),
+    runs_again=(
+        "/portforward",
+        2,
+        RUNS_AGAIN,
+        ("changed", EXEC, "PayloadRunning: main is running"),
+    ),
+    gone=("-", 3, None, ("acknowledged", FORWARD, "")),
+)
+async def test_pod_that_changes_before_the_second_way_was_stopped_only_if_the_first_was_sent(
+    cluster: FakeApiserver,
+    *,
+    denied: str,
+    reads: int,
+    now: dict[str, Any] | None,
+    want: tuple[str, str, str],
+):
+    def change(method: str, path: str) -> None:
+        if path == PATH and cluster.requests.count((method, path)) == reads:
+            if now:
+                cluster.put("pods", now)
+            else:
+                cluster.delete("pods", "team", "job.x")
+
+    cluster.proxies["job.x"].mode = "cut"
+    cluster.denied = lambda _, path: path.endswith(denied)
+    cluster.before_answer = change
+    cluster.put("pods", pods.pod_json(name="job.x", namespace="team"))
+    async with service_world.running(cluster, OFF) as service:
+        told = await service.post("/stop?namespace=team&pod=job.x")
+
+    assert (told["result"], told["transport"], told.get("detail", "")) == want
+
+
 @cases(
     ("query", "want"),
     no_pod=({"namespace": "kf"}, "pod="),
@@ -81,9 +123,9 @@ async def test_request_without_the_names_of_a_pod_is_refused(
 async def test_pods_whose_payload_has_ended_are_listed_even_if_proxies_are_not_stopped(
     cluster: FakeApiserver,
 ):
-    cluster.put("pods", pods.pod_json())
+    cluster.put("pods", pods.pod_json(others={"agent": pods.running()}))
     cluster.put("pods", pods.pod_json(pods.running(), name="busy", uid="b"))
-    async with service_world.running(cluster, OFF) as service:
+    async with service_world.running(cluster, OFF, ignore_containers=("agent",)) as service:
         await until(service.is_ready)
         (found,) = await service.get("/ended")
         await asyncio.sleep(60)
