@@ -114,7 +114,7 @@ async def test_pods_that_go_while_they_must_not_be_listed_are_forgotten(cluster:
         assert asked(cluster, where) < 8
         cluster.denied = lambda _, path: path == PODS
         await until(lambda: service.shows(kept, "pods"))
-        assert [*cluster.watchers.values()].count("pods") == 2
+        await until(lambda: [*cluster.watchers.values()].count("pods") == 2)
         cluster.denied = lambda *_: False
         await asyncio.sleep(90)
         assert [*cluster.watchers.values()].count("pods") == 1, "there is one for all namespaces"
