@@ -276,7 +276,7 @@ class FakeCluster(api_server.ApiServer):
         else:
             excluding = ["-o", ports] if ports else []
             first = {"name": "istio-init", "args": ["istio-iptables", *excluding]}
-        of_another_injector = {"name": "vault-agent", "restartPolicy": "Always"}
+        of_another_injector = {"name": "vault", "restartPolicy": "Always", "args": ["-o", "1"]}
         pod["spec"].setdefault("initContainers", []).extend((of_another_injector, first))
         proxy = {"name": "istio-proxy", "image": behaviour.get("image", "proxyv2:1.31.1")}
         config = dict(behaviour.get("proxy_config", {}))
@@ -347,11 +347,11 @@ def set_istiod(cluster: FakeCluster, name: str = "istiod", **behaviour: Any) -> 
     service["behaviour"].update(behaviour)
 
 
-def set_environment(cluster: FakeCluster, name: str, value: str) -> None:
+def set_environment(cluster: FakeCluster, name: str, value: str, istiod: str = "istiod") -> None:
     """Have istiod run with an environment variable."""
-    istiod = cluster.find("Deployment", "istiod", "istio-system")
-    assert istiod
-    *_, container = istiod["spec"]["template"]["spec"]["containers"]
+    found = cluster.find("Deployment", istiod, "istio-system")
+    assert found
+    *_, container = found["spec"]["template"]["spec"]["containers"]
     container["env"] = [*container["env"], {"name": name, "value": value}]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ops import testing
 
 from integrator_contract import names
-from tests.unit.api_server import Refused
+from tests.unit.api_server import TIMEOUT, UNREACHABLE, Refused
 from tests.unit.cases import cases
 from tests.unit.charm import charm_world
 from tests.unit.charm.ingress_world import World, auth, connect, route
@@ -282,12 +282,16 @@ def test_object_that_can_not_be_read_is_named(world, answer, words):
     assert words in world.status().message
 
 
-def test_answer_of_a_proxy_before_the_api_server_becomes_a_status(world):
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(502, "502 page not found"), (UNREACHABLE, "connection refused"), (TIMEOUT, "ReadTimeout")],
+)
+def test_failure_before_the_api_server_becomes_a_status(world, code, words):
     def refuse(_):
-        raise Refused("", 502)
+        raise Refused("", code)
 
     world.fake.serve = refuse
-    assert "502 page not found" in world.run().unit_status.message
+    assert words in world.run().unit_status.message
 
 
 def test_nodes_that_say_nothing_of_their_kubelets_are_passed_over_and_fill_no_log(world, caplog):

@@ -68,7 +68,7 @@ def charms(*ports):
         "excluded-outbound-ports": [],
     }),
     **{f"mesh_{how}_lets_out_to_others": (
-        {"mesh_config": OUTSIDE, "excluded_ports": "0, 3306, 65536", "cni": cni},
+        {"mesh_config": OUTSIDE, "excluded_ports": "0, 3306, *, 65536", "cni": cni},
         charms(17070, 3306),
     ) for how, cni in {"redirected": False, "by_the_plugin": True}.items()},
     revision=({"revision": "canary"}, {"inject-label": {"istio.io/rev": "canary"}}),

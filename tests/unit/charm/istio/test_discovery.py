@@ -22,6 +22,12 @@ def heard(ctx, **options):
     return told(ctx, ctx.run(ctx.on.config_changed(), state(**options)))
 
 
+def prepared(ctx, fake, **options):
+    """Run a hook; the settings of the webhook."""
+    ctx.run(ctx.on.config_changed(), state(**options))
+    return fake.find("ConfigMap", "mesh-2-admission", "kf")["data"]["settings.json"]
+
+
 def mesh_configuration(fake, text, *, namespace="istio-system", name="istio"):
     fake.put("ConfigMap", name, namespace, data={"mesh": text})
 
@@ -95,6 +101,7 @@ def refuse(obj):
 
 
 MANAGED = remote(name="istiod-asm-managed", revision="asm-managed")
+UNTRUSTED = 'x509: certificate signed: by an unknown (possibly because of "rsa: error" of: "ca")'
 BOTH = all_of(istio(namespace="mesh-a"), remote())
 TWICE = all_of(*(remote(name=name, url=f"https://{name}/inject") for name in ("m-a", "m-b")))
 BESIDE = all_of(istio(), istio(revision="canary"))
@@ -116,6 +123,7 @@ ONE_OF_TWO = all_of(istio(revision="1-30"), istio(revision="1-31", tags=("prod",
         ONE_OF_TWO, {"revision": "1-32"}, "blocked",
         "revision 1-32 does not exist; there is 1-30, 1-31, prod",
     ),
+    default_by_name=(BESIDE, {"revision": "default"}, "active", "istio-system/istiod 1.31 · "),
     revision=(istio(revision="canary"), {}, "active", "istio-system/istiod-canary canary 1.31 · "),
     outside=(remote(), {}, "active", f"{URL} 1.31 · "),
     several=(
@@ -127,6 +135,11 @@ ONE_OF_TWO = all_of(istio(revision="1-30"), istio(revision="1-31", tags=("prod",
         BOTH, {}, "blocked",
         ("several Istios; run: juju config mesh-2 istiod-namespace=istio-system; "
          f"or choose another of default ({URL}), default (mesh-a)"),
+    ),
+    one_of_no_known_namespace=(
+        all_of(istio(), remote(name="m-a")), {}, "blocked",
+        ("several Istios; run: juju config mesh-2 istiod-namespace=istio-system; "
+         f"or choose another of default ({URL}), default (istio-system)"),
     ),
     that_outside=(BOTH, {"istiod_namespace": "istio-system"}, "active", URL),
     that_inside=(BOTH, {"istiod_namespace": "mesh-a"}, "active", "mesh-a/istiod"),
@@ -147,8 +160,8 @@ ONE_OF_TWO = all_of(istio(revision="1-30"), istio(revision="1-31", tags=("prod",
     no_revision=(all_of(remote(), without_revisions), {}, "active", f"{URL} 1.31 · "),
     excluding_a_revision=(all_of(istio(), excluding), {}, "active", "istio-system/istiod 1.31 · "),
     dead=(
-        istio(alive=False), {}, "waiting",
-        "istio-system/istiod does not inject: object.sidecar-injector.istio.io: connection",
+        istio(alive=False, problem=UNTRUSTED), {}, "waiting",
+        "istio-system/istiod does not inject: object.sidecar-injector.istio.io: by an unknown;",
     ),
     never_answers=(
         all_of(istio(), lambda fake: fake.timeouts.add(("create", "pods"))), {}, "waiting",
@@ -235,8 +248,8 @@ def test_mesh_configuration_that_is_none_is_as_by_default(ctx, fake, text):
 )
 def test_shared_settings_lie_below_those_of_the_mesh(ctx, fake, below, own, want):
     """The add-on of AKS has istiod merge a second ConfigMap."""
-    fake_cluster.install_istio(fake, mesh_config=own or "{}")
-    fake_cluster.set_environment(fake, "SHARED_MESH_CONFIG", "shared")
+    fake_cluster.install_istio(fake, revision="asm", mesh_config=own or "{}")
+    fake_cluster.set_environment(fake, "SHARED_MESH_CONFIG", "shared", "istiod-asm")
     mesh_configuration(fake, below, name="shared")
     assert heard(ctx).status_port == want
 
@@ -272,17 +285,13 @@ def test_what_proxies_let_out_is_the_nearest_sidecars_word(
     fake_cluster.install_istio(fake, mesh_config=text)
     for each in sidecars:
         fake.add(each)
-    ctx.run(ctx.on.config_changed(), state())
-    settings = fake.find("ConfigMap", "mesh-2-admission", "kf")["data"]
-    assert ("17070" in settings["settings.json"]) is is_cut_off
+    assert ("17070" in prepared(ctx, fake)) is is_cut_off
 
 
 def test_namespace_of_istiod_is_the_root_where_no_other_is_set(ctx, fake):
-    fake_cluster.install_istio(fake, namespace="mesh-a", mesh_config="trustDomain: td")
+    fake_cluster.install_istio(fake, namespace="mesh-a", mesh_config="rootNamespace: ''")
     fake.add(sidecar("mesh-a", CLOSED))
-    ctx.run(ctx.on.config_changed(), state())
-    settings = fake.find("ConfigMap", "mesh-2-admission", "kf")["data"]["settings.json"]
-    assert "17070" in settings
+    assert "17070" in prepared(ctx, fake)
 
 
 def test_a_tag_that_moves_is_followed(ctx, fake):
@@ -297,19 +306,22 @@ def test_a_tag_that_moves_is_followed(ctx, fake):
 @pytest.mark.parametrize("ready", [True, False])
 def test_istiod_that_may_be_asked_only_in_the_model_is_judged_by_its_endpoints(ctx, fake, ready):
     fake.labels("kf")["istio.io/rev"] = "other"
-    fake_cluster.install_istio(fake)
-    fake.forbidden.add(("create", "pods", "istio-system"))
-    labels = {"kubernetes.io/service-name": "istiod"}
-    others = {"kubernetes.io/service-name": "istiod-2"}
+    fake_cluster.install_istio(fake, revision="canary", namespace="mesh-a")
+    if not ready:
+        fake.labels("mesh-a")["istio-injection"] = "disabled"
+    fake.forbidden.add(("create", "pods", "mesh-a" if ready else "default"))
+    labels = {"kubernetes.io/service-name": "istiod-canary"}
+    others = {"kubernetes.io/service-name": "istiod"}
     up = [{"conditions": {"ready": True}}]
-    fake.put("EndpointSlice", "other-x", "istio-system", labels=others, endpoints=up)
+    fake.put("EndpointSlice", "other-x", "mesh-a", labels=others, endpoints=up)
     for name, each in (("istiod-x", ready), ("istiod-y", False)):
         listed = [{"conditions": {"ready": False}}, {"conditions": {"ready": each}}]
-        fake.put("EndpointSlice", name, "istio-system", labels=labels, endpoints=listed)
+        fake.put("EndpointSlice", name, "mesh-a", labels=labels, endpoints=listed)
     fake.put("EndpointSlice", "istiod-x", "kf", labels=labels, endpoints=up)
     ctx.run(ctx.on.config_changed(), state())
-    words = "can't be asked while kf has other labels"
-    assert (words in str(status(ctx, state(mesh_mode="none")))) is not ready
+    name, trust = "mesh-a/istiod-canary canary", "run: juju trust mesh-2 --scope=cluster"
+    words = f"{trust}; {name} can't be asked while kf has other labels"
+    assert (status(ctx, state(mesh_mode="none")).message == words) is not ready
 
 
 def test_member_by_another_name_of_the_revision_is_probed_in_the_model(ctx, fake):
@@ -379,6 +391,8 @@ def test_option_tells_the_namespace_that_a_configuration_does_not(ctx, fake):
     MANAGED(fake)
     text = "defaultConfig: {statusPort: 15098}"
     mesh_configuration(fake, text, namespace="managed", name="istio-asm-managed")
+    fake.add(sidecar("default", CLOSED))
+    assert "17070" not in prepared(ctx, fake)
     unknown, known = heard(ctx), heard(ctx, istiod_namespace="managed")
     assert (unknown.mesh_namespace, unknown.status_port) == ("", 15020)
     assert (known.mesh_namespace, known.status_port) == ("managed", 15098)
@@ -401,14 +415,9 @@ def test_hold_that_our_own_admission_gave_the_dry_run_pod_is_not_the_meshs(ctx, 
     istio_objects.install_remote(fake, proxy_config={"holdApplicationUntilProxyStarts": True})
     config = {"proxy.istio.io/config": '{"holdApplicationUntilProxyStarts": true}'}
     prepare = fake._prepare
-
-    def settings():
-        ctx.run(ctx.on.config_changed(), state())
-        return fake.find("ConfigMap", "mesh-2-admission", "kf")["data"]["settings.json"]
-
-    assert '"mesh-holds": true' in settings()
+    assert '"mesh-holds": true' in prepared(ctx, fake)
     next(iter(fake.remote.values()))["alive"] = False
-    assert '"mesh-holds": true' in settings()
+    assert '"mesh-holds": true' in prepared(ctx, fake)
     istio_objects.install_remote(fake)
 
     def hold(pod):
@@ -416,7 +425,7 @@ def test_hold_that_our_own_admission_gave_the_dry_run_pod_is_not_the_meshs(ctx, 
         pod["metadata"].setdefault("annotations", {}).update(config)
 
     fake._prepare = hold
-    assert '"mesh-holds": false' in settings()
+    assert '"mesh-holds": false' in prepared(ctx, fake)
 
 
 @cases(

@@ -71,6 +71,11 @@ def ignore_model(fake):
     fake.find("ConfigMap", "istio", "istio-system")["data"] = {"mesh": selectors}
 
 
+def serve_labelled(fake):
+    selectors = "discoverySelectors: [{matchLabels: {istio-injection: enabled}}]"
+    fake.find("ConfigMap", "istio", "istio-system")["data"] = {"mesh": selectors}
+
+
 def install_canary(fake):
     fake_cluster.install_istio(fake, revision="canary")
 
@@ -96,6 +101,9 @@ def install_canary(fake):
     selected_after_ambient=({}, [IN_AMBIENT, SELECTED, SELECTED], {}, "sidecar", ""),
     selected_in_ambient=({}, [{**IN_AMBIENT, **SELECTED}], {}, "ambient", ""),
     selected_while_ignored=({}, [{}, ignore_model, SELECTED], ENABLED, None, "team=ml"),
+    selected_while_the_label_is_needed=(
+        {}, [serve_labelled, SELECTED], {}, None, "leave this namespace out",
+    ),
     off=({}, [{}, OFF], {}, None, ""),
     off_after_ambient=({}, [IN_AMBIENT, OFF], {}, None, ""),
     waits_for_istiod=({}, [{}, kill, IN_AMBIENT], ENABLED, None, "does not inject"),
@@ -407,6 +415,12 @@ def test_pods_that_could_not_be_given_back_are_given_back_later(ctx, fake, optio
     fake.forbidden.clear()
     run(ctx, **options)
     assert pod_labels(fake, "modeloperator-x") == MODELOPERATOR
+    # The namespace leaves first.
+    run(ctx, **IN_AMBIENT)
+    fake.writes.clear()
+    run(ctx, **options)
+    patched = [each for each in fake.writes if each.startswith("patch")]
+    assert patched.index("patch namespaces kf") < patched.index("patch pods modeloperator-x")
 
 
 def test_pod_that_can_not_be_labelled_keeps_no_other_from_it(ctx, fake):
