@@ -66,14 +66,13 @@ def hide_daemons(fake):
     fake.forbidden.add(("list", "daemonsets"))
 
 
-def ignore_model(fake):
-    selectors = "discoverySelectors: [{matchLabels: {team: ml}}]"
-    fake.find("ConfigMap", "istio", "istio-system")["data"] = {"mesh": selectors}
+def serve(selectors):
+    """Return a change by which istiod serves some namespaces alone."""
+    settings = {"mesh": f"discoverySelectors: {selectors}"}
+    return lambda fake: fake.find("ConfigMap", "istio", "istio-system").update(data=settings)
 
 
-def serve_labelled(fake):
-    selectors = "discoverySelectors: [{matchLabels: {istio-injection: enabled}}]"
-    fake.find("ConfigMap", "istio", "istio-system")["data"] = {"mesh": selectors}
+ignore_model = serve("[{matchLabels: {team: ml}}]")
 
 
 def install_canary(fake):
@@ -102,7 +101,8 @@ def install_canary(fake):
     selected_in_ambient=({}, [{**IN_AMBIENT, **SELECTED}], {}, "ambient", ""),
     selected_while_ignored=({}, [{}, ignore_model, SELECTED], ENABLED, None, "team=ml"),
     selected_while_the_label_is_needed=(
-        {}, [serve_labelled, SELECTED], {}, None, "leave this namespace out",
+        {}, [serve("[{matchLabels: {istio-injection: enabled}}]"), SELECTED], {}, None,
+        "leave this namespace out",
     ),
     off=({}, [{}, OFF], {}, None, ""),
     off_after_ambient=({}, [IN_AMBIENT, OFF], {}, None, ""),
@@ -295,8 +295,7 @@ TIERS = {"tier": "x"}
 )
 def test_model_that_istiod_does_not_serve_is_not_labelled(ctx, fake, before, selectors, label):
     fake.labels("kf").update(before)
-    settings = f"discoverySelectors: {selectors}"
-    fake.find("ConfigMap", "istio", "istio-system")["data"] = {"mesh": settings}
+    serve(selectors)(fake)
     out = run(ctx)
     assert mesh_labels(fake) == ({} if label else ENABLED)
     if label:
