@@ -278,7 +278,8 @@ class FakeCluster(api_server.ApiServer):
             first = {"name": "istio-init", "args": ["istio-iptables", *excluding]}
         of_another_injector = {"name": "vault", "restartPolicy": "Always", "args": ["-o", "1"]}
         pod["spec"].setdefault("initContainers", []).extend((of_another_injector, first))
-        proxy = {"name": "istio-proxy", "image": behaviour.get("image", "proxyv2:1.31.1")}
+        image = behaviour.get("image", "1.2.example:5000/proxyv2:1.31.1")
+        proxy = {"name": "istio-proxy", "image": image}
         config = dict(behaviour.get("proxy_config", {}))
         config |= json.loads(annotations.get("proxy.istio.io/config", "{}"))
         metadata = {"PROXY_CONFIG": json.dumps(config), **behaviour.get("proxy_metadata", {})}

@@ -188,18 +188,6 @@ def test_removal_with_wrong_options_is_done(ctx, fake, installed):
     assert "istio-injection" not in fake.labels("kf")
 
 
-def test_removal_leaves_the_cluster_as_it_was(ctx, fake, installed, tmp_path):
-    before = _objects(fake)
-    container = workload(files=tmp_path)
-    ctx.run(ctx.on.start(), state(container))
-    kept_by_the_workload(fake)
-    out = ctx.run(ctx.on.remove(), state(container, leader=False, units=0))
-    assert _objects(fake) == before
-    assert told(ctx, out).joined is False
-    ctx.run(ctx.on.remove(), state(leader=False, units=0))
-    assert _objects(fake) == before
-
-
 def test_application_that_was_removed_by_force_recovers_when_it_is_deployed_again(
     ctx, fake, installed
 ):
@@ -211,7 +199,8 @@ def test_application_that_was_removed_by_force_recovers_when_it_is_deployed_agai
         out = ctx.run(event, state())
     assert out.unit_status.name == "active"
     assert _objects(fake) == left
-    ctx.run(ctx.on.remove(), state(units=0))
+    kept_by_the_workload(fake)
+    ctx.run(ctx.on.remove(), state(leader=False, units=0))
     assert _objects(fake) == before
 
 

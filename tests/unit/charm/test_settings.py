@@ -11,6 +11,7 @@ from tests.unit.cases import cases
 from tests.unit.charm import ambient_objects, fake_cluster
 from tests.unit.charm.charm_world import state
 
+CONFIGURATION = ("MutatingWebhookConfiguration", "0-istio-integrator.kf.mesh-2")
 MAP = ("ConfigMap", "mesh-2-admission", "kf")
 OUTSIDE = "outboundTrafficPolicy: {mode: REGISTRY_ONLY}"
 HOLD = "defaultConfig: {holdApplicationUntilProxyStarts: true}"
@@ -77,12 +78,14 @@ def test_what_was_seen_last_is_kept_while_the_mesh_says_nothing(ctx, fake, insta
     fake_cluster.install_istio(fake, **installed)
     before = run(ctx, fake)
     assert {key: before[key] for key in want} == want
+    webhooks = fake.find(*CONFIGURATION)["webhooks"]
     revision = installed.get("revision", "")
     name = f"istiod-{revision}" if revision else "istiod"
     fake_cluster.set_istiod(fake, name, alive=False)
     assert run(ctx, fake) == before
     fake_cluster.uninstall_istio(fake, revision=revision)
     assert run(ctx, fake) == before
+    assert fake.find(*CONFIGURATION)["webhooks"] == webhooks
     assert run(ctx, fake, job_sidecars="classic")["native"] is False
 
 
@@ -116,6 +119,7 @@ def test_what_was_seen_and_can_not_be_read_was_not_seen(ctx, fake, text):
 NAMED = "controller-service.controller-x.svc.cluster.local:17070"
 DNS = {"proxy_metadata": {"ISTIO_META_DNS_CAPTURE": "True"}}
 RANGES = "traffic.sidecar.istio.io/excludeOutboundIPRanges"
+SOME_RANGE = {"injected_annotations": {RANGES: "10.0.0.0/8"}}
 INBOUND_ONLY = {"injected_annotations": {RANGES: "10.0.0.0/8,0.0.0.0/0"}}
 
 
@@ -128,7 +132,7 @@ INBOUND_ONLY = {"injected_annotations": {RANGES: "10.0.0.0/8,0.0.0.0/0"}}
     nonsense=({"cni": True}, "nonsense", [17070]),
     a_name_that_is_not_captured=({"cni": True}, NAMED, [17070]),
     a_name_nobody_answers=({"cni": True, **DNS}, NAMED, [17070, 53]),
-    an_address_too=({"cni": True, **DNS}, f"{NAMED} [fd00::1]:17070", [17070]),
+    an_address_too=({"cni": True, **DNS, **SOME_RANGE}, f"{NAMED} [fd00::1]:17070", [17070]),
     native=({"cni": True, **DNS, "native_by_default": True}, NAMED, []),
     no_plugin=(DNS, NAMED, []),
     only_names_are_captured=({"cni": True, **DNS, **INBOUND_ONLY}, NAMED, [53]),

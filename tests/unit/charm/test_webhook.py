@@ -7,6 +7,7 @@ import base64
 import dataclasses
 
 import pytest
+import yaml
 from cryptography import x509
 from ops import testing
 
@@ -109,73 +110,82 @@ def test_webhook_is_not_asked_about_servers_and_probes_of_the_mesh(world, labels
     assert asked == [is_asked] * len(asked)
 
 
-def test_servers_go_on_through_drains_and_updates(world):
-    budget, deployment = spec(world, "PodDisruptionBudget"), spec(world, "Deployment")
-    pod = deployment["template"]["spec"]
-    ours = {"matchLabels": SERVER}
-    assert budget["selector"] == deployment["selector"] == ours
-    assert deployment["template"]["metadata"]["labels"] == {**SERVER, names.INJECT: "false"}
-    # A server that never gets ready may not hold up a drain.
-    assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
-    assert (deployment["replicas"], deployment["revisionHistoryLimit"]) == (2, 1)
-    rolling = {"maxSurge": 1, "maxUnavailable": 0}
-    assert deployment["strategy"] == {"type": "RollingUpdate", "rollingUpdate": rolling}
-    spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "labelSelector": ours}
-    spread |= {"whenUnsatisfiable": "ScheduleAnyway"}
-    assert pod["topologySpreadConstraints"] == [spread]
-
-
-def test_server_on_a_busy_node_has_a_minute_to_answer_before_it_is_restarted(world):
-    (container,) = template(world)["spec"]["containers"]
-    alive = {"httpGet": {"path": "/livez", "port": "health"}, "timeoutSeconds": 9}
-    ready = {"httpGet": {"path": "/readyz", "port": "health"}, "timeoutSeconds": 2}
-    assert container["startupProbe"] == {**alive, "periodSeconds": 1, "failureThreshold": 120}
-    assert container["livenessProbe"] == {**alive, "periodSeconds": 10, "failureThreshold": 6}
-    assert container["readinessProbe"] == {**ready, "periodSeconds": 2}
-
-
-def test_servers_are_reached_at_their_own_ports_and_no_others(world):
-    (container,) = template(world)["spec"]["containers"]
-    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
-    assert ports == {"https": 8443, "health": 8080}
-    port = {"name": "https", "port": 443, "targetPort": "https", "protocol": "TCP"}
-    assert spec(world, "Service") == {"selector": SERVER, "ports": [port]}
-    assert spec(world, "NetworkPolicy") == {
-        "podSelector": {"matchLabels": SERVER},
-        "policyTypes": ["Ingress", "Egress"],
-        "ingress": [{"ports": [{"port": name, "protocol": "TCP"} for name in ports]}],
-    }
+# A server that never gets ready must not block a drain, and one on a busy node has a minute to
+# answer. It has no token and no rights, and reads its key as a member of the group.
+POD = yaml.safe_load("""
+automountServiceAccountToken: false
+enableServiceLinks: false
+imagePullSecrets: [{name: ours}, {name: mirror}]
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 584792
+  runAsGroup: 584792
+  fsGroup: 584792
+  seccompProfile: {type: RuntimeDefault}
+containers:
+- name: admission
+  image: workload:1
+  imagePullPolicy: IfNotPresent
+  command:
+  - /usr/bin/sidecar-lifecycle
+  - admission
+  - --settings=/etc/sidecar-lifecycle/settings/settings.json
+  - --tls-dir=/etc/sidecar-lifecycle/tls
+  - --listen=:8443
+  - --health=:8080
+  - --log-level-file=/etc/sidecar-lifecycle/settings/log-level
+  ports:
+  - {name: https, containerPort: 8443, protocol: TCP}
+  - {name: health, containerPort: 8080, protocol: TCP}
+  startupProbe: {httpGet: &live {path: /livez, port: health}, periodSeconds: 1,
+    timeoutSeconds: 9, failureThreshold: 120}
+  livenessProbe: {httpGet: *live, periodSeconds: 10, timeoutSeconds: 9, failureThreshold: 6}
+  readinessProbe: {httpGet: {path: /readyz, port: health}, periodSeconds: 2, timeoutSeconds: 2}
+  resources: {requests: {cpu: 20m, memory: 64Mi}, limits: {memory: 128Mi}}
+  securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true,
+    capabilities: {drop: [ALL]}}
+  volumeMounts:
+  - {name: settings, mountPath: /etc/sidecar-lifecycle/settings, readOnly: true}
+  - {name: tls, mountPath: /etc/sidecar-lifecycle/tls, readOnly: true}
+volumes:
+- {name: settings, configMap: {name: mesh-2-admission}}
+- name: tls
+  secret: {secretName: mesh-2-admission-tls, defaultMode: 288,
+    items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]}
+""")
 
 
 def test_servers_have_no_token_and_no_more_rights_than_they_need(world):
-    secrets = [{"name": "ours"}, {"name": "mirror"}]
-    world.fake.find("Pod", "mesh-2-0", "kf")["spec"]["imagePullSecrets"] = secrets
+    own = world.fake.find("Pod", "mesh-2-0", "kf")["spec"]
+    own["imagePullSecrets"] = POD["imagePullSecrets"]
     world.run()
-    pod = template(world)["spec"]
-    assert pod["imagePullSecrets"] == secrets
-    assert [each["image"] for each in pod["containers"]] == ["workload:1"]
-    assert (pod["automountServiceAccountToken"], pod["enableServiceLinks"]) == (False, False)
-    assert "serviceAccountName" not in pod
-    assert not [each for each in pod["volumes"] if "projected" in each]
-    # The server reads the key as a member of the group.
-    assert pod["securityContext"] == {
-        "runAsNonRoot": True,
-        **dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"), 584792),
-        "seccompProfile": {"type": "RuntimeDefault"},
+    ours = {"matchLabels": SERVER}
+    spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "labelSelector": ours}
+    spread |= {"whenUnsatisfiable": "ScheduleAnyway"}
+    rolling = {"maxSurge": 1, "maxUnavailable": 0}
+    assert spec(world, "Deployment") == {
+        "replicas": 2,
+        "revisionHistoryLimit": 1,
+        "selector": ours,
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": rolling},
+        "template": {
+            "metadata": {"labels": {**SERVER, names.INJECT: "false"}},
+            "spec": {**POD, "topologySpreadConstraints": [spread]},
+        },
     }
-    assert [each["secret"]["defaultMode"] for each in pod["volumes"] if "secret" in each] == [
-        0o440
-    ]
-    assert all(each["readOnly"] for each in pod["containers"][0]["volumeMounts"])
-    for container in pod["containers"]:
-        assert container["imagePullPolicy"] == "IfNotPresent"
-        requests, limits = {"cpu": "20m", "memory": "64Mi"}, {"memory": "128Mi"}
-        assert container["resources"] == {"requests": requests, "limits": limits}
-        assert container["securityContext"] == {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        }
+    budget = {"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow", "selector": ours}
+    assert spec(world, "PodDisruptionBudget") == budget
+
+
+def test_servers_are_reached_at_their_own_ports_and_no_others(world):
+    port = {"name": "https", "port": 443, "targetPort": "https", "protocol": "TCP"}
+    assert spec(world, "Service") == {"selector": SERVER, "ports": [port]}
+    ports = [{"port": each["name"], "protocol": "TCP"} for each in POD["containers"][0]["ports"]]
+    assert spec(world, "NetworkPolicy") == {
+        "podSelector": {"matchLabels": SERVER},
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"ports": ports}],
+    }
 
 
 @pytest.fixture
@@ -194,39 +204,25 @@ def refreshed(fake):
 
 
 @cases(
-    ("option", "value"),
-    log_level=("log_level", "debug"),
-    hold_application=("hold_application", False),
-    excluded_outbound_ports=("excluded_outbound_ports", "3306"),
+    "change",
+    log_level={"log_level": "debug"},
+    hold_application={"hold_application": False},
+    excluded_outbound_ports={"excluded_outbound_ports": "3306"},
+    certificate={},
 )
-def test_option_reaches_the_servers_without_their_replacement(fake, world, server, option, value):
+def test_change_reaches_the_servers_without_their_replacement(fake, world, server, change):
     world.run()
     before = template(world), refreshed(fake)
-    world.config[option] = value
+    world.config |= change
+    if not change:
+        fake.delete("Secret", f"{NAME}-tls", "kf")
 
     world.run()
 
     assert template(world) == before[0]
     assert refreshed(fake) != before[1]
-
-
-def test_level_of_the_log_is_a_file_that_the_servers_follow(fake, world):
-    world.config["log_level"] = "debug"
-    world.run()
-
-    (container,) = template(world)["spec"]["containers"]
-    mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
-    settings = fake.find("ConfigMap", NAME, "kf")
-    assert settings["data"]["log-level"] == "debug"
-    assert container["command"] == [
-        *("/usr/bin/sidecar-lifecycle", "admission"),
-        f"--settings={mounts['settings']}/settings.json",
-        f"--tls-dir={mounts['tls']}",
-        *("--listen=:8443", "--health=:8080"),
-        f"--log-level-file={mounts['settings']}/log-level",
-    ]
-    mounted = {each["name"]: each for each in template(world)["spec"]["volumes"]}
-    assert mounted["settings"]["configMap"] == {"name": NAME}
+    level = fake.find("ConfigMap", NAME, "kf")["data"]["log-level"]
+    assert level == change.get("log_level", "info")
 
 
 def test_pods_of_others_are_left_alone(fake, world, server):
@@ -237,14 +233,6 @@ def test_pods_of_others_are_left_alone(fake, world, server):
     assert refreshed(fake)
     for number in range(2):
         assert "annotations" not in fake.find("Pod", f"other-{number}", "kf")["metadata"]
-
-
-def test_servers_mount_the_secret_that_has_their_certificates(fake, world):
-    (secret,) = (each["secret"] for each in template(world)["spec"]["volumes"] if "secret" in each)
-    found = fake.find("Secret", secret["secretName"], "kf")
-    files = [(each["key"], each["path"]) for each in secret["items"]]
-    assert files == [("tls.crt", "tls.crt"), ("tls.key", "tls.key")]
-    assert {key for key, _ in files} <= {*found["data"]}
 
 
 def joined(fake):

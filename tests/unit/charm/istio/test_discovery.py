@@ -120,7 +120,8 @@ ONE_OF_TWO = all_of(istio(revision="1-30"), istio(revision="1-31", tags=("prod",
         TAG_ALONE, {"revision": "1-31"}, "active", "istio-system/istiod-1-31 default 1.31 · ",
     ),
     no_such_revision=(
-        ONE_OF_TWO, {"revision": "1-32"}, "blocked",
+        all_of(ONE_OF_TWO, istio(namespace="mesh-a")),
+        {"revision": "1-32", "istiod_namespace": "istio-system"}, "blocked",
         "revision 1-32 does not exist; there is 1-30, 1-31, prod",
     ),
     default_by_name=(BESIDE, {"revision": "default"}, "active", "istio-system/istiod 1.31 · "),
@@ -238,20 +239,27 @@ def test_mesh_configuration_that_is_none_is_as_by_default(ctx, fake, text):
     assert heard(ctx).status_port == 15020
 
 
+UNREADABLE = "a: [1"
+
+
 @cases(
     ("below", "own", "want"),
     alone=("defaultConfig: {statusPort: 1}", None, 1),
     within=("defaultConfig: {statusPort: 1, x: y}", "defaultConfig: {statusPort: 2}", 2),
     beside=("defaultConfig: {statusPort: 1}", "defaultConfig: {x: y}", 1),
     of_another_shape=("defaultConfig: text", "defaultConfig: {statusPort: 2}", 2),
-    unreadable=("a: [1", "defaultConfig: {statusPort: 2}", 2),
+    unreadable=(UNREADABLE, "defaultConfig: {statusPort: 2}", 2),
 )
-def test_shared_settings_lie_below_those_of_the_mesh(ctx, fake, below, own, want):
+def test_shared_settings_lie_below_those_of_the_mesh(  # noqa: PLR0917 - a table
+    ctx, fake, caplog, below, own, want
+):
     """The add-on of AKS has istiod merge a second ConfigMap."""
     fake_cluster.install_istio(fake, revision="asm", mesh_config=own or "{}")
     fake_cluster.set_environment(fake, "SHARED_MESH_CONFIG", "shared", "istiod-asm")
     mesh_configuration(fake, below, name="shared")
     assert heard(ctx).status_port == want
+    words = "ConfigMap istio-system/shared is ignored: its mesh "
+    assert (words in caplog.text) is (below == UNREADABLE)
 
 
 def sidecar(namespace, mode="", **spec):

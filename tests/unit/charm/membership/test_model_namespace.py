@@ -95,6 +95,9 @@ def install_canary(fake):
     labelled=(ENABLED, [{}], ENABLED, "sidecar", ""),
     labelled_ambient=(AMBIENT, [{}], AMBIENT, "ambient", "ambient mode"),
     labelled_ambient_later=({}, [{}, labels(AMBIENT), {}], AMBIENT, "ambient", "ambient mode"),
+    labelled_ambient_later_and_back=(
+        {}, [{}, labels(AMBIENT), {}, IN_SIDECARS], ENABLED, "sidecar", "",
+    ),
     switched_off_in_ambient=(DISABLED, [IN_AMBIENT], {**AMBIENT, **DISABLED}, "ambient", ""),
     selected=({}, [{}, SELECTED], {}, "sidecar", ""),
     selected_after_ambient=({}, [IN_AMBIENT, SELECTED, SELECTED], {}, "sidecar", ""),
@@ -141,6 +144,7 @@ def install_canary(fake):
     of_others_without_ztunnel=(OTHER, [lose_ztunnel, IN_AMBIENT], OTHER, None, "no ztunnel"),
     member_without_ztunnel=({}, [{}, lose_ztunnel, IN_AMBIENT], ENABLED, "sidecar", "no ztunnel"),
     ztunnel_went=({}, [IN_AMBIENT, lose_ztunnel, {}], AMBIENT, "ambient", "has no ztunnel"),
+    ztunnel_was_never_there=(AMBIENT, [lose_ztunnel, {}], AMBIENT, "ambient", "no ztunnel"),
     ztunnel_is_not_seen=({}, [{}, hide_daemons, IN_AMBIENT], ENABLED, "sidecar", "juju trust"),
 )  # fmt: skip
 def test_namespace_becomes_and_is_given_back_as_it_was(  # noqa: PLR0917 - a table
@@ -178,7 +182,9 @@ def test_namespace_remembers_what_was_there(ctx, fake):
     run(ctx)
     assert mesh_labels(fake) == ENABLED
     run(ctx, **IN_AMBIENT)
-    assert (record(fake)["set"], record(fake)["before"]) == (AMBIENT, {MODE: None})
+    found = record(fake)
+    assert (found["set"], found["before"]) == (AMBIENT, {MODE: None})
+    assert len(found["restored"]) == 1
     run(ctx, **OFF)
     assert record(fake) == {"owner": "kf.mesh-2", "set": {}, "before": {}}
 
@@ -440,9 +446,9 @@ def test_missing_right_to_label_pods_keeps_the_model_from_ambient_mode(ctx, fake
 
 @cases(
     ("options", "key", "seconds", "is_named"),
-    label=({}, "istio-injection", 1000, True),
+    label=({}, "istio-injection", 1799, True),
     ambient=(IN_AMBIENT, MODE, 1700, True),
-    rarely=({}, "istio-injection", 1900, False),
+    rarely=({}, "istio-injection", 1800, False),
 )
 def test_tool_that_removes_the_label_again_and_again_is_named(  # noqa: PLR0917 - a table
     ctx, fake, monkeypatch, options, key, seconds, is_named
@@ -450,7 +456,7 @@ def test_tool_that_removes_the_label_again_and_again_is_named(  # noqa: PLR0917 
     clock, named = [1_800_000_000.0], []
     monkeypatch.setattr("time.time", lambda: clock[0])
     run(ctx, **options)
-    for _ in range(3):
+    for _ in range(4):
         del fake.labels("kf")[key]
         clock[0] += seconds
         run(ctx, **options)
@@ -459,7 +465,7 @@ def test_tool_that_removes_the_label_again_and_again_is_named(  # noqa: PLR0917 
         assert key in mesh_labels(fake)
         assert fake.writes == []
         named.append("removes" in out.unit_status.message)
-    assert named == [False, False, is_named]
+    assert named == [False, False, is_named, is_named]
     if is_named:
         assert out.unit_status.name == "blocked"
         said = f"another tool removes {key}="
