@@ -63,13 +63,10 @@ def test_proxy_is_behind(values, want):
     assert bool(want) == bool(found)
 
 
-@cases(
-    ("version", "want"),
-    of_no_patch=("1.31", ""),
-    newer_of_no_patch=("1.32-alpha.2f0", "its proxy is 1.31.1, istiod is 1.32-alpha.2f0"),
-)
-def test_proxy_is_compared_with_a_version_as_far_as_that_says(version, want):
-    assert stale.describe_age(pod(), stale.Proxy(version=version)) == want
+def test_proxy_is_compared_with_a_version_as_far_as_that_says():
+    assert stale.describe_age(pod(), stale.Proxy(version="1.31")) == ""
+    found = stale.describe_age(pod(), stale.Proxy(version="1.32-alpha.2f0"))
+    assert found == "its proxy is 1.31.1, istiod is 1.32-alpha.2f0"
 
 
 def test_native_sidecar_is_read_too():

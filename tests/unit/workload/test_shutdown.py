@@ -273,21 +273,14 @@ async def test_next_try_goes_the_way_that_the_failure_of_this_one_suggests(
     assert opened(cluster) == [*ways, way]
 
 
-async def test_proxy_that_answers_500_is_asked_again_the_same_way(cluster: FakeApiserver):
-    proxy = cluster.proxies["job-x"]
-    proxy.mode = "500"
-    cluster.put("pods", pod_json())
-    async with unit(cluster):
-        await until(lambda: len(proxy.requests) == 3)
-        proxy.mode = "ok"
-        await until(lambda: phase(cluster) == "Succeeded")
-
-    assert set(proxy.requests) == {FORWARD}
-
-
-@pytest.mark.parametrize("modes", [("refused", "exit-1"), ("deaf", "deaf")])
+@cases(
+    ("modes", "ways"),
+    refuses=(("refused", "exit-1"), {EXEC}),
+    runs_on_after_both_answers=(("deaf", "deaf"), {FORWARD, EXEC}),
+    answers_500=(("500", "ok"), {FORWARD}),
+)
 async def test_failing_stop_is_never_given_up_and_said_once(
-    cluster: FakeApiserver, modes: tuple[str, str]
+    cluster: FakeApiserver, modes: tuple[str, str], ways: set[str]
 ):
     proxy = cluster.proxies["job-x"]
     proxy.mode, proxy.exec_mode = modes
@@ -298,7 +291,8 @@ async def test_failing_stop_is_never_given_up_and_said_once(
         await asyncio.sleep(1000)
         assert opened(cluster).count("portforward") > 4
         assert event_reasons(cluster) == ["ProxyStopFailed"]
-        proxy.exec_mode = "ok"
+        assert {*proxy.requests} == ways
+        proxy.mode = proxy.exec_mode = "ok"
         await until(lambda: phase(cluster) == "Succeeded")
 
 
