@@ -41,12 +41,13 @@ def now(days=0):
     return datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
 
 
-def certificate(kind="p256", names=NAMES, days=(-1, 90), extensions=()):
-    """Write a self-signed certificate, valid from and until so many days from now."""
+def certificate(kind="p256", names=NAMES, days=(-1, 90), extensions=(), public=None):
+    """Write a certificate, self-signed by default, valid from and until so many days from now."""
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a gateway")])
     begin, end = map(now, days)
+    public = public or key(kind).public_key()
     builder = (
-        x509.CertificateBuilder(name, name, key(kind).public_key(), x509.random_serial_number())
+        x509.CertificateBuilder(name, name, public, x509.random_serial_number())
         .not_valid_before(begin)
         .not_valid_after(end)
     )

@@ -1,14 +1,17 @@
 """The certificate of the gateway, from an authority or an operator's Secret."""
 
 import dataclasses
+import datetime
 import json
 
 import pytest
 import yaml
 from charmlibs.interfaces import tls_certificates
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
 from ops import testing
 
-from tests import tls_pairs
+from tests import signing, tls_pairs
 from tests.unit.cases import cases
 from tests.unit.charm.diagnosis.world import diagnose_ingress
 from tests.unit.charm.ingress_world import (
@@ -29,6 +32,7 @@ from tests.unit.charm.ingress_world import (
 
 COPY = f"istio-integrator.kf.{OURS}"
 """The Secret that the Gateway names."""
+WHERE = "istio-ingress/istio-ingressgateway"
 ABSENT = "Secret istio-ingress/kubeflow-tls: not found"
 
 
@@ -143,9 +147,8 @@ def test_copy_goes_after_the_gateway_does_not_name_it(secured):
     assert gateway < copied
     assert secrets(secured) == ["istio-ingress"]
     secured.config["https_redirect"] = True
-    status = secured.status()
-    assert isinstance(status, testing.BlockedStatus)
-    assert "https-redirect needs a certificate" in status.message
+    status = "https-redirect needs a certificate; run: juju config mesh-2 https-redirect=false; "
+    assert secured.status().message == f"{status}or set tls-secret, or integrate certificates"
     assert hosts(secured) == {80: [HOST]}
     assert "tls" not in secured.gateway()["spec"]["servers"][0]
 
@@ -184,6 +187,15 @@ def test_copy_that_is_refused_is_named_and_http_is_served(world, change, words):
     assert hosts(world) == {80: [HOST]}
 
 
+def test_copy_that_can_not_be_replaced_is_served_on(secured):
+    before = shown(secured)
+    refuse(422, "the key is odd")(secured.fake)
+    found = secured.fake.find("Secret", "kubeflow-tls", "istio-ingress")
+    found["data"] = tls_pairs.pair("p384")
+    assert "the key is odd" in secured.status().message
+    assert (shown(secured), hosts(secured)) == (before, BOTH)
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [
@@ -210,7 +222,9 @@ def test_certificate_that_clients_reject_is_served_with_a_message(secured, value
 )
 def test_hosts_of_other_teams_that_are_open_in_plain_http_are_noted(secured, options, is_said):
     secured.config |= options
-    words = "other teams' hosts within *.example.com are not authenticated in plain HTTP"
+    words = (
+        "hosts within *.example.com are not authenticated in plain HTTP; set https-redirect=true"
+    )
     assert (words in secured.status().message) is is_said
 
 
@@ -218,11 +232,11 @@ def test_hosts_of_other_teams_that_are_open_in_plain_http_are_noted(secured, opt
     ("port", "options", "words", "is_open"),
     http=(
         {"name": "http2", "port": 80}, {"tls_secret": "kubeflow-tls"},
-        "Service istio-ingress/istio-ingressgateway has no port for HTTPS", True,
+        f"Service {WHERE} has no port for HTTPS", True,
     ),
     https=(
         {"name": "https", "port": 443}, {},
-        "run: juju integrate mesh-2:certificates NAME; gateway istio-ingress/istio-ingressgateway",
+        f"run: juju integrate mesh-2:certificates NAME; gateway {WHERE} has an https port only",
         False,
     ),
 )  # fmt: skip
@@ -238,15 +252,15 @@ def test_port_that_the_gateway_lacks_is_named(world, port, options, words, is_op
 
 def test_certificate_is_asked_for_and_handed_to_the_gateway(world):
     # A common name has 64 characters at most.
-    found = [
-        f"{letter * count}.example.com" for letter, count in {"a": 53, "b": 52, "c": 1}.items()
-    ]
+    found = [f"{part * count}.example.com" for part, count in {"a": 53, "b": 52, "c": 1}.items()]
     world.config = {"hosts": ",".join(found)}
     world.related = [route(), auth(), authority()]
     status = world.status()
-    assert "waiting for a certificate" in status.message
+    assert "waiting for a certificate from self-signed-certificates" in status.message
     asked = request(world)
     asking = tls_certificates.CertificateSigningRequest.from_string(asked)
+    loaded = x509.load_pem_x509_csr(asked.encode())
+    assert isinstance(loaded.public_key(), ec.EllipticCurvePublicKey)
     assert (asking.common_name, asking.sans_dns) == (found[1], {*found})
     # Plain HTTP is served in the meantime.
     assert len(world.gateway()["spec"]["servers"]) == 1
@@ -280,6 +294,8 @@ def test_certificate_of_the_library_reaches_the_gateway(certified):
     certified.fake.writes.clear()
     certified.run()
     assert certified.fake.writes == []
+    (row,) = (row for row in diagnose_ingress(certified, "certificates") if COPY in row.seen)
+    assert row.seen.startswith(f"gateway ({COPY}): the certificate is valid until ")
     # The option wins.
     certified.config["tls_secret"] = "kubeflow-tls"
     found = secret(certified.fake, "kubeflow-tls", "istio-ingress")
@@ -287,10 +303,27 @@ def test_certificate_of_the_library_reaches_the_gateway(certified):
     assert certified.fake.find("Secret", COPY, "istio-ingress")["data"] == found["data"]
 
 
+def test_certificate_of_the_authority_that_envoy_refuses_is_named(certified):
+    (issued,) = json.loads(certified.related[-1].remote_app_data["certificates"])
+    public = x509.load_pem_x509_csr(request(certified).encode()).public_key()
+    stapled = tls_pairs.certificate(extensions=[tls_pairs.STAPLED], public=public)
+    bag = {"certificates": json.dumps([{**issued, "certificate": stapled}])}
+    certified.related[-1] = dataclasses.replace(certified.related[-1], remote_app_data=bag)
+    words = (
+        "run: juju status --relations; certificate from self-signed-certificates: "
+        "the certificate requires OCSP stapling; HTTPS is not served"
+    )
+    assert certified.status().message == words
+    assert len(certified.routes()) == 1
+
+
 def test_certificate_is_renewed_while_the_old_one_serves(certified):
     certified.run()
     before = shown(certified)["tls.crt"]
     asked = request(certified)
+    (due,) = (each.expire for each in certified.secrets if "-certificate-" in each.label)
+    left = due - datetime.datetime.now(datetime.UTC)
+    assert left / signing.LIFE == pytest.approx(2 / 3, abs=0.01)
     renew(certified)
     assert request(certified) != asked
     certified.run()
@@ -315,25 +348,18 @@ def test_other_hosts_need_another_certificate_and_an_invalid_option_does_not(cer
 def test_certificate_needs_hosts(world):
     world.config = {**OWN, "hosts": ""}
     world.related = [route(), auth(), authority()]
-    status = world.status()
-    assert isinstance(status, testing.BlockedStatus)
-    assert "certificates needs hosts" in status.message
+    words = "certificates needs hosts; run: juju config mesh-2 hosts=NAME"
+    assert world.status() == testing.BlockedStatus(f"{words}; +1 more")
     assert len(world.gateway()["spec"]["servers"]) == 1
 
 
 def test_certificate_in_another_namespace_is_shown_as_ours(certified):
     certified.run()
     certified.run(lambda ctx: ctx.on.action("show-manifests"))
-    manifests = yaml.safe_load_all(certified.ctx.action_results["manifests"])
-    shown_secrets = {
-        (each["metadata"]["namespace"], each["metadata"]["name"])
-        for each in manifests
-        if each["kind"] == "Secret"
-    }
-    assert shown_secrets >= {
-        ("istio-ingress", "istio-integrator.kf.mesh-2"),
-        ("kf", "mesh-2-record"),
-    }
+    written = yaml.safe_load_all(certified.ctx.action_results["manifests"])
+    found = [each["metadata"] for each in written if each["kind"] == "Secret"]
+    places = {(each["namespace"], each["name"]) for each in found}
+    assert places >= {("istio-ingress", COPY), ("kf", f"{OURS}-record")}
 
 
 def test_certificate_follows_the_gateway_also_without_a_look_into_every_namespace(certified):
@@ -354,8 +380,7 @@ def test_authority_that_refuses_a_certificate_is_quoted(certified):
     asked = [{"csr": request(certified), "error": each} for each in errors]
     bag = {"request_errors": json.dumps(asked)}
     certified.related[-1] = dataclasses.replace(certified.related[-1], remote_app_data=bag)
-    message = certified.status().message
-    assert ("not here" in message, "wait" in message) == (True, False)
+    assert certified.status() == testing.BlockedStatus("certificates: refused: not here")
     assert len(certified.routes()) == 1
 
 
