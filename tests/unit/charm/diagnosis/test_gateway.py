@@ -1,6 +1,9 @@
 """The gateway's address, the authentication there, and where its routes lead."""
 
+import base64
+
 import pytest
+from cryptography import x509
 
 from integrator_contract.seen import Cause, EnvoyState, MissingPart, ReadFailure
 from tests import asked, tls_pairs
@@ -52,8 +55,15 @@ def test_gateway_without_a_ready_pod_is_named_and_leads_to_its_symptom(world):
     rows = diagnose_ingress(world, "status")
     (found,) = (row for row in rows if row.message == "GATEWAY_NOT_READY")
     assert found.symptoms == ["connection-refused-at-the-gateway"]
+    assert found.next == f"kubectl -n {GATEWAY} describe pods"
     (found,) = (row for row in rows if "ingress is closed" in row.seen)
     assert found.symptoms == ["403-at-the-gateway"]
+
+
+def test_service_that_selects_no_pods_is_named_with_the_option_to_change(world):
+    del world.fake.find("Service", SERVICE, GATEWAY)["spec"]["selector"]
+    (found,) = diagnose_ingress(world, "gateway")
+    assert found.next == "juju config mesh-2 gateway-service=NAMESPACE/NAME"
 
 
 def server(host, **selector):
@@ -92,6 +102,9 @@ SELECTED = {"selector": {"matchLabels": {"istio": "ingressgateway"}}}
 OTHERS = {"selector": {"matchLabels": {"istio": "shop"}}}
 
 
+TO_US = {"kind": "Gateway", "name": "kubeflow-gateway"}
+
+
 def target(kind, name):
     return {"targetRefs": [{"kind": kind, "name": name}]}
 
@@ -105,12 +118,7 @@ def target(kind, name):
     jwt_of_istiod=("RequestAuthentication", "istio-system", {}, False),
     jwt_for_others=("RequestAuthentication", GATEWAY, OTHERS, False),
     jwt_elsewhere=("RequestAuthentication", "shop", SELECTED, False),
-    jwt_of_our_gateway=(
-        "RequestAuthentication",
-        GATEWAY,
-        {"targetRef": {"kind": "Gateway", "name": "kubeflow-gateway"}},
-        True,
-    ),
+    jwt_of_our_gateway=("RequestAuthentication", GATEWAY, {"targetRef": TO_US}, True),
     wasm=("WasmPlugin", GATEWAY, {**SELECTED, "phase": "AUTHN"}, True),
     wasm_for_others=("WasmPlugin", GATEWAY, OTHERS, False),
     wasm_of_the_service=("WasmPlugin", GATEWAY, target("Service", SERVICE), True),
@@ -185,11 +193,8 @@ def test_authentication_that_is_switched_off_is_named_and_one_that_is_missing_cl
 def test_authorization_service_without_pods_is_named(world):
     world.related.append(auth(namespace="sso"))
     world.fake.put("Service", "oidc", "sso")
-    for name, namespace, endpoints in (
-        ("oidc", "sso", []),
-        ("oidc-2", "sso", [{}]),
-        ("oidc", MODEL, [{}]),
-    ):
+    others = ("oidc-2", "sso", [{}]), ("oidc", MODEL, [{}])
+    for name, namespace, endpoints in (("oidc", "sso", []), *others):
         labels = {"kubernetes.io/service-name": name}
         world.fake.put("EndpointSlice", f"{name}-1", namespace, labels=labels, endpoints=endpoints)
     world.run()
@@ -373,19 +378,22 @@ def test_route_at_no_host_of_ours_is_named_with_one_to_add(world, options, hosts
 
 
 @cases(
-    ("days", "want"),
-    later=((1, 90), "CERTIFICATE_EARLY"),
-    today=((-1, 90), "CERTIFICATE_VALID"),
-    almost_late=((-81, 10), "CERTIFICATE_VALID"),
-    late=((-83, 8), "CERTIFICATE_ENDS"),
-    over=((-91, -1), "CERTIFICATE_ENDED"),
+    ("days", "words"),
+    later=((1, 90), "is valid only from {since}"),
+    today=((-1, 90), "is valid until {until}"),
+    almost_late=((-81, 10), "is valid until {until}"),
+    late=((-83, 8), "ends {until}"),
+    over=((-91, -1), "ended {until}"),
 )
-def test_certificate_of_the_gateway_is_judged_by_its_age(world, days, want):
+def test_certificate_of_the_gateway_is_judged_by_its_age(world, days, words):
     world.config = {"tls_secret": "theirs"}
     secret = ingress_world.secret(world.fake, "theirs", GATEWAY)
     secret["data"] = tls_pairs.pair(days=days)
     world.run()
-    seen = "gateway (theirs): "
-    (row,) = (row for row in diagnose_ingress(world, "certificates") if seen in row.seen)
+    found = x509.load_pem_x509_certificate(base64.b64decode(secret["data"]["tls.crt"]))
+    ends = {"since": found.not_valid_before_utc, "until": found.not_valid_after_utc}
+    times = {name: f"{time:%Y-%m-%d %H:%M}" for name, time in ends.items()}
+    (row,) = (row for row in diagnose_ingress(world, "certificates") if "(theirs)" in row.seen)
+    assert row.seen == f"gateway (theirs): the certificate {words.format(**times)}"
     look = f"kubectl -n {GATEWAY} describe secret theirs"
-    assert (row.message, row.next) == (want, "" if want == "CERTIFICATE_VALID" else look)
+    assert row.next == ("" if "until" in row.seen else look)

@@ -22,15 +22,17 @@ def world(fake, monkeypatch):
 
 
 AWAITED = "waiting for istiod to take Gateway kubeflow-gateway"
+SAID = "Gateway kubeflow-gateway: istiod says: "
 
 
 @cases(
     ("said", "severity", "words"),
     nothing_yet=({"accepted": "Unknown", "programmed": "Unknown"}, "waiting", AWAITED),
+    accepted=({"programmed": "Unknown"}, "waiting", AWAITED),
     of_an_earlier_generation=({"age": 1}, "waiting", AWAITED),
-    not_accepted=({"accepted": "False"}, "blocked", ": istiod says: address pending"),
+    not_accepted=({"accepted": "False"}, "blocked", f"{SAID}address pending"),
     not_accepted_without_words=({"accepted": "False", "words": ""}, "waiting", AWAITED),
-    not_programmed=({"programmed": "False"}, "waiting", ": istiod says: address pending"),
+    not_programmed=({"programmed": "False"}, "waiting", f"{SAID}address pending"),
     served=({}, "active", "Gateway kubeflow-gateway at 203.0.113.7"),
 )
 def test_what_istiod_says_of_the_gateway_as_it_is_counts(world, said, severity, words):
@@ -55,8 +57,11 @@ def test_virtual_services_of_others_on_our_gateway_are_named_by_both_spellings(w
     world.config["routing"] = "gateway-api"
     status = world.status()
     assert status.name == "blocked"
-    assert "2 VirtualServices" in status.message
-    assert "kf-user/notebook, kf/short" in status.message
+    assert status.message == (
+        "run: juju config mesh-2 routing=virtualservice; kf-user/notebook, kf/short would be cut "
+        "off by routing=gateway-api; +1 more; or the owners of these 2 VirtualServices on "
+        "kubeflow-gateway move to HTTPRoutes"
+    )
     assert world.gateway()["apiVersion"] == "networking.istio.io/v1"
     assert len(world.routes()) == 1
     assert world.fake.find("Deployment", "mesh-2-gateway", "kf")
@@ -64,13 +69,19 @@ def test_virtual_services_of_others_on_our_gateway_are_named_by_both_spellings(w
         world.fake.delete("VirtualService", name, namespace)
     world.run()
     assert world.fake.find("Deployment", "mesh-2-gateway", "kf") is None
+    (gateway,) = world.all("Gateway")
+    assert gateway["apiVersion"] == "gateway.networking.k8s.io/v1"
+    assert world.all("VirtualService") == []
 
 
 def test_every_host_has_a_listener_at_each_port_and_each_a_name_of_its_own(world):
     hosts = [f"{number}.example.com" for number in range(32)]
     secret(world.fake, "tls", "kf")
     world.config |= {"hosts": ",".join(hosts), "tls_secret": "tls", "https_redirect": True}
+    world.related.append(wishes.asks("dex"))
     out = world.run()
+    told = {"external_host": hosts[0], "tls_enabled": "True"}
+    assert world.related[-1].local_app_data == told
     assert all(len(each.hosts) == 32 for each in results(world.ctx, out).expected.servers)
     found = world.gateway()["spec"]["listeners"]
     assert len({one["name"] for one in found}) == len(found) == 64
@@ -103,18 +114,12 @@ GRPC = {**wishes.route({"method": {"service": "ml.Store", "method": "Get.All"}})
         route("a", prefix="/a/", rewrite="/b/"), ("PathPrefix", "/a"),
         {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/b"},
     ),
-    older_with_rewrite_to_itself=(
-        route("a", prefix="/a/", rewrite="/a"), ("PathPrefix", "/a"), None,
-    ),
+    older_rewritten_to_itself=(route("a", prefix="/a/", rewrite="/a"), ("PathPrefix", "/a"), None),
     everything=(route("a", prefix="/"), ("PathPrefix", "/"), None),
     exact=(wishes.asks("a", RENAMED), ("Exact", "/a"), WHOLE),
-    without_authentication=(
-        wishes.asks("a", RENAMED, endpoint=wishes.OPEN), ("Exact", "/a"), WHOLE,
-    ),
+    unauthenticated=(wishes.asks("a", RENAMED, endpoint=wishes.OPEN), ("Exact", "/a"), WHOLE),
 )  # fmt: skip
-def test_route_is_an_http_route_that_matches_authenticated_requests(
-    world, related, path, rewrites
-):
+def test_route_is_an_http_route_for_authenticated_requests(world, related, path, rewrites):
     world.related = [related, auth()]
     assert results(world.ctx, world.run()).expected.routes == 1
     (found,) = world.all("HTTPRoute")
@@ -129,12 +134,8 @@ def test_route_is_an_http_route_that_matches_authenticated_requests(
     source = f"{related.endpoint}:{related.id} a"
     assert found["metadata"]["annotations"][names.RELATION] == source
     (backend,) = rule["backendRefs"]
-    service = (
-        {"name": "a", "port": 3000}
-        if related.endpoint == "ingress"
-        else {"name": "app", "port": 80}
-    )
-    assert backend == {"group": "", "kind": "Service", **service}
+    service, port = ("a", 3000) if related.endpoint == "ingress" else ("app", 80)
+    assert backend == {"group": "", "kind": "Service", "name": service, "port": port}
     record = world.fake.find("Secret", f"{OURS}-record", "kf")["data"]["record"]
     values = json.loads(base64.b64decode(record))["values"]
     is_free = related.endpoint == wishes.OPEN
@@ -145,18 +146,21 @@ def test_route_is_an_http_route_that_matches_authenticated_requests(
 
 
 @pytest.mark.parametrize("code", [400, 422])
-def test_route_that_the_api_server_refuses_costs_its_application_alone(world, code):
+def test_route_that_the_api_server_refuses_costs_its_application_alone(world, caplog, code):
     def refuse(obj):
         if obj["kind"] == "HTTPRoute" and "//" in str(obj["spec"]):
             return code, "must not contain '//'"
         return None
 
     world.fake.validators.append(refuse)
-    bad = wishes.route(*(wishes.match(f"/{name}//b") for name in "ac"))
+    bad = [wishes.route(*(wishes.match(f"/{name}//b") for name in names)) for names in ("ac", "d")]
     good = wishes.route(wishes.match("/a", "Exact"), wishes.match("/b"))
-    world.related = [wishes.asks("bad", bad), wishes.asks("good", good), auth()]
+    world.related = [wishes.asks(f"bad-{n}", each) for n, each in enumerate(bad)]
+    world.related += [wishes.asks("good", good), auth()]
     status = world.status()
     assert isinstance(status, testing.BlockedStatus)
     assert "must not contain '//'" in status.message
-    assert status.message.endswith("; +2 more")
+    for each in world.related[:2]:
+        source = f"{each.endpoint}:{each.id} {each.remote_app_name}"
+        assert f"routes of {source} in kf" in caplog.text
     assert len(world.all("HTTPRoute")) == 2

@@ -5,6 +5,7 @@ from ops import testing
 
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster, ingress_world
+from tests.unit.charm.diagnosis.world import diagnose_ingress
 from tests.unit.charm.ingress_world import OURS, OWN, OWN_LABELS, World, auth, route
 
 NAME = f"{OURS}-gateway"
@@ -108,10 +109,10 @@ def test_without_options_the_model_gets_a_gateway_of_its_own_that_serves_every_h
 def test_account_of_another_owner_is_named_and_nothing_is_served(world):
     kind, name, namespace = ACCOUNT
     world.fake.put(kind, name, namespace, api_version="v1")
-    status = world.status()
-    assert isinstance(status, testing.BlockedStatus)
-    assert f"another tool has ServiceAccount {namespace}/{name}" in status.message
-    assert "gateway-service" in status.message
+    (row,) = diagnose_ingress(world, "status")
+    taken = f"another tool has ServiceAccount {namespace}/{name}"
+    assert row.seen == f"{taken}; set gateway-service, or rename or delete it"
+    assert row.next == "juju config mesh-2 gateway-service=NAMESPACE/NAME"
     assert (find(world, "Deployment"), world.gateway(), world.routes()) == (None, None, [])
 
 
@@ -231,9 +232,8 @@ def test_gateway_that_takes_a_port_for_tcp_is_named(world, created, server, labe
     first, second = ({"port": port, "hosts": ["*"]} for port in ports)
     servers = [first, {**second, **server}]
     spec = {"selector": labels, "servers": servers}
-    world.fake.put("Gateway", "tcp", "mesh-2", spec=spec)["metadata"]["creationTimestamp"] = (
-        created
-    )
+    taking = world.fake.put("Gateway", "tcp", "mesh-2", spec=spec)
+    taking["metadata"]["creationTimestamp"] = created
     shown = world.status().message[:100]
     taken = f"takes port {servers[1]['port']['number']} for TCP" if is_named else "takes port"
     assert (f"Gateway mesh-2/tcp {taken}" in shown) == is_named
@@ -249,3 +249,5 @@ def test_of_gateways_of_one_second_the_name_decides_and_not_the_namespace(world)
     assert "Gateway mesh-2/a takes port" in world.hook().unit_status.message
     world.gateway()["metadata"]["creationTimestamp"] = OURS
     assert "Gateway mesh-2/a takes port" in world.status().message
+    row, *_ = diagnose_ingress(world, "status")
+    assert row.next == "kubectl -n mesh-2 delete gateways.networking.istio.io a"

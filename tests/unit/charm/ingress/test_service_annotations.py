@@ -28,9 +28,8 @@ def service(world):
 def live(world):
     """The annotations without the record, and what the label says."""
     metadata = service(world)["metadata"]
-    found = {
-        key: value for key, value in metadata["annotations"].items() if key != names.ANNOTATIONS
-    }
+    found = {**metadata["annotations"]}
+    found.pop(names.ANNOTATIONS, None)
     return found, metadata.get("labels", {}).get(names.ANNOTATED_BY)
 
 
@@ -53,9 +52,7 @@ def test_annotations_are_set_changed_and_restored(annotated):
 
 
 @pytest.mark.parametrize("is_removed", [True, False])
-def test_annotations_go_with_the_ingress_and_the_record_names_their_service_all_along(
-    annotated, is_removed
-):
+def test_annotations_go_with_the_ingress_and_the_record_names_their_service(annotated, is_removed):
     annotated.run()
     changed, record = "patch services istio-ingressgateway", "secrets mesh-2-record"
     writes = annotated.fake.writes
@@ -105,9 +102,9 @@ def test_service_that_another_integrator_annotated_is_left_alone(annotated):
     annotated.fake.namespace("other")
     annotated.fake.application("integrator", "other")
     service(annotated)["metadata"]["annotations"] |= {"d": "1", names.ANNOTATIONS: OTHER}
-    status = annotated.status()
-    assert status.name == "blocked"
-    assert "its annotations are managed by other.integrator" in status.message
+    reference = "Service istio-ingress/istio-ingressgateway"
+    problem = f"{reference}: its annotations are managed by other.integrator"
+    assert annotated.status().message == f"gateway-service-annotations: {problem}"
     assert live(annotated) == ({"d": "1"}, None)
     # Once that application is gone, what it recorded is restored in its place.
     annotated.fake.delete("StatefulSet", "integrator", "other")

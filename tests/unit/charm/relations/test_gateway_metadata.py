@@ -6,13 +6,11 @@ from charmlibs.interfaces import gateway_metadata as library
 from ops import testing
 
 from tests.unit.cases import cases
-from tests.unit.charm import fake_cluster
+from tests.unit.charm import charm_world, fake_cluster
 from tests.unit.charm.ingress_world import gateway_api_world, program
 
-META = {
-    "name": "jupyter-controller",
-    "requires": {"gateway-metadata": {"interface": "gateway_metadata", "limit": 1}},
-}
+NEEDED = {"gateway-metadata": {"interface": "gateway_metadata", "limit": 1}}
+META = {"name": "jupyter-controller", "requires": NEEDED}
 
 
 class Controller(ops.CharmBase):
@@ -60,9 +58,7 @@ def test_controller_hears_of_the_gateway_when_istiod_serves_it(world):
     assert found.deployment_name == found.service_account == "kubeflow-gateway-mesh"
 
 
-@cases(
-    ("revision", "labels"), the_default=("", {}), another=("canary", {"istio.io/rev": "canary"})
-)
+@cases(("revision", "labels"), default=("", {}), another=("canary", {"istio.io/rev": "canary"}))
 def test_gateway_is_for_the_istiod_of_the_revision_that_is_asked_for(world, revision, labels):
     """One of the default revision takes what names none; another's has to be named."""
     fake_cluster.install_istio(world.fake, revision="canary")
@@ -87,6 +83,7 @@ def test_what_was_told_stays_while_pods_restart_and_goes_with_the_mode(world, ca
     world.config["routing"] = "virtualservice"
     assert heard(told(world.run())) is None
     assert world.all("HTTPRoute") == []
+    assert [each["apiVersion"] for each in world.all("Gateway")] == ["networking.istio.io/v1"]
     said = "set routing=gateway-api: jupyter-controller, kfp-ui waits for gateway-metadata"
     other = testing.Relation("gateway-metadata", remote_app_name="kfp-ui")
     world.related.insert(0, other)
@@ -123,62 +120,64 @@ def offer_classes(world, *names):
         world.fake.add({**one, "metadata": {"name": name}})
 
 
-def switch_off(name, value="false"):
+def switch_off(name, value="0"):
     """Return a change of istiod's environment."""
     return lambda world: fake_cluster.set_environment(world.fake, name, value)
 
 
-SWITCHES = [
-    ("PILOT_ENABLE_GATEWAY_API", "false", "the Gateway API switched off"),
-    ("PILOT_ENABLE_GATEWAY_API_STATUS", "0", "the status of Gateways switched off"),
-    (
-        *("PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER", "false"),
-        "the deployment of gateways switched off",
-    ),
+SWITCHES = {
+    "PILOT_ENABLE_GATEWAY_API": "the Gateway API",
+    "PILOT_ENABLE_GATEWAY_API_STATUS": "the status of Gateways",
+    "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "the deployment of gateways",
     # The guard is an EnvoyFilter with a selector.
-    (
-        *("ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY", "false"),
-        "EnvoyFilters for gateways of the Gateway API switched off",
-    ),
-]
+    "ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY": "EnvoyFilters for gateways of the Gateway API",
+}
+LEAVE = "run: juju config mesh-2 routing=virtualservice"
+DIAGNOSE = "run: juju run mesh-2/leader diagnose"
+TRUST = "run: juju trust mesh-2 --scope=cluster"
+ISTIOD = "istiod istio-system/istiod"
+LISTED = "httproutes", "gatewayclasses"
+ABSENT = "the cluster has no Gateway API with v1 of Gateway, HTTPRoute"
+TOO_OLD = "the cluster's Gateway API is too old, its routes' rules have no names"
+INSTALL = "or install the Gateway API 1.4 or newer in the cluster"
+UNKNOWN = "it is not known whether requests would be authenticated"
+RESTART = "or restart istiod if the Gateway API was installed after it"
+
+
+def forbid(kind):
+    return lambda world: world.fake.forbidden.add(("list", kind))
+
+
+def set_hosts(world):
+    world.config["hosts"] = ",".join(f"h{n}.example.com" for n in range(33))
 
 
 @pytest.mark.parametrize(
-    ("change", "want"),
+    ("change", "message"),
     [
-        (
-            lambda world: world.fake.forbidden.add(("list", "httproutes")),
-            "missing permission: list httproutes",
-        ),
-        (lose_definitions, "no Gateway API with v1 of Gateway, HTTPRoute"),
-        (drop_names_of_rules, "too old, its routes' rules have no names"),
-        (reject_routes, 'webhook "a.b" refuses HTTPRoute kf/probe-'),
+        *[(forbid(kind), f"missing permission: list {kind}; {TRUST}") for kind in LISTED],
+        (lose_definitions, f"{LEAVE}; {ABSENT}; {INSTALL}"),
+        (drop_names_of_rules, f"{LEAVE}; {TOO_OLD}; {INSTALL}"),
+        (reject_routes, f'{DIAGNOSE}; webhook "a.b" refuses HTTPRoute kf/probe-; +1 more; no'),
         (
             lambda world: world.fake.delete("Deployment", "istiod", "istio-system"),
-            "istiod's Deployment can't be read",
+            f"{LEAVE}; istiod's Deployment can't be read, so {UNKNOWN}",
         ),
         *[
-            (switch_off(name, value), f"istiod istio-system/istiod has {what}; unset {name} there")
-            for name, value, what in SWITCHES
+            (switch_off(name), f"{ISTIOD} has {what} switched off; unset {name} there")
+            for name, what in SWITCHES.items()
         ],
+        (offer_classes, f"{ISTIOD} offers no GatewayClass; {LEAVE}; {RESTART}"),
         (
-            offer_classes,
-            "offers no GatewayClass; run: juju config mesh-2 routing=virtualservice; or restart",
+            lambda world: offer_classes(world, "a", "b"),
+            f"{LEAVE}; of several GatewayClasses of istiod (a, b) none is called istio",
         ),
-        (lambda world: offer_classes(world, "a", "b"), "several GatewayClasses of istiod (a, b)"),
-        (
-            lambda world: world.config.update(
-                hosts=",".join(f"h{n}.example.com" for n in range(33))
-            ),
-            "hosts has 33 names, and a Gateway has listeners for 32",
-        ),
+        (set_hosts, f"{LEAVE}; hosts has 33 names, and a Gateway has listeners for 32"),
     ],
 )
-def test_what_is_missing_is_named_and_nothing_is_served_by_it(world, change, want):
+def test_what_is_missing_is_named_and_nothing_is_served_by_it(world, change, message):
     change(world)
-    status = world.run().unit_status
-    assert isinstance(status, testing.BlockedStatus)
-    assert want in status.message
+    assert world.run().unit_status == testing.BlockedStatus(message)
     assert world.gateway() is None
 
 
@@ -204,7 +203,8 @@ def test_a_model_that_is_served_stays_served_where_the_gateway_api_is_missing(wo
 
 def test_usual_class_is_taken_of_several(world):
     offer_classes(world, "a", "istio")
-    world.run()
+    (server,) = charm_world.results(world.ctx, world.run()).expected.servers
+    assert (server.port, server.protocol, server.hosts) == (80, "HTTP", ("*",))
     group = "gateway.networking.k8s.io"
     kinds = [{"group": group, "kind": each} for each in ("HTTPRoute", "GRPCRoute")]
     routes = {"namespaces": {"from": "All"}, "kinds": kinds}
@@ -215,3 +215,6 @@ def test_usual_class_is_taken_of_several(world):
         "infrastructure": {"labels": {}, "annotations": {}},
         "listeners": [listener],
     }
+    # Plain HTTP is not redirected.
+    (guard,) = world.all("EnvoyFilter")
+    assert guard["metadata"]["name"] == "istio-integrator.kf.mesh-2"
