@@ -39,22 +39,6 @@ def test_unrelated_ingress_needs_no_right_and_says_and_changes_nothing(world, mo
     assert waits == []
 
 
-def test_complete_relations_make_the_model_reachable(world):
-    info = testing.Relation("gateway-info", remote_app_name="kserve-controller")
-    world.related = [route(), route("dex-auth", prefix="/dex"), auth(), info]
-    status = world.status()
-    assert isinstance(status, testing.ActiveStatus), status
-    assert "2 routes served by istio-ingress/istio-ingressgateway" in status.message
-    assert len(world.routes()) == 2
-    assert world.gateway()["spec"]["selector"] == LABELS
-    assert world.gateway()["spec"]["servers"] == [
-        {"port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": [HOST]}
-    ]
-    assert world.guard()["metadata"]["ownerReferences"][0]["kind"] == "Namespace"
-    told = next(one for one in world.related if one.endpoint == "gateway-info")
-    assert told.local_app_data["gateway_up"] == "true"
-
-
 def test_workload_is_told_what_the_gateways_envoy_is_to_have(world, tmp_path):
     world.files = tmp_path
     assert charm_world.told(world.ctx, world.run()).gateway is None
@@ -67,7 +51,7 @@ def test_workload_is_told_what_the_gateways_envoy_is_to_have(world, tmp_path):
     patches = [each["patch"]["value"] for each in world.guard()["spec"]["configPatches"]]
     own = [each["name"] for each in patches if each.get("name", "").startswith("kf.mesh-2.")]
     strip, guard, *filters = list(dict.fromkeys(own))[:4]
-    kept = values(world)
+    kept, upstreams = values(world), ("3000||ml-pipeline-ui", "8080||oidc")
     assert expected == Expectation(
         namespace="istio-ingress",
         selector=LABELS,
@@ -81,11 +65,12 @@ def test_workload_is_told_what_the_gateways_envoy_is_to_have(world, tmp_path):
         marks=(kept["asked"], kept["free"], kept["root"]),
         proof=(kept["metadata"], kept["seen"]),
         istiod="istio-system",
-        clusters=(
-            "outbound|3000||ml-pipeline-ui.kf.svc.cluster.local",
-            "outbound|8080||oidc.kf.svc.cluster.local",
-        ),
+        clusters=tuple(f"outbound|{each}.kf.svc.cluster.local" for each in upstreams),
     )
+    port = {"number": 80, "name": "http", "protocol": "HTTP"}
+    servers = [{"port": port, "hosts": [HOST]}]
+    assert world.gateway()["spec"] == {"selector": LABELS, "servers": servers}
+    assert world.guard()["metadata"]["ownerReferences"][0]["kind"] == "Namespace"
     # An exact path and a prefix.
     world.related.append(wishes.asks("b", wishes.route(wishes.match("/b"), port=81)))
     expected = charm_world.results(world.ctx, world.run()).expected
@@ -103,12 +88,14 @@ def test_workload_is_told_what_the_gateways_envoy_is_to_have(world, tmp_path):
     assert charm_world.told(world.ctx, world.run()).gateway.secrets == (own,)
 
 
+def lead(service, port):
+    host = f"{service}.kf.svc.cluster.local"
+    return {"destination": {"host": host, "port": {"number": port}}}
+
+
 def test_virtual_service_is_exported_to_the_gateway_and_never_to_all(world):
-    world.related = [
-        route(service="ml-pipeline-ui", prefix="/pipeline", rewrite="/new/"),
-        dex(wishes.OPEN),
-        auth(),
-    ]
+    rewritten = route(service="ml-pipeline-ui", prefix="/pipeline", rewrite="/new/")
+    world.related = [rewritten, dex(wishes.OPEN), auth()]
     world.run()
     (found,) = world.all("VirtualService")
     assert found["metadata"]["name"] == "mesh-2-routes"
@@ -118,14 +105,7 @@ def test_virtual_service_is_exported_to_the_gateway_and_never_to_all(world):
     entry = {
         "name": f"mesh-2-ingress-{world.related[0].id}",
         "rewrite": {"uri": "/new/"},
-        "route": [
-            {
-                "destination": {
-                    "host": "ml-pipeline-ui.kf.svc.cluster.local",
-                    "port": {"number": 3000},
-                }
-            }
-        ],
+        "route": [lead("ml-pipeline-ui", 3000)],
     }
     free = {values(world)["header"]: {"exact": values(world)["free"]}}
     uris = {"exact": "/dex"}, {"prefix": "/dex/"}
@@ -140,9 +120,7 @@ def test_virtual_service_is_exported_to_the_gateway_and_never_to_all(world):
             {
                 "name": f"{values(world)['routes']}-free",
                 "match": [{"uri": each, "headers": free} for each in uris],
-                "route": [
-                    {"destination": {"host": "app.kf.svc.cluster.local", "port": {"number": 80}}}
-                ],
+                "route": [lead("app", 80)],
             },
             {"name": f"{values(world)['routes']}-end", **last},
         ],
@@ -163,10 +141,8 @@ def test_another_route_writes_the_routes_and_the_record_only(world):
     world.fake.writes.clear()
     world.related.append(route("c"))
     world.run()
-    assert world.fake.writes == [
-        "patch secrets mesh-2-record",
-        "patch virtualservices mesh-2-routes",
-    ]
+    record, routes = "patch secrets mesh-2-record", "patch virtualservices mesh-2-routes"
+    assert world.fake.writes == [record, routes]
 
 
 def test_foreign_gateway_of_the_name_is_left_alone(world):
@@ -180,14 +156,22 @@ def test_foreign_gateway_of_the_name_is_left_alone(world):
     assert "another tool has Gateway kf/kubeflow-gateway" in status.message
 
 
+def record(world):
+    return world.fake.find("Secret", "mesh-2-record", "kf")
+
+
 def values(world):
     """Return the values of the headers that requests need to match routes."""
-    found = world.fake.find("Secret", "mesh-2-record", "kf")
-    return json.loads(base64.b64decode(found["data"]["record"]))["values"]
+    return json.loads(base64.b64decode(record(world)["data"]["record"]))["values"]
 
 
 def dex(endpoint, kind="PathPrefix"):
     return wishes.asks("dex", wishes.route(wishes.match("/dex", kind)), endpoint=endpoint)
+
+
+def replace(place, relation):
+    """Return a change that replaces one relation."""
+    return lambda world: world.related.__setitem__(place, relation)
 
 
 def move_gateway(world):
@@ -203,37 +187,28 @@ def select_fewer(world):
     service["spec"]["selector"] = {"app": LABELS["app"]}
 
 
-def take_record(world):
-    labels = world.fake.find("Secret", "mesh-2-record", "kf")["metadata"]["labels"]
-    labels[OWNER] = "kf.gone"
-
-
 @cases(
     ("change", "is_narrower"),
     route_added=(lambda world: world.related.append(route("b")), False),
     route_removed=(lambda world: world.related.pop(0), True),
-    route_elsewhere=(lambda world: world.related.__setitem__(0, route("a", port=1)), True),
-    route_to_another=(lambda world: world.related.__setitem__(0, route("a", service="b")), True),
-    route_of_another_path=(
-        lambda world: world.related.__setitem__(0, route("a", prefix="/b")),
-        True,
-    ),
-    route_of_longer_paths=(
-        lambda world: world.related.__setitem__(1, dex(wishes.OPEN, "PathPrefix")),
-        True,
-    ),
-    route_authenticated=(
-        lambda world: world.related.__setitem__(1, dex(wishes.ASKED, "Exact")),
-        True,
-    ),
-    service_replaced=(lambda world: world.related.__setitem__(2, auth(port=1)), True),
+    route_elsewhere=(replace(0, route("a", port=1)), True),
+    route_to_another=(replace(0, route("a", service="b")), True),
+    route_of_another_path=(replace(0, route("a", prefix="/b")), True),
+    route_of_longer_paths=(replace(1, dex(wishes.OPEN, "PathPrefix")), True),
+    route_authenticated=(replace(1, dex(wishes.ASKED, "Exact")), True),
+    service_replaced=(replace(2, auth(port=1)), True),
     service_removed=(lambda world: world.related.pop(2), True),
     host_removed=(lambda world: world.config.update(hosts="a.example"), True),
     host_added=(lambda world: world.config.update(hosts="a.example,b.example,c.example"), False),
     own_gateway=(lambda world: world.config.update(OWN), True),
     gateway_moved=(move_gateway, True),
     gateway_of_fewer_labels=(select_fewer, True),
-    record_is_of_one_that_is_gone=(take_record, True),
+    record_is_of_one_that_is_gone=(
+        lambda world: record(world)["metadata"]["labels"].update({OWNER: "kf.gone"}),
+        True,
+    ),
+    record_is_cut=(lambda world: record(world)["data"].update(record="eyI="), True),
+    record_is_no_base64=(lambda world: record(world)["data"].update(record="x"), True),
 )
 def test_values_of_routes_are_new_whenever_access_narrows_and_only_then(
     world, change, is_narrower
@@ -280,11 +255,8 @@ def test_roles_for_a_gateway_of_our_own_and_for_grpc_are_only_needed_with_them(w
 
 def test_unit_that_does_not_lead_changes_and_says_nothing(world):
     world.related = [route(), auth()]
-    world.config = {
-        "authorization": "closed",
-        "mtls": "strict",
-        "gateway_service_annotations": "{a: b}",
-    }
+    world.config = {"authorization": "closed", "gateway_service_annotations": "{a: b}"}
+    world.config["mtls"] = "strict"
     world.run(leader=False)
     assert world.fake.writes == []
 

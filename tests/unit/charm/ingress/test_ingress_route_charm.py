@@ -8,6 +8,7 @@ from ops import testing
 
 from integrator_contract import names
 from istio_integrator import messages
+from tests.unit.charm import charm_world
 from tests.unit.charm.ingress import wishes
 from tests.unit.charm.ingress_world import auth, authority, route, sdi, sign
 
@@ -24,12 +25,13 @@ def told(world, place=0):
     return dict(world.related[place].local_app_data)
 
 
-def test_every_application_is_answered_at_once_and_again_when_it_changes(world):
+def test_every_application_is_answered_at_once_and_again_when_it_changes(world, monkeypatch):
+    charm_world.search(monkeypatch)
     world.related = [wishes.asks("kfp-ui"), wishes.asks("dex-auth", endpoint=wishes.OPEN)]
     # Closed, and nothing was asked for; HTTPS is not there.
     world.config = {"hosts": "*.example.org"}
     world.run()
-    cluster_name = f"{SERVICE}.istio-ingress.svc.cluster.local"
+    cluster_name = f"{SERVICE}.istio-ingress.svc.{charm_world.DOMAIN}"
     answer = {"external_host": cluster_name, "tls_enabled": "False"}
     assert [told(world, place) for place in (0, 1)] == [answer, answer]
     service = world.fake.find("Service", SERVICE, "istio-ingress")
@@ -49,16 +51,12 @@ def test_every_application_is_answered_at_once_and_again_when_it_changes(world):
     sign(world)
     world.run()
     assert told(world)["tls_enabled"] == "True"
-
-
-def test_host_is_told_while_no_gateway_is_there(world):
-    world.config = {"hosts": "kf.example.com", "gateway_service": "istio-ingress/none"}
-    world.related = [wishes.asks("kfp-ui")]
-    world.run()
-    assert told(world) == {"external_host": "kf.example.com", "tls_enabled": "False"}
-    world.config["hosts"] = ""
-    world.run()
-    assert told(world)["external_host"] == "kf.example.com"
+    # The host stays while there is no gateway.
+    world.config["gateway_service"] = "istio-ingress/none"
+    for hosts in ("*.example.org,ai.example.com", ""):
+        world.config["hosts"] = hosts
+        world.run()
+        assert told(world) == {"external_host": "ai.example.com", "tls_enabled": "False"}
 
 
 def test_routes_of_both_generations_are_one_object_and_each_trouble_its_own(world, caplog):
@@ -133,10 +131,8 @@ def test_refresh_writes_the_routes_before_the_former_ones_go(world):
     world.fake.add({**new, "metadata": kept})
     world.fake.writes.clear()
     world.run()
-    assert world.fake.writes == [
-        "patch virtualservices mesh-2-routes",
-        f"delete virtualservices {name}",
-    ]
+    written, gone = "patch virtualservices mesh-2-routes", f"delete virtualservices {name}"
+    assert world.fake.writes == [written, gone]
 
 
 def rules(world):
@@ -156,9 +152,8 @@ def test_gateway_speaks_http2_with_grpc_where_nobody_else_says_how(world):
     host, pool = "store.kf.svc.cluster.local", {"http": {"useClientProtocol": True}}
     ports = [{"port": {"number": each}, "connectionPool": pool} for each in (9090, 10000)]
     policy = {"portLevelSettings": ports}
-    assert rules(world) == {
-        host: {"host": host, "exportTo": ["istio-ingress"], "trafficPolicy": policy}
-    }
+    rule = {"host": host, "exportTo": ["istio-ingress"], "trafficPolicy": policy}
+    assert rules(world) == {host: rule}
     (name,) = (each["metadata"]["name"] for each in world.all("DestinationRule"))
     world.fake.put("DestinationRule", "wide", spec={"host": "*.kf.svc.cluster.local"})
     world.run()

@@ -42,9 +42,8 @@ def first_match(routes, path):
 
 def older(relation, prefix, application=None, **more):
     message = kubeflow.IngressRequest(service="app", port=80, prefix=prefix, **more)
-    return kubeflow.Received(
-        relation, application or f"app-{relation}", message, endpoint=kubeflow.INGRESS
-    )
+    sender = application or f"app-{relation}"
+    return kubeflow.Received(relation, sender, message, endpoint=kubeflow.INGRESS)
 
 
 def read(asked):
@@ -113,9 +112,8 @@ def test_who_goes_leaves_the_others_as_they_were_or_with_more(asked, gone):
     before = wishes.plan(*newer, older=older).routes
     owners = {}
     for route in before:
-        assert (
-            owners.setdefault(route.claim, route.request.application) == route.request.application
-        )
+        application = route.request.application
+        assert owners.setdefault(route.claim, application) == application
     # What asks for nothing but `/` is the last: Istio has it after the routes of others.
     assert planning.PathMatch.ALL not in [route.kind for route in before][:-1]
     rest = [[one for one in some if one.relation != gone] for some in (older, newer)]
@@ -177,6 +175,11 @@ def test_prefix_is_replaced_as_the_gateway_api_has_it(path, value, cases):
     assert {asked: seen(asked) for asked in cases} == cases
 
 
+def test_rewrite_of_the_older_interface_replaces_a_part_of_a_segment():
+    (found,) = wishes.plan(older=[older(1, "/a", rewrite="/new")]).routes
+    assert found.entries == [VirtualServiceEntry((Uri("prefix", "/a"),), "/new")]
+
+
 def test_grpc_methods_are_paths():
     methods = {"service": "ml.Store", "method": "Get"}, {"service": "ml.Store"}
     calls = [*(wishes.route({"method": each}) for each in methods), wishes.route()]
@@ -195,10 +198,8 @@ A = match("/a")
 
 def test_first_of_equal_matches_is_served_and_each_has_a_place():
     found = served(wishes.route(A, match("/bc")), wishes.route(A, name="b", service="two"))
-    assert [(each.path, each.service, each.place) for each in found] == [
-        ("/bc", "app", 1),
-        ("/a", "app", 0),
-    ]
+    places = [(each.path, each.service, each.place) for each in found]
+    assert places == [("/bc", "app", 1), ("/a", "app", 0)]
 
 
 @cases(
@@ -327,18 +328,18 @@ def test_route_to_a_service_outside_of_the_model_is_refused_by_name(
         terms = {"model": model, "application": application, "endpoint": endpoint}
         found = wishes.plan(wishes.received(1, wishes.route(A), **terms))
     assert found.routes == ()
-    assert found.problems == (
-        f"{endpoint}:1 {application}: {words}; only Services of kf get routes",
-    )
+    (problem,) = found.problems
+    assert problem == f"{endpoint}:1 {application}: {words}; only Services of kf get routes"
 
 
 def test_many_problems_of_one_application_are_few_lines():
-    bad = [wishes.route(A, name=f"r{n}", backends=[]) for n in range(128)]
+    bad = [wishes.route(A, name=f"r{n}\n", backends=[]) for n in range(128)]
     first, *_, last = problems = wishes.plan(wishes.received(1, *bad)).problems
     assert len(problems) == 4
-    assert "route r0 asks for no Service" in first
+    assert r"route r0\n asks for no Service" in first
     assert last == f"{ROUTE}:1 app-1: 125 more routes can't be served"
-    assert "route r3 asks for no Service" in wishes.plan(wishes.received(1, *bad[:4])).problems[3]
+    *_, last = wishes.plan(wishes.received(1, *bad[:4])).problems
+    assert r"route r3\n asks for no Service" in last
 
 
 @cases(("length", "matches", "count"), long_paths=(200, 16, 20), many_matches=(1, 16, 40))
