@@ -115,10 +115,8 @@ def by_virtual_service():
 
 
 def by_http_route():
-    matches = [
-        {"path": {"type": "PathPrefix", "value": path.rstrip("/")}}
-        for path in ("/notebook/", WITHIN)
-    ]
+    paths = ("/notebook", WITHIN.rstrip("/"))
+    matches = [{"path": {"type": "PathPrefix", "value": path}} for path in paths]
     rule = {"matches": matches, "backendRefs": [{"name": "web", "port": 80}]}
     parent = {"name": "kubeflow-gateway", "namespace": MODEL}
     spec = {"parentRefs": [parent], "rules": [rule]}
@@ -291,9 +289,8 @@ def test_charms_and_controllers_hear_where_the_model_is_reached(place):
 
 def test_hook_writes_nothing_again_and_istiod_copies_no_label_of_ours(place):
     def versions():
-        return {
-            each["metadata"]["resourceVersion"] for each in place.owned(*ROUTED[place.renderer])
-        }
+        kinds = ROUTED[place.renderer]
+        return {each["metadata"]["resourceVersion"] for each in place.owned(*kinds)}
 
     before = versions()
     place.reconcile()

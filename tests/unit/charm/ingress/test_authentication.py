@@ -52,15 +52,11 @@ NO_SERVICES = (
 
 @cases(
     ("related", "words"),
-    incomplete=(
-        [sdi("ingress-auth", "oidc-gatekeeper")], "waiting for oidc-gatekeeper on ingress",
-    ),
+    empty=([sdi("ingress-auth", "oidc-gatekeeper")], "waiting for oidc-gatekeeper on ingress"),
     malformed=([auth(port="no")], "ingress-auth of oidc-gatekeeper: port"),
     several=([auth(), sdi("ingress-auth", "a", **AUTH)], "keep one of a, oidc-gatekeeper"),
     no_service=([auth(service="gone")], "waiting for Service kf/gone of oidc-gatekeeper"),
-    service_elsewhere=(
-        [auth(namespace="team")], "waiting for Service team/oidc of oidc-gatekeeper",
-    ),
+    elsewhere=([auth(namespace="team")], "waiting for Service team/oidc of oidc-gatekeeper"),
     nothing_on_forward_auth=([silent()], "waiting for oauth2-proxy on forward-auth"),
     https=([forwarding(address=ADDRESS.replace("http", "https"))], "does not begin with http://"),
     forwarded_to_no_service=(
@@ -72,9 +68,7 @@ NO_SERVICES = (
         "ingress-auth of oidc-gatekeeper: its response headers have 1028 spellings, and 900 are",
     ),
     hostile=([forwarding(headers="[" * 2000)], "forward-auth of oauth2-proxy: headers"),
-    several_on_forward_auth=(
-        [forwarding(), forwarding("other")], "keep one of oauth2-proxy, other",
-    ),
+    two_on_forward_auth=([forwarding(), forwarding("other")], "keep one of oauth2-proxy, other"),
     both=(
         [auth(), forwarding()], "oidc-gatekeeper on ingress-auth and oauth2-proxy on forward-auth",
     ),
@@ -208,15 +202,12 @@ def test_service_gets_and_sets_the_headers_that_its_application_names(world):
         "dynamic_metadata_from_headers": ["kubeflow-userid"],
     }
     # Envoy refuses an empty list of patterns.
-    world.related = [
-        route(),
-        auth(**{f"allowed-{each}-headers": [] for each in ("request", "response")}),
-    ]
+    empty = {f"allowed-{each}-headers": [] for each in ("request", "response")}
+    world.related = [route(), auth(**empty)]
     world.hook()
     assert "allowed_headers" not in asked(world)
-    assert {*asked(world)["http_service"]["authorization_response"]} == {
-        "allowed_client_headers_on_success"
-    }
+    answered = asked(world)["http_service"]["authorization_response"]
+    assert {*answered} == {"allowed_client_headers_on_success"}
     # It has no identity header that applications get.
     world.related = [route(), auth(**{"allowed-response-headers": ["cookie"]})]
     world.hook()
@@ -230,9 +221,8 @@ def test_service_gets_and_sets_the_headers_that_its_application_names(world):
     asking = asked(world)["http_service"]
     told = asking["authorization_response"]["allowed_upstream_headers"]
     assert headers(told) == ["x-user", "kubeflow-userid", "kubeflow-groups"]
-    described = {
-        each["key"]: each["value"] for each in asking["authorization_request"]["headers_to_add"]
-    }
+    added = asking["authorization_request"]["headers_to_add"]
+    described = {each["key"]: each["value"] for each in added}
     assert described == {
         "x-forwarded-method": "%REQ(:method)%",
         "x-forwarded-host": "%REQ(:authority)%",

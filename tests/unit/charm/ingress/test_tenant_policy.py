@@ -24,11 +24,8 @@ def world(fake, monkeypatch):
 
 
 def policies(world):
-    return [
-        name
-        for _, plural, _, name in world.fake.objects
-        if plural.startswith("validatingadmissionpolic")
-    ]
+    kinds = "validatingadmissionpolic"
+    return [name for _, plural, _, name in world.fake.objects if plural.startswith(kinds)]
 
 
 def variables(world):
@@ -55,10 +52,8 @@ def test_policy_comes_with_the_ingress_and_goes_with_it(world, given, actions):
     selected = [f"{key}={value}" for key, value in sorted(LABELS.items())]
     # Labels that the gateway's pods have and its selector has not.
     labels = [*selected, "pod-template-hash=5", "pod-template-hash=9"]
-    found = map(
-        json.loads, map(variables(world).get, ("hosts", "gatewaySelector", "gatewayLabels"))
-    )
-    assert [*found] == [[HOST, "ml.example.com"], selected, labels]
+    found = map(variables(world).get, ("hosts", "gatewaySelector", "gatewayLabels"))
+    assert [*map(json.loads, found)] == [[HOST, "ml.example.com"], selected, labels]
     policy = world.fake.find("ValidatingAdmissionPolicy", NAME)
     assert '"istio-ingressgateway.istio-ingress."' in str(policy["spec"]["validations"])
     assert policy["spec"]["failurePolicy"] == "Fail"
@@ -80,10 +75,7 @@ def test_policy_comes_with_the_ingress_and_goes_with_it(world, given, actions):
     ),
 )
 def test_path_of_an_application_is_no_path_of_a_namespace(world, prefixes, gone):
-    world.related = [
-        *(route(f"app-{at}", prefix=each) for at, each in enumerate(prefixes)),
-        auth(),
-    ]
+    world.related = [*(route(f"app-{n}", prefix=each) for n, each in enumerate(prefixes)), auth()]
     world.run()
     path = variables(world)["path"]
     words = {"notebook", "tensorboard", "pvcviewer", "pvcviewers", "serving", "user"}
