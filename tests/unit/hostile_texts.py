@@ -1,6 +1,13 @@
-"""Documents that cost a careless reader much."""
+"""Documents that cost a careless reader much, and values of any structure."""
+
+from hypothesis import strategies as st
 
 DEEP = "[" * 1000 + "]" * 1000
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner),
+    max_leaves=6,
+)
 
 
 def bomb(first: str, form: str) -> str:

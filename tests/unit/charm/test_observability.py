@@ -34,11 +34,12 @@ def run(ctx, fake):
     """Run a hook with relations."""
     fake_cluster.install_istio(fake)
 
-    def run(*relations, leader=True, container=None, event=None) -> testing.State:
+    def run(*relations, leader=True, container=None, event=None, **more) -> testing.State:
         given = dataclasses.replace(
             state(container, leader=leader),
             relations=frozenset(relations),
             model=testing.Model(MODEL, uuid=UUID, type="kubernetes"),
+            **more,
         )
         return ctx.run(event or ctx.on.update_status(), given)
 
@@ -63,6 +64,9 @@ def test_every_unit_tells_prometheus_its_address(run):
         assert application == {}
         assert unit["prometheus_scrape_unit_name"] == f"{APPLICATION}/0"
         assert unit["prometheus_scrape_unit_address"] == "192.0.2.0"
+    nowhere = testing.Network("metrics-endpoint", bind_addresses=[])
+    _, unit = bags(run(*relations, leader=False, networks={nowhere}), relations[0])
+    assert "prometheus_scrape_unit_address" not in unit
 
 
 @pytest.mark.parametrize("may_list", [True, False])

@@ -43,7 +43,7 @@ PORT = {"to": [{"operation": {"ports": ["1"]}}]}
     whole_mesh=(ROOT, {}, 2),
     of_istiod=("istio-system", {}, 0),
     elsewhere=("other", {}, 0),
-    denies_all=(MODEL, {"spec": {"action": "DENY"}, "rules": [{}]}, 2),
+    denies_all=(MODEL, {"spec": {"action": "DENY"}, "rules": [PORT, {}]}, 2),
     denies_some=(MODEL, {"spec": {"action": "DENY"}, "rules": [PORT]}, 0),
     allows_some=(MODEL, {"rules": [PORT]}, 0),
     audits=(MODEL, {"spec": {"action": "AUDIT"}}, 0),
@@ -197,8 +197,9 @@ def test_policy_that_trusts_the_users_header_from_any_pod_is_named(
 
 
 def stated(application="kfp-api", *endpoints):
-    """The relation of an application that lets kfp-ui call it."""
-    bag = {"policies": json.dumps([callers.policy("kfp-ui", application, *endpoints)])}
+    """The relation of an application that lets kfp-ui and kfp-schedwf call it."""
+    listed = (callers.policy(each, application, *endpoints) for each in ("kfp-ui", "kfp-schedwf"))
+    bag = {"policies": json.dumps([*listed])}
     return testing.Relation("service-mesh", remote_app_name=application, remote_app_data=bag)
 
 
@@ -330,13 +331,18 @@ def add_application(fake, name, *proxies, number=0, phase="Running", labels=None
 
 
 def theirs(labels, action="ALLOW", rules=({},), namespace=MODEL, **target):
-    """Have a policy of another team for some pods."""
-    spec = target or {"selector": {"matchLabels": labels}}
-    return lambda fake: policy(fake, namespace, rules=rules, spec={"action": action, **spec})
+    """Have a policy of another integrator for some pods."""
+    spec = {"action": action, **(target or {"selector": {"matchLabels": labels}})}
+    marks = {names.OWNER: "kf.mesh", names.COMPONENT: "authorization"}
+    return lambda fake: policy(fake, namespace, rules=rules, spec=spec, labels=marks)
 
 
-def without(name, number=0, **fields):
-    return lambda fake: add_application(fake, name, number=number, **fields)
+def without(*applications, number=0, **fields):
+    def change(fake):
+        for name in applications:
+            add_application(fake, name, number=number, **fields)
+
+    return change
 
 
 TARGETS = [{"kind": "Service", "name": "a"}]
@@ -344,8 +350,9 @@ BARE, CLOSED = "CALLED_WITHOUT_SIDECAR", {"authorization": "closed"}
 
 
 def add_database(fake):
-    """Add a workload that no relation is about, and a job without a sidecar."""
+    """Add a workload that no relation is about, a job without a sidecar, and a unit of ours."""
     add_application(fake, "kfp-db", PROXY)
+    add_application(fake, "mesh-2", number=1)
     add_application(fake, "job", labels={"job": "x"})
 
 
@@ -362,16 +369,19 @@ def excluding(fake):
 
 @cases(
     ("change", "options", "want", "words"),
-    held=(lambda _: None, {}, "CALLERS_HELD", ""),
-    caller_without_sidecar=(without("kfp-ui"), {}, "CALLER_WITHOUT_SIDECAR", "kfp-ui"),
-    caller_on_its_way=(without("kfp-ui", 1), {}, "CALLERS_HELD", ""),
+    held=(lambda _: None, {}, "CALLERS_HELD", "1 policies "),
+    callers_without_sidecar=(
+        without("kfp-ui", "kfp-schedwf"),
+        *({}, "CALLER_WITHOUT_SIDECAR", "kfp-schedwf, kfp-ui may"),
+    ),
+    caller_on_its_way=(without("kfp-ui", number=1), {}, "CALLERS_HELD", ""),
     called_without_sidecar=(without("kfp-api"), {}, BARE, "kfp-api-0"),
     **{
         f"called_without_sidecar_{name}": (without(name, labels=API), {}, BARE, f"{name}-0")
         for name in ("mesh-2-ui", "modeloperator-ui")
     },
     caller_that_has_failed=(without("kfp-ui", phase="Failed"), {}, "CALLERS_HELD", "1 pods"),
-    called_that_has_ended=(without("kfp-api", 1, phase="Succeeded"), {}, "CALLERS_HELD", "1 pods"),
+    called_ended=(without("kfp-api", number=1, phase="Succeeded"), {}, "CALLERS_HELD", "1 pods"),
     others_deny=(theirs(API, "DENY"), {}, "POLICY_INTERFERES", "denies some of their callers"),
     others_allow=(theirs(API), {}, "POLICY_INTERFERES", "admits callers beside them"),
     others_ask=(theirs(API, "CUSTOM"), {}, "POLICY_INTERFERES", "has another service decide"),
@@ -386,7 +396,7 @@ def excluding(fake):
     audits=(theirs(API, "AUDIT"), {}, "CALLERS_HELD", ""),
     caller_that_is_excluded=(excluding, {}, "CALLERS_HELD", ""),
     of_a_waypoint=(theirs(API, targetRefs=TARGETS), {}, "CALLERS_HELD", ""),
-    called_by_none=(add_database, CLOSED, "CALLED_BY_NONE", "kfp-db-0, kfp-ui-0"),
+    called_by_none=(add_database, CLOSED, "CALLED_BY_NONE", "of kfp-db-0, kfp-ui-0"),
 )
 def test_callers_are_held_to_what_relations_say(world, change, options, want, words):
     install(world.fake)

@@ -58,7 +58,6 @@ NO_SERVICES = (
     no_service=([auth(service="gone")], "waiting for Service kf/gone of oidc-gatekeeper"),
     elsewhere=([auth(namespace="team")], "waiting for Service team/oidc of oidc-gatekeeper"),
     nothing_on_forward_auth=([silent()], "waiting for oauth2-proxy on forward-auth"),
-    https=([forwarding(address=ADDRESS.replace("http", "https"))], "does not begin with http://"),
     forwarded_to_no_service=(
         [forwarding(address=ADDRESS.replace("oidc", "gone"))],
         "waiting for Service kf/gone of oauth2-proxy",
@@ -147,19 +146,22 @@ KUBELET = "search kf.svc.{0} svc.{0} {0} example.com\nnameserver 10.96.0.10\n"
 
 
 @cases(
-    ("resolver", "domain"),
-    usual=(KUBELET.format("cluster.local"), "cluster.local"),
-    another=(KUBELET.format("corp.example"), "corp.example"),
-    with_a_dot=(KUBELET.format("corp.example."), "corp.example"),
-    of_no_pod=("nameserver 192.0.2.1\nsearch example.com\n", "cluster.local"),
-    nothing_to_search=("search\n", "cluster.local"),
-    empty=("", "cluster.local"),
+    ("resolver", "domain", "related"),
+    usual=(KUBELET.format("cluster.local"), "cluster.local", forwarding()),
+    another=(KUBELET.format("corp.example"), "corp.example", forwarding()),
+    another_that_the_address_has=(
+        KUBELET.format("corp.example"), "corp.example",
+        forwarding(address=ADDRESS.replace("cluster.local", "corp.example")),
+    ),
+    with_a_dot=(KUBELET.format("corp.example."), "corp.example", auth(port=4180)),
+    of_no_pod=("nameserver 192.0.2.1\nsearch example.com\n", "cluster.local", auth(port=4180)),
+    nothing_to_search=("search\n", "cluster.local", forwarding()),
 )  # fmt: skip
-def test_name_of_the_default_domain_means_a_service_of_the_domain_that_pods_search(
-    world, monkeypatch, resolver, domain
+def test_service_has_the_domain_that_pods_search_and_the_default_domain_means_it(
+    world, monkeypatch, resolver, domain, related
 ):
     charm_world.search(monkeypatch, resolver)
-    world.related = [route(), forwarding()]
+    world.related = [route(), related]
     world.hook()
     uri = asked(world)["http_service"]["server_uri"]["uri"]
     assert uri == f"http://oidc.kf.svc.{domain}:4180"

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from istio_integrator.istio import authorization_policy
 from istio_integrator.istio.authorization_policy import InboundRequest, Truth, make_principal
 from tests.unit.cases import cases, row
+from tests.unit.hostile_texts import JSON
 
 ROOT, MODEL, DOMAIN = "mesh-root", "kf", "cluster.local"
 MINIO = make_principal(MODEL, "minio")
@@ -169,34 +170,22 @@ def test_proxy_without_requests_leaves_out_what_allows_by_them(rule, allows, den
 
 
 @cases(
-    ("named", "want"),
-    pointer=("cluster.local/ns/a/sa/b", YES),
-    own=("td1/ns/a/sa/b", YES),
-    alias=("td2/ns/a/sa/b", YES),
-    another=("td3/ns/a/sa/b", NO),
-    any=("*/ns/a/sa/b", YES),
-    no_account_of_an_alias=("td2/ns/a/*", NO),
-    end=("*1/ns/a/sa/b", YES),
+    ("source", "of_td1", "of_td2"),
+    pointer=(by(principals=["cluster.local/ns/a/sa/b"]), YES, YES),
+    own=(by(principals=["td1/ns/a/sa/b"]), YES, YES),
+    alias=(by(principals=["td2/ns/a/sa/b"]), YES, YES),
+    another=(by(principals=["td3/ns/a/sa/b"]), NO, NO),
+    in_a_pattern_of_the_mesh=(by(principals=["x.old/ns/a/sa/b"]), YES, YES),
+    any=(by(principals=["*/ns/a/sa/b"]), YES, YES),
+    no_account_of_an_alias=(by(principals=["td2/ns/a/*"]), NO, YES),
+    end=(by(principals=["*1/ns/a/sa/b"]), YES, YES),
+    **{f"domain_{each}": (by(trustDomains=[each]), YES, YES) for each in ("td1", "td2")},
+    another_domain=(by(trustDomains=["td3"]), NO, NO),
 )
-def test_principal_of_an_alias_of_the_trust_domain_is_that_of_the_mesh(named, want):
-    caller = "td1/ns/a/sa/b"
-    domains = ("td1", "td2")
-    assert answer(policy(by(principals=[named])), caller=caller, domains=domains) is want
-    of_an_end = policy(by(principals=["*1/ns/a/sa/b"]))
-    assert answer(of_an_end, caller="td2/ns/a/sa/b", domains=domains) is YES
-    assert (
-        answer(policy(by(trustDomains=["td2"])), caller=caller, domains=domains)
-        is answer(policy(by(trustDomains=["td1"])), caller=caller, domains=domains)
-        is YES
-    )
-    assert answer(policy(by(trustDomains=["td3"])), caller=caller, domains=domains) is NO
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=6),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner),
-    max_leaves=6,
-)
+def test_principal_of_an_alias_of_the_trust_domain_is_that_of_the_mesh(source, of_td1, of_td2):
+    for domain, want in (("td1", of_td1), ("td2", of_td2)):
+        caller, domains = f"{domain}/ns/a/sa/b", ("td1", "td2", "*.old")
+        assert answer(policy(source), caller=caller, domains=domains) is want
 
 
 @given(JSON, st.lists(JSON, max_size=2), st.lists(JSON, max_size=2))

@@ -16,15 +16,14 @@ def policy(name="p", namespace=MODEL, created="2026-01-01T00:00:00Z", **fields):
     return PeerAuthentication(namespace, name, created, **fields)
 
 
-STRICT = policy("all", mode="STRICT")
+# Ports without a selector are ignored.
+STRICT = policy("all", mode="STRICT", ports={9000: "DISABLE"})
 OPEN_9000 = policy("open", selector=LABELS, ports={9000: "PERMISSIVE"})
 EARLIER, LATER = "2025-01-01T00:00:00Z", "2026-06-01T00:00:00Z"
 
 
-def mode(*policies, port=9000, labels=LABELS):
-    return peer_authentication.decide_mode(
-        policies, labels, namespace=MODEL, root_namespace=ROOT, port=port
-    ).mode
+def mode(*policies):
+    return peer_authentication.decide_mode(policies, LABELS, MODEL, ROOT, 9000).mode
 
 
 @cases(

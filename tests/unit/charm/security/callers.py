@@ -8,7 +8,7 @@ import types
 import msgspec
 
 from istio_integrator.istio import authorization_policy
-from istio_integrator.policies import decide as decisions
+from istio_integrator.policies.decide import PolicyInput
 from istio_integrator.relations import endpoints, service_mesh
 from istio_integrator.situation.model import Model, Pod, PodController, Service
 from tests.unit.charm.objects import make
@@ -167,9 +167,4 @@ def asked(*things, mode="related", **more):
     consumers = [each for each in things if isinstance(each, service_mesh.ApplicationPolicies)]
     exposure = types.SimpleNamespace(**{each: more.pop(each, ()) for each in EXPOSURE})
     given = {"model": model(*things), "consumers": consumers, "exposure": exposure}
-    return decisions.PolicyInput(mode=mode, **given, **more)
-
-
-def decide(*things, **more):
-    """Decide for a small model."""
-    return decisions.decide(asked(*things, **more))
+    return PolicyInput(mode=mode, **given, **more)

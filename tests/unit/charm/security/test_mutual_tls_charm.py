@@ -88,7 +88,7 @@ def to_come(*containers, **fields):
 
 OS = "kubernetes.io/os"
 ROUTER = {"name": "istio-proxy", "args": ["proxy", "router"]}
-AS_IT_IS = {"sidecar.istio.io/rewriteAppHTTPProbers": "false"}
+AS_IT_IS = {"sidecar.istio.io/rewriteAppHTTPProbers": "0"}
 
 
 def requiring(*systems):
@@ -112,10 +112,11 @@ HOOK = [service("katib", 443, ports=PORTS), webhook("katib", "katib")]
 RUNNER = {"app": "runner", "job-name": "x", "batch.kubernetes.io/job-name": "x"}
 RUNNER["service.istio.io/canonical-name"] = "runner"
 WIDE = stateful_set("wide")
-WIDE["spec"]["selector"] = {"matchLabels": {"tier": "x"}}
+TIER = {"team": "b", "tier": "x"}
+WIDE["spec"]["selector"] = {"matchLabels": TIER}
 FAR = stateful_set("far")
 FAR["spec"]["selector"] = {"matchLabels": {"zone": "y"}}
-SHARED = {"tier": "x", "app.kubernetes.io/name": "katib"}
+SHARED = {**TIER, **KATIB}
 
 
 @cases(
@@ -166,12 +167,9 @@ SHARED = {"tier": "x", "app.kubernetes.io/name": "katib"}
         {"a": [9]},
     ),
     probe_that_is_rewritten_for_the_next_pod=(to_come(probed(8080)), "", {}),
-    **{f"probe_that_is_not_rewritten_by_{off}": (
-        to_come(probed(8080), notes={"sidecar.istio.io/rewriteAppHTTPProbers": off}), "",
-        {"a": [8080]}) for off in ("false", "False", "0")},
+    probe_that_is_not_rewritten=(to_come(probed(8080), notes=AS_IT_IS), "", {"a": [8080]}),
     probe_of_the_next_pod_of_one_that_was_evicted=(
-        [*to_come(probed(8080), notes={"sidecar.istio.io/rewriteAppHTTPProbers": "false"}),
-         pod("a", phase="Failed")], "", {"a": [8080]},
+        [*to_come(probed(8080), notes=AS_IT_IS), pod("a", phase="Failed")], "", {"a": [8080]},
     ),
     probe_of_a_pod_with_a_template_of_another_kind=(
         to_come(probed(8080), notes={**AS_IT_IS, "inject.istio.io/templates": "x"}), "", {},
@@ -180,19 +178,21 @@ SHARED = {"tier": "x", "app.kubernetes.io/name": "katib"}
         [pod("a", probed(8080), {"name": "istio-proxy", "image": "auto"}, inside=False)], "", {},
     ),
     probe_of_a_pod_that_stays_out=(
-        to_come(probed(8080), labels={"sidecar.istio.io/inject": "false"},
-                notes={"sidecar.istio.io/rewriteAppHTTPProbers": "false"}), "", {},
+        to_come(probed(8080), labels={"sidecar.istio.io/inject": "false"}, notes=AS_IT_IS), "",
+        {},
     ),
     **{f"probe_of_a_pod_that_{what}": (
-        to_come(probed(8080), notes={"sidecar.istio.io/rewriteAppHTTPProbers": "false"}, **spec),
-        "", {"a": [8080]} if "linux" in what else {},
+        to_come(probed(8080), notes=AS_IT_IS, **spec), "",
+        {"a": [8080]} if "linux" in what else {},
     ) for what, spec in PLACES.items()},
-    probe_of_a_pod_without_a_proxy=([pod("a", probed(8080), inside=False)], "", {}),
+    probe_of_a_pod_without_a_proxy=(
+        [*to_come(probed(8080), notes=AS_IT_IS), pod("a", probed(8080), inside=False)], "", {},
+    ),
     probe_of_a_pod_that_has_ended=([pod("a", probed(8080), phase="Succeeded")], "", {}),
     probe_of_a_gateway=([pod("a", probed(8080), ROUTER, inside=False)], "", {}),
     pod_of_no_workload=([pod("a", probed(8080), labels=RUNNER)], "", {"runner": [8080]}),
     scraped_at_a_port=(member("a", notes=SCRAPED_AT), "", {"a": [9100]}),
-    scraped_at_its_ports=(member("a", listening(1), listening(2), notes=SCRAPED), "",
+    scraped_at_its_ports=(member("a", listening(1), listening(2, "b"), notes=SCRAPED), "",
                           {"a": [1, 2]}),
     not_scraped=(member("a", notes={**SCRAPED_AT, "prometheus.io/scrape": "false"}), "", {}),
     scraped_at_no_port=(member("a", notes={**SCRAPED, "prometheus.io/port": "x, 99999999"}), "",
@@ -239,14 +239,14 @@ SHARED = {"tier": "x", "app.kubernetes.io/name": "katib"}
     ),
     workloads_that_share_a_pod=(
         [*member("katib", listening(8443, "webhook")), *HOOK, WIDE,
-         pod("wide", labels={"tier": "x"}), pod("both", labels=SHARED)],
-        "wide:1", {"katib": [1, 8443], "x": [1, 8443]},
+         pod("wide", labels=TIER), pod("both", labels=SHARED)],
+        "wide:1", {"katib": [1, 8443], "b,x": [1, 8443]},
     ),
     workloads_that_share_pods_in_a_chain=(
         [*member("katib", listening(8443, "webhook")), *HOOK, WIDE, FAR,
-         pod("far", labels={"zone": "y"}), pod("a", labels={"zone": "y", "tier": "x"}),
+         pod("far", labels={"zone": "y"}), pod("a", labels={"zone": "y", **TIER}),
          pod("b", labels=SHARED)],
-        "far:2, wide:1", {"katib": [1, 2, 8443], "x": [1, 2, 8443], "y": [1, 2, 8443]},
+        "far:2, wide:1", {"katib": [1, 2, 8443], "b,x": [1, 2, 8443], "y": [1, 2, 8443]},
     ),
     odd_object=(
         [*member("a", probed(8080)),
@@ -426,9 +426,10 @@ def test_victim_that_comes_later_is_told_and_strict_stays(ctx, world):
     assert is_strict(world)
 
 
-def test_younger_policy_of_somebody_else_changes_nothing(ctx, world):
+def test_younger_policies_of_somebody_else_change_nothing(ctx, world):
     ctx.run(ctx.on.config_changed(), strict())
     world.add(peers("theirs", mode="PERMISSIVE"))
+    world.add(peers("of-a-pod", selector=KATIB, mode="STRICT"))
     assert isinstance(status(ctx, strict()), ops.ActiveStatus)
 
 

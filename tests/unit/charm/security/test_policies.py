@@ -256,7 +256,7 @@ def test_calls_are_admitted_as_stated(given, labels, admitted, denied):
 @pytest.mark.parametrize("routed", [False, True])
 @pytest.mark.parametrize("is_ambient", [False, True])
 def test_metadata_is_for_everybody_whatever_user_they_name(mode, routed, is_ambient):
-    shared = service("metadata-grpc-service", (8080, "grpc-api"), of="mlmd")
+    shared = service("metadata-grpc-service", (8080, "grpc-api"), (8082, 18082), of="mlmd")
     stored = service("mlmd", (8081, 18081)), pod("mlmd", **{"grpc-api": 18080})
     led = [("metadata-grpc-service", 8080)] if routed else []
     more = {"gateways": (GATEWAY,), "is_ambient": is_ambient}
@@ -264,7 +264,7 @@ def test_metadata_is_for_everybody_whatever_user_they_name(mode, routed, is_ambi
     # envoy forwards the header and the Host of a browser, so its sidecar shows no certificate.
     for principal in (EDITOR, sa("envoy"), ""):
         for headers in ((), CLAIM):
-            for port in (18080, 18081):
+            for port in (18080, 18081, 18082):
                 assert admits(decision, {NAME: "mlmd"}, Call(principal, port, headers=headers))
     other = admits(decision, {NAME: "mlmd"}, Call(sa("envoy"), 9))
     assert other == (mode == "related" and not routed)
@@ -373,6 +373,8 @@ def test_refusing_all_that_an_application_says_shuts_nobody_out_of_it(refused):
     decision = decide(asked(KFP_API, API_POD, said("kfp-api", refused), standing=[of_another]))
     assert not decision.policies
     assert problems(decision)[0][1].startswith("service-mesh:3 kfp-api: ")
+    own = by_target(selector={"matchLabels": API})
+    assert not decide(asked(KFP_API, API_POD, said("kfp-api"), standing=[own])).policies
     assert len(problems(decide(asked(said("kfp-api", refused, 6, "7"))))) == 3
     honest = policy("kfp-ui", "kfp-api", {"ports": [8888]})
     decision = decide(asked(KFP_API, API_POD, said("kfp-api", refused, honest)))

@@ -6,9 +6,11 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from istio_integrator.policies.decide import decide
 from istio_integrator.relations import endpoints, service_mesh
 from tests.unit.charm.security import callers
 from tests.unit.charm.security.callers import GATEWAY, MODEL, NAME, Call, sa
+from tests.unit.hostile_texts import JSON
 
 APPS = ("a", "b", "c")
 PORTS = (1, 2, 3)
@@ -83,9 +85,8 @@ def test_caller_is_admitted_exactly_where_somebody_named_it(by_app, routed, mode
         callers.said(app, *policies, relation=number)
         for number, (app, policies) in enumerate(by_app.items())
     ]
-    decision = callers.decide(
-        *SERVICES, *PODS, *consumers, mode=mode, routed=routed, gateways=(GATEWAY,)
-    )
+    led = {"routed": routed, "gateways": (GATEWAY,)}
+    decision = decide(callers.asked(*SERVICES, *PODS, *consumers, mode=mode, **led))
     own = [one for one in by_app.get(target, ()) if one["target_app_name"] == target]
     is_routed = any(app == target for app, _ in routed)
     is_named = any(_stated(each, target, call) for each in own)
@@ -94,11 +95,6 @@ def test_caller_is_admitted_exactly_where_somebody_named_it(by_app, routed, mode
     assert callers.admits(decision, {NAME: target}, call) == (is_named or is_led or is_open)
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=6),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner),
-    max_leaves=6,
-)
 hostile = (
     JSON.map(json.dumps)
     | st.text(max_size=20)
@@ -113,7 +109,7 @@ def test_one_applications_words_change_no_other_workloads_policy(good, bad, rout
     asked = {"mode": mode, "routed": routed, "gateways": (GATEWAY,)}
 
     def of_others(consumers):
-        decision = callers.decide(*SERVICES, *PODS, *consumers, **asked)
+        decision = decide(callers.asked(*SERVICES, *PODS, *consumers, **asked))
         return [one for one in decision.policies if dict(one.selector)[NAME] != "b"]
 
     assert of_others([ours, theirs]) == of_others([ours])

@@ -24,7 +24,7 @@ OUTSIDE = [members.pod(name, inside=False) for name in ("lost", "loose")]
 def world(ctx, fake, monkeypatch):
     charm_world.search(monkeypatch)
     fake_cluster.install_istio(fake)
-    for each in (*members.member("minio"), *OUTSIDE):
+    for each in (*members.member("minio"), members.stateful_set("lost"), *OUTSIDE):
         fake.add({**each, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
     fake.add(members.service("minio", 9000, type="LoadBalancer"))
     return fake
@@ -43,11 +43,14 @@ def asked(ctx, given=None, **params):
 
 def test_loss_is_named_with_its_remedy_and_nothing_is_written(ctx, world):
     ctx.run(ctx.on.config_changed(), state())
+    world.add(members.pod("bare", members.probed(80), labels={}))
     world.writes.clear()
     ctx.run(ctx.on.action("preview-security", params={"mtls": "strict"}), state())
     report = " ".join(ctx.action_results["report"].split())
     assert "✗ mtls Service minio (LoadBalancer) leads to minio:9000 past the gateway" in report
     assert "→ make it a ClusterIP, or add minio:9000 to juju config mesh-2" in report
+    assert "✗ mtls the kubelet's probes calls bare-0:80, whose pods have no labels" in report
+    assert "bare-0:80 stays open" not in report
     assert "! mtls loose-0 has no sidecar" in report
     assert "! mtls plain-text callers outside the model, for example Prometheus" in report
     assert not [each for each in world.writes if "peerauthentications" in each]
@@ -68,7 +71,7 @@ def test_exceptions_can_be_tried_and_every_problem_has_a_next_step(ctx, world):
     ]
     assert found[Template.MTLS_EXCEPTION_AWAITED.name]["next"] == "juju status --relations"
     outside = found[Template.CALLER_OUTSIDE_MESH.name]["seen"].splitlines()
-    assert [each.partition(" ")[0] for each in outside] == ["loose-0", "lost-0"]
+    assert [each.partition(" ")[0] for each in outside] == ["loose-0", "lost"]
     assert all(each["next"] for each in found.values() if each["level"] != "fine")
     assert "Service kf/odd is passed over" in found[Template.OBJECT_PASSED_OVER.name]["seen"]
 

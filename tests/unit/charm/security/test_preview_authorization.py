@@ -38,7 +38,8 @@ def fake(monkeypatch):
     api["containers"][0]["livenessProbe"] = {"httpGet": {"port": 8888, "path": "/health"}}
     for obj in found.objects.values():
         if obj["kind"] == "Pod" and obj["metadata"]["namespace"] == "kf":
-            obj["spec"]["serviceAccountName"] = obj["metadata"]["name"].removesuffix("-0")
+            name = obj["metadata"]["name"].removesuffix("-0")
+            obj["spec"]["serviceAccountName"] = "store" if name == "minio" else name
     return found
 
 
@@ -133,10 +134,6 @@ UNKNOWN = (
         many, Template.CALLERS_LOST,
         f"{', '.join(f'caller-{each}' for each in range(8))}, minio, {LOST}",
     ),
-    called_pod_has_no_sidecar=(
-        without_sidecar("kfp-api"), Template.CALLED_WITHOUT_SIDECAR,
-        "kfp-api-0 has no sidecar to restrict its callers",
-    ),
     a_condition_would_hold=(
         to_a_service, Template.CALLERS_LIMITED,
         f"minio, {REST} could call kfp-api:8888 only where a condition of its policies holds",
@@ -146,13 +143,13 @@ UNKNOWN = (
         admit(principals=["*"]), Template.POLICY_INTERFERES,
         "AuthorizationPolicy kf/theirs is about kfp-api-0, too, and admits callers beside them",
     ),
-    others_name_it=(admit(principals=[sa("minio")]), Template.CALLERS_LOST, ""),
+    others_name_it=(admit(principals=[sa("store")]), Template.CALLERS_LOST, ""),
     others_name_it_for_the_mesh=(
-        admit(fake_cluster.ROOT, principals=[sa("minio")]), Template.CALLERS_LOST, "",
+        admit(fake_cluster.ROOT, principals=[sa("store")]), Template.CALLERS_LOST, "",
     ),
-    others_name_its_end=(admit(principals=["*/sa/minio"]), Template.CALLERS_LOST, ""),
+    others_name_its_end=(admit(principals=["*/sa/store"]), Template.CALLERS_LOST, ""),
     others_name_its_namespace=(admit(namespaces=["kube*"]), Template.CALLERS_LOST, ""),
-    others_name_its_account=(admit(serviceAccounts=["minio"]), Template.CALLERS_LOST, ""),
+    others_name_its_account=(admit(serviceAccounts=["store"]), Template.CALLERS_LOST, ""),
     port_without_mutual_tls=(
         disable(selector=API, ports={8888: "DISABLE"}), Template.CALLERS_UNKNOWN, UNKNOWN,
     ),
@@ -162,7 +159,8 @@ UNKNOWN = (
         UNKNOWN.replace("kf/", f"{fake_cluster.ROOT}/"),
     ),
     another_port_without_mutual_tls=(
-        disable(selector=API, ports={1: "DISABLE"}), Template.CALLERS_LOST, f"minio, {LOST}",
+        disable(selector=API, mode="PERMISSIVE", ports={1: "DISABLE"}),
+        *(Template.CALLERS_LOST, f"minio, {LOST}"),
     ),
     ztunnel_ignores_that=(disabled_for_ztunnel, Template.CALLERS_LOST, f"minio, {LOST}"),
     a_waypoint_calls=(
@@ -199,7 +197,7 @@ def test_pods_that_have_ended_neither_call_nor_are_called(ctx, fake, phase):
 
 
 def test_caller_that_others_do_not_admit_loses_its_relation(ctx, fake):
-    named = (mesh("kfp-api", policy("minio", "kfp-api")),)
+    named = (mesh("kfp-api", policy("store", "kfp-api")),)
     ctx.run(ctx.on.config_changed(), chosen(relations=named, authorization="related"))
     admit(serviceAccounts=["other"])(fake)
     found = lines(ctx, "related", leader=False)
@@ -208,9 +206,9 @@ def test_caller_that_others_do_not_admit_loses_its_relation(ctx, fake):
 
 def test_caller_of_some_paths_alone_is_named(ctx, fake):
     some = {"ports": [8888], "paths": ["/apis/*"]}
-    related = mesh("kfp-api", policy("kfp-ui", "kfp-api", some)), mesh("minio", 5)
+    related = mesh("kfp-api", policy("kfp-ui", "kfp-api", some)), mesh("minio", 5, 6)
     rows = lines(ctx, "related", relations=related)
-    assert len(seen(rows, Template.AUTHORIZATION_INVALID)) == 1
+    assert len(seen(rows, Template.AUTHORIZATION_INVALID)) == 2
     (found,) = seen(rows, Template.CALLERS_LIMITED)
     assert found.startswith("kfp-ui could call kfp-api:8888 only where a condition of its")
 
