@@ -13,10 +13,13 @@ pytestmark = pytest.mark.usefixtures("installed")
 
 
 def test_list_uninjected_names_each_pod_and_why(ctx):
-    other = {**POD, "name": "a", "workload": "", "message": "is\x1b[2J new"}
+    other = {**POD, "namespace": "kf-user", "workload": "", "message": "is\x1b[2J new"}
     ctx.run(ctx.on.action("list-uninjected"), state(workload(POD, other, eligible=15)))
     minio = "kf/minio-0 (StatefulSet/minio): was created before the mesh was there"
-    assert ctx.action_results == {"in-mesh": "14/15", "pods": f"{minio}\nkf/a: is\\x1b[2J new"}
+    assert ctx.action_results == {
+        "in-mesh": "14/15",
+        "pods": f"{minio}\nkf-user/minio-0: is\\x1b[2J new",
+    }
 
 
 @cases(("dry_run", "result"), for_real=(False, "restarting"), dry_run=(True, "would-restart"))
@@ -100,6 +103,7 @@ def test_stop_proxy_asks_the_workload(ctx):
         {**RULED, "result": "timeout", "transport": "exec", "detail": "10 s"},
         "kf-user/job-x: the proxy was not stopped: timeout by exec: 10 s",
     ),
+    refused=({**RULED, "result": "refused", "transport": "exec", "detail": "404"}, "refused by"),
 )
 def test_stop_proxy_fails_with_the_reason(ctx, answer, words):
     params = {"pod": "job-x", "namespace": "kf-user"}

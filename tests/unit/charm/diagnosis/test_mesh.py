@@ -1,21 +1,16 @@
 """Is there an istiod, what are its settings, and is the model a member whose pods are prepared?"""
 
+import functools
+
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster, istio_objects
 from tests.unit.charm.charm_world import state
 from tests.unit.charm.diagnosis.world import diagnose, said
 
-
-def default(fake):
-    fake_cluster.install_istio(fake)
-
-
-def dead(fake):
-    fake_cluster.install_istio(fake, alive=False)
-
-
-def dead_elsewhere(fake):
-    istio_objects.install_remote(fake, alive=False)
+default = fake_cluster.install_istio
+dead = functools.partial(default, alive=False)
+dead_elsewhere = functools.partial(istio_objects.install_remote, alive=False)
+DENIED = "ValidatingAdmissionPolicy 'a' with binding 'b' denied request: no"
 
 
 def not_tried(fake):
@@ -28,6 +23,13 @@ def not_tried(fake):
     fake.put("EndpointSlice", "istiod-1", "istio-system", labels=labels, endpoints=ready)
 
 
+def refused(fake):
+    """An istiod that is not tried, as another team's policy denies pods."""
+    default(fake)
+    fake.validators.append(lambda obj: (403, DENIED) if obj["kind"] == "Pod" else None)
+
+
+POLICY = "kubectl get validatingadmissionpolicy a -o yaml"
 AWAY, GET = ("broken", "ISTIOD_AWAY"), "kubectl get mutatingwebhookconfiguration"
 
 
@@ -35,6 +37,7 @@ AWAY, GET = ("broken", "ISTIOD_AWAY"), "kubectl get mutatingwebhookconfiguration
     ("installed", "level", "want", "command"),
     alive=(default, "fine", "ISTIOD_INJECTS", ""),
     not_tried=(not_tried, "doubtful", "ISTIOD_NOT_TRIED", ""),
+    refused=(refused, "broken", "OBJECT_REFUSED", POLICY),
     dead=(dead, *AWAY, "kubectl -n istio-system get pods,endpoints -l app=istiod"),
     dead_elsewhere=(dead_elsewhere, *AWAY, f"{GET} istio-sidecar-injector"),
     none=(lambda _: None, "broken", "INJECTOR_ABSENT", f"{GET}s"),
@@ -85,14 +88,9 @@ def test_settings_that_are_not_known_are_told_by_the_options(  # noqa: PLR0917 -
         assert row.next.removeprefix("if so: ") == f"juju config mesh-2 {command}"
 
 
-def disabled(fake):
-    default(fake)
-    fake.labels("kf")["istio-injection"] = "disabled"
-
-
-def labelled(fake):
-    default(fake)
-    fake.labels("kf").update({"istio.io/rev": "x", "istio-injection": "enabled"})
+def labelled(**labels):
+    """An istiod, and labels of the namespace."""
+    return lambda fake: (default(fake), fake.labels("kf").update(labels))
 
 
 def unprepared(fake):
@@ -113,11 +111,14 @@ NONE, SELECTED = {"mesh_mode": "none"}, {"included_pods": "a=b"}
     member=(default, {}, "namespace kf has istio-injection=enabled"),
     not_wanted=(default, NONE | SELECTED, "namespace kf has no label: mesh-mode=none"),
     labelled=(
-        *(labelled, NONE),
+        *(labelled(**{"istio.io/rev": "x", "istio-injection": "enabled"}), NONE),
         "namespace kf has istio-injection=enabled and istio.io/rev=x: mesh-mode=none",
     ),
     selected=(default, SELECTED, "namespace kf has no label: included-pods is set"),
-    conflict=(disabled, {}, "namespace kf has istio-injection=disabled; or set mesh-mode=none"),
+    conflict=(
+        *(labelled(**{"istio-injection": "disabled"}), {}),
+        "namespace kf has istio-injection=disabled; or set mesh-mode=none",
+    ),
     not_written=(unwritable, {}, "namespace kf has no label, which is not the mesh's"),
     waiting=(dead, {}, "not in the mesh until istiod has injected a dry-run pod"),
     waiting_for_the_webhook=(
@@ -141,11 +142,12 @@ def test_namespace_is_judged_by_what_would_be_done_with_it(ctx, fake, installed,
         *(unprepared, {}),
         "new pods are not prepared: the webhook does not change a dry-run pod yet",
     ),
+    refused=(refused, {}, "ValidatingAdmissionPolicy a refuses a dry-run Pod in kf; no"),
 )
 def test_preparation_of_new_pods_is_named(ctx, fake, installed, options, seen):
     installed(fake)
     (row,) = diagnose(ctx, "admission", state(**options))
     assert row.seen == seen
     pods = "istio-integrator.charmhub.io/component=admission-webhook"
-    look = f"kubectl -n kf describe deployments,pods -l {pods}"
-    assert row.next == ("" if row.level == "fine" else look)
+    looks = {"fine": "", "broken": f"kubectl -n kf describe deployments,pods -l {pods}"}
+    assert row.next == (POLICY if installed is refused else looks[row.level])

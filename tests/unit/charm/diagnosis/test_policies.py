@@ -147,12 +147,16 @@ def test_policy_of_a_profile_must_admit_the_account_of_each_workload_of_the_gate
     profile(world.fake)
     world.related = [route(), auth()]
     policy(world.fake, "kf-user", rules=[of_user(REAL)])
+    policy(world.fake, "kf-user-2", rules=[of_user(REAL, UI)])
     proxy = {"name": "istio-proxy", "args": ["proxy", "router"]}
     spec = {"serviceAccountName": "canary", "containers": [proxy]}
     pod_of(world.fake, name="canary-0", of="canary-5", spec=spec)
-    (found,) = diagnose_ingress(world, "profiles")
-    assert (found.message, "kf-user" in found.seen) == ("PROFILES_REJECT_GATEWAY", True)
-    assert found.next.endswith("istio-gateway-service-account=canary")
+    found = diagnose_ingress(world, "profiles")
+    admitted = {"kf-user": REAL, "kf-user-2": f"{REAL}, {UI}"}
+    assert [row.seen.partition(", and the ")[0] for row in found] == [
+        f"the policies of {name} admit {each}" for name, each in admitted.items()
+    ]
+    assert all(row.next.endswith("istio-gateway-service-account=canary") for row in found)
     assert "; the policies of kf-user admit " in world.status().message
 
 
@@ -204,31 +208,31 @@ def stated(application="kfp-api", *endpoints):
 
 
 RELATED = {"authorization": "related"}
-RELATE = "juju integrate kfp-api:service-mesh mesh-2:service-mesh"
+RELATE = "juju integrate {}:service-mesh mesh-2:service-mesh"
+API = {NAME: "kfp-api"}
 
 
 @cases(
-    ("related", "options", "command"),
-    covered=([stated()], RELATED, None),
-    another=([stated("minio")], RELATED, RELATE),
-    none=([], RELATED, RELATE),
-    none_of_a_closed_model=([], {"authorization": "closed"}, RELATE),
-    option_is_off=([stated()], {}, "juju config mesh-2 authorization=related"),
+    ("related", "options", "labels", "command"),
+    covered=([stated()], RELATED, API, None),
+    another=([stated("minio")], RELATED, {NAME: "api"}, RELATE.format("api")),
+    none=([], {"authorization": "closed"}, {}, RELATE.format("kfp-api")),
+    option_is_off=([stated()], {}, API, "juju config mesh-2 authorization=related"),
 )
 def test_service_that_trusts_the_users_header_of_any_pod_is_named(
-    world, related, options, command
+    world, related, options, labels, command
 ):
     profile(world.fake)
-    for name in ("kfp-api", "minio"):
+    for name, marks in (("kfp-api", labels), ("minio", {NAME: "minio"})):
         spec = {"selector": {NAME: name, "tier": "x"}, "ports": [{"name": "http", "port": 8888}]}
-        world.fake.put("Service", name, spec=spec, labels={NAME: name})
+        world.fake.put("Service", name, spec=spec, labels=marks)
     narrower = {NAME: "kfp-api", "tier": "x", "zone": "a"}
     spec = {"selector": narrower, "ports": [{"port": 1}]}
-    world.fake.put("Service", "jupyter-ui", spec=spec, labels={NAME: "kfp-api"})
+    world.fake.put("Service", "jupyter-ui", spec=spec, labels=API)
     world.fake.put("Service", "katib-ui", spec={"ports": [{"port": 80}]})
     world.related, world.config = related, options
-    labels = {names.OWNER: "k.mesh", names.COMPONENT: "authorization"}
-    policy(world.fake, labels=labels, spec={"selector": {"matchLabels": {NAME: "kfp-api"}}})
+    other = {names.OWNER: "k.mesh", names.COMPONENT: "authorization"}
+    policy(world.fake, labels=other, spec={"selector": {"matchLabels": API}})
     rows = {each.message: each for each in diagnose_ingress(world, "users apart")}
     if command is None:
         assert "USERS_HAVE_CALLERS" in rows
@@ -319,9 +323,6 @@ def test_webhook_that_api_servers_can_not_call_is_named(  # noqa: PLR0917 - a ta
         f"{why}, so webhook katib.kubeflow.org cannot be called"
     )
     assert found.next == command
-
-
-API = {NAME: "kfp-api"}
 
 
 def add_application(fake, name, *proxies, number=0, phase="Running", labels=None):
@@ -456,10 +457,13 @@ def test_rule_that_expects_a_certificate_of_a_pod_without_a_sidecar_is_named(  #
         add_pod(fake, f"{name}-0", containers=containers, labels={NAME: name})
         fake.put("Service", name, MODEL, spec={"selector": {NAME: name}, "ports": [{"port": 80}]})
     fake.put("Service", "of-no-pods", MODEL, spec={"ports": [{"port": 80}]})
-    fake.put("DestinationRule", "theirs", namespace, spec=spec)
-    rule = f"DestinationRule {namespace}/theirs has clients use mutual TLS with"
+    for name in ("a", "b"):
+        fake.put("DestinationRule", name, namespace, spec=spec)
+    rule = f"DestinationRule {namespace}/{{}} has clients use mutual TLS with"
     assert [row.seen for row in diagnose(ctx, "client TLS")] == [
-        f"{rule} {name}, whose pod {name}-0 has no sidecar" for name in named
+        f"{rule.format(each)} {name}, whose pod {name}-0 has no sidecar"
+        for each in ("a", "b")
+        for name in named
     ]
     into_ambient(fake)
     assert diagnose(ctx, "client TLS", state(mesh_mode="ambient")) == []

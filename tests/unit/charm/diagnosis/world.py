@@ -31,7 +31,7 @@ def _asked(ctx):
     return ctx.on.action("diagnose", params={"format": "json"})
 
 
-def _rows(ctx, check):
+def _rows(ctx, *checks):
     rows = [types.SimpleNamespace(**row) for row in json.loads(ctx.action_results["report"])]
     for row in rows:
         assert row.level == "fine" or row.next, row
@@ -39,7 +39,7 @@ def _rows(ctx, check):
             place = {kind, plural(kind)}, namespace, name
             keys = CONNECTED[0].objects
             assert any(key[1] in place[0] and key[2:] == place[1:] for key in keys), row.next
-    return [row for row in rows if row.check == check]
+    return [row for row in rows if row.check in checks]
 
 
 def diagnose(ctx, check, given=None):
@@ -49,11 +49,11 @@ def diagnose(ctx, check, given=None):
     return _rows(ctx, check)
 
 
-def diagnose_ingress(world, check):
-    """Run the action on a world with a gateway; what it says of one check comes back."""
+def diagnose_ingress(world, *checks):
+    """Run the action on a world with a gateway; what it says of some checks comes back."""
     with contextlib.suppress(testing.ActionFailed):
         world.hook(_asked)
-    return _rows(world.ctx, check)
+    return _rows(world.ctx, *checks)
 
 
 def said(rows):
