@@ -29,14 +29,8 @@ CONNECTED: list[fake_cluster.FakeCluster] = []
 """The cluster to which `reach` connected the charm last."""
 
 
-POD = {
-    "namespace": "kf",
-    "name": "minio-0",
-    "workload": "StatefulSet/minio",
-    "fixable": True,
-    "reason": "Queued",
-    "message": "was created before the mesh was there",
-}
+POD = {"namespace": "kf", "name": "minio-0", "workload": "StatefulSet/minio", "fixable": True}
+POD |= {"reason": "Queued", "message": "was created before the mesh was there"}
 
 
 def workload(
@@ -146,10 +140,5 @@ def connect(fake, monkeypatch):
     containers = [{"name": name, "image": image} for name, image in images.items()]
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "mesh-2"}
     owner |= {"uid": "1", "controller": True, "blockOwnerDeletion": True}
-    fake.put(
-        "Pod",
-        "mesh-2-0",
-        labels={"app.kubernetes.io/name": "mesh-2"},
-        ownerReferences=[owner],
-        spec={"containers": containers},
-    )
+    labels, spec = {"app.kubernetes.io/name": "mesh-2"}, {"containers": containers}
+    fake.put("Pod", "mesh-2-0", labels=labels, ownerReferences=[owner], spec=spec)

@@ -23,12 +23,8 @@ OWN = {"gateway_service": ""}
 OWNER = "istio-integrator.charmhub.io/owner"
 OWN_LABELS = {"istio": f"{OURS}-gateway", OWNER: f"kf.{OURS}"}
 """Of the pods of the model's own gateway."""
-AUTH = {
-    "service": "oidc",
-    "port": 8080,
-    "allowed-request-headers": ["cookie"],
-    "allowed-response-headers": ["kubeflow-userid"],
-}
+AUTH = {"service": "oidc", "port": 8080, "allowed-request-headers": ["cookie"]}
+AUTH |= {"allowed-response-headers": ["kubeflow-userid"]}
 
 
 def connect_without_gateway(fake, monkeypatch):
@@ -68,11 +64,8 @@ def pod_of(
     **changes,
 ):
     """Add a gateway's pod, as the injector completes it; `of` is its ReplicaSet."""
-    proxy = {
-        "name": "istio-proxy",
-        "args": [*args],
-        "env": [{"name": "OTHER", "value": "x.y.svc"}, *env],
-    }
+    proxy = {"name": "istio-proxy", "args": [*args]}
+    proxy["env"] = [{"name": "OTHER", "value": "x.y.svc"}, *env]
     ports = {"status-port": 15021, "http": 8080, "https": 8443}
     proxy["ports"] = [{"name": key, "containerPort": value} for key, value in ports.items()]
     logger = {"name": "logger", "args": ["router"]}
@@ -82,10 +75,8 @@ def pod_of(
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }
     if of:
-        found["ownerReferences"] = [
-            {"kind": "Node", "name": "node"},
-            {"kind": "ReplicaSet", "name": of, "controller": True},
-        ]
+        owner = {"kind": "ReplicaSet", "name": of, "controller": True}
+        found["ownerReferences"] = [{"kind": "Node", "name": "node"}, owner]
     if is_ending:
         found["deletionTimestamp"] = "2026-11-25T14:39:26Z"
     fake.put("Pod", name, namespace, **{**found, **changes})
@@ -108,13 +99,10 @@ def program(fake, accepted="True", programmed="True", age=0, words="address pend
     obj = fake.find("Gateway", "kubeflow-gateway", "kf")
     generation = obj["metadata"].setdefault("generation", 2)
     said = {"observedGeneration": generation - age, "message": words}
-    obj["status"] = {
-        "conditions": [
-            {**said, "type": "Accepted", "status": accepted},
-            {**said, "type": "Programmed", "status": programmed},
-        ],
-        "addresses": [{"type": "IPAddress", "value": "203.0.113.7"}],
-    }
+    told = {"Accepted": accepted, "Programmed": programmed}
+    conditions = [{**said, "type": key, "status": value} for key, value in told.items()]
+    addresses = [{"type": "IPAddress", "value": "203.0.113.7"}]
+    obj["status"] = {"conditions": conditions, "addresses": addresses}
 
 
 def secret(fake, name, namespace, **labels):

@@ -75,14 +75,8 @@ def stopping(answer) -> testing.State:
     return state(container)
 
 
-RULED = {
-    "namespace": "kf-user",
-    "name": "job-x",
-    "decision": "stop",
-    "reason": "PayloadEnded",
-    "message": "main has ended",
-    "containers": ["main"],
-}
+RULED = {"namespace": "kf-user", "name": "job-x", "decision": "stop", "containers": ["main"]}
+RULED |= {"reason": "PayloadEnded", "message": "main has ended"}
 
 
 def test_stop_proxy_asks_the_workload(ctx):
@@ -111,18 +105,15 @@ def test_stop_proxy_fails_with_the_reason(ctx, answer, words):
         ctx.run(ctx.on.action("stop-proxy", params=params), stopping(answer))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("code", "said", "told"),
-    [
-        (400, "namespace kf has no pod x", "namespace kf has no pod x"),
-        (502, "503 : etcd is away", "the workload reports: 503 : etcd is away"),
-    ],
+    asked_wrongly=(400, "namespace kf has no pod x", "namespace kf has no pod x"),
+    not_answered=(502, "503 : etcd is away", "the workload reports: 503 : etcd is away"),
 )
 def test_stop_proxy_fails_with_the_words_of_the_service(ctx, code, said, told):
+    given = state(workload(code=code, text=said))
     with pytest.raises(testing.ActionFailed) as failed:
-        ctx.run(
-            ctx.on.action("stop-proxy", params={"pod": "x"}), state(workload(code=code, text=said))
-        )
+        ctx.run(ctx.on.action("stop-proxy", params={"pod": "x"}), given)
     assert failed.value.message == told
 
 

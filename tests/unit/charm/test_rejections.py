@@ -183,12 +183,8 @@ def test_native_sidecars_that_a_policy_forbids_are_still_tried(ctx, fake, found)
 
     def policy(obj):
         is_native = names.NATIVE_SIDECAR in obj["metadata"].get("annotations", {})
-        denied = "ValidatingAdmissionPolicy 'a' with binding 'b' denied request: no"
-        return (
-            (403, f'pods "x" is forbidden: {denied}')
-            if obj["kind"] == "Pod" and is_native
-            else None
-        )
+        denied = 403, "ValidatingAdmissionPolicy 'a' with binding 'b' denied request: no"
+        return denied if obj["kind"] == "Pod" and is_native else None
 
     fake.validators.append(policy)
     status(ctx, state())

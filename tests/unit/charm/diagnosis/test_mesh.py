@@ -98,11 +98,6 @@ def unprepared(fake):
     fake.webhook_answers = False
 
 
-def unwritable(fake):
-    default(fake)
-    fake.forbidden.add(("patch", "namespaces"))
-
-
 NONE, SELECTED = {"mesh_mode": "none"}, {"included_pods": "a=b"}
 
 
@@ -119,7 +114,10 @@ NONE, SELECTED = {"mesh_mode": "none"}, {"included_pods": "a=b"}
         *(labelled(**{"istio-injection": "disabled"}), {}),
         "namespace kf has istio-injection=disabled; or set mesh-mode=none",
     ),
-    not_written=(unwritable, {}, "namespace kf has no label, which is not the mesh's"),
+    not_written=(
+        *(lambda fake: (default(fake), fake.forbidden.add(("patch", "namespaces"))), {}),
+        "namespace kf has no label, which is not the mesh's",
+    ),
     waiting=(dead, {}, "not in the mesh until istiod has injected a dry-run pod"),
     waiting_for_the_webhook=(
         *(unprepared, {}),

@@ -72,9 +72,7 @@ def test_old_proxies_are_named_by_their_reason(ctx):
 
 WELL = "Istio's CNI plugin is ready"
 ILL = "DaemonSet kube-system/istio-cni-node is not ready on 1 nodes: pods there do not start"
-CUT_OFF = (
-    "init containers have no network before their classic proxy runs: Pod kf/web-0, Pod kf/web-1"
-)
+CUT_OFF = "init containers have no network before their classic proxy runs: Pod kf/a, Pod kf/b"
 
 
 @cases(
@@ -97,7 +95,7 @@ def test_cni_plugin_and_init_containers(ctx, fake, pod, ready, want):
         more = {"labels": labels, "status": {**status, "numberReady": count}}
         fake.put("DaemonSet", name, "kube-system", **more)
     fake.put("DaemonSet", "other", "kube-system", status=status)
-    for name in ("web-0", "web-1"):
+    for name in ("a", "b"):
         add_pod(fake, name, **{"containers": ["main", PROXY], **pod})
     (found,) = diagnose(ctx, "cni")
     assert found.seen == want

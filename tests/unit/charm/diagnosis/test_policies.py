@@ -34,6 +34,13 @@ def policy(fake, namespace=MODEL, name="theirs", rules=(), **fields):
     return fake.put("AuthorizationPolicy", name, namespace, spec=spec, **fields)
 
 
+def theirs(labels, action="ALLOW", rules=({},), namespace=MODEL, **target):
+    """Have a policy of another integrator for some pods."""
+    spec = {"action": action, **(target or {"selector": {"matchLabels": labels}})}
+    marks = {names.OWNER: "kf.mesh", names.COMPONENT: "authorization"}
+    return lambda fake: policy(fake, namespace, rules=rules, spec=spec, labels=marks)
+
+
 PORT = {"to": [{"operation": {"ports": ["1"]}}]}
 
 
@@ -79,11 +86,11 @@ def test_policy_that_denies_every_call_to_the_gateway_is_named_with_the_pods_tha
     assert "istio-ingress/theirs denies every caller of 1 pods" in found.seen
 
 
+ISSUER = {"key": "request.auth.claims[iss]", "values": ["a"]}
+
+
 def of_user(*principals, header="kubeflow-userid"):
-    when = [
-        {"key": "request.auth.claims[iss]", "values": ["a"]},
-        {"key": f"request.headers[{header}]", "values": ["alice@example.com"]},
-    ]
+    when = [ISSUER, {"key": f"request.headers[{header}]", "values": ["alice@example.com"]}]
     return {"when": when, "from": [{"source": {"principals": list(principals)}}]}
 
 
@@ -120,10 +127,7 @@ UI = account("ml-pipeline-ui")
     another_domain=([of_user(account("gateway", GATEWAY, "td2"))], "ALLOW", False),
     alias_by_a_wildcard=([of_user(account("gateway", GATEWAY, "old*"))], "ALLOW", True),
     not_of_users=([{"from": [{"source": {"principals": [OTHER]}}]}], "ALLOW", True),
-    of_another_attribute=(
-        [{**of_user(OTHER), "when": [{"key": "request.auth.claims[iss]", "values": ["a"]}]}],
-        *("ALLOW", True),
-    ),
+    of_another_attribute=([{**of_user(OTHER), "when": [ISSUER]}], "ALLOW", True),
     no_principal=([of_user()], "ALLOW", True),
     denies=([of_user(OTHER)], "DENY", True),
 )
@@ -214,7 +218,7 @@ API = {NAME: "kfp-api"}
 
 @cases(
     ("related", "options", "labels", "command"),
-    covered=([stated()], RELATED, API, None),
+    covered=([stated(), stated("minio")], RELATED, API, None),
     another=([stated("minio")], RELATED, {NAME: "api"}, RELATE.format("api")),
     none=([], {"authorization": "closed"}, {}, RELATE.format("kfp-api")),
     option_is_off=([stated()], {}, API, "juju config mesh-2 authorization=related"),
@@ -294,11 +298,7 @@ EXCLUDE = f"juju config mesh-2 excluded-pods=app=web && {DELETE}"
     nothing_allowed=({"app": "web"}, policy, EXCLUDE),
     its_port=({"app": "web"}, allowing(ports=["8443"]), ""),
     port_of_the_service=({"app": "web"}, allowing(ports=["443"]), EXCLUDE),
-    denied=(
-        {"app": "web"},
-        lambda fake: policy(fake, rules=[{}], spec={"action": "DENY"}),
-        EXCLUDE,
-    ),
+    denied=({"app": "web"}, theirs({}, "DENY"), EXCLUDE),
     unseen_requests=({"app": "web"}, allowing(methods=["POST"]), EXCLUDE),
     of_the_mesh=({"app": "web"}, lambda fake: policy(fake, ROOT), EXCLUDE),
     of_istiod=({"app": "web"}, lambda fake: policy(fake, "istio-system"), ""),
@@ -331,13 +331,6 @@ def add_application(fake, name, *proxies, number=0, phase="Running", labels=None
     add_pod(fake, f"{name}-{number}", containers=["main", *proxies], **fields)
 
 
-def theirs(labels, action="ALLOW", rules=({},), namespace=MODEL, **target):
-    """Have a policy of another integrator for some pods."""
-    spec = {"action": action, **(target or {"selector": {"matchLabels": labels}})}
-    marks = {names.OWNER: "kf.mesh", names.COMPONENT: "authorization"}
-    return lambda fake: policy(fake, namespace, rules=rules, spec=spec, labels=marks)
-
-
 def without(*applications, number=0, **fields):
     def change(fake):
         for name in applications:
@@ -361,11 +354,8 @@ def excluding(fake):
     """Have a policy for waypoints admit all callers but one, which has no sidecar."""
     add_application(fake, "kfp-old")
     source = {"principals": ["*"], "notPrincipals": [account("kfp-old")]}
-    theirs(
-        {},
-        rules=[{"from": [{"source": source}]}],
-        targetRefs=[{"kind": "Service", "name": "kfp-api"}],
-    )(fake)
+    rules, service = [{"from": [{"source": source}]}], {"kind": "Service", "name": "kfp-api"}
+    theirs({}, rules=rules, targetRefs=[service])(fake)
 
 
 @cases(

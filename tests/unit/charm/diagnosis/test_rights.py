@@ -16,7 +16,7 @@ NO_TENANTS = {**RELATED, "tenant_policy": "off"}
 
 @cases(
     ("right", "options", "is_named"),
-    pods=("list pods kf", {}, True),
+    pods=("list,watch pods kf", {}, True),
     evictions=("create pods/eviction kf", {}, True),
     injectors=("list mutatingwebhookconfigurations.admissionregistration.k8s.io", {}, True),
     policies_for_pods=("list authorizationpolicies.security.istio.io", {}, True),
@@ -35,8 +35,9 @@ NO_TENANTS = {**RELATED, "tenant_policy": "off"}
     training_is_off=("list ippools.crd.projectcalico.org", {"pod_networks": "none"}, False),
     own_gateway_is_not_related=("list serviceaccounts kf", {}, False),
     ingress_is_not_related=("list virtualservices.networking.istio.io", {}, False),
-    services_are_not_related=("list services", {}, False),
-    services=("list services", RELATED, True),
+    services_are_not_related=("get,list,watch services", {}, False),
+    services=("get,list,watch services", RELATED, True),
+    services_of_the_model=("list services kf", {}, True),
     own_gateway=("list serviceaccounts kf", RELATED, True),
     own_gateway_beside_a_named_one=("list serviceaccounts kf", NAMED, False),
     own_gateway_beside_that_of_istiod=("list serviceaccounts kf", GATEWAY_API, False),
@@ -52,13 +53,15 @@ def test_missing_right_is_broken_unless_its_role_may_be_left_out(
     ctx, fake, right, options, is_named
 ):
     fake_cluster.install_istio(fake)
-    verb, resource, namespace, name, *_ = [*right.split(), "", ""]
+    verbs, resource, namespace, name, *_ = [*right.split(), "", ""]
     plural, _, group = resource.partition(".")
-    fake.forbidden.add((verb, plural, namespace, name or group))
+    each_of = verbs.split(",")
+    fake.forbidden |= {(verb, plural, namespace, name or group) for verb in each_of}
     related = {route()} if options.get("related") else set()
     chosen = {key: value for key, value in options.items() if key != "related"}
     given = dataclasses.replace(state(**chosen), relations=related)
-    said = f"missing permissions: {verb} {resource} {name}".strip()
+    rights = [f"{verb} {resource} {name}".strip() for verb in each_of]
+    said = f"missing permissions: {', '.join(rights)}"
     if not is_named:
         said = "the application has all rights that it needs"
     assert [row.seen for row in diagnose(ctx, "rights", given)] == [said]
