@@ -70,7 +70,7 @@ def test_worst_is_first_with_what_to_do_and_where_to_read_of_it(ctx, fake):
     fake_cluster.install_istio(fake, alive=False)
     fake.forbidden.add(("list", "pods"))
     findings, failure = diagnose(ctx, state(job_sidecars="native"))
-    written = ctx.action_results["report"]
+    rows = json.loads(ctx.action_results["report"])
     with pytest.raises(testing.ActionFailed, match=failure):
         ctx.run(ctx.on.action("diagnose"), state(job_sidecars="native"))
     *lines, _ = ctx.action_results["report"].splitlines()
@@ -86,7 +86,6 @@ def test_worst_is_first_with_what_to_do_and_where_to_read_of_it(ctx, fake):
     assert meaning.startswith("failed calling webhook: the API server cannot call ")
     assert remedy.startswith("Remedy: start istiod")
     remedies = [line for line in lines if line.strip().startswith("Remedy: ")]
-    rows = json.loads(written)
     symptoms = {each for row in rows if row["level"] != "fine" for each in row["symptoms"]}
     assert len(remedies) == len({*remedies}) == len(symptoms)
 
