@@ -933,18 +933,7 @@ TRAINING = (
     ),
 )
 
-OBJECTS = (
-    *TRAINING,
-    *EXCLUSION,
-    *UNTOUCHED,
-    *CUSTOMISED,
-    *HOLDS,
-    *FULL,
-    *NATIVES,
-    *ADDRESSED,
-    *SELECTED,
-    *AMBIENT,
-    *RULES,
-)
+OBJECTS = (*TRAINING, *EXCLUSION, *UNTOUCHED, *CUSTOMISED, *HOLDS, *FULL, *NATIVES, *ADDRESSED)
+OBJECTS += (*SELECTED, *AMBIENT, *RULES)
 """Pods whose fields matter, and not how the text in an annotation is written."""
 CASES = (*OBJECTS, *ELSEWHERE, *CONFIGURATIONS)

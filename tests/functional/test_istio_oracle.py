@@ -110,15 +110,9 @@ def some(rng, pool, most=2):
 
 
 PRINCIPALS = (
-    "*",
-    "cluster.local/ns/kubeflow/sa/minio",
-    "td1/ns/alice/sa/default-editor",
-    "td2/ns/kubeflow/sa/minio",
-    "td3/ns/kubeflow/sa/minio",
-    "*/ns/kubeflow/sa/minio",
-    "*d2/ns/kubeflow/sa/minio",
-    "*/sa/default-editor",
-    "td1/ns/kubeflow/*",
+    *("*", "cluster.local/ns/kubeflow/sa/minio", "td1/ns/alice/sa/default-editor"),
+    *("td2/ns/kubeflow/sa/minio", "td3/ns/kubeflow/sa/minio", "*/ns/kubeflow/sa/minio"),
+    *("*d2/ns/kubeflow/sa/minio", "*/sa/default-editor", "td1/ns/kubeflow/*"),
     "cluster.local/ns/*",
 )
 SOURCE = {

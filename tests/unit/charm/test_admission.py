@@ -204,6 +204,7 @@ def test_dry_run_pod_that_only_istiod_refuses_shows_a_webhook_that_does_not_answ
 
 
 PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile", **MEMBER}
+OUTSIDE = {**PROFILE, "istio-injection": "disabled"}
 AMBIENT_PROFILE = {names.PART_OF: names.PROFILE, "istio.io/dataplane-mode": "ambient"}
 AMBIENT = {"mesh_mode": "ambient"}
 REGISTRIES = "[{pods: a, prefixes: {docker.io: b.io}}]"
@@ -222,7 +223,7 @@ REGISTRIES = "[{pods: a, prefixes: {docker.io: b.io}}]"
     registries=({"image_registries": REGISTRIES}, {}, None, True),
     profile_gets_sidecars=({}, {}, PROFILE, True),
     profile_of_a_revision=({}, {}, {**PROFILE, "istio.io/rev": "x"}, True),
-    profile_outside=({}, {}, {**PROFILE, "istio-injection": "disabled"}, False),
+    profile_outside=({}, {}, {**OUTSIDE, "istio.io/rev": "x"}, False),
     profile_of_another=({}, {}, {**PROFILE, names.SERVED_BY: "kf.other"}, False),
     ambient=(AMBIENT, {}, None, False),
     ambient_without_some_pods=({**AMBIENT, "excluded_pods": "a=b"}, {}, None, True),

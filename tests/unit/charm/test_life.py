@@ -100,17 +100,9 @@ def test_units_that_leave_at_once_do_not_fail_each_other(ctx, fake):
 
 
 OF_AN_INGRESS = {
-    "authorizationpolicies",
-    "destinationrules",
-    "envoyfilters",
-    "gateways",
-    "httproutes",
-    "rolebindings",
-    "roles",
-    "serviceaccounts",
-    "validatingadmissionpolicies",
-    "validatingadmissionpolicybindings",
-    "virtualservices",
+    *("authorizationpolicies", "destinationrules", "envoyfilters", "gateways", "httproutes"),
+    *("rolebindings", "roles", "serviceaccounts", "validatingadmissionpolicies"),
+    *("validatingadmissionpolicybindings", "virtualservices"),
 }
 OF_OTHER_TEAMS = {
     "authorizationpolicies",

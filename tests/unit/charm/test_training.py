@@ -1,6 +1,7 @@
 """Mutual TLS between the pods of training jobs: where, to which networks, and what is said."""
 
 import pytest
+import yaml
 
 from tests import asked
 from tests.unit.cases import cases, row
@@ -117,16 +118,52 @@ def test_networks_are_named_or_found_for_certain(ctx, fake, sources, option, wan
     assert networks(fake) == wanted
 
 
-TYPES = "type.googleapis.com/envoy.extensions"
-
-
-def by_sds(name):
-    """Envoy's reference to a certificate or to roots that the agent of the proxy has."""
-    services = [{"envoy_grpc": {"cluster_name": "sds-grpc"}}]
-    source = {"api_type": "GRPC", "transport_api_version": "V3", "grpc_services": services}
-    source["set_node_on_first_message_only"] = True
-    config = {"resource_api_version": "V3", "initial_fetch_timeout": "0s"}
-    return {"name": name, "sds_config": {**config, "api_config_source": source}}
+PATCHES = """
+- applyTo: CLUSTER
+  match: {context: SIDECAR_OUTBOUND}
+  patch:
+    operation: ADD
+    value:
+      name: NAME
+      type: ORIGINAL_DST
+      lb_policy: CLUSTER_PROVIDED
+      connect_timeout: 10s
+      circuit_breakers:
+        thresholds: [{max_connections: &max 4294967295, max_pending_requests: *max}]
+      transport_socket:
+        name: envoy.transport_sockets.tls
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
+          common_tls_context:
+            tls_params:
+              {tls_minimum_protocol_version: TLSv1_2, tls_maximum_protocol_version: TLSv1_3}
+            alpn_protocols: [istio]
+            tls_certificate_sds_secret_configs:
+            - name: default
+              sds_config: &sds
+                resource_api_version: V3
+                initial_fetch_timeout: 0s
+                api_config_source: {api_type: GRPC, transport_api_version: V3,
+                  set_node_on_first_message_only: true,
+                  grpc_services: [{envoy_grpc: {cluster_name: sds-grpc}}]}
+            combined_validation_context:
+              default_validation_context:
+                match_typed_subject_alt_names:
+                - {san_type: URI, matcher: {prefix: spiffe://td/ns/kf-user/sa/}}
+                - {san_type: URI, matcher: {prefix: spiffe://alias/ns/kf-user/sa/}}
+              validation_context_sds_secret_config: {name: ROOTCA, sds_config: *sds}
+- applyTo: FILTER_CHAIN
+  match: {context: SIDECAR_OUTBOUND, listener: {name: virtualOutbound}}
+  patch:
+    operation: ADD
+    value:
+      name: NAME.10.1.0.0/16
+      filter_chain_match: {prefix_ranges: [{address_prefix: 10.1.0.0, prefix_len: 16}]}
+      filters:
+      - name: envoy.filters.network.tcp_proxy
+        typed_config: {stat_prefix: NAME, cluster: NAME, idle_timeout: 0s,
+          "@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy}
+"""
 
 
 def test_job_calls_without_limits_and_with_certificates_of_its_namespace_alone(ctx, fake):
@@ -135,46 +172,7 @@ def test_job_calls_without_limits_and_with_certificates_of_its_namespace_alone(c
     run(ctx, pod_networks="10.1.0.0/16")
     found = fake.find("EnvoyFilter", NAME, USER)
     assert found["metadata"]["annotations"]["galley.istio.io/analyze-suppress"] == "IST0133"
-    unlimited = dict.fromkeys(("max_connections", "max_pending_requests"), 2**32 - 1)
-    prefixes = [{"prefix": f"spiffe://{each}/ns/{USER}/sa/"} for each in ("td", "alias")]
-    accounts = [{"san_type": "URI", "matcher": each} for each in prefixes]
-    tls = {
-        "tls_params": {
-            "tls_minimum_protocol_version": "TLSv1_2",
-            "tls_maximum_protocol_version": "TLSv1_3",
-        },
-        "alpn_protocols": ["istio"],
-        "tls_certificate_sds_secret_configs": [by_sds("default")],
-        "combined_validation_context": {
-            "default_validation_context": {"match_typed_subject_alt_names": accounts},
-            "validation_context_sds_secret_config": by_sds("ROOTCA"),
-        },
-    }
-    typed = {"@type": f"{TYPES}.transport_sockets.tls.v3.UpstreamTlsContext"}
-    typed["common_tls_context"] = tls
-    cluster = {
-        "name": NAME,
-        "type": "ORIGINAL_DST",
-        "lb_policy": "CLUSTER_PROVIDED",
-        "connect_timeout": "10s",
-        "circuit_breakers": {"thresholds": [unlimited]},
-        "transport_socket": {"name": "envoy.transport_sockets.tls", "typed_config": typed},
-    }
-    typed = {"@type": f"{TYPES}.filters.network.tcp_proxy.v3.TcpProxy", "idle_timeout": "0s"}
-    proxy = {"name": "envoy.filters.network.tcp_proxy"}
-    proxy["typed_config"] = {**typed, "stat_prefix": NAME, "cluster": NAME}
-    network = {"address_prefix": "10.1.0.0", "prefix_len": 16}
-    chain = {"name": f"{NAME}.10.1.0.0/16", "filter_chain_match": {"prefix_ranges": [network]}}
-    chain["filters"] = [proxy]
-    outbound = {"context": "SIDECAR_OUTBOUND"}
-    of_listener = {**outbound, "listener": {"name": "virtualOutbound"}}
-    assert found["spec"]["configPatches"] == [
-        {"applyTo": kind, "match": match, "patch": {"operation": "ADD", "value": value}}
-        for kind, match, value in (
-            ("CLUSTER", outbound, cluster),
-            ("FILTER_CHAIN", of_listener, chain),
-        )
-    ]
+    assert found["spec"]["configPatches"] == yaml.safe_load(PATCHES.replace("NAME", NAME))
 
 
 @cases(

@@ -36,17 +36,9 @@ def headers(listed):
 
 
 NO_SERVICES = (
-    "sso.example.com",
-    "oidc",
-    "oidc.sso",
-    "oidc-0.oidc.sso.svc.cluster.local",
-    "oidc.sso.svc.other.example",
-    "oidc.sso.svc.cluster.local.example.com",
-    "oi_dc.sso.svc",
-    "10.0.0.1",
-    "[::1]",
-    "localhost",
-    "a" * 64 + ".sso.svc",
+    *("sso.example.com", "oidc", "oidc.sso", "oidc-0.oidc.sso.svc.cluster.local"),
+    *("oidc.sso.svc.other.example", "oidc.sso.svc.cluster.local.example.com", "oi_dc.sso.svc"),
+    *("10.0.0.1", "[::1]", "localhost", "a" * 64 + ".sso.svc"),
 )
 
 

@@ -147,7 +147,8 @@ ONE_OF_TWO = all_of(istio(revision="1-30"), istio(revision="1-31", tags=("prod",
     two_for_the_same_pods=(
         TWICE, {}, "blocked",
         ("several Istios are asked for the same pods; "
-         "run: kubectl delete mutatingwebhookconfiguration m-b; "),
+         "run: kubectl delete mutatingwebhookconfiguration m-b; or delete another of "
+         "default (https://m-a/inject), default (https://m-b/inject)"),
     ),
     elsewhere=(
         BOTH, {"istiod_namespace": "elsewhere"}, "waiting",

@@ -110,7 +110,10 @@ def install_canary(fake):
     off=({}, [{}, OFF], {}, None, ""),
     off_after_ambient=({}, [IN_AMBIENT, OFF], {}, None, ""),
     waits_for_istiod=({}, [{}, kill, IN_AMBIENT], ENABLED, None, "does not inject"),
-    ambient_of_others=(AMBIENT, [IN_SIDECARS], AMBIENT, None, "is in ambient mode"),
+    ambient_of_others=(
+        AMBIENT, [IN_SIDECARS], AMBIENT, None,
+        f"namespace kf is in ambient mode; run: kubectl label ns kf {MODE}-;",
+    ),
     off_in_ambient_of_others=(AMBIENT, [OFF], AMBIENT, None, "ambient mode"),
     in_ambient_while_daemons_are_hidden=(
         {}, [IN_AMBIENT, hide_daemons, {}], AMBIENT, "ambient", "ambient mode",
@@ -127,10 +130,19 @@ def install_canary(fake):
         {**OTHER, **ENABLED}, [install_canary, {"revision": "canary"}], {**ENABLED, **OTHER}, None,
         "namespace kf has istio-injection=enabled and istio.io/rev=other;",
     ),
-    opted_out=({**OUT, **OTHER}, [IN_AMBIENT], {**OUT, **OTHER}, None, f"label ns kf {MODE}-;"),
-    disabled=(DISABLED, [{}], DISABLED, None, "label ns kf istio-injection-"),
+    opted_out=(
+        {**OUT, **OTHER}, [IN_AMBIENT], {**OUT, **OTHER}, None,
+        f"kf opts out of ambient; run: kubectl label ns kf {MODE}-; or set mesh-mode=sidecar; it",
+    ),
+    disabled=(
+        DISABLED, [{}], DISABLED, None,
+        "namespace kf has istio-injection=disabled; run: kubectl label ns kf istio-injection-;",
+    ),
     disabled_later=({}, [{}, labels(DISABLED), {}], DISABLED, None, "istio-injection=disabled"),
-    selected_of_all=(ENABLED, [{}, SELECTED], ENABLED, None, "or unset included-pods"),
+    selected_of_all=(
+        ENABLED, [{}, SELECTED], ENABLED, None,
+        "kf has istio-injection=enabled; run: kubectl label ns kf istio-injection-; or unset incl",
+    ),
     selected_of_all_while_ignored=(
         ENABLED, [ignore_model, SELECTED], ENABLED, None, "or unset included-pods",
     ),
@@ -143,7 +155,11 @@ def install_canary(fake):
     ),
     of_others_without_ztunnel=(OTHER, [lose_ztunnel, IN_AMBIENT], OTHER, None, "no ztunnel"),
     member_without_ztunnel=({}, [{}, lose_ztunnel, IN_AMBIENT], ENABLED, "sidecar", "no ztunnel"),
-    ztunnel_went=({}, [IN_AMBIENT, lose_ztunnel, {}], AMBIENT, "ambient", "has no ztunnel"),
+    ztunnel_went=(
+        {}, [IN_AMBIENT, lose_ztunnel, {}], AMBIENT, "ambient",
+        ("juju config mesh-2 mesh-mode=sidecar; namespace kf needs ambient mode, and the cluster "
+         "has no ztunnel; or install Istio with profile=ambient (mesh-mode=auto)"),
+    ),
     ztunnel_was_never_there=(AMBIENT, [lose_ztunnel, {}], AMBIENT, "ambient", "no ztunnel"),
     ztunnel_is_not_seen=({}, [{}, hide_daemons, IN_AMBIENT], ENABLED, "sidecar", "juju trust"),
 )  # fmt: skip
@@ -212,7 +228,8 @@ def test_follower_and_charm_without_the_right_write_nothing(ctx, fake):
 
 def test_model_of_a_controller_is_never_joined(ctx, fake):
     fake.labels("kf")[names.CONTROLLER_MODEL] = "x"
-    assert run(ctx).unit_status.name == "blocked"
+    words = "a controller model never joins a mesh: deploy into another model"
+    assert run(ctx).unit_status == testing.BlockedStatus(words)
     assert (mesh_labels(fake), record(fake)) == ({}, None)
 
 

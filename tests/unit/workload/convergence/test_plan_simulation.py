@@ -341,16 +341,9 @@ class Model:
 
 
 EVENTS = (
-    Model.controller_looks,
-    Model.time_passes,
-    Model.terminating_pods_go,
-    Model.workloads_reconcile,
-    Model.pods_become_ready,
-    Model.pod_crashes,
-    Model.pod_is_deleted,
-    Model.workload_scales,
-    Model.budget_changes,
-    Model.mesh_changes,
+    *(Model.controller_looks, Model.time_passes, Model.terminating_pods_go),
+    *(Model.workloads_reconcile, Model.pods_become_ready, Model.pod_crashes, Model.pod_is_deleted),
+    *(Model.workload_scales, Model.budget_changes, Model.mesh_changes),
 )
 
 
