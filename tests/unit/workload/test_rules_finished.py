@@ -1,11 +1,10 @@
-"""The decision about a pod: rows of cases, and what holds for any pod."""
+"""The decision about a pod, by rows of cases."""
 
 import json
 from typing import Any
 
-import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sidecar_lifecycle.decide import finished, payload
 from sidecar_lifecycle.model import types
@@ -88,6 +87,8 @@ OLD_END = ended(finished="2025-12-31T23:59:59Z")
 STALE = pod(OLD_END)
 UNTIMED = pod({"terminated": {"exitCode": 0}})
 
+FIXED = ("NativeSidecar", "NoProxy", "RestartsAlways")
+"""Reasons in a pod's specification, which never changes."""
 STOP, AGAIN = "stop PayloadFinished", "wait PayloadRestarting"
 ROWS = {
     # The plain story of a Job.
@@ -252,13 +253,14 @@ ROWS = {
 
 @cases(("subject", "want"), **ROWS)
 def test_decision_for_a_pod(subject: types.Pod, want: str):
-    decision = decide(subject)
+    decision, end = decide(subject), payload.find_end(subject, finished.Policy())
 
     assert f"{decision.action} {decision.reason}" == want, decision.message
     assert decision.message
+    assert finished.may_be_stopped(subject) is (decision.reason not in FIXED)
     # The service keeps only a part of each pod.
     sources.compact(subject)
-    assert decide(subject) == decision
+    assert (decide(subject), payload.find_end(subject, finished.Policy())) == (decision, end)
 
 
 NOT_RUNNING = "work finished, but istio-proxy is not running ({}), so the pod cannot complete"
@@ -317,6 +319,8 @@ def test_message_names_each_container_with_its_state(subject: types.Pod, message
 def test_pod_that_the_kubelet_ends_has_not_lost_its_proxy(reason: str):
     subject = pod(running(), proxy=ended())
     subject.status.reason = reason
+    assert decide(subject).reason == "Disrupted"
+    sources.compact(subject)
     assert decide(subject).reason == "Disrupted"
 
 
@@ -564,80 +568,3 @@ def test_work_of_the_rules_grows_with_the_containers_and_not_with_their_square(
         return Counting.compared
 
     assert compared(400) < 3 * compared(200)
-
-
-# What holds for any pod, also one that no kubelet would show.
-
-POLICIES = st.sampled_from(["Always", "OnFailure", "Never"])
-CODES = st.sampled_from([0, 1, 2, 42, 137, 255])
-RULES = st.builds(
-    lambda action, codes, operator: rule(action, *codes, operator=operator),
-    st.sampled_from(["Restart", "RestartAllContainers", "NotInventedYet"]),
-    st.lists(CODES, max_size=3),
-    st.sampled_from(["In", "NotIn"]),
-)
-SPECS = st.fixed_dictionaries(
-    {}, optional={"restartPolicy": POLICIES, "restartPolicyRules": st.lists(RULES, max_size=2)}
-)
-STATES = st.one_of(
-    st.sampled_from([running(), {}]),
-    CODES.map(ended),
-    # Before the pod of the builder started.
-    CODES.map(lambda code: ended(code, finished="2025-12-31T23:59:00Z")),
-    st.sampled_from(["CrashLoopBackOff", "ImagePullBackOff", "PodInitializing"]).map(waiting),
-)
-LISTED = st.lists(st.sampled_from(["main", "side", "nobody", "istio-proxy"]), max_size=2)
-LABELS = [{}, {"security.istio.io/tlsMode": "istio"}, {"service.istio.io/canonical-name": "x"}]
-ODD = {
-    "main": STATES,
-    "proxy": STATES,
-    "others": st.fixed_dictionaries({}, optional={"side": st.none() | STATES}),
-    "policy": POLICIES,
-    "phase": st.sampled_from(["Pending", "Succeeded", "Failed"]),
-    "main_spec": SPECS,
-    "proxy_spec": SPECS,
-    "labels": st.sampled_from(LABELS),
-    "init": st.sampled_from([[], [container("istio-proxy")]]),
-    "annotations": st.fixed_dictionaries(
-        {}, optional={KEYS[key]: LISTED.map(",".join) for key in ("wait", "ignore")}
-    ),
-    "deletionTimestamp": st.just("2026-01-01T00:02:00Z"),
-}
-"""Unusual properties of a pod whose payload has ended."""
-
-
-@st.composite
-def documents(draw: st.DrawFn) -> dict[str, Any]:
-    """Return a pod to stop, up to a few things about it."""
-    values: dict[str, Any] = {
-        "policy": draw(st.sampled_from(["Never", "OnFailure"])),
-        "main": draw(CODES.map(ended)),
-        "others": {"side": draw(CODES.map(ended))} if draw(st.booleans()) else {},
-    }
-    for name in draw(st.lists(st.sampled_from(sorted(ODD)), unique=True, max_size=3)):
-        values[name] = draw(ODD[name])
-    found = pods.pod_json(values.pop("main"), **values)
-    if draw(st.integers(0, 5)) == 0:
-        del found["spec"]["containers"][-1]
-    return found
-
-
-@settings(max_examples=200)
-@given(documents(), st.lists(st.sampled_from(["main", "side", "nobody"]), max_size=2))
-def test_every_pod_gets_a_reason_and_what_is_not_watched_needs_nothing(
-    document: dict[str, Any], options: list[str]
-):
-    policy = {"wait_for_containers": tuple(options), "ignore_containers": tuple(options)}
-    subject = msgspec.convert(document, types.Pod)
-    whole, end = decide(subject), payload.find_end(subject, finished.Policy())
-
-    assert whole.reason
-    assert whole.message
-    assert decide(subject, **policy).message
-    sources.compact(subject)
-    assert (decide(subject), payload.find_end(subject, finished.Policy())) == (whole, end)
-    if whole.action in (Action.STOP, Action.REPORT):
-        assert document["status"]["phase"] not in ("Succeeded", "Failed")
-        assert finished.may_be_stopped(subject)
-    if not finished.may_be_stopped(subject):
-        assert whole.action is Action.IGNORE

@@ -91,6 +91,22 @@ async def test_proxy_that_comes_back_while_its_stop_ends_is_stopped_again(cluste
     assert len(cluster.proxies["job-x"].requests) == 2
 
 
+async def test_payload_that_runs_for_a_moment_while_a_stop_hangs_has_its_proxy_stopped_after(
+    cluster: FakeApiserver,
+):
+    proxy, shown = cluster.proxies["job-x"], ("pods", "wait", "PayloadRunning")
+    proxy.mode = "hang"
+    cluster.put("pods", with_proxy(0))
+    async with unit(cluster) as service:
+        await until(lambda: proxy.requests)
+        proxy.mode = "ok"
+        count = 1 + await service.counted(*shown)
+        cluster.set_state(NAMESPACE, "job-x", "main", running())
+        await until(lambda: service.shows(count, *shown))
+        cluster.set_state(NAMESPACE, "job-x", "main", ended())
+        await until(lambda: phase(cluster) == "Succeeded")
+
+
 TEAM = "team"
 SERVED = {"istio-integrator.charmhub.io/served": "enabled"}
 
