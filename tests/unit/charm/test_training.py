@@ -31,6 +31,7 @@ def world(ctx, fake):
     services(fake, "kubernetes", "10.96.0.0/12")
     fake.application()
     fake.namespace(USER, **PROFILE, **MEMBER)
+    add_pod(fake, "of-no-job", USER)
     fake.find("Pod", "mesh-2-0", "kf")["status"] = {"podIPs": [{"ip": OWN}]}
 
 

@@ -241,7 +241,8 @@ def status(ctx, given):
     return ctx.run(ctx.on.update_status(), given).unit_status
 
 
-def test_status_says_what_the_diagnosis_found_with_the_same_words(ctx, cut_off):
+def test_leader_says_in_its_status_what_the_diagnosis_found_with_the_same_words(ctx, cut_off):
+    assert not isinstance(status(ctx, state(leader=False)), testing.BlockedStatus)
     said = status(ctx, state())
     findings, _ = diagnose(ctx)
     assert findings["webhooks"] == [("broken", "WEBHOOK_NOT_REACHED")]
@@ -260,7 +261,3 @@ def test_status_without_the_optional_right_says_nothing_of_it(ctx, fake, cut_off
     findings, _ = diagnose(ctx)
     found = ("broken", "WEBHOOK_NOT_REACHED")
     assert findings["webhooks"] == [found, ("doubtful", "CHECK_FORBIDDEN")]
-
-
-def test_follower_leaves_it_to_the_leader(ctx, cut_off):
-    assert not isinstance(status(ctx, state(leader=False)), testing.BlockedStatus)

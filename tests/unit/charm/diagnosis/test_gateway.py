@@ -118,7 +118,7 @@ def server(host, **selector):
     route=("HTTPRoute", {"hostnames": [f"x.{HOST}", HOST.upper()]}, True),
 )
 def test_object_of_another_team_with_a_host_of_the_model_is_named(world, kind, spec, is_named):
-    world.fake.put(kind, "theirs", "shop", spec=spec)
+    world.fake.put(kind, "theirs", "shop", spec=spec, labels={names.OWNER: "shop.mesh-2"})
     rows = diagnose_ingress(world, "hosts elsewhere")
     assert said(rows) == ["HOST_ELSEWHERE"] * is_named
     assert all(f"{kind} shop/theirs has the model's host {HOST}," in row.seen for row in rows)

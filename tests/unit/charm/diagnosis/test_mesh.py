@@ -82,6 +82,9 @@ def test_settings_that_are_not_known_are_told_by_the_options(  # noqa: PLR0917 -
     istio_objects.install_remote(fake, **installed)
     rows = diagnose(ctx, "settings", state(excluded_outbound_ports=ports))
     assert said(rows) == want
+    if installed is MANAGED:
+        known = state(excluded_outbound_ports=ports, istiod_namespace="managed")
+        assert diagnose(ctx, "settings", known) == []
     for row in rows:
         words, command = TOLD[row.message]
         assert words in row.seen

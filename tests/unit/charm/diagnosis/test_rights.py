@@ -17,6 +17,7 @@ NO_TENANTS = {**RELATED, "tenant_policy": "off"}
 @cases(
     ("right", "options", "is_named"),
     pods=("list,watch pods kf", {}, True),
+    proxies=("create pods/portforward kf", {}, True),
     evictions=("create pods/eviction kf", {}, True),
     injectors=("list mutatingwebhookconfigurations.admissionregistration.k8s.io", {}, True),
     policies_for_pods=("list authorizationpolicies.security.istio.io", {}, True),
