@@ -7,6 +7,8 @@ import itertools
 import pathlib
 import re
 import runpy
+import shlex
+import string
 from typing import Any
 
 import jsonschema
@@ -15,6 +17,7 @@ import yaml
 
 from istio_integrator.config import config
 from istio_integrator.kube import errors
+from istio_integrator.messages import Template
 from juju_standin import __main__ as juju_standin
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -22,6 +25,7 @@ APP = "istio-integrator"
 OF_JUJU_ALONE = {
     "add-k8s": {"--client"},
     "bootstrap": set[str](),
+    "debug-log": {"--include", "--replay"},
     "destroy-model": set[str](),
     "download": {"--channel"},
     "offer": set[str](),
@@ -42,7 +46,8 @@ def commands() -> dict[str, Any]:
 
 def filled(text: str) -> str:
     """Put something in the place of each name in capitals."""
-    return STAND_INS.sub(lambda found: "80" if found[0] == "PORT" else found[0].lower(), text)
+    examples = {"PORT": "80", "NAME": "a.example"}
+    return STAND_INS.sub(lambda found: examples.get(found[0], found[0].lower()), text)
 
 
 def typed(commands: dict[str, Any], page: str, program: str = "juju") -> list[list[str]]:
@@ -143,6 +148,23 @@ PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/how-t
 def test_juju_and_the_charm_take_every_command_of_a_page(commands, page):
     found = {" ".join(words): wrong(words) for words in typed(commands, page)}
     assert {command: problem for command, problem in found.items() if problem} == {}
+
+
+SENTENCES = {"add", "delete", "deploy", "give", "if", "let", "make", "query", "take"}
+"""First words of remedies that are no command."""
+VALUES = {"application": APP, "option": "hosts", "example": "a.example", "label": "a=b"}
+ROWS = {row.name: row.value.command for row in Template if row.value.command}
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_juju_and_the_charm_take_the_command_of_a_message(row):
+    names = {name for _, name, *_ in string.Formatter().parse(ROWS[row]) if name}
+    command = ROWS[row].format(**{name: VALUES.get(name, "80") for name in names})
+    assert ROWS[row].split()[0] in {"juju", "kubectl", "istioctl", "{command}", *SENTENCES}
+    _, _, of_juju = command.partition("juju ")
+    assert not of_juju or wrong(shlex.split(filled(of_juju.partition(", or ")[0]))) == ""
+    verbs = re.findall(r"^kubectl (?:-n \S+ )?(\S+)", command)
+    assert {*verbs} <= {"delete", "describe", "get", "label", "logs"}
 
 
 def test_commands_are_found_and_a_wrong_one_is_refused(commands):

@@ -115,7 +115,7 @@ def root(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
-def search(monkeypatch, resolver=f"search kf.svc.{DOMAIN} svc.{DOMAIN} {DOMAIN}\n"):
+def search(monkeypatch, resolver=f"\nsearch kf.svc.{DOMAIN} svc.{DOMAIN} {DOMAIN}\n"):
     """Have the unit's pod search the domains of a cluster."""
     read = pathlib.Path.read_text
 

@@ -56,14 +56,8 @@ def test_istiod_that_went_away_is_named_before_what_it_keeps_from_being_replaced
     assert "does not inject" in shown.message
 
 
-CHECKS = {
-    name: {
-        "override": "replace",
-        "threshold": 3,
-        "http": {"url": f"http://localhost:8080/{name}z"},
-    }
-    for name in ("live", "other")
-}
+URLS = {name: {"url": f"http://localhost:8080/{name}z"} for name in ("live", "other")}
+CHECKS = {name: {"override": "replace", "threshold": 3, "http": url} for name, url in URLS.items()}
 
 
 def test_pebble_events_bring_about_the_same(ctx, fake):

@@ -106,18 +106,14 @@ def test_workload_is_told_of_the_gateway_and_of_the_secrets_that_it_serves(world
     others = map(testing.Relation, ("gateway-info", "ingress-auth", "forward-auth"))
     named = {"namespace": "istio-ingress", "name": "istio-ingressgateway"}
     found, own = {**named, "selector": ingress_world.LABELS}, "istio-integrator.kf.mesh-2"
-    given = {"tls_secret": "kf"}
+    given, other = {"tls_secret": "kf"}, service.Gateway(**{**named, "name": "b"})
     for options, related, want in (
         (given, [signed], None),
         *(({}, [each], service.Gateway(**found)) for each in (routed, *others)),
         (given, [routed], service.Gateway(**found, secrets=("kf", own))),
         ({}, [routed, signed], service.Gateway(**found, secrets=(own,))),
         ({**ingress_world.OWN, **given}, [routed], service.Gateway(secrets=("kf", own))),
-        (
-            {"gateway_service": "istio-ingress/b"},
-            [routed],
-            service.Gateway(**{**named, "name": "b"}),
-        ),
+        ({"gateway_service": "istio-ingress/b"}, [routed], other),
     ):
         world.config, world.related = options, related
         for leader in (True, False):

@@ -57,6 +57,7 @@ class Proxy:
         assert {b"Host: localhost", b"Content-Length: 0"} <= {*headers}
         if self.mode == "cut":
             asyncio.get_running_loop().call_later(2, quits)
+            await socket.close(code=1011, message=b"lost")
         if self.mode in ("cut", "vanish"):
             return
         if self.mode == "mute":

@@ -114,26 +114,18 @@ def test_what_is_odd_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 SETTINGS = {"application": "a", "model": "m"}
 MAIN = {"containers": [{"name": "main"}]}
 LABELS = {"app.kubernetes.io/name": "a"}
-NEW_PODS = json.dumps(
-    listed(
-        {
-            "kind": "Pod",
-            "metadata": {"name": "one", "namespace": "m", "labels": LABELS},
-            "spec": MAIN,
-        },
-        {
-            "kind": "Pod",
-            "metadata": {"generateName": "two-", "namespace": "other", "labels": LABELS},
-            "spec": {**MAIN, "hostNetwork": True},
-        },
-        {"kind": "Pod", "metadata": {"name": "three", "labels": LABELS}, "spec": MAIN},
-        # The rule is one for the model.
-        {
-            "kind": "Pod",
-            "metadata": {"name": "four", "namespace": "m-2", "labels": LABELS},
-            "spec": MAIN,
-        },
-    )
+
+
+def new_pod(spec: dict[str, Any] = MAIN, **metadata: str) -> dict[str, Any]:
+    return {"kind": "Pod", "metadata": {"labels": LABELS, **metadata}, "spec": spec}
+
+
+NEW_PODS = (
+    new_pod(name="one", namespace="m"),
+    new_pod({**MAIN, "hostNetwork": True}, generateName="two-", namespace="other"),
+    new_pod(name="three"),
+    # The rule is one for the model.
+    new_pod(name="four", namespace="m-2"),
 )
 
 
@@ -142,9 +134,9 @@ def test_settings_add_what_admission_would_change(
 ):
     settings = tmp_path / "settings.json"
     settings.write_text(json.dumps(SETTINGS))
-    code, out, _ = explain(
-        NEW_PODS, "--admission-settings", str(settings), tmp_path=tmp_path, capsys=capsys
-    )
+    options = ("--admission-settings", str(settings))
+    text = json.dumps(listed(*NEW_PODS))
+    code, out, _ = explain(text, *options, tmp_path=tmp_path, capsys=capsys)
 
     first, second, third, fourth = (json.loads(line)["admission"] for line in out.splitlines())
     assert code == 0

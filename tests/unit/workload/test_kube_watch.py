@@ -70,7 +70,7 @@ async def test_watch_that_is_resumed_after_a_failure_is_live_again(cluster: Fake
         await until(service.is_ready)
         relists = await service.counted("relists_total")
         cluster.failures = [(PODS, 500, {})] * 5
-        cluster.end_watches()
+        cluster.say("pods", "ERROR", b'{"code": 500, "reason": "InternalError"}')
         await asyncio.sleep(1)
         assert not await service.is_ready()
         await until(service.is_ready)

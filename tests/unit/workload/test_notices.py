@@ -40,7 +40,7 @@ async def test_many_changes_within_the_gap_are_one_notice(model: FakeApiserver):
             change_mesh(model, f"later {number}")
             await asyncio.sleep(GAP / 20)
         assert service.told() == 1
-        await until(lambda: service.told() > 1)
+        await until(lambda: service.told() > 1, seconds=GAP)
         await asyncio.sleep(2 * GAP)
         assert service.told() == 2
 

@@ -20,10 +20,7 @@ Object = dict[str, Any]
 
 @contextlib.asynccontextmanager
 async def observing(
-    *present: tuple[str, Object],
-    gateway: str | None = None,
-    joined: bool = True,
-    last: str = "",
+    *present: tuple[str, Object], gateway: str | None = None, joined: bool = True, last: str = ""
 ) -> AsyncIterator[tuple[FakeApiserver, Service]]:
     """Observe the mesh, and the model's gateway if there is one.
 
@@ -76,16 +73,8 @@ def injector(name: str = "istio-sidecar-injector", **metadata: Any) -> Object:
 def deployment(
     name: str, namespace: str, ready: int = 1, generation: int = 1, **labels: str
 ) -> Object:
-    return {
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "generation": generation,
-            "labels": labels,
-        },
-        "spec": {"replicas": 2},
-        "status": {"readyReplicas": ready},
-    }
+    meta = {"name": name, "namespace": namespace, "generation": generation, "labels": labels}
+    return {"metadata": meta, "spec": {"replicas": 2}, "status": {"readyReplicas": ready}}
 
 
 FAILED = {"type": "ReplicaFailure"}
@@ -120,10 +109,8 @@ def profile(**labels: str) -> Object:
 
 
 def node(*networks: str) -> Object:
-    return {
-        "metadata": {"name": "node-1"},
-        "spec": {"podCIDRs": list(networks)} if networks else {},
-    }
+    spec = {"podCIDRs": list(networks)} if networks else {}
+    return {"metadata": {"name": "node-1"}, "spec": spec}
 
 
 def beside(item: Object) -> Object:
@@ -198,7 +185,7 @@ def backend(service: str = "istiod", namespace: str = MESH, *, ready: bool | Non
 async def test_istiod_behind_the_injector_is_observed_wherever_it_is_and_until_it_goes():
     istiod = deployment("istiod", MESH, 2, app="istiod")
     canary = injector("istio-revision-tag-canary")
-    canary["webhooks"][1]["clientConfig"] = {"service": {"namespace": "canary", "name": "istiod"}}
+    canary["webhooks"][1]["clientConfig"]["service"] = {"namespace": "edge", "name": "istiod-2"}
     present = [(INJECTORS, canary), (INJECTORS, injector())]
     present += [("endpointslices", backend(ready=True)), (WORKLOADS, istiod)]
     async with observing(*present) as (cluster, service):
@@ -207,7 +194,7 @@ async def test_istiod_behind_the_injector_is_observed_wherever_it_is_and_until_i
                 ("endpointslices", {**backend(ready=True), "endpoints": None}),
                 # A missing condition means ready.
                 ("endpointslices", backend(ready=None)),
-                ("endpointslices", backend(namespace="canary", ready=True)),
+                ("endpointslices", backend("istiod-2", "edge", ready=True)),
                 ("endpointslices", backend(ready=False)),
                 (WORKLOADS, deployment("istiod", MESH, 1, app="istiod")),
             ),
@@ -336,7 +323,7 @@ COPY = "the-charm-s-copy"
 def secret(name: str, text: str = "a", namespace: str = SPACE, applied: str = "") -> Object:
     marks = {names.APPLIED_HASH: applied} if applied else {}
     meta = {"name": name, "namespace": namespace, "annotations": marks}
-    return {"metadata": meta, "data": {"tls.crt": text}}
+    return {"metadata": meta, "data": {"tls.crt": "a", "tls.key": text}}
 
 
 COPIED = secret(COPY, applied="a")

@@ -148,6 +148,8 @@ def test_chain_with_the_filter_of_earlier_hosts_keeps_them_and_opens_no_other():
         beside = [*listeners, listener(chain(OURS, *filters))]
         found = view(listeners=beside, latest="kf.us.second.guard")
         assert (found.guarded, found.unguarded) == ((), (443,))
+    lacking = listener(chain(OURS, "strip", "kf.us.first.guard"))
+    assert view(listeners=[lacking], latest="kf.us.first.guard").unguarded == (443,)
 
 
 def test_chain_without_any_guard_is_unguarded_also_where_the_guard_is_the_only_filter():
@@ -222,7 +224,7 @@ NOT_443 = "filters missing port=443"
         {
             "listeners": ({**listener(chain(OURS)), **warming(*FILTERS)},),
             "servers": (TLS,),
-            "secrets": ("kubernetes://b", "kubernetes://a"),
+            "secrets": ("kubernetes://b", "kubernetes-gateway://istio-ingress/a"),
         },
         *("", "443", 0, ["warming port=443 secrets=a, b", NOT_443]),
     ),

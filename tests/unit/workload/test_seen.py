@@ -152,6 +152,7 @@ async def test_of_many_pods_some_are_looked_at(cluster: FakeApiserver):
     add(cluster, "coming", ready="False")
     add(cluster, "of-another-application", labels={"istio": "gw"})
     add(cluster, "of-another-mesh", labels={"app": "gateway"})
+    add(cluster, "in-another-namespace", namespace="shop")
     answer = await look(cluster)
     assert (answer["unseen"], answer["pods"], answer["ready"]) == (None, 5, 8)
     assert answer["guarded"] == [80]

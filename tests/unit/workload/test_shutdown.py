@@ -321,7 +321,7 @@ async def test_apiserver_that_asks_for_patience_gets_it(
     hangs=("hang", "warning", "timeout", "TimeoutError: "),
     refuses=("refused", "warning", "refused", "connect: connection refused"),
     no_http=("no-http", "warning", "refused", "the port does not speak HTTP: b'SSH-2.0-x'"),
-    ends_after_its_connection=("cut", "info", "unanswered", "port-forward ended: CLOSE (1000)"),
+    ends_after_its_connection=("cut", "info", "unanswered", "port-forward ended: lost (1011)"),
 )
 async def test_log_says_how_a_try_ended_and_how_long_it_took(
     cluster: FakeApiserver,

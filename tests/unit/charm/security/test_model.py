@@ -37,6 +37,7 @@ def assert_has(obj, want):
 IPS = {"externalIPs": ["192.0.2.1"]}
 OUTSIDE = {"is_reachable_from_outside": True}
 PORTS = [{"port": 1, "protocol": "UDP"}, {"port": 2, "name": "placeholder"}, {"port": 3}]
+PORTS += [{"port": 4, "protocol": "SCTP"}]
 
 
 @cases(
@@ -110,7 +111,7 @@ def near(system):
         {}, {"containers": [{"name": "a", "args": ["router"]}]}, {"is_router": False},
     ),
     of_deployment=(
-        {"ownerReferences": OWNERS, "labels": {"pod-template-hash": "5"}}, {},
+        {"ownerReferences": OWNERS, "labels": {"pod-template-hash": "5", names.NAME: ""}}, {},
         {"controller": "web", "display_name": "a"},
     ),
     of_stateful_set=(
