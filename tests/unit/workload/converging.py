@@ -12,7 +12,7 @@ from tests.unit.workload import pods, service_world
 from tests.unit.workload.fake_apiserver import FakeApiserver
 from tests.unit.workload.service_world import MODEL
 
-SETTINGS = dataclasses.replace(service_world.SETTINGS, joined=True)
+SETTINGS = dataclasses.replace(service_world.SETTINGS, joined=True, unit="mesh-2/3")
 converging = functools.partial(service_world.running, settings=SETTINGS)
 """Runs the service of the leader, in a model that has joined the mesh."""
 MEMORY = "mesh-2-convergence"
@@ -65,7 +65,7 @@ def fill(cluster: FakeApiserver) -> None:
     for name in ("web", "mesh-2"):
         workload(cluster, "statefulsets", name)
     own = without_sidecar("uid-own", "mesh-2")
-    own["metadata"]["labels"] = {"app.kubernetes.io/name": "mesh-2"}
+    own["metadata"] |= {"name": "mesh-2-3", "labels": {"app.kubernetes.io/name": "mesh-2"}}
     own["spec"]["containers"][0] |= {"name": "charm", "image": OWN_IMAGE}
     cluster.put("pods", own)
     cluster.put("pods", without_sidecar())

@@ -23,6 +23,7 @@ from tests.unit.workload.converging import (
     converging,
     injected,
     looked,
+    owned,
     refusal,
     refuse,
     remember,
@@ -50,6 +51,11 @@ def pod_of_unit(*containers: str, **metadata: Any) -> Object:
     return pod
 
 
+def owned_by(pod: Object, kind: str, name: str) -> Object:
+    """Return a pod of another controller."""
+    return {**pod, "metadata": {**pod["metadata"], "ownerReferences": owned(kind, name)}}
+
+
 def in_order(pod: Object) -> Object:
     """Create a unit's pod whose first container is the charm's."""
     containers = [{"name": "charm"}, {"name": "istio-proxy"}]
@@ -75,10 +81,12 @@ AMBIENT = {"istio.io/dataplane-mode": "ambient"}
         " creates it again with",
     ),
     unwanted=row(
-        pod=pod_of_unit("main", "istio-proxy", labels=MODELOPERATOR),
+        pod=owned_by(
+            pod_of_unit("main", "istio-proxy", labels=MODELOPERATOR), "ReplicaSet", "web-2"
+        ),
         admission=inject_only(OWN_IMAGE),
         reason="SidecarUnwanted",
-        why="Juju's modeloperator stays outside, and it has a sidecar): StatefulSet/web creates it"
+        why="Juju's modeloperator stays outside, and it has a sidecar): Deployment/web creates it"
         " again without",
     ),
     order=row(
@@ -89,9 +97,9 @@ AMBIENT = {"istio.io/dataplane-mode": "ambient"}
         " creates it again with",
     ),
     requested=row(
-        pod=injected(without_sidecar()),
+        pod=owned_by(injected(without_sidecar()), "DaemonSet", "agent"),
         reason="ProxyRenewed",
-        why="it was asked for): StatefulSet/web creates it again with",
+        why="it was asked for): DaemonSet/agent creates it again with",
     ),
     left_over=row(
         pod=pod_of_unit("main", "istio-proxy", annotations={names.SIDECAR_STATUS: "{}"}),
@@ -111,6 +119,9 @@ async def test_leader_replaces_a_pod_and_its_event_tells_why(
     reason: str,
     why: str,
 ):
+    workload(model, "daemonsets", "agent")
+    workload(model, "deployments", "web")
+    workload(model, "replicasets", "web-2", ownerReferences=owned("Deployment", "web"))
     model.put("pods", pod)
     model.admission = admission
     if settings:
@@ -159,6 +170,7 @@ async def test_replacement_without_a_sidecar_is_tried_and_named(model: FakeApise
         await until(lambda: len(model.all("events")) == 2)
     (hold,) = remembered(model).holds.values()
     assert (hold.reason, hold.until) == ("StillNoSidecar", None)
+    assert hold.message == model.all("events")[-1]["message"]
     assert model.evicted == ["uid-1"]
 
 
@@ -223,6 +235,10 @@ def starts_never(pod: Object) -> Object:
     api_away=(refuse("etcd is away", 500), "MeshDown", ""),
     busy=(refuse("slow down", 429), "MeshDown", ""),
     schema=(refuse("no image", 422), "ReplacementRefused", f"{NEXT}: no image"),
+    no_pod=(
+        *(lambda pod: {**pod, "spec": 1}, "ReplacementRefused"),
+        "StatefulSet/web can't be dealt with; the log says why",
+    ),
     missing_right=(
         *(refuse(RIGHT), "ReplacementRefused"),
         f'{NEXT}: pods "x" is forbidden: {RIGHT}',
@@ -257,8 +273,8 @@ async def test_pod_whose_replacement_would_not_be_right_is_named_and_stays(
     holds = remembered(model).holds.items()
     held = [(workload, hold.reason, hold.message) for workload, hold in holds]
     assert held == [("StatefulSet/web", reason, words)] * bool(words)
-    told = [(each["reason"], each["type"]) for each in model.all("events")]
-    assert told == [("InjectorSkips", "Warning")] * (reason == "InjectorSkips")
+    told = [(each["reason"], each["type"], each["message"]) for each in model.all("events")]
+    assert told == [("InjectorSkips", "Warning", words)] * (reason == "InjectorSkips")
     assert {each["involvedObject"]["uid"] for each in model.all("events")} <= {"uid-1"}
 
 
@@ -412,7 +428,7 @@ async def test_leader_goes_on_after_errors_and_without_the_right_to_list_injecto
     model: FakeApiserver,
 ):
     model.denied = lambda method, path: path.endswith("/mutatingwebhookconfigurations")
-    model.failures = [(f"/namespaces/{MODEL}/configmaps/{MEMORY}", 500, {})] * 2
+    model.failures = [(f"/namespaces/{MODEL}/configmaps/{MEMORY}", 500, {})] * 8
     async with converging(model):
         await until(lambda: model.evicted)
     assert not model.failures
@@ -469,13 +485,13 @@ async def test_stand_by_looks_and_does_nothing_until_it_leads(model: FakeApiserv
 
 @cases(
     ("applied", "want"),
-    ours=("hold,labels", 2),
-    long=("hold,".ljust(256, "x"), 1),
-    too_long=("hold,".ljust(257, "x"), 0),
-    of_others=(",".join(f"x{number}" for number in range(30)), 0),
+    ours=("hold,labels", ["hold", "labels"]),
+    long=("hold,".ljust(256, "x"), ["hold"]),
+    too_long=("hold,".ljust(257, "x"), []),
+    of_others=(",".join(f"x{number}" for number in range(30)), []),
 )
 async def test_pods_are_counted_by_each_change_that_admission_made_to_them(
-    model: FakeApiserver, applied: str, want: int
+    model: FakeApiserver, applied: str, want: list[str]
 ):
     pod = without_sidecar()
     pod["metadata"]["annotations"] = {"istio-integrator.charmhub.io/applied": applied}
@@ -483,7 +499,11 @@ async def test_pods_are_counted_by_each_change_that_admission_made_to_them(
     async with converging(model, leader=False) as service:
         # What the metrics showed before is gone after the first look.
         await until(lambda: looked(model) >= 2)
-        assert await service.shows(want, "applied_pods")
+        shown = (await service.metrics()).items()
+    name = "sidecar_lifecycle_applied_pods"
+    assert [(*key, value) for key, value in shown if key[0] == name] == [
+        (name, change, 1) for change in want
+    ]
 
 
 async def test_pod_that_went_is_counted_no_more(model: FakeApiserver):

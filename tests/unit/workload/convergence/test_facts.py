@@ -108,9 +108,10 @@ UNSCHEDULED = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes 
     scheduled=({"conditions": [SCHEDULED], "init": INIT}, "first: not started", False),
 )
 def test_what_keeps_a_pod_from_being_ready_is_said_worst_first(values, said, hangs):
-    found = replica(**values).ailments[0]
+    found, *_, last = replica(**values).ailments
 
     assert (str(found), found.hangs) == (said, hangs)
+    assert str(last) == "istio-proxy: running and not Ready"
 
 
 @pytest.mark.parametrize(

@@ -160,8 +160,11 @@ def trial(why, force):
     ),
     share_of_the_workloads_that_run=row(
         pods=sets("abcde"),
-        options={"desired": {f"Deployment/{n}": 0 for n in range(20)}, "max_unavailable": "50%"},
-        evicts=["a-0", "b-0", "c-0"],
+        options={
+            "desired": {f"Deployment/{n}": int(n in (8, 9)) for n in range(20)},
+            "max_unavailable": "50%",
+        },
+        evicts=["a-0", "b-0", "c-0", "d-0"],
     ),
     all_in_one_wave_but_those_whose_budget_forbids_it=(
         sets("abcd"),
@@ -249,6 +252,11 @@ def trial(why, force):
         options={"remembered": requested("uid-a-0", holds=held().holds), "mode": "manual"},
         evicts=["a-0"],
     ),
+    held_before_another_pod_of_it_was_asked_for=row(
+        pods=[replica(), replica("a-1", in_mesh=True)],
+        options={"remembered": requested("uid-a-1", holds=held().holds), "mode": "manual"},
+        evicts=["a-1"],
+    ),
     refused_and_insisted_on=([A], trial("ReplacementRefused", force=True), ["a-0"], [], {}),
     refused=([A], trial("ReplacementRefused", force=False), [], [], {}),
     can_not_start_and_insisted_on=([A], trial("CannotStart", force=True), [], [], {}),
@@ -268,6 +276,9 @@ def trial(why, force):
     first_was_no_better=(sets("ab"), WORTHLESS, [], [], {"b-0": "FirstPod"}),
     first_was_no_better_and_is_scaled_to_nothing=row(
         pods=sets("b"), options={**WORTHLESS, "desired": {SET: 0}}, evicts=["b-0"]
+    ),
+    first_was_no_better_and_is_away=row(
+        pods=sets("b"), options={**WORTHLESS, "desired": {SET: 1}}, why={"b-0": "FirstPod"}
     ),
     first_ready=([of("Deployment/a", **STUCK), of("DaemonSet/b")], FIRST, ["b-0"], [], {}),
     first_ready_before_crash_looping=(
@@ -370,6 +381,7 @@ NO_CERTIFICATE = "istiod has not written the ConfigMap istio-ca-root-cert into t
         pods=[FORBIDS], messages=["it has karpenter.sh/do-not-disrupt: run restart-uninjected"]
     ),
     forbids_and_manual=row(pods=[FORBIDS], options={"mode": "manual"}, messages=[BY_HAND]),
+    off=row(options={"mode": "off"}, messages=["restart-pods is off: run restart-uninjected"]),
     injector_is_down=row(options={"trials": DOWN}, messages=["why"]),
     replaced=row(messages=[REPLACED.format(SET)]),
     first_was_no_better=(sets("ab"), WORTHLESS, ["m", "m"]),
@@ -425,11 +437,11 @@ def test_the_problem_that_lasts_is_why_others_wait():
     assert (summary.eligible, summary.in_mesh, summary.converging) == (4, 0, 2)
 
 
-@pytest.mark.parametrize(("since", "evicts"), [(NOW - 1, ["b-0"]), (NOW, [])])
+@pytest.mark.parametrize(("since", "evicts"), [(NOW - 1, ["c-0"]), (NOW, [])])
 def test_only_a_hold_since_a_request_stops_the_first_pod_that_it_restarts(since, evicts):
-    """The pods of the request are in the mesh."""
-    remembered = requested("uid-b-0", proven=PROVEN, holds=held(since=since).holds)
-    decided = look(replica("a-0"), replica("b-0", in_mesh=True), remembered=remembered)
+    """The pods of the request are in the mesh, and those that join wait."""
+    remembered = requested("uid-c-0", proven=(), holds=held(since=since).holds)
+    decided = look(*sets("ab"), replica("c-0", in_mesh=True), remembered=remembered)
     assert evicted(decided) == evicts
 
 
@@ -517,7 +529,8 @@ def test_a_new_request_is_taken_over_once():
     taken = memory.Memory(request=request, answered="7")
     for broken in ("null", "{", '{"x":' + "[" * 9999):
         assert memory.decode({**data, memory.STATE: broken}) == taken
-    before = memory.Memory(proven=PROVEN, answered="6")
+    request_before = memory.Request(id="6", at=0.0, uids=("v",))
+    before = memory.Memory(proven=PROVEN, answered="6", request=request_before)
     found = memory.decode({**data, memory.STATE: memory.encode(before)})
     assert (found.request, found.proven, found.answered) == (request, PROVEN, "7")
     done = memory.Memory(answered="7")
@@ -917,7 +930,9 @@ def test_a_pod_outside_of_the_mesh_waits_for_another_replacement():
     alone = look(outside(), trials=[LEFT_OUT], remembered=NOTHING)
     assert alone.memory.rounds["Deployment/modeloperator"].proves == ""
     again = look(outside(), trials=injecting("Deployment/modeloperator"))
-    assert again.memory.holds["Deployment/modeloperator"].reason == "SidecarAgain"
+    message = "its replacement would have a sidecar, too"
+    hold = a_hold(reason="SidecarAgain", message=message, since=NOW, until=NOW + 30, revision="")
+    assert again.memory.holds == {"Deployment/modeloperator": hold}
     starting = replacement(ready_since=None)
     shot = snapshot(outside(), starting, desired={SET: 1}, trials=[LEFT_OUT])
     decided = decide(shot, remembering())

@@ -489,10 +489,12 @@ async def test_event_of_a_failure_starts_a_trial(model: FakeApiserver, kind: str
     async with looking(model) as service:
         await until(lambda: looked(model) > 1)
         model.admission = admission
+        event = {"reason": "BackOff", "involvedObject": {"kind": kind, "name": name}}
+        event["metadata"] = {"name": "x.1", "namespace": MODEL}
+        model.put("events", event)
         looks = looked(model)
         await until(lambda: looked(model) >= looks + 2)
         assert not service.told()
-        event = {"reason": "FailedCreate", "involvedObject": {"kind": kind, "name": name}}
-        model.put("events", {**event, "metadata": {"name": "x.1", "namespace": MODEL}})
+        model.put("events", {**event, "reason": "FailedCreate"})
         await until(service.told)
     assert found(model)["changes"] == {"native"}

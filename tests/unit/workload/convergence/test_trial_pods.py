@@ -71,13 +71,21 @@ def test_pod_of_a_statefulset_has_its_ordinal_claims_and_revision(
     assert found["spec"] == {"nodeName": "kept", **named}
 
 
-@pytest.mark.parametrize("host_network", [True, False])
-def test_pod_of_a_daemonset_is_bound_to_its_node_and_tolerates_its_taints(host_network: bool):
+@cases(
+    ("host_network", "affinity"),
+    host_network=(True, {"nodeAffinity": {**PREFERRED, NODES: {}}, "podAffinity": {}}),
+    preference=(False, {"nodeAffinity": PREFERRED}),
+    no_affinity=(False, {}),
+)
+def test_pod_of_a_daemonset_is_bound_to_its_node_and_tolerates_its_taints(
+    host_network: bool, affinity: dict[str, Any]
+):
     taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "operator": "Exists"}
-    own = {"key": "gpu", "operator": "Exists"}
-    affinity = {"nodeAffinity": {**PREFERRED, NODES: {"nodeSelectorTerms": []}}, "podAffinity": {}}
-    spec = {"hostNetwork": host_network, "affinity": affinity}
-    template = {"spec": {**spec, "tolerations": [own, {**taint, "tolerationSeconds": 9}]}}
+    own = [{"key": "gpu", "operator": "Exists"}] if affinity else []
+    spec = {"hostNetwork": host_network, **({"affinity": affinity} if affinity else {})}
+    if affinity:
+        spec["tolerations"] = [*own, {**taint, "tolerationSeconds": 9}]
+    template = {"spec": spec}
     metadata = {"annotations": {resources.TEMPLATE_GENERATION: "3"}}
     owner = creator(spec={"template": template}, metadata=metadata)
     replaced = pods.pod(node="node-2", labels={names.REVISION_HASH: "abc"})
@@ -88,19 +96,17 @@ def test_pod_of_a_daemonset_is_bound_to_its_node_and_tolerates_its_taints(host_n
         names.REVISION_HASH: "abc",
     }
     tolerated = found["spec"]["tolerations"]
-    assert tolerated[:2] == [own, taint]
-    assert [(each["key"], each["effect"]) for each in tolerated[1:]] == [
+    assert tolerated[: len(own) + 1] == [*own, taint]
+    assert [(each["key"], each["effect"]) for each in tolerated[len(own) :]] == [
         *names.DAEMON_TAINTS,
         *[names.HOST_NETWORK_TAINT] * host_network,
     ]
     field = {"key": "metadata.name", "operator": "In", "values": ["node-2"]}
     required = {NODES: {"nodeSelectorTerms": [{"matchFields": [field]}]}}
-    assert found["spec"]["affinity"] == {
-        "nodeAffinity": {**PREFERRED, **required},
-        "podAffinity": {},
-    }
+    bound = {**affinity.get("nodeAffinity", {}), **required}
+    assert found["spec"]["affinity"] == {**affinity, "nodeAffinity": bound}
     added = made("DaemonSet", creator(spec={"template": template}))
-    assert (added["metadata"]["labels"], added["spec"]["affinity"]) == ({}, affinity)
+    assert (added["metadata"]["labels"], added["spec"].get("affinity", {})) == ({}, affinity)
 
 
 @cases(
