@@ -5,7 +5,6 @@ import json
 import msgspec
 import pytest
 from sidecar_lifecycle.decide import eligible, mutate
-from sidecar_lifecycle.decide.convergence import facts, trial
 from sidecar_lifecycle.model import resources, types
 
 from integrator_contract import names
@@ -75,11 +74,11 @@ def assert_decides(decided, want, **messages):
     off_with_revision=({names.INJECT: "false", names.REVISION: "1-31"}, {}, "InjectionDisabled"),
     label_wins=({names.INJECT: "true"}, {names.INJECT: "false"}, "NamespaceInjection"),
     only_lower_case=({names.INJECT: "False"}, {}, "NamespaceInjection"),
-    excluded=({"app": "out"}, {}, "Excluded"),
-    modeloperator=(MODELOPERATOR, {}, "ModelOperator"),
+    excluded=({"app": "out", names.INJECT: "false"}, {}, "Excluded"),
+    modeloperator=({**MODELOPERATOR, "app": "out"}, {}, "ModelOperator"),
     another_operator=({"operator.juju.is/name": "kfp"}, {}, "NamespaceInjection"),
     old_modeloperator=({"juju-modeloperator": "modeloperator"}, {}, "ModelOperator"),
-    ourselves=({"app.kubernetes.io/name": "mesh-2"}, {}, "IntegratorItself"),
+    ourselves=({"app.kubernetes.io/name": "mesh-2", "app": "out"}, {}, "IntegratorItself"),
     of_a_longer_name=({"app.kubernetes.io/name": "mesh-2-db"}, {}, "NamespaceInjection"),
     our_webhook=({names.COMPONENT: "admission-webhook"}, {}, "IntegratorItself"),
     our_gateway=({names.COMPONENT: "gateway"}, {}, "NamespaceInjection"),
@@ -97,6 +96,7 @@ def test_a_pod_of_a_member_namespace_is_judged_by_what_it_says(labels, annotatio
 WANTED = ("NamespaceInjection", "Revision", "PodInjection", "Included")
 """Reasons for which a pod should have a sidecar."""
 REVISION = {"mesh_revision": "1-31"}
+OTHER = {names.REVISION: "1-30"}
 SELECTED = {"membership": "selected", "included_pods": "app=in"}
 AMBIENT = {names.DATAPLANE_MODE: "ambient"}
 NONE = {names.DATAPLANE_MODE: "none"}
@@ -105,11 +105,11 @@ BOTH = {**ENABLED, **AMBIENT}
 
 @cases(
     ("namespace", "labels", "settings", "want"),
-    off=({"istio-injection": "disabled"}, {}, {}, "NamespaceDisabled"),
+    off=({"istio-injection": "disabled"}, {names.INJECT: "true"}, {}, "NamespaceDisabled"),
     nothing=({"istio-injection": ""}, {}, {}, "NamespaceDisabled"),
-    both_labels=({**ENABLED, names.REVISION: "other"}, {}, REVISION, "NamespaceInjection"),
-    revision=({names.REVISION: "1-31"}, {}, REVISION, "Revision"),
-    other_revision=({names.REVISION: "1-30"}, {}, REVISION, "OtherRevision"),
+    both_labels=({**ENABLED, names.REVISION: "x"}, OTHER, REVISION, "NamespaceInjection"),
+    revision=({names.REVISION: "1-31"}, OTHER, REVISION, "Revision"),
+    other_revision=(OTHER, {names.REVISION: "1-31"}, REVISION, "OtherRevision"),
     longer_revision=({names.REVISION: "1-31-2"}, {}, REVISION, "OtherRevision"),
     empty_revision=({names.REVISION: ""}, {}, {}, "NamespaceOutside"),
     any_revision=({names.REVISION: "x"}, {}, {}, "Revision"),
@@ -314,7 +314,9 @@ OWNERS = {
     ("StatefulSet", "x"): eligible.Owner("u"),
     ("DaemonSet", "x"): eligible.Owner("u"),
     ("Deployment", "x"): eligible.Owner("u"),
-    ("ReplicaSet", "x-1"): eligible.Owner("rs", (ref("Deployment"),)),
+    ("ReplicaSet", "x-1"): eligible.Owner(
+        "rs", (ref("Namespace", version="v1", controller=None), ref("Deployment"))
+    ),
     ("ReplicaSet", "x-2"): eligible.Owner("rs", (ref("Deployment", uid="older"),)),
     ("ReplicaSet", "lone"): eligible.Owner("u"),
     ("ReplicaSet", "rollout"): eligible.Owner("u", (ref("Rollout", version="argoproj.io/v1"),)),
@@ -371,8 +373,16 @@ def test_only_pods_of_plain_workloads_are_ours_to_evict(owners, want, workload):
     says = {names.RESTART_PODS: "auto"}
     found = eligible.find_ownership(pod(says, says, owners=owners), False, lookup)
 
-    assert (found.reason, found.workload) == (want, workload)
-    assert found.fixable is (want == "")
+    kind, _, name = workload.partition("/")
+    messages = {
+        "BarePod": "nothing would create it again",
+        "RunsToCompletion": "it runs to completion",
+        "OtherOwner": f"{kind} is no Deployment, StatefulSet or DaemonSet",
+        "OwnedFurtherUp": f"{workload} belongs to {'Notebook nb' if name == 'nb' else 'App x'}",
+        "ConvergenceDisabled": f"switched off on {workload}",
+        "OwnerUnknown": f"{workload} was not found",
+    }
+    assert found == eligible.Ownership(workload, want == "", want, messages.get(want, ""))
 
 
 OFF = {"istio-integrator.charmhub.io/restart-pods": "disabled"}
@@ -391,20 +401,6 @@ def test_a_pod_of_a_plain_workload_can_be_left_alone(subject, namespace_off, pla
 
     message = f"switched off on {place}"
     assert found == eligible.Ownership("StatefulSet/x", False, "ConvergenceDisabled", message)
-
-
-@cases(
-    ("reference", "message"),
-    gone=(ref("StatefulSet", "gone"), "StatefulSet/gone was not found"),
-    job=(ref("Job", version="batch/v1"), "it runs to completion"),
-    owned=(ref("StatefulSet", "nb"), "StatefulSet/nb belongs to Notebook nb"),
-    off=(ref("StatefulSet", "off"), "switched off on StatefulSet/off"),
-    other=(ref("ReplicaSet", "lone"), "ReplicaSet is no Deployment, StatefulSet or DaemonSet"),
-)
-def test_the_owner_that_keeps_a_pod_from_eviction_is_named(reference, message):
-    assert eligible.find_ownership(pod(owners=[reference]), False, lookup).message == message
-    bare = eligible.find_ownership(pod(), False, lookup)
-    assert bare.message == "nothing would create it again"
 
 
 ON_DELETE = {"updateStrategy": {"type": "OnDelete"}}
@@ -488,27 +484,6 @@ def test_only_a_job_that_has_ended_creates_no_pods(conditions, creates):
     status = {"conditions": [{"type": kind, "status": value} for kind, value in conditions]}
     job = msgspec.convert({"status": status}, resources.Creator)
     assert resources.creates_pods(job) is creates
-
-
-def test_a_trial_of_ambient_mode_asks_for_no_sidecar_and_another_data_plane_lifts_guards():
-    around = in_ambient_mode({})
-    assert trial.make_generic_pod(around, types.Pod())["metadata"]["labels"] == AMBIENT
-    assert facts.compute_fingerprint(around, ()) != facts.compute_fingerprint(scope({}), ())
-
-
-@cases(
-    ("labels", "revision", "want"),
-    no_revision=({}, "", {names.INJECT: "true"}),
-    default_revision=({}, "default", {names.INJECT: "true"}),
-    revision=({}, "1-31", {names.REVISION: "1-31"}),
-    member=(ENABLED, "1-31", {}),
-    member_of_a_revision=({names.REVISION: "1-31"}, "1-31", {}),
-)
-def test_a_trial_without_a_workload_asks_for_a_sidecar_where_the_namespace_does_not(
-    labels, revision, want
-):
-    around = scope(labels, mesh_revision=revision)
-    assert trial.make_generic_pod(around, types.Pod())["metadata"]["labels"] == want
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Unknown", "Succeeded", "Failed"])

@@ -484,17 +484,20 @@ async def test_event_of_a_failure_starts_a_trial(model: FakeApiserver, kind: str
         is_other = kind == "Job" and pod["metadata"]["labels"].get("app") != name
         return pod if is_other else forbidding(names.NATIVE_SIDECAR)(served(pod))
 
+    def happen(name: str, reason: str = "FailedCreate") -> None:
+        event = {"reason": reason, "involvedObject": {"kind": kind, "name": name}}
+        model.put("events", {**event, "metadata": {"name": f"{name}.1", "namespace": MODEL}})
+
     want(model, native=True)
     job(model, "train")
+    happen("earlier")
     async with looking(model) as service:
         await until(lambda: looked(model) > 1)
         model.admission = admission
-        event = {"reason": "BackOff", "involvedObject": {"kind": kind, "name": name}}
-        event["metadata"] = {"name": "x.1", "namespace": MODEL}
-        model.put("events", event)
+        happen(name, "BackOff")
         looks = looked(model)
         await until(lambda: looked(model) >= looks + 2)
         assert not service.told()
-        model.put("events", {**event, "reason": "FailedCreate"})
+        happen(name)
         await until(service.told)
     assert found(model)["changes"] == {"native"}

@@ -3,7 +3,6 @@
 from typing import Any
 
 import msgspec
-import pytest
 from sidecar_lifecycle.decide import eligible
 from sidecar_lifecycle.decide.convergence import trial
 from sidecar_lifecycle.model import resources, types
