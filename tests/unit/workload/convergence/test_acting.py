@@ -36,8 +36,11 @@ from tests.unit.workload.service_world import Service, now
 
 AWAY = "Internal error occurred: failed calling webhook"
 RIGHT = 'User "x" cannot create resource "pods" in API group ""'
+PROXY = {"name": "istio-proxy"}
 PROBE = {"httpGet": {"path": "/app-health/sql-proxy/startupz", "port": 15020}}
 HELPER = {"name": "sql-proxy", "restartPolicy": "Always", "startupProbe": PROBE}
+UNCHANGED = {**HELPER, "startupProbe": {"httpGet": {"path": "/startupz", "port": 9801}}}
+"""The same in a mesh that leaves probes as they are."""
 
 
 MODELOPERATOR = {"operator.juju.is/name": "modeloperator"}
@@ -58,8 +61,8 @@ def owned_by(pod: Object, kind: str, name: str) -> Object:
 
 def in_order(pod: Object) -> Object:
     """Create a unit's pod whose first container is the charm's."""
-    containers = [{"name": "charm"}, {"name": "istio-proxy"}]
-    return {**pod, "spec": {"initContainers": [{"name": "charm-init"}], "containers": containers}}
+    init, containers = [{"name": "charm-init"}, UNCHANGED], [{"name": "charm"}, PROXY]
+    return {**pod, "spec": {"initContainers": init, "containers": containers}}
 
 
 def inject_only(*images: str) -> Any:
@@ -175,7 +178,7 @@ async def test_replacement_without_a_sidecar_is_tried_and_named(model: FakeApise
 
 
 async def test_startup_probe_may_be_led_to_a_proxy_that_starts_before(model: FakeApiserver):
-    proxy = {"name": "istio-proxy", "restartPolicy": "Always"}
+    proxy = {**PROXY, "restartPolicy": "Always"}
     model.admission = lambda pod: {
         **pod,
         "spec": {**pod["spec"], "initContainers": [proxy, HELPER]},
@@ -206,8 +209,8 @@ def is_own_forbidden(pod: Object) -> Object:
 
 
 def proxy_first(pod: Object) -> Object:
-    containers = [{"name": "istio-proxy"}, {"name": "charm"}]
-    return {**pod, "spec": {"initContainers": [{"name": "charm-init"}], "containers": containers}}
+    spec = in_order(pod)["spec"]
+    return {**pod, "spec": {**spec, "containers": spec["containers"][::-1]}}
 
 
 def starts_never(pod: Object) -> Object:
@@ -428,7 +431,8 @@ async def test_leader_goes_on_after_errors_and_without_the_right_to_list_injecto
     model: FakeApiserver,
 ):
     model.denied = lambda method, path: path.endswith("/mutatingwebhookconfigurations")
-    model.failures = [(f"/namespaces/{MODEL}/configmaps/{MEMORY}", 500, {})] * 8
+    model.failures = [(f"/namespaces/{MODEL}/configmaps/{MEMORY}", 500, {})] * 2
+    model.failures += [("/replicasets", 500, {})] * 8
     async with converging(model):
         await until(lambda: model.evicted)
     assert not model.failures

@@ -73,6 +73,8 @@ async def test_forbidden_change_is_found_before_a_pod_has_it_and_the_charm_is_to
 ):
     model.admission = forbidding(names.PROXY_CONFIG)
     want(model)
+    unreadable = {"metadata": {"name": MEMORY, "namespace": MODEL}, "data": {rejections.KEY: "{"}}
+    model.put("configmaps", unreadable)
     async with looking(model) as service:
         await until(service.told)
     assert found(model) == {"changes": {"hold"}, "workloads": set()}
@@ -222,15 +224,19 @@ async def test_workload_whose_pods_are_refused_without_any_change_is_named(
 
     def admission(pod: Object) -> Object:
         if pod["metadata"]["labels"].get("app", "").startswith("shop"):
-            raise refusal(POLICY)
+            raise refusal(POLICY.replace("no-overrides", "no-shops"))
         return pod
 
     model.admission = admission
     async with looking(model) as service:
         await until(service.told)
         assert found(model) == {"changes": set(), "workloads": {f"{kind}/shop"}}
-        model.admission = lambda pod: pod
+        # Another policy refuses a change only.
+        model.admission = held_and_forbidden
         await until(lambda: service.told() == 2)
+        assert found(model) == {"changes": {"hold"}, "workloads": set()}
+        model.admission = lambda pod: pod
+        await until(lambda: service.told() == 3)
         assert found(model) == {"changes": set(), "workloads": set()}
 
 
