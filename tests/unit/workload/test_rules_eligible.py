@@ -126,20 +126,15 @@ def test_the_namespace_and_the_membership_decide(namespace, labels, settings, wa
     decided = eligible.decide_membership(pod(labels), scope(namespace, **settings))
 
     assert decided.wanted is (want in WANTED)
-    assert_decides(decided, want)
-
-
-@cases(
-    ("around", "labels", "message"),
-    namespace=(scope({"istio-injection": "off"}), {}, "its namespace says istio-injection=off"),
-    revision=(
-        *(scope({names.REVISION: "1-30"}, **REVISION), {}),
-        "its namespace says istio.io/rev=1-30, which is not 1-31",
-    ),
-    pod=(scope({}, **REVISION), {names.REVISION: "1-31"}, "the pod says istio.io/rev=1-31"),
-)
-def test_the_object_that_decides_is_named_with_its_label(around, labels, message):
-    assert eligible.decide_membership(pod(labels), around).message == message
+    is_by_pod = not namespace.get(names.REVISION)
+    who, says = ("the pod", labels) if is_by_pod else ("its namespace", namespace)
+    revision = f"{who} says istio.io/rev={says.get(names.REVISION)}"
+    assert_decides(
+        *(decided, want),
+        Revision=revision,
+        OtherRevision=f"{revision}, which is not 1-31",
+        NamespaceDisabled=f"its namespace says istio-injection={namespace.get('istio-injection')}",
+    )
 
 
 def in_ambient_mode(namespace=AMBIENT, **settings):

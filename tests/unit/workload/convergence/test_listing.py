@@ -32,21 +32,6 @@ def asked(model, end):
 
 
 @cases(
-    ("owners", "want"),
-    deployment=(owned("Deployment", "web"), ("Deployment/web", True)),
-    nothing=([], ("ReplicaSet/web-1", False)),
-)
-async def test_replica_set_leads_from_a_pod_to_its_deployment(model, owners, want):
-    workload(model, "deployments", "web")
-    workload(model, "replicasets", "web-1", ownerReferences=owners)
-    pod = without_sidecar()
-    pod["metadata"]["ownerReferences"] = owned("ReplicaSet", "web-1")
-    model.put("pods", pod)
-    (found,) = (await listed(model))["pods"]
-    assert (found["workload"], found["fixable"]) == want
-
-
-@cases(
     ("owner", "reason"),
     ours=(names.name_owner(MODEL, "mesh-2"), ""),
     of_another_integrator=(names.name_owner(MODEL, "other"), "OwnedFurtherUp"),

@@ -62,6 +62,7 @@ def outside(name="modeloperator", reason="SidecarUnwanted"):
 
 
 A, B = of("Deployment/a"), of("Deployment/b")
+WRONG = replica(**{**LOST, "ready_since": NOW - 300})
 UNNAMED = [replica(f"a-{letter}", workload="Deployment/a") for letter in ("x9", "y1")]
 INSISTED = {"remembered": requested("uid-a-0", "uid-a-1", force=True, proven=())}
 ELEVEN = [replica(f"a-{number}") for number in range(11)]
@@ -152,9 +153,6 @@ def trial(why, force):
         options={"ordered": [SET]},
         evicts=["a-0"],
     ),
-    in_order_and_the_lowest=row(
-        pods=[replica("a-0", **STUCK), *THREE[1:]], options={"ordered": [SET]}, evicts=["a-0"]
-    ),
     no_more_than_allowed_at_once=(
         *(sets("abc"), {"max_unavailable": "2"}, ["a-0", "b-0"], [], {"c-0": "Queued"}),
     ),
@@ -188,14 +186,20 @@ def trial(why, force):
         options={"remembered": remembering()},
         why={"b-0": "Queued"},
     ),
+    while_its_replacement_is_missing=row(
+        pods=THREE[1:],
+        options={
+            "desired": {SET: 3},
+            "remembered": remembering(known=("uid-a-0", "uid-a-1", "uid-a-2")),
+        },
+        why={"a-1": "Replacing", "a-2": "Replacing"},
+    ),
     broken_before_the_only_ready_one=row(
         pods=[of("DaemonSet/a", **STUCK), of("Deployment/b")],
         options={"max_unavailable": "1"},
         evicts=["a-0"],
     ),
     hold_is_over=([replica()], {"remembered": held(until=NOW)}, ["a-0"], [], {}),
-    manual=([replica()], {"mode": "manual"}, [], [], {}),
-    off=([replica()], {"mode": "off"}, [], [], {}),
     sidecar_beside_it_is_not_ready=row(
         pods=[of("Deployment/a", in_mesh=True, ready_since=None), of("Deployment/a", 1)],
         why={"a-1": "NotReady"},
@@ -217,7 +221,7 @@ def trial(why, force):
     ),
     lost_beside_a_missing_one=([replica(**LOST)], {"desired": {SET: 2}}, ["a-0"], [], {}),
     in_wrong_order_and_ready_beside_a_missing_one=row(
-        pods=[replica(fault="order", reason="WrongOrder")],
+        pods=[WRONG],
         options={"desired": {SET: 2}},
         why={"a-0": "WrongOrder"},
     ),
@@ -279,11 +283,6 @@ def trial(why, force):
     ),
     first_was_no_better_and_is_away=row(
         pods=sets("b"), options={**WORTHLESS, "desired": {SET: 1}}, why={"b-0": "FirstPod"}
-    ),
-    first_ready=([of("Deployment/a", **STUCK), of("DaemonSet/b")], FIRST, ["b-0"], [], {}),
-    first_ready_before_crash_looping=(
-        [of("Deployment/a", crash_looping=True, **STUCK), of("DaemonSet/b")],
-        *(FIRST, ["b-0"], [], {}),
     ),
     first_after_ten_minutes_without_a_ready_pod=(
         [of("DaemonSet/a", **STUCK), of("Deployment/b", **STUCK)],
@@ -397,7 +396,7 @@ NO_CERTIFICATE = "istiod has not written the ConfigMap istio-ca-root-cert into t
     tried=row(options={"trials": ()}, messages=["asking whether its replacement would be right"]),
     scaled_to_nothing=row(options={"desired": {SET: 0}}, messages=[f"{SET} is going away"]),
     a_ready_one_first=(
-        [of("Deployment/a", **STUCK), of("DaemonSet/b")],
+        [of("Deployment/a", crash_looping=True, **STUCK), of("DaemonSet/b")],
         *(FIRST, ["a Ready pod is replaced first", REPLACED.format("DaemonSet/b")]),
     ),
     beside_unready_ones=row(
@@ -714,23 +713,18 @@ def test_a_lost_unit_is_named_by_its_fault():
     assert look(*others).summary.troubles == ()
     kept = look(replica(forbids="karpenter.sh/do-not-disrupt", **LOST))
     assert [each.passing for each in kept.summary.troubles] == [False]
-    # A request for another pod goes on beside a lost one that is named only.
-    remembered = requested("uid-b-0", proven=PROVEN)
-    manual = look(pod, replica("b-0"), mode="manual", remembered=remembered)
-    assert evicted(manual) == ["b-0"]
-    assert manual.summary.troubles == (Trouble(SET, "WrongOrder", "not charm", "a-0"),)
-    assert manual.summary.proposed == 1
 
 
 def test_a_pod_with_the_wrong_first_container_is_no_pod_of_the_mesh_and_is_replaced():
-    pod = of(SET, fault="order", reason="WrongOrder", message="not charm")
-    decided = look(pod)
+    decided = look(WRONG)
     assert evicted(decided) == ["a-0"]
     assert (decided.summary.in_mesh, decided.summary.eligible) == (0, 1)
-
-    by_hand = look(pod, mode="manual")
-    assert not by_hand.evict
-    assert by_hand.summary.troubles == (Trouble(SET, "WrongOrder", "not charm", "a-0"),)
+    # A request for another pod goes on beside one that is named only.
+    remembered = requested("uid-b-0", proven=PROVEN)
+    manual = look(WRONG, replica("b-0"), mode="manual", remembered=remembered)
+    assert evicted(manual) == ["b-0"]
+    assert manual.summary.troubles == (Trouble(SET, "WrongOrder", "not charm", "a-0"),)
+    assert manual.summary.proposed == 1
 
 
 def test_nothing_is_evicted_where_istiod_does_not_serve_the_namespace():
@@ -1041,15 +1035,6 @@ def test_a_replacement_is_in_the_mesh_or_on_its_way(replacing, was, counts):
     summary = decide(snapshot(*pods), remembering(known=known, ready_before=was)).summary
 
     assert (summary.in_mesh, summary.converging) == counts
-
-
-def test_a_missing_replacement_is_waited_for():
-    old = [replica("a-1"), replica("a-2")]
-    shot = snapshot(*old, desired={SET: 3}, trials=injecting(SET))
-    decided = decide(shot, remembering(known=KNOWN, ready_before=3))
-
-    assert not decided.evict
-    assert reasons(decided) == {"a-1": "Replacing", "a-2": "Replacing"}
 
 
 @cases(
