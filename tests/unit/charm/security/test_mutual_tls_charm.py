@@ -44,7 +44,7 @@ def empty(fake, monkeypatch):
 @pytest.fixture
 def world(empty):
     """A model in which katib is a webhook and minio has no callers outside of the mesh."""
-    for each in (*member("minio"), *member("katib"), service("katib", 443, 8443)):
+    for each in (*member("minio"), *member("katib", labels=KATIB), service("katib", 443, 8443)):
         empty.add(each)
     empty.add(webhook("katib", "katib"))
     return empty

@@ -28,6 +28,7 @@ def fake(monkeypatch):
         add_application(found, name, port)
     console = {"port": 9001, "name": "http-console"}
     found.find("Service", "minio", "kf")["spec"]["ports"].append(console)
+    found.put("Pod", "mesh-2-0", labels={NAME: "mesh-2"}, spec={"containers": []})
     # An own gateway, and Services that share a pod with another.
     add_application(found, "own", 8080)
     for name, *behind in (("z", "minio", 9002), ("z-api", "kfp-api", 8888)):
@@ -249,7 +250,8 @@ def test_nothing_is_written_and_nobody_loses_what_is_restricted_already(ctx, fak
 def test_caller_that_may_forward_the_host_of_a_browser_is_named(ctx, fake, change, want):
     change(fake)
     routes = ingress_world.route("absent"), ingress_world.route()
-    found = seen(lines(ctx, "related", *routes), Template.CALLS_BY_HOST)
+    stated = mesh("kfp-api", *(policy(each, "kfp-api") for each in ("kfp-ui", "store")))
+    found = seen(lines(ctx, "related", *routes, relations={stated}), Template.CALLS_BY_HOST)
     assert [each.rpartition(": ")[0] for each in found] == want
 
 
