@@ -15,6 +15,7 @@ from tests.unit.charm.diagnosis.world import diagnose
 POLICY = Refusal(author="ValidatingAdmissionPolicy no-istio-overrides", words="not allowed here")
 WEBHOOK = Refusal(author='webhook "validate.kyverno.svc-fail"', words="nobody outside")
 LONG = Refusal(author="webhook " + "x" * 200, words="no")
+DEEP = '{"unknown": ' + "[" * 9999
 COMMAND = "run: juju config mesh-2 hold-application=false"
 
 
@@ -50,7 +51,7 @@ def test_change_that_a_policy_forbids_is_left_out_and_its_author_named(ctx, fake
     assert f"{refusal.author} forbids hold on pods, so it is left out" in said.message
 
 
-@pytest.mark.parametrize("text", ["[]", "{", '{"changes": {"hold": "no"}}', "[" * 99])
+@pytest.mark.parametrize("text", ["[]", "{", '{"changes": {"hold": "no"}}', DEEP])
 def test_what_can_not_be_read_leaves_nothing_out(ctx, fake, found, text):
     found(text)
     assert status(ctx, state()).name == "active"

@@ -174,6 +174,11 @@ def test_job_calls_without_limits_and_with_certificates_of_its_namespace_alone(c
     found = fake.find("EnvoyFilter", NAME, USER)
     assert found["metadata"]["annotations"]["galley.istio.io/analyze-suppress"] == "IST0133"
     assert found["spec"]["configPatches"] == yaml.safe_load(PATCHES.replace("NAME", NAME))
+    fake.find("ConfigMap", "istio", "istio-system")["data"] = {"mesh": mesh.splitlines()[1]}
+    run(ctx, pod_networks="10.1.0.0/16")
+    patches = PATCHES.replace("NAME", NAME).replace("//td/", "//cluster.local/")
+    found = fake.find("EnvoyFilter", NAME, USER)
+    assert found["spec"]["configPatches"] == yaml.safe_load(patches)
 
 
 @cases(
