@@ -7,6 +7,7 @@ import pytest
 from ops import testing
 
 from integrator_contract import names
+from tests import tls_pairs
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.ambient_objects import install_ambient
@@ -17,6 +18,7 @@ NAME = "mesh-2-admission"
 CONFIGURATION = ("MutatingWebhookConfiguration", "0-istio-integrator.kf.mesh-2")
 WORKS, NOT_NEEDED = "admission: webhook", "admission: not needed"
 DIAGNOSE = "run: juju run mesh-2/leader diagnose"
+ROTATE = "juju run mesh-2/leader rotate-certificates"
 MEMBER = {"istio-injection": "enabled"}
 
 
@@ -302,11 +304,15 @@ def rotate(ctx, container=None, **options):
 
 def test_certificates_are_replaced_when_asked_for(ctx, fake):
     run(ctx)
-    before = fake.find("Secret", f"{NAME}-tls", "kf")["data"]
+    secret = fake.find("Secret", f"{NAME}-tls", "kf")
+    before = secret["data"]
     hooks = fake.find(*CONFIGURATION)["webhooks"]
     hooks[-1]["clientConfig"]["caBundle"] = "eA=="
-    rows = {row.message: row for row in diagnose(ctx, "certificates", state(leader=False))}
-    assert "rotate-certificates" in rows["WEBHOOK_UNTRUSTED"].next
+    for ended in ({"CERTIFICATE_ENDED": ROTATE}, {}):
+        secret["data"] = tls_pairs.pair(days=(-91, -1)) if ended else before
+        rows = diagnose(ctx, "certificates", state(leader=False))
+        problems = {row.message: row.next for row in rows if row.level != "fine"}
+        assert problems == {**ended, "WEBHOOK_UNTRUSTED": ROTATE}
     shown = []
 
     def look(obj):

@@ -308,10 +308,8 @@ def deny_filters(fake, namespace):
     """Have another team's policy deny EnvoyFilters in a namespace."""
     text = f"envoyfilters \"{NAME}\" is forbidden: ValidatingAdmissionPolicy 'no-filters' with "
     denied = 403, f"{text}binding 'b' denied request: none here"
-    place = "EnvoyFilter", namespace
-    fake.validators.append(
-        lambda obj: denied if (obj["kind"], obj["metadata"].get("namespace")) == place else None
-    )
+    rules = {("EnvoyFilter", namespace): denied}
+    fake.validators.append(lambda obj: rules.get((obj["kind"], obj["metadata"].get("namespace"))))
 
 
 def test_networks_in_use_stay_where_a_change_of_them_is_refused(ctx, fake):
@@ -334,7 +332,8 @@ def test_namespaces_that_refuse_the_envoyfilter_are_left_out_and_the_author_name
 
 
 def test_networks_of_one_family_are_not_enough_for_pods_of_none_or_two(ctx, fake):
-    nodes(fake, "10.1.7.0/24")
+    api, kind = CALICO
+    fake.add({"apiVersion": api, "kind": kind, "metadata": {"name": "a"}, "spec": {"cidr": POOL}})
     for found in ([], [OWN, "fd00:7::9"]):
         fake.find("Pod", "mesh-2-0", "kf")["status"]["podIPs"] = [{"ip": each} for each in found]
         run(ctx)
@@ -467,11 +466,12 @@ def test_proxy_that_lacks_the_filter_chains_is_named(ctx, fake, pod, answer, sai
     # Namespaces without an EnvoyFilter, whose pods have the same name.
     for namespace in ("a-team", "a-user"):
         fake.namespace(namespace, **MEMBER, **({} if namespace == "a-team" else PROFILE))
-    fake.validators.append(
-        lambda obj: (400, "no") if obj["metadata"].get("namespace") == "a-user" else None
-    )
+    refused = {"a-user": (400, "no")}
+    fake.validators.append(lambda obj: refused.get(obj["metadata"].get("namespace")))
     for namespace in ("a-team", "a-user", USER):
         add_pod(fake, "mesh-2", namespace, **{**SIDECAR, **OF_JOB, **READY, **pod})
+    labels = {**LABEL, **pod.get("labels", {}), JOB: "gpt-2"}
+    add_pod(fake, "mesh-3", USER, **{**SIDECAR, **READY, **pod, "labels": labels})
     code, asked.SERVICE.has_chain = answer
     if code != 200:
         asked.SERVICE.fails(code, "port-forward ended")

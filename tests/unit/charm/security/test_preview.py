@@ -41,7 +41,7 @@ def asked(ctx, given=None, **params):
     return found
 
 
-def test_loss_is_named_with_its_remedy_and_nothing_is_written(ctx, world):
+def test_loss_is_named_with_its_remedy_as_in_diagnose_and_nothing_is_written(ctx, world):
     ctx.run(ctx.on.config_changed(), state())
     world.add(members.pod("bare", members.probed(80), labels={}))
     world.writes.clear()
@@ -54,6 +54,9 @@ def test_loss_is_named_with_its_remedy_and_nothing_is_written(ctx, world):
     assert "! mtls loose-0 has no sidecar" in report
     assert "! mtls plain-text callers outside the model, for example Prometheus" in report
     assert not [each for each in world.writes if "peerauthentications" in each]
+    with pytest.raises(testing.ActionFailed):
+        ctx.run(ctx.on.action("diagnose"), state(mtls="strict"))
+    assert "Service minio (LoadBalancer) leads to minio:9000" in ctx.action_results["report"]
 
 
 def test_exceptions_can_be_tried_and_every_problem_has_a_next_step(ctx, world):
@@ -65,10 +68,7 @@ def test_exceptions_can_be_tried_and_every_problem_has_a_next_step(ctx, world):
         "minio:9000 stays open to plain text for mtls-exceptions"
     )
     awaited = found[Template.MTLS_EXCEPTION_AWAITED.name]["seen"].splitlines()
-    assert [each.partition("workload ")[2].split()[0] for each in awaited] == [
-        "nothing",
-        "nought",
-    ]
+    assert [each.partition("workload ")[2].split()[0] for each in awaited] == ["nothing", "nought"]
     assert found[Template.MTLS_EXCEPTION_AWAITED.name]["next"] == "juju status --relations"
     outside = found[Template.CALLER_OUTSIDE_MESH.name]["seen"].splitlines()
     assert [each.partition(" ")[0] for each in outside] == ["loose-0", "lost"]
@@ -195,9 +195,3 @@ def test_right_that_is_missing_is_a_line_and_no_failure(ctx, world):
     world.forbidden.add(("list", "customresourcedefinitions"))
     line = asked(ctx, mtls="strict")[Template.CHECK_FORBIDDEN.name]
     assert (line["check"], "customresourcedefinitions" in line["seen"]) == ("mtls", True)
-
-
-def test_diagnose_says_it_of_the_options_as_they_are(ctx, world):
-    with pytest.raises(testing.ActionFailed):
-        ctx.run(ctx.on.action("diagnose"), state(mtls="strict"))
-    assert "Service minio (LoadBalancer) leads to minio:9000" in ctx.action_results["report"]
