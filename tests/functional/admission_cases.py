@@ -592,13 +592,6 @@ ADDRESSED = (
         labels=NO_SIDECAR,
         spec=UNIT,
     ),
-    left(
-        "a unit that says itself whether it is held",
-        "no-hold:ConfigSaysItself",
-        settings="mesh-holds",
-        annotations=HELD,
-        spec=UNIT,
-    ),
     left("another pod keeps the mesh's hold", settings="mesh-holds", spec={"containers": [CHARM]}),
     Case(
         "a unit's charm comes before its proxy",
@@ -936,4 +929,12 @@ TRAINING = (
 OBJECTS = (*TRAINING, *EXCLUSION, *UNTOUCHED, *CUSTOMISED, *HOLDS, *FULL, *NATIVES, *ADDRESSED)
 OBJECTS += (*SELECTED, *AMBIENT, *RULES)
 """Pods whose fields matter, and not how the text in an annotation is written."""
-CASES = (*OBJECTS, *ELSEWHERE, *CONFIGURATIONS)
+# istiod's proxy comes first in it, and then its container moves.
+UNIT_THAT_HOLDS = left(
+    "a unit that says itself whether it is held",
+    "no-hold:ConfigSaysItself",
+    settings="mesh-holds",
+    annotations=HELD,
+    spec=UNIT,
+)
+CASES = (*OBJECTS, *ELSEWHERE, *CONFIGURATIONS, UNIT_THAT_HOLDS)

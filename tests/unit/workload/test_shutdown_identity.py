@@ -231,6 +231,9 @@ async def test_stop_is_cancelled_when_the_pod_goes(cluster: FakeApiserver):
         await until(lambda: service.shows(0, "stops_in_flight"), seconds=2)
         await until(lambda: not cluster.streams, seconds=2)
         assert await service.shows(kept - 1, "pods")
+        await asyncio.sleep(60)
+        assert await service.shows(0, "stops_pending")
+        assert len(opened(cluster)) == 1
 
 
 OFF = {"istio-integrator.charmhub.io/proxy-shutdown": "disabled"}
