@@ -280,11 +280,8 @@ def arrived(place, path, **given):
 
 def seen(served):
     """Return the identity headers of a request, in every spelling."""
-    return {
-        name: value
-        for name, value in served["headers"].items()
-        if name.replace("_", "-") == HEADER
-    }
+    headers = served["headers"].items()
+    return {name: value for name, value in headers if name.replace("_", "-") == HEADER}
 
 
 @pytest.fixture

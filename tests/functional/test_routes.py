@@ -657,9 +657,7 @@ def test_no_frames_of_http_2_lead_past_the_guard(place, tls, known):
         with http2.Client(port(place, tls), tls=tls, timeout=2) as client:
             client.ask([*fields, *more])
 
-    asked = [
-        [(name, opened(value)) for name, value in fields] for fields in forged_requests.FRAMES
-    ]
+    asked = [[(name, opened(value)) for name, value in each] for each in forged_requests.FRAMES]
     # Some get no answer at all, and are waited for side by side.
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         list(pool.map(ask, asked))

@@ -151,6 +151,10 @@ def test_copy_goes_after_the_gateway_does_not_name_it(secured):
     assert secured.status().message == f"{status}or set tls-secret, or integrate certificates"
     assert hosts(secured) == {80: [HOST]}
     assert "tls" not in secured.gateway()["spec"]["servers"][0]
+    # The former certificate closes nothing while another one is awaited.
+    secured.config = {"tls_secret": "gone"}
+    secured.run()
+    assert hosts(secured) == {80: [HOST]}
 
 
 def refuse(code, words):
@@ -309,10 +313,8 @@ def test_certificate_of_the_authority_that_envoy_refuses_is_named(certified):
     stapled = tls_pairs.certificate(extensions=[tls_pairs.STAPLED], public=public)
     bag = {"certificates": json.dumps([{**issued, "certificate": stapled}])}
     certified.related[-1] = dataclasses.replace(certified.related[-1], remote_app_data=bag)
-    words = (
-        "run: juju status --relations; certificate from self-signed-certificates: "
-        "the certificate requires OCSP stapling; HTTPS is not served"
-    )
+    lack = "certificate from self-signed-certificates: the certificate requires OCSP stapling"
+    words = f"run: juju status --relations; {lack}; HTTPS is not served"
     assert certified.status().message == words
     assert len(certified.routes()) == 1
 

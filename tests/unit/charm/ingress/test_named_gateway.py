@@ -279,12 +279,15 @@ def kept(world):
     too_long=f"{'a.' * 94}corp.example,kf.corp.example",
 )
 def test_first_host_that_a_policy_demands_opens(served, hosts):
-    # The Gateway has a placeholder below the former host.
+    # The placeholder is below the former host, and another server follows.
     served.hook()
-    served.config = {"hosts": hosts}
+    secret(served.fake, "tls", "istio-ingress")
+    served.config = {"hosts": hosts, "tls_secret": "tls"}
     deny(served, "Gateway", below(".corp.example"))
+    deny(served, "Gateway", below(".corp.example", "HTTPS"))
     served.run()
-    assert [each["hosts"] for each in served.gateway()["spec"]["servers"]] == [hosts.split(",")]
+    opened = [each["hosts"] for each in served.gateway()["spec"]["servers"]]
+    assert opened == [hosts.split(",")] * 2
 
 
 BOUND_KINDS = pytest.mark.parametrize("kind", ["Gateway", "VirtualService"])
