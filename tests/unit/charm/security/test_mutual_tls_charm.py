@@ -493,11 +493,13 @@ def test_exception_stays_while_the_only_pod_is_replaced(ctx, world):
 
 
 def test_withdrawn_exception_of_a_workload_without_pods_is_closed(ctx, world):
-    world.add(stateful_set("idle"))
+    world.add(stateful_set("idle", probed(1)))
     ctx.run(ctx.on.config_changed(), strict(mtls_exceptions="idle:9000"))
     assert opened(world)["idle"] == [9000]
+    idle = {"app.kubernetes.io/name": "idle"}
+    world.add(peers("theirs", selector=idle, ports={1: "PERMISSIVE"}))
     ctx.run(ctx.on.config_changed(), strict())
-    assert "idle" not in opened(world)
+    assert not [each for each in policies(world) if "plain-idle" in each]
 
 
 @pytest.mark.parametrize("entry", ["minoi", "minoi:9000", "katib:grpc"])

@@ -110,7 +110,8 @@ def test_off_is_asked_about_in_quotes_since_juju_reads_what_is_typed_as_yaml(ctx
 @cases(
     ("objects", "said", "words"),
     policy_of_others_keeps_pods_open=(
-        [*members.member("db"), members.peers("theirs", mode="PERMISSIVE",
+        [*members.member("db"), *members.member("web"), members.peers("a", mode="PERMISSIVE",
+        selector={"app.kubernetes.io/name": "web"}), members.peers("theirs", mode="PERMISSIVE",
         selector={"apps.kubernetes.io/pod-index": "0"})], Template.POLICY_KEEPS_OPEN,
         "PeerAuthentication kf/theirs, which this charm did not make, keeps db, minio open",
     ),
