@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sidecar_lifecycle.shell import cli
 
-from integrator_contract import schema, service
+from integrator_contract import names, schema, service
 from testbed import command_line
 from tests.unit.cases import cases
 from tests.unit.workload import pods
@@ -68,16 +68,21 @@ def test_help_has_an_example_in_each_line(capsys: pytest.CaptureFixture[str]):
     assert max(map(len, text.splitlines())) < 80
 
 
-def test_standard_input_is_the_default(
+def test_pod_of_the_standard_input_is_explained_with_the_names_that_are_odd(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
+    annotations = {names.IGNORE_CONTAINERS: "agent", names.WAIT_FOR_CONTAINERS: "mian"}
+    odd = pods.pod_json(others={"agent": pods.running()}, annotations=annotations)
+
     class Stdin:
-        buffer = io.BytesIO(json.dumps(DONE).encode())
+        buffer = io.BytesIO(json.dumps(odd).encode())
 
     monkeypatch.setattr("sys.stdin", Stdin)
     assert cli.main(["explain"]) == 0
-    row = json.loads(capsys.readouterr().out)
-    assert (row["name"], row["decision"], row["reason"]) == ("done", "stop", "PayloadFinished")
+    where, why = {"namespace": "kf", "name": "job-x"}, {"message": "main ended with 0"}
+    told = {"decision": "stop", "reason": "PayloadFinished", "ended": ENDED["stop"]}
+    lists = {"containers": ["main"], "unknown": ["mian"], "holding": ["agent"]}
+    assert json.loads(capsys.readouterr().out) == where | why | told | lists
 
 
 def test_settings_of_the_service_decide_as_in_run(
@@ -96,19 +101,6 @@ def test_settings_of_the_service_decide_as_in_run(
         _, out, _ = explain(text, "--settings", str(file), tmp_path=tmp_path, capsys=capsys)
         row = json.loads(out)
         assert (row["decision"], row.get("ended", "")) == (want, ENDED[want])
-
-
-def test_what_is_odd_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    annotations = {
-        "istio-integrator.charmhub.io/ignore-containers": "agent",
-        "istio-integrator.charmhub.io/wait-for-containers": "mian",
-    }
-    pod = pods.pod_json(others={"agent": pods.running()}, annotations=annotations)
-    _, out, _ = explain(json.dumps(pod), tmp_path=tmp_path, capsys=capsys)
-
-    row = json.loads(out)
-    assert (row["unknown"], row["holding"]) == (["mian"], ["agent"])
-    assert (row["namespace"], row["name"], row["containers"]) == ("kf", "job-x", ["main"])
 
 
 SETTINGS = {"application": "a", "model": "m"}

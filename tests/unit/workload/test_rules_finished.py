@@ -98,15 +98,12 @@ ROWS = {
     "onfailure_completed": (pod(policy="OnFailure"), STOP),
     "payload_runs": (pod(running()), "wait PayloadRunning"),
     "onfailure_window": (pod(ended(1), policy="OnFailure"), AGAIN),
-    "onfailure_oom": (pod(ended(137), policy="OnFailure"), AGAIN),
     "always_between_restarts": (pod(policy="Always"), "ignore RestartsAlways"),
     "policy_of_a_newer_kubernetes": (pod(policy="New"), "ignore RestartsAlways"),
     "payload_lost_by_the_runtime": (pod(LOST), AGAIN),
     "proxy_lost_by_the_runtime": (pod(running(), proxy=LOST), "wait ProxyRestarting"),
     # Waiting is not finished, whatever came before.
     "crash_loop": (pod(waiting()), "wait PayloadWaiting"),
-    "image_pull": (pod(waiting("ImagePullBackOff")), "wait PayloadWaiting"),
-    "never_started": (pod(waiting("PodInitializing")), "wait PayloadWaiting"),
     "empty_state": (agent(running(), {}), "wait PayloadWaiting"),
     "two_states": (pod({**ended(), **waiting()}), "wait PayloadWaiting"),
     # Several containers.
@@ -189,11 +186,7 @@ ROWS = {
         "ignore Disrupted",
     ),
     "kubelet_evicts_no_more": (
-        pod(running(), proxy=ended(0), conditions=[{**EVICTED, "status": "False"}]),
-        "report ProxyLost",
-    ),
-    "another_condition": (
-        pod(running(), proxy=ended(0), conditions=[SCHEDULED]),
+        pod(running(), proxy=ended(0), conditions=[SCHEDULED, {**EVICTED, "status": "False"}]),
         "report ProxyLost",
     ),
     **{
@@ -487,8 +480,6 @@ def test_payload_ends_with_its_last_container(moments: list[int]):
     proxy_has_no_status=(pod(others={"istio-proxy": None}), (), False),
     at_an_unknown_time=(UNTIMED, (), False),
     payload_runs=(pod(running()), (), False),
-    payload_waits=(pod(waiting()), (), False),
-    payload_is_started_again=(pod(ended(1), policy="OnFailure"), (), False),
     one_of_two_runs=(agent(running()), (), False),
     one_that_is_ignored_runs=(agent(running(), ignore="agent"), (), True),
     one_that_is_ignored_ends_later=row(
