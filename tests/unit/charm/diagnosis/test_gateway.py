@@ -337,9 +337,8 @@ def test_gateway_that_a_route_names_and_that_is_not_there(world, gateways, missi
     world.run()
     add_route(world.fake, gateways=gateways, hosts=(HOST,))
     rows = [row for row in diagnose_ingress(world, "hosts") if not row.message.startswith("HOSTS")]
-    gone = [
-        f"Gateway {each}, which VirtualService kf/web names, does not exist" for each in missing
-    ]
+    text = "Gateway {}, which VirtualService kf/web names, does not exist"
+    gone = [text.format(each) for each in missing]
     assert [row.seen for row in rows] == (gone or ["every Gateway that a route names exists"])
 
 

@@ -92,7 +92,6 @@ def test_settings_that_are_not_known_are_told_by_the_options(  # noqa: PLR0917 -
 
 
 def labelled(**labels):
-    """An istiod, and labels of the namespace."""
     return lambda fake: (default(fake), fake.labels("kf").update(labels))
 
 

@@ -54,15 +54,15 @@ def test_missing_right_is_broken_unless_its_role_may_be_left_out(
     ctx, fake, right, options, is_named
 ):
     fake_cluster.install_istio(fake)
-    verbs, resource, namespace, name, *_ = [*right.split(), "", ""]
+    verb, resource, namespace, name, *_ = [*right.split(), "", ""]
     plural, _, group = resource.partition(".")
-    each_of = verbs.split(",")
-    fake.forbidden |= {(verb, plural, namespace, name or group) for verb in each_of}
+    verbs = verb.split(",")
+    fake.forbidden |= {(verb, plural, namespace, name or group) for verb in verbs}
     related = {route()} if options.get("related") else set()
     chosen = {key: value for key, value in options.items() if key != "related"}
     given = dataclasses.replace(state(**chosen), relations=related)
-    rights = [f"{verb} {resource} {name}".strip() for verb in each_of]
-    said = f"missing permissions: {', '.join(rights)}"
+    rights = ", ".join(f"{verb} {resource} {name}".strip() for verb in verbs)
+    said = f"missing permissions: {rights}"
     if not is_named:
         said = "the application has all rights that it needs"
     assert [row.seen for row in diagnose(ctx, "rights", given)] == [said]

@@ -63,7 +63,7 @@ def test_routes_of_both_generations_are_one_object_and_each_trouble_its_own(worl
     broken = wishes.asks("broken")
     broken = dataclasses.replace(broken, remote_app_data={"config": '{"model": ' + "[" * 9999})
     world.related = [
-        wishes.asks("jupyter-ui", path("/jupyter/"), path("/ab")),
+        wishes.asks("jupyter-ui", path("/jupyter/"), path("/ab"), path("/kfp-ui")),
         route("kfp-ui"),
         wishes.asks("stranger", path("/x"), model="elsewhere"),
         wishes.asks("silent"),
@@ -85,6 +85,7 @@ def test_routes_of_both_generations_are_one_object_and_each_trouble_its_own(worl
     ]
     # Juju shows one of them; the log has all.
     assert isinstance(status, testing.BlockedStatus)
+    assert "/kfp-ui belongs to kfp-ui" in caplog.text
     assert "broken: sends a document that nests more than" in caplog.text
     assert "stranger: asks for Services of elsewhere" in caplog.text
     assert "waiting for silent on istio-ingress-route" in caplog.text
