@@ -213,7 +213,8 @@ def trial(why, force):
         *({"remembered": requested("uid-a-0")}, ["a-0"], [], {}),
     ),
     forbids_disruption_and_is_lost=row(
-        pods=[replica(forbids="karpenter.sh/do-not-disrupt", **LOST)], why={"a-0": "WrongOrder"}
+        pods=[replica(forbids="karpenter.sh/do-not-disrupt", **LOST), replica("a-1")],
+        why={"a-0": "WrongOrder", "a-1": "NotReady"},
     ),
     lost_before_broken=(
         [replica("a-0", **LOST), replica("a-1", **STUCK)],
@@ -744,7 +745,8 @@ def test_nothing_is_evicted_where_istiod_does_not_serve_the_namespace():
 def proving(*pods, model=None, **values):
     """A pod of `a` has been evicted, `b` waits."""
     trials = injecting("Deployment/b")
-    shot = snapshot(*pods, B, desired={SET: 1}, trials=trials, **(model or {}))
+    model = {"refused": {"Deployment/c": "no"}, **(model or {})}
+    shot = snapshot(*pods, B, desired={SET: 1}, trials=trials, **model)
     rounds = {SET: a_round(**{"proves": "sidecar", **values})}
     return decide(shot, memory.Memory(rounds=rounds), max_unavailable="100%")
 
