@@ -110,9 +110,7 @@ class Discovery:
         native = ask(annotations=probe.NATIVE) if default.probed else default
         decision, obstacle = self._decide_native(default, native)
         problem = default.problem
-        if default.refusal is not None:
-            problem = f"is not tested: {problem}"
-        elif not default.probed:
+        if default.refusal is None and not default.probed:
             refused = "" if labels or default.is_unchanged else ", new pods are refused"
             problem = f"does not inject{refused}: {problem}"
         return dataclasses.replace(

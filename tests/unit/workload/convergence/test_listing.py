@@ -190,11 +190,11 @@ USED = "requested: pods=1, used: pods=5, limited: pods=5"
 FAILED = 'create Pod web-0 in StatefulSet web failed error: pods "web-0" is forbidden'
 
 
-def failed_create(model, kind, name, message, at, *, reason="FailedCreate"):
+def failed_create(model, kind, name, message, at, *, first=None, reason="FailedCreate"):
     when = datetime.datetime.fromtimestamp(at, tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     event = {"involvedObject": {"kind": kind, "name": name}, "reason": reason}
     event |= {"message": message, "lastTimestamp": when}
-    metadata = {"name": f"{name}-{at}-{reason}", "namespace": MODEL}
+    metadata = {"name": f"{name}-{first or at}-{reason}", "namespace": MODEL}
     model.put("events", {**event, "metadata": metadata})
 
 
@@ -219,7 +219,8 @@ async def test_pods_that_are_refused_are_told_with_the_author_of_the_refusal(
     model.get(f"{created.lower()}s", MODEL, "web-2")["status"]["desiredNumberScheduled"] = 1
     remember(model, memory.Memory(rounds={f"{created}/web-2": a_round(since=since)}))
     model.delete("pods", MODEL, "web-0")
-    failed_create(model, kind, name, message, since)
+    failed_create(model, kind, name, message, since + 2, first=since)
+    failed_create(model, kind, name, "Error creating: in between", since + 1)
     failed_create(model, kind, "another", message, since)
     failed_create(model, kind, name, "Error creating: of another time", since - 60)
     failed_create(model, kind, name, "Back-off restarting", since, reason="BackOff")

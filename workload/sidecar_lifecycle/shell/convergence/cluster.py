@@ -215,7 +215,9 @@ class ModelClient:
     async def list_refusals(self, since: Mapping[str, float]) -> dict[str, str]:
         """Return why workloads get no new pod, from Events of their controllers since a time."""
         found: dict[str, str] = {}
-        for each in await self._list_if_allowed(types.Event, fields="reason=FailedCreate"):
+        events = await self._list_if_allowed(types.Event, fields="reason=FailedCreate")
+        # An Event that happens again keeps its name, so the order of names is not that of time.
+        for each in sorted(events, key=lambda each: each.lastTimestamp or ""):
             with self.fence.isolate("converge", each):
                 workload = _name_creator(each.involvedObject)
                 at = facts.parse_timestamp(each.lastTimestamp) or 0.0
