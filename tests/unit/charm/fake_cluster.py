@@ -70,6 +70,12 @@ class FakeCluster(api_server.ApiServer):
         self.may_change: set[str] = set()
         """Those of them that a test expects."""
 
+    def deny(self, kind: str, code: int, words: str, *, having: str = "") -> None:
+        """Have another team deny objects of a kind, or those of them that have a text."""
+        self.validators.append(
+            lambda obj: (code, words) if obj["kind"] == kind and having in str(obj) else None
+        )
+
     def client(self) -> Client:
         """Return a client of this server."""
         config = SingleConfig(

@@ -150,7 +150,7 @@ def test_only_the_answer_of_istiods_own_webhook_is_istiods(  # noqa: PLR0917 - a
     ctx, fake, code, message, words, is_of_istiod
 ):
     fake_cluster.install_istio(fake)
-    fake.validators.append(lambda obj: (code, message) if obj["kind"] == "Pod" else None)
+    fake.deny("Pod", code, message)
     shown = status(ctx, state())
     assert isinstance(shown, testing.WaitingStatus)
     assert words in shown.message[: messages.VISIBLE]
@@ -163,9 +163,7 @@ def test_only_the_answer_of_istiods_own_webhook_is_istiods(  # noqa: PLR0917 - a
 def test_envoyfilter_that_a_provider_refuses_is_named_and_nothing_is_opened(world):
     words = "EnvoyFilters are not supported by the managed mesh"
     message = f'admission webhook "gateways.azmk8s.io" denied the request: {words}'
-    world.fake.validators.append(
-        lambda obj: (403, message) if obj["kind"] == "EnvoyFilter" else None
-    )
+    world.fake.deny("EnvoyFilter", 403, message)
     world.related = [route(), auth()]
     shown = world.status()
     assert isinstance(shown, testing.BlockedStatus)
@@ -177,7 +175,7 @@ def test_envoyfilter_that_a_provider_refuses_is_named_and_nothing_is_opened(worl
     assert world.gateway() is None
     assert world.routes() == []
     # A check reports the refused pod, and the status the other refusal.
-    world.fake.validators.append(lambda obj: (403, QUOTA) if obj["kind"] == "Pod" else None)
+    world.fake.deny("Pod", 403, QUOTA)
     rows = [row for row in diagnose_ingress(world, "status") if row.message == "OBJECT_REFUSED"]
     assert ["EnvoyFilter" in row.seen for row in rows] == [True]
 
@@ -271,13 +269,7 @@ OF_NAMESPACES = 'namespaces "kf" is forbidden: User "u" cannot patch resource "n
 )
 def test_who_keeps_the_namespace_from_being_labelled_is_named(ctx, fake, error, visible, command):
     fake_cluster.install_istio(fake)
-    fake.validators.append(
-        lambda obj: (
-            error
-            if obj["kind"] == "Namespace" and "istio-injection" in obj["metadata"]["labels"]
-            else None
-        )
-    )
+    fake.deny("Namespace", *error, having="istio-injection")
     shown = status(ctx, state())
     assert f"{shown.name}: {shown.message[: messages.VISIBLE]}".startswith(visible)
     with pytest.raises(testing.ActionFailed):

@@ -181,13 +181,8 @@ def test_native_sidecars_that_a_policy_forbids_are_still_tried(ctx, fake, found)
     """The dry run of the charm itself is refused, and the workload finds when that ends."""
     found(changes={"hold": POLICY})
     fake.put("Node", "a", None, status={"nodeInfo": {"kubeletVersion": "v1.36.3"}})
-
-    def policy(obj):
-        is_native = names.NATIVE_SIDECAR in obj["metadata"].get("annotations", {})
-        denied = 403, "ValidatingAdmissionPolicy 'a' with binding 'b' denied request: no"
-        return denied if obj["kind"] == "Pod" and is_native else None
-
-    fake.validators.append(policy)
+    denied = "ValidatingAdmissionPolicy 'a' with binding 'b' denied request: no"
+    fake.deny("Pod", 403, denied, having=names.NATIVE_SIDECAR)
     status(ctx, state())
     assert sorted(left_out(fake)) == ["hold", "native"]
     fake.validators.clear()

@@ -26,7 +26,7 @@ def not_tried(fake):
 def refused(fake):
     """An istiod that is not tried, as another team's policy denies pods."""
     default(fake)
-    fake.validators.append(lambda obj: (403, DENIED) if obj["kind"] == "Pod" else None)
+    fake.deny("Pod", 403, DENIED)
 
 
 POLICY = "kubectl get validatingadmissionpolicy a -o yaml"

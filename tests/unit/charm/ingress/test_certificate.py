@@ -159,11 +159,7 @@ def test_copy_goes_after_the_gateway_does_not_name_it(secured):
 
 def refuse(code, words):
     """Return a change by which the API server refuses the copy."""
-    return lambda fake: fake.validators.append(
-        lambda obj: (
-            (code, words) if (obj["kind"], obj["metadata"]["name"]) == ("Secret", COPY) else None
-        )
-    )
+    return lambda fake: fake.deny("Secret", code, words, having=COPY)
 
 
 QUOTA = 'secrets "x" is forbidden: exceeded quota: few-secrets, requested: secrets=1'

@@ -150,12 +150,7 @@ def test_route_is_an_http_route_for_authenticated_requests(world, related, path,
 
 @pytest.mark.parametrize("code", [400, 422])
 def test_route_that_the_api_server_refuses_costs_its_application_alone(world, caplog, code):
-    def refuse(obj):
-        if obj["kind"] == "HTTPRoute" and "//" in str(obj["spec"]):
-            return code, "must not contain '//'"
-        return None
-
-    world.fake.validators.append(refuse)
+    world.fake.deny("HTTPRoute", code, "must not contain '//'", having="//")
     bad = [wishes.route(*(wishes.match(f"/{name}//b") for name in names)) for names in ("ac", "d")]
     good = wishes.route(wishes.match("/a", "Exact"), wishes.match("/b"))
     world.related = [wishes.asks(f"bad-{n}", each) for n, each in enumerate(bad)]

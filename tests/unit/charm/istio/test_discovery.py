@@ -93,11 +93,12 @@ def profile_that_goes(fake):
         fake.find("Namespace", name)["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 
 
-def refuse(obj):
+def refuse(fake):
     """Have istiod refuse a pod that it cannot inject."""
-    name, is_probe = "object.sidecar-injector.istio.io", "mesh-probe" in str(obj["metadata"])
-    words = f'admission webhook "{name}" denied the request: no template x'
-    return (400, words) if is_probe else None
+    words = (
+        'admission webhook "object.sidecar-injector.istio.io" denied the request: no template x'
+    )
+    fake.deny("Pod", 400, words, having="mesh-probe")
 
 
 MANAGED = remote(name="istiod-asm-managed", revision="asm-managed")
@@ -170,7 +171,7 @@ ONE_OF_TWO = all_of(istio(revision="1-30"), istio(revision="1-31", tags=("prod",
         "ReadTimeout",
     ),
     refuses=(
-        all_of(istio(), lambda fake: fake.validators.append(refuse)), {}, "waiting",
+        all_of(istio(), refuse), {}, "waiting",
         'does not inject: webhook "object.sidecar-injector.istio.io" refuses: no template x',
     ),
     not_to_be_asked=(

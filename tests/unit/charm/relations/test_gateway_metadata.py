@@ -109,8 +109,7 @@ def drop_names_of_rules(world):
 
 
 def reject_routes(world):
-    denied = 400, 'admission webhook "a.b" denied the request: no'
-    world.fake.validators.append(lambda obj: denied if obj["kind"] == "HTTPRoute" else None)
+    world.fake.deny("HTTPRoute", 400, 'admission webhook "a.b" denied the request: no')
 
 
 def offer_classes(world, *names):

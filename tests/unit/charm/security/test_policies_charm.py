@@ -147,13 +147,9 @@ def test_caller_that_is_withdrawn_loses_access_beside_a_policy_that_is_not_under
 
 
 def test_policies_that_another_team_forbids_are_named_and_cost_no_other(world, caplog):
-    def deny(obj):
-        selector = obj.get("spec", {}).get("selector")
-        is_denied = obj["kind"] == "AuthorizationPolicy" and "kfp-" in str(selector)
-        return (403, 'admission webhook "a.b" denied the request: no') if is_denied else None
-
+    denied = 'admission webhook "a.b" denied the request: no'
     world.config["authorization"] = "closed"
-    world.fake.validators.append(deny)
+    world.fake.deny("AuthorizationPolicy", 403, denied, having="kfp-")
     world.hook()
     for name in ("kfp-api", "kfp-ui"):
         assert f'webhook "a.b" refuses AuthorizationPolicy mesh-2-{name}-' in caplog.text
