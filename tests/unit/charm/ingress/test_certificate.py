@@ -279,7 +279,9 @@ def certified(world):
 
 def test_certificate_of_the_library_reaches_the_gateway(certified):
     (issued,) = json.loads(certified.related[-1].remote_app_data["certificates"])
-    issued["chain"].append(tls_pairs.certificate("another").strip())
+    leaf, *above = issued["chain"]
+    another = tls_pairs.certificate("another").strip()
+    issued["chain"] = [another, leaf, *above]
     bag = {"certificates": json.dumps([issued])}
     certified.related[-1] = dataclasses.replace(certified.related[-1], remote_app_data=bag)
     assert isinstance(certified.status(), testing.ActiveStatus)
@@ -290,7 +292,7 @@ def test_certificate_of_the_library_reaches_the_gateway(certified):
     key = tls_certificates.PrivateKey.from_string(shown(certified)["tls.key"])
     assert certificate.matches_private_key(key)
     assert certificate.sans_dns == {"kf.example.com"}
-    assert shown(certified)["tls.crt"].split("\n\n") == ["\n".join(issued["chain"]) + "\n"]
+    assert shown(certified)["tls.crt"].split("\n\n") == ["\n".join([leaf, another, *above]) + "\n"]
     certified.fake.writes.clear()
     certified.run()
     assert certified.fake.writes == []

@@ -88,6 +88,10 @@ ADMIT = "run: juju trust mesh-2 --scope=cluster"
     ),
     nothing_begun=(pods(1), "maintenance: 1/3 pods in mesh, 2 waiting to be replaced"),
     manual=(pods(1, proposed=2, mode="manual"), f"blocked: 1/3 pods in mesh; {RESTART}"),
+    manual_beside_a_wait=(
+        pods(1, STARTS, proposed=2, mode="manual"),
+        f"blocked: 1/3 pods in mesh; {RESTART}",
+    ),
     forbidden=(pods(1, proposed=2), f"blocked: 1/3 pods in mesh, 2 forbid eviction; {RESTART}"),
     hangs=(
         pods(1, HANGS, STARTS, converging=2),

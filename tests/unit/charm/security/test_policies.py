@@ -167,6 +167,11 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
         asked(service("hook", 443, selector=labels), of_units("hook", **AB), **CALLED),
         {NAME: "hook", **AB, **labels}, [Call("", 443)], [ANY],
     ) for how, labels in {"more": {NAME: "hook", **AB, "c": "d"}, "fewer": AB}.items()},
+    server_called_by_other_labels_of_the_same_pods=(
+        asked(service("hook", 443, selector={"c": "d"}), of_units("hook", **AB),
+        pod("hook", labels={**AB, "c": "d"}.items()), **CALLED),
+        {NAME: "hook", **AB, "c": "d"}, [Call("", 443)], [ANY],
+    ),
     webhook_at_a_port_of_no_pod=(
         asked(service("hook", (443, "web")), said("hook", policy("kfp-ui", "hook")), **CALLED),
         {NAME: "hook"}, [], [Call("", 4443), Call("", 443), ANY],

@@ -12,6 +12,7 @@ from tests.unit.cases import cases
 from tests.unit.workload import pods
 
 NODES = "requiredDuringSchedulingIgnoredDuringExecution"
+OTHER_NODE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}]}
 PREFERRED = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}
 TEMPLATE = {
     "metadata": {"labels": {"app": "db"}, "annotations": {"team": "ml"}, "finalizers": ["x/own"]},
@@ -72,7 +73,7 @@ def test_pod_of_a_statefulset_has_its_ordinal_claims_and_revision(
 
 @cases(
     ("host_network", "affinity"),
-    host_network=(True, {"nodeAffinity": {**PREFERRED, NODES: {}}, "podAffinity": {}}),
+    host_network=(True, {"nodeAffinity": {**PREFERRED, NODES: OTHER_NODE}, "podAffinity": {}}),
     preference=(False, {"nodeAffinity": PREFERRED}),
     no_affinity=(False, {}),
 )
