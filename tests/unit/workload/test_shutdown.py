@@ -243,9 +243,9 @@ async def test_status_from_before_the_pod_is_not_believed_in_the_pods_next_life(
         cluster.put("pods", pod_json(running()))
         await asyncio.sleep(1)
         cluster.requests.clear()
-        for state in (BEFORE_ITS_POD, running(), BEFORE_ITS_POD):
+        for part, state in ((0.6, BEFORE_ITS_POD), (0.01, running()), (0.6, BEFORE_ITS_POD)):
             cluster.put("pods", pod_json(state))
-            await asyncio.sleep(OLD_END_COUNTS_AFTER * 0.6)
+            await asyncio.sleep(OLD_END_COUNTS_AFTER * part)
         assert not opened(cluster)
         cluster.denied = lambda *_: False
         await until(lambda: phase(cluster) == "Succeeded", seconds=OLD_END_COUNTS_AFTER)
