@@ -320,6 +320,7 @@ def install_istio(
     tags: Iterator[str] | tuple[str, ...] = (),
     namespace: str = "istio-system",
     mesh_config: str = "",
+    name: str = "",
     **behaviour: Any,
 ) -> None:
     """Install what Istio's own charts render for a revision; `behaviour` is the istiod's."""
@@ -336,15 +337,12 @@ def install_istio(
     place = "" if namespace == "istio-system" else f"-{namespace}"
     cluster.add(
         istio_objects.configuration(
-            f"istio-sidecar-injector{suffix}{place}", revision, "", namespace
+            name or f"istio-sidecar-injector{suffix}{place}", revision, "", namespace
         )
     )
     for tag in tags:
-        cluster.add(
-            istio_objects.configuration(
-                f"istio-revision-tag-{tag}{place}", revision, tag, namespace
-            )
-        )
+        label = f"istio-revision-tag-{tag}{place}"
+        cluster.add(istio_objects.configuration(label, revision, tag, namespace))
 
 
 def set_istiod(cluster: FakeCluster, name: str = "istiod", **behaviour: Any) -> None:

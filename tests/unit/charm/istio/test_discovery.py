@@ -103,7 +103,7 @@ def refuse(fake):
 
 MANAGED = remote(name="istiod-asm-managed", revision="asm-managed")
 UNTRUSTED = 'x509: certificate signed: by an unknown (possibly because of "rsa: error" of: "ca")'
-BOTH = all_of(istio(namespace="mesh-a"), remote())
+BOTH = all_of(istio(namespace="mesh-a", name="istio-sidecar-injector-istio-system"), remote())
 TWICE = all_of(*(remote(name=name, url=f"https://{name}/inject") for name in ("m-a", "m-b")))
 BESIDE = all_of(istio(), istio(revision="canary"))
 TAG_ALONE = all_of(

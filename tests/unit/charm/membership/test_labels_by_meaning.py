@@ -7,8 +7,8 @@ from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import joins, state
 
 DEFAULT = {}
-CANARY = {"revision": "1-30"}
-WITH_DEFAULT_TAG = {"revision": "1-30", "tags": ("default",)}
+CANARY = {"revision": "stable"}
+WITH_DEFAULT_TAG = {"revision": "stable", "tags": ("default",)}
 TAGGED = {"revision": "1-31", "tags": ("prod",)}
 ENABLED = {"istio-injection": "enabled"}
 
@@ -21,19 +21,19 @@ def rev(name):
     ("installed", "labels", "revision", "superfluous"),
     default=([DEFAULT], rev("default"), "", ""),
     default_is_named=([DEFAULT], rev("default"), "default", ""),
-    revision_of_the_default_tag=([WITH_DEFAULT_TAG], rev("1-30"), "", ""),
-    default_tag=([WITH_DEFAULT_TAG], rev("default"), "1-30", ""),
-    enabled_by_the_default_tag=([WITH_DEFAULT_TAG], ENABLED, "1-30", ""),
+    revision_of_the_default_tag=([WITH_DEFAULT_TAG], rev("stable"), "", ""),
+    default_tag=([WITH_DEFAULT_TAG], rev("default"), "stable", ""),
+    enabled_by_the_default_tag=([DEFAULT, WITH_DEFAULT_TAG], ENABLED, "stable", ""),
     tag=([TAGGED], rev("prod"), "1-31", ""),
     revision_of_the_tag=([TAGGED], rev("1-31"), "prod", ""),
-    revision_is_ignored=([DEFAULT, CANARY], {**ENABLED, **rev("1-30")}, "", ""),
+    revision_is_ignored=([DEFAULT, CANARY], {**ENABLED, **rev("stable")}, "", ""),
     no_such_revision=([DEFAULT], rev("gone"), "", "istio.io/rev"),
-    tag_of_another=([CANARY, TAGGED], rev("prod"), "1-30", "istio.io/rev"),
-    no_default_istio=([CANARY], {**ENABLED, **rev("1-30")}, "", "istio-injection"),
+    tag_of_another=([CANARY, TAGGED], rev("prod"), "stable", "istio.io/rev"),
+    no_default_istio=([CANARY], {**ENABLED, **rev("stable")}, "", "istio-injection"),
     default_istio_injects=(
         [DEFAULT, CANARY],
-        {**ENABLED, **rev("1-30")},
-        "1-30",
+        {**ENABLED, **rev("stable")},
+        "stable",
         "istio-injection",
     ),
 )
