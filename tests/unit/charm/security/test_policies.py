@@ -431,14 +431,14 @@ def units(count):
 
 
 def test_application_that_speaks_of_many_workloads_is_refused_and_no_other():
-    honest = said("minio", policy("kfp-api", "minio"), relation=2)
-    few = decide(asked(*MINIO, honest, said("evil", *units(MOST_WORKLOADS))))
+    honest = of_units("minio")
+    few = decide(asked(*MINIO, honest, said("evil", *[*units(MOST_WORKLOADS)] * 2)))
     assert (len(few.policies), few.messages) == (MOST_WORKLOADS + 1, ())
     many = decide(asked(*MINIO, said("evil", *units(512)), honest))
     assert len(many.policies) == MOST_WORKLOADS + 1
     problem = "speaks of more than 16 workloads by labels: the rest is refused"
     assert problems(many) == [(Template.AUTHORIZATION_INVALID, f"service-mesh:3 evil: {problem}")]
-    assert admits(many, MINIO[1].metadata.labels, Call(sa("kfp-api"), 9000))
+    assert admits(many, MINIO[1].metadata.labels, ui(9000))
 
 
 AT = {"to": [{"operation": {"ports": ["18888"]}}]}

@@ -15,6 +15,7 @@ from tests.unit.charm.security.callers import GATEWAY, NAME, policy, sa
 
 CLOSED = "mesh-2-closed"
 AT_NO_PORT = policy("kfp-ui", "kfp-api", {"ports": [99]})
+NO_WAYPOINT = {"istio.io/use-waypoint": "none"}
 
 
 @pytest.fixture
@@ -219,14 +220,14 @@ def test_requests_that_ztunnel_does_not_see_are_counted(world):
         {"istio.io/use-waypoint": "far", "istio.io/use-waypoint-namespace": "shared"},
         "shared/sa/far",
     ),
-    none=({"istio.io/use-waypoint": "none"}, None),
+    none=(NO_WAYPOINT, None),
 )
 def test_waypoint_of_a_service_may_call_it_in_ambient_mode_alone(world, labels, waypoint):
     service = world.fake.find("Service", "kfp-api", "kf")
     service["metadata"]["labels"] |= labels
     world.run()
     before = written(world.fake)
-    ambient_objects.into_ambient(world.fake)
+    ambient_objects.into_ambient(world.fake, **NO_WAYPOINT)
     assert isinstance(world.status(), testing.ActiveStatus)
     more = {f"cluster.local/ns/{waypoint}"} if waypoint else set()
     after = written(world.fake)
