@@ -3,6 +3,8 @@
 Routes of both generations are served in one order, which is the Gateway API's.
 """
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -312,24 +314,26 @@ REMOTE = "remote-0123456789abcdef0123456789abcdef"
 
 
 @cases(
-    ("model", "application", "words"),
-    another=("mlflow", "app", "asks for Services of mlflow"),
-    offer=("mlflow", REMOTE, "is of another model"),
+    ("model", "application", "replaced", "words"),
+    another=("mlflow", "app", {}, "asks for Services of mlflow"),
+    offer=("mlflow", REMOTE, {}, "is of another model"),
     # Its own model may have the same name as ours, in another cluster.
-    offer_of_the_name=("kf", REMOTE, "is of another model"),
+    offer_of_the_name=("kf", REMOTE, {}, "is of another model"),
+    silent_offer=("kf", REMOTE, {"message": None}, "is of another model"),
+    invalid_offer=("kf", REMOTE, {"message": None, "problem": "x"}, "is of another model"),
 )
 @pytest.mark.parametrize("endpoint", [wishes.ASKED, wishes.OPEN, kubeflow.INGRESS])
 def test_route_to_a_service_outside_of_the_model_is_refused_by_name(
-    endpoint, model, application, words
+    endpoint, model, application, replaced, words
 ):
     if endpoint == kubeflow.INGRESS:
-        found = wishes.plan(older=[older(1, "/a", application, namespace=model)])
+        one = older(1, "/a", application, namespace=model)
     else:
         terms = {"model": model, "application": application, "endpoint": endpoint}
-        found = wishes.plan(wishes.received(1, wishes.route(A), **terms))
-    assert found.routes == ()
-    (problem,) = found.problems
-    assert problem == f"{endpoint}:1 {application}: {words}; only Services of kf get routes"
+        one = wishes.received(1, wishes.route(A), **terms)
+    found = wishes.plan(dataclasses.replace(one, **replaced))
+    problem = f"{endpoint}:1 {application}: {words}; only Services of kf get routes"
+    assert (found.routes, found.problems) == ((), (problem,))
 
 
 def test_many_problems_of_one_application_are_few_lines():
