@@ -45,7 +45,7 @@ class Service:
     listener: str
     """Its address."""
     asked: aiohttp.ClientSession
-    """Requests of the charm, which knows the token."""
+    """Requests of the charm, with the token that it wrote last."""
     scraped: aiohttp.ClientSession
     noticed: list[str] = dataclasses.field(default_factory=list)
     """The keys of the notices that Pebble got."""
@@ -59,6 +59,7 @@ class Service:
         found = {key: values.pop(key) for key in ("facts", "expected") if key in values}
         self.settings = dataclasses.replace(self.settings, **values)
         self.file.write_text(self.settings.encode())
+        self.asked.headers["Authorization"] = f"Bearer {self.settings.token}"
         if any(found.values()) or self.results:
             first = self.results or service.Results(facts=charm_facts.CharmFacts(looked=0.0))
             self.results = dataclasses.replace(first, **found)
@@ -111,10 +112,9 @@ class Service:
         return web.json_response({"result": {"id": "1"}}, status=self.pebble_status)
 
 
-def client(port: int, token: str = "") -> aiohttp.ClientSession:
-    """Return what asks the service, by a token if there is one."""
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=headers)
+def client(port: int) -> aiohttp.ClientSession:
+    """Return what sends requests to a port of the service."""
+    return aiohttp.ClientSession(f"http://127.0.0.1:{port}")
 
 
 async def _told(answer: aiohttp.ClientResponse) -> Any:
@@ -147,7 +147,7 @@ async def serving(
             settings,
             folder / "settings.json",
             f"http://127.0.0.1:{asked}",
-            asked=await stack.enter_async_context(client(asked, settings.token)),
+            asked=await stack.enter_async_context(client(asked)),
             scraped=await stack.enter_async_context(client(scraped)),
         )
         subject.change(**values)

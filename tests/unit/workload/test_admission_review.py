@@ -32,9 +32,10 @@ async def test_a_pod_is_answered_with_a_patch_of_what_changes(webhook: Webhook):
     assert await is_counted(webhook, "patched")
     assert (response["uid"], response["allowed"]) == ("u-1", True)
     assert response["patchType"] == "JSONPatch"
-    assert response["auditAnnotations"] == {"applied": "ports,hold"}
+    assert response["auditAnnotations"] == {"applied": "inject,ports,hold"}
     patch = json.loads(base64.b64decode(response["patch"]))
-    assert [operation["path"] for operation in patch] == ["/metadata/annotations"]
+    changed = ["/metadata/annotations", "/metadata/labels"]
+    assert [operation["path"] for operation in patch] == changed
 
 
 @cases(

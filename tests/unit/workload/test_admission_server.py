@@ -35,6 +35,7 @@ async def test_review_is_answered_and_counted_and_not_spoken_about(
         for kind in ("model", "profiles"):
             assert await webhook.count("reviews_total", namespaces=kind, outcome="patched") == 1
         assert await webhook.count("changes_total", change="hold") == 2
+        assert await webhook.count("changes_total", change="inject") == 1
         assert 0 < await webhook.count("seconds_sum", outcome="patched") < 30
 
     assert not [each for each in logged(capsys) if each["level"] == "warning"]
@@ -108,15 +109,15 @@ async def test_each_change_of_a_file_is_counted_and_what_stays_wrong_is_told_of_
         await asyncio.sleep(5)
         assert await reloads("settings", "failed") >= 3
         assert await reloads("settings", "ok") == 0
-        assert await applied() == "ports,hold"
+        assert await applied() == "inject,ports,hold"
         changed = {**SETTINGS, "hold-application": False}
         (tmp_path / "settings.json").write_text(json.dumps(changed))
         await asyncio.sleep(5)
-        assert await applied() == "ports"
-        # A renewed certificate is served with its key only.
+        assert await applied() == "inject,ports"
+        # A renewed certificate is served with its key only. No connection is kept for 40 s.
         renewed = webhook_world.certificate()
         (tmp_path / "tls.crt").write_bytes(renewed["tls.crt"])
-        await asyncio.sleep(5)
+        await asyncio.sleep(40)
         assert await reloads("certificate", "failed") >= 2
         assert await reloads("settings", "ok") == 1
         assert await reloads("certificate", "ok") == 0

@@ -39,7 +39,7 @@ async def listed(model: FakeApiserver, **settings: Any) -> dict[str, Any]:
 async def test_answer_follows_the_settings_that_the_charm_has_just_written(model: FakeApiserver):
     async with served(model, restart_pods="manual") as service:
         for restart_pods, reason in (("manual", Reason.NOT_ASKED), ("auto", Reason.QUEUED)):
-            service.change(restart_pods=restart_pods)
+            service.change(restart_pods=restart_pods, token=reason)
             found = await service.get("/uninjected")
             (pod,) = found["pods"]
             wanted = (MODEL, "web-0", "StatefulSet/web", reason)

@@ -23,6 +23,8 @@ from testbed import loopback
 from tests.unit.workload.fake_apiserver import running_task, until
 
 SETTINGS = {"application": "a", "model": "m", "excluded-outbound-ports": [{"ports": [1]}]}
+SETTINGS |= {"membership": "selected", "included-pods": "!app"}
+"""Each pod gets ports, and joins the mesh by a label if it is in the model."""
 POD = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
 NAME = "webhook"
 
