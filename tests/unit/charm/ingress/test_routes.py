@@ -295,13 +295,12 @@ EXACT = match("/a", "Exact")
         [], [older(1, "/kfp/"), older(2, "/kfp"), older(3, "/kfpx")],
         [("app-3", "/kfpx"), ("app-1", "/kfp/")], "ingress:2 app-2: prefix /kfp belongs to app-1",
     ),
-    both_interfaces=(
-        [wishes.received(1, wishes.route(match("/new")), application="dex",
-        endpoint=wishes.OPEN)], [older(4, "/x", "x"), older(2, "/dex", "dex")],
-        [("x", "/x"), ("dex", "/dex")],
-        (f"{wishes.OPEN}:1 dex: dex is served by its relation to ingress; "
-         f"run: juju remove-relation mesh-2:{wishes.OPEN} dex"),
-    ),
+    **{f"both_interfaces_{each}": (
+        [wishes.received(1, wishes.route(match("/new")), application="dex", endpoint=each)],
+        [older(4, "/x", "x"), older(2, "/dex", "dex")], [("x", "/x"), ("dex", "/dex")],
+        (f"{each}:1 dex: dex is served by its relation to ingress; "
+         f"run: juju remove-relation mesh-2:{each} dex"),
+    ) for each in (ROUTE, wishes.OPEN)},
 )  # fmt: skip
 def test_path_belongs_to_one_application(newer, by_older, routes, problem):
     found = wishes.plan(*newer, older=by_older)

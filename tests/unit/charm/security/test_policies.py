@@ -235,8 +235,8 @@ STATED = said("kfp-api", policy("kfp-ui", None, target_service="ml-pipeline"))
         [Call(EDITOR, 18888), ui(headers=CLAIM)],
         [Call(EDITOR, 18888, headers=CLAIM), Call(EDITOR, 8887)],
     ),
-    second_rule_for_the_second_target=(
-        asked(PIPELINES, *MINIO, STATED, others=[by_target(AT_NO_PORT, UNCLAIMED,
+    last_rule_for_the_second_target=(
+        asked(PIPELINES, *MINIO, STATED, others=[by_target(*[AT_NO_PORT] * 63, UNCLAIMED,
         targetRefs=[{"kind": "Service", "name": name} for name in ("minio", "ml-pipeline")])]),
         API, [Call(EDITOR, 18888), ui()], [Call(EDITOR, 9000)],
     ),
@@ -296,6 +296,7 @@ def test_what_no_relation_is_about_closes_nothing(given):
     **{action: by_target(UNCLAIMED, action=action) for action in ("DENY", "CUSTOM", "AUDIT")},
     another_kind=by_target(UNCLAIMED, targetRefs=[{"kind": "Gateway", "name": "ml-pipeline"}]),
     without_rules=by_target(),
+    more_than_64_rules=by_target(*[AT_NO_PORT] * 64, UNCLAIMED),
     no_such_port=by_target({**UNCLAIMED, **AT_NO_PORT}),
     every_port_but_it=by_target({"to": [{"operation": {"notPorts": ["8888"]}}]}),
     no_rules=by_target(5),
@@ -378,11 +379,11 @@ def test_refusing_all_that_an_application_says_shuts_nobody_out_of_it(refused):
     decision = decide(asked(KFP_API, API_POD, said("kfp-api", refused), standing=[of_another]))
     assert not decision.policies
     assert problems(decision)[0][1].startswith("service-mesh:3 kfp-api: ")
-    own = by_target(selector={"matchLabels": API})
+    own = by_target({}, selector={"matchLabels": API})
     assert not decide(asked(KFP_API, API_POD, said("kfp-api"), standing=[own])).policies
     assert len(problems(decide(asked(said("kfp-api", refused, 6, "7"))))) == 3
     honest = policy("kfp-ui", "kfp-api", {"ports": [8888]})
-    decision = decide(asked(KFP_API, API_POD, said("kfp-api", refused, honest)))
+    decision = decide(asked(KFP_API, API_POD, said("kfp-api", refused, honest), standing=[own]))
     assert admits(decision, API, ui())
     assert not admits(decision, API, Call(sa("dashboard"), 18888))
 
