@@ -276,8 +276,9 @@ ALLOWED = {
         path("regex", ".*"), gateways=["mine", "NAMESPACE/kubeflow-gateway"], hosts=[HOST]
     ),
     "routes of the mesh": virtual_service({"match": None}, gateways=["mesh"], hosts=["web"]),
-    "a short name that is not our Gateway": virtual_service(
-        {"match": None}, gateways=["kubeflow-gateway"]
+    "names that are not our Gateway's": virtual_service(
+        {"match": None},
+        gateways=["kubeflow-gateway", "kubeflow-gateway.MODEL-2", "MODEL/kubeflow-gateway-2"],
     ),
     "an HTTPRoute below its namespace": http_route(),
     "an HTTPRoute at our host": http_route(hostnames=[HOST]),
@@ -287,7 +288,9 @@ ALLOWED = {
     "an HTTPRoute of its own Gateway": http_route(
         {"matches": [{}]}, parent={"namespace": "NAMESPACE"}
     ),
-    "a GRPCRoute on its own": http_route(kind="GRPCRoute", parent={"namespace": "NAMESPACE"}),
+    "a GRPCRoute on another Gateway of the model": http_route(
+        kind="GRPCRoute", parent={"name": "mine"}
+    ),
     "a Gateway for pods of its own": gateway_of({"istio": "mine"}),
     "a Gateway with one label of ours and one of its own": gateway_of(
         {"app": "EDGE", "of": "alice"}
