@@ -93,7 +93,7 @@ class Authorization(Component):
             return None
         namespace = situation.cluster.get(cluster.NAMESPACE, situation.model)
         waypoint = cluster.at(namespace, "metadata", "labels").get(names.USE_WAYPOINT, "none")
-        if waypoint == "none":
+        if waypoint in ("", "none"):
             return None
         return Template.WAYPOINT_HIDES_CALLERS(
             waypoint=waypoint,

@@ -15,7 +15,6 @@ from tests.unit.charm.security.callers import GATEWAY, NAME, policy, sa
 
 CLOSED = "mesh-2-closed"
 AT_NO_PORT = policy("kfp-ui", "kfp-api", {"ports": [99]})
-NO_WAYPOINT = {"istio.io/use-waypoint": "none"}
 
 
 @pytest.fixture
@@ -214,20 +213,22 @@ def test_requests_that_ztunnel_does_not_see_are_counted(world):
 
 
 @cases(
-    ("labels", "waypoint"),
-    of_its_namespace=({"istio.io/use-waypoint": "theirs"}, "kf/sa/theirs"),
+    ("labels", "waypoint", "of_namespace"),
+    of_its_namespace=({"istio.io/use-waypoint": "theirs"}, "kf/sa/theirs", ""),
     of_another=(
         {"istio.io/use-waypoint": "far", "istio.io/use-waypoint-namespace": "shared"},
-        "shared/sa/far",
+        *("shared/sa/far", "none"),
     ),
-    none=(NO_WAYPOINT, None),
+    none=({"istio.io/use-waypoint": "none"}, None, "none"),
 )
-def test_waypoint_of_a_service_may_call_it_in_ambient_mode_alone(world, labels, waypoint):
+def test_waypoint_of_a_service_may_call_it_in_ambient_mode_alone(
+    world, labels, waypoint, of_namespace
+):
     service = world.fake.find("Service", "kfp-api", "kf")
     service["metadata"]["labels"] |= labels
     world.run()
     before = written(world.fake)
-    ambient_objects.into_ambient(world.fake, **NO_WAYPOINT)
+    ambient_objects.into_ambient(world.fake, **{"istio.io/use-waypoint": of_namespace})
     assert isinstance(world.status(), testing.ActiveStatus)
     more = {f"cluster.local/ns/{waypoint}"} if waypoint else set()
     after = written(world.fake)
