@@ -52,8 +52,8 @@ def test_configuration_sorts_before_every_injector_and_names_are_dns_labels(
     fake.namespace(model)
     fake.may_change = {f"namespaces {model}"}
     spec = {"containers": [{"name": "lifecycle", "image": "workload:1"}]}
-    fake.put("Pod", f"{application}-0", model, spec=spec)
-    ctx = context(application)
+    fake.put("Pod", f"{application}-3", model, spec=spec)
+    ctx = context(application, unit_id=3)
     given = dataclasses.replace(state(), model=testing.Model(model, type="kubernetes"))
     ctx.run(ctx.on.config_changed(), given)
     ours = [obj for obj in fake.objects.values() if fake_cluster.is_charms(obj)]
