@@ -105,7 +105,10 @@ def test_relation_whose_routes_are_not_taken_is_named_and_goes_alone(world, code
 
     world.fake.validators.append(refuse)
     world.related = [route("good"), wishes.asks("bad", path("/poison")), auth()]
-    status = world.status()
+    out = world.run()
+    status, expected = out.unit_status, charm_world.results(world.ctx, out).expected
+    ends = ".kf.svc.cluster.local"
+    assert expected.clusters == (f"outbound|3000||good{ends}", f"outbound|8080||oidc{ends}")
     assert isinstance(status, testing.BlockedStatus)
     where = f"istio-ingress-route:{world.related[1].id} bad"
     visible = status.message[: messages.VISIBLE]
