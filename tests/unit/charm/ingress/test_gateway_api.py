@@ -155,10 +155,11 @@ def test_route_that_the_api_server_refuses_costs_its_application_alone(world, ca
     good = wishes.route(wishes.match("/a", "Exact"), wishes.match("/b"))
     world.related = [wishes.asks(f"bad-{n}", each) for n, each in enumerate(bad)]
     world.related += [wishes.asks("good", good), auth()]
-    status = world.status()
+    out = world.run()
+    status, expected = out.unit_status, results(world.ctx, out).expected
     assert isinstance(status, testing.BlockedStatus)
     assert "must not contain '//'" in status.message
     for each in world.related[:2]:
         source = f"{each.endpoint}:{each.id} {each.remote_app_name}"
         assert f"routes of {source} in kf" in caplog.text
-    assert len(world.all("HTTPRoute")) == 2
+    assert len(world.all("HTTPRoute")) == expected.routes == 2
