@@ -17,6 +17,9 @@ from tests.unit.charm import fake_cluster
 # Each hook reads and writes YAML, which takes Python three times as long as libyaml.
 yaml.SafeLoader, yaml.SafeDumper = yaml.CSafeLoader, yaml.CSafeDumper
 MODEL, APPLICATION = "kf", "mesh-2"
+UNIT = 3
+"""The number of the unit that runs hooks; unit 0 has another pod."""
+OWN_POD = f"{APPLICATION}-{UNIT}"
 DOMAIN = "k8s.example"
 """The domain of the clusters that `search` describes."""
 IMAGE = "registry.example/juju/charm-base:24.04"
@@ -49,7 +52,7 @@ def workload(
 
 def context(application=APPLICATION, **more) -> testing.Context[charm.IstioIntegrator]:
     """Make what runs hooks of an application."""
-    return testing.Context(charm.IstioIntegrator, app_name=application, **more)
+    return testing.Context(charm.IstioIntegrator, app_name=application, unit_id=UNIT, **more)
 
 
 def state(container=None, *, leader=True, units=1, **config) -> testing.State:
@@ -136,9 +139,14 @@ def reach(fake, monkeypatch):
 def connect(fake, monkeypatch):
     """Connect the charm to a cluster that has the unit's pod."""
     reach(fake, monkeypatch)
-    images = {"charm": IMAGE, "lifecycle": "workload:1"}
-    containers = [{"name": name, "image": image} for name, image in images.items()]
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "mesh-2"}
     owner |= {"uid": "1", "controller": True, "blockOwnerDeletion": True}
-    labels, spec = {"app.kubernetes.io/name": "mesh-2"}, {"containers": containers}
-    fake.put("Pod", "mesh-2-0", labels=labels, ownerReferences=[owner], spec=spec)
+    add_units(fake, labels={"app.kubernetes.io/name": "mesh-2"}, ownerReferences=[owner])
+
+
+def add_units(fake, **metadata):
+    """Add the unit's own pod, and the older one of unit 0 with other images."""
+    for name, *images in ((OWN_POD, IMAGE, "workload:1"), (f"{APPLICATION}-0", "older", "older")):
+        named = zip(("charm", "lifecycle"), images, strict=True)
+        containers = [{"name": each, "image": image} for each, image in named]
+        fake.put("Pod", name, spec={"containers": containers}, **metadata)

@@ -9,7 +9,7 @@ import charm as our_charm
 from tests.unit.charm import charm_world, fake_cluster, ingress_world
 
 OFTEN_CHANGED = (
-    *("namespaces kf", "pods kf mesh-2-0", "configmaps kf mesh-2-convergence"),
+    *("namespaces kf", "pods kf mesh-2-0", "pods kf mesh-2-3", "configmaps kf mesh-2-convergence"),
     "clusterroles kf-mesh-2",
 )
 """Objects of other owners that the charm labels, or has deleted with the model."""

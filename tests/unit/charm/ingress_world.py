@@ -12,7 +12,7 @@ from integrator_contract import names
 from tests import asked, signing, tls_pairs
 from tests.unit.charm import fake_cluster
 from tests.unit.charm.charm_world import APPLICATION as OURS
-from tests.unit.charm.charm_world import context, reach, results, state, workload
+from tests.unit.charm.charm_world import add_units, context, reach, results, state, workload
 
 LABELS = {"app": "istio-ingressgateway", "istio": "ingressgateway"}
 HOST = "kf.example.com"
@@ -142,10 +142,7 @@ class World:
     def __init__(self, fake, *related, **config):
         self.fake = fake
         fake.put("Service", AUTH["service"])
-        images = {"charm": "charm:1", "lifecycle": "workload:1"}
-        containers = [{"name": name, "image": image} for name, image in images.items()]
-        spec = {"containers": containers}
-        fake.put("Pod", f"{OURS}-0", spec=spec)
+        add_units(fake)
         self.ctx = context()
         self.related = [*related]
         self.secrets = set()

@@ -62,7 +62,7 @@ def test_settings_are_only_for_the_workload_and_written_when_they_change(
     both = [SETTINGS, service.name_results_file(SETTINGS)]
     assert [stat.S_IMODE((files / each).stat().st_mode) for each in both] == [0o600] * 2
     assert written == [each.name for each in both]
-    ours = {"model": "kf", "application": "mesh-2", "unit": "mesh-2/0", "leader": True}
+    ours = {"model": "kf", "application": "mesh-2", "unit": "mesh-2/3", "leader": True}
     mesh = {"mesh_namespace": "istio-system", "mesh_revision": "default", "joined": True}
     ours |= {"included_pods": "app=ui", "membership": "selected", "token": told(ctx, out).token}
     proxy = {"proxy_revision": "default", "proxy_version": "1.31.1"}

@@ -24,7 +24,7 @@ TOPOLOGY = JujuTopology(
     model=MODEL,
     model_uuid=UUID,
     application=APPLICATION,
-    unit=f"{APPLICATION}/0",
+    unit=f"{APPLICATION}/3",
     charm_name="istio-integrator",
 )
 
@@ -62,7 +62,7 @@ def test_every_unit_tells_prometheus_its_address(run):
     out = run(*relations, leader=False)
     for application, unit in (bags(out, each) for each in relations):
         assert application == {}
-        assert unit["prometheus_scrape_unit_name"] == f"{APPLICATION}/0"
+        assert unit["prometheus_scrape_unit_name"] == f"{APPLICATION}/3"
         assert unit["prometheus_scrape_unit_address"] == "192.0.2.0"
     nowhere = testing.Network("metrics-endpoint", bind_addresses=[])
     _, unit = bags(run(*relations, leader=False, networks={nowhere}), relations[0])
@@ -171,7 +171,7 @@ def test_logs_go_to_every_unit_of_loki(run):
         "juju_application": APPLICATION,
         "juju_model": MODEL,
         "juju_model_uuid": UUID,
-        "juju_unit": f"{APPLICATION}/0",
+        "juju_unit": f"{APPLICATION}/3",
         "product": "Juju",
     }
 

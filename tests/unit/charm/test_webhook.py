@@ -53,7 +53,7 @@ def test_configuration_sorts_before_every_injector_and_names_are_dns_labels(
     fake.may_change = {f"namespaces {model}"}
     spec = {"containers": [{"name": "lifecycle", "image": "workload:1"}]}
     fake.put("Pod", f"{application}-3", model, spec=spec)
-    ctx = context(application, unit_id=3)
+    ctx = context(application)
     given = dataclasses.replace(state(), model=testing.Model(model, type="kubernetes"))
     ctx.run(ctx.on.config_changed(), given)
     ours = [obj for obj in fake.objects.values() if fake_cluster.is_charms(obj)]
@@ -156,7 +156,7 @@ volumes:
 
 
 def test_servers_have_no_token_and_no_more_rights_than_they_need(world):
-    own = world.fake.find("Pod", "mesh-2-0", "kf")["spec"]
+    own = world.fake.find("Pod", "mesh-2-3", "kf")["spec"]
     own["imagePullSecrets"] = POD["imagePullSecrets"]
     world.run()
     ours = {"matchLabels": SERVER}

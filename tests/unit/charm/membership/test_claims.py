@@ -24,7 +24,7 @@ def deployed(ctx, fake):
     fake.may_change |= {"configmaps kf-2 mesh-2-convergence", "secrets kf-2 mesh-2-record"}
     fake.application()
     fake.application(model="kf-2")
-    pod = fake.find("Pod", "mesh-2-0", "kf")
+    pod = fake.find("Pod", "mesh-2-3", "kf")
     fake.add({**pod, "metadata": {**pod["metadata"], "namespace": "kf-2"}})
 
 

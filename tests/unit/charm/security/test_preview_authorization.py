@@ -28,7 +28,7 @@ def fake(monkeypatch):
         add_application(found, name, port)
     console = {"port": 9001, "name": "http-console"}
     found.find("Service", "minio", "kf")["spec"]["ports"].append(console)
-    found.put("Pod", "mesh-2-0", labels={NAME: "mesh-2"}, spec={"containers": []})
+    found.put("Pod", "mesh-2-3", labels={NAME: "mesh-2"}, spec={"containers": []})
     # An own gateway, and Services that share a pod with another.
     add_application(found, "own", 8080)
     for name, *behind in (("z", "minio", 9002), ("z-api", "kfp-api", 8888)):
