@@ -92,8 +92,8 @@ class Authorization(Component):
         if self._facts.data_plane != "ambient":
             return None
         namespace = situation.cluster.get(cluster.NAMESPACE, situation.model)
-        waypoint = cluster.at(namespace, "metadata", "labels").get(names.USE_WAYPOINT, "none")
-        if waypoint in ("", "none"):
+        waypoint = model.read_waypoint(cluster.at(namespace, "metadata", "labels"))
+        if not waypoint:
             return None
         return Template.WAYPOINT_HIDES_CALLERS(
             waypoint=waypoint,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -140,9 +140,9 @@ class Service(_Partial, frozen=True):
     @property
     def waypoint(self) -> tuple[str, str] | None:
         """Namespace and name of its waypoint in ambient mode."""
-        name = self.metadata.labels.get(names.USE_WAYPOINT, "none")
+        name = read_waypoint(self.metadata.labels)
         space = self.metadata.labels.get(names.USE_WAYPOINT_NAMESPACE) or self.metadata.namespace
-        return None if name in ("", "none") else (space, name)
+        return (space, name) if name else None
 
     def belongs_to(self, application: str) -> bool:
         """Tell whether it belongs to an application, by its name, its creator or its selector."""
@@ -463,6 +463,12 @@ class Model:
             return frozenset(number for number, own in enumerate(labels) if by and by <= own)
 
         return found
+
+
+def read_waypoint(labels: Mapping[str, str]) -> str:
+    """Return the name of the waypoint of a Service or namespace with such labels; empty: none."""
+    name = labels.get(names.USE_WAYPOINT, "")
+    return "" if name == "none" else name
 
 
 def list_pods(api: cluster.Cluster, namespace: str) -> list[Pod]:
