@@ -9,8 +9,8 @@ import charm as our_charm
 from tests.unit.charm import charm_world, fake_cluster, ingress_world
 
 OFTEN_CHANGED = (
-    *("namespaces kf", "pods kf mesh-2-0", "pods kf mesh-2-3", "configmaps kf mesh-2-convergence"),
-    "clusterroles kf-mesh-2",
+    *("namespaces kf", "pods kf mesh-2-0", f"pods kf {charm_world.OWN_POD}"),
+    *("configmaps kf mesh-2-convergence", "clusterroles kf-mesh-2"),
 )
 """Objects of other owners that the charm labels, or has deleted with the model."""
 

@@ -6,7 +6,7 @@ import yaml
 from tests import asked
 from tests.unit.cases import cases, row
 from tests.unit.charm import fake_cluster
-from tests.unit.charm.charm_world import state
+from tests.unit.charm.charm_world import OWN_POD, state
 from tests.unit.charm.diagnosis.world import add_pod, diagnose
 from tests.unit.charm.fake_cluster import ROOT
 from tests.unit.charm.objects import make
@@ -32,7 +32,7 @@ def world(ctx, fake):
     fake.application()
     fake.namespace(USER, **PROFILE, **MEMBER)
     add_pod(fake, "of-no-job", USER)
-    fake.find("Pod", "mesh-2-3", "kf")["status"] = {"podIPs": [{"ip": OWN}]}
+    fake.find("Pod", OWN_POD, "kf")["status"] = {"podIPs": [{"ip": OWN}]}
 
 
 def services(fake, name, network):
@@ -335,7 +335,7 @@ def test_networks_of_one_family_are_not_enough_for_pods_of_none_or_two(ctx, fake
     api, kind = CALICO
     fake.add({"apiVersion": api, "kind": kind, "metadata": {"name": "a"}, "spec": {"cidr": POOL}})
     for found in ([], [OWN, "fd00:7::9"]):
-        fake.find("Pod", "mesh-2-3", "kf")["status"]["podIPs"] = [{"ip": each} for each in found]
+        fake.find("Pod", OWN_POD, "kf")["status"]["podIPs"] = [{"ip": each} for each in found]
         run(ctx)
         assert networks(fake) is None
 

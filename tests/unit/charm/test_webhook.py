@@ -14,7 +14,7 @@ from ops import testing
 from integrator_contract import names, namespaces, selectors
 from tests.unit.cases import cases
 from tests.unit.charm import charm_world, fake_cluster, ingress_world, istio_objects
-from tests.unit.charm.charm_world import context, state, told
+from tests.unit.charm.charm_world import OWN_POD, context, state, told
 
 NAME = "mesh-2-admission"
 SERVER = {names.COMPONENT: names.WEBHOOK_COMPONENT, names.OWNER: "kf.mesh-2"}
@@ -156,7 +156,7 @@ volumes:
 
 
 def test_servers_have_no_token_and_no_more_rights_than_they_need(world):
-    own = world.fake.find("Pod", "mesh-2-3", "kf")["spec"]
+    own = world.fake.find("Pod", OWN_POD, "kf")["spec"]
     own["imagePullSecrets"] = POD["imagePullSecrets"]
     world.run()
     ours = {"matchLabels": SERVER}

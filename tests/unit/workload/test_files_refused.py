@@ -1,7 +1,6 @@
 """Files and places that commands cannot use: exit code 2 and one line that names them."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -56,13 +55,20 @@ def test_pods_that_cannot_be_read_are_named(
     assert reason in refused(path, ["explain", path], capsys)
 
 
+OF_RUN = {
+    "unknown field `hold`": "missing required field `unit`",
+    "are no object": "got `array`",
+}
+"""What the service says of its own settings instead."""
+
+
 @pytest.mark.parametrize("command", ["explain", "admission", "run"])
 @cases(
     ("data", "reason"),
-    unknown_name=(b'{"application": "a", "model": "m", "hold": true}', "field `(hold|unit)`"),
+    unknown_name=(b'{"application": "a", "model": "m", "hold": true}', "unknown field `hold`"),
     empty=(b"", "truncated"),
     incomplete=(b"{}", "missing required field"),
-    list=(b"[]", "are no object|got `array`"),
+    list=(b"[]", "are no object"),
     invalid_bytes=(b'{"application": "\xff"}', "utf-8"),
     surrogate=(b'{"application": "\\ud800", "model": "m"}', "surrogate"),
     nested=(b'{"a":' * 200_000, "recursion"),
@@ -82,7 +88,9 @@ def test_settings_that_cannot_be_used_are_named(
         "run": ["--settings", path],
     }
 
-    assert re.search(reason, refused(path, [command, *rest[command]], capsys))
+    if command == "run":
+        reason = OF_RUN.get(reason, reason)
+    assert reason in refused(path, [command, *rest[command]], capsys)
 
 
 def test_folder_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -7,7 +7,7 @@ from ops import testing
 
 from tests.unit.cases import cases
 from tests.unit.charm import fake_cluster
-from tests.unit.charm.charm_world import state
+from tests.unit.charm.charm_world import OWN_POD, state
 
 OWNER, SECOND = "kf.mesh-2", "kf-2.mesh-2"
 SERVED_BY = "istio-integrator.charmhub.io/served-by"
@@ -24,7 +24,7 @@ def deployed(ctx, fake):
     fake.may_change |= {"configmaps kf-2 mesh-2-convergence", "secrets kf-2 mesh-2-record"}
     fake.application()
     fake.application(model="kf-2")
-    pod = fake.find("Pod", "mesh-2-3", "kf")
+    pod = fake.find("Pod", OWN_POD, "kf")
     fake.add({**pod, "metadata": {**pod["metadata"], "namespace": "kf-2"}})
 
 

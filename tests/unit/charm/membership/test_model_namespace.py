@@ -9,7 +9,7 @@ from integrator_contract import names
 from tests.unit.cases import cases
 from tests.unit.charm import ambient_objects, fake_cluster
 from tests.unit.charm.ambient_objects import install_ambient
-from tests.unit.charm.charm_world import context, state, told
+from tests.unit.charm.charm_world import OWN_POD, context, state, told
 
 MODE = "istio.io/dataplane-mode"
 AMBIENT, OUT = {MODE: "ambient"}, {MODE: "none"}
@@ -400,7 +400,7 @@ def test_running_pods_stay_outside_before_the_namespace_joins_ambient_mode(ctx, 
     fake.writes.clear()
     run(ctx, **options)
     patched = [each.split()[-1] for each in fake.writes if each.startswith("patch")]
-    outside = {"minio-0", "modeloperator-x", "mesh-2-0", "mesh-2-3", "bare"}
+    outside = {"minio-0", "modeloperator-x", "mesh-2-0", OWN_POD, "bare"}
     assert set(patched[: patched.index("kf")]) >= outside
     assert pod_labels(fake, "minio-0") == {"app": "minio", **OUT}
     assert pod_labels(fake, "kfp-0") == {"app": "kfp"}
@@ -449,7 +449,7 @@ def test_pod_that_can_not_be_labelled_keeps_no_other_from_it(ctx, fake):
     add_pod(fake, "modeloperator-x", **MODELOPERATOR)
     fake.broken["patch", "pods", "modeloperator-x"] = 422
     run(ctx, **IN_AMBIENT)
-    assert pod_labels(fake, "mesh-2-3").items() >= OUT.items()
+    assert pod_labels(fake, OWN_POD).items() >= OUT.items()
     assert mesh_labels(fake) == AMBIENT
 
 

@@ -8,7 +8,7 @@ import pytest
 from istio_integrator.messages import Template
 from tests.unit.cases import cases
 from tests.unit.charm import ambient_objects, fake_cluster, ingress_world
-from tests.unit.charm.charm_world import state
+from tests.unit.charm.charm_world import OWN_POD, state
 from tests.unit.charm.objects import make
 from tests.unit.charm.security import members
 from tests.unit.charm.security.applications import add_application, mesh
@@ -28,7 +28,7 @@ def fake(monkeypatch):
         add_application(found, name, port)
     console = {"port": 9001, "name": "http-console"}
     found.find("Service", "minio", "kf")["spec"]["ports"].append(console)
-    found.put("Pod", "mesh-2-3", labels={NAME: "mesh-2"}, spec={"containers": []})
+    found.put("Pod", OWN_POD, labels={NAME: "mesh-2"}, spec={"containers": []})
     # An own gateway, and Services that share a pod with another.
     add_application(found, "own", 8080)
     for name, *behind in (("z", "minio", 9002), ("z-api", "kfp-api", 8888)):
